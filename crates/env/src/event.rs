@@ -1,0 +1,82 @@
+//! A one-shot latch: set once, waited for by any number, with call-backs for those who must not block.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+/// A latch that is set once. Cloning shares it.
+#[derive(Clone, Default)]
+pub struct Event(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    set: bool,
+    callbacks: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Event {
+    /// Not set.
+    #[must_use]
+    pub fn new() -> Event {
+        Event::default()
+    }
+
+    /// Set from the start.
+    #[must_use]
+    pub fn ready() -> Event {
+        let event = Event::new();
+        event.set();
+        event
+    }
+
+    /// Sets the latch and runs the call-backs, on the caller's thread, outside the latch's own lock.
+    pub fn set(&self) {
+        let callbacks = {
+            let mut state = self.0.state.lock();
+            state.set = true;
+            std::mem::take(&mut state.callbacks)
+        };
+        self.0.changed.notify_all();
+        for callback in callbacks {
+            callback();
+        }
+    }
+
+    /// Is it set?
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.state.lock().set
+    }
+
+    /// Runs `callback` when the latch is set: now if it is, else on the thread that sets it. Must be quick.
+    pub fn on_set(&self, callback: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.state.lock();
+        if state.set {
+            drop(state);
+            callback();
+        } else {
+            state.callbacks.push(Box::new(callback));
+        }
+    }
+
+    /// Blocks the thread. Only an [`Env`](crate::Env) calls this; everyone else asks its `Env` to wait.
+    pub(crate) fn block(&self) {
+        let mut state = self.0.state.lock();
+        while !state.set {
+            self.0.changed.wait(&mut state);
+        }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Event(set: {})", self.is_set())
+    }
+}

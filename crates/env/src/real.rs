@@ -1,0 +1,3 @@
+//! Real side.
+/// The operating system.
+pub struct RealEnv;

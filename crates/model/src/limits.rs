@@ -1,0 +1,28 @@
+//! Every limit a user can meet. The manual (`docs/manual/limits.md`) is checked against these by a test.
+
+/// Most columns a table can have, key and time included.
+pub const COLUMNS_PER_TABLE_MAX: usize = 4_096;
+/// Most series one table can have.
+pub const SERIES_PER_TABLE_MAX: u32 = 100_000_000;
+/// Most tables one database can have.
+pub const TABLES_MAX: usize = 100_000;
+/// Longest name of a table, column or schema, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Largest text or bytes value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 512 << 10;
+/// Largest encoded row, in bytes: a row must fit one log record.
+pub const ROW_BYTES_MAX: usize = 960 << 10;
+/// Largest encoded series key, in bytes.
+pub const KEY_BYTES_MAX: usize = 4 << 10;
+/// Longest SQL statement, in bytes.
+pub const STATEMENT_BYTES_MAX: usize = 16 << 20;
+/// Largest HTTP request body, after decompression, in bytes.
+pub const HTTP_BODY_BYTES_MAX: usize = 64 << 20;
+/// Most parameters of a prepared statement.
+pub const PARAMETERS_MAX: usize = 65_535;
+/// Most client connections, unless `--max-connections` says otherwise.
+pub const CONNECTIONS_DEFAULT: usize = 1_000;
+/// Most bytes of uncommitted rows in one transaction, as a share of the memory budget: 1/4.
+pub const TRANSACTION_MEMORY_SHARE: u64 = 4;
+/// Largest payload of one log record, in bytes.
+pub const RECORD_PAYLOAD_BYTES_MAX: usize = 1 << 20;
