@@ -10,6 +10,8 @@
 mod event;
 mod real;
 pub mod sim;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};

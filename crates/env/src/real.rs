@@ -1,3 +1,286 @@
-//! Real side.
+//! The real side: the operating system's files, clock, randomness and threads. Linux first; elsewhere `allocate`
+//! falls back to writing zeros.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use crate::{DirEntry, Env, Event, File, Open, Step, Worker, WorkerControl};
+
 /// The operating system.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RealEnv;
+
+impl RealEnv {
+    /// The operating system, as an [`Env`] to pass on.
+    #[must_use]
+    pub fn new() -> RealEnv {
+        RealEnv
+    }
+}
+
+impl Env for RealEnv {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        match how {
+            Open::Read => options.read(true),
+            Open::ReadWrite => options.read(true).write(true),
+            Open::CreateNew => options.read(true).write(true).create_new(true),
+        };
+        Ok(Arc::new(RealFile { file: options.open(path)?, path: path.to_owned() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let meta = entry.metadata()?;
+            let bytes = if meta.is_dir() { 0 } else { meta.len() };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            entries.push(DirEntry { name, bytes, is_dir: meta.is_dir() });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        // SAFETY: the descriptor is open for the length of the call; flock touches no memory of ours.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Closing the descriptor releases the lock, also when the process is killed.
+        Ok(Box::new(file))
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let dir = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+        let mut stats = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `dir` ends in NUL and `stats` is large enough for what statvfs fills in.
+        if unsafe { libc::statvfs(dir.as_ptr(), stats.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: statvfs succeeded, so it filled the whole structure.
+        let stats = unsafe { stats.assume_init() };
+        #[allow(clippy::unnecessary_cast, reason = "the field types differ between platforms")]
+        Ok((stats.f_bavail as u64).saturating_mul(stats.f_frsize as u64))
+    }
+
+    fn now_ns(&self) -> i64 {
+        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn random(&self) -> u64 {
+        let mut bytes = [0u8; 8];
+        loop {
+            // SAFETY: the buffer is 8 bytes long and ours.
+            let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+            // Up to 256 bytes come whole or, before the pool is ready, not at all (a signal came first).
+            if got == 8 {
+                return u64::from_ne_bytes(bytes);
+            }
+        }
+    }
+
+    fn spawn(&self, name: &str, step: Box<dyn FnMut() -> Step + Send>) -> Worker {
+        let signal = Arc::new(Signal::default());
+        let inside = signal.clone();
+        let body = name.to_owned();
+        let handle = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run_worker(&body, &inside, step))
+            .unwrap_or_else(|error| panic!("start thread \"{name}\": {error}"));
+        let thread = handle.thread().clone();
+        Worker::new(Box::new(RealWorker { signal, thread, handle: Mutex::new(Some(handle)) }))
+    }
+
+    fn wait(&self, event: &Event) {
+        event.block();
+    }
+}
+
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.file, bytes) {
+            // Some file systems do not know the call; zeros that were written occupy their blocks just as well.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                write_zeros(&self.file, bytes)
+            }
+            other => other,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn fallocate(file: &fs::File, bytes: u64) -> io::Result<()> {
+    let bytes = libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: the descriptor is open for the length of the call; fallocate touches no memory of ours.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fallocate(_file: &fs::File, _bytes: u64) -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+fn write_zeros(file: &fs::File, bytes: u64) -> io::Result<()> {
+    let zeros = vec![0u8; 1 << 20];
+    let mut at = file.metadata()?.len();
+    while at < bytes {
+        let count = (bytes - at).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..count as usize], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// What a worker's owner tells its thread.
+#[derive(Default)]
+struct Signal {
+    woken: AtomicBool,
+    stopping: AtomicBool,
+}
+
+struct RealWorker {
+    signal: Arc<Signal>,
+    thread: thread::Thread,
+    handle: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl WorkerControl for RealWorker {
+    fn wake(&self) {
+        // Only the first wake since the thread last looked pays for the system call.
+        if !self.signal.woken.swap(true, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    fn stop(&self) {
+        self.signal.stopping.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+        // A step that drops its own worker cannot wait for itself; its thread ends when the step returns.
+        if thread::current().id() == self.thread.id() {
+            return;
+        }
+        if let Some(handle) = self.handle.lock().take() {
+            // The thread cannot have panicked: a panic aborts the process.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Calls the step until it is finished or told to stop. A panic in a step leaves shared state that nobody may trust,
+/// and acknowledging writes on top of it would be worse than stopping: recovery from the log is the safe way out.
+fn run_worker(name: &str, signal: &Signal, mut step: Box<dyn FnMut() -> Step + Send>) {
+    let run = std::panic::AssertUnwindSafe(|| {
+        while !signal.stopping.load(Ordering::SeqCst) {
+            match step() {
+                Step::Again => {}
+                Step::Idle => pause(signal, None),
+                Step::Until(deadline_ns) => pause(signal, Some(deadline_ns)),
+                Step::Finished => break,
+            }
+        }
+    });
+    if std::panic::catch_unwind(run).is_err() {
+        eprintln!(
+            "BUG: worker \"{name}\" panicked; the process stops here and recovers from its log at the next start"
+        );
+        std::process::abort();
+    }
+}
+
+/// Sleeps until woken, told to stop, or the deadline. A wake that came during the step counts.
+fn pause(signal: &Signal, deadline_ns: Option<u64>) {
+    while !signal.woken.swap(false, Ordering::SeqCst) && !signal.stopping.load(Ordering::SeqCst) {
+        let Some(deadline_ns) = deadline_ns else {
+            thread::park();
+            continue;
+        };
+        let left = deadline_ns.saturating_sub(RealEnv.monotonic_ns());
+        if left == 0 {
+            return;
+        }
+        thread::park_timeout(Duration::from_nanos(left));
+    }
+}
