@@ -1,1 +1,60 @@
-fn main(){}
+//! The project's own commands: what CI runs is what you run.
+//!
+//! `cargo xtask` lists them. Each is a module; this file only chooses one. Nothing here links a crate of ours: the
+//! commands see sources, `cargo metadata` and processes.
+
+mod bench;
+mod check;
+mod fuzz;
+mod run;
+mod sim;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+/// What went wrong, as one text for the person at the terminal.
+type Result<T = ()> = std::result::Result<T, String>;
+
+const USAGE: &str = "\
+cargo xtask <command>
+
+  check                          formatting, clippy, tidy, rustdoc, licences: seconds to minutes, run it before a push
+  test                           everything CI runs: tidy, all tests below `query`, then the rest, then doc tests
+  tidy                           the rules of ARCHITECTURE.md, checked from `cargo metadata` and the sources
+  tools                          fetches what the end-to-end tests need (PostgreSQL, psycopg, pgjdbc)
+  sim --minutes N [--seed S]     the engine under random faults, release build; prints its seed, which replays it
+  fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
+  bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
+
+The target directory is $CARGO_TARGET_DIR, or ~/.cache/millrace/target when that is not set.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("--help", &[][..]),
+    };
+    let result = match command {
+        "check" => check::run(),
+        "test" => test::run(rest),
+        "tidy" => tidy::run(),
+        "tools" => tools::fetch().map(|_| ()),
+        "sim" => sim::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "bench-compare" => bench::run(rest),
+        "--help" | "-h" | "help" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => Err(format!("no command {other:?}\n\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask {command}: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

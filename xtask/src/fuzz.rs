@@ -1,0 +1,54 @@
+//! `fuzz`: every decoder that reads bytes from outside, fed with what a fuzzer thinks of.
+
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{nothing_left, output, passes, root, take_number, target_dir};
+
+/// Runs all targets for `--seconds` in all (at least 2 each), or the named one for all of them.
+pub(crate) fn run(arguments: &[String]) -> Result {
+    let mut arguments = arguments.to_vec();
+    let seconds = take_number(&mut arguments, "--seconds")?.unwrap_or(60);
+    let wanted = if arguments.is_empty() { None } else { Some(arguments.remove(0)) };
+    nothing_left(&arguments)?;
+    needs()?;
+    let mut targets = list()?;
+    if let Some(wanted) = wanted {
+        if !targets.contains(&wanted) {
+            return Err(format!("no fuzz target {wanted:?}; there are {}", targets.join(", ")));
+        }
+        targets = vec![wanted];
+    }
+    let each = (seconds / targets.len().max(1) as u64).max(2);
+    for target in &targets {
+        println!("fuzz: {target}, {each} s");
+        passes(cargo_fuzz(&["run", target]).args(["--", "-rss_limit_mb=4096"]).arg(format!("-max_total_time={each}")))
+            .map_err(|error| format!("{error}\nThe input that did it is in fuzz/artifacts/{target}/"))?;
+    }
+    println!("fuzz: {} targets, {each} s each, no crash", targets.len());
+    Ok(())
+}
+
+fn list() -> Result<Vec<String>> {
+    Ok(output(&mut cargo_fuzz(&["list"]))?.lines().map(str::to_owned).collect())
+}
+
+/// The fuzzer needs a nightly compiler; the workspace's pin is overridden for it alone.
+fn cargo_fuzz(arguments: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    let (subcommand, rest) = arguments.split_at(1);
+    command.arg("+nightly").arg("fuzz").args(subcommand).args(["--fuzz-dir", "fuzz"]).args(rest);
+    // Set by the `cargo xtask` we run under, and it would win over `+nightly`.
+    command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+    command.current_dir(root()).env("CARGO_TARGET_DIR", target_dir().join("fuzz"));
+    command
+}
+
+fn needs() -> Result {
+    let missing = |what: &str| format!("{what} is missing");
+    output(Command::new("cargo").args(["+nightly", "--version"]).env_remove("RUSTUP_TOOLCHAIN"))
+        .map_err(|_| missing("a nightly toolchain") + ": rustup toolchain install nightly --profile minimal")?;
+    output(&mut cargo_fuzz(&["list"]))
+        .map_err(|error| format!("{}: cargo install --locked cargo-fuzz\n({error})", missing("cargo-fuzz")))?;
+    Ok(())
+}

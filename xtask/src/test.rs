@@ -1,0 +1,169 @@
+//! `test`: what CI runs, in an order that fails early.
+//!
+//! Crates below `query` come first: they build without DataFusion, so a mistake in them shows within a minute. Output
+//! is a line per test program; only a program that fails is shown whole.
+
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::run::{cargo, nothing_left, show};
+use crate::{Result, tidy, tools};
+
+/// Crates that must not need DataFusion to be tested.
+const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"];
+const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
+
+/// Everything. The tests' own lines are summed up at the end.
+pub(crate) fn run(arguments: &[String]) -> Result {
+    nothing_left(arguments)?;
+    let started = Instant::now();
+    tidy::run()?;
+    let tools = tools::fetch()?;
+    let mut summary = Summary::default();
+    let stages: [(&str, &[&str], &[&str]); 3] = [
+        ("below query", BELOW_QUERY, &["--lib", "--bins", "--tests"]),
+        ("query and above", FROM_QUERY, &["--lib", "--bins", "--tests"]),
+        ("doc tests", &[], &["--workspace", "--doc"]),
+    ];
+    for (name, packages, selection) in stages {
+        let stage = Instant::now();
+        let mut command = cargo(&["test", "--locked", "--no-fail-fast"]);
+        for package in packages {
+            command.args(["--package", package]);
+        }
+        run_tests(tools.tell(command.args(selection)), &mut summary)?;
+        println!("test: {name}: {} s", stage.elapsed().as_secs());
+    }
+    println!(
+        "test: {} passed, {} failed, {} ignored in {} programs; {} s",
+        summary.passed,
+        summary.failed,
+        summary.ignored,
+        summary.programs,
+        started.elapsed().as_secs()
+    );
+    if summary.broken.is_empty() { Ok(()) } else { Err(format!("failed: {}", summary.broken.join(", "))) }
+}
+
+#[derive(Default)]
+struct Summary {
+    programs: u64,
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    broken: Vec<String>,
+}
+
+/// Runs one `cargo test`, printing the closing line of each test program, and all of a program that did not pass.
+fn run_tests(command: &mut Command, summary: &mut Summary) -> Result {
+    let shown = show(command);
+    let (reader, writer) = std::io::pipe().map_err(|error| format!("pipe: {error}"))?;
+    let second = writer.try_clone().map_err(|error| format!("pipe: {error}"))?;
+    let mut child =
+        command.stdout(writer).stderr(second).spawn().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    // The command keeps its ends of the pipe open until it gets others, and we would wait for the end for ever.
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let before = summary.failed;
+    let mut program = Program::default();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.map_err(|error| format!("reading from `{shown}`: {error}"))?;
+        program.take(String::from_utf8_lossy(&line).into_owned(), summary);
+    }
+    let status = child.wait().map_err(|error| format!("waiting for `{shown}`: {error}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    // Not even the closing line came: it does not compile, or a test program was killed.
+    if summary.failed == before {
+        program.dump();
+        summary.broken.push(format!("`{shown}` ({status})"));
+    }
+    Ok(())
+}
+
+/// The test program whose output is being read.
+#[derive(Default)]
+struct Program {
+    name: String,
+    lines: Vec<String>,
+    progress: u64,
+}
+
+impl Program {
+    fn take(&mut self, line: String, summary: &mut Summary) {
+        let text = line.trim_start();
+        if let Some(name) = text.strip_prefix("Running ").or_else(|| text.strip_prefix("Doc-tests ")) {
+            *self = Program { name: short_name(name), ..Program::default() };
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            println!("{:<28} {result}", self.name);
+            let broken = self.count(result, summary);
+            if broken {
+                self.dump();
+                summary.broken.push(self.name.clone());
+            }
+            self.lines.clear();
+        } else if text.starts_with("Compiling ") {
+            // A cold build takes minutes; show that it moves without showing every crate.
+            self.progress += 1;
+            if self.progress.is_multiple_of(50) {
+                println!("  … {} crates compiled, now{}", self.progress, text.trim_start_matches("Compiling"));
+            }
+        } else {
+            self.lines.push(line);
+        }
+    }
+
+    fn count(&self, result: &str, summary: &mut Summary) -> bool {
+        let number = |what: &str| -> u64 {
+            let before = result.split(what).next().unwrap_or_default();
+            before.split_whitespace().next_back().and_then(|word| word.parse().ok()).unwrap_or(0)
+        };
+        summary.programs += 1;
+        summary.passed += number(" passed");
+        summary.failed += number(" failed");
+        summary.ignored += number(" ignored");
+        !result.starts_with("ok")
+    }
+
+    fn dump(&self) {
+        for line in &self.lines {
+            // What passed is not news.
+            if !(line.starts_with("test ") && line.ends_with("... ok")) {
+                println!("{line}");
+            }
+        }
+    }
+}
+
+/// `unittests src/lib.rs (/…/deps/wal-0123456789abcdef)` is `wal`; `tests/it/main.rs (/…/it-…)` is `it`.
+fn short_name(running: &str) -> String {
+    let file = running.rsplit('/').next().unwrap_or(running).trim_end_matches(')');
+    match file.rsplit_once('-') {
+        Some((name, _)) if running.contains("unittests") => name.to_owned(),
+        Some((name, _)) => format!("{name} (integration)"),
+        None => format!("{file} (doc)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_counted_and_a_failing_program_is_named() {
+        let mut summary = Summary::default();
+        let mut program = Program::default();
+        let lines = [
+            "     Running unittests src/lib.rs (/t/deps/wal-0123456789abcdef)",
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+            "     Running tests/it/main.rs (/t/deps/it-0123456789abcdef)",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+        ];
+        for line in lines {
+            program.take(line.to_owned(), &mut summary);
+        }
+        assert_eq!((summary.passed, summary.failed, summary.ignored, summary.programs), (15, 2, 1, 2));
+        assert_eq!(summary.broken, ["it (integration)"]);
+    }
+}

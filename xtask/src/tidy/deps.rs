@@ -1,0 +1,142 @@
+//! Who may depend on whom, by `cargo metadata`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::Result;
+use crate::run::{cargo, output};
+
+/// Every crate of ours and what of ours it may name. A crate that is not here fails the check: a new one is a decision.
+const OURS: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("env", &["model"]),
+    ("wal", &["model", "env"]),
+    ("columns", &["model", "env"]),
+    ("engine", &["model", "env", "wal", "columns"]),
+    ("ingest", &["model", "engine"]),
+    ("pg", &["model"]),
+    ("query", &["model", "env", "engine", "ingest", "pg"]),
+    ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
+    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server"]),
+    ("sim", &["model", "env", "wal", "columns", "engine"]),
+    ("xtask", &[]),
+];
+
+/// Crates of others that only some of ours may reach, directly or through others.
+const THEIRS: &[(&str, &[&str], &str)] = &[
+    ("datafusion", &["query", "server", "millrace"], "crates below `query` are built and tested without it"),
+    ("tokio", &["query", "server", "millrace"], "engine calls are synchronous"),
+    ("axum", &["server", "millrace"], "HTTP is the server's"),
+    ("rand", &["query", "server", "millrace"], "randomness comes from `env`, or a simulation does not replay"),
+];
+
+/// Crates of others that only these may name in their manifest.
+const NAMED: &[(&str, &[&str])] = &[("datafusion", &["query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
+const ARROW: [&str; 6] = ["columns", "engine", "ingest", "query", "server", "millrace"];
+
+/// All dependency rules.
+pub(super) fn check() -> Result<Vec<Finding>> {
+    let text = output(&mut cargo(&["metadata", "--format-version=1", "--locked", "--quiet"]))?;
+    let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    let graph = Graph::read(&metadata);
+    let mut findings = Vec::new();
+    for (name, id) in &graph.members {
+        check_ours(&graph, name, id, &mut findings);
+        check_theirs(&graph, name, id, &mut findings);
+    }
+    Ok(findings)
+}
+
+fn check_ours(graph: &Graph, name: &str, id: &str, findings: &mut Vec<Finding>) {
+    let manifest = graph.manifest(name);
+    let Some((_, allowed)) = OURS.iter().find(|(ours, _)| *ours == name) else {
+        let problem =
+            format!("crate `{name}` is not in the list of xtask/src/tidy/deps.rs: say there what it may name");
+        findings.push(Finding::new(&manifest, 0, problem));
+        return;
+    };
+    for other in graph.direct(id) {
+        if graph.members.contains_key(other) && !allowed.contains(&other) {
+            let problem = format!("`{name}` may not depend on `{other}` (it may on: {})", allowed.join(", "));
+            findings.push(Finding::new(&manifest, 0, problem));
+        }
+    }
+}
+
+fn check_theirs(graph: &Graph, name: &str, id: &str, findings: &mut Vec<Finding>) {
+    let manifest = graph.manifest(name);
+    let reached = graph.reached(id);
+    for (theirs, allowed, reason) in THEIRS {
+        if !allowed.contains(&name) && reached.contains(theirs) {
+            findings.push(Finding::new(&manifest, 0, format!("`{name}` reaches `{theirs}`: {reason}")));
+        }
+    }
+    for (theirs, allowed) in NAMED {
+        if !allowed.contains(&name) && graph.direct(id).any(|other| other == *theirs) {
+            let problem = format!("`{name}` names `{theirs}`; only {} may", allowed.join(", "));
+            findings.push(Finding::new(&manifest, 0, problem));
+        }
+    }
+}
+
+/// Packages and their ordinary dependencies; those for tests and build scripts are nobody's architecture.
+struct Graph {
+    /// Ours: name to id.
+    members: BTreeMap<String, String>,
+    names: BTreeMap<String, String>,
+    edges: BTreeMap<String, Vec<String>>,
+}
+
+impl Graph {
+    fn read(metadata: &Value) -> Graph {
+        let packages = array(&metadata["packages"]);
+        let names: BTreeMap<String, String> =
+            packages.iter().map(|package| (text(&package["id"]), text(&package["name"]))).collect();
+        let members = array(&metadata["workspace_members"])
+            .iter()
+            .filter_map(|id| Some((names.get(id.as_str()?)?.clone(), text(id))))
+            .collect();
+        let edges = array(&metadata["resolve"]["nodes"])
+            .iter()
+            .map(|node| (text(&node["id"]), array(&node["deps"]).iter().filter_map(ordinary).collect()))
+            .collect();
+        Graph { members, names, edges }
+    }
+
+    fn manifest(&self, name: &str) -> String {
+        if name == "xtask" { "xtask/Cargo.toml".to_owned() } else { format!("crates/{name}/Cargo.toml") }
+    }
+
+    fn direct<'a>(&'a self, id: &str) -> impl Iterator<Item = &'a str> {
+        self.edges.get(id).into_iter().flatten().filter_map(|id| self.names.get(id)).map(String::as_str)
+    }
+
+    fn reached<'a>(&'a self, id: &'a str) -> BTreeSet<&'a str> {
+        let mut seen = BTreeSet::new();
+        let mut waiting = vec![id];
+        while let Some(id) = waiting.pop() {
+            for next in self.edges.get(id).into_iter().flatten() {
+                if seen.insert(next.as_str()) {
+                    waiting.push(next);
+                }
+            }
+        }
+        seen.into_iter().filter_map(|id| self.names.get(id)).map(String::as_str).collect()
+    }
+}
+
+/// The package a dependency stands for, if it is needed outside of tests and build scripts.
+fn ordinary(dependency: &Value) -> Option<String> {
+    let kinds = array(&dependency["dep_kinds"]);
+    kinds.iter().any(|kind| kind["kind"].is_null()).then(|| text(&dependency["pkg"]))
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

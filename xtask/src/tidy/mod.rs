@@ -1,0 +1,86 @@
+//! `tidy`: the rules of the house, checked by a program so that nobody has to remember them.
+//!
+//! Three sources of truth: `cargo metadata` says who depends on whom (`deps`), the sources say who names what
+//! (`source`), and texts must be what they claim (`text`). A finding names file, line, the rule and its reason.
+
+mod deps;
+mod mask;
+mod source;
+mod text;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{output, root};
+
+/// Something that breaks a rule.
+pub(crate) struct Finding {
+    path: String,
+    /// From 1; 0 when it is the whole file.
+    line: usize,
+    problem: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, problem: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, problem: problem.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.problem),
+            line => write!(f, "{}:{line}: {}", self.path, self.problem),
+        }
+    }
+}
+
+/// A file git knows, or would know once added.
+struct SourceFile {
+    /// From the root, with `/`.
+    path: String,
+    full: PathBuf,
+    /// `None` when it is not UTF-8.
+    text: Option<String>,
+    bytes: u64,
+}
+
+/// Checks everything and prints what it found.
+pub(crate) fn run() -> Result {
+    let files = files(&root())?;
+    let mut findings = deps::check()?;
+    findings.extend(source::check(&files));
+    findings.extend(text::check(&files));
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => {
+            println!("tidy: {} files, nothing to mend", files.len());
+            Ok(())
+        }
+        count => Err(format!("tidy: {count} to mend")),
+    }
+}
+
+fn files(root: &Path) -> Result<Vec<SourceFile>> {
+    let listed =
+        output(Command::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root))?;
+    let mut files = Vec::new();
+    for path in listed.lines() {
+        let full = root.join(path);
+        // Deleted but not yet committed, or a symbolic link.
+        let Ok(metadata) = std::fs::symlink_metadata(&full) else { continue };
+        if !metadata.is_file() {
+            continue;
+        }
+        let contents = std::fs::read(&full).map_err(|error| format!("cannot read {path}: {error}"))?;
+        let text = String::from_utf8(contents).ok();
+        files.push(SourceFile { path: path.to_owned(), full, text, bytes: metadata.len() });
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}

@@ -1,0 +1,103 @@
+//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, a JDK with pgjdbc.
+//!
+//! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
+//! not, the command to type is the error.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::run::{cache_dir, in_path, output, passes};
+
+/// Versions are fixed so that a run today and one next year test the same clients.
+const PSYCOPG: &str = "psycopg[binary]==3.2.3";
+const PGJDBC: &str = "42.7.4";
+
+/// Where the tests find the tools; given to them as environment variables.
+pub(crate) struct Tools {
+    /// A Python that can import psycopg.
+    pub(crate) python: PathBuf,
+    /// The JDBC driver.
+    pub(crate) pgjdbc: PathBuf,
+    /// Folder with `initdb`, `postgres`, `pg_ctl`.
+    pub(crate) postgres: PathBuf,
+}
+
+impl Tools {
+    /// Tells a test run where they are.
+    pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("MILLRACE_TEST_PYTHON", &self.python)
+            .env("MILLRACE_TEST_PGJDBC", &self.pgjdbc)
+            .env("MILLRACE_TEST_POSTGRES", &self.postgres)
+    }
+}
+
+/// Finds or fetches all of them.
+pub(crate) fn fetch() -> Result<Tools> {
+    let folder = cache_dir().join("tools");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    let tools = Tools { postgres: postgres()?, python: python(&folder)?, pgjdbc: pgjdbc(&folder)? };
+    println!("tools: PostgreSQL in {}", tools.postgres.display());
+    println!("tools: psycopg by {}", tools.python.display());
+    println!("tools: pgjdbc is {}", tools.pgjdbc.display());
+    Ok(tools)
+}
+
+/// Debian keeps server programs out of PATH, in a folder per major version; 15 is the one we compare answers with.
+fn postgres() -> Result<PathBuf> {
+    let folder = PathBuf::from("/usr/lib/postgresql/15/bin");
+    if folder.join("initdb").is_file() && in_path("psql") {
+        return Ok(folder);
+    }
+    install(&["postgresql-15", "postgresql-client-15"])?;
+    if folder.join("initdb").is_file() { Ok(folder) } else { Err(format!("no initdb in {}", folder.display())) }
+}
+
+fn python(folder: &Path) -> Result<PathBuf> {
+    let venv = folder.join("python");
+    let python = venv.join("bin/python");
+    if output(Command::new(&python).args(["-c", "import psycopg"])).is_ok() {
+        return Ok(python);
+    }
+    if output(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
+        install(&["python3", "python3-venv"])?;
+    }
+    passes(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    passes(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PSYCOPG]))?;
+    Ok(python)
+}
+
+fn pgjdbc(folder: &Path) -> Result<PathBuf> {
+    if !in_path("javac") {
+        install(&["default-jdk-headless"])?;
+    }
+    let jar = folder.join(format!("postgresql-{PGJDBC}.jar"));
+    if jar.is_file() {
+        return Ok(jar);
+    }
+    if !in_path("mvn") {
+        install(&["maven"])?;
+    }
+    let artifact = format!("-Dartifact=org.postgresql:postgresql:{PGJDBC}");
+    let to = format!("-DoutputDirectory={}", folder.display());
+    passes(Command::new("mvn").args(["--quiet", "--batch-mode", "dependency:copy", &artifact, &to]))?;
+    if jar.is_file() { Ok(jar) } else { Err(format!("maven did not put the driver at {}", jar.display())) }
+}
+
+/// Installs Debian packages where we are root, and says how where we are not.
+fn install(packages: &[&str]) -> Result {
+    let by_hand = format!("install it: sudo apt-get install -y {}", packages.join(" "));
+    if !in_path("apt-get") || output(Command::new("id").arg("-u"))?.trim() != "0" {
+        return Err(format!("{} is missing and cannot be installed from here; {by_hand}", packages.join(", ")));
+    }
+    let mut install = Command::new("apt-get");
+    install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages);
+    install.env("DEBIAN_FRONTEND", "noninteractive");
+    if output(&mut install).is_ok() {
+        return Ok(());
+    }
+    // The package lists may be too old to know the files.
+    output(Command::new("apt-get").args(["update", "-qq"]))?;
+    output(&mut install).map(|_| ()).map_err(|error| format!("{error}; {by_hand}"))
+}
