@@ -1,0 +1,290 @@
+//! One-dimensional arrays, vectors (`int2vector`) and records, in text and binary form.
+
+use std::borrow::Cow;
+
+use model::{Error, Result, SqlState};
+
+use crate::backend::{fixed, value};
+use crate::types::Oid;
+
+/// Writes the text form `{a,"b c",NULL}` element by element.
+pub struct ArrayText<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+/// Starts the text form of an array.
+pub fn array_text(out: &mut Vec<u8>) -> ArrayText<'_> {
+    out.push(b'{');
+    ArrayText { out, empty: true }
+}
+
+impl ArrayText<'_> {
+    fn separate(&mut self) {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+    }
+
+    /// NULL.
+    pub fn null(&mut self) {
+        self.separate();
+        self.out.extend_from_slice(b"NULL");
+    }
+
+    /// The element that `write` appends; quoted when it has to be.
+    pub fn element(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.separate();
+        let start = self.out.len();
+        write(self.out);
+        let element = &self.out[start..];
+        if element.is_empty() || element.eq_ignore_ascii_case(b"NULL") || element.iter().any(|byte| is_special(*byte)) {
+            quote(self.out, start, b'\\');
+        }
+    }
+
+    /// An inner array, which is never quoted.
+    pub fn nested(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.separate();
+        write(self.out);
+    }
+
+    /// Closes the array.
+    pub fn finish(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// Bytes that mean something in an array's text.
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\' | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+/// Puts double quotes around `out[start..]` in place, escaping quotes with `escape` and backslashes by doubling them.
+fn quote(out: &mut Vec<u8>, start: usize, escape: u8) {
+    let escapes = out[start..].iter().filter(|byte| matches!(byte, b'"' | b'\\')).count();
+    let mut from = out.len();
+    out.resize(from + escapes + 2, b'"');
+    let mut to = out.len() - 1;
+    // From the back, so that no byte is overwritten before it has moved.
+    while from > start {
+        from -= 1;
+        to -= 1;
+        let byte = out[from];
+        out[to] = byte;
+        if matches!(byte, b'"' | b'\\') {
+            to -= 1;
+            out[to] = if byte == b'"' { escape } else { b'\\' };
+        }
+    }
+    out[start] = b'"';
+}
+
+/// Starts the binary form of an array of `len` elements; each follows as a length-prefixed value. `nulls`: are there any?
+pub fn array_binary_header(out: &mut Vec<u8>, element: Oid, len: usize, nulls: bool) {
+    out.extend_from_slice(&u32::from(len > 0).to_be_bytes());
+    out.extend_from_slice(&u32::from(nulls).to_be_bytes());
+    out.extend_from_slice(&element.to_be_bytes());
+    if len > 0 {
+        out.extend_from_slice(&(len as u32).to_be_bytes());
+        out.extend_from_slice(&1u32.to_be_bytes());
+    }
+}
+
+/// Writes the text form of a record, `(1,"a b",)`, field by field.
+pub struct RecordText<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+/// Starts the text form of a record.
+pub fn record_text(out: &mut Vec<u8>) -> RecordText<'_> {
+    out.push(b'(');
+    RecordText { out, empty: true }
+}
+
+impl RecordText<'_> {
+    /// NULL, which is nothing at all.
+    pub fn null(&mut self) {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+    }
+
+    /// The field that `write` appends; quoted when it has to be.
+    pub fn field(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.null();
+        let start = self.out.len();
+        write(self.out);
+        let field = &self.out[start..];
+        let special = |byte: &u8| matches!(byte, b'(' | b')') || (is_special(*byte) && !matches!(byte, b'{' | b'}'));
+        if field.is_empty() || field.iter().any(special) {
+            quote(self.out, start, b'"');
+        }
+    }
+
+    /// Closes the record.
+    pub fn finish(self) {
+        self.out.push(b')');
+    }
+}
+
+/// The binary form of one record field, after the field count (i32).
+pub fn record_binary_field(out: &mut Vec<u8>, ty: Oid, write: Option<impl FnOnce(&mut Vec<u8>)>) {
+    out.extend_from_slice(&ty.to_be_bytes());
+    match write {
+        Some(write) => value(out, write),
+        None => out.extend_from_slice(&(-1i32).to_be_bytes()),
+    }
+}
+
+/// `int2vector`: numbers with blanks between, or an array that counts from 0.
+pub fn int2vector_text(out: &mut Vec<u8>, values: &[i16]) {
+    for (at, number) in values.iter().enumerate() {
+        if at > 0 {
+            out.push(b' ');
+        }
+        crate::value::int_text(out, i64::from(*number));
+    }
+}
+
+/// The binary form of `int2vector`.
+pub fn int2vector_binary(out: &mut Vec<u8>, values: &[i16]) {
+    for word in [1, 0, crate::types::oid::INT2, values.len() as u32, 0] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    for number in values {
+        fixed(out, number.to_be_bytes());
+    }
+}
+
+fn malformed(text: &str, why: &str) -> Error {
+    Error::new(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        format!("malformed array literal: \"{}\"", crate::value::excerpt(text)),
+    )
+    .with_detail(why)
+}
+
+/// Splits the text form into its elements, unquoted; `None` is NULL.
+///
+/// # Errors
+/// 22P02 for malformed text, 0A000 for arrays of arrays.
+pub fn parse_array_text(text: &str) -> Result<Vec<Option<Cow<'_, str>>>> {
+    let inner = crate::value::trim(text);
+    // A prefix `[1:3]=` gives the bounds, which we do not keep.
+    let inner = match inner.strip_prefix('[').and_then(|rest| rest.split_once('=')) {
+        Some((_, rest)) => crate::value::trim(rest),
+        None => inner,
+    };
+    let inner = inner.strip_prefix('{').ok_or_else(|| malformed(text, "it must start with {"))?;
+    let mut elements = Vec::new();
+    let mut rest = crate::value::trim(inner);
+    if let Some(after) = rest.strip_prefix('}') {
+        return if after.is_empty() { Ok(elements) } else { Err(malformed(text, "text after the closing }")) };
+    }
+    loop {
+        let (element, tail) = next_element(text, rest)?;
+        elements.push(element);
+        rest = match tail.as_bytes().first() {
+            Some(b',') => tail[1..].trim_start(),
+            Some(b'}') if tail.len() == 1 => return Ok(elements),
+            Some(b'}') => return Err(malformed(text, "text after the closing }")),
+            _ => return Err(malformed(text, "an element ends neither with , nor with }")),
+        };
+    }
+}
+
+/// One element and what follows it, from its `,` or `}` on.
+fn next_element<'a>(text: &str, rest: &'a str) -> Result<(Option<Cow<'a, str>>, &'a str)> {
+    match rest.as_bytes().first() {
+        Some(b'{') => Err(Error::unsupported("arrays of arrays are not supported")),
+        Some(b'"') => {
+            let (element, tail) = quoted(text, &rest[1..])?;
+            Ok((Some(element), tail.trim_start()))
+        }
+        _ => {
+            let end = plain_end(rest).ok_or_else(|| malformed(text, "the closing } is missing"))?;
+            let element = crate::value::trim(&rest[..end]);
+            if element.is_empty() {
+                return Err(malformed(text, "an element is missing"));
+            }
+            let null = element.eq_ignore_ascii_case("NULL");
+            Ok(((!null).then(|| unescape(element)), &rest[end..]))
+        }
+    }
+}
+
+/// Where an unquoted element ends; a backslash hides the byte after it.
+fn plain_end(rest: &str) -> Option<usize> {
+    let mut hidden = false;
+    rest.bytes().position(|byte| {
+        let ends = !hidden && matches!(byte, b',' | b'}');
+        hidden = !hidden && byte == b'\\';
+        ends
+    })
+}
+
+fn quoted<'a>(text: &str, rest: &'a str) -> Result<(Cow<'a, str>, &'a str)> {
+    let mut hidden = false;
+    let end = rest.bytes().position(|byte| {
+        let ends = !hidden && byte == b'"';
+        hidden = !hidden && byte == b'\\';
+        ends
+    });
+    let end = end.ok_or_else(|| malformed(text, "a quote is not closed"))?;
+    Ok((unescape(&rest[..end]), &rest[end + 1..]))
+}
+
+fn unescape(element: &str) -> Cow<'_, str> {
+    if !element.contains('\\') {
+        return Cow::Borrowed(element);
+    }
+    let mut out = String::with_capacity(element.len());
+    let mut chars = element.chars();
+    while let Some(c) = chars.next() {
+        out.extend(if c == '\\' { chars.next() } else { Some(c) });
+    }
+    Cow::Owned(out)
+}
+
+/// Reads the binary form: the element type and the elements; `None` is NULL.
+///
+/// # Errors
+/// 22P03 for malformed bytes, 0A000 for more than one dimension.
+pub fn parse_array_binary(bytes: &[u8]) -> Result<(Oid, Vec<Option<&[u8]>>)> {
+    let malformed =
+        |what: &str| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid binary array: {what}"));
+    let mut rest = bytes;
+    let word = |rest: &mut &[u8]| {
+        let (word, tail) = rest.split_first_chunk::<4>().ok_or_else(|| malformed("it ends too early"))?;
+        *rest = tail;
+        Ok::<u32, Error>(u32::from_be_bytes(*word))
+    };
+    let dimensions = word(&mut rest)?;
+    word(&mut rest)?;
+    let element = word(&mut rest)?;
+    if dimensions > 1 {
+        return Err(Error::unsupported("arrays of arrays are not supported"));
+    }
+    let mut elements = Vec::new();
+    if dimensions == 1 {
+        let count = word(&mut rest)?;
+        word(&mut rest)?;
+        for _ in 0..count {
+            let length = word(&mut rest)? as i32;
+            let Ok(length) = usize::try_from(length) else {
+                elements.push(None);
+                continue;
+            };
+            let (value, tail) = rest.split_at_checked(length).ok_or_else(|| malformed("an element ends too early"))?;
+            elements.push(Some(value));
+            rest = tail;
+        }
+    }
+    if rest.is_empty() { Ok((element, elements)) } else { Err(malformed("bytes after its last element")) }
+}
+
+#[cfg(test)]
+#[path = "array_tests.rs"]
+mod tests;

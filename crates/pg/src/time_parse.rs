@@ -1,0 +1,493 @@
+//! Text to dates, times, timestamps and intervals, as liberally as PostgreSQL reads ISO forms.
+//!
+//! A timestamp is a date, optionally a time after blanks or `T`, optionally a zone (`Z`, `+02`, `+02:00`, `+0200`, a name),
+//! optionally `BC`. Fractions of a second are kept to the nanosecond and rounded there. Names of zones are looked up by the
+//! caller, which knows the zone database.
+
+use model::{Error, Result, SqlState};
+
+use crate::time::{DAY_MICROS, Interval, days_in_month, days_of_date, out_of_range};
+use crate::types::{Oid, Type, oid};
+use crate::value::{excerpt, trim};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const DAY_NS: i64 = 86_400 * SECOND_NS;
+/// Largest offset from UTC, as in PostgreSQL: less than 16 hours.
+const OFFSET_SECONDS_MAX: i32 = 16 * 3_600 - 1;
+
+/// Gives the offset from UTC, in seconds east, of a zone (`None`: the session's) at a local time given in seconds since
+/// 1970; `None` when there is no such zone.
+pub type ZoneLookup<'a> = &'a dyn Fn(Option<&str>, i64) -> Option<i32>;
+
+/// What went wrong, before it is known what type the text was for.
+#[derive(Debug)]
+enum Bad {
+    /// 22007
+    Syntax,
+    /// 22008
+    Range,
+}
+
+type Part<T> = std::result::Result<T, Bad>;
+
+fn explain(ty: Oid, text: &str, bad: Bad) -> Error {
+    let text = excerpt(text);
+    match bad {
+        Bad::Syntax => Error::new(
+            SqlState::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type {}: \"{text}\"", Type::sql_name(ty)),
+        ),
+        Bad::Range => {
+            Error::new(SqlState::DATETIME_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+        }
+    }
+}
+
+/// A date and time as written.
+#[derive(Debug)]
+struct Written<'a> {
+    days: i64,
+    day_ns: i64,
+    zone: Zone<'a>,
+}
+
+#[derive(Debug)]
+enum Zone<'a> {
+    None,
+    Offset(i32),
+    Name(&'a str),
+}
+
+/// Reads a `timestamptz` to nanoseconds since 1970. Without a zone in the text, the session's holds.
+///
+/// # Errors
+/// 22007 malformed; 22008 a field or the moment out of range; 22023 an unknown zone.
+pub fn parse_timestamptz(text: &str, zones: ZoneLookup<'_>) -> Result<i64> {
+    let written = parse_written(text).map_err(|bad| explain(oid::TIMESTAMPTZ, text, bad))?;
+    let local = written.days * 86_400 + written.day_ns / SECOND_NS;
+    let unknown = |name: &str| match is_zone_path(name) {
+        true => {
+            Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{}\" not recognized", excerpt(name)))
+        }
+        false => explain(oid::TIMESTAMPTZ, text, Bad::Syntax),
+    };
+    let offset = match written.zone {
+        Zone::Offset(offset) => offset,
+        Zone::Name(name) => zones(Some(name), local).ok_or_else(|| unknown(name))?,
+        Zone::None => zones(None, local).ok_or_else(|| unknown("session/zone"))?,
+    };
+    moment(&written, offset).ok_or_else(|| out_of_range(text))
+}
+
+/// Only names like `Europe/Berlin` are surely meant as zones; another unknown word makes the text no timestamp at all.
+fn is_zone_path(name: &str) -> bool {
+    name.contains('/')
+}
+
+/// The types without zone ignore the one in the text, as PostgreSQL does, but not a word that is none.
+fn parse_zoneless(text: &str) -> Part<Written<'_>> {
+    match parse_written(text)? {
+        Written { zone: Zone::Name(name), .. } if !is_zone_path(name) => Err(Bad::Syntax),
+        written => Ok(written),
+    }
+}
+
+/// Reads a `timestamp` to nanoseconds since 1970; a zone in the text is ignored, as in PostgreSQL.
+///
+/// # Errors
+/// 22007 malformed; 22008 out of range.
+pub fn parse_timestamp(text: &str) -> Result<i64> {
+    let written = parse_zoneless(text).map_err(|bad| explain(oid::TIMESTAMP, text, bad))?;
+    moment(&written, 0).ok_or_else(|| out_of_range(text))
+}
+
+/// Reads a `date` to days since 1970; a time after it is ignored, as in PostgreSQL.
+///
+/// # Errors
+/// 22007 malformed; 22008 out of range.
+pub fn parse_date(text: &str) -> Result<i32> {
+    let written = parse_zoneless(text).map_err(|bad| explain(oid::DATE, text, bad))?;
+    i32::try_from(written.days).map_err(|_| explain(oid::DATE, text, Bad::Range))
+}
+
+/// Reads a `time` to microseconds since midnight, rounded; a zone after it is ignored, as in PostgreSQL.
+///
+/// # Errors
+/// 22007 malformed; 22008 out of range.
+pub fn parse_time(text: &str) -> Result<i64> {
+    let parse = || {
+        let (ns, rest) = parse_clock(trim(text).trim_start_matches(['T', 't']))?;
+        parse_zone(rest)?;
+        Ok(((ns + 500) / 1_000).min(DAY_MICROS))
+    };
+    parse().map_err(|bad| explain(oid::TIME, text, bad))
+}
+
+fn moment(written: &Written<'_>, offset: i32) -> Option<i64> {
+    let ns = i128::from(written.days) * i128::from(DAY_NS) + i128::from(written.day_ns)
+        - i128::from(offset) * i128::from(SECOND_NS);
+    i64::try_from(ns).ok()
+}
+
+fn parse_written(text: &str) -> Part<Written<'_>> {
+    let text = trim(text);
+    if text.eq_ignore_ascii_case("epoch") {
+        return Ok(Written { days: 0, day_ns: 0, zone: Zone::Offset(0) });
+    }
+    if text.trim_start_matches(['-', '+']).eq_ignore_ascii_case("infinity") {
+        return Err(Bad::Range);
+    }
+    let (text, bc) = match text.len().checked_sub(2).and_then(|at| text.split_at_checked(at)) {
+        Some((before, era)) if era.eq_ignore_ascii_case("BC") => (trim(before), true),
+        Some((before, era)) if era.eq_ignore_ascii_case("AD") => (trim(before), false),
+        _ => (text, false),
+    };
+    let (days, rest) = parse_calendar(text, bc)?;
+    let (day_ns, rest) = match rest.as_bytes() {
+        [b'T' | b't', ..] => parse_clock(&rest[1..])?,
+        [b' ' | b'\t', ..] if trim(rest).starts_with(|c: char| c.is_ascii_digit()) => parse_clock(trim(rest))?,
+        // `2024-01-31-01` is nobody's idea of a zone.
+        [b'-', ..] => return Err(Bad::Syntax),
+        _ => (0, rest),
+    };
+    Ok(Written { days, day_ns, zone: parse_zone(rest)? })
+}
+
+/// Takes the digits at the front: their number, how many, and what follows.
+fn digits(text: &str) -> Part<(i64, usize, &str)> {
+    let count = text.bytes().take_while(u8::is_ascii_digit).count();
+    let value = match text[..count].parse() {
+        Ok(value) => value,
+        Err(_) if count == 0 => return Err(Bad::Syntax),
+        Err(_) => return Err(Bad::Range),
+    };
+    Ok((value, count, &text[count..]))
+}
+
+/// As [`digits`], of a field that has one or two.
+fn two_digits(text: &str) -> Part<(i64, &str)> {
+    match digits(text)? {
+        (value, 1..=2, rest) => Ok((value, rest)),
+        _ => Err(Bad::Syntax),
+    }
+}
+
+/// `2024-01-31`, `2024/1/31`, `20240131`, and `1/31/2024` (DateStyle MDY).
+fn parse_calendar(text: &str, bc: bool) -> Part<(i64, &str)> {
+    let (first, width, rest) = digits(text)?;
+    if width == 8 && !rest.starts_with(['-', '/']) {
+        return Ok((day_number(first / 10_000, first / 100 % 100, first % 100, bc)?, rest));
+    }
+    let separator = rest.chars().next().filter(|c| matches!(c, '-' | '/' | '.')).ok_or(Bad::Syntax)?;
+    let (second, second_width, rest) = digits(&rest[1..])?;
+    let (third, third_width, rest) = digits(rest.strip_prefix(separator).ok_or(Bad::Syntax)?)?;
+    if second_width > 2 {
+        return Err(Bad::Syntax);
+    }
+    match (width > 2, third_width > 2) {
+        (true, false) => Ok((day_number(first, second, third, bc)?, rest)),
+        (false, true) => Ok((day_number(third, first, second, bc)?, rest)),
+        (false, false) => Ok((day_number(century(third), first, second, bc)?, rest)),
+        (true, true) => Err(Bad::Syntax),
+    }
+}
+
+/// A year of two digits lies in 1970 .. 2069.
+fn century(year: i64) -> i64 {
+    if year < 70 { year + 2_000 } else { year + 1_900 }
+}
+
+fn day_number(year: i64, month: i64, day: i64, bc: bool) -> Part<i64> {
+    let astronomical = if bc { 1 - year } else { year };
+    let month = u32::try_from(month).ok().filter(|month| (1..=12).contains(month)).ok_or(Bad::Range)?;
+    let last = days_in_month(astronomical, month);
+    let day = u32::try_from(day).ok().filter(|day| (1..=last).contains(day)).ok_or(Bad::Range)?;
+    // PostgreSQL's own range; there was no year 0.
+    if year == 0 || !(-4_713..=294_276).contains(&astronomical) {
+        return Err(Bad::Range);
+    }
+    Ok(days_of_date(astronomical, month, day))
+}
+
+/// `10:00`, `10:00:00.5`, `100000`, `1000`, each with AM or PM after it; nanoseconds since midnight, and what follows.
+fn parse_clock(text: &str) -> Part<(i64, &str)> {
+    let (first, width, rest) = digits(text)?;
+    let (hour, minute, second, rest) = match (width, rest.strip_prefix(':')) {
+        (1..=2, Some(rest)) => {
+            let (minute, rest) = two_digits(rest)?;
+            match rest.strip_prefix(':') {
+                Some(rest) => {
+                    let (second, rest) = two_digits(rest)?;
+                    (first, minute, second, rest)
+                }
+                None => (first, minute, 0, rest),
+            }
+        }
+        (4, None) => (first / 100, first % 100, 0, rest),
+        (6, None) => (first / 10_000, first / 100 % 100, first % 100, rest),
+        _ => return Err(Bad::Syntax),
+    };
+    let (fraction, rest) = parse_fraction(rest)?;
+    let (hour, rest) = parse_half(hour, rest)?;
+    // 24:00:00 is the end of the day, and second 60 the start of the next minute.
+    let ns = ((hour * 60 + minute) * 60 + second) * SECOND_NS + fraction;
+    if hour > 24 || minute > 59 || second > 60 || ns > DAY_NS {
+        return Err(Bad::Range);
+    }
+    Ok((ns, rest))
+}
+
+/// `.123456789`, rounded to nanoseconds.
+fn parse_fraction(text: &str) -> Part<(i64, &str)> {
+    let Some(rest) = text.strip_prefix('.') else { return Ok((0, text)) };
+    let count = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let digit = |at: usize| if at < count { i64::from(rest.as_bytes()[at] - b'0') } else { 0 };
+    let ns = (0..9).fold(0, |sum, at| sum * 10 + digit(at));
+    Ok((ns + i64::from(digit(9) >= 5), &rest[count..]))
+}
+
+/// AM and PM.
+fn parse_half(hour: i64, text: &str) -> Part<(i64, &str)> {
+    let rest = text.trim_start();
+    let Some((half, after)) = rest.split_at_checked(2) else { return Ok((hour, text)) };
+    let pm = half.eq_ignore_ascii_case("PM");
+    if !(pm || half.eq_ignore_ascii_case("AM")) || after.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Ok((hour, text));
+    }
+    if !(1..=12).contains(&hour) {
+        return Err(Bad::Range);
+    }
+    Ok((hour % 12 + if pm { 12 } else { 0 }, after))
+}
+
+fn parse_zone(text: &str) -> Part<Zone<'_>> {
+    let text = trim(text);
+    let named = |name: &str| ["Z", "UTC", "GMT", "UT", "ZULU"].iter().any(|utc| name.eq_ignore_ascii_case(utc));
+    match text.as_bytes() {
+        [] => Ok(Zone::None),
+        [b'+', ..] => parse_offset(&text[1..]).map(Zone::Offset),
+        [b'-', ..] => parse_offset(&text[1..]).map(|offset| Zone::Offset(-offset)),
+        _ if named(text) => Ok(Zone::Offset(0)),
+        _ => zone_name(text).map(Zone::Name).ok_or(Bad::Syntax),
+    }
+}
+
+/// A zone's name has letters first, then also digits and a few signs.
+fn zone_name(text: &str) -> Option<&str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+' | ':');
+    (text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(plain)).then_some(text)
+}
+
+/// `02`, `0200`, `02:00`, `02:00:30`.
+fn parse_offset(text: &str) -> Part<i32> {
+    let (first, width, mut rest) = digits(text)?;
+    let mut parts = match width {
+        1 | 2 => [first, 0, 0],
+        3 | 4 => [first / 100, first % 100, 0],
+        6 => [first / 10_000, first / 100 % 100, first % 100],
+        _ => return Err(Bad::Syntax),
+    };
+    for part in &mut parts[1..] {
+        let Some(after) = rest.strip_prefix(':').filter(|_| width <= 2) else { break };
+        (*part, rest) = two_digits(after)?;
+    }
+    if !rest.is_empty() {
+        return Err(Bad::Syntax);
+    }
+    let seconds = parts[0] * 3_600 + parts[1] * 60 + parts[2];
+    i32::try_from(seconds)
+        .ok()
+        .filter(|seconds| *seconds <= OFFSET_SECONDS_MAX && parts[1] < 60 && parts[2] < 60)
+        .ok_or(Bad::Range)
+}
+
+/// Reads an `interval`: `1 year 2 mons`, `-3 days 04:05:06.7`, `1.5 hours ago`, `P1Y2M3DT4H5M6S`.
+///
+/// # Errors
+/// 22007 malformed; 22008 out of range.
+pub fn parse_interval(text: &str) -> Result<Interval> {
+    let trimmed = trim(text);
+    let parsed = match trimmed.strip_prefix(['P', 'p']) {
+        Some(iso) => parse_iso(iso),
+        None => parse_verbose(trimmed),
+    };
+    parsed.and_then(|sum| sum.interval()).map_err(|bad| explain(oid::INTERVAL, text, bad))
+}
+
+/// The sum of the parts read so far; wide, so that only the result can be out of range.
+#[derive(Default)]
+struct Sum {
+    months: i128,
+    days: i128,
+    micros: i128,
+}
+
+/// A number with up to nine decimals, in billionths.
+#[derive(Clone, Copy)]
+struct Amount(i128);
+
+const BILLION: i128 = 1_000_000_000;
+/// Larger amounts are out of range for every unit, and keep the arithmetic from overflowing.
+const AMOUNT_MAX: i128 = 1 << 63;
+
+impl Sum {
+    /// Adds `amount` units; what a unit cannot hold goes to the next smaller one (a month has 30 days here).
+    fn add(&mut self, amount: Amount, unit: &str) -> Part<()> {
+        let months = |factor: i128| (factor, 0, 0);
+        let micros = |factor: i128| (0, 0, factor);
+        let (month, day, micro) = match unit {
+            "microsecond" | "microseconds" | "us" | "usec" | "usecs" => micros(1),
+            "millisecond" | "milliseconds" | "ms" | "msec" | "msecs" => micros(1_000),
+            "second" | "seconds" | "sec" | "secs" | "s" => micros(1_000_000),
+            "minute" | "minutes" | "min" | "mins" | "m" => micros(60_000_000),
+            "hour" | "hours" | "hr" | "hrs" | "h" => micros(3_600_000_000),
+            "day" | "days" | "d" => (0, 1, 0),
+            "week" | "weeks" | "w" => (0, 7, 0),
+            "month" | "months" | "mon" | "mons" => months(1),
+            "year" | "years" | "yr" | "yrs" | "y" => months(12),
+            "decade" | "decades" => months(120),
+            "century" | "centuries" | "c" => months(1_200),
+            "millennium" | "millennia" | "mil" | "mils" => months(12_000),
+            _ => return Err(Bad::Syntax),
+        };
+        let whole_months = amount.0 * month / BILLION;
+        self.months += whole_months;
+        // Years keep only whole months; the rest of a month becomes days.
+        let month_rest = if month == 1 { amount.0 - whole_months * BILLION } else { 0 };
+        let day_amount = amount.0 * day + month_rest * 30;
+        self.days += day_amount / BILLION;
+        let micro_amount = amount.0 * micro + day_amount % BILLION * i128::from(DAY_MICROS);
+        self.micros += round_billionths(micro_amount);
+        Ok(())
+    }
+
+    fn interval(&self) -> Part<Interval> {
+        let months = i32::try_from(self.months).map_err(|_| Bad::Range)?;
+        let days = i32::try_from(self.days).map_err(|_| Bad::Range)?;
+        let micros = i64::try_from(self.micros).map_err(|_| Bad::Range)?;
+        Ok(Interval { months, days, micros })
+    }
+
+    fn negate(&mut self) {
+        (self.months, self.days, self.micros) = (-self.months, -self.days, -self.micros);
+    }
+}
+
+fn round_billionths(value: i128) -> i128 {
+    (value + value.signum() * (BILLION / 2)) / BILLION
+}
+
+/// A signed number with decimals at the front, and what follows.
+fn parse_amount(text: &str) -> Part<(Amount, &str)> {
+    let (negative, unsigned) = match text.as_bytes() {
+        [b'-', ..] => (true, &text[1..]),
+        [b'+', ..] => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let count = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    if count == 0 && !unsigned.starts_with('.') {
+        return Err(Bad::Syntax);
+    }
+    let whole: i128 = if count == 0 { 0 } else { unsigned[..count].parse().map_err(|_| Bad::Range)? };
+    if whole > AMOUNT_MAX {
+        return Err(Bad::Range);
+    }
+    let (fraction, rest) = parse_fraction(&unsigned[count..])?;
+    let value = whole * BILLION + i128::from(fraction);
+    Ok((Amount(if negative { -value } else { value }), rest))
+}
+
+fn parse_verbose(text: &str) -> Part<Sum> {
+    let mut sum = Sum::default();
+    let mut rest = trim(text.strip_prefix('@').unwrap_or(text));
+    if rest.is_empty() {
+        return Err(Bad::Syntax);
+    }
+    while !rest.is_empty() {
+        if rest.eq_ignore_ascii_case("ago") {
+            sum.negate();
+            break;
+        }
+        rest = trim(verbose_part(&mut sum, rest)?);
+    }
+    Ok(sum)
+}
+
+/// One of `3 days`, `04:05:06.7`, `1-2` (years and months), or a bare number of seconds at the end.
+fn verbose_part<'a>(sum: &mut Sum, text: &'a str) -> Part<&'a str> {
+    let end = text.find([' ', '\t']).unwrap_or(text.len());
+    let word = &text[..end];
+    if word.contains(':') {
+        sum.micros += parse_span(word)?;
+        return Ok(&text[end..]);
+    }
+    if let Some((years, months)) = word.trim_start_matches(['-', '+']).split_once('-') {
+        let sign = if word.starts_with('-') { -1 } else { 1 };
+        let number = |text: &str| text.parse::<u32>().map(i128::from).map_err(|_| Bad::Syntax);
+        sum.months += sign * (number(years)? * 12 + number(months)?);
+        return Ok(&text[end..]);
+    }
+    let (amount, rest) = parse_amount(text)?;
+    let rest = trim(rest);
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let unit = if end == 0 { "second".to_owned() } else { rest[..end].to_ascii_lowercase() };
+    sum.add(amount, &unit)?;
+    Ok(&rest[end..])
+}
+
+/// `[-]HH:MM[:SS[.f]]` of any number of hours, in microseconds.
+fn parse_span(word: &str) -> Part<i128> {
+    let (sign, unsigned) = match word.as_bytes() {
+        [b'-', ..] => (-1, &word[1..]),
+        [b'+', ..] => (1, &word[1..]),
+        _ => (1, word),
+    };
+    let (hours, _, rest) = digits(unsigned)?;
+    let (minutes, rest) = two_digits(rest.strip_prefix(':').ok_or(Bad::Syntax)?)?;
+    let (seconds, rest) = match rest.strip_prefix(':') {
+        Some(rest) => two_digits(rest)?,
+        None => (0, rest),
+    };
+    let (fraction, rest) = parse_fraction(rest)?;
+    if !rest.is_empty() {
+        return Err(Bad::Syntax);
+    }
+    if minutes > 59 || seconds > 60 {
+        return Err(Bad::Range);
+    }
+    let ns =
+        (i128::from(hours) * 3_600 + i128::from(minutes) * 60 + i128::from(seconds)) * BILLION + i128::from(fraction);
+    Ok(sign * ((ns + 500) / 1_000))
+}
+
+/// ISO 8601 after its `P`: `1Y2M3DT4H5M6.7S`.
+fn parse_iso(text: &str) -> Part<Sum> {
+    let mut sum = Sum::default();
+    let mut rest = text;
+    let mut in_time = false;
+    if rest.is_empty() {
+        return Err(Bad::Syntax);
+    }
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix(['T', 't']).filter(|_| !in_time) {
+            in_time = true;
+            rest = after;
+            continue;
+        }
+        let (amount, after) = parse_amount(rest)?;
+        let letter = after.chars().next().ok_or(Bad::Syntax)?.to_ascii_uppercase();
+        let unit = match (letter, in_time) {
+            ('Y', false) => "year",
+            ('M', false) => "month",
+            ('W', false) => "week",
+            ('D', false) => "day",
+            ('H', true) => "hour",
+            ('M', true) => "minute",
+            ('S', true) => "second",
+            _ => return Err(Bad::Syntax),
+        };
+        sum.add(amount, unit)?;
+        rest = &after[1..];
+    }
+    Ok(sum)
+}

@@ -1,0 +1,185 @@
+//! The types clients see: OIDs, names, lengths and arrays, as PostgreSQL 15's `pg_type` has them.
+
+/// A type's number in `pg_type`.
+pub type Oid = u32;
+
+/// How a value is carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// As `psql` prints it.
+    #[default]
+    Text,
+    /// As the type's send function writes it, big-endian.
+    Binary,
+}
+
+impl Form {
+    /// The format code of the protocol.
+    #[must_use]
+    pub fn code(self) -> i16 {
+        match self {
+            Form::Text => 0,
+            Form::Binary => 1,
+        }
+    }
+}
+
+/// One type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Type {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name in `pg_type`.
+    pub name: &'static str,
+    /// Bytes of its binary form, -1 when they vary, -2 for a C string.
+    pub len: i16,
+    /// The type of arrays of it, 0 if there is none.
+    pub array: Oid,
+    /// The type of its elements, 0 if it is no array.
+    pub element: Oid,
+}
+
+macro_rules! types {
+    ($($id:ident = $oid:literal, $name:literal, $len:literal, $array:literal $(, $array_name:literal)?;)*) => {
+        /// OIDs by name.
+        pub mod oid {
+            use super::Oid;
+            $(#[doc = concat!("`", $name, "`")] pub const $id: Oid = $oid;)*
+        }
+
+        /// Every scalar type, by OID.
+        const SCALARS: &[Type] = &[$(Type { oid: $oid, name: $name, len: $len, array: $array, element: element($oid) },)*];
+        /// Every array type.
+        const ARRAYS: &[Type] = &[$($(Type { oid: $array, name: $array_name, len: -1, array: 0, element: $oid },)?)*];
+    };
+}
+
+types! {
+    BOOL = 16, "bool", 1, 1000, "_bool";
+    BYTEA = 17, "bytea", -1, 1001, "_bytea";
+    CHAR = 18, "char", 1, 1002, "_char";
+    NAME = 19, "name", 64, 1003, "_name";
+    INT8 = 20, "int8", 8, 1016, "_int8";
+    INT2 = 21, "int2", 2, 1005, "_int2";
+    INT2VECTOR = 22, "int2vector", -1, 1006, "_int2vector";
+    INT4 = 23, "int4", 4, 1007, "_int4";
+    REGPROC = 24, "regproc", 4, 1008, "_regproc";
+    TEXT = 25, "text", -1, 1009, "_text";
+    OID = 26, "oid", 4, 1028, "_oid";
+    TID = 27, "tid", 6, 1010, "_tid";
+    XID = 28, "xid", 4, 1011, "_xid";
+    CID = 29, "cid", 4, 1012, "_cid";
+    OIDVECTOR = 30, "oidvector", -1, 1013, "_oidvector";
+    JSON = 114, "json", -1, 199, "_json";
+    PG_NODE_TREE = 194, "pg_node_tree", -1, 0;
+    FLOAT4 = 700, "float4", 4, 1021, "_float4";
+    FLOAT8 = 701, "float8", 8, 1022, "_float8";
+    UNKNOWN = 705, "unknown", -2, 0;
+    ACLITEM = 1033, "aclitem", 12, 1034, "_aclitem";
+    BPCHAR = 1042, "bpchar", -1, 1014, "_bpchar";
+    VARCHAR = 1043, "varchar", -1, 1015, "_varchar";
+    DATE = 1082, "date", 4, 1182, "_date";
+    TIME = 1083, "time", 8, 1183, "_time";
+    TIMESTAMP = 1114, "timestamp", 8, 1115, "_timestamp";
+    TIMESTAMPTZ = 1184, "timestamptz", 8, 1185, "_timestamptz";
+    INTERVAL = 1186, "interval", 16, 1187, "_interval";
+    NUMERIC = 1700, "numeric", -1, 1231, "_numeric";
+    REGPROCEDURE = 2202, "regprocedure", 4, 2207, "_regprocedure";
+    REGCLASS = 2205, "regclass", 4, 2210, "_regclass";
+    REGTYPE = 2206, "regtype", 4, 2211, "_regtype";
+    RECORD = 2249, "record", -1, 2287, "_record";
+    CSTRING = 2275, "cstring", -2, 1263, "_cstring";
+    ANY = 2276, "any", 4, 0;
+    ANYARRAY = 2277, "anyarray", -1, 0;
+    VOID = 2278, "void", 4, 0;
+    UUID = 2950, "uuid", 16, 2951, "_uuid";
+    JSONB = 3802, "jsonb", -1, 3807, "_jsonb";
+    REGNAMESPACE = 4089, "regnamespace", 4, 4090, "_regnamespace";
+}
+
+/// The two vector types have elements although they are no arrays by name.
+const fn element(oid: Oid) -> Oid {
+    match oid {
+        22 => 21,
+        30 => 26,
+        _ => 0,
+    }
+}
+
+impl Type {
+    /// The type with this OID.
+    #[must_use]
+    pub fn by_oid(oid: Oid) -> Option<&'static Type> {
+        match SCALARS.binary_search_by_key(&oid, |ty| ty.oid) {
+            Ok(at) => SCALARS.get(at),
+            Err(_) => ARRAYS.iter().find(|ty| ty.oid == oid),
+        }
+    }
+
+    /// The type called `name` in `pg_type`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<&'static Type> {
+        Type::all().find(|ty| ty.name == name)
+    }
+
+    /// Every type, scalars first, each group in a fixed order.
+    pub fn all() -> impl Iterator<Item = &'static Type> {
+        SCALARS.iter().chain(ARRAYS)
+    }
+
+    /// The type's length for RowDescription; -1 for a type we do not know.
+    #[must_use]
+    pub fn len_of(oid: Oid) -> i16 {
+        Type::by_oid(oid).map_or(-1, |ty| ty.len)
+    }
+
+    /// The array type over elements of type `oid`.
+    #[must_use]
+    pub fn array_of(oid: Oid) -> Option<Oid> {
+        Type::by_oid(oid).map(|ty| ty.array).filter(|array| *array != 0)
+    }
+
+    /// The name SQL knows it by, for messages.
+    #[must_use]
+    pub fn sql_name(oid: Oid) -> &'static str {
+        match oid {
+            oid::BOOL => "boolean",
+            oid::INT2 => "smallint",
+            oid::INT4 => "integer",
+            oid::INT8 => "bigint",
+            oid::FLOAT4 => "real",
+            oid::FLOAT8 => "double precision",
+            oid::BPCHAR => "character",
+            oid::VARCHAR => "character varying",
+            oid::TIME => "time without time zone",
+            oid::TIMESTAMP => "timestamp without time zone",
+            oid::TIMESTAMPTZ => "timestamp with time zone",
+            _ => Type::by_oid(oid).map_or("unknown", |ty| ty.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oids_are_unique_sorted_and_arrays_point_back() {
+        assert!(SCALARS.is_sorted_by(|a, b| a.oid < b.oid));
+        for array in ARRAYS {
+            assert_eq!(Type::array_of(array.element), Some(array.oid), "{}", array.name);
+            assert_eq!(Type::by_oid(array.oid), Some(array));
+        }
+        let mut oids: Vec<_> = Type::all().map(|ty| ty.oid).collect();
+        oids.sort_unstable();
+        assert!(oids.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn a_type_is_found_by_oid_and_by_name() {
+        assert_eq!(Type::by_name("timestamptz").map(|ty| ty.oid), Some(oid::TIMESTAMPTZ));
+        assert_eq!(Type::by_oid(1009).map(|ty| ty.name), Some("_text"));
+        assert_eq!(Type::by_oid(4_000_000), None);
+        assert_eq!(Type::sql_name(oid::FLOAT8), "double precision");
+    }
+}
