@@ -9,12 +9,32 @@
 //!
 //! Not here: what records mean (`engine`), when old files may go (`engine`). Bytes: docs/format/wal.md.
 
-// SKELETON of the public surface; the bodies are being written.
-use std::path::Path;
+mod flush;
+mod format;
+mod inspect;
+mod open;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::{Env, Event, Step};
-use model::{Lsn, Result};
+use model::limits::RECORD_PAYLOAD_BYTES_MAX;
+use model::{Error, Lsn, Result, SqlState};
+use parking_lot::Mutex;
+
+use flush::Flusher;
+use format::{FILE_HEADER_BYTES, RECORD_HEADER_BYTES};
+
+pub use format::FileHeader;
+pub use inspect::{FileCheck, FileSummary, check_file_bytes, list_files};
+pub use reader::Reader;
+
+/// Below this the file headers would cost more than the records.
+const FILE_BYTES_MIN: u64 = 4096;
 
 /// How a log behaves.
 #[derive(Clone, Debug)]
@@ -23,10 +43,23 @@ pub struct WalOptions {
     pub file_bytes: u64,
     /// Appended but not yet written bytes above which [`Wal::append`] answers [`Appended::Busy`].
     pub pending_bytes_max: usize,
-    /// One flush writes at most this, so that a bulk load does not hold small commits behind it.
+    /// One flush writes at most this (or one record, if that is larger), so that a bulk load does not hold small commits
+    /// behind it.
     pub flush_bytes_max: usize,
     /// Reserved space kept back for [`Space::Reserve`].
     pub reserve_bytes: u64,
+}
+
+impl Default for WalOptions {
+    /// Files of 64 MiB: small enough to delete often, large enough that folder syncs are rare.
+    fn default() -> WalOptions {
+        WalOptions {
+            file_bytes: 64 << 20,
+            pending_bytes_max: 16 << 20,
+            flush_bytes_max: 4 << 20,
+            reserve_bytes: 4 << 20,
+        }
+    }
 }
 
 /// Which space a record may use when the disk is full.
@@ -48,7 +81,7 @@ pub enum Appended {
 }
 
 /// What opening found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// Records handed to the caller.
     pub records: u64,
@@ -61,86 +94,362 @@ pub struct Opened {
 }
 
 /// An open log.
-pub struct Wal {}
+///
+/// Two locks: `state` is short, taken by everyone and never held over I/O; `flusher` is held by the one who writes.
+/// Order: `flusher`, then `state`.
+pub struct Wal {
+    shared: Arc<Shared>,
+    flusher: Mutex<Flusher>,
+    notify: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+/// What a [`Reader`] needs as well.
+struct Shared {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    options: WalOptions,
+    state: Mutex<State>,
+}
+
+/// What appenders, waiters and the flusher share.
+struct State {
+    /// Highest LSN handed out.
+    last: Lsn,
+    /// Highest LSN known to be on disk.
+    durable: Lsn,
+    /// Appended and not yet taken by the flusher, oldest first.
+    queue: VecDeque<Run>,
+    /// Bytes of `queue` and of the run that is being written.
+    pending_bytes: usize,
+    /// Where the next record will go: room left in the file that the queue ends in, and prepared files after it.
+    room: Room,
+    /// Why the next file could not be prepared, until it can.
+    no_space: Option<Error>,
+    /// Room that a refused append asked for; the flusher prepares files until it is there.
+    wanted_bytes: u64,
+    waiters: BTreeMap<Lsn, Event>,
+    /// What [`Appended::Busy`] handed out.
+    busy: Option<Event>,
+    failure: Option<Error>,
+    /// Oldest first; the last one is being written.
+    files: Vec<LogFile>,
+    /// An emptied buffer for the next run, so that a warm log does not allocate.
+    spare_buffer: Vec<u8>,
+}
+
+/// Records that one flush writes with one call, into one file.
+struct Run {
+    /// Encoded but not sealed; room for the file header first when `opens_file`.
+    bytes: Vec<u8>,
+    first: Lsn,
+    last: Lsn,
+    /// Is one of them more than a durable mark?
+    has_data: bool,
+    opens_file: bool,
+}
+
+/// One file of the log.
+#[derive(Clone, Debug)]
+struct LogFile {
+    path: PathBuf,
+    number: u64,
+    first_lsn: Lsn,
+    bytes: u64,
+}
+
+/// Reserved space, as the end of the queue sees it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    remaining: u64,
+    prepared_files: u64,
+}
+
+impl Room {
+    /// Room after placing one record of `bytes`, and whether it starts a file; `None` when there is no room.
+    fn place(self, bytes: u64, file_capacity: u64) -> Option<(Room, bool)> {
+        if bytes <= self.remaining {
+            return Some((Room { remaining: self.remaining - bytes, ..self }, false));
+        }
+        let prepared_files = self.prepared_files.checked_sub(1)?;
+        Some((Room { remaining: file_capacity.checked_sub(bytes)?, prepared_files }, true))
+    }
+
+    fn bytes(self, file_capacity: u64) -> u64 {
+        self.remaining + self.prepared_files * file_capacity
+    }
+}
+
+impl WalOptions {
+    /// Bytes of records that a file holds.
+    fn file_capacity(&self) -> u64 {
+        self.file_bytes - FILE_HEADER_BYTES as u64
+    }
+
+    /// Largest payload: with very small files (tests have them) a record must still fit one.
+    fn payload_bytes_max(&self) -> usize {
+        let fits = self.file_capacity() - RECORD_HEADER_BYTES as u64;
+        usize::try_from(fits).unwrap_or(usize::MAX).min(RECORD_PAYLOAD_BYTES_MAX)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.file_bytes >= FILE_BYTES_MIN {
+            return Ok(());
+        }
+        let message = format!("log files of {} bytes, at least {FILE_BYTES_MIN} expected", self.file_bytes);
+        Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+    }
+}
 
 impl Wal {
     /// Opens the log in `dir` (made if missing), hands every intact record with LSN >= `from` to `each` in order, drops a
     /// torn tail, and stands ready to append. `identity` is the database's number, covered by every checksum.
     ///
+    /// LSNs rise but need not be consecutive for `each`: the log's own durable marks take LSNs too.
+    ///
     /// # Errors
     /// XX001 when an acknowledged record is damaged, naming file, offset, LSN and what is intact, or when records from `from`
     /// on are missing; 58030 for I/O; whatever `each` returns.
     pub fn open(
-        _env: Arc<dyn Env>,
-        _dir: &Path,
-        _identity: u64,
-        _options: WalOptions,
-        _from: Lsn,
-        _each: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+        env: Arc<dyn Env>,
+        dir: &Path,
+        identity: u64,
+        options: WalOptions,
+        from: Lsn,
+        each: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
     ) -> Result<(Wal, Opened)> {
-        unimplemented!()
+        options.check()?;
+        open::open(env, dir, identity, options, from, each)
     }
 
     /// Queues records, in order and without another's between them; each record is the concatenation of its parts.
-    /// One copy, no I/O, never waits.
-    pub fn append(&self, _records: &[&[&[u8]]], _space: Space) -> Result<Appended> {
-        unimplemented!()
+    /// One copy, no I/O, never waits. A record is durable once [`Wal::durable`] reaches its LSN.
+    ///
+    /// - each record: 1 ..= [`RECORD_PAYLOAD_BYTES_MAX`] bytes. LSNs within one call are consecutive.
+    ///
+    /// # Errors
+    /// Nothing was queued:
+    /// - 54000: a record is empty or too large.
+    /// - 53100: the disk is full and what is reserved is kept for `Space::Reserve` (or used up). Goes away by itself.
+    /// - 58030: the log has failed.
+    pub fn append(&self, records: &[&[&[u8]]], space: Space) -> Result<Appended> {
+        for (nth, parts) in records.iter().enumerate() {
+            self.check_payload(nth, payload_bytes(parts))?;
+        }
+        let mut state = self.shared.state.lock();
+        let was_empty = state.queue.is_empty();
+        let appended = state.append(records, space, &self.shared.options)?;
+        drop(state);
+        // The flusher looks at the queue again after each step, so only the first record of a queue has to wake it;
+        // and it is the one that makes room.
+        if was_empty || matches!(appended, Appended::Busy(_)) {
+            self.notify();
+        }
+        Ok(appended)
+    }
+
+    fn check_payload(&self, nth: usize, bytes: usize) -> Result<()> {
+        let bytes_max = self.shared.options.payload_bytes_max();
+        if (1..=bytes_max).contains(&bytes) {
+            return Ok(());
+        }
+        let message = format!("log record {nth} of this append has {bytes} bytes, 1 to {bytes_max} expected");
+        Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
     }
 
     /// Highest LSN handed out.
+    #[must_use]
     pub fn last(&self) -> Lsn {
-        unimplemented!()
+        self.shared.state.lock().last
     }
 
     /// Highest LSN known to be on disk.
+    #[must_use]
     pub fn durable(&self) -> Lsn {
-        unimplemented!()
+        self.shared.state.lock().durable
     }
 
     /// Set when `lsn` is durable or the log has failed: look at [`Wal::failure`] after.
-    pub fn when_durable(&self, _lsn: Lsn) -> Event {
-        unimplemented!()
+    #[must_use]
+    pub fn when_durable(&self, lsn: Lsn) -> Event {
+        let mut state = self.shared.state.lock();
+        if lsn <= state.durable || state.failure.is_some() {
+            return Event::ready();
+        }
+        state.waiters.entry(lsn).or_default().clone()
     }
 
     /// Why the log has failed, if it has.
-    pub fn failure(&self) -> Option<model::Error> {
-        unimplemented!()
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.state.lock().failure.clone()
+    }
+
+    /// Why ordinary writes are refused for want of space, if they are (or soon will be: some room may be left).
+    #[must_use]
+    pub fn out_of_space(&self) -> Option<Error> {
+        self.shared.state.lock().no_space.clone()
     }
 
     /// Calls `notify` from inside [`Wal::append`] when the flusher has something to do.
-    pub fn on_work(&self, _notify: impl Fn() + Send + Sync + 'static) {
-        unimplemented!()
+    pub fn on_work(&self, notify: impl Fn() + Send + Sync + 'static) {
+        *self.notify.lock() = Some(Arc::new(notify));
+    }
+
+    fn notify(&self) {
+        let notify = self.notify.lock().clone();
+        if let Some(notify) = notify {
+            notify();
+        }
     }
 
     /// The flusher: writes a bounded part of what is pending, syncs once, sets the events. Calls `advanced` with the new
-    /// durable LSN before any event is set. For one worker.
-    pub fn flush_step(&self, _advanced: &dyn Fn(Lsn)) -> Step {
-        unimplemented!()
+    /// durable LSN before [`Wal::durable`] shows it and before any event is set. For one worker.
+    pub fn flush_step(&self, advanced: &dyn Fn(Lsn)) -> Step {
+        self.flusher.lock().step(&self.shared, advanced)
     }
 
-    /// Removes files all of whose records are below `lsn`.
-    pub fn remove_below(&self, _lsn: Lsn) -> Result<()> {
-        unimplemented!()
+    /// Clean shutdown: writes all that is pending and a durable mark. Later appends still work.
+    ///
+    /// # Errors
+    /// 58030 when the log has failed, now or before.
+    pub fn close(&self, advanced: &dyn Fn(Lsn)) -> Result<()> {
+        self.flusher.lock().finish(&self.shared, advanced);
+        self.failure().map_or(Ok(()), Err)
     }
 
-    /// Bytes of log files on disk.
+    /// Removes files all of whose records are below `lsn`, but never the one that is written.
+    ///
+    /// # Errors
+    /// 58030 when a file cannot be removed; the log is still good.
+    pub fn remove_below(&self, lsn: Lsn) -> Result<()> {
+        let removable = self.shared.state.lock().files_below(lsn);
+        if removable.is_empty() {
+            return Ok(());
+        }
+        // Oldest first, and out of the list first: a reader that comes now is told that they are gone.
+        for file in &removable {
+            self.shared.state.lock().files.retain(|kept| kept.number != file.number);
+            self.shared
+                .env
+                .remove(&file.path)
+                .map_err(|e| Error::io(format_args!("remove {}", file.path.display()), &e))?;
+        }
+        let dir = &self.shared.dir;
+        self.shared.env.sync_dir(dir).map_err(|e| Error::io(format_args!("sync folder {}", dir.display()), &e))?;
+        self.flusher.lock().retry_space_now();
+        self.notify();
+        Ok(())
+    }
+
+    /// Bytes of log files on disk, prepared ones included.
+    #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        unimplemented!()
+        let state = self.shared.state.lock();
+        let prepared = state.room.prepared_files * self.shared.options.file_bytes;
+        state.files.iter().map(|file| file.bytes).sum::<u64>() + prepared
+    }
+
+    /// The lowest LSN that [`Wal::read`] can start from.
+    #[must_use]
+    pub fn oldest(&self) -> Lsn {
+        let state = self.shared.state.lock();
+        state.files.first().map_or(state.last.next(), |file| file.first_lsn)
     }
 
     /// Durable records from `from` on, for consumers and `inspect`.
-    pub fn read(&self, _from: Lsn) -> Result<Reader> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// 55000 when records from `from` on have been removed.
+    pub fn read(&self, from: Lsn) -> Result<Reader> {
+        Reader::new(self.shared.clone(), from)
     }
 }
 
-/// Walks durable records by LSN.
-pub struct Reader {}
-
-impl Reader {
-    /// The next durable record, or `None` when there is no further one yet.
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<(Lsn, &[u8])>> {
-        unimplemented!()
+impl State {
+    fn append(&mut self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> Result<Appended> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if self.pending_bytes > options.pending_bytes_max {
+            return Ok(self.busy());
+        }
+        if !self.has_room(records, space, options) {
+            return self.refuse(records, options);
+        }
+        for parts in records {
+            self.push(parts, options);
+        }
+        Ok(Appended::At(self.last))
     }
+
+    /// Every queued record has its place in reserved space, so that a full disk is met before queueing and not after.
+    fn has_room(&self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> bool {
+        let capacity = options.file_capacity();
+        let placed = records
+            .iter()
+            .try_fold(self.room, |room, parts| room.place(record_bytes(parts), capacity).map(|(room, _)| room));
+        match (placed, space) {
+            (None, _) => false,
+            (Some(_), Space::Reserve) => true,
+            (Some(room), Space::Ordinary) => room.bytes(capacity) >= options.reserve_bytes,
+        }
+    }
+
+    fn refuse(&mut self, records: &[&[&[u8]]], options: &WalOptions) -> Result<Appended> {
+        if let Some(error) = &self.no_space {
+            return Err(error.clone());
+        }
+        let asked: u64 = records.iter().map(|parts| record_bytes(parts)).sum();
+        // A record that does not fit a file's end leaves that end unused, at worst its own length in every file.
+        let unused_ends =
+            (asked / options.file_capacity() + 2) * (RECORD_HEADER_BYTES + options.payload_bytes_max()) as u64;
+        self.wanted_bytes = self.wanted_bytes.max(asked + unused_ends + options.reserve_bytes);
+        Ok(self.busy())
+    }
+
+    fn busy(&mut self) -> Appended {
+        Appended::Busy(self.busy.get_or_insert_default().clone())
+    }
+
+    /// Queues one record for which there is room. No parts: a durable mark.
+    fn push(&mut self, parts: &[&[u8]], options: &WalOptions) {
+        let bytes = record_bytes(parts);
+        let (room, opens_file) =
+            self.room.place(bytes, options.file_capacity()).expect("BUG: a record without room was queued");
+        self.room = room;
+        let lsn = self.last.next();
+        let fits = |run: &Run| run.bytes.len() + bytes as usize <= options.flush_bytes_max;
+        if opens_file || !self.queue.back().is_some_and(fits) {
+            self.start_run(lsn, opens_file);
+        }
+        if let Some(run) = self.queue.back_mut() {
+            format::push_record(&mut run.bytes, lsn, parts);
+            run.last = lsn;
+            run.has_data |= !parts.is_empty();
+        }
+        self.last = lsn;
+        self.pending_bytes += bytes as usize;
+    }
+
+    fn start_run(&mut self, first: Lsn, opens_file: bool) {
+        let mut bytes = std::mem::take(&mut self.spare_buffer);
+        bytes.clear();
+        if opens_file {
+            bytes.resize(FILE_HEADER_BYTES, 0);
+        }
+        self.queue.push_back(Run { bytes, first, last: first, has_data: false, opens_file });
+    }
+
+    fn files_below(&self, lsn: Lsn) -> Vec<LogFile> {
+        let pairs = self.files.iter().zip(self.files.iter().skip(1));
+        pairs.take_while(|(_, next)| next.first_lsn <= lsn).map(|(file, _)| file.clone()).collect()
+    }
+}
+
+fn payload_bytes(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+fn record_bytes(parts: &[&[u8]]) -> u64 {
+    (RECORD_HEADER_BYTES + payload_bytes(parts)) as u64
 }

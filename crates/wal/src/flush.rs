@@ -1,0 +1,271 @@
+//! The writing side: takes runs off the queue, writes, syncs, tells; prepares files ahead; writes durable marks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use env::{Event, File, Open, Step};
+use model::{Error, Lsn, SqlState};
+
+use crate::format::{self, FILE_HEADER_BYTES, FileHeader};
+use crate::{LogFile, Run, Shared, Space, State};
+
+/// A durable mark follows this long after the last flush.
+const MARK_AFTER_NS: u64 = 10_000_000;
+/// How often a full disk is tried again.
+const SPACE_RETRY_NS: u64 = 100_000_000;
+/// For fail-over, which is not there yet.
+const TERM: u64 = 1;
+
+/// What only the writer needs.
+pub(crate) struct Flusher {
+    pub(crate) identity: u64,
+    /// The file that is written, and where in it; `None` before the first.
+    pub(crate) current: Option<Current>,
+    /// Number of the newest file.
+    pub(crate) number: u64,
+    /// Reserved and not yet used, oldest first.
+    pub(crate) prepared: VecDeque<Arc<dyn File>>,
+    /// Names of prepared files made so far.
+    pub(crate) prepared_names: u64,
+    /// Highest durable LSN that a record on disk names.
+    pub(crate) recorded: Lsn,
+    /// Highest durable LSN of a record that is not a mark. A mark is due while it is above `recorded`.
+    pub(crate) data: Lsn,
+    pub(crate) flushed_at_ns: u64,
+    pub(crate) retry_space_at_ns: u64,
+}
+
+pub(crate) struct Current {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) seed: u32,
+    pub(crate) at: u64,
+}
+
+impl Flusher {
+    pub(crate) fn step(&mut self, shared: &Shared, advanced: &dyn Fn(Lsn)) -> Step {
+        if shared.state.lock().failure.is_some() {
+            return Step::Idle;
+        }
+        self.flush_one(shared, advanced);
+        self.prepare_files(shared);
+        let now = shared.env.monotonic_ns();
+        if self.mark_is_due() && now >= self.flushed_at_ns + MARK_AFTER_NS {
+            self.queue_mark(shared);
+        }
+        self.next_step(&shared.state.lock())
+    }
+
+    fn next_step(&self, state: &State) -> Step {
+        if state.failure.is_some() {
+            return Step::Idle;
+        }
+        if !state.queue.is_empty() {
+            return Step::Again;
+        }
+        let mark = self.mark_is_due().then_some(self.flushed_at_ns + MARK_AFTER_NS);
+        let retry = state.no_space.is_some().then_some(self.retry_space_at_ns);
+        mark.into_iter().chain(retry).min().map_or(Step::Idle, Step::Until)
+    }
+
+    /// Writes everything that is queued, then a mark.
+    pub(crate) fn finish(&mut self, shared: &Shared, advanced: &dyn Fn(Lsn)) {
+        while self.flush_one(shared, advanced) {}
+        if self.mark_is_due() {
+            self.queue_mark(shared);
+            self.flush_one(shared, advanced);
+        }
+    }
+
+    fn mark_is_due(&self) -> bool {
+        self.data > self.recorded
+    }
+
+    /// Queues a mark if nothing else is queued: any record that follows says what a mark would.
+    fn queue_mark(&mut self, shared: &Shared) {
+        let mut state = shared.state.lock();
+        if state.failure.is_none() && state.queue.is_empty() && state.has_room(&[&[]], Space::Reserve, &shared.options)
+        {
+            state.push(&[], &shared.options);
+        }
+        // Without room there is no mark until there is; then the next retry for space asks again.
+        self.flushed_at_ns = shared.env.monotonic_ns();
+    }
+
+    /// Writes and syncs the oldest run. Answers whether there was one and it went well.
+    fn flush_one(&mut self, shared: &Shared, advanced: &dyn Fn(Lsn)) -> bool {
+        let (mut run, durable) = {
+            let mut state = shared.state.lock();
+            let Some(run) = state.queue.pop_front() else {
+                return false;
+            };
+            (run, state.durable)
+        };
+        let record_bytes = run.record_bytes();
+        if let Err(error) = self.write(shared, &mut run, durable) {
+            fail(shared, &run, &error);
+            return false;
+        }
+        self.recorded = durable;
+        if run.has_data {
+            self.data = run.last;
+        }
+        self.flushed_at_ns = shared.env.monotonic_ns();
+        advanced(run.last);
+        let events = shared.state.lock().flushed(run, record_bytes, shared.options.pending_bytes_max);
+        events.iter().for_each(Event::set);
+        true
+    }
+
+    fn write(&mut self, shared: &Shared, run: &mut Run, durable: Lsn) -> io::Result<()> {
+        if run.opens_file {
+            return self.write_first(shared, run, durable);
+        }
+        let Some(current) = &mut self.current else {
+            panic!("BUG: log record {} has no file", run.first);
+        };
+        format::seal(&mut run.bytes, current.seed, durable);
+        current.file.write_at(&run.bytes, current.at)?;
+        current.file.sync()?;
+        current.at += run.bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes a run into a prepared file. Only when header and records are on disk does the file get its name, and
+    /// only when the name is on disk are the records durable. So whoever finds the name finds good contents.
+    fn write_first(&mut self, shared: &Shared, run: &mut Run, durable: Lsn) -> io::Result<()> {
+        let Some(prepared) = self.prepared.pop_front() else {
+            panic!("BUG: log record {} was queued for a file that is not prepared", run.first);
+        };
+        let number = self.number + 1;
+        let header = FileHeader { identity: self.identity, number, first_lsn: run.first, term: TERM };
+        run.bytes[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
+        format::seal(&mut run.bytes[FILE_HEADER_BYTES..], header.seed(), durable);
+        prepared.write_at(&run.bytes, 0)?;
+        prepared.sync()?;
+        let path = shared.dir.join(file_name(run.first));
+        shared.env.rename(prepared.path(), &path)?;
+        shared.env.sync_dir(&shared.dir)?;
+        self.number = number;
+        self.current = Some(Current { file: prepared, seed: header.seed(), at: run.bytes.len() as u64 });
+        let bytes = shared.options.file_bytes;
+        shared.state.lock().files.push(LogFile { path, number, first_lsn: run.first, bytes });
+        Ok(())
+    }
+
+    /// Reserves files ahead, so that a rollover does not wait for it and a full disk is met early: half a file, twice
+    /// the reserve, and whatever a refused append asked for. A failure here is no failure of the log.
+    pub(crate) fn prepare_files(&mut self, shared: &Shared) {
+        let options = &shared.options;
+        loop {
+            let wants_file = {
+                let state = shared.state.lock();
+                let target = (options.file_bytes / 2).max(2 * options.reserve_bytes).max(state.wanted_bytes);
+                state.failure.is_none() && state.room.bytes(options.file_capacity()) < target
+            };
+            if !wants_file {
+                shared.state.lock().has_space().iter().for_each(Event::set);
+                return;
+            }
+            let waits = shared.state.lock().no_space.is_some();
+            if waits && shared.env.monotonic_ns() < self.retry_space_at_ns {
+                return;
+            }
+            if let Err(error) = self.prepare_file(shared) {
+                self.retry_space_at_ns = shared.env.monotonic_ns() + SPACE_RETRY_NS;
+                shared.state.lock().has_no_space(error).iter().for_each(Event::set);
+                return;
+            }
+        }
+    }
+
+    fn prepare_file(&mut self, shared: &Shared) -> Result<(), Error> {
+        self.prepared_names += 1;
+        let path = shared.dir.join(format!("prepared-{}.tmp", self.prepared_names));
+        let made = shared.env.open(&path, Open::CreateNew).and_then(|file| {
+            file.allocate(shared.options.file_bytes)?;
+            Ok(file)
+        });
+        match made {
+            Ok(file) => {
+                self.prepared.push_back(file);
+                shared.state.lock().room.prepared_files += 1;
+                Ok(())
+            }
+            Err(error) => {
+                // Gives back what a failed reservation may hold; if even that fails, the next open removes it.
+                let _ = shared.env.remove(&path);
+                Err(no_space_error(&path, shared.options.file_bytes, &error))
+            }
+        }
+    }
+
+    pub(crate) fn retry_space_now(&mut self) {
+        self.retry_space_at_ns = 0;
+    }
+}
+
+impl Run {
+    fn record_bytes(&self) -> usize {
+        self.bytes.len() - if self.opens_file { FILE_HEADER_BYTES } else { 0 }
+    }
+}
+
+impl State {
+    /// Books a run as durable; gives the events to set once the lock is released.
+    fn flushed(&mut self, run: Run, record_bytes: usize, pending_bytes_max: usize) -> Vec<Event> {
+        assert!(self.durable.next() == run.first, "BUG: flushed {} after durable {}", run.first, self.durable);
+        self.durable = run.last;
+        self.pending_bytes -= record_bytes;
+        let later = self.waiters.split_off(&run.last.next());
+        let mut events: Vec<Event> = std::mem::replace(&mut self.waiters, later).into_values().collect();
+        if self.pending_bytes <= pending_bytes_max && self.wanted_bytes == 0 {
+            events.extend(self.busy.take());
+        }
+        self.spare_buffer = run.bytes;
+        events
+    }
+
+    fn has_space(&mut self) -> Option<Event> {
+        self.no_space = None;
+        if std::mem::take(&mut self.wanted_bytes) == 0 {
+            return None;
+        }
+        self.busy.take()
+    }
+
+    fn has_no_space(&mut self, error: Error) -> Option<Event> {
+        self.no_space = Some(error);
+        self.wanted_bytes = 0;
+        self.busy.take()
+    }
+}
+
+/// The log is failed from here on: after a failed write or sync the page cache may show what the disk does not have
+/// (Rebello et al., USENIX ATC 2020), so nothing later could be promised.
+fn fail(shared: &Shared, run: &Run, error: &io::Error) {
+    let mut state = shared.state.lock();
+    let message =
+        format!("the log in {} cannot write records {} to {}: {error}", shared.dir.display(), run.first, run.last);
+    let detail = format!(
+        "Records up to {} are safe; the outcome of later ones is unknown, and nothing more is written until restart",
+        state.durable
+    );
+    state.failure =
+        Some(Error::new(SqlState::IO_ERROR, message).with_detail(detail).with_hint("look at the disk, then restart"));
+    state.queue.clear();
+    let waiters = std::mem::take(&mut state.waiters).into_values();
+    let events: Vec<Event> = waiters.chain(state.busy.take()).collect();
+    drop(state);
+    events.iter().for_each(Event::set);
+}
+
+fn no_space_error(path: &std::path::Path, bytes: u64, error: &io::Error) -> Error {
+    Error::io(format_args!("reserve {bytes} bytes for the next log file {}", path.display()), error)
+        .with_detail("Nothing of this write was stored; reads, DELETE and DROP go on")
+        .with_hint("free space on the disk; writing resumes by itself")
+}
+
+pub(crate) fn file_name(first: Lsn) -> String {
+    format!("{:016x}.log", first.0)
+}

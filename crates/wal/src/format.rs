@@ -1,0 +1,203 @@
+//! Bytes of the log, as docs/format/wal.md lists them. Pure: slices in, slices out; nothing here can panic on bad bytes.
+
+use model::Lsn;
+use model::limits::RECORD_PAYLOAD_BYTES_MAX;
+
+/// docs/format/wal.md, "File header".
+pub(crate) const MAGIC: [u8; 8] = *b"MILLRLOG";
+pub(crate) const VERSION: u32 = 1;
+pub(crate) const FILE_HEADER_BYTES: usize = 64;
+/// docs/format/wal.md, "Record".
+pub(crate) const RECORD_HEADER_BYTES: usize = 24;
+
+/// No log gets there; so that counting on from what a file says cannot overflow.
+const LSN_MAX: u64 = u64::MAX / 2;
+
+/// What the header of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileHeader {
+    /// The database's number.
+    pub identity: u64,
+    /// Of the file: 1 for the first ever, then consecutive.
+    pub number: u64,
+    /// LSN of its first record.
+    pub first_lsn: Lsn,
+    /// Who wrote it, for fail-over.
+    pub term: u64,
+}
+
+impl FileHeader {
+    pub(crate) fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
+        let mut bytes = [0; FILE_HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.identity.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.first_lsn.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.term.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The header, or what is wrong with it.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<FileHeader, String> {
+        let Some(bytes) = bytes.get(..FILE_HEADER_BYTES) else {
+            return Err(format!("{} bytes, shorter than its header of {FILE_HEADER_BYTES}", bytes.len()));
+        };
+        if bytes[..8] != MAGIC {
+            return Err(format!("it starts with {:02x?}, not with \"MILLRLOG\"", &bytes[..8]));
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(format!("format version {version}; this program knows version {VERSION}"));
+        }
+        let (seen, expected) = (u32_at(bytes, 60), crc32c::crc32c(&bytes[..60]));
+        if seen != expected {
+            return Err(format!("header checksum {seen:08x}, expected {expected:08x}"));
+        }
+        let first_lsn = u64_at(bytes, 32);
+        if !(1..=LSN_MAX).contains(&first_lsn) {
+            return Err(format!("first LSN {first_lsn}, expected 1 to {LSN_MAX}"));
+        }
+        Ok(FileHeader {
+            identity: u64_at(bytes, 16),
+            number: u64_at(bytes, 24),
+            first_lsn: Lsn(first_lsn),
+            term: u64_at(bytes, 40),
+        })
+    }
+
+    /// What every record's checksum of this file starts from.
+    pub(crate) fn seed(&self) -> u32 {
+        let mut prefix = [0; 24];
+        prefix[..8].copy_from_slice(&self.identity.to_le_bytes());
+        prefix[8..16].copy_from_slice(&self.term.to_le_bytes());
+        prefix[16..].copy_from_slice(&self.number.to_le_bytes());
+        crc32c::crc32c(&prefix)
+    }
+}
+
+/// Appends a record without checksum and durable LSN, which [`seal`] fills in when it is known where it goes.
+pub(crate) fn push_record(out: &mut Vec<u8>, lsn: Lsn, parts: &[&[u8]]) {
+    let start = out.len();
+    out.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    let payload_len = (out.len() - start - RECORD_HEADER_BYTES) as u32;
+    out[start + 4..start + 8].copy_from_slice(&payload_len.to_le_bytes());
+    out[start + 8..start + 16].copy_from_slice(&lsn.0.to_le_bytes());
+}
+
+/// Fills in durable LSN and checksum of the records that [`push_record`] put into `run`.
+pub(crate) fn seal(mut run: &mut [u8], seed: u32, durable: Lsn) {
+    while !run.is_empty() {
+        let end = RECORD_HEADER_BYTES + u32_at(run, 4) as usize;
+        let (record, rest) = run.split_at_mut(end);
+        record[16..24].copy_from_slice(&durable.0.to_le_bytes());
+        let crc = crc32c::crc32c_append(seed, &record[4..]);
+        record[..4].copy_from_slice(&crc.to_le_bytes());
+        run = rest;
+    }
+}
+
+/// A record that decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub(crate) lsn: Lsn,
+    pub(crate) durable: Lsn,
+    /// Empty for a durable mark.
+    pub(crate) payload: &'a [u8],
+}
+
+impl Record<'_> {
+    pub(crate) fn bytes(&self) -> usize {
+        RECORD_HEADER_BYTES + self.payload.len()
+    }
+}
+
+/// What stands at some place of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decoded<'a> {
+    Record(Record<'a>),
+    /// Zeros, or too little room for a record.
+    End,
+    /// Something else; says what is wrong with it.
+    Bad(String),
+}
+
+/// Decodes the record at `at`, which must have this LSN.
+pub(crate) fn decode(bytes: &[u8], at: usize, seed: u32, expected: Lsn) -> Decoded<'_> {
+    let Some(header) = bytes.get(at..).and_then(|rest| rest.get(..RECORD_HEADER_BYTES)) else {
+        return Decoded::End;
+    };
+    if header.iter().all(|byte| *byte == 0) {
+        return Decoded::End;
+    }
+    let payload_len = u32_at(header, 4) as usize;
+    if payload_len > RECORD_PAYLOAD_BYTES_MAX {
+        return Decoded::Bad(format!("payload of {payload_len} bytes, at most {RECORD_PAYLOAD_BYTES_MAX} expected"));
+    }
+    let end = at + RECORD_HEADER_BYTES + payload_len;
+    let Some(record) = bytes.get(at..end) else {
+        return Decoded::Bad(format!("it would end at byte {end}, behind the end of the file at {}", bytes.len()));
+    };
+    let (seen, computed) = (u32_at(record, 0), crc32c::crc32c_append(seed, &record[4..]));
+    if seen != computed {
+        return Decoded::Bad(format!("checksum {seen:08x}, expected {computed:08x}"));
+    }
+    let (lsn, durable) = (Lsn(u64_at(record, 8)), Lsn(u64_at(record, 16)));
+    if lsn != expected || durable >= lsn {
+        return Decoded::Bad(format!("LSN {lsn} with durable LSN {durable}, expected LSN {expected}"));
+    }
+    Decoded::Record(Record { lsn, durable, payload: &record[RECORD_HEADER_BYTES..] })
+}
+
+/// Length that the record header at the start of `header` claims, not verified; `None` when it is impossible.
+pub(crate) fn claimed_bytes(header: &[u8]) -> Option<usize> {
+    let payload_len = u32_at(header.get(..RECORD_HEADER_BYTES)?, 4) as usize;
+    (payload_len <= RECORD_PAYLOAD_BYTES_MAX).then_some(RECORD_HEADER_BYTES + payload_len)
+}
+
+/// A good record behind `at` that says `bad` was durable when it was written: its place and LSN.
+///
+/// Starts at every byte, because the length of a damaged record cannot be trusted. Only what would matter is
+/// checksummed, so that this stays one pass over memory.
+pub(crate) fn find_acknowledgement(bytes: &[u8], at: usize, seed: u32, bad: Lsn) -> Option<(usize, Lsn)> {
+    let last_start = bytes.len().checked_sub(RECORD_HEADER_BYTES)?;
+    (at..=last_start).find_map(|start| {
+        let durable = u64_at(bytes, start + 16);
+        let lsn = u64_at(bytes, start + 8);
+        if durable < bad.0 || lsn <= durable {
+            return None;
+        }
+        match decode(bytes, start, seed, Lsn(lsn)) {
+            Decoded::Record(record) => Some((start, record.lsn)),
+            _ => None,
+        }
+    })
+}
+
+/// Length without the zeros at the end.
+pub(crate) fn written_bytes(bytes: &[u8]) -> usize {
+    const STEP: usize = 4096;
+    let mut end = bytes.len();
+    // Whole pages first: the compiler turns the fold into wide instructions, which `rposition` does not allow.
+    while end >= STEP && bytes[end - STEP..end].iter().fold(0, |all, byte| all | byte) == 0 {
+        end -= STEP;
+    }
+    bytes[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}

@@ -1,0 +1,111 @@
+//! Looking at log files without opening the log: for `millrace inspect` and `check`, and for fuzzing.
+
+use std::path::Path;
+
+use env::{Env, Open};
+use model::{Lsn, Result};
+
+use crate::format::{self, Decoded, FILE_HEADER_BYTES, FileHeader};
+use crate::open::io_error;
+
+/// What the bytes of one log file say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCheck {
+    /// Its header, if that is good.
+    pub header: Option<FileHeader>,
+    /// Good records, durable marks not counted.
+    pub records: u64,
+    /// Their payload bytes.
+    pub payload_bytes: u64,
+    /// Durable marks.
+    pub marks: u64,
+    /// LSN of the last good record or mark; the first is in the header.
+    pub last: Option<Lsn>,
+    /// Highest durable LSN that a good record names.
+    pub durable: Lsn,
+    /// Where the good records end.
+    pub end: u64,
+    /// What is wrong with the header, or what stands at `end` instead of zeros: a torn tail, or damage.
+    pub problem: Option<String>,
+    /// Was the record at `end` durable? Then it is damage.
+    pub is_damaged: bool,
+}
+
+/// One file of a log folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSummary {
+    /// Its name.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// What its bytes say.
+    pub check: FileCheck,
+}
+
+/// Walks the records of a log file given as bytes, handing LSN and payload of each good one (marks have none) to `each`.
+/// Any bytes at all are fine: what is wrong is in the answer.
+pub fn check_file_bytes(bytes: &[u8], each: &mut dyn FnMut(Lsn, &[u8])) -> FileCheck {
+    let header = match FileHeader::decode(bytes) {
+        Ok(header) => header,
+        Err(problem) => return FileCheck { problem: Some(problem), ..FileCheck::default() },
+    };
+    let mut check = FileCheck { header: Some(header), ..FileCheck::default() };
+    let (seed, mut at, mut next) = (header.seed(), FILE_HEADER_BYTES, header.first_lsn);
+    let bad = loop {
+        match format::decode(bytes, at, seed, next) {
+            Decoded::Record(record) => {
+                at += record.bytes();
+                check.take_in(&record);
+                each(record.lsn, record.payload);
+            }
+            Decoded::End => break None,
+            Decoded::Bad(what) => break Some(what),
+        }
+        next = next.next();
+    };
+    check.end = at as u64;
+    check.judge_end(bytes, at, next, bad);
+    check
+}
+
+impl FileCheck {
+    fn take_in(&mut self, record: &format::Record<'_>) {
+        self.last = Some(record.lsn);
+        self.durable = self.durable.max(record.durable);
+        if record.payload.is_empty() {
+            self.marks += 1;
+        } else {
+            self.records += 1;
+            self.payload_bytes += record.payload.len() as u64;
+        }
+    }
+
+    fn judge_end(&mut self, bytes: &[u8], at: usize, next: Lsn, bad: Option<String>) {
+        let junk = format::written_bytes(&bytes[at..]);
+        if junk == 0 {
+            return;
+        }
+        let what = bad.unwrap_or_else(|| "zeros".to_owned());
+        self.problem = Some(format!("record {next} at byte {at}: {what}; {junk} bytes follow"));
+        let seed = self.header.map_or(0, |header| header.seed());
+        self.is_damaged = format::find_acknowledgement(bytes, at, seed, next).is_some();
+    }
+}
+
+/// Every log file of a folder, oldest first, checked.
+///
+/// # Errors
+/// 58030 for I/O.
+pub fn list_files(env: &dyn Env, dir: &Path) -> Result<Vec<FileSummary>> {
+    let entries = env.list(dir).map_err(|e| io_error("list folder", dir, &e))?;
+    let logs = entries.into_iter().filter(|entry| entry.name.ends_with(".log"));
+    logs.map(|entry| {
+        let path = dir.join(&entry.name);
+        let file = env.open(&path, Open::Read).map_err(|e| io_error("open", &path, &e))?;
+        let mut bytes = vec![0; usize::try_from(entry.bytes).unwrap_or(usize::MAX)];
+        file.read_at(&mut bytes, 0).map_err(|e| io_error("read", &path, &e))?;
+        let check = check_file_bytes(&bytes, &mut |_, _| {});
+        Ok(FileSummary { name: entry.name, bytes: entry.bytes, check })
+    })
+    .collect()
+}
