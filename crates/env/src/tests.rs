@@ -5,16 +5,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Env, Event, Open, RealEnv, Step, replace_file};
+use crate::sim::{Faults, SimEnv};
+use crate::{Env, Event, File, Open, RealEnv, Step, replace_file};
 
 fn on_real_side(fact: impl Fn(&dyn Env, &Path)) {
     let dir = tempfile::tempdir().unwrap();
     fact(&RealEnv::new(), dir.path());
 }
 
+fn on_simulated_side(fact: impl Fn(&dyn Env, &Path)) {
+    for seed in 0..20 {
+        let env = SimEnv::new(seed);
+        let dir = Path::new("/some/folder");
+        env.create_dir_all(dir).unwrap();
+        fact(&env, dir);
+    }
+}
+
 macro_rules! facts {
     ($($name:ident)*) => {
         mod real_side { $(#[test] fn $name() { super::on_real_side(super::$name); })* }
+        mod simulated_side { $(#[test] fn $name() { super::on_simulated_side(super::$name); })* }
     };
 }
 
@@ -224,4 +235,255 @@ fn a_stopped_worker_never_runs_again(env: &dyn Env, _dir: &Path) {
 
 fn free_space_is_told(env: &dyn Env, dir: &Path) {
     assert!(env.free_bytes(dir).unwrap() > 0);
+}
+
+// Only the simulated side can crash.
+
+const DIR: &str = "/d";
+
+/// A world with folder `/d`, durable.
+fn world(seed: u64) -> SimEnv {
+    let env = SimEnv::new(seed);
+    env.create_dir_all(Path::new(DIR)).unwrap();
+    env.sync_dir(Path::new("/")).unwrap();
+    env
+}
+
+fn path(name: &str) -> std::path::PathBuf {
+    Path::new(DIR).join(name)
+}
+
+/// A file with durable name, durable contents `a` and then, not synced, `b` over all of them.
+fn half_synced(env: &SimEnv, bytes: usize) -> Arc<dyn File> {
+    let file = env.open(&path("f"), Open::CreateNew).unwrap();
+    file.write_at(&vec![b'a'; bytes], 0).unwrap();
+    file.sync().unwrap();
+    env.sync_dir(Path::new(DIR)).unwrap();
+    file.write_at(&vec![b'b'; bytes], 0).unwrap();
+    file
+}
+
+fn contents(env: &SimEnv, name: &str) -> Option<Vec<u8>> {
+    let file = env.open(&path(name), Open::Read).ok()?;
+    let mut bytes = vec![0; file.bytes().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    Some(bytes)
+}
+
+fn seeds<T: Ord>(outcome: impl Fn(u64) -> T) -> std::collections::BTreeSet<T> {
+    (0..300).map(outcome).collect()
+}
+
+#[test]
+fn synced_bytes_survive_every_crash_and_unsynced_sectors_survive_in_any_mixture() {
+    let seen = seeds(|seed| {
+        let env = world(seed);
+        half_synced(&env, 2048);
+        env.crash();
+        let bytes = contents(&env, "f").unwrap();
+        assert_eq!(bytes.len(), 2048);
+        let sectors: Vec<u8> = bytes.chunks(512).map(|sector| sector[0]).collect();
+        assert!(bytes.chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "torn inside a sector");
+        String::from_utf8(sectors).unwrap()
+    });
+    for expected in ["aaaa", "bbbb", "abab", "aaab", "baaa"] {
+        assert!(seen.contains(expected), "{expected} never came up in {seen:?}");
+    }
+}
+
+#[test]
+fn bytes_synced_after_a_write_all_survive() {
+    for seed in 0..100 {
+        let env = world(seed);
+        half_synced(&env, 2048).sync().unwrap();
+        env.crash();
+        assert_eq!(contents(&env, "f").unwrap(), vec![b'b'; 2048], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_rename_survives_only_by_chance_until_its_folder_is_synced() {
+    let after_crash = |seed, sync: bool| {
+        let env = world(seed);
+        half_synced(&env, 10);
+        env.rename(&path("f"), &path("g")).unwrap();
+        if sync {
+            env.sync_dir(Path::new(DIR)).unwrap();
+        }
+        env.crash();
+        (contents(&env, "f").is_some(), contents(&env, "g").is_some())
+    };
+    let both = [(false, true), (true, false)];
+    assert!(seeds(|seed| after_crash(seed, false)).into_iter().eq(both));
+    assert!(seeds(|seed| after_crash(seed, true)).into_iter().eq([(false, true)]));
+}
+
+#[test]
+fn a_removed_file_may_come_back_and_a_created_one_may_not() {
+    let seen = seeds(|seed| {
+        let env = world(seed);
+        half_synced(&env, 10).sync().unwrap();
+        let new = env.open(&path("new"), Open::CreateNew).unwrap();
+        new.write_at(b"n", 0).unwrap();
+        new.sync().unwrap();
+        env.remove(&path("f")).unwrap();
+        env.crash();
+        let old = contents(&env, "f");
+        assert!(old.is_none_or(|bytes| bytes == [b'b'; 10]), "it comes back whole");
+        (contents(&env, "f").is_some(), contents(&env, "new").is_some())
+    });
+    assert_eq!(seen.len(), 4, "every combination: {seen:?}");
+}
+
+#[test]
+fn a_folder_whose_name_was_not_synced_may_be_lost_with_its_synced_files() {
+    let seen = seeds(|seed| {
+        let env = world(seed);
+        let sub = path("sub");
+        env.create_dir_all(&sub).unwrap();
+        env.open(&sub.join("f"), Open::CreateNew).unwrap().sync().unwrap();
+        env.sync_dir(&sub).unwrap();
+        env.crash();
+        env.list(&sub).is_ok_and(|entries| entries.len() == 1)
+    });
+    assert_eq!(seen.len(), 2);
+}
+
+#[test]
+fn replace_file_leaves_the_old_or_the_new_contents_whenever_it_is_cut_short() {
+    for seed in 0..50 {
+        for call in 1.. {
+            let env = world(seed);
+            replace_file(&env, &path("f"), b"old").unwrap();
+            env.fail_from(env.io_calls() + call);
+            let result = replace_file(&env, &path("f"), b"newer");
+            env.heal();
+            env.crash();
+            let found = contents(&env, "f").unwrap();
+            assert!(found == b"newer" || (found == b"old" && result.is_err()), "seed {seed} call {call}: {found:?}");
+            if result.is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crash_ends_open_files_locks_and_workers_but_a_kill_keeps_what_was_written() {
+    let env = world(1);
+    let file = half_synced(&env, 600);
+    let _lock = env.lock(&path("LOCK")).unwrap();
+    let (worker, _, steps) = counting(&env, u64::MAX, |_| Step::Again);
+    env.kill();
+    assert!(file.read_at(&mut [0], 0).is_err() && file.write_at(b"x", 0).is_err() && file.sync().is_err());
+    assert_eq!(contents(&env, "f").unwrap(), vec![b'b'; 600]);
+    let _again = env.lock(&path("LOCK")).unwrap();
+    worker.wake();
+    env.run_until_idle();
+    assert_eq!(steps.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn after_a_failed_sync_reads_show_bytes_that_no_later_sync_makes_durable() {
+    let seen = seeds(|seed| {
+        let env = world(seed);
+        let file = half_synced(&env, 512);
+        env.set_faults(Faults { sync_error: 1.0, ..Faults::default() });
+        file.sync().unwrap_err();
+        env.heal();
+        file.sync().unwrap();
+        assert_eq!(contents(&env, "f").unwrap(), vec![b'b'; 512]);
+        env.crash();
+        contents(&env, "f").unwrap()[0]
+    });
+    assert!(seen.into_iter().eq([b'a', b'b']));
+}
+
+#[test]
+fn the_nth_call_fails_and_a_failed_write_may_be_done_in_part() {
+    let seen = seeds(|seed| {
+        let env = world(seed);
+        let file = half_synced(&env, 4);
+        env.fail_at(env.io_calls() + 2);
+        file.write_at(b"cccc", 0).unwrap();
+        file.write_at(b"dddd", 0).unwrap_err();
+        let bytes = contents(&env, "f").unwrap();
+        bytes.iter().filter(|byte| **byte == b'd').count()
+    });
+    assert!(seen.len() > 2, "{seen:?}");
+    let env = world(1);
+    env.fail_from(env.io_calls() + 1);
+    assert!((0..3).all(|_| env.list(Path::new(DIR)).is_err()));
+}
+
+#[test]
+fn a_full_disk_refuses_growth_allows_reserved_writes_and_gains_by_removal() {
+    let env = world(1);
+    env.set_capacity(10_000);
+    let full = |result: std::io::Result<()>| result.unwrap_err().kind() == ErrorKind::StorageFull;
+    let a = env.open(&path("a"), Open::CreateNew).unwrap();
+    a.allocate(8_000).unwrap();
+    assert!(full(a.allocate(10_001)));
+    let b = env.open(&path("b"), Open::CreateNew).unwrap();
+    assert!(full(b.write_at(&[1; 2_001], 0)));
+    assert!(full(b.allocate(2_001)));
+    a.write_at(&[1; 8_000], 0).unwrap();
+    env.remove(&path("a")).unwrap();
+    b.write_at(&[1; 10_000], 0).unwrap();
+    assert_eq!(env.free_bytes(Path::new(DIR)).unwrap(), 0);
+}
+
+#[test]
+fn waiting_advances_the_clock_to_the_next_deadline() {
+    let env = world(1);
+    let start = env.monotonic_ns();
+    let later = start + 5_000_000_000;
+    let (_worker, done, steps) = counting(&env, 2, move |_| Step::Until(later));
+    env.wait(&done);
+    assert!(env.monotonic_ns() >= later && steps.load(Ordering::SeqCst) == 2);
+}
+
+#[test]
+#[should_panic(expected = "BUG: deadlock")]
+fn waiting_for_what_nobody_will_do_is_a_deadlock() {
+    let env = world(1);
+    let (_worker, _, _) = counting(&env, 1, |_| Step::Idle);
+    env.wait(&Event::new());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed| {
+        let env = world(seed);
+        let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let workers: Vec<_> = (0..3)
+            .map(|id| {
+                let order = order.clone();
+                env.spawn(
+                    "w",
+                    Box::new(move || {
+                        order.lock().push(id);
+                        Step::Again
+                    }),
+                )
+            })
+            .collect();
+        env.run_some(30);
+        half_synced(&env, 5000);
+        env.crash();
+        drop(workers);
+        let order = order.lock().clone();
+        (order, contents(&env, "f"), env.random(), env.monotonic_ns())
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn a_flipped_bit_stays_flipped() {
+    let env = world(1);
+    half_synced(&env, 600).sync().unwrap();
+    env.flip_bit(&path("f"), 599, 0);
+    env.crash();
+    assert_eq!(contents(&env, "f").unwrap()[598..], [b'b', b'b' ^ 1]);
 }
