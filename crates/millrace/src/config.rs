@@ -1,0 +1,248 @@
+//! Settings every command shares: flags, then environment, then the file of `--config`, then defaults.
+//!
+//! Clap merges flag and environment; [`Given`] adds the file; [`Given::settings`] adds defaults. A key the file states and
+//! we do not know is an error: a misspelt setting that is silently ignored is found at the worst time.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::size;
+
+/// Where the PostgreSQL protocol is served, unless stated.
+pub(crate) const PG_DEFAULT: &str = "127.0.0.1:7432";
+/// Where HTTP is served, unless stated.
+pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:7480";
+/// Where health and metrics are served, unless stated.
+pub(crate) const HEALTH_DEFAULT: &str = "127.0.0.1:7490";
+/// The directory of `serve`, unless stated.
+pub(crate) const DATA_DEFAULT: &str = "./millrace-data";
+/// Less than this and the smallest memtable, cache and query do not fit together.
+const MEMORY_MIN: u64 = 64 << 20;
+
+/// Flags of every command.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Shared options")]
+pub(crate) struct Shared {
+    /// Directory of the database [default: ./millrace-data].
+    #[arg(long, global = true, value_name = "DIR", env = "MILLRACE_DATA")]
+    pub(crate) data: Option<PathBuf>,
+    /// Address of the PostgreSQL protocol [default: 127.0.0.1:7432].
+    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_PG")]
+    pub(crate) pg: Option<String>,
+    /// Address of HTTP: line protocol and SQL [default: 127.0.0.1:7480].
+    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_HTTP")]
+    pub(crate) http: Option<String>,
+    /// Address of /health, /ready and /metrics [default: 127.0.0.1:7490].
+    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_HEALTH")]
+    pub(crate) health: Option<String>,
+    /// Memory for everything, like 512MiB [default: half of the container's or host's].
+    #[arg(long, global = true, value_name = "SIZE", env = "MILLRACE_MEMORY")]
+    pub(crate) memory: Option<String>,
+    /// TOML file that states any of these by name, e.g. `memory = "2GiB"`.
+    #[arg(long, global = true, value_name = "FILE", env = "MILLRACE_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Least severe messages to log: error, warn, info, debug or trace [default: info].
+    #[arg(long, global = true, value_name = "LEVEL", env = "MILLRACE_LOG_LEVEL")]
+    pub(crate) log_level: Option<String>,
+    /// How log messages look: text or json [default: text].
+    #[arg(long, global = true, value_name = "FORMAT", env = "MILLRACE_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// Most client connections at a time [default: 1000].
+    #[arg(long, global = true, value_name = "N", env = "MILLRACE_MAX_CONNECTIONS")]
+    pub(crate) max_connections: Option<usize>,
+}
+
+/// How log messages look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: one object a line.
+    Json,
+}
+
+/// The file of `--config`: the same names as the flags.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    data: Option<PathBuf>,
+    pg: Option<String>,
+    http: Option<String>,
+    health: Option<String>,
+    memory: Option<String>,
+    log_level: Option<String>,
+    log_format: Option<LogFormat>,
+    max_connections: Option<usize>,
+}
+
+/// What was stated, wherever.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    shared: Shared,
+    data_by_flag: bool,
+}
+
+/// What a server runs with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) data: PathBuf,
+    pub(crate) pg: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) health: SocketAddr,
+    pub(crate) memory_bytes: u64,
+    pub(crate) log_level: String,
+    pub(crate) log_format: LogFormat,
+    pub(crate) max_connections: usize,
+}
+
+impl Given {
+    /// Merges the file under flags and environment.
+    pub(crate) fn new(shared: Shared, matches: &clap::ArgMatches) -> Result<Given, Failure> {
+        let data_by_flag = innermost(matches).value_source("data") == Some(ValueSource::CommandLine);
+        let file = match &shared.config {
+            Some(path) => read_file(path)?,
+            None => File::default(),
+        };
+        Ok(Given { shared: merge(shared, file), data_by_flag })
+    }
+
+    /// The directory, if it was stated by a flag: client commands then open it instead of asking a server.
+    pub(crate) fn data_flag(&self) -> Option<&Path> {
+        self.shared.data.as_deref().filter(|_| self.data_by_flag)
+    }
+
+    /// The directory, if it was stated anywhere.
+    pub(crate) fn data(&self) -> Option<&Path> {
+        self.shared.data.as_deref()
+    }
+
+    /// Host and port of the server's PostgreSQL protocol, for clients.
+    pub(crate) fn pg(&self) -> &str {
+        self.shared.pg.as_deref().unwrap_or(PG_DEFAULT)
+    }
+
+    /// Host and port of the server's HTTP, for clients.
+    pub(crate) fn http(&self) -> &str {
+        self.shared.http.as_deref().unwrap_or(HTTP_DEFAULT)
+    }
+
+    /// Everything a server needs, defaults filled in.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let shared = &self.shared;
+        Ok(Settings {
+            data: shared.data.clone().unwrap_or_else(|| PathBuf::from(DATA_DEFAULT)),
+            pg: address("--pg", self.pg())?,
+            http: address("--http", self.http())?,
+            health: address("--health", shared.health.as_deref().unwrap_or(HEALTH_DEFAULT))?,
+            memory_bytes: self.memory_bytes()?,
+            log_level: log_level(shared.log_level.as_deref().unwrap_or("info"))?,
+            log_format: shared.log_format.unwrap_or(LogFormat::Text),
+            max_connections: self.max_connections()?,
+        })
+    }
+
+    /// The memory budget.
+    pub(crate) fn memory_bytes(&self) -> Result<u64, Failure> {
+        let Some(text) = &self.shared.memory else { return Ok(size::default_memory().max(MEMORY_MIN)) };
+        let bytes = size::parse(text).map_err(|error| Failure::usage(format!("--memory: {error}")))?;
+        if bytes >= MEMORY_MIN {
+            return Ok(bytes);
+        }
+        Err(Failure::usage(format!("--memory {text} is too little: the least is {}", size::show(MEMORY_MIN))))
+    }
+
+    fn max_connections(&self) -> Result<usize, Failure> {
+        match self.shared.max_connections.unwrap_or(model::limits::CONNECTIONS_DEFAULT) {
+            0 => Err(Failure::usage("--max-connections 0 would let nobody in; the least is 1")),
+            count => Ok(count),
+        }
+    }
+}
+
+/// Global flags are seen by the command they were given to.
+fn innermost(matches: &clap::ArgMatches) -> &clap::ArgMatches {
+    matches.subcommand().map_or(matches, |(_, sub)| innermost(sub))
+}
+
+fn read_file(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read --config {}: {error}", path.display())))?;
+    toml::from_str(&text).map_err(|error| Failure::usage(format!("--config {}: {error}", path.display())))
+}
+
+fn merge(shared: Shared, file: File) -> Shared {
+    Shared {
+        data: shared.data.or(file.data),
+        pg: shared.pg.or(file.pg),
+        http: shared.http.or(file.http),
+        health: shared.health.or(file.health),
+        memory: shared.memory.or(file.memory),
+        config: shared.config,
+        log_level: shared.log_level.or(file.log_level),
+        log_format: shared.log_format.or(file.log_format),
+        max_connections: shared.max_connections.or(file.max_connections),
+    }
+}
+
+fn address(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |why: String| {
+        Failure::usage(format!("{flag} {text:?} is no address: {why}")).with_hint("write it like 127.0.0.1:7432")
+    };
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("the name has no address".to_owned()))
+}
+
+fn log_level(text: &str) -> Result<String, Failure> {
+    let known = ["error", "warn", "info", "debug", "trace"];
+    let level = text.to_ascii_lowercase();
+    if known.contains(&level.as_str()) {
+        return Ok(level);
+    }
+    Err(Failure::usage(format!("--log-level {text:?} is none of {}", known.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(shared: Shared, file: &str) -> Given {
+        let file: File = toml::from_str(file).unwrap();
+        Given { shared: merge(shared, file), data_by_flag: false }
+    }
+
+    #[test]
+    fn a_flag_beats_the_file_and_the_file_beats_the_default() {
+        let shared = Shared { pg: Some("127.0.0.1:1".into()), ..Shared::default() };
+        let file = "pg = \"127.0.0.1:2\"\nhttp = \"127.0.0.1:3\"\nmax-connections = 7\nmemory = \"512MiB\"";
+        let settings = given(shared, file).settings().map_err(|failure| failure.text()).unwrap();
+        assert_eq!((settings.pg.port(), settings.http.port(), settings.health.port()), (1, 3, 7490));
+        assert_eq!((settings.max_connections, settings.memory_bytes), (7, 512 << 20));
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_naming_flag_and_value() {
+        let refused = |file: &str| given(Shared::default(), file).settings().err().map(|failure| failure.text());
+        let cases = [
+            ("pg = \"7432\"", "--pg \"7432\""),
+            ("memory = \"1MiB\"", "--memory 1MiB"),
+            ("memory = \"much\"", "\"much\""),
+            ("max-connections = 0", "--max-connections 0"),
+            ("log-level = \"loud\"", "\"loud\""),
+        ];
+        for (file, expected) in cases {
+            let text = refused(file).unwrap_or_default();
+            assert!(text.contains(expected), "{file}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_key_nobody_knows_is_refused_by_name() {
+        let error = toml::from_str::<File>("memmory = \"1GiB\"").unwrap_err().to_string();
+        assert!(error.contains("memmory") && error.contains("memory"), "{error}");
+    }
+}

@@ -1,0 +1,66 @@
+//! How a command fails: what is printed, and the exit code.
+
+use std::fmt::Display;
+
+/// Why a command ended before it was done.
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// The work failed (exit code 1).
+    pub(crate) fn new(message: impl Display) -> Failure {
+        Failure { code: 1, message: message.to_string(), hint: None }
+    }
+
+    /// The command line or configuration is wrong: nothing was begun (exit code 2).
+    pub(crate) fn usage(message: impl Display) -> Failure {
+        Failure { code: 2, message: message.to_string(), hint: None }
+    }
+
+    /// Something was told already; only the exit code is left to give.
+    pub(crate) fn told() -> Failure {
+        Failure { code: 1, message: String::new(), hint: None }
+    }
+
+    /// Adds what to do.
+    pub(crate) fn with_hint(mut self, hint: impl Display) -> Failure {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Puts where it happened before the message.
+    pub(crate) fn context(mut self, place: impl Display) -> Failure {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// To stderr, in the form every command uses.
+    pub(crate) fn print(&self) {
+        if !self.message.is_empty() {
+            eprintln!("ERROR:  {}", self.message);
+        }
+        if let Some(hint) = &self.hint {
+            eprintln!("HINT:   {hint}");
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", self.message, self.hint.as_deref().unwrap_or_default())
+    }
+}
+
+impl From<model::Error> for Failure {
+    fn from(error: model::Error) -> Failure {
+        let detail = error.detail().map(|detail| format!("\n        {detail}")).unwrap_or_default();
+        let message = format!("{}{detail}\n        (SQLSTATE {})", error.message(), error.state());
+        Failure { code: 1, message, hint: error.hint().map(str::to_owned) }
+    }
+}

@@ -1,0 +1,122 @@
+//! Sizes of memory: how people write them, and how much this machine or container gives.
+
+use std::fs;
+use std::path::Path;
+
+/// What the default is taken of when the machine does not say how much it has.
+const UNKNOWN_HOST_BYTES: u64 = 4 << 30;
+
+/// Reads `512MiB`, `2GiB`, `1.5GB`, `1048576`: binary units are powers of 1024, decimal ones of 1000.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let wrong = || format!("{text:?} is no size; write it like 512MiB, 2GiB or 1GB");
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let bytes = number * unit_bytes(unit.trim()).ok_or_else(wrong)?;
+    if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
+}
+
+fn unit_bytes(unit: &str) -> Option<f64> {
+    let (binary, decimal) = (1024_f64, 1000_f64);
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => binary,
+        "m" | "mib" => binary.powi(2),
+        "g" | "gib" => binary.powi(3),
+        "t" | "tib" => binary.powi(4),
+        "kb" => decimal,
+        "mb" => decimal.powi(2),
+        "gb" => decimal.powi(3),
+        "tb" => decimal.powi(4),
+        _ => return None,
+    })
+}
+
+/// `bytes` for people: `1.5 GiB`.
+pub(crate) fn show(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// `value` with a comma between groups of three digits.
+pub(crate) fn group(value: u64) -> String {
+    let digits = value.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Half of what the container or the host has.
+pub(crate) fn default_memory() -> u64 {
+    let host = host_bytes().unwrap_or(UNKNOWN_HOST_BYTES);
+    container_bytes().map_or(host, |container| container.min(host)) / 2
+}
+
+fn host_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The tightest limit from our control group up to the root, of version 2 or 1.
+fn container_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let limits = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let (base, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        tightest(Path::new(base), path, file)
+    });
+    limits.min()
+}
+
+fn tightest(base: &Path, path: &str, file: &str) -> Option<u64> {
+    let inside = base.join(path.trim_start_matches('/'));
+    let folders = inside.ancestors().take_while(|folder| folder.starts_with(base));
+    folders.filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let good = [("512MiB", 512 << 20), ("2 GiB", 2 << 30), ("1GB", 1_000_000_000), ("1.5k", 1536), ("7", 7)];
+        for (text, bytes) in good {
+            assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "MiB", "1 parsec", "-1", "1e400GiB", "99999999999TiB"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(group(value), text);
+        }
+    }
+
+    #[test]
+    fn the_default_is_more_than_nothing_and_less_than_the_host() {
+        assert!(default_memory() > 16 << 20);
+        assert!(default_memory() <= host_bytes().unwrap_or(u64::MAX) / 2);
+    }
+}

@@ -1,0 +1,105 @@
+//! `millrace sql`: statements to a server, answers to a terminal or a file.
+//!
+//! Statements are split here, not by the server, so that each is timed and reported by itself and a failure says which
+//! one it was. The text of values is the server's; only JSON and the side a column stands on need its types.
+
+mod format;
+mod meta;
+mod session;
+mod shell;
+mod split;
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+
+use crate::config::Given;
+use crate::connect::connect;
+use crate::failure::Failure;
+use session::Session;
+use split::Splitter;
+
+/// Runs SQL on a server: interactively, from the command line, a file or standard input.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  millrace sql                                                 interactive; \\? shows its commands
+  millrace sql -c \"SELECT * FROM weather LIMIT 5\"
+  millrace sql -c \"SELECT * FROM weather\" --format csv > weather.csv
+  millrace sql -f setup.sql
+  echo 'SELECT 1' | millrace sql --format json
+  millrace sql --url postgres://me@db.example:7432/millrace -c 'SELECT 1'
+
+Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 no connection.")]
+pub(crate) struct Arguments {
+    /// Statements to run; may be given several times.
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    commands: Vec<String>,
+    /// File with statements to run; `-` is standard input.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// How results look.
+    #[arg(long, value_enum, default_value = "table")]
+    format: format::Format,
+    /// Where the server is, as a connection string; instead of --pg.
+    #[arg(long, value_name = "URL", env = "MILLRACE_URL")]
+    url: Option<String>,
+    /// Print how long each statement took.
+    #[arg(long)]
+    timing: bool,
+}
+
+/// Connects and runs what was asked for.
+pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    runtime.block_on(run_async(given, arguments))
+}
+
+async fn run_async(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
+    let connected = connect(arguments.url.as_deref(), given.pg()).await?;
+    let mut session = Session::new(connected, arguments.format, arguments.timing);
+    if !arguments.commands.is_empty() {
+        for text in &arguments.commands {
+            run_text(&mut session, text, true).await?;
+        }
+        return Ok(());
+    }
+    match &arguments.file {
+        Some(path) => run_text(&mut session, &read(path)?, false).await,
+        None if std::io::stdin().is_terminal() => shell::run(&mut session).await,
+        None => run_text(&mut session, &read(&PathBuf::from("-"))?, false).await,
+    }
+}
+
+/// Runs statements and backslash commands one after the other, up to the first that fails. `copy_stdin`: may COPY read
+/// our standard input? Not when the statements themselves come from there.
+async fn run_text(session: &mut Session, text: &str, copy_stdin: bool) -> Result<(), Failure> {
+    session.copy_stdin = copy_stdin;
+    let mut splitter = Splitter::default();
+    for line in text.lines() {
+        if splitter.is_empty() && line.trim_start().starts_with('\\') {
+            if meta::run(session, line.trim()).await? == meta::Next::Quit {
+                return Ok(());
+            }
+            continue;
+        }
+        for statement in splitter.push(line) {
+            session.run(&statement).await?;
+        }
+    }
+    match splitter.finish() {
+        Some(statement) => session.run(&statement).await,
+        None => Ok(()),
+    }
+}
+
+fn read(path: &PathBuf) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text))
+    };
+    read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+    Ok(text)
+}

@@ -1,0 +1,184 @@
+//! Text into statements: at semicolons that are not inside quotes, dollar quotes or comments.
+
+/// Collects lines until statements are complete.
+#[derive(Default)]
+pub(super) struct Splitter {
+    pending: String,
+    state: State,
+    /// Is there more than white space and comments?
+    has_text: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Plain,
+    /// `'…'`; with backslash escapes if it began with `E`.
+    Quote { escapes: bool },
+    /// `"…"`
+    Name,
+    /// `$tag$ … $tag$`
+    Dollar(String),
+    /// `/* … */`, nested this deep.
+    Comment(u32),
+}
+
+impl Splitter {
+    /// Is there nothing waiting for its semicolon?
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_text && self.state == State::Plain
+    }
+
+    /// What the prompt shows between the lines of a statement: which end is missing.
+    pub(super) fn waiting_for(&self) -> &'static str {
+        match self.state {
+            State::Plain => "-",
+            State::Quote { .. } => "'",
+            State::Name => "\"",
+            State::Dollar(_) => "$",
+            State::Comment(_) => "*",
+        }
+    }
+
+    /// Adds a line and gives the statements it completes, without their semicolons.
+    pub(super) fn push(&mut self, line: &str) -> Vec<String> {
+        let mut done = Vec::new();
+        let mut rest = line;
+        while let Some(c) = rest.chars().next() {
+            let bytes = self.step(c, rest);
+            if bytes == 0 {
+                done.extend(self.take());
+                rest = &rest[1..];
+                continue;
+            }
+            self.pending.push_str(&rest[..bytes]);
+            rest = &rest[bytes..];
+        }
+        self.pending.push('\n');
+        done
+    }
+
+    /// What is left at the end: a last statement needs no semicolon.
+    pub(super) fn finish(mut self) -> Option<String> {
+        self.take()
+    }
+
+    /// Forgets what is pending.
+    pub(super) fn clear(&mut self) {
+        *self = Splitter::default();
+    }
+
+    fn take(&mut self) -> Option<String> {
+        let text = std::mem::take(&mut self.pending);
+        let has_text = std::mem::take(&mut self.has_text);
+        has_text.then(|| text.trim().to_owned())
+    }
+
+    /// Moves over what `rest` begins with; how many bytes that is, or 0 at the semicolon that ends the statement.
+    fn step(&mut self, c: char, rest: &str) -> usize {
+        match self.state.clone() {
+            State::Plain => return self.plain(c, rest),
+            State::Quote { escapes } => match c {
+                '\\' if escapes => return 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+                // A doubled quote closes and opens again, which comes to the same.
+                '\'' => self.state = State::Plain,
+                _ => {}
+            },
+            State::Name if c == '"' => self.state = State::Plain,
+            State::Dollar(tag) if rest.starts_with(&tag) => {
+                self.state = State::Plain;
+                return tag.len();
+            }
+            State::Comment(depth) if rest.starts_with("*/") => {
+                self.state = if depth > 1 { State::Comment(depth - 1) } else { State::Plain };
+                return 2;
+            }
+            State::Comment(depth) if rest.starts_with("/*") => {
+                self.state = State::Comment(depth + 1);
+                return 2;
+            }
+            State::Name | State::Dollar(_) | State::Comment(_) => {}
+        }
+        c.len_utf8()
+    }
+
+    fn plain(&mut self, c: char, rest: &str) -> usize {
+        if rest.starts_with("--") {
+            return rest.len();
+        }
+        if rest.starts_with("/*") {
+            self.state = State::Comment(1);
+            return 2;
+        }
+        let in_word = self.pending.ends_with(|before: char| before.is_alphanumeric() || before == '_');
+        match c {
+            ';' => return 0,
+            '\'' => self.state = State::Quote { escapes: self.follows_escape_mark() },
+            '"' => self.state = State::Name,
+            '$' if !in_word => {
+                if let Some(tag) = dollar_tag(rest) {
+                    self.state = State::Dollar(tag.to_owned());
+                    self.has_text = true;
+                    return tag.len();
+                }
+            }
+            _ => {}
+        }
+        self.has_text |= !c.is_whitespace();
+        c.len_utf8()
+    }
+
+    /// Was the last thing an `E` standing alone?
+    fn follows_escape_mark(&self) -> bool {
+        let mut before = self.pending.chars().rev();
+        matches!(before.next(), Some('e' | 'E')) && !before.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
+    }
+}
+
+fn dollar_tag(rest: &str) -> Option<&str> {
+    let end = rest[1..].find('$')? + 2;
+    let name = &rest[1..end - 1];
+    let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    (is_name && !name.starts_with(|c: char| c.is_ascii_digit())).then(|| &rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str) -> Vec<String> {
+        let mut splitter = Splitter::default();
+        let mut done: Vec<String> = text.lines().flat_map(|line| splitter.push(line)).collect();
+        done.extend(splitter.finish());
+        done
+    }
+
+    #[test]
+    fn semicolons_split_only_where_sql_means_them() {
+        let cases: [(&str, &[&str]); 11] = [
+            ("SELECT 1; SELECT 2", &["SELECT 1", "SELECT 2"]),
+            ("SELECT ';'; x", &["SELECT ';'", "x"]),
+            ("SELECT 'it''s;'; x", &["SELECT 'it''s;'", "x"]),
+            (r"SELECT E'\';'; x", &[r"SELECT E'\';'", "x"]),
+            (r"SELECT '\'; x", &[r"SELECT '\'", "x"]),
+            ("SELECT \"a;b\"; x", &["SELECT \"a;b\"", "x"]),
+            ("SELECT $$a;b$$, $q$;$$;$q$; x", &["SELECT $$a;b$$, $q$;$$;$q$", "x"]),
+            ("SELECT $1; x", &["SELECT $1", "x"]),
+            ("SELECT 1 -- no; end\n; x", &["SELECT 1 -- no; end", "x"]),
+            ("/* a; /* b; */ c; */ SELECT 1;", &["/* a; /* b; */ c; */ SELECT 1"]),
+            (" ;; -- nothing\n /* ; */ ", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(split(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_statement_over_several_lines_says_what_it_waits_for() {
+        let mut splitter = Splitter::default();
+        assert!(splitter.push("SELECT 'a").is_empty());
+        assert_eq!(splitter.waiting_for(), "'");
+        assert_eq!(splitter.push("b';"), ["SELECT 'a\nb'"]);
+        assert!(splitter.is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! `millrace write`: a file into a running server, with a progress bar.
+//!
+//! CSV goes by COPY, line protocol by HTTP, both in batches that commit one by one: a file larger than the server's
+//! memory loads, and when something is wrong the message says which lines are in.
+
+mod csv;
+mod http;
+mod infer;
+mod line;
+mod source;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::config::Given;
+use crate::failure::Failure;
+use crate::size;
+use source::Source;
+
+/// Loads a CSV or line-protocol file into a running server.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  millrace write --file readings.csv --table readings
+  millrace write --file readings.csv.gz --table readings --create --key device,site --null NA
+  millrace write --file metrics.lp --precision ms
+  zcat old.lp.gz | millrace write --file - --format lp
+
+CSV needs a header line; its names are the table's columns, in any order. With --create the table is made if it does
+not exist: types from the first rows, the time from --time or from the column that holds times.")]
+pub(crate) struct Arguments {
+    /// File to load, gzip or plain; `-` is standard input.
+    #[arg(long, short = 'f', value_name = "FILE")]
+    file: PathBuf,
+    /// What the file holds; told by its name unless stated.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Table to load CSV into, `schema.table` or `table`.
+    #[arg(long, short = 't', value_name = "TABLE")]
+    table: Option<String>,
+    /// Make the table if it does not exist (CSV; line protocol always does).
+    #[arg(long)]
+    create: bool,
+    /// With --create: the columns that name a series, separated by commas.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "create")]
+    key: Vec<String>,
+    /// With --create: the column that holds the time.
+    #[arg(long, value_name = "COLUMN", requires = "create")]
+    time: Option<String>,
+    /// CSV text that stands for a missing value, beside the empty one.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    null: String,
+    /// CSV field separator.
+    #[arg(long, value_name = "CHAR", default_value = ",")]
+    delimiter: String,
+    /// Line protocol: unit of the timestamps (ns, us, ms or s).
+    #[arg(long, default_value = "ns", value_parser = ["ns", "us", "ms", "s"])]
+    precision: String,
+    /// Line protocol: schema to write to.
+    #[arg(long, value_name = "NAME", default_value = "public")]
+    schema: String,
+    /// Rows per commit.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    batch: u64,
+    /// Where the server is, as a connection string; instead of --pg (CSV).
+    #[arg(long, value_name = "URL", env = "MILLRACE_URL")]
+    url: Option<String>,
+    /// No progress bar.
+    #[arg(long, short = 'q')]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Comma-separated values with a header.
+    Csv,
+    /// Line protocol.
+    Lp,
+}
+
+/// What was loaded.
+struct Loaded {
+    rows: u64,
+    batches: u64,
+    into: String,
+}
+
+/// Loads the file and prints totals.
+pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
+    let format = format(arguments)?;
+    let mut source = Source::open(&arguments.file, arguments.quiet)?;
+    let started = Instant::now();
+    let result = match format {
+        Format::Csv => csv::load(given, arguments, &mut source),
+        Format::Lp => line::load(given, arguments, &mut source),
+    };
+    source.finish();
+    let loaded = result?;
+    let seconds = started.elapsed().as_secs_f64().max(1e-9);
+    println!(
+        "{}: {} rows in {} commits, {} read in {seconds:.2} s ({} rows/s)",
+        loaded.into,
+        size::group(loaded.rows),
+        size::group(loaded.batches),
+        size::show(source.bytes()),
+        size::group((loaded.rows as f64 / seconds) as u64)
+    );
+    Ok(())
+}
+
+fn format(arguments: &Arguments) -> Result<Format, Failure> {
+    if let Some(format) = arguments.format {
+        return Ok(format);
+    }
+    let name = arguments.file.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    match name.rsplit('.').next() {
+        Some("csv") => Ok(Format::Csv),
+        Some("lp" | "line" | "influx") => Ok(Format::Lp),
+        _ => Err(Failure::usage(format!("cannot tell what {} holds", arguments.file.display()))
+            .with_hint("say it: --format csv or --format lp")),
+    }
+}
