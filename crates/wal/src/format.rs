@@ -165,8 +165,9 @@ pub(crate) fn claimed_bytes(header: &[u8]) -> Option<usize> {
 /// Starts at every byte, because the length of a damaged record cannot be trusted. Only what would matter is
 /// checksummed, so that this stays one pass over memory.
 pub(crate) fn find_acknowledgement(bytes: &[u8], at: usize, seed: u32, bad: Lsn) -> Option<(usize, Lsn)> {
-    let last_start = bytes.len().checked_sub(RECORD_HEADER_BYTES)?;
-    (at..=last_start).find_map(|start| {
+    // No record starts in the zeros behind, though the payload of one may reach into them.
+    let starts_end = (at + written_bytes(bytes.get(at..)?)).min((bytes.len() + 1).checked_sub(RECORD_HEADER_BYTES)?);
+    (at..starts_end).find_map(|start| {
         let durable = u64_at(bytes, start + 16);
         let lsn = u64_at(bytes, start + 8);
         if durable < bad.0 || lsn <= durable {
