@@ -58,8 +58,8 @@ pub trait Env: Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Takes an exclusive advisory lock on the file (created if missing) until the guard is dropped or the process ends.
-    /// `WouldBlock` when another process has it.
+    /// Takes an exclusive advisory lock on the file (created if missing) until the guard is dropped or the process
+    /// ends. `WouldBlock` when another process has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
     /// Free bytes of the file system that holds `dir`, for metrics.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;

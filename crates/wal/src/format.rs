@@ -1,4 +1,4 @@
-//! Bytes of the log, as docs/format/wal.md lists them. Pure: slices in, slices out; nothing here can panic on bad bytes.
+//! Bytes of the log, as docs/format/wal.md lists them. Pure: slices in, slices out; bad bytes never panic.
 
 use model::Lsn;
 use model::limits::RECORD_PAYLOAD_BYTES_MAX;

@@ -42,8 +42,8 @@ pub struct FileSummary {
     pub check: FileCheck,
 }
 
-/// Walks the records of a log file given as bytes, handing LSN and payload of each good one (marks have none) to `each`.
-/// Any bytes at all are fine: what is wrong is in the answer.
+/// Walks the records of a log file given as bytes, handing LSN and payload of each good one (marks have none) to
+/// `each`. Any bytes at all are fine: what is wrong is in the answer.
 pub fn check_file_bytes(bytes: &[u8], each: &mut dyn FnMut(Lsn, &[u8])) -> FileCheck {
     let header = match FileHeader::decode(bytes) {
         Ok(header) => header,

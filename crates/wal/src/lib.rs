@@ -43,8 +43,8 @@ pub struct WalOptions {
     pub file_bytes: u64,
     /// Appended but not yet written bytes above which [`Wal::append`] answers [`Appended::Busy`].
     pub pending_bytes_max: usize,
-    /// One flush writes at most this (or one record, if that is larger), so that a bulk load does not hold small commits
-    /// behind it.
+    /// One flush writes at most this (or one record, if that is larger), so that a bulk load does not hold small
+    /// commits behind it.
     pub flush_bytes_max: usize,
     /// Reserved space kept back for [`Space::Reserve`].
     pub reserve_bytes: u64,
@@ -201,14 +201,14 @@ impl WalOptions {
 }
 
 impl Wal {
-    /// Opens the log in `dir` (made if missing), hands every intact record with LSN >= `from` to `each` in order, drops a
-    /// torn tail, and stands ready to append. `identity` is the database's number, covered by every checksum.
+    /// Opens the log in `dir` (made if missing), hands every intact record with LSN >= `from` to `each` in order, drops
+    /// a torn tail, and stands ready to append. `identity` is the database's number, covered by every checksum.
     ///
     /// LSNs rise but need not be consecutive for `each`: the log's own durable marks take LSNs too.
     ///
     /// # Errors
-    /// XX001 when an acknowledged record is damaged, naming file, offset, LSN and what is intact, or when records from `from`
-    /// on are missing; 58030 for I/O; whatever `each` returns.
+    /// XX001 when an acknowledged record is damaged, naming file, offset, LSN and what is intact, or when records from
+    /// `from` on are missing; 58030 for I/O; whatever `each` returns.
     pub fn open(
         env: Arc<dyn Env>,
         dir: &Path,
@@ -302,8 +302,8 @@ impl Wal {
         }
     }
 
-    /// The flusher: writes a bounded part of what is pending, syncs once, sets the events. Calls `advanced` with the new
-    /// durable LSN before [`Wal::durable`] shows it and before any event is set. For one worker.
+    /// The flusher: writes a bounded part of what is pending, syncs once, sets the events. Calls `advanced` with the
+    /// new durable LSN before [`Wal::durable`] shows it and before any event is set. For one worker.
     pub fn flush_step(&self, advanced: &dyn Fn(Lsn)) -> Step {
         self.flusher.lock().step(&self.shared, advanced)
     }

@@ -1,4 +1,5 @@
-//! Opening: finds the files, hands over the records, tells a torn tail from corruption, makes the tail safe to append to.
+//! Opening: finds the files, hands over the records, tells a torn tail from corruption, makes the tail safe to
+//! append to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

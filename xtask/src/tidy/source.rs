@@ -104,6 +104,7 @@ fn is_test_file(path: &str) -> bool {
     path.contains("/tests/")
         || path.ends_with("/tests.rs")
         || path.contains("/benches/")
+        || path.contains("/examples/")
         || path.starts_with("crates/sim/")
 }
 

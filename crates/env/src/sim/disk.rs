@@ -420,8 +420,8 @@ impl Survive for Change {
     }
 }
 
-/// What of `changes` reaches the disk, in their order. One draw sets the mood (nothing, little, half, most, all), so that
-/// both rare mixtures and clean cuts come up often.
+/// What of `changes` reaches the disk, in their order. One draw sets the mood (nothing, little, half, most, all), so
+/// that both rare mixtures and clean cuts come up often.
 fn survivors<T: Survive>(rng: &mut Rng, changes: Vec<T>) -> Vec<T> {
     let share = [0.0, 0.1, 0.5, 0.9, 1.0][rng.below(5) as usize];
     let mut kept = Vec::new();

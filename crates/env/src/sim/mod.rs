@@ -106,8 +106,8 @@ impl SimEnv {
         }
     }
 
-    /// Cuts the power and starts the machine again: open files are dead, workers and locks are gone, and of what was not
-    /// synced some survives. Drop what the old process had before using the world again.
+    /// Cuts the power and starts the machine again: open files are dead, workers and locks are gone, and of what was
+    /// not synced some survives. Drop what the old process had before using the world again.
     pub fn crash(&self) {
         self.world.disk.lock().crash();
         self.end_workers();
