@@ -91,6 +91,18 @@ impl Rows {
 }
 
 /// The arrow type that stores `ty`: `Utf8` for text, `Binary` for bytes, `Timestamp(ns, "UTC")` for time.
-pub fn arrow_type(_ty: model::DataType) -> arrow_schema::DataType {
-    unimplemented!()
+pub fn arrow_type(ty: model::DataType) -> arrow_schema::DataType {
+    use arrow_schema::DataType as Arrow;
+    match ty {
+        model::DataType::Bool => Arrow::Boolean,
+        model::DataType::Int16 => Arrow::Int16,
+        model::DataType::Int32 => Arrow::Int32,
+        model::DataType::Int64 => Arrow::Int64,
+        model::DataType::UInt64 => Arrow::UInt64,
+        model::DataType::Float32 => Arrow::Float32,
+        model::DataType::Float64 => Arrow::Float64,
+        model::DataType::Text => Arrow::Utf8,
+        model::DataType::Bytes => Arrow::Binary,
+        model::DataType::Timestamp => Arrow::Timestamp(arrow_schema::TimeUnit::Nanosecond, Some("UTC".into())),
+    }
 }

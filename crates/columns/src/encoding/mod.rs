@@ -1,0 +1,302 @@
+//! One column of one block, to bytes and back: the smallest of a few plain encodings, chosen from the data.
+//!
+//! A *chunk* is the values of one column in one block. Its first byte is `nulls + 4 * kind`:
+//!
+//! - `nulls`: 0 none; 1 all (the chunk ends here); 2 some: an integer stream of a 1 for each value and a 0 for each NULL follows.
+//! - `kind`: how the values that are not NULL follow, one of [`kind`].
+//!
+//! What lies under a NULL is not kept. Everything comes down to [`ints`]; [`floats`] and [`bytes`] say how. The number of rows is
+//! known from the block. Bytes may come from a damaged disk: decoders check every length and index, allocate no more than the rows
+//! (or the compressed bytes) can ask for, and answer XX001.
+//!
+//! Bytes: docs/format/segment.md.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use model::{DataType, Error, Result};
+
+mod bits;
+pub(crate) mod bytes;
+pub(crate) mod floats;
+pub(crate) mod ints;
+#[cfg(test)]
+pub(crate) mod tests;
+pub(crate) mod wire;
+
+use wire::{Reader, corrupt};
+
+/// How the values of a chunk are written.
+pub(crate) mod kind {
+    /// An integer stream: all integer types, times, and bool as 0 and 1.
+    pub(crate) const INTS: u8 = 0;
+    /// Floats as integers over a power of ten.
+    pub(crate) const DECIMAL: u8 = 1;
+    /// Floats as an integer stream of their bits: constants, runs and few distinct values that are no decimals.
+    pub(crate) const BITS: u8 = 2;
+    /// Floats as they are.
+    pub(crate) const RAW: u8 = 3;
+    /// Floats by byte planes (all lowest bytes, then all second ones, ...), compressed by zstd.
+    pub(crate) const TRANSPOSED: u8 = 4;
+    /// Lengths, then all bytes.
+    pub(crate) const PLAIN: u8 = 5;
+    /// Distinct values as `PLAIN`, then indexes.
+    pub(crate) const DICTIONARY: u8 = 6;
+}
+
+const NULLS_NONE: u8 = 0;
+const NULLS_ALL: u8 = 1;
+const NULLS_SOME: u8 = 2;
+
+/// The values of an array that are not NULL, in order.
+pub(crate) enum Dense<'a> {
+    /// Integers, times, bool (0, 1); unsigned as their bits.
+    Ints(Cow<'a, [i64]>),
+    /// `real`
+    F32(Cow<'a, [f32]>),
+    /// `double precision`
+    F64(Cow<'a, [f64]>),
+    /// Text and bytes.
+    Bytes(Vec<&'a [u8]>),
+}
+
+impl<'a> Dense<'a> {
+    /// Picks them out of `array`, which must have the array type of `ty`.
+    ///
+    /// # Errors
+    /// XX000 when it has another one.
+    pub(crate) fn of(ty: DataType, array: &'a dyn Array) -> Result<Dense<'a>> {
+        Ok(match ty {
+            DataType::Bool => Dense::Ints(bools(downcast::<BooleanArray>(ty, array)?).into()),
+            DataType::Int16 => Dense::Ints(widened::<Int16Type>(ty, array)?.into()),
+            DataType::Int32 => Dense::Ints(widened::<Int32Type>(ty, array)?.into()),
+            DataType::UInt64 => {
+                let array: &PrimitiveArray<UInt64Type> = downcast(ty, array)?;
+                Dense::Ints(valid(array).iter().map(|value| value.cast_signed()).collect())
+            }
+            DataType::Int64 => Dense::Ints(valid(downcast::<PrimitiveArray<Int64Type>>(ty, array)?)),
+            DataType::Timestamp => Dense::Ints(valid(downcast::<PrimitiveArray<TimestampNanosecondType>>(ty, array)?)),
+            DataType::Float32 => Dense::F32(valid(downcast::<PrimitiveArray<Float32Type>>(ty, array)?)),
+            DataType::Float64 => Dense::F64(valid(downcast::<PrimitiveArray<Float64Type>>(ty, array)?)),
+            DataType::Text => {
+                Dense::Bytes(downcast::<StringArray>(ty, array)?.iter().flatten().map(str::as_bytes).collect())
+            }
+            DataType::Bytes => Dense::Bytes(downcast::<BinaryArray>(ty, array)?.iter().flatten().collect()),
+        })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) -> u8 {
+        match self {
+            Dense::Ints(values) => {
+                ints::encode(values, out);
+                kind::INTS
+            }
+            Dense::F32(values) => floats::encode(values, out),
+            Dense::F64(values) => floats::encode(values, out),
+            Dense::Bytes(values) => bytes::encode(values, out),
+        }
+    }
+}
+
+fn downcast<T: 'static>(ty: DataType, array: &dyn Array) -> Result<&T> {
+    array
+        .as_any()
+        .downcast_ref()
+        .ok_or_else(|| Error::bug(format!("a column of {} given as array of {}", ty.sql_name(), array.data_type())))
+}
+
+fn valid<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Cow<'_, [T::Native]> {
+    if array.null_count() == 0 {
+        return Cow::Borrowed(array.values());
+    }
+    Cow::Owned(array.iter().flatten().collect())
+}
+
+fn widened<T: ArrowPrimitiveType<Native: Into<i64>>>(ty: DataType, array: &dyn Array) -> Result<Vec<i64>> {
+    let array: &PrimitiveArray<T> = downcast(ty, array)?;
+    Ok(valid(array).iter().map(|value| (*value).into()).collect())
+}
+
+fn bools(array: &BooleanArray) -> Vec<i64> {
+    array.iter().flatten().map(i64::from).collect()
+}
+
+/// Encodes `values` (1 ..= 8192 of them, of the array type of `ty`) and appends the bytes to `out`. Lossless, NaN bit patterns and
+/// the contents of valid slots included; what lies under a NULL is not kept.
+///
+/// # Panics
+/// When `values` is not of the array type of `ty`: our mistake.
+pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
+    match Dense::of(ty, values) {
+        Ok(dense) => encode_dense(&dense, values, out),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// [`encode`], with the values picked out already.
+pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, out: &mut Vec<u8>) {
+    let head = out.len();
+    out.push(NULLS_NONE);
+    if values.null_count() == values.len() {
+        out[head] = NULLS_ALL;
+        return;
+    }
+    if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
+        out[head] = NULLS_SOME;
+        let flags: Vec<i64> = nulls.iter().map(i64::from).collect();
+        ints::encode(&flags, out);
+    }
+    out[head] |= dense.encode(out) << 2;
+}
+
+/// Reads what [`encode`] wrote. `rows` is known from the block; bytes are checked, never trusted.
+///
+/// # Errors
+/// XX001 when the bytes are no `rows` values of type `ty`, saying what is wrong with them.
+pub fn decode(ty: DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef> {
+    decode_chunk(ty, rows, &mut Reader::new(bytes))
+}
+
+/// The names of the encodings `bytes` are made of, outermost first.
+///
+/// # Errors
+/// As [`decode`].
+pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
+    let mut reader = Reader::tracing(bytes);
+    decode_chunk(ty, rows, &mut reader)?;
+    Ok(reader.into_trace())
+}
+
+fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<ArrayRef> {
+    let head = reader.u8("chunk")?;
+    let kind = head >> 2;
+    let nulls = match head & 3 {
+        NULLS_NONE => None,
+        NULLS_ALL => {
+            reader.note(|| "all NULL".into());
+            reader.finish("chunk")?;
+            return Ok(arrow_array::new_null_array(&crate::rows::arrow_type(ty), rows));
+        }
+        NULLS_SOME => Some(decode_nulls(reader, rows)?),
+        other => return Err(corrupt(format!("NULL form is {other}, at most {NULLS_SOME} is known"))),
+    };
+    let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
+    let array = decode_values(ty, kind, count, nulls, reader)?;
+    reader.finish("chunk")?;
+    Ok(array)
+}
+
+fn decode_nulls(reader: &mut Reader<'_>, rows: usize) -> Result<NullBuffer> {
+    reader.note(|| "NULLs ".into());
+    let flags = decode_flags(reader, rows)?;
+    reader.note(|| "; ".into());
+    Ok(NullBuffer::new(flags))
+}
+
+fn decode_flags(reader: &mut Reader<'_>, rows: usize) -> Result<BooleanBuffer> {
+    let flags = ints::decode_vec(reader, rows)?;
+    if let Some(other) = flags.iter().find(|flag| !(0..=1).contains(*flag)) {
+        return Err(corrupt(format!("a flag is {other}, expected 0 or 1")));
+    }
+    Ok(BooleanBuffer::collect_bool(rows, |index| flags[index] != 0))
+}
+
+fn decode_values(
+    ty: DataType,
+    kind: u8,
+    count: usize,
+    nulls: Option<NullBuffer>,
+    reader: &mut Reader<'_>,
+) -> Result<ArrayRef> {
+    Ok(match ty {
+        DataType::Bool => Arc::new(decode_bools(kind, count, nulls, reader)?),
+        DataType::Int16 => Arc::new(decode_narrow::<Int16Type>(kind, count, nulls, reader)?),
+        DataType::Int32 => Arc::new(decode_narrow::<Int32Type>(kind, count, nulls, reader)?),
+        DataType::Int64 => Arc::new(spread::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
+        DataType::Timestamp => {
+            let values = spread::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
+            Arc::new(values.with_timezone("UTC"))
+        }
+        DataType::UInt64 => {
+            let values = decode_ints(kind, count, reader)?.into_iter().map(i64::cast_unsigned).collect();
+            Arc::new(spread::<UInt64Type>(values, nulls))
+        }
+        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode(reader, kind, count)?, nulls)),
+        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode(reader, kind, count)?, nulls)),
+        DataType::Text => {
+            let (offsets, bytes) = spread_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
+            let text = StringArray::try_new(offsets, bytes, nulls);
+            Arc::new(text.map_err(|error| corrupt(format!("text is malformed: {error}")))?)
+        }
+        DataType::Bytes => {
+            let (offsets, bytes) = spread_bytes(bytes::decode(reader, kind, count)?, nulls.as_ref());
+            let values = BinaryArray::try_new(offsets, bytes, nulls);
+            Arc::new(values.map_err(|error| corrupt(format!("bytes are malformed: {error}")))?)
+        }
+    })
+}
+
+fn decode_ints(kind: u8, count: usize, reader: &mut Reader<'_>) -> Result<Vec<i64>> {
+    match kind {
+        kind::INTS => ints::decode_vec(reader, count),
+        other => Err(corrupt(format!("encoding of integers is {other}, expected {}", kind::INTS))),
+    }
+}
+
+fn decode_narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
+    kind: u8,
+    count: usize,
+    nulls: Option<NullBuffer>,
+    reader: &mut Reader<'_>,
+) -> Result<PrimitiveArray<T>> {
+    let values = decode_ints(kind, count, reader)?;
+    let narrowed: Result<Vec<T::Native>, _> = values.into_iter().map(T::Native::try_from).collect();
+    let narrowed = narrowed.map_err(|_| corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)))?;
+    Ok(spread(narrowed, nulls))
+}
+
+fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut Reader<'_>) -> Result<BooleanArray> {
+    if kind != kind::INTS {
+        return Err(corrupt(format!("encoding of booleans is {kind}, expected {}", kind::INTS)));
+    }
+    let flags = decode_flags(reader, count)?;
+    let Some(nulls) = nulls else { return Ok(BooleanArray::new(flags, None)) };
+    let mut next = flags.iter();
+    let spread: BooleanBuffer = nulls.iter().map(|valid| valid && next.next().unwrap_or(false)).collect();
+    Ok(BooleanArray::new(spread, Some(nulls)))
+}
+
+/// Puts dense values where they belong, defaults under NULLs.
+fn spread<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
+    let Some(nulls) = nulls else { return PrimitiveArray::new(ScalarBuffer::from(dense), None) };
+    let mut values = vec![T::Native::default(); nulls.len()];
+    for (slot, value) in nulls.valid_indices().zip(dense) {
+        values[slot] = value;
+    }
+    PrimitiveArray::new(ScalarBuffer::from(values), Some(nulls))
+}
+
+/// Offsets with empty slots under NULLs. All fit: the decoder has checked the total.
+fn spread_bytes(values: bytes::Values, nulls: Option<&NullBuffer>) -> (OffsetBuffer<i32>, Buffer) {
+    let mut offsets = Vec::with_capacity(1 + nulls.map_or(values.ends.len(), NullBuffer::len));
+    offsets.push(0);
+    let mut ends = values.ends.into_iter().map(|end| end as i32);
+    match nulls {
+        None => offsets.extend(ends),
+        Some(nulls) => {
+            let mut last = 0;
+            offsets.extend(nulls.iter().map(|valid| {
+                if valid {
+                    last = ends.next().unwrap_or(last);
+                }
+                last
+            }));
+        }
+    }
+    (OffsetBuffer::new(offsets.into()), Buffer::from_vec(values.bytes))
+}

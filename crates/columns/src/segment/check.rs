@@ -1,0 +1,135 @@
+//! Verifying a whole segment: every checksum, every value, and that directory and data tell the same story.
+
+use arrow_array::Array;
+use model::{ColumnId, Error, Result};
+
+use super::format::{self, HEADER_BYTES};
+use super::reader::Directory;
+use super::{BlockMeta, BlockRows, ColumnStats, Segment};
+use crate::encoding::Dense;
+
+impl Segment {
+    /// Reads everything and verifies every checksum, that rows are in order, and that index and statistics agree with the data; the
+    /// text of each finding names the place and what is wrong. One block in memory at a time, column by column.
+    ///
+    /// # Errors
+    /// 58030 when the file cannot be read: then nothing is known. Damage is a finding, no error.
+    pub fn check(&self) -> Result<Vec<String>> {
+        let mut findings = Vec::new();
+        keep_finding(self.check_header(), &mut findings)?;
+        if let Some(directory) = keep_finding(self.directory(&mut 0), &mut findings)? {
+            for position in 0..directory.footer.columns.len() {
+                let column = self.stats_at(directory, position, &mut 0);
+                keep_finding(column, &mut findings)?;
+            }
+            for block in 0..directory.entries.len() {
+                self.check_block(directory, block, &mut findings)?;
+            }
+            keep_finding(self.check_settled(directory), &mut findings)?;
+        }
+        Ok(findings)
+    }
+
+    fn check_header(&self) -> Result<()> {
+        if self.meta().bytes < HEADER_BYTES as u64 {
+            return Err(self.locate(Error::corrupt(format!("{} bytes are no segment", self.meta().bytes)), "header"));
+        }
+        let seen = self.read_bytes(0, HEADER_BYTES as u64, &mut 0)?;
+        let expected = format::header(self.meta().file);
+        if seen == expected {
+            return Ok(());
+        }
+        Err(self.locate(Error::corrupt(format!("bytes are {seen:02x?}, expected {expected:02x?}")), "header, byte 0"))
+    }
+
+    /// Every chunk by itself, so that one finding does not hide another.
+    fn check_block(&self, directory: &Directory, block: usize, findings: &mut Vec<String>) -> Result<()> {
+        if let Some(rows) = keep_finding(self.read(block, &[], &mut 0), findings)? {
+            let meta = meta_of(&rows);
+            if meta.as_ref() != Some(&directory.entries[block].meta) {
+                let text = format!("rows are {meta:?}, the index says {:?}", directory.entries[block].meta);
+                findings.push(self.locate(Error::corrupt(text), format_args!("block {block}")).message().to_owned());
+            }
+        }
+        for (position, column) in directory.footer.columns.iter().enumerate() {
+            // A directory that does not load was found before.
+            let Ok(stats) = self.stats_at(directory, position, &mut 0) else { continue };
+            if stats[block].bytes == 0 {
+                continue;
+            }
+            if let Some(rows) = keep_finding(self.read(block, &[column.id], &mut 0), findings)? {
+                let agrees = self.check_stats(block, column.id, directory, &rows, &stats[block]);
+                keep_finding(agrees, findings)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_stats(
+        &self,
+        block: usize,
+        id: ColumnId,
+        directory: &Directory,
+        rows: &BlockRows,
+        kept: &ColumnStats,
+    ) -> Result<()> {
+        let column = directory.footer.columns.iter().find(|column| column.id == id);
+        let (Some(column), Some((_, array))) = (column, rows.columns.first()) else { return Ok(()) };
+        let found = if array.null_count() == array.len() {
+            ColumnStats::all_null(array.len())
+        } else {
+            ColumnStats::of(column.ty, array, &Dense::of(column.ty, array)?)
+        };
+        if found.agrees_with(kept) {
+            return Ok(());
+        }
+        let text = format!("statistics are {kept:?}, the values give {found:?}");
+        Err(self.locate(Error::corrupt(text), format_args!("block {block}, column {id}")))
+    }
+
+    /// A segment that claims to be settled must not repeat a (series, time); readers skip merging because of it.
+    fn check_settled(&self, directory: &Directory) -> Result<()> {
+        if !directory.footer.settled {
+            return Ok(());
+        }
+        let mut last = None;
+        for block in 0..directory.entries.len() {
+            // A block that cannot be read was found before.
+            let Ok(rows) = self.read(block, &[], &mut 0) else { continue };
+            for key in rows.series.iter().copied().zip(rows.times.iter().copied()) {
+                if last.replace(key) == Some(key) {
+                    let text = format!("the footer says settled, but {key:?} is there twice");
+                    return Err(self.locate(Error::corrupt(text), format_args!("block {block}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Turns damage into a finding; other errors stay errors.
+fn keep_finding<T>(result: Result<T>, findings: &mut Vec<String>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == model::ErrorKind::Corrupt => {
+            // A rows chunk is read with each of its columns: one finding is enough.
+            let text = error.to_string();
+            if !findings.contains(&text) {
+                findings.push(text);
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the index should say of these rows; `None` when they are out of order.
+fn meta_of(rows: &BlockRows) -> Option<BlockMeta> {
+    let keys = || rows.series.iter().copied().zip(rows.times.iter().copied());
+    let ordered = keys().zip(keys().skip(1)).all(|(a, b)| a <= b);
+    let start = *rows.times.iter().min()?;
+    let last = *rows.times.iter().max()?;
+    let times = model::TimeRange { start, last };
+    let meta = BlockMeta { rows: rows.series.len() as u32, first: keys().next()?, last: keys().last()?, times };
+    ordered.then_some(meta)
+}

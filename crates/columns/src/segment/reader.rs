@@ -1,0 +1,423 @@
+//! Reading a segment, each part at its first use.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::ArrayRef;
+use env::{Env, File, Open};
+use model::{ColumnId, DataType, Error, Result, TimeRange};
+
+use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES, Trailer, check_crc};
+use super::rows_chunk::{self, RowHeads};
+use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, file_name};
+use crate::encoding;
+use crate::encoding::wire::Reader;
+
+/// Chunks this close together are fetched by one read: fewer calls are worth a few hundred bytes read in vain.
+const GAP_BYTES_MAX: u64 = 512;
+
+/// An open segment. Opening reads nothing; footer and block index are read (and checked) at first use, a column's directory at
+/// the first use of that column, and both are kept.
+///
+/// Memory once used: about 100 bytes a block, 12 bytes a block for each column used, and the decoded statistics of columns whose
+/// statistics were asked for.
+pub struct Segment {
+    env: Arc<dyn Env>,
+    path: PathBuf,
+    meta: SegmentMeta,
+    file: OnceLock<Arc<dyn File>>,
+    directory: OnceLock<Directory>,
+    remove: AtomicBool,
+}
+
+/// Footer and block index, checked, and what was loaded of the columns.
+pub(super) struct Directory {
+    pub(super) footer: Footer,
+    pub(super) entries: Vec<IndexEntry>,
+    blocks: Vec<BlockMeta>,
+    columns: Vec<(ColumnId, DataType)>,
+    /// As `columns`.
+    loaded: Vec<OnceLock<LoadedColumn>>,
+}
+
+/// A column's directory.
+pub(super) struct LoadedColumn {
+    /// One per block.
+    pub(super) places: Vec<Place>,
+    /// The statistics as in the file; decoded when asked for.
+    stats_bytes: Vec<u8>,
+    stats: OnceLock<Arc<[ColumnStats]>>,
+}
+
+/// A chunk to read, and what it is.
+struct Wanted {
+    at: u64,
+    place: Place,
+    /// `None`: the rows chunk. Else an index into [`Directory::columns`].
+    column: Option<usize>,
+}
+
+impl Segment {
+    /// Stands for the file that `meta` names.
+    pub fn open(env: Arc<dyn Env>, dir: &Path, meta: SegmentMeta) -> Segment {
+        Segment {
+            env,
+            path: dir.join(file_name(meta.file)),
+            meta,
+            file: OnceLock::new(),
+            directory: OnceLock::new(),
+            remove: AtomicBool::new(false),
+        }
+    }
+
+    /// What the manifest knows.
+    pub fn meta(&self) -> &SegmentMeta {
+        &self.meta
+    }
+
+    /// The blocks, in order.
+    ///
+    /// # Errors
+    /// 58030 when the file cannot be read, XX001 when it is damaged or is not the file of [`Segment::meta`]. So do all others here.
+    pub fn blocks(&self) -> Result<&[BlockMeta]> {
+        Ok(&self.directory(&mut 0)?.blocks)
+    }
+
+    /// Columns stored, by id.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn columns(&self) -> Result<&[(ColumnId, DataType)]> {
+        Ok(&self.directory(&mut 0)?.columns)
+    }
+
+    /// Does every row stand for itself: one version per (series, time) and no op but Replace? (After a full compaction.)
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn settled(&self) -> Result<bool> {
+        Ok(self.directory(&mut 0)?.footer.settled)
+    }
+
+    /// Statistics of a column, one per block; `None` when the segment does not have the column (all NULL).
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn column_stats(&self, column: ColumnId) -> Result<Option<Arc<[ColumnStats]>>> {
+        let directory = self.directory(&mut 0)?;
+        match directory.position(column) {
+            Some(position) => self.stats_at(directory, position, &mut 0).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn stats_at(
+        &self,
+        directory: &Directory,
+        position: usize,
+        read: &mut u64,
+    ) -> Result<Arc<[ColumnStats]>> {
+        let loaded = self.loaded(directory, position, read)?;
+        if let Some(stats) = loaded.stats.get() {
+            return Ok(Arc::clone(stats));
+        }
+        let (id, ty) = directory.columns[position];
+        let mut reader = Reader::new(&loaded.stats_bytes);
+        let stats = format::read_stats(ty, &directory.entries, &loaded.places, &mut reader);
+        let stats = stats.map_err(|error| self.locate(error, format_args!("statistics of column {id}")))?;
+        Ok(Arc::clone(loaded.stats.get_or_init(|| stats.into())))
+    }
+
+    /// Series, times and ops of a block, and those of `columns` that the segment has; a column that is NULL throughout the block is
+    /// left out. Adds the bytes read to `bytes_read`, parts of the directory that were read for it included.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn read(&self, block: usize, columns: &[ColumnId], bytes_read: &mut u64) -> Result<BlockRows> {
+        let directory = self.directory(bytes_read)?;
+        let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        let wanted = self.wanted(directory, block, &positions, bytes_read)?;
+        self.read_wanted(directory, block, &wanted, bytes_read)
+    }
+
+    /// The chunks of `block` that hold its rows and the columns at `positions`, in file order.
+    fn wanted(&self, directory: &Directory, block: usize, positions: &[usize], read: &mut u64) -> Result<Vec<Wanted>> {
+        let entry = self.entry(directory, block)?;
+        let mut wanted = vec![Wanted { at: entry.at, place: entry.rows, column: None }];
+        for position in positions {
+            let place = self.loaded(directory, *position, read)?.places[block];
+            if place.bytes > 0 {
+                wanted.push(Wanted { at: entry.at + u64::from(place.offset), place, column: Some(*position) });
+            }
+        }
+        wanted.sort_by_key(|wanted| wanted.at);
+        Ok(wanted)
+    }
+
+    fn read_wanted(
+        &self,
+        directory: &Directory,
+        block: usize,
+        wanted: &[Wanted],
+        bytes_read: &mut u64,
+    ) -> Result<BlockRows> {
+        let rows = directory.entries[block].meta.rows as usize;
+        let mut heads = None;
+        let mut columns = Vec::with_capacity(wanted.len());
+        for group in wanted.chunk_by(|a, b| b.at <= a.at + u64::from(a.place.bytes) + GAP_BYTES_MAX) {
+            let start = group[0].at;
+            let end = group.iter().map(|chunk| chunk.at + u64::from(chunk.place.bytes)).max().unwrap_or(start);
+            let bytes = self.read_bytes(start, end - start, bytes_read)?;
+            for chunk in group {
+                let from = (chunk.at - start) as usize;
+                let bytes = &bytes[from..from + chunk.place.bytes as usize];
+                match chunk.column {
+                    None => heads = Some(self.decode_rows(block, rows, chunk, bytes)?),
+                    Some(position) => columns.push(self.decode_column(directory, block, chunk, position, bytes)?),
+                }
+            }
+        }
+        let Some(RowHeads { series, times, ops }) = heads else {
+            return Err(Error::bug("the rows chunk was not read"));
+        };
+        columns.sort_by_key(|(id, _)| *id);
+        Ok(BlockRows { series, times, ops, columns })
+    }
+
+    fn decode_rows(&self, block: usize, rows: usize, chunk: &Wanted, bytes: &[u8]) -> Result<RowHeads> {
+        check_crc("rows chunk", bytes, chunk.place.crc)
+            .and_then(|()| rows_chunk::read(rows, &mut Reader::new(bytes)))
+            .map_err(|error| self.locate(error, format_args!("block {block}, rows, byte {}", chunk.at)))
+    }
+
+    fn decode_column(
+        &self,
+        directory: &Directory,
+        block: usize,
+        chunk: &Wanted,
+        position: usize,
+        bytes: &[u8],
+    ) -> Result<(ColumnId, ArrayRef)> {
+        let (id, ty) = directory.columns[position];
+        let rows = directory.entries[block].meta.rows as usize;
+        let array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| encoding::decode(ty, rows, bytes));
+        let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
+        Ok((id, array.map_err(|error| self.locate(error, place))?))
+    }
+
+    /// Bytes of footer, block index, column directories and statistics.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn directory_bytes(&self) -> Result<u64> {
+        Ok(self.meta.bytes - self.directory(&mut 0)?.footer.directories_at)
+    }
+
+    /// How a column's chunk of a block is encoded, for `inspect`; `None` when the column is NULL throughout the block.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn describe_chunk(&self, block: usize, column: ColumnId) -> Result<Option<ChunkDescription>> {
+        let directory = self.directory(&mut 0)?;
+        let entry = self.entry(directory, block)?;
+        let Some(position) = directory.position(column) else { return Ok(None) };
+        let place = self.loaded(directory, position, &mut 0)?.places[block];
+        if place.bytes == 0 {
+            return Ok(None);
+        }
+        let stats = self.stats_at(directory, position, &mut 0)?[block].clone();
+        let at = entry.at + u64::from(place.offset);
+        let bytes = self.read_bytes(at, place.bytes.into(), &mut 0)?;
+        let encoding = check_crc("chunk", &bytes, place.crc)
+            .and_then(|()| encoding::describe(directory.columns[position].1, entry.meta.rows as usize, &bytes))
+            .map_err(|error| self.locate(error, format_args!("block {block}, column {column}, byte {at}")))?;
+        Ok(Some(ChunkDescription { encoding, at, bytes: place.bytes, stats: Some(stats) }))
+    }
+
+    /// How series, times and operations of a block are encoded, for `inspect`.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn describe_rows(&self, block: usize) -> Result<ChunkDescription> {
+        let entry = self.entry(self.directory(&mut 0)?, block)?;
+        let bytes = self.read_bytes(entry.at, entry.rows.bytes.into(), &mut 0)?;
+        let mut reader = Reader::tracing(&bytes);
+        check_crc("rows chunk", &bytes, entry.rows.crc)
+            .and_then(|()| rows_chunk::read(entry.meta.rows as usize, &mut reader))
+            .map_err(|error| self.locate(error, format_args!("block {block}, rows, byte {}", entry.at)))?;
+        Ok(ChunkDescription { encoding: reader.into_trace(), at: entry.at, bytes: entry.rows.bytes, stats: None })
+    }
+
+    /// From now on the file is removed when the last holder lets go (compaction, DROP).
+    pub fn remove_when_unused(&self) {
+        self.remove.store(true, Ordering::Release);
+    }
+
+    fn entry<'a>(&self, directory: &'a Directory, block: usize) -> Result<&'a IndexEntry> {
+        let blocks = directory.entries.len();
+        directory
+            .entries
+            .get(block)
+            .ok_or_else(|| Error::bug(format!("block {block} of the {blocks} blocks of {}", self.path.display())))
+    }
+
+    /// Footer and index, loaded at first use. Two threads may both load them; one result is kept.
+    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<&Directory> {
+        if let Some(directory) = self.directory.get() {
+            return Ok(directory);
+        }
+        let directory = self.load_directory(bytes_read)?;
+        Ok(self.directory.get_or_init(|| directory))
+    }
+
+    fn load_directory(&self, bytes_read: &mut u64) -> Result<Directory> {
+        let length = self.file()?.bytes().map_err(|error| self.io("length of", &error))?;
+        if length != self.meta.bytes {
+            let text = format!("file has {length} bytes, the manifest says {}", self.meta.bytes);
+            return Err(self.locate(Error::corrupt(text), "length"));
+        }
+        let trailer_at = length.saturating_sub(TRAILER_BYTES as u64);
+        let mut trailer = [0; TRAILER_BYTES];
+        let bytes = self.read_bytes(trailer_at, length - trailer_at, bytes_read)?;
+        if bytes.len() != TRAILER_BYTES {
+            return Err(self.locate(Error::corrupt(format!("{length} bytes are no segment")), "trailer"));
+        }
+        trailer.copy_from_slice(&bytes);
+        let trailer = Trailer::read(&trailer).map_err(|error| self.locate(error, "trailer"))?;
+        let Trailer { index_at, footer_at, .. } = trailer;
+        if trailer.file != self.meta.file || index_at > footer_at || footer_at > trailer_at {
+            let text = format!("{trailer:?} does not fit file {} of {length} bytes", self.meta.file);
+            return Err(self.locate(Error::corrupt(text), "trailer"));
+        }
+        let bytes = self.read_bytes(index_at, trailer_at - index_at, bytes_read)?;
+        let (index, footer) = bytes.split_at((footer_at - index_at) as usize);
+        self.parse_directory(&trailer, index, footer)
+    }
+
+    fn parse_directory(&self, trailer: &Trailer, index: &[u8], footer: &[u8]) -> Result<Directory> {
+        let footer = check_crc("footer", footer, trailer.footer_crc)
+            .and_then(|()| Footer::read(footer))
+            .map_err(|error| self.locate(error, format_args!("footer, byte {}", trailer.footer_at)))?;
+        let entries = check_crc("block index", index, trailer.index_crc)
+            .and_then(|()| format::read_index(footer.blocks, index))
+            .map_err(|error| self.locate(error, format_args!("block index, byte {}", trailer.index_at)))?;
+        self.check_consistent(&footer, trailer, &entries).map_err(|error| self.locate(error, "footer"))?;
+        Ok(Directory {
+            blocks: entries.iter().map(|entry| entry.meta.clone()).collect(),
+            columns: footer.columns.iter().map(|column| (column.id, column.ty)).collect(),
+            loaded: footer.columns.iter().map(|_| OnceLock::new()).collect(),
+            footer,
+            entries,
+        })
+    }
+
+    /// Do footer, index and manifest tell the same story? What is checked here, offsets above all, is relied upon later.
+    fn check_consistent(&self, footer: &Footer, trailer: &Trailer, entries: &[IndexEntry]) -> Result<()> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+            return Err(Error::corrupt("there are no blocks"));
+        };
+        let blocks_end = last.at + u64::from(last.bytes);
+        let columns_end = footer.columns.last().map_or(footer.directories_at, |column| column.at + column.bytes);
+        if blocks_end != footer.directories_at || columns_end != trailer.index_at {
+            return Err(Error::corrupt(format!(
+                "blocks end at {blocks_end}, directories go from {} to {columns_end}, the index begins at {}",
+                footer.directories_at, trailer.index_at
+            )));
+        }
+        let times = entries.iter().fold(TimeRange::EMPTY, |all, entry| TimeRange {
+            start: all.start.min(entry.meta.times.start),
+            last: all.last.max(entry.meta.times.last),
+        });
+        let found = SegmentMeta {
+            file: trailer.file,
+            lsns: footer.lsns,
+            times,
+            series: (first.meta.first.0, last.meta.last.0),
+            rows: entries.iter().map(|entry| u64::from(entry.meta.rows)).sum(),
+            bytes: self.meta.bytes,
+        };
+        if found != self.meta || footer.rows != found.rows {
+            return Err(Error::corrupt(format!("the file says {found:?}, the manifest {:?}", self.meta)));
+        }
+        Ok(())
+    }
+
+    /// A column's directory, loaded at first use.
+    pub(super) fn loaded<'a>(
+        &self,
+        directory: &'a Directory,
+        position: usize,
+        bytes_read: &mut u64,
+    ) -> Result<&'a LoadedColumn> {
+        let slot = &directory.loaded[position];
+        if let Some(loaded) = slot.get() {
+            return Ok(loaded);
+        }
+        let column = &directory.footer.columns[position];
+        let bytes = self.read_bytes(column.at, column.bytes, bytes_read)?;
+        let loaded = parse_column(column, &directory.entries, &bytes).map_err(|error| {
+            self.locate(error, format_args!("directory of column {}, byte {}", column.id, column.at))
+        })?;
+        Ok(slot.get_or_init(|| loaded))
+    }
+
+    pub(super) fn file(&self) -> Result<&Arc<dyn File>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = self.env.open(&self.path, Open::Read).map_err(|error| self.io("open", &error))?;
+        Ok(self.file.get_or_init(|| file))
+    }
+
+    /// `bytes` bytes at `at`; the caller has checked that the file, by its own account, is that long.
+    pub(super) fn read_bytes(&self, at: u64, bytes: u64, bytes_read: &mut u64) -> Result<Vec<u8>> {
+        let mut buffer = vec![0; bytes as usize];
+        self.file()?
+            .read_at(&mut buffer, at)
+            .map_err(|error| self.io(format_args!("read {bytes} bytes at {at} of"), &error))?;
+        *bytes_read += bytes;
+        Ok(buffer)
+    }
+
+    /// Puts file and place before the message.
+    pub(super) fn locate(&self, error: Error, place: impl std::fmt::Display) -> Error {
+        let name = self.path.file_name().unwrap_or_default().display();
+        error.context(format_args!("segment file {name}: {place}"))
+    }
+
+    fn io(&self, what: impl std::fmt::Display, error: &std::io::Error) -> Error {
+        Error::io(format_args!("{what} {}", self.path.display()), error)
+    }
+}
+
+impl Directory {
+    fn position(&self, column: ColumnId) -> Option<usize> {
+        self.columns.binary_search_by_key(&column, |(id, _)| *id).ok()
+    }
+}
+
+fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> Result<LoadedColumn> {
+    check_crc("directory", bytes, column.crc)?;
+    let mut reader = Reader::new(bytes);
+    let places = format::read_places(entries, &mut reader)?;
+    let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
+    Ok(LoadedColumn { places, stats_bytes, stats: OnceLock::new() })
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Segment").field(&self.meta).finish()
+    }
+}
+
+impl Drop for Segment {
+    /// A file that cannot be removed now is not in the manifest any more: the next open removes it.
+    fn drop(&mut self) {
+        if self.remove.load(Ordering::Acquire) {
+            let _ = self.env.remove(&self.path);
+        }
+    }
+}

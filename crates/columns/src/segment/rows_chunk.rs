@@ -1,0 +1,112 @@
+//! The first chunk of a block: series, times and operations of its rows. One chunk, as no reader can do without any of them.
+//!
+//! Series numbers and times are integer streams; operations are one byte, `OPS_REPLACE` for a block of nothing else.
+
+use model::{ColumnId, Result};
+
+use crate::encoding::ints;
+use crate::encoding::wire::{Reader, corrupt, push_varint};
+use crate::rows::{Op, Ops};
+
+/// Every row replaces.
+const OPS_REPLACE: u8 = 0;
+/// One other operation follows.
+const OPS_ALL: u8 = 1;
+/// A list of operations and an integer stream of indexes follow.
+const OPS_EACH: u8 = 2;
+
+const REPLACE: u8 = 0;
+const MERGE: u8 = 1;
+const KEEP: u8 = 2;
+/// The number of columns and their ids follow.
+const UPDATE: u8 = 3;
+
+/// What the rows of a block are.
+pub(super) struct RowHeads {
+    pub(super) series: Vec<u32>,
+    pub(super) times: Vec<i64>,
+    pub(super) ops: Ops,
+}
+
+/// Appends the chunk.
+pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, out: &mut Vec<u8>) {
+    let wide: Vec<i64> = series.iter().map(|series| i64::from(*series)).collect();
+    ints::encode(&wide, out);
+    ints::encode(times, out);
+    match ops {
+        Ops::All(Op::Replace) => out.push(OPS_REPLACE),
+        Ops::All(op) => {
+            out.push(OPS_ALL);
+            write_op(op, out);
+        }
+        Ops::Each { list, of } => {
+            out.push(OPS_EACH);
+            push_varint(out, list.len() as u64);
+            list.iter().for_each(|op| write_op(op, out));
+            let wide: Vec<i64> = of.iter().map(|index| i64::from(*index)).collect();
+            ints::encode(&wide, out);
+        }
+    }
+}
+
+fn write_op(op: &Op, out: &mut Vec<u8>) {
+    match op {
+        Op::Replace => out.push(REPLACE),
+        Op::Merge => out.push(MERGE),
+        Op::Keep => out.push(KEEP),
+        Op::Update(columns) => {
+            out.push(UPDATE);
+            push_varint(out, columns.len() as u64);
+            columns.iter().for_each(|column| push_varint(out, column.0.into()));
+        }
+    }
+}
+
+/// Reads the chunk of a block of `rows` rows.
+pub(super) fn read(rows: usize, reader: &mut Reader<'_>) -> Result<RowHeads> {
+    reader.note(|| "series ".into());
+    let series = ints::decode_vec(reader, rows).map_err(|error| error.context("series"))?;
+    let series: Result<Vec<u32>, _> = series.into_iter().map(u32::try_from).collect();
+    let series = series.map_err(|_| corrupt("a series number is out of range"))?;
+    reader.note(|| "; times ".into());
+    let times = ints::decode_vec(reader, rows).map_err(|error| error.context("times"))?;
+    let ops = read_ops(rows, reader).map_err(|error| error.context("operations"))?;
+    reader.finish("rows chunk")?;
+    Ok(RowHeads { series, times, ops })
+}
+
+fn read_ops(rows: usize, reader: &mut Reader<'_>) -> Result<Ops> {
+    match reader.u8("form of the operations")? {
+        OPS_REPLACE => Ok(Ops::All(Op::Replace)),
+        OPS_ALL => {
+            let op = read_op(reader)?;
+            reader.note(|| format!("; every row {op:?}"));
+            Ok(Ops::All(op))
+        }
+        OPS_EACH => {
+            let count = reader.count(256, "number of operations")?;
+            let list: Vec<Op> = (0..count).map(|_| read_op(reader)).collect::<Result<_>>()?;
+            reader.note(|| format!("; one of {count} operations each: "));
+            let of = ints::decode_vec(reader, rows)?;
+            let index =
+                |index: i64| usize::try_from(index).ok().filter(|index| *index < count).map(|index| index as u8);
+            let of: Option<Vec<u8>> = of.into_iter().map(index).collect();
+            Ok(Ops::Each { list, of: of.ok_or_else(|| corrupt(format!("an index is not below {count}")))? })
+        }
+        other => Err(corrupt(format!("form is {other}, at most {OPS_EACH} is known"))),
+    }
+}
+
+fn read_op(reader: &mut Reader<'_>) -> Result<Op> {
+    Ok(match reader.u8("operation")? {
+        REPLACE => Op::Replace,
+        MERGE => Op::Merge,
+        KEEP => Op::Keep,
+        UPDATE => {
+            let count = reader.count(reader.remaining(), "number of updated columns")?;
+            let column = |_| Ok(ColumnId(reader.count(u32::MAX as usize, "column number")? as u32));
+            Op::Update((0..count).map(column).collect::<Result<_>>()?)
+        }
+        other => return Err(corrupt(format!("operation is {other}, at most {UPDATE} is known"))),
+    })
+}
