@@ -14,15 +14,34 @@
 //!
 //! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes: docs/format/segment.md.
 
+mod batch;
+mod bytes;
+mod chunk;
+mod codec;
+mod consolidate;
 pub mod encoding;
+mod files;
+mod filter;
+mod keys;
+mod merge;
+mod plan;
+mod prune;
 pub mod rows;
 pub mod scan;
 pub mod segment;
 pub mod series;
+mod series_file;
 pub mod state;
+#[cfg(test)]
+mod tests;
 
-pub use rows::{Batch, KeyList, Op, Rows};
-pub use scan::{ColumnRange, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, SeriesFilter, TableView};
+pub use consolidate::Consolidated;
+pub use files::{SeriesFile, TableFiles, segment_path, series_path};
+pub use rows::{Batch, KeyList, Op, Ops, Rows};
+pub use scan::{
+    ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, SeriesFilter, TableView, arrow_schema,
+};
 pub use segment::{Segment, SegmentMeta};
 pub use series::SeriesIndex;
+pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entry, TableState, Tombstone};

@@ -1,10 +1,14 @@
 //! Rows on their way in: columnar, of one table, with what each does to an older version of itself.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arrow_array::ArrayRef;
-use model::{ColumnId, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use model::{ColumnId, TimeRange};
+
+pub use crate::batch::Batch;
+pub use crate::keys::KeyList;
 
 /// What a row does to an older version of the same (series, time).
 ///
@@ -21,23 +25,6 @@ pub enum Op {
     Update(Arc<[ColumnId]>),
 }
 
-/// Rows of one table. Immutable once built; shared by memtable, snapshots and flush.
-///
-/// `series.len() == times.len() ==` the length of every column. `columns` are fields only, sorted by id; a column that is not
-/// there is NULL (absent for [`Op::Merge`]). Array types are those of [`crate::rows::arrow_type`].
-#[derive(Clone, Debug)]
-pub struct Rows {
-    /// Series number of each row; in a [`Batch`] an index into its key list instead. 0 in unkeyed tables.
-    pub series: Vec<u32>,
-    /// Nanoseconds since 1970 UTC.
-    pub times: Vec<i64>,
-    /// What each row does: one for all, or an index into the list for each row.
-    pub ops: Ops,
-    /// Field columns.
-    pub columns: Vec<(ColumnId, ArrayRef)>,
-    // private: OnceLock'd sort permutation and the like
-}
-
 /// The operations of some rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ops {
@@ -52,57 +39,251 @@ pub enum Ops {
     },
 }
 
-/// Distinct series keys (canonical bytes, see [`model::key`]), in one buffer.
-#[derive(Clone, Debug, Default)]
-pub struct KeyList {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
+impl Ops {
+    /// What row `row` does.
+    #[must_use]
+    pub fn get(&self, row: usize) -> &Op {
+        match self {
+            Ops::All(op) => op,
+            Ops::Each { list, of } => &list[usize::from(of[row])],
+        }
+    }
+
+    /// Does every row replace what was there?
+    #[must_use]
+    pub fn all_replace(&self) -> bool {
+        match self {
+            Ops::All(op) => *op == Op::Replace,
+            Ops::Each { list, .. } => list.iter().all(|op| *op == Op::Replace),
+        }
+    }
+
+    /// The distinct operations.
+    #[must_use]
+    pub fn list(&self) -> &[Op] {
+        match self {
+            Ops::All(op) => std::slice::from_ref(op),
+            Ops::Each { list, .. } => list,
+        }
+    }
+
+    /// Those of rows `range`.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Ops {
+        match self {
+            Ops::All(op) => Ops::All(op.clone()),
+            Ops::Each { list, of } => Ops::Each { list: list.clone(), of: of[range].to_vec() },
+        }
+    }
+
+    /// Those of the rows `indices` names, in that order.
+    #[must_use]
+    pub fn take(&self, indices: &[u32]) -> Ops {
+        match self {
+            Ops::All(op) => Ops::All(op.clone()),
+            Ops::Each { list, of } => {
+                Ops::Each { list: list.clone(), of: indices.iter().map(|at| of[*at as usize]).collect() }
+            }
+        }
+    }
 }
 
-/// Rows as a writer hands them in: `rows.series` indexes `keys`, because ids are assigned only at commit.
+/// Rows of one table. Immutable once built; shared by memtable, snapshots and flush.
+///
+/// `series.len() == times.len() ==` the length of every column. `columns` are fields only, sorted by id; a column that is not
+/// there is NULL (absent for [`Op::Merge`]). Array types are those of [`arrow_type`].
 #[derive(Clone, Debug)]
-pub struct Batch {
-    /// Distinct keys. One empty key for tables without key columns and for unkeyed ones.
-    pub keys: KeyList,
-    /// The rows, in the order they were given: of equal (series, time) the later wins.
-    pub rows: Rows,
+pub struct Rows {
+    /// Series number of each row; in a [`Batch`] an index into its key list instead. 0 in unkeyed tables.
+    pub series: Vec<u32>,
+    /// Nanoseconds since 1970 UTC.
+    pub times: Vec<i64>,
+    /// What each row does: one for all, or an index into the list for each row.
+    pub ops: Ops,
+    /// Field columns.
+    pub columns: Vec<(ColumnId, ArrayRef)>,
+    /// Worked out when first asked for: most commits are merged with others before anybody reads them.
+    order: OnceLock<Order>,
+}
+
+/// The rows in order of (series, time), equal ones in the order they were given.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    /// Row numbers in that order; `None` when the rows lie in that order.
+    pub(crate) permutation: Option<Box<[u32]>>,
+    /// From the earliest to the latest moment.
+    pub(crate) times: TimeRange,
+    /// Is there no second row with the same (series, time)?
+    pub(crate) unique: bool,
 }
 
 impl Rows {
-    /// Appends rows `range` to `out` for a log record. Format: docs/format/rows.md.
-    pub fn encode(&self, _range: Range<usize>, _out: &mut Vec<u8>) {
-        unimplemented!()
+    /// Rows of these parts. [`Batch::check`] says whether they fit together and to the table.
+    #[must_use]
+    pub fn new(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Vec<(ColumnId, ArrayRef)>) -> Rows {
+        Rows { series, times, ops, columns, order: OnceLock::new() }
     }
 
-    /// Reads what [`Rows::encode`] wrote; bytes are checked, never trusted.
-    pub fn decode(_bytes: &[u8]) -> Result<Rows> {
-        unimplemented!()
+    /// How many rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.times.len()
     }
 
-    /// Upper bound of the encoded size of each row on average, to cut a batch into records.
-    pub fn encoded_bytes(&self, _range: Range<usize>) -> usize {
-        unimplemented!()
+    /// No rows?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
     }
 
-    /// Memory held, for the budget.
+    /// The values of a field, if any row has one.
+    #[must_use]
+    pub fn column(&self, id: ColumnId) -> Option<&ArrayRef> {
+        let at = self.columns.binary_search_by_key(&id, |column| column.0).ok()?;
+        Some(&self.columns[at].1)
+    }
+
+    /// Rows `range`; the columns are shared, not copied.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Rows {
+        let columns = self.columns.iter().map(|(id, values)| (*id, values.slice(range.start, range.len())));
+        Rows::new(
+            self.series[range.clone()].to_vec(),
+            self.times[range.clone()].to_vec(),
+            self.ops.slice(range.clone()),
+            columns.collect(),
+        )
+    }
+
+    /// Memory held, for the budget. Of a buffer shared with other rows, only the part that these use.
+    #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        unimplemented!()
+        let ops = match &self.ops {
+            Ops::All(_) => 0,
+            Ops::Each { of, .. } => of.capacity(),
+        };
+        let permuted = self.order.get().is_some_and(|order| order.permutation.is_some());
+        let order = if permuted { self.len() * 4 } else { 0 };
+        let columns: usize = self.columns.iter().map(|(_, values)| array_bytes(values)).sum();
+        size_of::<Rows>() + self.series.capacity() * 4 + self.times.capacity() * 8 + ops + order + columns
+    }
+
+    pub(crate) fn order(&self) -> &Order {
+        self.order.get_or_init(|| self.make_order())
+    }
+
+    /// The row at position `at` of the order.
+    pub(crate) fn row_at(&self, at: usize) -> usize {
+        match &self.order().permutation {
+            None => at,
+            Some(permutation) => permutation[at] as usize,
+        }
+    }
+
+    /// (series, time) at position `at` of the order.
+    pub(crate) fn key_at(&self, at: usize) -> (u32, i64) {
+        let row = self.row_at(at);
+        (self.series[row], self.times[row])
+    }
+
+    /// The first position at or after `from` whose (series, time) is not below `key`.
+    pub(crate) fn position(&self, from: usize, key: (u32, i64)) -> usize {
+        let (mut low, mut high) = (from, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.key_at(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    fn make_order(&self) -> Order {
+        let times = self.times.iter().fold(TimeRange::EMPTY, |range, time| TimeRange {
+            start: range.start.min(*time),
+            last: range.last.max(*time),
+        });
+        let key = |row: usize| (self.series[row], self.times[row]);
+        if (1..self.len()).all(|row| key(row - 1) <= key(row)) {
+            let unique = (1..self.len()).all(|row| key(row - 1) < key(row));
+            return Order { permutation: None, times, unique };
+        }
+        // One integer to compare; the row number at its end makes an unstable sort stable.
+        let mut keys: Vec<u128> = (0..self.len()).map(|row| sort_key(self.series[row], self.times[row], row)).collect();
+        keys.sort_unstable();
+        let unique = keys.windows(2).all(|pair| pair[0] >> 32 != pair[1] >> 32);
+        Order { permutation: Some(keys.iter().map(|key| *key as u32).collect()), times, unique }
     }
 }
 
+fn sort_key(series: u32, time: i64, row: usize) -> u128 {
+    let time = time.cast_unsigned() ^ (1 << 63);
+    u128::from(series) << 96 | u128::from(time) << 32 | row as u128
+}
+
+/// What an array takes: its part of the buffers, and about 150 bytes for itself.
+fn array_bytes(values: &ArrayRef) -> usize {
+    let fixed = values.data_type().primitive_width().unwrap_or(4) * values.len();
+    let nulls = if values.null_count() > 0 { values.len() / 8 } else { 0 };
+    150 + fixed + nulls + text_bytes(values)
+}
+
+/// Bytes of all values of a text or bytes column; 0 for other types.
+pub(crate) fn text_bytes(values: &ArrayRef) -> usize {
+    value_offsets(values).map_or(0, |offsets| (offsets[values.len()] - offsets[0]) as usize)
+}
+
+/// Where the values of a text or bytes column begin and end.
+pub(crate) fn value_offsets(values: &ArrayRef) -> Option<&[i32]> {
+    let text = values.as_string_opt::<i32>().map(|values| values.value_offsets());
+    text.or_else(|| values.as_binary_opt::<i32>().map(|values| values.value_offsets()))
+}
+
 /// The arrow type that stores `ty`: `Utf8` for text, `Binary` for bytes, `Timestamp(ns, "UTC")` for time.
+#[must_use]
 pub fn arrow_type(ty: model::DataType) -> arrow_schema::DataType {
-    use arrow_schema::DataType as Arrow;
+    use arrow_schema::{DataType, TimeUnit};
     match ty {
-        model::DataType::Bool => Arrow::Boolean,
-        model::DataType::Int16 => Arrow::Int16,
-        model::DataType::Int32 => Arrow::Int32,
-        model::DataType::Int64 => Arrow::Int64,
-        model::DataType::UInt64 => Arrow::UInt64,
-        model::DataType::Float32 => Arrow::Float32,
-        model::DataType::Float64 => Arrow::Float64,
-        model::DataType::Text => Arrow::Utf8,
-        model::DataType::Bytes => Arrow::Binary,
-        model::DataType::Timestamp => Arrow::Timestamp(arrow_schema::TimeUnit::Nanosecond, Some("UTC".into())),
+        model::DataType::Bool => DataType::Boolean,
+        model::DataType::Int16 => DataType::Int16,
+        model::DataType::Int32 => DataType::Int32,
+        model::DataType::Int64 => DataType::Int64,
+        model::DataType::UInt64 => DataType::UInt64,
+        model::DataType::Float32 => DataType::Float32,
+        model::DataType::Float64 => DataType::Float64,
+        model::DataType::Text => DataType::Utf8,
+        model::DataType::Bytes => DataType::Binary,
+        model::DataType::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+    }
+}
+
+/// The type whose values arrow type `ty` stores, if it is one of ours.
+pub(crate) fn data_type(ty: &arrow_schema::DataType) -> Option<model::DataType> {
+    model::DataType::ALL.into_iter().find(|known| arrow_type(*known) == *ty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(keys: &[(u32, i64)]) -> Rows {
+        let (series, times) = keys.iter().copied().unzip();
+        Rows::new(series, times, Ops::All(Op::Replace), Vec::new())
+    }
+
+    #[test]
+    fn order_is_by_series_then_time_and_stable() {
+        let rows = rows(&[(1, 5), (0, 9), (1, -5), (0, 9), (1, i64::MAX), (1, i64::MIN)]);
+        let order = rows.order();
+        assert_eq!(order.permutation.as_deref().unwrap(), [1, 3, 5, 2, 0, 4]);
+        assert!(!order.unique);
+        assert_eq!(order.times, TimeRange::ALL);
+        assert_eq!(rows.position(0, (1, -5)), 3);
+        assert_eq!(rows.position(0, (2, 0)), 6);
+    }
+
+    #[test]
+    fn rows_in_order_need_no_permutation() {
+        assert!(rows(&[(0, 1), (0, 2), (3, 0)]).order().permutation.is_none());
+        assert!(rows(&[(0, 1), (0, 2), (3, 0)]).order().unique);
+        assert!(!rows(&[(0, 1), (0, 1)]).order().unique);
     }
 }

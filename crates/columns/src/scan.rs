@@ -1,24 +1,42 @@
 //! Reading: segments and memtable entries merged by (series, time), versions folded, deletes applied.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use model::{ColumnId, Result, TimeRange};
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_schema::{Field, Schema, SchemaRef};
+use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
 
-use crate::rows::Batch;
-use crate::segment::StatValue;
-use crate::state::{TableState, Tombstone};
+use crate::chunk::{RowsSource, SegmentSource, Source};
+use crate::filter::Filter;
+use crate::keys::KeyList;
+use crate::merge::{Fold, Merger};
+use crate::plan::Plan;
+use crate::prune;
+use crate::rows::{Batch, arrow_type};
+use crate::segment::{BLOCK_ROWS_MAX, StatValue};
+use crate::series::KeyColumns;
+use crate::state::{Entry, TableState, Tombstone};
+
+/// An output batch of many columns has fewer rows, so that its fixed-width values stay within this.
+const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Which series to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeriesFilter {
     /// All that exist at the state.
     All,
+    /// Those with numbers in this range.
+    Range(Range<u32>),
     /// These, sorted.
     Only(Arc<[u32]>),
 }
 
 /// A bound on a field that lets whole blocks be skipped; rows of blocks that are read are not filtered by it.
+///
+/// The reader promises to drop every row that is outside the bound, or NULL, by itself: such rows may come out with values of
+/// an older version, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnRange {
     /// The field.
@@ -42,8 +60,23 @@ pub struct ScanRequest {
     pub ranges: Vec<ColumnRange>,
     /// Rows of an output batch, 1 ..= 8192.
     pub batch_rows: usize,
-    /// Stop after this many rows.
+    /// Stop after this many rows, counted before the reader filters any further.
     pub limit: Option<u64>,
+}
+
+impl ScanRequest {
+    /// Everything, of these columns.
+    #[must_use]
+    pub fn all(columns: Vec<ColumnId>) -> ScanRequest {
+        ScanRequest {
+            columns,
+            times: TimeRange::ALL,
+            series: SeriesFilter::All,
+            ranges: Vec::new(),
+            batch_rows: BLOCK_ROWS_MAX,
+            limit: None,
+        }
+    }
 }
 
 /// What a scan did, for EXPLAIN ANALYZE and metrics.
@@ -68,7 +101,7 @@ pub struct ScanStats {
 /// Uncommitted writes of the reading transaction itself, newest of all, in order.
 #[derive(Clone, Default)]
 pub struct OwnWrites {
-    /// Rows and deletes in statement order. A delete's `lsn` is ignored; its series are numbers of [`OwnWrites::series`].
+    /// Rows and deletes in statement order.
     pub entries: Vec<OwnEntry>,
 }
 
@@ -78,60 +111,281 @@ pub enum OwnEntry {
     /// Rows with keys.
     Rows(Arc<Batch>),
     /// A delete.
-    Delete(Arc<Tombstone>),
+    Delete(Arc<OwnDelete>),
+}
+
+/// An uncommitted delete. It names keys, because a series that is not committed yet has another number in every snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnDelete {
+    /// Which series; `None` = all.
+    pub series: Option<Arc<KeyList>>,
+    /// Which moments.
+    pub times: TimeRange,
 }
 
 /// A table as one reader sees it: a state, and its own uncommitted writes on top.
 #[derive(Clone)]
 pub struct TableView {
-    // state + overlay; series that exist only in own writes get numbers from state.series_count on
-    _state: Arc<TableState>,
+    state: Arc<TableState>,
+    own: Arc<Own>,
+}
+
+/// Own writes in terms of a state.
+#[derive(Default)]
+struct Own {
+    entries: Vec<Entry>,
+    /// Keys of series that the state does not have, numbered from its series count on.
+    keys: KeyList,
+}
+
+impl Own {
+    fn number(&mut self, state: &TableState, own: &OwnWrites) {
+        for entry in &own.entries {
+            let entry = match entry {
+                OwnEntry::Rows(batch) => {
+                    let numbers = self.numbers(state, &batch.keys);
+                    Entry::Rows { lsns: (Lsn(u64::MAX), Lsn(u64::MAX)), rows: Arc::new(batch.numbered(&numbers)) }
+                }
+                OwnEntry::Delete(delete) => Entry::Delete(Arc::new(self.tombstone(state, delete))),
+            };
+            self.entries.push(entry);
+        }
+    }
+
+    fn numbers(&mut self, state: &TableState, keys: &KeyList) -> Vec<u32> {
+        let known = state.series.lookup_all(keys).into_iter();
+        let known = known.map(|id| id.map(|id| id.0).filter(|id| *id < state.series_count));
+        known
+            .zip(keys.iter())
+            .map(|(id, key)| id.unwrap_or_else(|| state.series_count + self.keys.intern(key)))
+            .collect()
+    }
+
+    fn tombstone(&self, state: &TableState, delete: &OwnDelete) -> Tombstone {
+        let series = delete.series.as_ref().map(|keys| {
+            let mut numbers: Vec<u32> = keys.iter().filter_map(|key| self.lookup(state, key)).collect();
+            numbers.sort_unstable();
+            numbers.into()
+        });
+        Tombstone { lsn: Lsn(u64::MAX), series, times: delete.times }
+    }
+
+    fn lookup(&self, state: &TableState, key: &[u8]) -> Option<u32> {
+        // The index is shared with newer states, whose series do not exist here.
+        let known = state.series.lookup(key).map(|id| id.0).filter(|id| *id < state.series_count);
+        known.or_else(|| self.keys.find(key).map(|at| state.series_count + at))
+    }
 }
 
 impl TableView {
     /// What a reader without writes of its own sees.
-    pub fn new(_state: Arc<TableState>) -> TableView {
-        unimplemented!()
+    #[must_use]
+    pub fn new(state: Arc<TableState>) -> TableView {
+        TableView { state, own: Arc::default() }
     }
 
     /// What a transaction with own writes sees.
-    pub fn with_own_writes(_state: Arc<TableState>, _own: &OwnWrites) -> TableView {
-        unimplemented!()
+    #[must_use]
+    pub fn with_own_writes(state: Arc<TableState>, own: &OwnWrites) -> TableView {
+        let mut numbered = Own::default();
+        numbered.number(&state, own);
+        TableView { state, own: Arc::new(numbered) }
     }
 
     /// The state below.
+    #[must_use]
     pub fn state(&self) -> &Arc<TableState> {
-        unimplemented!()
+        &self.state
     }
 
     /// How many series there are, own new ones included.
+    #[must_use]
     pub fn series_count(&self) -> u32 {
-        unimplemented!()
+        self.state.series_count + self.own.keys.len() as u32
     }
 
     /// The series with this key (canonical bytes), if it exists here.
-    pub fn lookup(&self, _key: &[u8]) -> Option<u32> {
-        unimplemented!()
+    #[must_use]
+    pub fn lookup(&self, key: &[u8]) -> Option<u32> {
+        self.own.lookup(&self.state, key)
+    }
+
+    /// The keys of these series, for an [`OwnDelete`].
+    ///
+    /// # Errors
+    /// XX000 when one does not exist.
+    pub fn keys_of(&self, series: &[u32]) -> Result<KeyList> {
+        let mut keys = KeyList::new();
+        self.with_keys(series.iter().copied(), |key| {
+            keys.intern(key);
+            Ok(())
+        })?;
+        Ok(keys)
     }
 
     /// Key columns (in key order) of series `from .. to`, for evaluating predicates over keys.
-    pub fn key_columns(&self, _from: u32, _to: u32) -> Result<Vec<arrow_array::ArrayRef>> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// XX000 when one does not exist; XX001 when a key is not of the key columns' types.
+    pub fn key_columns(&self, from: u32, to: u32) -> Result<Vec<ArrayRef>> {
+        self.key_columns_of(from..to)
+    }
+
+    fn key_columns_of(&self, series: impl ExactSizeIterator<Item = u32>) -> Result<Vec<ArrayRef>> {
+        let types: Vec<DataType> = self.state.table.key_columns().map(|column| column.ty).collect();
+        let mut columns = KeyColumns::new(&types, series.len());
+        self.with_keys(series, |key| columns.push(key))?;
+        Ok(columns.finish())
+    }
+
+    /// Calls `each` with the key of every one of `series`.
+    fn with_keys(&self, series: impl Iterator<Item = u32>, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let (count, own) = (self.state.series_count, &self.own.keys);
+        if own.is_empty() {
+            return self.state.series.with_keys(series, each);
+        }
+        for number in series {
+            match number.checked_sub(count) {
+                None => self.state.series.with_keys([number], &mut each)?,
+                Some(at) if (at as usize) < own.len() => each(own.get(at))?,
+                Some(_) => return Err(Error::bug(format!("series {number} of {} was asked for", self.series_count()))),
+            }
+        }
+        Ok(())
     }
 
     /// Starts a scan. Rows come out ordered by (series number, time); unkeyed tables by time.
-    pub fn scan(&self, _request: ScanRequest) -> Result<Scan> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// XX000 for a column the table does not have; errors of reading block indexes and statistics.
+    pub fn scan(&self, request: ScanRequest) -> Result<Scan> {
+        let table = self.state.table.clone();
+        let mut stats = ScanStats::default();
+        let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
+        let sources = self.sources(&request, &columns, &mut stats)?;
+        let fold = if table.keyed { Fold::Full } else { Fold::None };
+        let width: usize = columns.iter().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
+        Ok(Scan {
+            view: self.clone(),
+            merger: Merger::new(sources, fold),
+            schema: arrow_schema(&table, &request.columns),
+            columns,
+            batch_rows: request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1),
+            left: request.limit.unwrap_or(u64::MAX),
+            stats,
+        })
+    }
+
+    /// Splits a scan into at most `parts` whose rows together are those of the whole, to be run at the same time. By series, or
+    /// by time where there are too few series. `limit` is copied to each.
+    ///
+    /// # Errors
+    /// Errors of reading block indexes.
+    pub fn split(&self, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
+        prune::split(self, request, parts)
+    }
+
+    /// Memtable entries and own writes, oldest first.
+    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.state.entries.iter().chain(&self.own.entries)
+    }
+
+    /// All sources a request needs, oldest first.
+    fn sources(&self, request: &ScanRequest, columns: &[Column], stats: &mut ScanStats) -> Result<Vec<Source>> {
+        if request.limit == Some(0) {
+            return Ok(Vec::new());
+        }
+        let fields = columns.iter().filter(|column| column.role == ColumnRole::Field).map(|column| column.id);
+        let mut fields: Vec<ColumnId> = fields.collect();
+        fields.sort_unstable();
+        fields.dedup();
+        let fields: Arc<[ColumnId]> = fields.into();
+        let mut sources = Vec::new();
+        for (blocks, filter, segment) in prune::blocks(self, request, stats)? {
+            let source = SegmentSource::new(segment, filter, blocks, fields.clone())?;
+            sources.extend(source.map(Source::Segment));
+        }
+        let mut hides: Vec<Arc<Tombstone>> = Vec::new();
+        let mut newest_first = Vec::new();
+        for entry in self.entries().rev() {
+            match entry {
+                Entry::Delete(delete) => hides.push(delete.clone()),
+                Entry::Rows { rows, .. } => {
+                    let filter = Filter { times: request.times, series: request.series.clone(), hides: hides.clone() };
+                    newest_first.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
+                }
+            }
+        }
+        sources.extend(newest_first.into_iter().rev());
+        Ok(sources)
     }
 }
 
-/// A running scan: batches of the schema [`crate::scan::arrow_schema`] gives for the request. Memory: one block per source in use.
-pub struct Scan {}
+fn column(table: &Table, id: ColumnId) -> Result<Column> {
+    table.column_by_id(id).cloned().ok_or_else(|| {
+        Error::new(SqlState::UNDEFINED_COLUMN, format!("table {} has no column number {id}", table.name))
+    })
+}
+
+/// A running scan: batches of the schema [`arrow_schema`] gives for the request. Memory: one block per source in use.
+pub struct Scan {
+    view: TableView,
+    merger: Merger,
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    batch_rows: usize,
+    /// Rows the limit still allows.
+    left: u64,
+    stats: ScanStats,
+}
 
 impl Scan {
     /// So far.
+    #[must_use]
     pub fn stats(&self) -> ScanStats {
-        unimplemented!()
+        self.stats
+    }
+
+    /// What every batch looks like.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let rows_max = self.batch_rows.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(None) };
+        let batch = self.batch(&plan)?;
+        self.left -= plan.len() as u64;
+        self.stats.rows += plan.len() as u64;
+        Ok(Some(batch))
+    }
+
+    fn batch(&self, plan: &Plan) -> Result<RecordBatch> {
+        let mut keys: Option<Vec<ArrayRef>> = None;
+        let mut arrays = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            arrays.push(match column.role {
+                ColumnRole::Field => {
+                    let values = plan.column(column.id, column.ty)?;
+                    values.unwrap_or_else(|| new_null_array(&arrow_type(column.ty), plan.len()))
+                }
+                ColumnRole::Time => time_array(&plan.times),
+                ColumnRole::Key => {
+                    let columns = match &keys {
+                        Some(columns) => columns,
+                        None => keys.insert(key_arrays(&self.view, &plan.series)?),
+                    };
+                    let at = self.view.state.table.key_columns().position(|key| key.id == column.id);
+                    at.and_then(|at| columns.get(at)).cloned().ok_or_else(|| Error::bug("a key column is missing"))?
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(plan.len()));
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(Error::bug)
     }
 }
 
@@ -139,11 +393,43 @@ impl Iterator for Scan {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+        let next = self.next_batch().transpose();
+        if let Some(Err(_)) = &next {
+            self.left = 0;
+        }
+        next
     }
 }
 
+fn time_array(times: &[i64]) -> ArrayRef {
+    let times = PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times.iter().copied());
+    Arc::new(times.with_data_type(arrow_type(DataType::Timestamp)))
+}
+
+/// The key columns of rows: each series' key once, then as often as it has rows.
+fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
+    let mut distinct: Vec<u32> = Vec::new();
+    let mut of = Vec::with_capacity(series.len());
+    for number in series {
+        if distinct.last() != Some(number) {
+            distinct.push(*number);
+        }
+        of.push((distinct.len() - 1) as u32);
+    }
+    let columns = view.key_columns_of(distinct.iter().copied())?;
+    if distinct.len() == series.len() {
+        return Ok(columns);
+    }
+    let of = UInt32Array::from(of);
+    columns.iter().map(|values| arrow_select::take::take(values, &of, None).map_err(Error::bug)).collect()
+}
+
 /// The arrow schema of `columns` of a table, in that order: names as in the table, `Utf8` for text, `Timestamp(ns, "UTC")` for time.
-pub fn arrow_schema(_table: &model::Table, _columns: &[ColumnId]) -> arrow_schema::SchemaRef {
-    unimplemented!()
+///
+/// Only the time is declared not NULL: rows older than a column have no value for it.
+#[must_use]
+pub fn arrow_schema(table: &Table, columns: &[ColumnId]) -> SchemaRef {
+    let columns = columns.iter().filter_map(|id| table.column_by_id(*id));
+    let fields = columns.map(|column| Field::new(&column.name, arrow_type(column.ty), column.role != ColumnRole::Time));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

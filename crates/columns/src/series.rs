@@ -1,43 +1,312 @@
 //! Series keys and their numbers, of one table.
+//!
+//! Always true: numbers are given without gap from 0; a key once in never leaves and never changes its number.
+//!
+//! Memory per series: its key's bytes, 4 bytes for where it ends, and 10 to 20 bytes of hash table.
 
-use model::{DataType, Result, SeriesId};
+use arrow_array::builder::{
+    BinaryBuilder, BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
+    UInt64Builder,
+};
+use arrow_array::{ArrayRef, builder::ArrayBuilder};
+use hashbrown::HashTable;
+use model::limits::SERIES_PER_TABLE_MAX;
+use model::{DataType, Error, KeyRef, Result, SeriesId, SqlState};
+use parking_lot::RwLock;
 
-use crate::rows::KeyList;
+use crate::keys::{KeyList, hash_key};
+use crate::rows::arrow_type;
+
+/// Series of one chunk of keys: growing the index never copies more than one chunk's keys, and offsets within it fit 32 bits.
+const CHUNK_SERIES: usize = 1 << 16;
 
 /// Key bytes to number and back. Append-only and shared by all states of a table: a number that a state does not know of
 /// (`id >= state.series_count`) has no rows in it.
 #[derive(Default)]
-pub struct SeriesIndex {}
+pub struct SeriesIndex {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    chunks: Vec<Chunk>,
+    len: u32,
+    table: HashTable<Slot>,
+}
+
+/// Keys of [`CHUNK_SERIES`] consecutive series.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+/// The hash is kept so that growing the table need not read the keys.
+#[derive(Clone, Copy)]
+struct Slot {
+    hash: u32,
+    id: u32,
+}
+
+impl Inner {
+    fn key(&self, id: u32) -> &[u8] {
+        let chunk = &self.chunks[id as usize / CHUNK_SERIES];
+        let at = id as usize % CHUNK_SERIES;
+        let start = if at == 0 { 0 } else { chunk.ends[at - 1] as usize };
+        &chunk.bytes[start..chunk.ends[at] as usize]
+    }
+
+    fn find(&self, key: &[u8]) -> Option<u32> {
+        let hash = short_hash(key);
+        self.table.find(spread(hash), |slot| slot.hash == hash && self.key(slot.id) == key).map(|slot| slot.id)
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        if (self.len as usize).is_multiple_of(CHUNK_SERIES) {
+            self.chunks.push(Chunk::default());
+        }
+        let chunk = self.chunks.last_mut().expect("one was pushed for the first series");
+        chunk.bytes.extend_from_slice(key);
+        chunk.ends.push(chunk.bytes.len() as u32);
+        let slot = Slot { hash: short_hash(key), id: self.len };
+        self.table.insert_unique(spread(slot.hash), slot, |slot| spread(slot.hash));
+        self.len += 1;
+    }
+
+    fn insert(&mut self, id: SeriesId, key: &[u8]) -> Result<()> {
+        if id.0 < self.len {
+            let same = self.key(id.0) == key;
+            return if same {
+                Ok(())
+            } else {
+                Err(Error::corrupt(format!("series {id} comes with two different keys")))
+            };
+        }
+        if id.0 > self.len {
+            return Err(Error::corrupt(format!("series {id} comes where {} is next", self.len)));
+        }
+        if let Some(other) = self.find(key) {
+            return Err(Error::corrupt(format!("series {id} has the key of series {other}")));
+        }
+        if id.0 >= SERIES_PER_TABLE_MAX {
+            let text = format!("a table can have at most {SERIES_PER_TABLE_MAX} series");
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+        }
+        self.push(key);
+        Ok(())
+    }
+}
 
 impl SeriesIndex {
     /// The number of a key (canonical bytes).
-    pub fn lookup(&self, _key: &[u8]) -> Option<SeriesId> {
-        unimplemented!()
+    #[must_use]
+    pub fn lookup(&self, key: &[u8]) -> Option<SeriesId> {
+        self.inner.read().find(key).map(SeriesId)
     }
 
     /// Numbers of all keys of `keys`; `None` where unknown. One lock for all.
-    pub fn lookup_all(&self, _keys: &KeyList) -> Vec<Option<SeriesId>> {
-        unimplemented!()
+    #[must_use]
+    pub fn lookup_all(&self, keys: &KeyList) -> Vec<Option<SeriesId>> {
+        let inner = self.inner.read();
+        keys.iter().map(|key| inner.find(key).map(SeriesId)).collect()
     }
 
     /// Adds a key under exactly this number (the next one); `engine` calls it in commit order and at replay (where one that is
     /// there already must be equal).
-    pub fn insert(&self, _id: SeriesId, _key: &[u8]) -> Result<()> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// XX001 when the number is not the next one, or number or key are taken by another; 54000 when the table is full.
+    pub fn insert(&self, id: SeriesId, key: &[u8]) -> Result<()> {
+        self.inner.write().insert(id, key)
+    }
+
+    /// Adds many keys under consecutive numbers from `first` on. One lock for all.
+    ///
+    /// # Errors
+    /// As [`SeriesIndex::insert`]; keys before the bad one are in.
+    pub fn insert_all<'a>(&self, first: SeriesId, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+        let mut inner = self.inner.write();
+        for (at, key) in keys.into_iter().enumerate() {
+            inner.insert(SeriesId(first.0 + at as u32), key)?;
+        }
+        Ok(())
     }
 
     /// How many there are.
+    #[must_use]
     pub fn len(&self) -> u32 {
-        unimplemented!()
+        self.inner.read().len
+    }
+
+    /// None at all?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `each` with the keys of these series.
+    ///
+    /// # Errors
+    /// XX000 when one of them does not exist.
+    pub fn with_keys(
+        &self,
+        ids: impl IntoIterator<Item = u32>,
+        mut each: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let inner = self.inner.read();
+        for id in ids {
+            if id >= inner.len {
+                return Err(Error::bug(format!("series {id} of {} was asked for", inner.len)));
+            }
+            each(inner.key(id))?;
+        }
+        Ok(())
     }
 
     /// The key values of series `ids` as arrow arrays, one per entry of `types` (key columns in order).
-    pub fn key_columns(&self, _ids: &[u32], _types: &[DataType]) -> Result<Vec<arrow_array::ArrayRef>> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// XX000 when a series does not exist; XX001 when a key is not of these types.
+    pub fn key_columns(&self, ids: &[u32], types: &[DataType]) -> Result<Vec<ArrayRef>> {
+        let mut columns = KeyColumns::new(types, ids.len());
+        self.with_keys(ids.iter().copied(), |key| columns.push(key))?;
+        Ok(columns.finish())
     }
 
     /// Memory held.
+    #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        unimplemented!()
+        let inner = self.inner.read();
+        let keys = inner.chunks.iter().map(|chunk| chunk.bytes.capacity() + chunk.ends.capacity() * 4);
+        keys.sum::<usize>() + inner.table.capacity() * 8 / 7 * (size_of::<Slot>() + 1)
+    }
+}
+
+fn short_hash(key: &[u8]) -> u32 {
+    let hash = hash_key(key);
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+/// The table wants entropy in the highest and the lowest bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+/// Key bytes to arrow arrays.
+pub(crate) struct KeyColumns<'a> {
+    types: &'a [DataType],
+    builders: Vec<Box<dyn ArrayBuilder>>,
+}
+
+impl<'a> KeyColumns<'a> {
+    pub(crate) fn new(types: &'a [DataType], keys: usize) -> KeyColumns<'a> {
+        KeyColumns { types, builders: types.iter().map(|ty| builder(*ty, keys)).collect() }
+    }
+
+    pub(crate) fn push(&mut self, key: &[u8]) -> Result<()> {
+        let KeyColumns { types, builders } = self;
+        let mut fits = true;
+        model::key::visit(key, types, |at, value| fits &= append(builders[at].as_mut(), types[at], value))?;
+        if fits { Ok(()) } else { Err(Error::corrupt("series key has a number its column cannot hold")) }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<ArrayRef> {
+        self.builders.iter_mut().map(|builder| builder.finish()).collect()
+    }
+}
+
+fn builder(ty: DataType, keys: usize) -> Box<dyn ArrayBuilder> {
+    match ty {
+        DataType::Bool => Box::new(BooleanBuilder::with_capacity(keys)),
+        DataType::Int16 => Box::new(Int16Builder::with_capacity(keys)),
+        DataType::Int32 => Box::new(Int32Builder::with_capacity(keys)),
+        // A key cannot be a float: `visit` refuses it before anything is appended.
+        DataType::Int64 | DataType::Float32 | DataType::Float64 => Box::new(Int64Builder::with_capacity(keys)),
+        DataType::UInt64 => Box::new(UInt64Builder::with_capacity(keys)),
+        DataType::Text => Box::new(StringBuilder::with_capacity(keys, keys * 16)),
+        DataType::Bytes => Box::new(BinaryBuilder::with_capacity(keys, keys * 16)),
+        DataType::Timestamp => {
+            Box::new(TimestampNanosecondBuilder::with_capacity(keys).with_data_type(arrow_type(DataType::Timestamp)))
+        }
+    }
+}
+
+/// Appends `value` or NULL; false when the column cannot hold it.
+fn append(builder: &mut dyn ArrayBuilder, ty: DataType, value: KeyRef<'_>) -> bool {
+    macro_rules! append {
+        ($builder:ty, $value:expr) => {{
+            let Some(builder) = builder.as_any_mut().downcast_mut::<$builder>() else { return false };
+            let stored = $value;
+            builder.append_option(stored);
+            stored.is_some() || value == KeyRef::Null
+        }};
+    }
+    match ty {
+        DataType::Bool => append!(BooleanBuilder, if let KeyRef::Bool(value) = value { Some(value) } else { None }),
+        DataType::Int16 => append!(Int16Builder, int(value).and_then(|value| i16::try_from(value).ok())),
+        DataType::Int32 => append!(Int32Builder, int(value).and_then(|value| i32::try_from(value).ok())),
+        DataType::Int64 | DataType::Float32 | DataType::Float64 => append!(Int64Builder, int(value)),
+        DataType::UInt64 => append!(UInt64Builder, if let KeyRef::UInt(value) = value { Some(value) } else { None }),
+        DataType::Text => append!(StringBuilder, if let KeyRef::Text(value) = value { Some(value) } else { None }),
+        DataType::Bytes => append!(BinaryBuilder, if let KeyRef::Bytes(value) = value { Some(value) } else { None }),
+        DataType::Timestamp => append!(TimestampNanosecondBuilder, int(value)),
+    }
+}
+
+fn int(value: KeyRef<'_>) -> Option<i64> {
+    match value {
+        KeyRef::Int(value) | KeyRef::Timestamp(value) => Some(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::{Array, types::Int32Type};
+    use model::{KeyValue, key};
+
+    #[test]
+    fn numbers_are_given_in_order_and_kept() {
+        let index = SeriesIndex::default();
+        index.insert(SeriesId(0), b"a").unwrap();
+        index.insert(SeriesId(1), b"").unwrap();
+        index.insert(SeriesId(0), b"a").unwrap();
+        assert_eq!(index.lookup(b""), Some(SeriesId(1)));
+        let keys: KeyList = [&b"x"[..], b"a"].into_iter().collect();
+        assert_eq!(index.lookup_all(&keys), [None, Some(SeriesId(0))]);
+        for (id, key) in [(0, &b"b"[..]), (3, b"c"), (2, b"a")] {
+            assert_eq!(index.insert(SeriesId(id), key).unwrap_err().state(), SqlState::DATA_CORRUPTED, "{id}");
+        }
+        assert_eq!(index.len(), 2);
+    }
+
+    #[test]
+    fn key_columns_give_values_and_nulls() {
+        let index = SeriesIndex::default();
+        let keys = [
+            key::encode(&[KeyValue::Text("a".into()), KeyValue::Int(-3)]),
+            key::encode(&[]),
+            key::encode(&[KeyValue::Null, KeyValue::Int(i64::from(i32::MAX) + 1)]),
+        ];
+        index.insert_all(SeriesId(0), keys.iter().map(Vec::as_slice)).unwrap();
+        let types = [DataType::Text, DataType::Int32];
+        let columns = index.key_columns(&[1, 0, 0], &types).unwrap();
+        assert_eq!(columns[0].as_string::<i32>().iter().collect::<Vec<_>>(), [None, Some("a"), Some("a")]);
+        assert_eq!(columns[1].as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [None, Some(-3), Some(-3)]);
+        assert_eq!(columns[1].null_count(), 1);
+        assert!(index.key_columns(&[2], &types).is_err(), "a number too large for its column");
+        assert!(index.key_columns(&[3], &types).is_err(), "a series that does not exist");
+    }
+
+    #[test]
+    fn keys_of_many_chunks_are_found_and_cost_little_memory() {
+        let index = SeriesIndex::default();
+        let count = 3 * CHUNK_SERIES as u32 / 2;
+        let keys: Vec<[u8; 12]> = (0..count).map(|id| std::array::from_fn(|at| id.to_le_bytes()[at % 4])).collect();
+        index.insert_all(SeriesId(0), keys.iter().map(|key| &key[..])).unwrap();
+        assert!((0..count).step_by(97).all(|id| index.lookup(&keys[id as usize]) == Some(SeriesId(id))));
+        assert!(index.memory_bytes() < count as usize * (2 * 16 + 36), "{}", index.memory_bytes());
     }
 }

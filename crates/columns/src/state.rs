@@ -6,9 +6,11 @@ use std::sync::Arc;
 use env::Env;
 use model::{Lsn, Result, TableRef, TimeRange};
 
+use crate::files::{SeriesFile, TableFiles};
 use crate::rows::Rows;
-use crate::segment::{Segment, SegmentMeta};
+use crate::segment::Segment;
 use crate::series::SeriesIndex;
+use crate::series_file::read_series_file;
 
 /// Hides rows of older commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,26 @@ pub enum Entry {
     Delete(Arc<Tombstone>),
 }
 
+impl Entry {
+    /// The highest commit in it.
+    #[must_use]
+    pub fn last_lsn(&self) -> Lsn {
+        match self {
+            Entry::Rows { lsns, .. } => lsns.1,
+            Entry::Delete(tombstone) => tombstone.lsn,
+        }
+    }
+
+    /// The lowest commit in it.
+    #[must_use]
+    pub fn first_lsn(&self) -> Lsn {
+        match self {
+            Entry::Rows { lsns, .. } => lsns.0,
+            Entry::Delete(tombstone) => tombstone.lsn,
+        }
+    }
+}
+
 /// One table at one moment. Cloning is cheap.
 #[derive(Clone)]
 pub struct TableState {
@@ -44,6 +66,8 @@ pub struct TableState {
     pub series_count: u32,
     /// Keys and numbers; shared with other states.
     pub series: Arc<SeriesIndex>,
+    /// Files that hold keys, in order of series number, without gap from 0.
+    pub series_files: Arc<[SeriesFile]>,
     /// The memtable, oldest first.
     pub entries: Arc<[Entry]>,
     /// Oldest first.
@@ -52,134 +76,93 @@ pub struct TableState {
     pub tombstones: Arc<[Arc<Tombstone>]>,
 }
 
-/// What the manifest keeps of a table's files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableFiles {
-    /// Series whose keys are in `series_files`.
-    pub series_count: u32,
-    /// Numbers of the files holding series keys, in order of series number.
-    pub series_files: Vec<u64>,
-    /// Oldest first.
-    pub segments: Vec<SegmentMeta>,
-    /// Oldest first.
-    pub tombstones: Vec<Tombstone>,
-}
-
 impl TableState {
     /// An empty table.
-    pub fn empty(_table: TableRef) -> TableState {
-        unimplemented!()
+    #[must_use]
+    pub fn empty(table: TableRef) -> TableState {
+        TableState {
+            table,
+            series_count: 0,
+            series: Arc::default(),
+            series_files: Arc::default(),
+            entries: Arc::default(),
+            segments: Arc::default(),
+            tombstones: Arc::default(),
+        }
     }
 
     /// A table as the manifest describes it: reads the series files, opens no segment.
-    pub fn load(_env: &Arc<dyn Env>, _dir: &Path, _table: TableRef, _files: &TableFiles) -> Result<TableState> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// XX001 when a series file is damaged or not what the manifest says; 58030.
+    pub fn load(env: &Arc<dyn Env>, dir: &Path, table: TableRef, files: &TableFiles) -> Result<TableState> {
+        let series = SeriesIndex::default();
+        for file in &files.series_files {
+            read_series_file(env, dir, file, &series)?;
+        }
+        let open = |meta: &crate::SegmentMeta| Arc::new(Segment::open(env.clone(), dir, meta.clone()));
+        Ok(TableState {
+            series_count: series.len(),
+            series: Arc::new(series),
+            series_files: files.series_files.as_slice().into(),
+            segments: files.segments.iter().map(open).collect(),
+            tombstones: files.tombstones.iter().cloned().map(Arc::new).collect(),
+            ..TableState::empty(table)
+        })
+    }
+
+    /// What the manifest must keep of this table.
+    #[must_use]
+    pub fn files(&self) -> TableFiles {
+        TableFiles {
+            series_files: self.series_files.to_vec(),
+            segments: self.segments.iter().map(|segment| segment.meta().clone()).collect(),
+            tombstones: self.tombstones.iter().map(|tombstone| Tombstone::clone(tombstone)).collect(),
+        }
+    }
+
+    /// How many series are in `series_files`.
+    #[must_use]
+    pub fn series_persisted(&self) -> u32 {
+        self.series_files.last().map_or(0, |file| file.to)
     }
 
     /// With rows of commit `lsn` appended. `rows.series` are real numbers by now.
     #[must_use]
-    pub fn with_rows(&self, _lsn: Lsn, _rows: Arc<Rows>, _series_count: u32) -> TableState {
-        unimplemented!()
+    pub fn with_rows(&self, lsn: Lsn, rows: Arc<Rows>, series_count: u32) -> TableState {
+        self.with_entries([Entry::Rows { lsns: (lsn, lsn), rows }], series_count)
     }
 
     /// With a delete appended.
     #[must_use]
-    pub fn with_delete(&self, _tombstone: Tombstone) -> TableState {
-        unimplemented!()
+    pub fn with_delete(&self, tombstone: Tombstone) -> TableState {
+        self.with_entries([Entry::Delete(Arc::new(tombstone))], self.series_count)
+    }
+
+    /// With all that one commit brings appended, in order. Copies the list of entries once.
+    #[must_use]
+    pub fn with_entries(&self, new: impl IntoIterator<Item = Entry>, series_count: u32) -> TableState {
+        let new = new.into_iter().filter(|entry| match entry {
+            Entry::Rows { rows, .. } => !rows.is_empty(),
+            Entry::Delete(tombstone) => !tombstone.times.is_empty(),
+        });
+        let entries = self.entries.iter().cloned().chain(new).collect();
+        TableState { entries, series_count: series_count.max(self.series_count), ..self.clone() }
     }
 
     /// With a changed definition.
     #[must_use]
-    pub fn with_table(&self, _table: TableRef) -> TableState {
-        unimplemented!()
+    pub fn with_table(&self, table: TableRef) -> TableState {
+        TableState { table, ..self.clone() }
     }
 
     /// Bytes of the memtable.
+    #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        unimplemented!()
-    }
-
-    /// Merges small neighbouring row entries into one sorted entry, where that is due (a few of one size class together), never
-    /// touching entries with a commit at or below `barrier` (a flush is writing them). `None` when nothing is due.
-    /// The work is done here; [`TableState::with_consolidated`] installs it into a newer state.
-    pub fn consolidate(&self, _barrier: Lsn) -> Option<Consolidated> {
-        unimplemented!()
-    }
-
-    /// Replaces the entries that `done` was made of, if they are still there.
-    #[must_use]
-    pub fn with_consolidated(&self, _done: &Consolidated) -> Option<TableState> {
-        unimplemented!()
-    }
-
-    /// Writes all entries with commits <= `upto` as one segment (`None` when they hold no row), versions folded where the fold needs
-    /// no older version, deletes among them applied. Also writes keys of series >= `series_from` to file `series_file`.
-    pub fn flush(
-        &self,
-        _env: &Arc<dyn Env>,
-        _dir: &Path,
-        _upto: Lsn,
-        _segment_file: u64,
-    ) -> Result<Option<Arc<Segment>>> {
-        unimplemented!()
-    }
-
-    /// Without the entries <= `upto`, with the segment they became, and with their deletes kept as tombstones if they may hide
-    /// rows of older segments.
-    #[must_use]
-    pub fn with_flushed(&self, _upto: Lsn, _segment: Option<Arc<Segment>>) -> TableState {
-        unimplemented!()
-    }
-
-    /// The next compaction worth doing, if any.
-    pub fn pick_compaction(&self) -> Option<Compaction> {
-        unimplemented!()
-    }
-
-    /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more.
-    #[must_use]
-    pub fn with_compacted(&self, _done: &Compacted) -> TableState {
-        unimplemented!()
+        let bytes = self.entries.iter().map(|entry| match entry {
+            Entry::Rows { rows, .. } => rows.memory_bytes(),
+            Entry::Delete(tombstone) => 64 + tombstone.series.as_ref().map_or(0, |series| series.len() * 4),
+        });
+        bytes.sum()
     }
 }
-
-/// A finished merge of memtable entries.
-pub struct Consolidated {}
-
-/// A chosen compaction.
-pub struct Compaction {}
-
-impl Compaction {
-    /// Merges, folds versions, applies tombstones, splits by partition; `next_file` gives file numbers. Runs for seconds: `keep_going`
-    /// is asked between blocks, and a refusal removes what was written.
-    pub fn run(
-        &self,
-        _env: &Arc<dyn Env>,
-        _dir: &Path,
-        _next_file: &mut dyn FnMut() -> u64,
-        _keep_going: &dyn Fn() -> bool,
-    ) -> Result<Option<Compacted>> {
-        unimplemented!()
-    }
-}
-
-/// A finished compaction.
-pub struct Compacted {
-    /// File numbers of the inputs.
-    pub inputs: Vec<u64>,
-    /// The new segments.
-    pub outputs: Vec<Arc<Segment>>,
-}
-
-/// Writes keys `from .. to` of an index as series file `file`. Format: docs/format/series.md.
-pub fn write_series_file(
-    _env: &Arc<dyn Env>,
-    _dir: &Path,
-    _file: u64,
-    _series: &SeriesIndex,
-    _from: u32,
-    _to: u32,
-) -> Result<()> {
-    unimplemented!()
-}
-

@@ -26,6 +26,39 @@ pub enum KeyValue {
     Timestamp(i64),
 }
 
+/// One value of a key, borrowed from the key's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyRef<'a> {
+    /// Missing.
+    Null,
+    /// `boolean`
+    Bool(bool),
+    /// Any signed integer.
+    Int(i64),
+    /// `numeric(20)`
+    UInt(u64),
+    /// `text`
+    Text(&'a str),
+    /// `bytea`
+    Bytes(&'a [u8]),
+    /// Nanoseconds since 1970 UTC.
+    Timestamp(i64),
+}
+
+impl From<KeyRef<'_>> for KeyValue {
+    fn from(value: KeyRef<'_>) -> KeyValue {
+        match value {
+            KeyRef::Null => KeyValue::Null,
+            KeyRef::Bool(value) => KeyValue::Bool(value),
+            KeyRef::Int(value) => KeyValue::Int(value),
+            KeyRef::UInt(value) => KeyValue::UInt(value),
+            KeyRef::Text(value) => KeyValue::Text(value.to_owned()),
+            KeyRef::Bytes(value) => KeyValue::Bytes(value.to_vec()),
+            KeyRef::Timestamp(value) => KeyValue::Timestamp(value),
+        }
+    }
+}
+
 /// Appends a NULL. Trailing ones must be cut with [`finish`].
 pub fn push_null(out: &mut Vec<u8>) {
     out.push(0);
@@ -84,34 +117,43 @@ pub fn encode(values: &[KeyValue]) -> Vec<u8> {
 ///
 /// # Errors
 /// XX001 when the bytes are no key of these types.
-pub fn decode(mut bytes: &[u8], types: &[DataType]) -> Result<Vec<KeyValue>> {
+pub fn decode(bytes: &[u8], types: &[DataType]) -> Result<Vec<KeyValue>> {
     let mut values = Vec::with_capacity(types.len());
-    for ty in types {
-        values.push(decode_one(&mut bytes, *ty)?);
-    }
-    if bytes.is_empty() { Ok(values) } else { Err(malformed("has more values than key columns")) }
+    visit(bytes, types, |_, value| values.push(value.into()))?;
+    Ok(values)
 }
 
-fn decode_one(bytes: &mut &[u8], ty: DataType) -> Result<KeyValue> {
+/// Calls `each` with the position and value of every key column, without allocating; missing trailing ones are NULL.
+///
+/// # Errors
+/// XX001 when the bytes are no key of these types; `each` may have been called for those before the bad one.
+pub fn visit<'a>(mut bytes: &'a [u8], types: &[DataType], mut each: impl FnMut(usize, KeyRef<'a>)) -> Result<()> {
+    for (at, ty) in types.iter().enumerate() {
+        each(at, take_value(&mut bytes, *ty)?);
+    }
+    if bytes.is_empty() { Ok(()) } else { Err(malformed("has more values than key columns")) }
+}
+
+fn take_value<'a>(bytes: &mut &'a [u8], ty: DataType) -> Result<KeyRef<'a>> {
     let Some((tag, rest)) = bytes.split_first() else {
-        return Ok(KeyValue::Null);
+        return Ok(KeyRef::Null);
     };
     *bytes = rest;
     match tag {
-        0 => return Ok(KeyValue::Null),
+        0 => return Ok(KeyRef::Null),
         1 => {}
         _ => return Err(malformed("has an unknown tag byte")),
     }
     Ok(match ty {
-        DataType::Bool => KeyValue::Bool(take(bytes, 1)?[0] != 0),
-        DataType::Int16 | DataType::Int32 | DataType::Int64 => KeyValue::Int(take_i64(bytes)?),
-        DataType::UInt64 => KeyValue::UInt(take_i64(bytes)?.cast_unsigned()),
-        DataType::Timestamp => KeyValue::Timestamp(take_i64(bytes)?),
+        DataType::Bool => KeyRef::Bool(take(bytes, 1)?[0] != 0),
+        DataType::Int16 | DataType::Int32 | DataType::Int64 => KeyRef::Int(take_i64(bytes)?),
+        DataType::UInt64 => KeyRef::UInt(take_i64(bytes)?.cast_unsigned()),
+        DataType::Timestamp => KeyRef::Timestamp(take_i64(bytes)?),
         DataType::Text => {
             let text = take_varint_bytes(bytes)?;
-            KeyValue::Text(std::str::from_utf8(text).map_err(|_| malformed("has text that is not UTF-8"))?.to_owned())
+            KeyRef::Text(std::str::from_utf8(text).map_err(|_| malformed("has text that is not UTF-8"))?)
         }
-        DataType::Bytes => KeyValue::Bytes(take_varint_bytes(bytes)?.to_vec()),
+        DataType::Bytes => KeyRef::Bytes(take_varint_bytes(bytes)?),
         DataType::Float32 | DataType::Float64 => return Err(malformed("has a float column")),
     })
 }

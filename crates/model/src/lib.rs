@@ -13,7 +13,7 @@ mod schema;
 mod time;
 
 pub use error::{Error, ErrorKind, Result, SqlState};
-pub use key::KeyValue;
+pub use key::{KeyRef, KeyValue};
 pub use schema::{Column, ColumnRole, DataType, Table, TableName, TableOptions, TableRef};
 pub use time::{TimeRange, Timestamp};
 

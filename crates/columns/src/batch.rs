@@ -1,0 +1,238 @@
+//! A batch: rows as a writer hands them in, and the check that makes them safe to keep.
+
+use std::ops::Range;
+
+use arrow_array::{Array, ArrayRef};
+use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
+use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlState, Table};
+
+use crate::keys::KeyList;
+use crate::rows::{Op, Ops, Rows, arrow_type, value_offsets};
+
+/// Rows as a writer hands them in: `rows.series` indexes `keys`, because ids are assigned only at commit.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// Distinct keys. One empty key for tables without key columns and for unkeyed ones.
+    pub keys: KeyList,
+    /// The rows, in the order they were given: of equal (series, time) the later wins.
+    pub rows: Rows,
+}
+
+impl Batch {
+    /// A batch of these parts.
+    #[must_use]
+    pub fn new(keys: KeyList, rows: Rows) -> Batch {
+        Batch { keys, rows }
+    }
+
+    /// How many rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// No rows?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Rows `range`, with only the keys they need. Columns are shared, not copied.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Batch {
+        let mut keys = KeyList::new();
+        let mut rows = self.rows.slice(range);
+        let mut numbers = vec![u32::MAX; self.keys.len()];
+        for series in &mut rows.series {
+            let number = &mut numbers[*series as usize];
+            if *number == u32::MAX {
+                *number = keys.intern(self.keys.get(*series));
+            }
+            *series = *number;
+        }
+        Batch { keys, rows }
+    }
+
+    /// Row ranges of at most `encoded_bytes_max` each (see [`Rows::split`]).
+    #[must_use]
+    pub fn split(&self, encoded_bytes_max: usize) -> Vec<Range<usize>> {
+        self.rows.split(encoded_bytes_max)
+    }
+
+    /// The rows with real series numbers: `ids[i]` is that of key `i`. Columns are shared, not copied.
+    #[must_use]
+    pub fn numbered(&self, ids: &[u32]) -> Rows {
+        let series = self.rows.series.iter().map(|at| ids[*at as usize]).collect();
+        Rows::new(series, self.rows.times.clone(), self.rows.ops.clone(), self.rows.columns.clone())
+    }
+
+    /// Memory held, for the budget.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes() + self.rows.memory_bytes()
+    }
+
+    /// Is this something `table` can keep? Called before anything is kept of it.
+    ///
+    /// # Errors
+    /// 23502, 42804, 42703 or 54000 naming row (counted from 1) and column; XX000 where parts do not fit together, which is the
+    /// maker's mistake.
+    ///
+    /// # Cost
+    /// Per column and per key, not per value, unless a limit is near.
+    pub fn check(&self, table: &Table) -> Result<()> {
+        self.check_shape(table)?;
+        self.check_keys(table)?;
+        for (id, values) in &self.rows.columns {
+            check_column(table, *id, values)?;
+        }
+        self.check_not_null(table)?;
+        self.check_row_bytes()
+    }
+
+    fn check_shape(&self, table: &Table) -> Result<()> {
+        let rows = &self.rows;
+        let count = rows.times.len();
+        let even = rows.series.len() == count && rows.columns.iter().all(|(_, values)| values.len() == count);
+        if !even {
+            return Err(Error::bug(format!("batch for table {} has columns of different lengths", table.name)));
+        }
+        if !rows.columns.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(Error::bug(format!("batch for table {} has columns not sorted by id", table.name)));
+        }
+        if rows.series.iter().any(|at| *at as usize >= self.keys.len()) {
+            return Err(Error::bug(format!("batch for table {} names a key it does not have", table.name)));
+        }
+        check_ops(table, &rows.ops, count)
+    }
+
+    fn check_keys(&self, table: &Table) -> Result<()> {
+        let columns: Vec<&Column> = table.key_columns().collect();
+        let types: Vec<DataType> = columns.iter().map(|column| column.ty).collect();
+        for (at, key) in self.keys.iter().enumerate() {
+            let place = || self.row_of_key(at);
+            if key.len() > KEY_BYTES_MAX {
+                return Err(too_large(place(), "the key", key.len(), KEY_BYTES_MAX));
+            }
+            let (mut missing, mut last_is_null) = (None, false);
+            model::key::visit(key, &types, |column, value| {
+                last_is_null = value == KeyRef::Null;
+                if last_is_null && !columns[column].nullable {
+                    missing = missing.or(Some(column));
+                }
+            })
+            .map_err(|error| Error::bug(format!("batch for table {}, row {}: {error}", table.name, place())))?;
+            // Without its last byte it would not be whole, unless that byte is a NULL, which a canonical key does not end in.
+            if last_is_null
+                && key.ends_with(&[0])
+                && model::key::visit(&key[..key.len() - 1], &types, |_, _| ()).is_ok()
+            {
+                return Err(Error::bug(format!("batch for table {} has a key with trailing NULLs", table.name)));
+            }
+            if let Some(column) = missing {
+                return Err(null_refused(table, place(), &columns[column].name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first row (from 1) that has key `at`, for messages.
+    fn row_of_key(&self, at: usize) -> usize {
+        self.rows.series.iter().position(|series| *series as usize == at).map_or(0, |row| row + 1)
+    }
+
+    /// Fields declared NOT NULL are there in every row, whatever it does: it may turn out to be the row's first version.
+    fn check_not_null(&self, table: &Table) -> Result<()> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        for column in table.field_columns().filter(|column| !column.nullable) {
+            match self.rows.column(column.id) {
+                Some(values) if values.null_count() == 0 => {}
+                values => {
+                    let row = values.and_then(|values| (0..values.len()).find(|row| values.is_null(*row)));
+                    return Err(null_refused(table, row.unwrap_or(0) + 1, &column.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_row_bytes(&self) -> Result<()> {
+        let rows = &self.rows;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let offsets: Vec<&[i32]> = rows.columns.iter().filter_map(|(_, values)| value_offsets(values)).collect();
+        let fixed = rows.fixed_bytes_per_row();
+        let longest: usize = offsets.iter().map(|offsets| longest(offsets).1).sum();
+        if fixed + longest <= ROW_BYTES_MAX {
+            return Ok(());
+        }
+        for row in 0..rows.len() {
+            let bytes: usize = offsets.iter().map(|offsets| (offsets[row + 1] - offsets[row]) as usize).sum();
+            if fixed + bytes > ROW_BYTES_MAX {
+                return Err(too_large(row + 1, "the row", fixed + bytes, ROW_BYTES_MAX));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_ops(table: &Table, ops: &Ops, rows: usize) -> Result<()> {
+    if let Ops::Each { list, of } = ops
+        && (of.len() != rows || list.len() > 256 || of.iter().any(|at| usize::from(*at) >= list.len()))
+    {
+        return Err(Error::bug(format!("batch for table {} has operations that do not fit its rows", table.name)));
+    }
+    for op in ops.list() {
+        match op {
+            Op::Replace => {}
+            _ if !table.keyed => {
+                return Err(Error::bug(format!("batch for unkeyed table {} does more than add rows", table.name)));
+            }
+            Op::Update(columns) if !columns.is_sorted_by(|a, b| a < b) => {
+                return Err(Error::bug(format!("batch for table {} updates columns not sorted by id", table.name)));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_column(table: &Table, id: ColumnId, values: &ArrayRef) -> Result<()> {
+    let Some(column) = table.column_by_id(id).filter(|column| column.role == ColumnRole::Field) else {
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("table {} has no field number {id}", table.name)));
+    };
+    if *values.data_type() != arrow_type(column.ty) {
+        let text = format!(
+            "column \"{}\" of table {} is {}, but the values are {}",
+            column.name,
+            table.name,
+            column.ty.sql_name(),
+            values.data_type()
+        );
+        return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+    }
+    let (row, bytes) = value_offsets(values).map_or((0, 0), longest);
+    if bytes > VALUE_BYTES_MAX {
+        return Err(too_large(row + 1, &format!("column \"{}\"", column.name), bytes, VALUE_BYTES_MAX));
+    }
+    Ok(())
+}
+
+/// Row and bytes of the longest value.
+fn longest(offsets: &[i32]) -> (usize, usize) {
+    let lengths = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).enumerate();
+    lengths.max_by_key(|(_, bytes)| *bytes).unwrap_or((0, 0))
+}
+
+fn null_refused(table: &Table, row: usize, column: &str) -> Error {
+    let text = format!("null value in column \"{column}\" of relation {} violates not-null constraint", table.name);
+    Error::new(SqlState::NOT_NULL_VIOLATION, text).with_detail(format!("Row {row} of the batch"))
+}
+
+fn too_large(row: usize, what: &str, bytes: usize, bytes_max: usize) -> Error {
+    let text = format!("row {row}: {what} takes {bytes} bytes, the limit is {bytes_max}");
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text)
+}

@@ -1,0 +1,317 @@
+//! A sorted run of row versions from one source, and the sources they come from.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, UInt32Array};
+use model::{ColumnId, Error, Result};
+
+use crate::filter::{Filter, Selection};
+use crate::rows::{Ops, Rows, text_bytes};
+use crate::scan::{ScanStats, SeriesFilter};
+use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment};
+
+/// Rows sorted by (series, time), versions oldest first; columns in whatever order they came.
+pub(crate) struct Chunk {
+    pub(crate) series: Vec<u32>,
+    pub(crate) times: Vec<i64>,
+    /// By position, as series and times are.
+    pub(crate) ops: Ops,
+    /// Is every (series, time) there once?
+    pub(crate) unique: bool,
+    /// What a row takes in memory beyond fixed-width values: text and bytes, on average.
+    pub(crate) text_bytes_per_row: usize,
+    index: RowIndex,
+    columns: Columns,
+}
+
+/// Where in the columns the row of a position lies.
+enum RowIndex {
+    From(u32),
+    List(Vec<u32>),
+}
+
+enum Columns {
+    Rows(Arc<Rows>),
+    Read(Vec<(ColumnId, ArrayRef)>),
+}
+
+impl Chunk {
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    pub(crate) fn key(&self, at: usize) -> (u32, i64) {
+        (self.series[at], self.times[at])
+    }
+
+    /// The row of the columns that position `at` stands for.
+    pub(crate) fn row(&self, at: usize) -> u32 {
+        self.index.at(at)
+    }
+
+    /// Do consecutive positions stand for consecutive rows?
+    pub(crate) fn consecutive(&self) -> bool {
+        matches!(self.index, RowIndex::From(_))
+    }
+
+    /// A whole column, addressed by [`Chunk::row`]; `None` when all NULL.
+    pub(crate) fn column(&self, id: ColumnId) -> Option<&ArrayRef> {
+        match &self.columns {
+            Columns::Rows(rows) => rows.column(id),
+            Columns::Read(columns) => {
+                columns.binary_search_by_key(&id, |column| column.0).ok().map(|at| &columns[at].1)
+            }
+        }
+    }
+}
+
+/// What gives chunks in order of (series, time).
+pub(crate) enum Source {
+    Rows(RowsSource),
+    Segment(SegmentSource),
+}
+
+impl Source {
+    /// No row still to come has a lower (series, time); `None` when none is to come.
+    pub(crate) fn bound(&self) -> Option<(u32, i64)> {
+        match self {
+            Source::Rows(source) => source.bound(),
+            Source::Segment(source) => source.bound(),
+        }
+    }
+
+    /// The next rows; perhaps none, though more may come.
+    pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
+        match self {
+            Source::Rows(source) => Ok(source.next(stats)),
+            Source::Segment(source) => source.next(stats),
+        }
+    }
+}
+
+/// Rows of the memtable.
+pub(crate) struct RowsSource {
+    rows: Arc<Rows>,
+    filter: Filter,
+    /// Positions of the order still to come, last first.
+    spans: Vec<Range<usize>>,
+    text_bytes_per_row: usize,
+}
+
+impl RowsSource {
+    /// What of `rows` passes `filter`; `None` when nothing can.
+    pub(crate) fn new(rows: Arc<Rows>, filter: Filter) -> Option<RowsSource> {
+        if rows.is_empty() {
+            return None;
+        }
+        let order = rows.order();
+        if filter.rejects_all((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &order.times) {
+            return None;
+        }
+        let mut spans = spans(&rows, &filter);
+        spans.reverse();
+        let text_bytes_per_row = all_text_bytes(&rows.columns) / rows.len();
+        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row })
+    }
+
+    fn bound(&self) -> Option<(u32, i64)> {
+        self.spans.last().map(|span| self.rows.key_at(span.start))
+    }
+
+    fn next(&mut self, stats: &mut ScanStats) -> Option<Chunk> {
+        self.spans.last()?;
+        let sorted = self.rows.order().permutation.is_none();
+        let (rows, series, times) = if sorted { self.next_sorted()? } else { self.next_permuted() };
+        let (selection, hidden) = self.filter.select(&series, &times);
+        stats.versions_dropped += hidden;
+        let chosen = |list: &[u32]| list.iter().map(|at| rows.at(*at as usize)).collect::<Vec<u32>>();
+        let (index, series, times) = match selection {
+            Selection::All => (rows, series, times),
+            Selection::Range(range) => {
+                (rows.slice(range.clone()), series[range.clone()].to_vec(), times[range].to_vec())
+            }
+            Selection::List(list) => (RowIndex::List(chosen(&list)), gather(&series, &list), gather(&times, &list)),
+        };
+        let ops = match (&self.rows.ops, &index) {
+            (Ops::All(op), _) => Ops::All(op.clone()),
+            (ops, RowIndex::From(first)) => ops.slice(*first as usize..*first as usize + times.len()),
+            (ops, RowIndex::List(list)) => ops.take(list),
+        };
+        Some(Chunk {
+            series,
+            times,
+            ops,
+            unique: self.rows.order().unique,
+            text_bytes_per_row: self.text_bytes_per_row,
+            index,
+            columns: Columns::Rows(self.rows.clone()),
+        })
+    }
+
+    fn next_sorted(&mut self) -> Option<(RowIndex, Vec<u32>, Vec<i64>)> {
+        let span = self.spans.last_mut()?;
+        let taken = span.start..span.end.min(span.start + BLOCK_ROWS_MAX);
+        span.start = taken.end;
+        if span.start == span.end {
+            self.spans.pop();
+        }
+        let series = self.rows.series[taken.clone()].to_vec();
+        Some((RowIndex::From(taken.start as u32), series, self.rows.times[taken].to_vec()))
+    }
+
+    fn next_permuted(&mut self) -> (RowIndex, Vec<u32>, Vec<i64>) {
+        let mut list: Vec<u32> = Vec::new();
+        while let Some(span) = self.spans.last_mut() {
+            let taken = span.start..span.end.min(span.start + BLOCK_ROWS_MAX - list.len());
+            span.start = taken.end;
+            if span.start == span.end {
+                self.spans.pop();
+            }
+            list.extend(taken.map(|at| self.rows.row_at(at) as u32));
+            if list.len() == BLOCK_ROWS_MAX {
+                break;
+            }
+        }
+        let (series, times) = (gather(&self.rows.series, &list), gather(&self.rows.times, &list));
+        (RowIndex::List(list), series, times)
+    }
+}
+
+impl RowIndex {
+    fn at(&self, at: usize) -> u32 {
+        match self {
+            RowIndex::From(first) => first + at as u32,
+            RowIndex::List(rows) => rows[at],
+        }
+    }
+
+    fn slice(self, range: Range<usize>) -> RowIndex {
+        match self {
+            RowIndex::From(first) => RowIndex::From(first + range.start as u32),
+            RowIndex::List(rows) => RowIndex::List(rows[range].to_vec()),
+        }
+    }
+}
+
+/// Positions among which all wanted rows are: found by binary search where few series are wanted.
+fn spans(rows: &Rows, filter: &Filter) -> Vec<Range<usize>> {
+    match &filter.series {
+        SeriesFilter::Only(list) if list.len() < rows.len() / 4 + 8 => {
+            let (mut spans, mut at) = (Vec::new(), 0);
+            for series in list.iter() {
+                let start = rows.position(at, (*series, filter.times.start));
+                at = after(rows, start, *series, filter.times.last);
+                spans.extend(Some(start..at).filter(|span| !span.is_empty()));
+            }
+            spans
+        }
+        SeriesFilter::Range(range) => {
+            let start = rows.position(0, (range.start, i64::MIN));
+            let end = rows.position(start, (range.end, i64::MIN));
+            Some(start..end).filter(|span| !span.is_empty()).into_iter().collect()
+        }
+        _ => std::iter::once(0..rows.len()).collect(),
+    }
+}
+
+/// The first position at or after `from` above (series, time).
+fn after(rows: &Rows, from: usize, series: u32, time: i64) -> usize {
+    match (time.checked_add(1), series.checked_add(1)) {
+        (Some(next), _) => rows.position(from, (series, next)),
+        (None, Some(next)) => rows.position(from, (next, i64::MIN)),
+        (None, None) => rows.len(),
+    }
+}
+
+/// Blocks of a segment.
+pub(crate) struct SegmentSource {
+    segment: Arc<Segment>,
+    filter: Filter,
+    /// Blocks still to come, last first.
+    blocks: Vec<u32>,
+    bounds: Vec<(u32, i64)>,
+    columns: Arc<[ColumnId]>,
+    settled: bool,
+}
+
+impl SegmentSource {
+    /// What of `blocks` (ascending) passes `filter`; `None` when there are none.
+    pub(crate) fn new(
+        segment: Arc<Segment>,
+        filter: Filter,
+        mut blocks: Vec<u32>,
+        columns: Arc<[ColumnId]>,
+    ) -> Result<Option<SegmentSource>> {
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        blocks.reverse();
+        let metas = segment.blocks()?;
+        let bounds = blocks.iter().map(|block| metas[*block as usize].first).collect();
+        let settled = segment.settled()?;
+        Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, settled }))
+    }
+
+    fn bound(&self) -> Option<(u32, i64)> {
+        self.bounds.last().copied()
+    }
+
+    fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
+        let Some(block) = self.blocks.pop() else { return Ok(None) };
+        self.bounds.pop();
+        let read = self.segment.read(block as usize, &self.columns, &mut stats.bytes_read)?;
+        let meta = &self.segment.blocks()?[block as usize];
+        let (selection, hidden) = if self.filter.passes_all(&meta.times) {
+            (Selection::All, 0)
+        } else {
+            self.filter.select(&read.series, &read.times)
+        };
+        stats.versions_dropped += hidden;
+        let unique = self.settled || is_unique(&read.series, &read.times);
+        self.chunk(block as usize, read, selection, unique).map(Some)
+    }
+
+    fn chunk(&self, block: usize, read: BlockRows, selection: Selection, unique: bool) -> Result<Chunk> {
+        let text_bytes_per_row = all_text_bytes(&read.columns) / read.times.len().max(1);
+        let (series, times, ops, mut index) = match selection {
+            Selection::All => (read.series, read.times, read.ops, RowIndex::From(0)),
+            Selection::Range(range) => (
+                read.series[range.clone()].to_vec(),
+                read.times[range.clone()].to_vec(),
+                read.ops.slice(range.clone()),
+                RowIndex::From(range.start as u32),
+            ),
+            Selection::List(list) => {
+                let (series, times) = (gather(&read.series, &list), gather(&read.times, &list));
+                (series, times, read.ops.take(&list), RowIndex::List(list))
+            }
+        };
+        let mut columns = read.columns;
+        // A batch may hold on to many blocks of which it wants little: keep only that.
+        if times.len() * 2 < self.segment.blocks()?[block].rows as usize {
+            columns = taken(columns, &index, times.len())?;
+            index = RowIndex::From(0);
+        }
+        let columns = Columns::Read(columns);
+        Ok(Chunk { series, times, ops, unique, text_bytes_per_row, index, columns })
+    }
+}
+
+fn taken(columns: Vec<(ColumnId, ArrayRef)>, index: &RowIndex, rows: usize) -> Result<Vec<(ColumnId, ArrayRef)>> {
+    let list = UInt32Array::from_iter_values((0..rows).map(|at| index.at(at)));
+    let take = |values: ArrayRef| arrow_select::take::take(&values, &list, None).map_err(Error::bug);
+    columns.into_iter().map(|(id, values)| Ok((id, take(values)?))).collect()
+}
+
+fn is_unique(series: &[u32], times: &[i64]) -> bool {
+    (1..times.len()).all(|at| times[at - 1] != times[at] || series[at - 1] != series[at])
+}
+
+fn gather<T: Copy>(values: &[T], list: &[u32]) -> Vec<T> {
+    list.iter().map(|at| values[*at as usize]).collect()
+}
+
+fn all_text_bytes(columns: &[(ColumnId, ArrayRef)]) -> usize {
+    columns.iter().map(|(_, values)| text_bytes(values)).sum()
+}

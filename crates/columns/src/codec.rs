@@ -1,0 +1,402 @@
+//! Rows as bytes of a log record. Format: docs/format/rows.md; raw columns, because the log is read once and soon forgotten.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray, new_null_array};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer, ToByteSlice};
+use model::{ColumnId, DataType, Result};
+
+use crate::bytes::Reader;
+use crate::rows::{Op, Ops, Rows, arrow_type, data_type, value_offsets};
+
+/// Version of the format, its first byte.
+const VERSION: u8 = 1;
+/// Bytes before the operations, and around the columns, that do not depend on the rows.
+const HEADER_BYTES: usize = 32;
+/// Bytes of a column's own header.
+const COLUMN_HEADER_BYTES: usize = 6;
+
+const NULLS_NONE: u8 = 0;
+const NULLS_SOME: u8 = 1;
+const NULLS_ALL: u8 = 2;
+
+const SERIES_SAME: u8 = 0;
+const SERIES_EACH: u8 = 1;
+
+impl Rows {
+    /// Appends rows `range` to `out` for a log record. Format: docs/format/rows.md.
+    pub fn encode(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        out.reserve(self.encoded_bytes(range.clone()));
+        out.push(VERSION);
+        out.extend_from_slice(&(range.len() as u32).to_le_bytes());
+        encode_ops(&self.ops, range.clone(), out);
+        encode_series(&self.series[range.clone()], out);
+        extend_native(out, &self.times[range.clone()]);
+        out.extend_from_slice(&(self.columns.len() as u16).to_le_bytes());
+        for (id, values) in &self.columns {
+            encode_column(*id, &values.slice(range.start, range.len()), out);
+        }
+    }
+
+    /// Reads what [`Rows::encode`] wrote; bytes are checked, never trusted.
+    ///
+    /// # Errors
+    /// XX001 saying what is wrong at which byte.
+    pub fn decode(bytes: &[u8]) -> Result<Rows> {
+        let mut reader = Reader::new("rows", bytes);
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(reader.wrong(format!("version {version}, this program reads {VERSION}")));
+        }
+        let rows = reader.u32()? as usize;
+        // Every row has a time, so this bounds what is allocated below.
+        if rows.checked_mul(8).is_none_or(|least| least > bytes.len()) {
+            return Err(reader.wrong(format!("{rows} rows in {} bytes", bytes.len())));
+        }
+        let ops = decode_ops(&mut reader, rows)?;
+        let series = decode_series(&mut reader, rows)?;
+        let times = natives::<i64, 8>(reader.take(rows * 8)?, i64::from_le_bytes);
+        let count = reader.u16()?;
+        let mut columns: Vec<(ColumnId, ArrayRef)> = Vec::new();
+        for _ in 0..count {
+            let column = decode_column(&mut reader, rows)?;
+            if columns.last().is_some_and(|last| last.0 >= column.0) {
+                return Err(reader.wrong(format!("column {} comes after a higher one", column.0)));
+            }
+            columns.push(column);
+        }
+        reader.end()?;
+        Ok(Rows::new(series, times, ops, columns))
+    }
+
+    /// Upper bound of what [`Rows::encode`] appends for these rows.
+    #[must_use]
+    pub fn encoded_bytes(&self, range: Range<usize>) -> usize {
+        let ops: usize = self.ops.list().iter().map(op_bytes).sum();
+        let columns = self.columns.iter().map(|(_, values)| column_bytes(values, range.clone()));
+        HEADER_BYTES + ops + range.len() * 13 + columns.sum::<usize>()
+    }
+
+    /// Row ranges, in order, each of which encodes to at most `encoded_bytes_max`. A single row may be more: its size is bounded by
+    /// [`Batch::check`](crate::Batch::check).
+    #[must_use]
+    pub fn split(&self, encoded_bytes_max: usize) -> Vec<Range<usize>> {
+        let mut ranges = Vec::new();
+        self.split_into(0..self.len(), encoded_bytes_max, &mut ranges);
+        ranges
+    }
+
+    /// Halving is at most one half off the fullest records and needs no per-row sums over thousands of columns.
+    fn split_into(&self, range: Range<usize>, encoded_bytes_max: usize, ranges: &mut Vec<Range<usize>>) {
+        if range.is_empty() {
+            return;
+        }
+        let bytes = self.encoded_bytes(range.clone());
+        if bytes <= encoded_bytes_max || range.len() == 1 {
+            ranges.push(range);
+            return;
+        }
+        // As many parts as it takes if rows are alike; parts that are not get cut again.
+        let parts = bytes.div_ceil(encoded_bytes_max).clamp(2, range.len());
+        let each = range.len().div_ceil(parts);
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + each);
+            self.split_into(start..end, encoded_bytes_max, ranges);
+            start = end;
+        }
+    }
+
+    /// What a row takes at most when encoded alone, lengths of text and bytes aside.
+    pub(crate) fn fixed_bytes_per_row(&self) -> usize {
+        let ops: usize = self.ops.list().iter().map(op_bytes).sum();
+        let widths = self.columns.iter().map(|(_, values)| COLUMN_HEADER_BYTES + 1 + width(values.data_type()));
+        HEADER_BYTES + ops + 13 + widths.sum::<usize>()
+    }
+}
+
+fn op_bytes(op: &Op) -> usize {
+    match op {
+        Op::Update(columns) => 3 + columns.len() * 4,
+        _ => 1,
+    }
+}
+
+/// Bytes of one value, or of its length where it has one.
+fn width(ty: &arrow_schema::DataType) -> usize {
+    ty.primitive_width().unwrap_or(if *ty == arrow_schema::DataType::Boolean { 1 } else { 4 })
+}
+
+fn column_bytes(values: &ArrayRef, range: Range<usize>) -> usize {
+    let valid = match values.nulls() {
+        None => range.len(),
+        Some(nulls) => range.len() - nulls.slice(range.start, range.len()).null_count(),
+    };
+    let bitmap = if valid < range.len() { range.len().div_ceil(8) } else { 0 };
+    let text = value_offsets(values).map_or(0, |offsets| (offsets[range.end] - offsets[range.start]) as usize);
+    COLUMN_HEADER_BYTES + bitmap + valid * width(values.data_type()) + text
+}
+
+fn encode_ops(ops: &Ops, range: Range<usize>, out: &mut Vec<u8>) {
+    let list = ops.list();
+    out.extend_from_slice(&(list.len() as u16).to_le_bytes());
+    for op in list {
+        match op {
+            Op::Replace => out.push(0),
+            Op::Merge => out.push(1),
+            Op::Keep => out.push(2),
+            Op::Update(columns) => {
+                out.push(3);
+                out.extend_from_slice(&(columns.len() as u16).to_le_bytes());
+                columns.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+            }
+        }
+    }
+    if let Ops::Each { list, of } = ops
+        && list.len() > 1
+    {
+        out.extend_from_slice(&of[range]);
+    }
+}
+
+fn decode_ops(reader: &mut Reader<'_>, rows: usize) -> Result<Ops> {
+    let count = usize::from(reader.u16()?);
+    if count == 0 || count > 256 {
+        return Err(reader.wrong(format!("{count} operations, expected 1 to 256")));
+    }
+    let mut list = Vec::with_capacity(count);
+    for _ in 0..count {
+        list.push(decode_op(reader)?);
+    }
+    if list.len() == 1 {
+        return Ok(Ops::All(list.remove(0)));
+    }
+    let of = reader.take(rows)?.to_vec();
+    match of.iter().find(|at| usize::from(**at) >= count) {
+        Some(at) => Err(reader.wrong(format!("operation {at} of {count}"))),
+        None => Ok(Ops::Each { list, of }),
+    }
+}
+
+fn decode_op(reader: &mut Reader<'_>) -> Result<Op> {
+    Ok(match reader.u8()? {
+        0 => Op::Replace,
+        1 => Op::Merge,
+        2 => Op::Keep,
+        3 => {
+            let count = usize::from(reader.u16()?);
+            let ids: Arc<[ColumnId]> =
+                natives::<u32, 4>(reader.take(count * 4)?, u32::from_le_bytes).into_iter().map(ColumnId).collect();
+            if !ids.is_sorted_by(|a, b| a < b) {
+                return Err(reader.wrong("updated columns not sorted by id"));
+            }
+            Op::Update(ids)
+        }
+        other => return Err(reader.wrong(format!("operation code {other}"))),
+    })
+}
+
+fn encode_series(series: &[u32], out: &mut Vec<u8>) {
+    let first = series.first().copied().unwrap_or(0);
+    if series.iter().all(|series| *series == first) {
+        out.push(SERIES_SAME);
+        out.extend_from_slice(&first.to_le_bytes());
+    } else {
+        out.push(SERIES_EACH);
+        extend_native(out, series);
+    }
+}
+
+fn decode_series(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<u32>> {
+    match reader.u8()? {
+        SERIES_SAME => Ok(vec![reader.u32()?; rows]),
+        SERIES_EACH => Ok(natives::<u32, 4>(reader.take(rows * 4)?, u32::from_le_bytes)),
+        other => Err(reader.wrong(format!("series code {other}"))),
+    }
+}
+
+fn encode_column(id: ColumnId, values: &ArrayRef, out: &mut Vec<u8>) {
+    let ty = data_type(values.data_type()).expect("checked by Batch::check");
+    out.extend_from_slice(&id.0.to_le_bytes());
+    out.push(ty as u8);
+    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
+    match nulls {
+        None => out.push(NULLS_NONE),
+        Some(nulls) if nulls.null_count() == nulls.len() => {
+            out.push(NULLS_ALL);
+            return;
+        }
+        Some(nulls) => {
+            out.push(NULLS_SOME);
+            push_bits(nulls.inner(), out);
+        }
+    }
+    match ty {
+        DataType::Bool => encode_bools(values.as_boolean(), nulls, out),
+        DataType::Int16 => encode_primitive::<Int16Type>(values, nulls, out),
+        DataType::Int32 => encode_primitive::<Int32Type>(values, nulls, out),
+        DataType::Int64 => encode_primitive::<Int64Type>(values, nulls, out),
+        DataType::UInt64 => encode_primitive::<UInt64Type>(values, nulls, out),
+        DataType::Float32 => encode_primitive::<Float32Type>(values, nulls, out),
+        DataType::Float64 => encode_primitive::<Float64Type>(values, nulls, out),
+        DataType::Timestamp => encode_primitive::<TimestampNanosecondType>(values, nulls, out),
+        DataType::Text => {
+            let values = values.as_string::<i32>();
+            encode_var(values.value_offsets(), values.value_data(), nulls, out);
+        }
+        DataType::Bytes => {
+            let values = values.as_binary::<i32>();
+            encode_var(values.value_offsets(), values.value_data(), nulls, out);
+        }
+    }
+}
+
+/// Appends `bits` from the lowest bit of each byte on, the rest of the last byte 0.
+fn push_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + bits.len().div_ceil(8), 0);
+    for at in bits.set_indices() {
+        out[start + at / 8] |= 1 << (at % 8);
+    }
+}
+
+fn encode_bools(values: &BooleanArray, nulls: Option<&NullBuffer>, out: &mut Vec<u8>) {
+    match nulls {
+        None => out.extend(values.values().iter().map(u8::from)),
+        Some(nulls) => out.extend(nulls.valid_indices().map(|at| u8::from(values.value(at)))),
+    }
+}
+
+fn encode_primitive<T: ArrowPrimitiveType>(values: &ArrayRef, nulls: Option<&NullBuffer>, out: &mut Vec<u8>) {
+    let values = values.as_primitive::<T>().values();
+    match nulls {
+        None => extend_native(out, values),
+        Some(nulls) => {
+            let valid: Vec<T::Native> = nulls.valid_indices().map(|at| values[at]).collect();
+            extend_native(out, &valid);
+        }
+    }
+}
+
+fn encode_var(offsets: &[i32], data: &[u8], nulls: Option<&NullBuffer>, out: &mut Vec<u8>) {
+    let valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
+    for row in (0..offsets.len() - 1).filter(valid) {
+        out.extend_from_slice(&((offsets[row + 1] - offsets[row]) as u32).to_le_bytes());
+    }
+    match nulls {
+        None => out.extend_from_slice(&data[offsets[0] as usize..offsets[offsets.len() - 1] as usize]),
+        Some(nulls) => {
+            for row in nulls.valid_indices() {
+                out.extend_from_slice(&data[offsets[row] as usize..offsets[row + 1] as usize]);
+            }
+        }
+    }
+}
+
+fn decode_column(reader: &mut Reader<'_>, rows: usize) -> Result<(ColumnId, ArrayRef)> {
+    let id = ColumnId(reader.u32()?);
+    let code = reader.u8()?;
+    let Some(ty) = DataType::from_code(code) else {
+        return Err(reader.wrong(format!("column {id} of type code {code}")));
+    };
+    let nulls = match reader.u8()? {
+        NULLS_NONE => None,
+        NULLS_SOME => Some(take_nulls(reader, rows)?),
+        NULLS_ALL => return Ok((id, new_null_array(&arrow_type(ty), rows))),
+        other => return Err(reader.wrong(format!("null code {other}"))),
+    };
+    let values: ArrayRef = match ty {
+        DataType::Bool => decode_bools(reader, rows, nulls)?,
+        DataType::Int16 => decode_primitive::<Int16Type, 2>(reader, rows, nulls, i16::from_le_bytes)?,
+        DataType::Int32 => decode_primitive::<Int32Type, 4>(reader, rows, nulls, i32::from_le_bytes)?,
+        DataType::Int64 => decode_primitive::<Int64Type, 8>(reader, rows, nulls, i64::from_le_bytes)?,
+        DataType::UInt64 => decode_primitive::<UInt64Type, 8>(reader, rows, nulls, u64::from_le_bytes)?,
+        DataType::Float32 => decode_primitive::<Float32Type, 4>(reader, rows, nulls, f32::from_le_bytes)?,
+        DataType::Float64 => decode_primitive::<Float64Type, 8>(reader, rows, nulls, f64::from_le_bytes)?,
+        DataType::Timestamp => decode_primitive::<TimestampNanosecondType, 8>(reader, rows, nulls, i64::from_le_bytes)?,
+        DataType::Text => {
+            let (offsets, data) = decode_var(reader, rows, nulls.as_ref())?;
+            let values = StringArray::try_new(offsets, data, nulls);
+            Arc::new(values.map_err(|error| reader.wrong(format!("column {id}: {error}")))?)
+        }
+        DataType::Bytes => {
+            let (offsets, data) = decode_var(reader, rows, nulls.as_ref())?;
+            let values = BinaryArray::try_new(offsets, data, nulls);
+            Arc::new(values.map_err(|error| reader.wrong(format!("column {id}: {error}")))?)
+        }
+    };
+    Ok((id, values))
+}
+
+fn take_nulls(reader: &mut Reader<'_>, rows: usize) -> Result<NullBuffer> {
+    let bits = reader.take(rows.div_ceil(8))?;
+    Ok(NullBuffer::new(BooleanBuffer::new(Buffer::from(bits), 0, rows)))
+}
+
+fn valid_count(rows: usize, nulls: Option<&NullBuffer>) -> usize {
+    nulls.map_or(rows, |nulls| rows - nulls.null_count())
+}
+
+fn decode_bools(reader: &mut Reader<'_>, rows: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    let bytes = reader.take(valid_count(rows, nulls.as_ref()))?;
+    if let Some(byte) = bytes.iter().find(|byte| **byte > 1) {
+        return Err(reader.wrong(format!("bool of value {byte}")));
+    }
+    let bits = scatter(bytes.to_vec(), rows, nulls.as_ref());
+    Ok(Arc::new(BooleanArray::new(bits.into_iter().map(|bit| bit != 0).collect(), nulls)))
+}
+
+fn decode_primitive<T: ArrowPrimitiveType, const N: usize>(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+    read: fn([u8; N]) -> T::Native,
+) -> Result<ArrayRef> {
+    let bytes = reader.take(valid_count(rows, nulls.as_ref()) * N)?;
+    let values = scatter(natives(bytes, read), rows, nulls.as_ref());
+    let array = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls);
+    let zoned = matches!(T::DATA_TYPE, arrow_schema::DataType::Timestamp(_, _));
+    Ok(Arc::new(if zoned { array.with_data_type(arrow_type(DataType::Timestamp)) } else { array }))
+}
+
+fn decode_var(reader: &mut Reader<'_>, rows: usize, nulls: Option<&NullBuffer>) -> Result<(OffsetBuffer<i32>, Buffer)> {
+    let count = valid_count(rows, nulls);
+    let lengths = scatter(natives::<u32, 4>(reader.take(count * 4)?, u32::from_le_bytes), rows, nulls);
+    let total: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+    if total > reader.left() as u64 || total > i32::MAX as u64 {
+        return Err(reader.wrong(format!("values of {total} bytes, {} are left", reader.left())));
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| *length as usize));
+    Ok((offsets, Buffer::from(reader.take(total as usize)?)))
+}
+
+/// Values of the valid rows to values of all rows, the default where NULL.
+fn scatter<T: Copy + Default>(values: Vec<T>, rows: usize, nulls: Option<&NullBuffer>) -> Vec<T> {
+    let Some(nulls) = nulls else { return values };
+    let mut all = vec![T::default(); rows];
+    for (row, value) in nulls.valid_indices().zip(values) {
+        all[row] = value;
+    }
+    all
+}
+
+/// Appends numbers as little-endian bytes.
+fn extend_native<T: ArrowNativeType>(out: &mut Vec<u8>, values: &[T]) {
+    if cfg!(target_endian = "little") {
+        out.extend_from_slice(values.to_byte_slice());
+    } else {
+        for value in values {
+            out.extend(value.to_byte_slice().iter().rev());
+        }
+    }
+}
+
+fn natives<T, const N: usize>(bytes: &[u8], read: fn([u8; N]) -> T) -> Vec<T> {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    chunks.iter().map(|chunk| read(*chunk)).collect()
+}

@@ -1,0 +1,218 @@
+//! What the manifest keeps of a table's files, and the bytes it keeps it in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::{Lsn, Result, TimeRange};
+
+use crate::bytes::Reader;
+use crate::segment::{SegmentMeta, file_name};
+use crate::state::Tombstone;
+
+/// A file with the keys of series `from .. to`: `series-<file as 16 hex digits>.ser`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeriesFile {
+    /// Its number, never used again.
+    pub file: u64,
+    /// First series.
+    pub from: u32,
+    /// One past the last.
+    pub to: u32,
+}
+
+/// What the manifest keeps of a table's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFiles {
+    /// In order of series number, without gap from 0.
+    pub series_files: Vec<SeriesFile>,
+    /// Oldest first.
+    pub segments: Vec<SegmentMeta>,
+    /// Oldest first.
+    pub tombstones: Vec<Tombstone>,
+}
+
+/// The path of segment file `file` within a data folder.
+#[must_use]
+pub fn segment_path(dir: &Path, file: u64) -> PathBuf {
+    dir.join(file_name(file))
+}
+
+/// The path of series file `file` within a data folder.
+#[must_use]
+pub fn series_path(dir: &Path, file: u64) -> PathBuf {
+    dir.join(format!("series-{file:016x}.ser"))
+}
+
+impl TableFiles {
+    /// How many series the files hold.
+    #[must_use]
+    pub fn series_count(&self) -> u32 {
+        self.series_files.last().map_or(0, |file| file.to)
+    }
+
+    /// Appends the bytes of this value. Little-endian, each list a `u32` count and its items:
+    ///
+    /// | list | item |
+    /// |---|---|
+    /// | series files | file `u64`, from `u32`, to `u32` |
+    /// | segments | file `u64`, lowest LSN `u64`, highest LSN `u64`, first time `i64`, last time `i64`, lowest series `u32`, highest series `u32`, rows `u64`, bytes `u64` |
+    /// | tombstones | LSN `u64`, first time `i64`, last time `i64`, `u8` 0 = all series, 1 = a list: `u32` count, series `u32` each, ascending |
+    ///
+    /// No checksum and no version: the manifest has both.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        push_u32(out, self.series_files.len() as u32);
+        for file in &self.series_files {
+            push_u64(out, file.file);
+            push_u32(out, file.from);
+            push_u32(out, file.to);
+        }
+        push_u32(out, self.segments.len() as u32);
+        self.segments.iter().for_each(|segment| encode_segment(segment, out));
+        push_u32(out, self.tombstones.len() as u32);
+        self.tombstones.iter().for_each(|tombstone| encode_tombstone(tombstone, out));
+    }
+
+    /// Reads what [`TableFiles::encode`] wrote off the front of `bytes`.
+    ///
+    /// # Errors
+    /// XX001 when the bytes end early or contradict themselves.
+    pub fn decode(bytes: &mut &[u8]) -> Result<TableFiles> {
+        let mut reader = Reader::new("table files", bytes);
+        let mut files = TableFiles::default();
+        for _ in 0..reader.u32()? {
+            let file = SeriesFile { file: reader.u64()?, from: reader.u32()?, to: reader.u32()? };
+            if file.from != files.series_count() || file.to <= file.from {
+                return Err(reader.wrong(format_args!("series file {:x} of {}..{}", file.file, file.from, file.to)));
+            }
+            files.series_files.push(file);
+        }
+        for _ in 0..reader.u32()? {
+            files.segments.push(decode_segment(&mut reader)?);
+        }
+        for _ in 0..reader.u32()? {
+            files.tombstones.push(decode_tombstone(&mut reader)?);
+        }
+        *bytes = reader.rest();
+        Ok(files)
+    }
+}
+
+fn encode_segment(segment: &SegmentMeta, out: &mut Vec<u8>) {
+    push_u64(out, segment.file);
+    push_u64(out, segment.lsns.0.0);
+    push_u64(out, segment.lsns.1.0);
+    push_times(out, &segment.times);
+    push_u32(out, segment.series.0);
+    push_u32(out, segment.series.1);
+    push_u64(out, segment.rows);
+    push_u64(out, segment.bytes);
+}
+
+fn decode_segment(reader: &mut Reader<'_>) -> Result<SegmentMeta> {
+    let segment = SegmentMeta {
+        file: reader.u64()?,
+        lsns: (Lsn(reader.u64()?), Lsn(reader.u64()?)),
+        times: TimeRange { start: reader.i64()?, last: reader.i64()? },
+        series: (reader.u32()?, reader.u32()?),
+        rows: reader.u64()?,
+        bytes: reader.u64()?,
+    };
+    let whole = segment.lsns.0 <= segment.lsns.1 && !segment.times.is_empty() && segment.series.0 <= segment.series.1;
+    if whole { Ok(segment) } else { Err(reader.wrong(format_args!("segment {:x} has an empty range", segment.file))) }
+}
+
+fn encode_tombstone(tombstone: &Tombstone, out: &mut Vec<u8>) {
+    push_u64(out, tombstone.lsn.0);
+    push_times(out, &tombstone.times);
+    match &tombstone.series {
+        None => out.push(0),
+        Some(series) => {
+            out.push(1);
+            push_u32(out, series.len() as u32);
+            series.iter().for_each(|number| push_u32(out, *number));
+        }
+    }
+}
+
+fn decode_tombstone(reader: &mut Reader<'_>) -> Result<Tombstone> {
+    let lsn = Lsn(reader.u64()?);
+    let times = TimeRange { start: reader.i64()?, last: reader.i64()? };
+    let series: Option<Arc<[u32]>> = match reader.u8()? {
+        0 => None,
+        1 => {
+            let count = reader.u32()? as usize;
+            let (numbers, _) = reader.take(count.saturating_mul(4))?.as_chunks::<4>();
+            Some(numbers.iter().map(|number| u32::from_le_bytes(*number)).collect())
+        }
+        other => return Err(reader.wrong(format_args!("tombstone of kind {other}"))),
+    };
+    if series.as_ref().is_some_and(|series| !series.is_sorted()) {
+        return Err(reader.wrong("tombstone with series that are not sorted"));
+    }
+    Ok(Tombstone { lsn, series, times })
+}
+
+fn push_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn push_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn push_times(out: &mut Vec<u8>, times: &TimeRange) {
+    out.extend_from_slice(&times.start.to_le_bytes());
+    out.extend_from_slice(&times.last.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> TableFiles {
+        TableFiles {
+            series_files: vec![SeriesFile { file: 3, from: 0, to: 7 }, SeriesFile { file: 9, from: 7, to: 8 }],
+            segments: vec![SegmentMeta {
+                file: 0x1_0000_0002,
+                lsns: (Lsn(5), Lsn(6)),
+                times: TimeRange { start: -1, last: i64::MAX },
+                series: (0, 7),
+                rows: 10,
+                bytes: 1000,
+            }],
+            tombstones: vec![
+                Tombstone { lsn: Lsn(8), series: None, times: TimeRange::ALL },
+                Tombstone { lsn: Lsn(9), series: Some([1, 4].into()), times: TimeRange { start: 1, last: 2 } },
+            ],
+        }
+    }
+
+    #[test]
+    fn files_round_trip_and_leave_what_follows() {
+        let mut bytes = Vec::new();
+        example().encode(&mut bytes);
+        bytes.push(77);
+        let mut rest = &bytes[..];
+        assert_eq!(TableFiles::decode(&mut rest).unwrap(), example());
+        assert_eq!(rest, [77]);
+    }
+
+    #[test]
+    fn files_cut_anywhere_are_refused() {
+        let mut bytes = Vec::new();
+        example().encode(&mut bytes);
+        for cut in 0..bytes.len() {
+            assert!(TableFiles::decode(&mut &bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn series_files_with_a_gap_are_refused() {
+        let mut files = example();
+        files.series_files[1].from = 8;
+        files.series_files[1].to = 9;
+        let mut bytes = Vec::new();
+        files.encode(&mut bytes);
+        assert!(TableFiles::decode(&mut &bytes[..]).unwrap_err().message().contains("series file 9 of 8..9"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Which rows of a sorted run a reader wants: series, moments, and what deletes hide.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::TimeRange;
+
+use crate::scan::SeriesFilter;
+use crate::state::Tombstone;
+
+/// Rows wanted of one source.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) times: TimeRange,
+    pub(crate) series: SeriesFilter,
+    /// Deletes newer than the source.
+    pub(crate) hides: Vec<Arc<Tombstone>>,
+}
+
+/// Positions of a sorted run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    All,
+    Range(Range<usize>),
+    List(Vec<u32>),
+}
+
+impl SeriesFilter {
+    /// The first wanted series that is not below `series`.
+    pub(crate) fn at_or_after(&self, series: u32) -> Option<u32> {
+        match self {
+            SeriesFilter::All => Some(series),
+            SeriesFilter::Range(range) => Some(series.max(range.start)).filter(|series| *series < range.end),
+            SeriesFilter::Only(list) => list.get(list.partition_point(|wanted| *wanted < series)).copied(),
+        }
+    }
+
+    /// Is any series of `first ..= last` wanted?
+    pub(crate) fn any_in(&self, first: u32, last: u32) -> bool {
+        self.at_or_after(first).is_some_and(|series| series <= last)
+    }
+
+    /// Those that both want.
+    #[must_use]
+    pub(crate) fn within(&self, range: Range<u32>) -> SeriesFilter {
+        match self {
+            SeriesFilter::All => SeriesFilter::Range(range),
+            SeriesFilter::Range(own) => SeriesFilter::Range(own.start.max(range.start)..own.end.min(range.end)),
+            SeriesFilter::Only(list) => {
+                let start = list.partition_point(|series| *series < range.start);
+                let end = list.partition_point(|series| *series < range.end).max(start);
+                SeriesFilter::Only(list[start..end].into())
+            }
+        }
+    }
+}
+
+impl Tombstone {
+    /// May it hide a row of these series and moments?
+    pub(crate) fn touches(&self, series: (u32, u32), times: &TimeRange) -> bool {
+        self.times.overlaps(times)
+            && self.series.as_ref().is_none_or(|list| {
+                list.get(list.partition_point(|hidden| *hidden < series.0)).is_some_and(|hidden| *hidden <= series.1)
+            })
+    }
+
+    fn hides_series(&self, series: u32) -> bool {
+        self.series.as_ref().is_none_or(|list| list.binary_search(&series).is_ok())
+    }
+}
+
+impl Filter {
+    /// Everything.
+    pub(crate) fn all() -> Filter {
+        Filter { times: TimeRange::ALL, series: SeriesFilter::All, hides: Vec::new() }
+    }
+
+    /// Does every row of a run with these moments pass?
+    pub(crate) fn passes_all(&self, times: &TimeRange) -> bool {
+        self.series == SeriesFilter::All && self.hides.is_empty() && self.times.covers(times)
+    }
+
+    /// Can no row of these series and moments pass?
+    pub(crate) fn rejects_all(&self, series: (u32, u32), times: &TimeRange) -> bool {
+        !self.times.overlaps(times)
+            || !self.series.any_in(series.0, series.1)
+            || self.hides.iter().any(|hide| hide.series.is_none() && hide.times.covers(times))
+    }
+
+    /// Which of the rows, sorted by (series, time), pass; and how many the deletes hid.
+    pub(crate) fn select(&self, series: &[u32], times: &[i64]) -> (Selection, u64) {
+        let mut kept: Vec<Range<usize>> = Vec::new();
+        let mut hidden = 0;
+        let mut at = 0;
+        while at < series.len() {
+            let Some(wanted) = self.series.at_or_after(series[at]) else { break };
+            if wanted > series[at] {
+                at += gallop(&series[at..], |series| *series < wanted);
+                continue;
+            }
+            let end = at + gallop(&series[at..], |series| *series == wanted);
+            hidden += self.select_run(wanted, at, &times[at..end], &mut kept);
+            at = end;
+        }
+        (selection(kept, series.len()), hidden)
+    }
+
+    /// One series' rows, which begin at `base`.
+    fn select_run(&self, series: u32, base: usize, times: &[i64], kept: &mut Vec<Range<usize>>) -> u64 {
+        let inside = span(times, &self.times);
+        let first_new = kept.len();
+        kept.push(base + inside.start..base + inside.end);
+        for hide in self.hides.iter().filter(|hide| hide.hides_series(series)) {
+            let gone = span(times, &hide.times);
+            cut(kept, first_new, base + gone.start..base + gone.end);
+        }
+        let left: usize = kept[first_new..].iter().map(Range::len).sum();
+        join(kept, first_new);
+        (inside.len() - left) as u64
+    }
+}
+
+/// Where in sorted `times` those within `range` lie.
+fn span(times: &[i64], range: &TimeRange) -> Range<usize> {
+    let start = times.partition_point(|time| *time < range.start);
+    let end = times.partition_point(|time| *time <= range.last);
+    start..end.max(start)
+}
+
+/// Takes `gone` out of the ranges from `first` on.
+fn cut(ranges: &mut Vec<Range<usize>>, first: usize, gone: Range<usize>) {
+    let parts: Vec<Range<usize>> = ranges.drain(first..).collect();
+    for part in parts {
+        let before = part.start..part.end.min(gone.start);
+        let after = part.start.max(gone.end)..part.end;
+        if gone.is_empty() {
+            ranges.push(part);
+            continue;
+        }
+        ranges.extend([before, after].into_iter().filter(|range| !range.is_empty()));
+    }
+}
+
+/// Drops empty ranges from `first` on and joins those that touch.
+fn join(ranges: &mut Vec<Range<usize>>, first: usize) {
+    let new: Vec<Range<usize>> = ranges.drain(first..).collect();
+    for range in new.into_iter().filter(|range| !range.is_empty()) {
+        match ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
+    }
+}
+
+fn selection(kept: Vec<Range<usize>>, len: usize) -> Selection {
+    match kept.as_slice() {
+        [one] if one.len() == len => Selection::All,
+        [one] => Selection::Range(one.clone()),
+        _ => Selection::List(kept.into_iter().flatten().map(|at| at as u32).collect()),
+    }
+}
+
+/// How many leading items satisfy `holds`, which holds for a prefix: cheap when that prefix is short.
+pub(crate) fn gallop<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
+    let mut step = 1;
+    while step < items.len() && holds(&items[step]) {
+        step *= 2;
+    }
+    let (low, high) = (step / 2, items.len().min(step));
+    low + items[low..high].partition_point(holds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Lsn;
+
+    fn hide(series: Option<&[u32]>, start: i64, last: i64) -> Arc<Tombstone> {
+        Arc::new(Tombstone { lsn: Lsn(1), series: series.map(Arc::from), times: TimeRange { start, last } })
+    }
+
+    #[test]
+    fn gallop_counts_any_prefix() {
+        for len in 0..40usize {
+            let items: Vec<usize> = (0..len).collect();
+            for prefix in 0..=len {
+                assert_eq!(gallop(&items, |item| *item < prefix), prefix, "{prefix} of {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn selection_equals_a_filter_row_by_row() {
+        let rows: Vec<(u32, i64)> = (0..6).flat_map(|series| (0..7).map(move |time| (series, time))).collect();
+        let (series, times): (Vec<u32>, Vec<i64>) = rows.iter().copied().unzip();
+        let filters = [SeriesFilter::All, SeriesFilter::Range(1..4), SeriesFilter::Only([0, 3, 9].into())];
+        let hides = [
+            vec![],
+            vec![hide(None, 2, 3)],
+            vec![hide(Some(&[1, 3]), 0, 0), hide(None, 5, 5), hide(Some(&[3]), 2, 9)],
+            vec![hide(None, i64::MIN, i64::MAX)],
+        ];
+        let ranges =
+            [TimeRange::ALL, TimeRange { start: 1, last: 5 }, TimeRange { start: 9, last: 9 }, TimeRange::EMPTY];
+        for (filter, hides, times_wanted) in combinations(&filters, &hides, &ranges) {
+            let filter = Filter { times: times_wanted, series: filter, hides };
+            let wanted = |row: &(u32, i64)| {
+                filter.series.any_in(row.0, row.0)
+                    && filter.times.contains(row.1)
+                    && !filter.hides.iter().any(|hide| hide.hides_series(row.0) && hide.times.contains(row.1))
+            };
+            let expected: Vec<u32> = (0..rows.len() as u32).filter(|at| wanted(&rows[*at as usize])).collect();
+            let seen = match filter.select(&series, &times).0 {
+                Selection::All => (0..rows.len() as u32).collect(),
+                Selection::Range(range) => range.map(|at| at as u32).collect::<Vec<_>>(),
+                Selection::List(list) => list,
+            };
+            assert_eq!(seen, expected, "{filter:?}");
+        }
+    }
+
+    fn combinations<'a>(
+        filters: &'a [SeriesFilter],
+        hides: &'a [Vec<Arc<Tombstone>>],
+        ranges: &'a [TimeRange],
+    ) -> impl Iterator<Item = (SeriesFilter, Vec<Arc<Tombstone>>, TimeRange)> + 'a {
+        filters.iter().flat_map(move |filter| {
+            hides.iter().flat_map(move |hides| ranges.iter().map(move |range| (filter.clone(), hides.clone(), *range)))
+        })
+    }
+}

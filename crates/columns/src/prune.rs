@@ -1,0 +1,232 @@
+//! Which blocks of which segments a scan must read, and how to split a scan.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::{Result, TimeRange};
+
+use crate::filter::Filter;
+use crate::rows::Rows;
+use crate::scan::{ColumnRange, ScanRequest, ScanStats, TableView};
+use crate::segment::{BlockMeta, Segment};
+use crate::state::{Entry, Tombstone};
+
+/// The wanted blocks of each wanted segment, oldest first, with the filter for their rows.
+pub(crate) fn blocks(
+    view: &TableView,
+    request: &ScanRequest,
+    stats: &mut ScanStats,
+) -> Result<Vec<(Vec<u32>, Filter, Arc<Segment>)>> {
+    let mut wanted = Vec::new();
+    for segment in view.state().segments.iter() {
+        let meta = segment.meta();
+        let hides = hides(view, segment);
+        let filter = Filter { times: request.times, series: request.series.clone(), hides };
+        stats.segments += 1;
+        if filter.rejects_all(meta.series, &meta.times) {
+            stats.segments_pruned += 1;
+            continue;
+        }
+        let metas = segment.blocks()?;
+        stats.blocks += metas.len() as u64;
+        let passes = |block: &u32| {
+            let meta = &metas[*block as usize];
+            !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
+        };
+        let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
+        stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
+        wanted.push((blocks, filter, segment.clone()));
+    }
+    if !request.ranges.is_empty() {
+        skip_by_statistics(view, request, &mut wanted, stats)?;
+    }
+    wanted.retain(|(blocks, _, _)| !blocks.is_empty());
+    Ok(wanted)
+}
+
+/// The deletes that are newer than a segment and may hide rows of it.
+pub(crate) fn hides(view: &TableView, segment: &Segment) -> Vec<Arc<Tombstone>> {
+    let meta = segment.meta();
+    let flushed = view.state().tombstones.iter().filter(|tombstone| tombstone.lsn > meta.lsns.1);
+    let recent = view.entries().filter_map(|entry| match entry {
+        Entry::Delete(tombstone) => Some(tombstone),
+        Entry::Rows { .. } => None,
+    });
+    flushed.chain(recent).filter(|tombstone| tombstone.touches(meta.series, &meta.times)).cloned().collect()
+}
+
+/// Drops blocks in which no row can be within all bounds.
+///
+/// A block may go by the bound of one column only if that column is outside the bound in *every* version of *every* row it shares
+/// with others: else a newer version elsewhere may be inside the bound and need the rest of its row from here. So each block that
+/// shares a key range with it must be outside the same bound; memtable entries have no statistics and always forbid it.
+fn skip_by_statistics(
+    view: &TableView,
+    request: &ScanRequest,
+    wanted: &mut [(Vec<u32>, Filter, Arc<Segment>)],
+    stats: &mut ScanStats,
+) -> Result<()> {
+    let mut skipped: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
+    for range in &request.ranges {
+        let outside = wanted.iter().map(|(_, _, segment)| outside(segment, range)).collect::<Result<Vec<_>>>()?;
+        for (at, (blocks, _, segment)) in wanted.iter().enumerate() {
+            let metas = segment.blocks()?;
+            for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
+                let meta = &metas[*block as usize];
+                if !view.state().table.keyed || alone(view, wanted, &outside, (at, *block), meta)? {
+                    skipped[at].push(*block);
+                }
+            }
+        }
+    }
+    for ((blocks, _, _), skipped) in wanted.iter_mut().zip(&mut skipped) {
+        skipped.sort_unstable();
+        let before = blocks.len();
+        blocks.retain(|block| skipped.binary_search(block).is_err());
+        stats.blocks_pruned += (before - blocks.len()) as u64;
+    }
+    Ok(())
+}
+
+/// For each block, is no value of the column within the bound?
+fn outside(segment: &Segment, range: &ColumnRange) -> Result<Vec<bool>> {
+    Ok(match segment.column_stats(range.column)? {
+        Some(stats) => stats.iter().map(|stats| !stats.may_match(range)).collect(),
+        // All NULL, which is within no bound.
+        None => vec![true; segment.blocks()?.len()],
+    })
+}
+
+/// Does every other source that may hold a version of a row of this block have the column outside the bound too?
+fn alone(
+    view: &TableView,
+    wanted: &[(Vec<u32>, Filter, Arc<Segment>)],
+    outside: &[Vec<bool>],
+    own: (usize, u32),
+    meta: &BlockMeta,
+) -> Result<bool> {
+    for entry in view.entries() {
+        if let Entry::Rows { rows, .. } = entry
+            && rows_within(rows, meta)
+        {
+            return Ok(false);
+        }
+    }
+    for (at, (blocks, _, segment)) in wanted.iter().enumerate() {
+        let metas = segment.blocks()?;
+        // Blocks that reach this one's keys: their order makes them neighbours.
+        let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
+        for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {
+            let same = (at, *block) == own;
+            if !same && metas[*block as usize].times.overlaps(&meta.times) && !outside[at][*block as usize] {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Has the memtable entry a row between the block's first and last key, at one of its moments?
+fn rows_within(rows: &Rows, meta: &BlockMeta) -> bool {
+    if rows.is_empty() || !rows.order().times.overlaps(&meta.times) {
+        return false;
+    }
+    let from = rows.position(0, meta.first);
+    from < rows.len() && rows.key_at(from) <= meta.last
+}
+
+/// Splits a scan into parts of about equal rows.
+pub(crate) fn split(view: &TableView, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
+    let samples = samples(view, request)?;
+    let cuts = cuts(samples.iter().map(|sample| (i64::from(sample.series), sample.rows)).collect(), parts);
+    if !cuts.is_empty() && cuts.len() * 2 >= parts {
+        return Ok(ranges(0, i64::from(u32::MAX), &cuts).map(|range| by_series(request, range)).collect());
+    }
+    let cuts = cuts_of_times(samples, parts);
+    let all = request.times;
+    let cuts: Vec<i64> = cuts.into_iter().filter(|cut| all.start < *cut && *cut <= all.last).collect();
+    let mut split: Vec<ScanRequest> = Vec::new();
+    let mut start = all.start;
+    for cut in cuts {
+        split.push(ScanRequest { times: TimeRange { start, last: cut - 1 }, ..request.clone() });
+        start = cut;
+    }
+    split.push(ScanRequest { times: TimeRange { start, last: all.last }, ..request.clone() });
+    Ok(split)
+}
+
+/// Some rows that stand for `rows` of them.
+struct Sample {
+    series: u32,
+    time: i64,
+    rows: u64,
+}
+
+fn samples(view: &TableView, request: &ScanRequest) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    for (blocks, _, segment) in blocks(view, request, &mut ScanStats::default())? {
+        let metas = segment.blocks()?;
+        samples.extend(blocks.iter().map(|block| {
+            let meta = &metas[*block as usize];
+            Sample { series: meta.first.0, time: meta.times.start, rows: u64::from(meta.rows) }
+        }));
+    }
+    for entry in view.entries() {
+        let Entry::Rows { rows, .. } = entry else { continue };
+        let step = rows.len().div_ceil(64).max(1);
+        let wanted = |at: &usize| {
+            let (series, time) = rows.key_at(*at);
+            request.series.any_in(series, series) && request.times.contains(time)
+        };
+        samples.extend((0..rows.len()).step_by(step).filter(wanted).map(|at| {
+            let (series, time) = rows.key_at(at);
+            Sample { series, time, rows: step as u64 }
+        }));
+    }
+    Ok(samples)
+}
+
+fn cuts_of_times(samples: Vec<Sample>, parts: usize) -> Vec<i64> {
+    cuts(samples.iter().map(|sample| (sample.time, sample.rows)).collect(), parts)
+}
+
+/// At most `parts - 1` ascending values at which to cut so that weights are about equal; the lowest value is never one.
+fn cuts(mut weighted: Vec<(i64, u64)>, parts: usize) -> Vec<i64> {
+    weighted.sort_unstable();
+    let total: u64 = weighted.iter().map(|(_, weight)| *weight).sum();
+    let each = (total / parts.max(1) as u64).max(1);
+    let mut cuts: Vec<i64> = Vec::new();
+    let mut sum = 0;
+    for (value, weight) in &weighted {
+        let due = sum >= each * (cuts.len() as u64 + 1) && cuts.len() + 1 < parts;
+        if due && *value > cuts.last().copied().unwrap_or(weighted[0].0) {
+            cuts.push(*value);
+        }
+        sum += weight;
+    }
+    cuts
+}
+
+fn ranges(first: i64, end: i64, cuts: &[i64]) -> impl Iterator<Item = Range<u32>> {
+    let starts = std::iter::once(first).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain(std::iter::once(end));
+    starts.zip(ends).map(|(start, end)| start as u32..end as u32)
+}
+
+fn by_series(request: &ScanRequest, range: Range<u32>) -> ScanRequest {
+    ScanRequest { series: request.series.within(range), ..request.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_balance_weights_and_never_cut_one_value() {
+        assert_eq!(cuts((0..100).map(|value| (value, 1)).collect(), 4), [25, 50, 75]);
+        assert_eq!(cuts(vec![(5, 100); 9], 4), [] as [i64; 0]);
+        assert_eq!(cuts(vec![(1, 1), (2, 97), (3, 1), (4, 1)], 4), [3, 4]);
+        assert_eq!(cuts(Vec::new(), 4), [] as [i64; 0]);
+        assert_eq!(cuts(vec![(1, 1), (2, 1)], 1), [] as [i64; 0]);
+    }
+}

@@ -1,0 +1,170 @@
+//! Series files: the keys of consecutive series. Format: docs/format/series.md.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use env::{Env, File, Open};
+use model::limits::KEY_BYTES_MAX;
+use model::{Error, Result, SeriesId};
+
+use crate::bytes::{Reader, push_varint};
+use crate::files::{SeriesFile, series_path};
+use crate::series::SeriesIndex;
+
+const MAGIC: [u8; 8] = *b"mrseries";
+const VERSION: u32 = 1;
+/// Magic, version, first series, one past the last, checksum.
+const HEADER_BYTES: usize = 24;
+/// Compressed bytes, raw bytes, keys, checksum.
+const SECTION_HEADER_BYTES: usize = 16;
+/// Keys of one section. Bounds what reading holds besides the index.
+const SECTION_KEYS_MAX: u32 = 1 << 14;
+/// Raw bytes of a full section of the longest keys.
+const SECTION_BYTES_MAX: usize = SECTION_KEYS_MAX as usize * (KEY_BYTES_MAX + 2);
+/// Keys repeat each other; the fastest level finds most of that.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Writes keys `file.from .. file.to` of an index; when it returns, the file is durable under its name.
+///
+/// # Errors
+/// 58030 or 53100; a file half written is left under a temporary name, which open removes.
+pub fn write_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, series: &SeriesIndex) -> Result<()> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&MAGIC);
+    for field in [VERSION, file.from, file.to] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    let sum = crc32c::crc32c(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    let mut from = file.from;
+    while from < file.to {
+        let to = file.to.min(from + SECTION_KEYS_MAX);
+        write_section(series, from, to, &mut out)?;
+        from = to;
+    }
+    let path = series_path(dir, file.file);
+    env::replace_file(env.as_ref(), &path, &out)
+        .map_err(|error| Error::io(format_args!("write {}", path.display()), &error))
+}
+
+fn write_section(series: &SeriesIndex, from: u32, to: u32, out: &mut Vec<u8>) -> Result<()> {
+    let mut raw = Vec::new();
+    series.with_keys(from..to, |key| {
+        push_varint(&mut raw, key.len() as u32);
+        raw.extend_from_slice(key);
+        Ok(())
+    })?;
+    let packed = zstd::bulk::compress(&raw, ZSTD_LEVEL).map_err(Error::bug)?;
+    let start = out.len();
+    for field in [packed.len() as u32, raw.len() as u32, to - from] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    out.extend_from_slice(&packed);
+    let sum = crc32c::crc32c(&out[start..]);
+    // The checksum stands in the header but covers header and keys.
+    out.splice(start + 12..start + 12, sum.to_le_bytes());
+    Ok(())
+}
+
+/// Reads a series file into an index that ends where the file begins.
+///
+/// # Errors
+/// XX001 with file and place when the bytes are not what was written or the file is not the one meant; 58030.
+pub fn read_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, series: &SeriesIndex) -> Result<()> {
+    let path = series_path(dir, file.file);
+    let mut input = Input::open(env, &path)?;
+    read_all(&mut input, file, series).map_err(|error| error.context(format_args!("series file {}", path.display())))
+}
+
+fn read_all(input: &mut Input, file: &SeriesFile, series: &SeriesIndex) -> Result<()> {
+    check_header(file, &input.take(HEADER_BYTES)?)?;
+    let mut next = file.from;
+    while next < file.to {
+        next += read_section(input, next, file.to, series)?;
+    }
+    match input.bytes - input.offset {
+        0 => Ok(()),
+        more => Err(Error::corrupt(format!("{more} bytes after its end at byte {}", input.offset))),
+    }
+}
+
+/// Reads the section that begins with series `first`; returns how many keys it had.
+fn read_section(input: &mut Input, first: u32, end: u32, series: &SeriesIndex) -> Result<u32> {
+    let header = input.take(SECTION_HEADER_BYTES)?;
+    let mut fields = Reader::new("section header", &header);
+    let (packed_bytes, raw_bytes, keys, sum) = (fields.u32()?, fields.u32()? as usize, fields.u32()?, fields.u32()?);
+    if keys == 0 || keys > SECTION_KEYS_MAX.min(end - first) || raw_bytes > SECTION_BYTES_MAX {
+        return Err(Error::corrupt(format!("section of {keys} keys in {raw_bytes} bytes at series {first}")));
+    }
+    let packed = input.take(packed_bytes as usize)?;
+    let seen = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &packed);
+    if seen != sum {
+        return Err(Error::corrupt(format!("section at series {first}: checksum {seen:08x}, expected {sum:08x}")));
+    }
+    let raw = zstd::bulk::decompress(&packed, raw_bytes)
+        .map_err(|error| Error::corrupt(format!("section at series {first}: {error}")))?;
+    insert_section(series, first, keys, &raw)?;
+    Ok(keys)
+}
+
+/// A file read from front to back.
+struct Input {
+    file: Arc<dyn File>,
+    bytes: u64,
+    offset: u64,
+}
+
+impl Input {
+    fn open(env: &Arc<dyn Env>, path: &Path) -> Result<Input> {
+        let failed = |error: std::io::Error| Error::io(format_args!("open {}", path.display()), &error);
+        let file = env.open(path, Open::Read).map_err(failed)?;
+        let bytes = file.bytes().map_err(failed)?;
+        Ok(Input { file, bytes, offset: 0 })
+    }
+
+    fn take(&mut self, count: usize) -> Result<Vec<u8>> {
+        if count as u64 > self.bytes - self.offset {
+            let text = format!("ends at byte {}, {count} more expected at byte {}", self.bytes, self.offset);
+            return Err(Error::corrupt(text));
+        }
+        let mut buffer = vec![0; count];
+        let read = self.file.read_at(&mut buffer, self.offset);
+        read.map_err(|error| Error::io(format_args!("read {count} bytes at byte {}", self.offset), &error))?;
+        self.offset += count as u64;
+        Ok(buffer)
+    }
+}
+
+fn check_header(file: &SeriesFile, header: &[u8]) -> Result<()> {
+    let mut reader = Reader::new("header", header);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err(Error::corrupt("is no series file: the first 8 bytes are not \"mrseries\""));
+    }
+    let (version, from, to) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    if version != VERSION {
+        return Err(Error::corrupt(format!("has version {version}, this program reads version {VERSION}")));
+    }
+    let (sum, seen) = (reader.u32()?, crc32c::crc32c(&header[..HEADER_BYTES - 4]));
+    if sum != seen {
+        return Err(Error::corrupt(format!("header checksum {seen:08x}, expected {sum:08x}")));
+    }
+    if (from, to) != (file.from, file.to) {
+        let text = format!("holds series {from}..{to}, the manifest says {}..{}", file.from, file.to);
+        return Err(Error::corrupt(text));
+    }
+    Ok(())
+}
+
+fn insert_section(series: &SeriesIndex, first: u32, keys: u32, raw: &[u8]) -> Result<()> {
+    let mut reader = Reader::new("keys", raw);
+    let mut list = Vec::with_capacity(keys as usize);
+    for _ in 0..keys {
+        let bytes = reader.varint()? as usize;
+        list.push(reader.take(bytes)?);
+    }
+    reader.end()?;
+    if series.len() != first {
+        return Err(Error::corrupt(format!("series {first} comes where {} is next", series.len())));
+    }
+    series.insert_all(SeriesId(first), list)
+}
