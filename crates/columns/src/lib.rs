@@ -18,10 +18,12 @@ mod batch;
 mod bytes;
 mod chunk;
 mod codec;
+mod compact;
 mod consolidate;
 pub mod encoding;
 mod files;
 mod filter;
+mod flush;
 mod keys;
 mod merge;
 mod plan;
@@ -35,8 +37,10 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
+pub use compact::{Compacted, Compaction};
 pub use consolidate::Consolidated;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
+pub use flush::Flushed;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
     ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, SeriesFilter, TableView, arrow_schema,

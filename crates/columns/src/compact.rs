@@ -1,0 +1,355 @@
+//! Segments merged among themselves: fewer files to read, one version of each row, deletes applied, one partition a file.
+//!
+//! Which: a few of similar size, so that a row is written about log3(size) times. They need not be neighbours, but whatever lies
+//! between them in age must not share a moment with them: the output takes the place of the newest, and so keeps the order of
+//! versions.
+//!
+//! A compaction that includes every older segment of its moments folds versions for good; another one folds only what no older
+//! version can change.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use env::Env;
+use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
+
+use crate::chunk::{SegmentSource, Source};
+use crate::filter::Filter;
+use crate::flush::{Output, needed};
+use crate::merge::{Fold, Merger};
+use crate::scan::SeriesFilter;
+use crate::segment::{Segment, SegmentMeta};
+use crate::state::{TableState, Tombstone};
+
+/// Fewest segments worth merging.
+const INPUTS_MIN: usize = 4;
+/// Most segments of one merge: each holds a block in memory.
+const INPUTS_MAX: usize = 16;
+/// Most bytes of one merge, which bounds how long it runs and how much space it needs beside its inputs.
+const INPUT_BYTES_MAX: u64 = 1 << 30;
+/// As [`INPUT_BYTES_MAX`], when everything is to be merged that can be.
+const SETTLING_BYTES_MAX: u64 = 8 << 30;
+/// A segment below this may be merged with others of other partitions.
+const SMALL_BYTES: u64 = 16 << 20;
+/// Partitions share an output until it has about this many bytes.
+const OUTPUT_BYTES_MIN: u64 = 64 << 20;
+/// Partitions that one merge tells apart; where there are more, they are widened.
+const PARTITIONS_MAX: i128 = 4_096;
+
+/// A chosen compaction.
+pub struct Compaction {
+    table: TableRef,
+    /// Oldest first.
+    inputs: Vec<Arc<Segment>>,
+    tombstones: Arc<[Arc<Tombstone>]>,
+    /// Moments of the segments that are older than the newest input and stay.
+    older: Vec<TimeRange>,
+}
+
+/// A finished compaction.
+#[derive(Clone)]
+pub struct Compacted {
+    /// What it replaces.
+    pub inputs: Vec<Arc<Segment>>,
+    /// The new segments; their moments are disjoint. None when every row was deleted.
+    pub outputs: Vec<Arc<Segment>>,
+}
+
+impl TableState {
+    /// The next compaction worth doing, if any.
+    #[must_use]
+    pub fn pick_compaction(&self) -> Option<Compaction> {
+        self.pick_hidden().or_else(|| self.pick_tiered())
+    }
+
+    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself: for
+    /// benchmarks and bulk loads, which want to be read from now on.
+    ///
+    /// # Errors
+    /// Errors of reading a segment's footer.
+    pub fn pick_settling(&self) -> Result<Option<Compaction>> {
+        if let Some(found) = self.pick_hidden().or_else(|| self.pick_overlapping()).or_else(|| self.pick_small(2)) {
+            return Ok(Some(found));
+        }
+        for (at, segment) in self.segments.iter().enumerate() {
+            let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()));
+            if touched || (self.table.keyed && !segment.settled()?) {
+                return Ok(Some(self.compaction(&[at])));
+            }
+        }
+        Ok(None)
+    }
+
+    /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more. Unchanged
+    /// if the inputs are not all there.
+    #[must_use]
+    pub fn with_compacted(&self, done: &Compacted) -> TableState {
+        let is_input = |segment: &Arc<Segment>| done.inputs.iter().any(|input| Arc::ptr_eq(input, segment));
+        let found = self.segments.iter().filter(|segment| is_input(segment)).count();
+        let Some(place) = self.segments.iter().rposition(is_input).filter(|_| found == done.inputs.len()) else {
+            return self.clone();
+        };
+        let before = self.segments[..place].iter().filter(|segment| !is_input(segment));
+        let segments: Arc<[Arc<Segment>]> =
+            before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
+        TableState { tombstones: needed(self.tombstones.to_vec(), &segments), segments, ..self.clone() }
+    }
+
+    fn compaction(&self, chosen: &[usize]) -> Compaction {
+        let newest = chosen.last().copied().unwrap_or(0);
+        let stays = |at: &usize| !chosen.contains(at);
+        Compaction {
+            table: self.table.clone(),
+            inputs: chosen.iter().map(|at| self.segments[*at].clone()).collect(),
+            tombstones: self.tombstones.clone(),
+            older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
+        }
+    }
+
+    /// Segments of which a delete has hidden every row.
+    fn pick_hidden(&self) -> Option<Compaction> {
+        let hidden = |at: &usize| {
+            let meta = self.segments[*at].meta();
+            let covers = |tombstone: &Arc<Tombstone>| tombstone.series.is_none() && tombstone.times.covers(&meta.times);
+            self.tombstones.iter().any(|tombstone| applies(tombstone, meta) && covers(tombstone))
+        };
+        let first = (0..self.segments.len()).find(hidden)?;
+        Some(self.compaction(&[first]))
+    }
+
+    /// A few of similar size: of one partition, or small ones of several.
+    fn pick_tiered(&self) -> Option<Compaction> {
+        let starts = 0..self.segments.len();
+        let runs = starts.filter_map(|start| {
+            let hull = self.partitions_of(&self.segments[start].meta().times);
+            let fits = |meta: &SegmentMeta| hull.covers(&meta.times);
+            self.run_from(start, INPUTS_MIN, &fits)
+        });
+        let best = runs.min_by_key(|run| (self.largest(run), usize::MAX - run.len()));
+        best.map(|run| self.compaction(&run)).or_else(|| self.pick_small(INPUTS_MIN))
+    }
+
+    /// Small ones, whatever their partitions.
+    fn pick_small(&self, inputs_min: usize) -> Option<Compaction> {
+        let fits = |meta: &SegmentMeta| meta.bytes < SMALL_BYTES;
+        let starts = (0..self.segments.len()).filter(|start| fits(self.segments[*start].meta()));
+        let mut runs = starts.filter_map(|start| self.run_from(start, inputs_min, &fits));
+        runs.next().map(|run| self.compaction(&run))
+    }
+
+    fn largest(&self, run: &[usize]) -> u64 {
+        run.iter().map(|at| self.segments[*at].meta().bytes).max().unwrap_or(0)
+    }
+
+    /// The longest run from segment `start` on that is worth merging, of those that `fits` allows.
+    fn run_from(&self, start: usize, inputs_min: usize, fits: &dyn Fn(&SegmentMeta) -> bool) -> Option<Vec<usize>> {
+        let first = self.segments[start].meta();
+        let (mut run, mut best) = (vec![start], None);
+        let (mut times, mut bytes, mut largest) = (first.times, first.bytes, first.bytes);
+        let mut passed: Vec<TimeRange> = Vec::new();
+        for at in start + 1..self.segments.len() {
+            let meta = self.segments[at].meta();
+            let wider = times.union(&meta.times);
+            let free = !passed.iter().any(|passed| passed.overlaps(&wider));
+            if free && fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && run.len() < INPUTS_MAX {
+                run.push(at);
+                (times, bytes, largest) = (wider, bytes + meta.bytes, largest.max(meta.bytes));
+                if run.len() >= inputs_min && (inputs_min < INPUTS_MIN || largest.saturating_mul(3) <= bytes) {
+                    best = Some(run.clone());
+                }
+            } else if meta.times.overlaps(&times) {
+                break;
+            } else {
+                passed.push(meta.times);
+            }
+        }
+        best
+    }
+
+    /// All segments that share moments with one another, transitively.
+    fn pick_overlapping(&self) -> Option<Compaction> {
+        let groups = (0..self.segments.len()).map(|start| self.overlapping_from(start));
+        let bytes = |group: &[usize]| group.iter().map(|at| self.segments[*at].meta().bytes).sum::<u64>();
+        let mut due = groups.filter(|group| group.len() > 1 && bytes(group) <= SETTLING_BYTES_MAX);
+        due.next().map(|group| self.compaction(&group))
+    }
+
+    fn overlapping_from(&self, start: usize) -> Vec<usize> {
+        let mut group = vec![start];
+        let mut times = self.segments[start].meta().times;
+        loop {
+            let next = (start + 1..self.segments.len())
+                .find(|at| !group.contains(at) && self.segments[*at].meta().times.overlaps(&times));
+            let Some(next) = next else { break };
+            times = times.union(&self.segments[next].meta().times);
+            group.push(next);
+        }
+        group.sort_unstable();
+        group
+    }
+
+    /// The moments of all partitions that `times` touches.
+    fn partitions_of(&self, times: &TimeRange) -> TimeRange {
+        let length = i128::from(self.table.options.partition_ns.max(1));
+        let start = i128::from(times.start).div_euclid(length) * length;
+        let last = (i128::from(times.last).div_euclid(length) + 1) * length - 1;
+        TimeRange { start: clamp(start), last: clamp(last) }
+    }
+}
+
+fn clamp(time: i128) -> i64 {
+    time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+/// Does the delete still have to be applied to the segment?
+fn applies(tombstone: &Tombstone, meta: &SegmentMeta) -> bool {
+    tombstone.lsn > meta.lsns.1 && tombstone.touches(meta.series, &meta.times)
+}
+
+impl Compaction {
+    /// What it will replace, oldest first.
+    #[must_use]
+    pub fn inputs(&self) -> &[Arc<Segment>] {
+        &self.inputs
+    }
+
+    /// Bytes it will read.
+    #[must_use]
+    pub fn input_bytes(&self) -> u64 {
+        self.inputs.iter().map(|segment| segment.meta().bytes).sum()
+    }
+
+    /// Merges, folds versions, applies tombstones, splits by partition; `next_file` gives file numbers. Runs for seconds: `keep_going`
+    /// is asked between blocks, and a refusal removes what was written and gives `None`.
+    ///
+    /// # Errors
+    /// 58030, 53100, XX001 when an input is damaged; what was written is removed.
+    pub fn run(
+        &self,
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        next_file: &mut dyn FnMut() -> u64,
+        keep_going: &dyn Fn() -> bool,
+    ) -> Result<Option<Compacted>> {
+        let mut outputs = Vec::new();
+        let complete = self.write(env, dir, next_file, keep_going, &mut outputs);
+        if !matches!(complete, Ok(true)) {
+            outputs.iter().for_each(|output: &Arc<Segment>| output.remove_when_unused());
+        }
+        Ok(complete?.then(|| Compacted { inputs: self.inputs.clone(), outputs }))
+    }
+
+    /// False when told to stop.
+    fn write(
+        &self,
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        next_file: &mut dyn FnMut() -> u64,
+        keep_going: &dyn Fn() -> bool,
+        outputs: &mut Vec<Arc<Segment>>,
+    ) -> Result<bool> {
+        let columns = self.columns()?;
+        for times in self.partitions()? {
+            let bottom = !self.older.iter().any(|older| older.overlaps(&times));
+            let fold = match (self.table.keyed, bottom) {
+                (false, _) => Fold::None,
+                (true, true) => Fold::Full,
+                (true, false) => Fold::Closed,
+            };
+            let (sources, rows) = self.sources(times, &columns)?;
+            let output = Output { env, dir, columns: &columns, rows };
+            let written = output.write(&mut Merger::new(sources, fold), next_file, keep_going)?;
+            if written.stopped {
+                return Ok(false);
+            }
+            outputs.extend(written.finish(self.lsns())?);
+        }
+        Ok(true)
+    }
+
+    /// Of the inputs, and of the deletes that were applied: they need not be applied to the outputs again. Those of deletes still
+    /// in the memtable are higher.
+    fn lsns(&self) -> (Lsn, Lsn) {
+        let inputs = self.inputs.iter().map(|segment| segment.meta().lsns);
+        let (first, last) = inputs.fold((Lsn(u64::MAX), Lsn::ZERO), |all, own| (all.0.min(own.0), all.1.max(own.1)));
+        let applied = self.tombstones.iter().map(|tombstone| tombstone.lsn).max();
+        (first, last.max(applied.unwrap_or(Lsn::ZERO)))
+    }
+
+    fn columns(&self) -> Result<Vec<(ColumnId, DataType)>> {
+        let mut columns: Vec<(ColumnId, DataType)> = Vec::new();
+        for segment in &self.inputs {
+            columns.extend_from_slice(segment.columns()?);
+        }
+        columns.sort_unstable_by_key(|column| column.0);
+        columns.dedup_by_key(|column| column.0);
+        let known = |id: &ColumnId| self.table.column_by_id(*id).is_some();
+        columns.retain(|(id, _)| known(id));
+        Ok(columns)
+    }
+
+    /// Rows of `times`, and about how many there are.
+    fn sources(&self, times: TimeRange, columns: &[(ColumnId, DataType)]) -> Result<(Vec<Source>, usize)> {
+        let ids: Arc<[ColumnId]> = columns.iter().map(|column| column.0).collect();
+        let mut sources = Vec::new();
+        let mut rows = 0;
+        for segment in &self.inputs {
+            let hides = self.tombstones.iter().filter(|tombstone| applies(tombstone, segment.meta()));
+            let filter = Filter { times, series: SeriesFilter::All, hides: hides.cloned().collect() };
+            let metas = segment.blocks()?;
+            let passes = |block: &u32| {
+                let meta = &metas[*block as usize];
+                !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
+            };
+            let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
+            rows += blocks.iter().map(|block| metas[*block as usize].rows as usize).sum::<usize>();
+            sources.extend(SegmentSource::new(segment.clone(), filter, blocks, ids.clone())?.map(Source::Segment));
+        }
+        Ok((sources, rows))
+    }
+
+    /// The moments of each output: whole partitions, as many as make an output of a decent size.
+    fn partitions(&self) -> Result<Vec<TimeRange>> {
+        let times = self.inputs.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times));
+        let length = partition_length(self.table.options.partition_ns, &times);
+        let first = i128::from(times.start).div_euclid(length);
+        let bytes = self.bytes_by_partition(first, length, &times)?;
+        let (mut ranges, mut start, mut sum) = (Vec::new(), times.start, 0.0);
+        for (at, bytes) in bytes.iter().enumerate() {
+            sum += bytes;
+            let end = (first + at as i128 + 1) * length;
+            if sum >= OUTPUT_BYTES_MIN as f64 && end <= i128::from(times.last) {
+                ranges.push(TimeRange { start, last: clamp(end - 1) });
+                (start, sum) = (clamp(end), 0.0);
+            }
+        }
+        ranges.push(TimeRange { start, last: times.last });
+        Ok(ranges)
+    }
+
+    /// Estimated from the blocks, each spread evenly over its moments.
+    fn bytes_by_partition(&self, first: i128, length: i128, times: &TimeRange) -> Result<Vec<f64>> {
+        let count = i128::from(times.last).div_euclid(length) - first + 1;
+        let mut bytes = vec![0.0; count as usize];
+        for segment in &self.inputs {
+            let row_bytes = segment.meta().bytes as f64 / segment.meta().rows.max(1) as f64;
+            for meta in segment.blocks()? {
+                let from = (i128::from(meta.times.start).div_euclid(length) - first) as usize;
+                let to = (i128::from(meta.times.last).div_euclid(length) - first) as usize;
+                let each = row_bytes * f64::from(meta.rows) / (to - from + 1) as f64;
+                bytes[from..=to].iter_mut().for_each(|bytes| *bytes += each);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The table's partition length, doubled until `times` are not too many of them.
+fn partition_length(partition_ns: i64, times: &TimeRange) -> i128 {
+    let mut length = i128::from(partition_ns.max(1));
+    let span = i128::from(times.last) - i128::from(times.start);
+    while span / length >= PARTITIONS_MAX {
+        length *= 2;
+    }
+    length
+}

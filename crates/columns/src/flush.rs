@@ -1,0 +1,244 @@
+//! Memtable to segment: entries up to a commit become one file, whatever their partitions.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use env::Env;
+use model::{ColumnId, DataType, Lsn, Result};
+
+use crate::chunk::{RowsSource, Source};
+use crate::files::SeriesFile;
+use crate::filter::Filter;
+use crate::merge::{Fold, Merger};
+use crate::plan::Plan;
+use crate::scan::ScanStats;
+use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment, SegmentWriter, block_rows};
+use crate::series_file::write_series_file;
+use crate::state::{Entry, TableState, Tombstone};
+
+/// A finished flush of one table.
+#[derive(Clone)]
+pub struct Flushed {
+    /// Commits up to here are in files.
+    pub upto: Lsn,
+    /// The new segment; `None` when no row was left to write.
+    pub segment: Option<Arc<Segment>>,
+    /// All series files from now on.
+    pub series_files: Arc<[SeriesFile]>,
+    /// Series files that are not needed once the manifest names `series_files`.
+    pub obsolete: Vec<u64>,
+}
+
+impl TableState {
+    /// Writes all entries with commits <= `upto` as one segment (none when they hold no row), versions folded where the fold needs
+    /// no older version, deletes among them applied; and the keys of series that no file holds yet. Files get their numbers
+    /// from `next_file`. Call it on the durable state, with its LSN.
+    ///
+    /// # Errors
+    /// 58030 or 53100; nothing is changed, and files half written are gone or under temporary names. A file that was finished before
+    /// the failure is named by nobody and removed at the next open.
+    pub fn flush(
+        &self,
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        upto: Lsn,
+        next_file: &mut dyn FnMut() -> u64,
+    ) -> Result<Flushed> {
+        let entries = self.flushable(upto);
+        let segment = self.write_entries(env, dir, entries, next_file)?;
+        let (series_files, obsolete) = self.write_series(env, dir, next_file)?;
+        Ok(Flushed { upto, segment, series_files, obsolete })
+    }
+
+    /// Without the entries that were flushed, with the segment they became, and with their deletes kept as tombstones if they may
+    /// hide rows of older segments.
+    ///
+    /// # Panics
+    /// When an entry holds commits on both sides of the flush: consolidation worked on a state that was not durable.
+    #[must_use]
+    pub fn with_flushed(&self, done: &Flushed) -> TableState {
+        let (gone, kept) = self.entries.split_at(self.flushable(done.upto).len());
+        assert!(
+            kept.iter().all(|entry| entry.first_lsn() > done.upto),
+            "BUG: a memtable entry of {} spans the flush at {}",
+            self.table.name,
+            done.upto
+        );
+        let deletes = gone.iter().filter_map(|entry| match entry {
+            Entry::Delete(tombstone) => Some(tombstone),
+            Entry::Rows { .. } => None,
+        });
+        let tombstones: Vec<Arc<Tombstone>> = self.tombstones.iter().chain(deletes).cloned().collect();
+        let segments: Arc<[Arc<Segment>]> = self.segments.iter().cloned().chain(done.segment.clone()).collect();
+        TableState {
+            entries: kept.into(),
+            tombstones: needed(tombstones, &segments),
+            segments,
+            series_files: done.series_files.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The leading entries of commits up to `upto`.
+    fn flushable(&self, upto: Lsn) -> &[Entry] {
+        let count = self.entries.iter().take_while(|entry| entry.last_lsn() <= upto).count();
+        &self.entries[..count]
+    }
+
+    fn write_entries(
+        &self,
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        entries: &[Entry],
+        next_file: &mut dyn FnMut() -> u64,
+    ) -> Result<Option<Arc<Segment>>> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(None) };
+        // Deletes count: what they hide is gone from the file, so they need not be applied to it again.
+        let lsns = (first.first_lsn(), last.last_lsn());
+        let fold = if self.table.keyed { Fold::Closed } else { Fold::None };
+        let columns = self.columns_of(entries);
+        let rows = entries.iter().map(entry_rows).sum();
+        let mut merger = Merger::new(entry_sources(entries), fold);
+        let output = Output { env, dir, columns: &columns, rows };
+        output.write(&mut merger, next_file, &|| true)?.finish(lsns)
+    }
+
+    /// Fields that any of the entries has, by id.
+    fn columns_of(&self, entries: &[Entry]) -> Vec<(ColumnId, DataType)> {
+        let has = |id: ColumnId| {
+            entries.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows.column(id).is_some()))
+        };
+        let fields = self.table.field_columns().filter(|column| has(column.id));
+        let mut columns: Vec<(ColumnId, DataType)> = fields.map(|column| (column.id, column.ty)).collect();
+        columns.sort_unstable_by_key(|column| column.0);
+        columns
+    }
+
+    /// Writes keys that no file holds yet. The file takes over smaller ones before it, so that there are never many.
+    fn write_series(
+        &self,
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        next_file: &mut dyn FnMut() -> u64,
+    ) -> Result<(Arc<[SeriesFile]>, Vec<u64>)> {
+        if self.series_persisted() == self.series_count {
+            return Ok((self.series_files.clone(), Vec::new()));
+        }
+        let mut files = self.series_files.to_vec();
+        let mut obsolete = Vec::new();
+        let mut from = self.series_persisted();
+        while let Some(last) = files.pop_if(|last| last.to - last.from <= 2 * (self.series_count - from)) {
+            from = last.from;
+            obsolete.push(last.file);
+        }
+        let file = SeriesFile { file: next_file(), from, to: self.series_count };
+        write_series_file(env, dir, &file, &self.series)?;
+        files.push(file);
+        Ok((files.into(), obsolete))
+    }
+}
+
+fn entry_rows(entry: &Entry) -> usize {
+    match entry {
+        Entry::Rows { rows, .. } => rows.len(),
+        Entry::Delete(_) => 0,
+    }
+}
+
+/// The rows of entries that no delete among them hides, oldest first.
+fn entry_sources(entries: &[Entry]) -> Vec<Source> {
+    let mut hides: Vec<Arc<Tombstone>> = Vec::new();
+    let mut sources = Vec::new();
+    for entry in entries.iter().rev() {
+        match entry {
+            Entry::Delete(delete) => hides.push(delete.clone()),
+            Entry::Rows { rows, .. } => {
+                let filter = Filter { hides: hides.clone(), ..Filter::all() };
+                sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
+            }
+        }
+    }
+    sources.reverse();
+    sources
+}
+
+/// The tombstones that may still hide a row of an older segment.
+pub(crate) fn needed(tombstones: Vec<Arc<Tombstone>>, segments: &[Arc<Segment>]) -> Arc<[Arc<Tombstone>]> {
+    let hides = |tombstone: &Arc<Tombstone>| {
+        segments.iter().any(|segment| {
+            let meta = segment.meta();
+            meta.lsns.1 < tombstone.lsn && tombstone.touches(meta.series, &meta.times)
+        })
+    };
+    tombstones.into_iter().filter(hides).collect()
+}
+
+/// Where merged rows are written to.
+pub(crate) struct Output<'a> {
+    pub(crate) env: &'a Arc<dyn Env>,
+    pub(crate) dir: &'a Path,
+    /// Fields, by id.
+    pub(crate) columns: &'a [(ColumnId, DataType)],
+    /// About how many rows will come, to make blocks of equal size.
+    pub(crate) rows: usize,
+}
+
+/// A segment being written.
+pub(crate) struct Written<'a> {
+    output: Output<'a>,
+    writer: Option<SegmentWriter>,
+    /// Was it told to stop before the end?
+    pub(crate) stopped: bool,
+}
+
+impl<'a> Output<'a> {
+    /// Writes all that `merger` gives; the file is made with the first row. Asks `keep_going` between blocks.
+    pub(crate) fn write(
+        self,
+        merger: &mut Merger,
+        next_file: &mut dyn FnMut() -> u64,
+        keep_going: &dyn Fn() -> bool,
+    ) -> Result<Written<'a>> {
+        let rows_max = block_rows(self.rows, self.columns.len());
+        let mut written = Written { output: self, writer: None, stopped: false };
+        let mut stats = ScanStats::default();
+        while let Some(plan) = merger.next(rows_max, &mut stats)? {
+            if !keep_going() {
+                written.stopped = true;
+                break;
+            }
+            written.add(&plan, next_file)?;
+        }
+        Ok(written)
+    }
+}
+
+impl Written<'_> {
+    fn add(&mut self, plan: &Plan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
+        let Output { env, dir, columns, .. } = &self.output;
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => self.writer.insert(SegmentWriter::create((*env).clone(), dir, next_file(), columns)?),
+        };
+        let mut arrays = Vec::with_capacity(columns.len());
+        for (id, ty) in columns.iter() {
+            arrays.extend(plan.column(*id, *ty)?.map(|values| (*id, values)));
+        }
+        let mut from = 0;
+        while from < plan.len() {
+            let (ops, rows) = plan.ops(from..plan.len().min(from + BLOCK_ROWS_MAX));
+            let columns = arrays.iter().map(|(id, values)| (*id, values.slice(from, rows))).collect();
+            let (series, times) = (plan.series[from..from + rows].to_vec(), plan.times[from..from + rows].to_vec());
+            writer.write(&BlockRows { series, times, ops, columns })?;
+            from += rows;
+        }
+        Ok(())
+    }
+
+    /// Completes the file; `None` when there was no row.
+    pub(crate) fn finish(self, lsns: (Lsn, Lsn)) -> Result<Option<Arc<Segment>>> {
+        let Some(writer) = self.writer else { return Ok(None) };
+        let meta = writer.finish(lsns)?;
+        Ok(Some(Arc::new(Segment::open(self.output.env.clone(), self.output.dir, meta))))
+    }
+}
