@@ -110,7 +110,10 @@ impl Catalog {
     }
 
     /// With a table added or replaced by a newer version of itself.
-    pub(crate) fn with_table(&self, table: TableRef) -> Result<Catalog> {
+    ///
+    /// # Errors
+    /// 42P07 when another table has the name; 3F000; 54000.
+    pub fn with_table(&self, table: TableRef) -> Result<Catalog> {
         if let Some(other) = self.tables.get(&table.name)
             && other.id != table.id
         {

@@ -14,6 +14,7 @@
 mod catalog;
 
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
+pub use columns::rows::Ops;
 pub use columns::{Batch, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, SeriesFilter, TableView};
 
 mod skeleton;

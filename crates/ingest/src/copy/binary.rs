@@ -1,0 +1,184 @@
+//! The binary format: signature, flags, header extension, tuples, trailer. All integers big-endian.
+//!
+//! | part    | bytes                                                                                         |
+//! |---------|-----------------------------------------------------------------------------------------------|
+//! | header  | `PGCOPY\n\xff\r\n\0`, u32 flags, u32 length of an extension, the extension                      |
+//! | tuple   | i16 number of fields; for each an i32 length (-1: NULL) and that many bytes                    |
+//! | trailer | i16 -1; a stream that ends where a tuple would begin is accepted without it, as by PostgreSQL |
+
+use engine::Batch;
+use model::{Error, Result, SqlState, limits};
+
+use super::rows::RowSet;
+use super::{LINE_BYTES_MAX, malformed};
+
+const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
+const HEADER_BYTES: usize = 19;
+/// Set when tuples begin with an OID, which no server has written since PostgreSQL 12.
+const FLAG_OIDS: u32 = 1 << 16;
+/// Flags in the upper half mean that a reader which does not know them must stop.
+const FLAGS_CRITICAL: u32 = 0xffff_0000;
+
+pub(super) struct Binary {
+    state: State,
+    /// How much of the tuple at the front is known to be there.
+    scan: Scan,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Header,
+    /// So many bytes of the header extension are still to be skipped.
+    Extension(usize),
+    Tuples,
+    /// The trailer was seen.
+    End,
+}
+
+/// A tuple is decoded when it is whole; this remembers how far it has been followed, so that short pieces cost no second look.
+#[derive(Clone, Copy, Default)]
+struct Scan {
+    at: usize,
+    fields_left: usize,
+}
+
+impl Binary {
+    pub(super) fn new() -> Binary {
+        Binary { state: State::Header, scan: Scan::default() }
+    }
+
+    pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<usize> {
+        let mut at = 0;
+        loop {
+            let used = match self.state {
+                State::Header => self.header(bytes)?,
+                State::Extension(left) => self.extension(bytes.len() - at, left),
+                State::Tuples => self.tuple(&bytes[at..], rows, out)?,
+                State::End if at < bytes.len() => return Err(malformed("received copy data after EOF marker")),
+                State::End => return Ok(at),
+            };
+            match used {
+                Some(used) => at += used,
+                None => return Ok(at),
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, rest: &[u8]) -> Result<()> {
+        match self.state {
+            State::Header => Err(malformed(match rest.get(..SIGNATURE.len()) {
+                Some(start) if start == SIGNATURE => "invalid COPY file header (missing flags)",
+                _ => "COPY file signature not recognized",
+            })),
+            State::Extension(_) => Err(malformed("invalid COPY file header (wrong length)")),
+            State::Tuples if rest.is_empty() => Ok(()),
+            State::Tuples => Err(malformed("unexpected EOF in COPY data")),
+            State::End => Ok(()),
+        }
+    }
+
+    fn header(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
+        let known = bytes.len().min(SIGNATURE.len());
+        if bytes[..known] != SIGNATURE[..known] {
+            return Err(malformed("COPY file signature not recognized"));
+        }
+        let (Some(flags), Some(length)) = (u32_at(bytes, 11), u32_at(bytes, 15)) else { return Ok(None) };
+        if flags & FLAG_OIDS != 0 {
+            return Err(malformed("invalid COPY file header (WITH OIDS)"));
+        }
+        if flags & FLAGS_CRITICAL != 0 {
+            return Err(malformed("unrecognized critical flags in COPY file header"));
+        }
+        if length.cast_signed() < 0 {
+            return Err(malformed("invalid COPY file header (missing length)"));
+        }
+        self.state = State::Extension(length as usize);
+        Ok(Some(HEADER_BYTES))
+    }
+
+    fn extension(&mut self, there: usize, left: usize) -> Option<usize> {
+        let skipped = there.min(left);
+        self.state = if skipped == left { State::Tuples } else { State::Extension(left - skipped) };
+        // All of it, or nothing more to do before the next piece: either way these bytes are used up.
+        if skipped == 0 && left > 0 { None } else { Some(skipped) }
+    }
+
+    fn tuple(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<Option<usize>> {
+        if self.scan.at == 0 {
+            let Some(count) = bytes.first_chunk::<2>() else { return Ok(None) };
+            match i16::from_be_bytes(*count) {
+                -1 => {
+                    self.state = State::End;
+                    return Ok(Some(2));
+                }
+                count if usize::try_from(count) == Ok(rows.width()) => {}
+                count => {
+                    return Err(
+                        rows.at_line(malformed(format!("row field count is {count}, expected {}", rows.width())))
+                    );
+                }
+            }
+            self.scan = Scan { at: 2, fields_left: rows.width() };
+        }
+        if !self.follow(bytes, rows)? {
+            return Ok(None);
+        }
+        decode(bytes, rows)?;
+        let used = std::mem::take(&mut self.scan).at;
+        rows.end_row(out)?;
+        Ok(Some(used))
+    }
+
+    /// Is the tuple at the front whole?
+    fn follow(&mut self, bytes: &[u8], rows: &RowSet) -> Result<bool> {
+        while self.scan.fields_left > 0 {
+            let Some(length) = u32_at(bytes, self.scan.at) else { return Ok(false) };
+            let length = check_length(length.cast_signed(), rows, rows.width() - self.scan.fields_left)?;
+            let end = self.scan.at + 4 + length;
+            if end > LINE_BYTES_MAX {
+                return Err(rows.at_line(too_large("row", end, LINE_BYTES_MAX)));
+            }
+            if end > bytes.len() {
+                return Ok(false);
+            }
+            self.scan.at = end;
+            self.scan.fields_left -= 1;
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes that belong to a field of this length.
+#[inline]
+fn check_length(length: i32, rows: &RowSet, field: usize) -> Result<usize> {
+    match usize::try_from(length) {
+        Ok(length) if length <= limits::VALUE_BYTES_MAX => Ok(length),
+        Ok(length) => Err(rows.at_field(too_large("value", length, limits::VALUE_BYTES_MAX), field, None)),
+        Err(_) if length == -1 => Ok(0),
+        Err(_) => Err(rows.at_field(malformed("invalid field size"), field, None)),
+    }
+}
+
+#[cold]
+fn too_large(what: &str, bytes: usize, max: usize) -> Error {
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the {what} has {bytes} bytes; the limit is {max}"))
+}
+
+/// Puts the fields of a tuple that is known to be whole.
+fn decode(bytes: &[u8], rows: &mut RowSet) -> Result<()> {
+    let mut at = 2;
+    for field in 0..rows.width() {
+        let length = u32_at(bytes, at).map_or(-1, u32::cast_signed);
+        at += 4;
+        if let Ok(length) = usize::try_from(length) {
+            rows.put_binary(field, bytes.get(at..at + length).unwrap_or_default())?;
+            at += length;
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk::<4>().map(|chunk| u32::from_be_bytes(*chunk))
+}

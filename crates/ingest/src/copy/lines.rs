@@ -1,0 +1,402 @@
+//! The text and CSV formats: lines of fields.
+
+use engine::Batch;
+use model::Result;
+
+use super::rows::{RowSet, excerpt};
+use super::{Format, Header, Options, malformed};
+
+pub(super) struct Lines {
+    options: Options,
+    /// What ends a line; learnt from the first.
+    ending: Option<Ending>,
+    /// Has the header been read, or is there none?
+    header_done: bool,
+    /// `\.` was seen: what follows is ignored.
+    ended: bool,
+    scan: Scan,
+    force: Vec<Force>,
+    /// Where each field of the line is in `unescaped`, or NULL.
+    fields: Vec<Option<std::ops::Range<usize>>>,
+    unescaped: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Lf,
+    Cr,
+    CrLf,
+}
+
+/// How far the line at the front has been looked through for its end.
+#[derive(Clone, Copy, Default)]
+struct Scan {
+    at: usize,
+    in_quotes: bool,
+    /// CSV: the byte before was an escape that is not the quote itself.
+    after_escape: bool,
+    /// Line ends inside quotes.
+    newlines: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Force {
+    null: bool,
+    not_null: bool,
+}
+
+/// A line's end: where the line ends and where the next one begins.
+struct End {
+    at: usize,
+    next: usize,
+}
+
+impl Lines {
+    pub(super) fn new(options: Options, columns: usize) -> Lines {
+        let mut force = vec![Force::default(); columns];
+        for at in &options.force_null {
+            force.get_mut(*at).into_iter().for_each(|force| force.null = true);
+        }
+        for at in &options.force_not_null {
+            force.get_mut(*at).into_iter().for_each(|force| force.not_null = true);
+        }
+        Lines {
+            ending: None,
+            header_done: options.header == Header::None,
+            ended: false,
+            scan: Scan::default(),
+            force,
+            fields: Vec::with_capacity(columns),
+            unescaped: Vec::new(),
+            options,
+        }
+    }
+
+    pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<usize> {
+        let mut at = 0;
+        while !self.ended {
+            let Some(end) = self.find_end(&bytes[at..], rows)? else { return Ok(at) };
+            self.line(&bytes[at..at + end.at], rows, out)?;
+            at += end.next;
+        }
+        Ok(bytes.len())
+    }
+
+    /// The last line may lack its newline.
+    pub(super) fn finish(&mut self, rest: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<()> {
+        if self.ended || rest.is_empty() {
+            return Ok(());
+        }
+        if self.scan.in_quotes {
+            rows.line += 1 + self.scan.newlines;
+            return Err(self.unterminated(rest, rows));
+        }
+        // A carriage return at the very end waited for its newline.
+        let line = match rest.strip_suffix(b"\r") {
+            Some(line) if self.ending != Some(Ending::Lf) => line,
+            _ => rest,
+        };
+        self.line(line, rows, out)
+    }
+
+    fn unterminated(&self, line: &[u8], rows: &RowSet) -> model::Error {
+        in_line(malformed("unterminated CSV quoted field"), line, rows)
+    }
+
+    /// The end of the line at the front, if it is there.
+    fn find_end(&mut self, bytes: &[u8], rows: &mut RowSet) -> Result<Option<End>> {
+        let found = match self.options.format {
+            Format::Csv => self.find_csv_end(bytes),
+            _ => self.find_text_end(bytes),
+        };
+        let Some(at) = found else { return Ok(None) };
+        let ending = match (bytes[at], bytes.get(at + 1)) {
+            (b'\n', _) => Ending::Lf,
+            (_, Some(b'\n')) if self.ending != Some(Ending::Cr) => Ending::CrLf,
+            // Whether a newline follows is not known yet.
+            (_, None) if self.ending != Some(Ending::Cr) => {
+                self.scan.at = at;
+                return Ok(None);
+            }
+            _ => Ending::Cr,
+        };
+        rows.line += 1 + std::mem::take(&mut self.scan).newlines;
+        let expected = *self.ending.get_or_insert(ending);
+        if ending != expected {
+            let line = &bytes[..at];
+            return Err(self.foreign_ending(ending, line, rows));
+        }
+        Ok(Some(End { at, next: at + if ending == Ending::CrLf { 2 } else { 1 } }))
+    }
+
+    /// A stream keeps to one kind of line end: another one is data that somebody forgot to escape.
+    #[cold]
+    fn foreign_ending(&self, seen: Ending, line: &[u8], rows: &RowSet) -> model::Error {
+        let (what, escape) = match seen {
+            Ending::Lf => ("newline", "\\n"),
+            Ending::Cr | Ending::CrLf => ("carriage return", "\\r"),
+        };
+        let error = match self.options.format {
+            Format::Csv => malformed(format!("unquoted {what} found in data"))
+                .with_hint(format!("Use quoted CSV field to represent {what}.")),
+            _ => malformed(format!("literal {what} found in data"))
+                .with_hint(format!("Use \"{escape}\" to represent {what}.")),
+        };
+        in_line(error, line, rows)
+    }
+
+    /// The first line end that no backslash stands before.
+    fn find_text_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = self.scan.at;
+        loop {
+            let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr3(b'\n', b'\r', b'\\', rest)) else {
+                // May be one beyond the end, when the last byte is a backslash: its companion is skipped when it comes.
+                self.scan.at = at.max(bytes.len());
+                return None;
+            };
+            at += found;
+            if bytes[at] != b'\\' {
+                return Some(at);
+            }
+            at += 2;
+        }
+    }
+
+    /// The first line end outside quotes.
+    fn find_csv_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        let Options { quote, escape, .. } = self.options;
+        let scan = &mut self.scan;
+        while let Some(byte) = bytes.get(scan.at) {
+            if !scan.in_quotes && !scan.after_escape {
+                match memchr::memchr3(b'\n', b'\r', quote, &bytes[scan.at..]) {
+                    Some(found) => scan.at += found,
+                    None => {
+                        scan.at = bytes.len();
+                        return None;
+                    }
+                }
+                if bytes[scan.at] != quote {
+                    return Some(scan.at);
+                }
+                scan.in_quotes = true;
+                scan.at += 1;
+                continue;
+            }
+            if *byte == escape && escape != quote {
+                scan.after_escape = !scan.after_escape;
+            } else {
+                if *byte == quote && !scan.after_escape {
+                    scan.in_quotes = false;
+                }
+                scan.newlines += u64::from(*byte == b'\n');
+                scan.after_escape = false;
+            }
+            scan.at += 1;
+        }
+        None
+    }
+
+    fn line(&mut self, line: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<()> {
+        if rows.line == 0 {
+            rows.line = 1;
+        }
+        if line == b"\\." {
+            self.ended = true;
+            return Ok(());
+        }
+        self.split(line, rows)?;
+        if !self.header_done {
+            self.header_done = true;
+            return self.header(line, rows);
+        }
+        if self.fields.len() < rows.width() {
+            let message = format!("missing data for column \"{}\"", rows.column_name(self.fields.len()));
+            return Err(in_line(malformed(message), line, rows));
+        }
+        if self.fields.len() > rows.width() {
+            return Err(in_line(malformed("extra data after last expected column"), line, rows));
+        }
+        for (field, range) in self.fields.iter().enumerate() {
+            if let Some(range) = range {
+                rows.put_text(field, &self.unescaped[range.clone()])?;
+            }
+        }
+        rows.end_row(out)
+    }
+
+    fn header(&self, line: &[u8], rows: &RowSet) -> Result<()> {
+        if self.options.header != Header::Match {
+            return Ok(());
+        }
+        if self.fields.len() != rows.width() {
+            let message =
+                format!("wrong number of fields in header line: got {}, expected {}", self.fields.len(), rows.width());
+            return Err(in_line(malformed(message), line, rows));
+        }
+        for (field, range) in self.fields.iter().enumerate() {
+            let seen = range.clone().map(|range| excerpt(&self.unescaped[range]));
+            if seen.as_deref() != Some(rows.column_name(field)) {
+                let seen = seen.map_or_else(|| "null value (\"\\N\")".to_owned(), |seen| format!("\"{seen}\""));
+                let message = format!(
+                    "column name mismatch in header line field {}: got {seen}, expected \"{}\"",
+                    field + 1,
+                    rows.column_name(field)
+                );
+                return Err(in_line(malformed(message), line, rows));
+            }
+        }
+        Ok(())
+    }
+
+    fn split(&mut self, line: &[u8], rows: &RowSet) -> Result<()> {
+        self.fields.clear();
+        self.unescaped.clear();
+        match self.options.format {
+            Format::Csv => self.split_csv(line, rows),
+            _ => {
+                self.split_text(line, rows.width());
+                Ok(())
+            }
+        }
+    }
+
+    /// Fields beyond one too many are not looked at: the line is refused anyway.
+    fn split_text(&mut self, line: &[u8], width: usize) {
+        let mut rest = Some(line);
+        while let Some(text) = rest
+            && self.fields.len() <= width
+        {
+            let end = text_field_end(text, self.options.delimiter);
+            let raw = &text[..end];
+            let field = if raw == self.options.null.as_bytes() {
+                None
+            } else {
+                let start = self.unescaped.len();
+                unescape_text(raw, &mut self.unescaped);
+                Some(start..self.unescaped.len())
+            };
+            self.fields.push(field);
+            rest = text.get(end + 1..);
+        }
+    }
+
+    fn split_csv(&mut self, line: &[u8], rows: &RowSet) -> Result<()> {
+        let mut at = 0;
+        while self.fields.len() <= rows.width() {
+            let start = self.unescaped.len();
+            let Some((end, quoted)) = self.csv_field(line, at) else { return Err(self.unterminated(line, rows)) };
+            let force = self.force.get(self.fields.len()).copied().unwrap_or_default();
+            let is_null_text = self.unescaped[start..] == *self.options.null.as_bytes();
+            let is_null = if quoted { force.null } else { !force.not_null };
+            self.fields.push(if is_null_text && is_null { None } else { Some(start..self.unescaped.len()) });
+            if end >= line.len() {
+                break;
+            }
+            at = end + 1;
+        }
+        Ok(())
+    }
+
+    /// Appends the field at `at`; where it ends, and whether any part of it was in quotes. `None` when the quotes do not close.
+    fn csv_field(&mut self, line: &[u8], mut at: usize) -> Option<(usize, bool)> {
+        let Options { delimiter, quote, escape, .. } = self.options;
+        let mut quoted = false;
+        loop {
+            let rest = line.get(at..).unwrap_or_default();
+            let Some(found) = memchr::memchr2(delimiter, quote, rest) else {
+                self.unescaped.extend_from_slice(rest);
+                return Some((line.len(), quoted));
+            };
+            self.unescaped.extend_from_slice(&rest[..found]);
+            at += found;
+            if line[at] == delimiter {
+                return Some((at, quoted));
+            }
+            quoted = true;
+            at = unquote(line, at + 1, quote, escape, &mut self.unescaped)?;
+        }
+    }
+}
+
+/// Appends what is between quotes from `at` on; where it goes on after the closing one.
+fn unquote(line: &[u8], mut at: usize, quote: u8, escape: u8, out: &mut Vec<u8>) -> Option<usize> {
+    loop {
+        let rest = line.get(at..)?;
+        let found = memchr::memchr2(quote, escape, rest)?;
+        out.extend_from_slice(&rest[..found]);
+        at += found;
+        let next = line.get(at + 1).copied().filter(|next| *next == quote || *next == escape);
+        match (line[at], next) {
+            (byte, Some(next)) if byte == escape => {
+                out.push(next);
+                at += 2;
+            }
+            (byte, _) if byte == quote => return Some(at + 1),
+            (byte, _) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// The first delimiter that no backslash stands before, or the end.
+fn text_field_end(text: &[u8], delimiter: u8) -> usize {
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(delimiter, b'\\', rest)) {
+        at += found;
+        if text[at] == delimiter {
+            return at;
+        }
+        at += 2;
+    }
+    text.len()
+}
+
+fn unescape_text(raw: &[u8], out: &mut Vec<u8>) {
+    let mut rest = raw;
+    while let Some(found) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..found]);
+        rest = unescape_one(&rest[found + 1..], out);
+    }
+    out.extend_from_slice(rest);
+}
+
+/// Appends what the bytes after a backslash stand for; what is left behind them.
+fn unescape_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let Some((first, tail)) = rest.split_first() else {
+        out.push(b'\\');
+        return rest;
+    };
+    match first {
+        b'b' => out.push(8),
+        b'f' => out.push(12),
+        b'n' => out.push(b'\n'),
+        b'r' => out.push(b'\r'),
+        b't' => out.push(b'\t'),
+        b'v' => out.push(11),
+        b'0'..=b'7' => return unescape_number(rest, 3, 8, out),
+        b'x' if tail.first().is_some_and(u8::is_ascii_hexdigit) => return unescape_number(tail, 2, 16, out),
+        other => out.push(*other),
+    }
+    tail
+}
+
+fn unescape_number<'a>(rest: &'a [u8], digits_max: usize, radix: u32, out: &mut Vec<u8>) -> &'a [u8] {
+    let mut value = 0;
+    let mut len = 0;
+    while let Some(digit) = rest.get(len).and_then(|byte| (*byte as char).to_digit(radix))
+        && len < digits_max
+    {
+        value = value * radix + digit;
+        len += 1;
+    }
+    out.push(value as u8);
+    &rest[len..]
+}
+
+/// Adds the line to an error, as PostgreSQL's context does.
+#[cold]
+fn in_line(error: model::Error, line: &[u8], rows: &RowSet) -> model::Error {
+    error.with_detail(format!("COPY {}, line {}: \"{}\"", rows.table_name(), rows.line, excerpt(line)))
+}

@@ -1,0 +1,468 @@
+//! Rows of a COPY being put together, whatever format they come in.
+
+use std::borrow::Cow;
+
+use engine::{Batch, Op, Ops, Rows};
+use model::{Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableRef, key, limits};
+use pg::types::oid;
+use pg::{Datum, Form, Oid};
+
+use super::Zones;
+use crate::build::{Column, Keys};
+use crate::number::{self, Decimal};
+
+/// A batch is handed out when it has this many rows or bytes.
+const BATCH_ROWS_MAX: usize = 65_536;
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Characters of a bad value that a message shows.
+const SHOWN_CHARS_MAX: usize = 64;
+
+pub(super) struct RowSet {
+    table: TableRef,
+    zones: Zones,
+    targets: Vec<Target>,
+    /// Columns that may not be NULL and are not in the column list: every row is an error.
+    missing: Option<ColumnId>,
+    /// Number of the line (or tuple) being read, from 1.
+    pub(super) line: u64,
+    count: u64,
+    keys: Keys,
+    series: Vec<u32>,
+    times: Vec<i64>,
+    fields: Vec<(ColumnId, Column)>,
+    row: Row,
+    /// Number and bytes of the key of the row before: devices send runs of rows.
+    last_key: Option<(u32, Vec<u8>)>,
+    batch_bytes: usize,
+}
+
+/// The row being read, as far as it is not in the columns.
+#[derive(Default)]
+struct Row {
+    time: Option<i64>,
+    /// The encoded key values by position; empty for NULL.
+    key_values: Vec<Vec<u8>>,
+    key: Vec<u8>,
+    bytes: usize,
+}
+
+/// Where a field of the stream goes.
+struct Target {
+    id: ColumnId,
+    ty: DataType,
+    oid: Oid,
+    nullable: bool,
+    place: Place,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Key(usize),
+    Time,
+    Field(usize),
+}
+
+/// A value on its way to its place.
+enum Cell<'a> {
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    Float32(f32),
+    Float64(f64),
+    Bytes(Cow<'a, [u8]>),
+    Time(i64),
+}
+
+impl RowSet {
+    pub(super) fn new(table: TableRef, columns: &[ColumnId], zones: Zones) -> Result<RowSet> {
+        let mut targets = Vec::with_capacity(columns.len());
+        for (at, id) in columns.iter().enumerate() {
+            let column = table.column_by_id(*id).ok_or_else(|| {
+                Error::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("relation {} has no column with number {id}", table.name),
+                )
+            })?;
+            if columns[..at].contains(id) {
+                let message = format!("column \"{}\" specified more than once", column.name);
+                return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
+            }
+            targets.push(Target::new(column));
+        }
+        let missing = table
+            .columns
+            .iter()
+            .find(|column| !column.nullable && !columns.contains(&column.id))
+            .map(|column| column.id);
+        let mut rows = RowSet {
+            zones,
+            targets,
+            missing,
+            line: 0,
+            count: 0,
+            keys: Keys::default(),
+            series: Vec::new(),
+            times: Vec::new(),
+            fields: Vec::new(),
+            row: Row { key_values: vec![Vec::new(); table.key_columns().count()], ..Row::default() },
+            last_key: None,
+            batch_bytes: 0,
+            table,
+        };
+        rows.place_targets();
+        Ok(rows)
+    }
+
+    fn place_targets(&mut self) {
+        let key_ids: Vec<ColumnId> = self.table.key_columns().map(|column| column.id).collect();
+        for target in &mut self.targets {
+            target.place = match key_ids.iter().position(|id| *id == target.id) {
+                Some(position) => Place::Key(position),
+                None if target.id == self.table.time_column().id => Place::Time,
+                None => {
+                    self.fields.push((target.id, Column::new(target.ty)));
+                    Place::Field(self.fields.len() - 1)
+                }
+            };
+        }
+    }
+
+    /// Fields of a row.
+    pub(super) fn width(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Rows completed.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn table_name(&self) -> &str {
+        &self.table.name.table
+    }
+
+    pub(super) fn column_name(&self, field: usize) -> &str {
+        self.table.column_by_id(self.targets[field].id).map_or("", |column| &column.name)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let fields: usize = self.fields.iter().map(|(_, column)| column.memory_bytes()).sum();
+        fields + self.keys.memory_bytes() + self.series.len() * 12
+    }
+
+    /// Puts a value in its text form.
+    pub(super) fn put_text(&mut self, field: usize, text: &[u8]) -> Result<()> {
+        let target = &self.targets[field];
+        match target.read_text(text, &self.zones).and_then(|cell| check_size(cell, text.len())) {
+            Ok(cell) => self.put(field, cell),
+            Err(error) => Err(self.at_field(error, field, Some(text))),
+        }
+    }
+
+    /// Puts a value in its binary form.
+    #[inline]
+    pub(super) fn put_binary(&mut self, field: usize, bytes: &[u8]) -> Result<()> {
+        match self.targets[field].read_binary(bytes, &self.zones) {
+            Ok(cell) => self.put(field, cell),
+            Err(error) => Err(self.at_field(error, field, None)),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, field: usize, cell: Cell<'_>) -> Result<()> {
+        if let Cell::Bytes(bytes) = &cell {
+            self.row.bytes += bytes.len();
+        }
+        match self.targets[field].place {
+            Place::Field(at) => {
+                let row = self.times.len();
+                cell.put(&mut self.fields[at].1, self.targets[field].ty, row);
+            }
+            Place::Time => self.row.time = cell.time(),
+            Place::Key(position) => cell.encode(&mut self.row.key_values[position]),
+        }
+        Ok(())
+    }
+
+    /// Completes the row. What was not put is NULL.
+    pub(super) fn end_row(&mut self, out: &mut Vec<Batch>) -> Result<()> {
+        self.check_nulls()?;
+        let bytes = self.row.bytes + 16 * self.targets.len();
+        if bytes > limits::ROW_BYTES_MAX {
+            let message = format!("the row takes {bytes} bytes; the limit is {}", limits::ROW_BYTES_MAX);
+            return Err(self.at_line(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
+        }
+        let series = self.key_number()?;
+        self.series.push(series);
+        self.times.push(self.row.time.take().unwrap_or_default());
+        self.row.key_values.iter_mut().for_each(Vec::clear);
+        self.batch_bytes += 12 + self.row.bytes + 8 * self.fields.len();
+        self.row.bytes = 0;
+        self.count += 1;
+        if self.times.len() >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+            self.finish(out)?;
+        }
+        Ok(())
+    }
+
+    fn check_nulls(&self) -> Result<()> {
+        if let Some(column) = self.missing.and_then(|id| self.table.column_by_id(id)) {
+            return Err(self.null_violation(&column.name));
+        }
+        let row = self.times.len();
+        for target in self.targets.iter().filter(|target| !target.nullable) {
+            let there = match target.place {
+                Place::Key(position) => !self.row.key_values[position].is_empty(),
+                Place::Time => self.row.time.is_some(),
+                Place::Field(at) => self.fields[at].1.len() > row,
+            };
+            if !there {
+                let name = self.table.column_by_id(target.id).map_or("", |column| &column.name);
+                return Err(self.null_violation(name));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn null_violation(&self, column: &str) -> Error {
+        let message =
+            format!("null value in column \"{column}\" of relation {} violates not-null constraint", self.table.name);
+        self.at_line(Error::new(SqlState::NOT_NULL_VIOLATION, message))
+    }
+
+    /// The number of the row's key in this batch.
+    fn key_number(&mut self) -> Result<u32> {
+        let key = &mut self.row.key;
+        key.clear();
+        let kept = self.row.key_values.iter().rposition(|value| !value.is_empty()).map_or(0, |last| last + 1);
+        for value in &self.row.key_values[..kept] {
+            match value.as_slice() {
+                [] => key::push_null(key),
+                value => key.extend_from_slice(value),
+            }
+        }
+        if let Some((number, last)) = &self.last_key
+            && last == key
+        {
+            return Ok(*number);
+        }
+        if key.len() > limits::KEY_BYTES_MAX {
+            let message = format!("the key takes {} bytes; the limit is {}", key.len(), limits::KEY_BYTES_MAX);
+            return Err(self.at_line(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
+        }
+        let (number, is_new) = self.keys.intern(key);
+        self.batch_bytes += if is_new { 2 * key.len() + 48 } else { 0 };
+        let mut last = self.last_key.take().unwrap_or_default().1;
+        last.clone_from(key);
+        self.last_key = Some((number, last));
+        Ok(number)
+    }
+
+    /// Hands out the rows so far, if there are any.
+    pub(super) fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
+        let rows = self.times.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        let mut columns = Vec::with_capacity(self.fields.len());
+        for target in &self.targets {
+            if let Place::Field(at) = target.place {
+                let column = std::mem::replace(&mut self.fields[at].1, Column::new(target.ty));
+                columns.extend(column.finish(rows)?.map(|array| (target.id, array)));
+            }
+        }
+        columns.sort_unstable_by_key(|(id, _)| *id);
+        let keys = std::mem::take(&mut self.keys).finish();
+        let rows = Rows::new(
+            std::mem::take(&mut self.series),
+            std::mem::take(&mut self.times),
+            Ops::All(Op::Replace),
+            columns,
+        );
+        out.push(Batch::new(keys, rows));
+        self.last_key = None;
+        self.batch_bytes = 0;
+        Ok(())
+    }
+
+    /// Adds where in the stream an error was met.
+    #[cold]
+    pub(super) fn at_line(&self, error: Error) -> Error {
+        error.with_detail(format!("COPY {}, line {}", self.table_name(), self.line_shown()))
+    }
+
+    /// Adds where in the stream, and in which column, an error was met.
+    #[cold]
+    pub(super) fn at_field(&self, error: Error, field: usize, text: Option<&[u8]>) -> Error {
+        let shown = text.map_or(String::new(), |text| format!(": \"{}\"", excerpt(text)));
+        let place = format!(
+            "COPY {}, line {}, column {}{shown}",
+            self.table_name(),
+            self.line_shown(),
+            self.column_name(field)
+        );
+        error.with_detail(place)
+    }
+
+    /// Binary streams have no lines: tuples are counted.
+    fn line_shown(&self) -> u64 {
+        if self.line > 0 { self.line } else { self.count + 1 }
+    }
+}
+
+/// The beginning of a value, for a message.
+pub(super) fn excerpt(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(4 * SHOWN_CHARS_MAX)]);
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+fn check_size(cell: Cell<'_>, text_bytes: usize) -> Result<Cell<'_>> {
+    if text_bytes <= limits::VALUE_BYTES_MAX {
+        return Ok(cell);
+    }
+    let bytes = match &cell {
+        Cell::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    if bytes <= limits::VALUE_BYTES_MAX {
+        return Ok(cell);
+    }
+    let message = format!("the value has {bytes} bytes; the limit is {}", limits::VALUE_BYTES_MAX);
+    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+}
+
+impl Target {
+    fn new(column: &TableColumn) -> Target {
+        let nullable = column.nullable && column.role != ColumnRole::Time;
+        Target { id: column.id, ty: column.ty, oid: oid_of(column.ty), nullable, place: Place::Time }
+    }
+
+    /// Integers and floats the short way; what that does not take goes through `pg`, which knows all forms and all errors.
+    fn read_text<'a>(&self, text: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
+        let number = || number::scan(text).filter(|decimal| decimal.len == text.len());
+        let cell = match self.ty {
+            DataType::Float64 => number().and_then(|decimal| float_cell(decimal, text)),
+            DataType::Int64 => number().and_then(|decimal| decimal.to_i64(text)).map(Cell::Int),
+            _ => None,
+        };
+        match cell {
+            Some(cell) => Ok(cell),
+            None => self.cell(pg::decode(self.oid, Form::Text, text, zones.as_ref())?),
+        }
+    }
+
+    #[inline]
+    fn read_binary<'a>(&self, bytes: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
+        match (self.ty, bytes.as_chunks::<8>()) {
+            (DataType::Float64, ([chunk], [])) => Ok(Cell::Float64(f64::from_be_bytes(*chunk))),
+            (DataType::Int64, ([chunk], [])) => Ok(Cell::Int(i64::from_be_bytes(*chunk))),
+            _ => self.cell(pg::decode(self.oid, Form::Binary, bytes, zones.as_ref())?),
+        }
+    }
+
+    fn cell<'a>(&self, datum: Datum<'a>) -> Result<Cell<'a>> {
+        Ok(match datum {
+            Datum::Bool(value) => Cell::Bool(value),
+            Datum::Int2(value) => Cell::Int(value.into()),
+            Datum::Int4(value) => Cell::Int(value.into()),
+            Datum::Int8(value) => Cell::Int(value),
+            Datum::Float4(value) => Cell::Float32(value),
+            Datum::Float8(value) => Cell::Float64(value),
+            Datum::Numeric(value) => Cell::UInt(unsigned(value)?),
+            Datum::Timestamptz(value) => Cell::Time(value),
+            Datum::Bytes(value) => Cell::Bytes(value),
+            Datum::Text(value) => Cell::Bytes(text_cell(value)?),
+            other => return Err(Error::bug(format!("{other:?} for a column of type {:?}", self.ty))),
+        })
+    }
+}
+
+/// What is or became zero, tiny or infinite may be an error, which `pg` knows.
+fn float_cell(decimal: Decimal, text: &[u8]) -> Option<Cell<'static>> {
+    let value = decimal.to_f64(text);
+    let zero = decimal.exact && decimal.mantissa == 0;
+    (value.is_normal() || zero).then_some(Cell::Float64(value))
+}
+
+fn text_cell(text: Cow<'_, str>) -> Result<Cow<'_, [u8]>> {
+    if memchr::memchr(0, text.as_bytes()).is_some() {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
+    }
+    Ok(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    })
+}
+
+/// A numeric that is to be an unsigned 64-bit integer; rounded to one as `numeric(20)` does, half away from zero.
+fn unsigned(value: pg::numeric::Numeric) -> Result<u64> {
+    let rounded = match value {
+        pg::numeric::Numeric::Finite { value, scale } => 10i128.checked_pow(scale.into()).map(|unit| {
+            let half = if value < 0 { -(unit / 2) } else { unit / 2 };
+            value.checked_add(half).map_or(value / unit, |value| value / unit)
+        }),
+        _ => None,
+    };
+    rounded.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| {
+        Error::new(
+            SqlState::NUMERIC_OUT_OF_RANGE,
+            "value is out of range for an unsigned 64-bit integer (0 to 18446744073709551615)",
+        )
+    })
+}
+
+fn oid_of(ty: DataType) -> Oid {
+    match ty {
+        DataType::Bool => oid::BOOL,
+        DataType::Int16 => oid::INT2,
+        DataType::Int32 => oid::INT4,
+        DataType::Int64 => oid::INT8,
+        DataType::UInt64 => oid::NUMERIC,
+        DataType::Float32 => oid::FLOAT4,
+        DataType::Float64 => oid::FLOAT8,
+        DataType::Text => oid::TEXT,
+        DataType::Bytes => oid::BYTEA,
+        DataType::Timestamp => oid::TIMESTAMPTZ,
+    }
+}
+
+impl Cell<'_> {
+    /// Puts the value at `row`. It is of the column's type: `Target` read it so.
+    #[inline]
+    fn put(&self, column: &mut Column, ty: DataType, row: usize) {
+        let done = match (self, ty) {
+            (Cell::Float64(value), _) => column.put_f64(row, *value),
+            (Cell::Int(value), DataType::Int16) => column.put_i16(row, *value as i16),
+            (Cell::Int(value), DataType::Int32) => column.put_i32(row, *value as i32),
+            (Cell::Int(value), _) => column.put_i64(row, *value),
+            (Cell::Bool(value), _) => column.put_bool(row, *value),
+            (Cell::UInt(value), _) => column.put_u64(row, *value),
+            (Cell::Float32(value), _) => column.put_f32(row, *value),
+            (Cell::Time(value), _) => column.put_timestamp(row, *value),
+            (Cell::Bytes(value), _) => column.put_bytes(row, value),
+        };
+        debug_assert!(done, "BUG: a value for a column of another type");
+    }
+
+    fn time(&self) -> Option<i64> {
+        match self {
+            Cell::Time(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The canonical bytes of the value in a key.
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        match self {
+            Cell::Bool(value) => key::push_bool(out, *value),
+            Cell::Int(value) | Cell::Time(value) => key::push_i64(out, *value),
+            Cell::UInt(value) => key::push_i64(out, value.cast_signed()),
+            Cell::Bytes(value) => key::push_bytes(out, value),
+            // A table's key columns are never floats.
+            Cell::Float32(_) | Cell::Float64(_) => {}
+        }
+    }
+}

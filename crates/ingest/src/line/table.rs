@@ -1,0 +1,528 @@
+//! One table of a request while its rows are being collected.
+
+use std::collections::HashMap;
+
+use engine::{ColumnSpec, Op, TableSpec};
+use model::{ColumnId, ColumnRole, DataType, Result, SqlState, TableName, TableOptions, TableRef, key, limits};
+
+use super::head::Tag;
+use super::{Budget, Fault, Parse, TableWrite, shown, word};
+use crate::build::{Column, Keys};
+
+/// The time column of tables that line protocol makes.
+const TIME: &str = "time";
+/// Names looked up one by one in a table that is there, before all its names are put into a map.
+const SEARCHES_MAX: usize = 8;
+/// Memory charged for a name that was seen, beside its bytes.
+const SLOT_BYTES: usize = 200;
+
+/// A value as the line wrote it.
+pub(super) enum Seen<'a> {
+    Float(f64),
+    Integer(i64),
+    Unsigned(u64),
+    Bool(bool),
+    Text(&'a [u8]),
+}
+
+pub(super) struct TableBuild<'a> {
+    name: TableName,
+    existing: Option<&'a TableRef>,
+    keyed: bool,
+    slots: Vec<Slot>,
+    slot_names: HashMap<Box<str>, u32>,
+    search: Search<'a>,
+    /// Field names as they are written, in the order of first sight: the next field of a line is likely the next of these.
+    pub(super) order: Vec<(&'a [u8], u32)>,
+    /// Slots of the key columns, in key order.
+    key_slots: Vec<u32>,
+    /// Fields that may not be absent.
+    required: Vec<u32>,
+    /// Columns that the table will have.
+    columns: usize,
+    keys: Keys,
+    series: Vec<u32>,
+    times: Vec<i64>,
+    line: Line,
+}
+
+/// What the line being read has done, to be taken back if it is refused.
+#[derive(Default)]
+struct Line {
+    /// Slots that got a value.
+    touched: Vec<u32>,
+    /// Slots that became a column.
+    claimed: Vec<u32>,
+    key_is_new: bool,
+    text_bytes: usize,
+}
+
+/// A name and what it stands for.
+struct Slot {
+    name: Box<str>,
+    id: Option<ColumnId>,
+    /// Its place in `order`.
+    place: Option<u32>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Only refused lines have named it: it may still become anything.
+    Vacant,
+    Time,
+    Key {
+        ty: DataType,
+        position: u32,
+        nullable: bool,
+    },
+    Field {
+        ty: DataType,
+        column: Column,
+    },
+}
+
+/// Finds names in a table that is there.
+#[derive(Default)]
+struct Search<'a> {
+    /// Where the next name probably is: lines name columns in the order in which lines made them.
+    next: usize,
+    searches: usize,
+    map: HashMap<&'a str, usize>,
+}
+
+impl<'a> TableBuild<'a> {
+    pub(super) fn new(name: TableName, existing: Option<&'a TableRef>) -> TableBuild<'a> {
+        let mut build = TableBuild {
+            name,
+            existing,
+            keyed: existing.is_none_or(|table| table.keyed),
+            slots: Vec::new(),
+            slot_names: HashMap::new(),
+            search: Search::default(),
+            order: Vec::new(),
+            key_slots: Vec::new(),
+            required: Vec::new(),
+            columns: 1,
+            keys: Keys::default(),
+            series: Vec::new(),
+            times: Vec::new(),
+            line: Line::default(),
+        };
+        match existing {
+            None => build.push_slot(TIME, None, Kind::Time),
+            Some(table) => build.add_existing(table),
+        };
+        build
+    }
+
+    /// The columns that every line has to look at; the others come when they are named.
+    fn add_existing(&mut self, table: &'a TableRef) -> usize {
+        self.columns = table.columns.len();
+        for at in 0..table.columns.len() {
+            let column = &table.columns[at];
+            if column.role == ColumnRole::Key || (column.role == ColumnRole::Field && !column.nullable) {
+                self.add_existing_column(at);
+            }
+        }
+        self.slots.len()
+    }
+
+    fn add_existing_column(&mut self, at: usize) -> usize {
+        let Some(column) = self.existing.and_then(|table| table.columns.get(at)) else { return 0 };
+        let slot = self.slots.len() as u32;
+        let kind = match column.role {
+            ColumnRole::Time => Kind::Time,
+            ColumnRole::Key => {
+                self.key_slots.push(slot);
+                Kind::Key { ty: column.ty, position: self.key_slots.len() as u32 - 1, nullable: column.nullable }
+            }
+            ColumnRole::Field => {
+                if !column.nullable {
+                    self.required.push(slot);
+                }
+                Kind::Field { ty: column.ty, column: Column::new(column.ty) }
+            }
+        };
+        self.push_slot(&column.name, Some(column.id), kind)
+    }
+
+    fn push_slot(&mut self, name: &str, id: Option<ColumnId>, kind: Kind) -> usize {
+        let slot = self.slots.len();
+        self.slots.push(Slot { name: name.into(), id, place: None, kind });
+        self.slot_names.insert(name.into(), slot as u32);
+        slot
+    }
+
+    /// What `name` stands for.
+    pub(super) fn slot(&mut self, name: &str, budget: &mut Budget) -> Parse<usize> {
+        if let Some(slot) = self.slot_names.get(name) {
+            return Ok(*slot as usize);
+        }
+        budget.take(SLOT_BYTES + name.len()).map_err(Fault::Request)?;
+        if let Some(table) = self.existing
+            && let Some(at) = self.search.find(table, name)
+        {
+            return Ok(self.add_existing_column(at));
+        }
+        Ok(self.push_slot(name, None, Kind::Vacant))
+    }
+
+    /// Notes that a field was written as `raw`; where in `order` its successor is.
+    pub(super) fn follow(&mut self, slot: usize, raw: &'a [u8]) -> usize {
+        let order = &mut self.order;
+        let place = *self.slots[slot].place.get_or_insert_with(|| {
+            order.push((raw, slot as u32));
+            order.len() as u32 - 1
+        });
+        place as usize + 1
+    }
+
+    pub(super) fn name_of(&self, slot: usize) -> &str {
+        &self.slots[slot].name
+    }
+
+    /// The number of the key that `tags` are.
+    pub(super) fn key(&mut self, tags: &[Tag<'_>], budget: &mut Budget) -> Parse<u32> {
+        if !self.keyed && !tags.is_empty() {
+            let message = format!("tag \"{}\" for table {}, which has no key", tags[0].0, self.name);
+            return Err(Fault::line(SqlState::DATATYPE_MISMATCH, message));
+        }
+        let mut values = Vec::with_capacity(tags.len());
+        for (name, value) in tags {
+            let slot = self.slot(name, budget)?;
+            values.push((self.key_position(slot)?, name.as_ref(), value.as_ref()));
+        }
+        values.sort_unstable_by_key(|(position, ..)| *position);
+        if let Some(twice) = values.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(Fault::line(SqlState::DUPLICATE_COLUMN, format!("tag \"{}\" is there twice", twice[0].1)));
+        }
+        self.check_required_keys(&values)?;
+        let bytes = key_bytes(&values);
+        if bytes.len() > limits::KEY_BYTES_MAX {
+            let message =
+                format!("the tags take {} bytes as a key; the limit is {}", bytes.len(), limits::KEY_BYTES_MAX);
+            return Err(Fault::line(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        budget.take(2 * bytes.len()).map_err(Fault::Request)?;
+        let (number, is_new) = self.keys.intern(&bytes);
+        self.line.key_is_new = is_new;
+        Ok(number)
+    }
+
+    /// The place in the key of a tag, which becomes a key column if it is new.
+    fn key_position(&mut self, slot: usize) -> Parse<u32> {
+        match &self.slots[slot].kind {
+            Kind::Key { ty: DataType::Text, position, .. } => Ok(*position),
+            Kind::Key { ty, .. } => {
+                Err(self.mismatch(slot, "a tag", &format!("a key column of type {}", ty.sql_name())))
+            }
+            Kind::Field { ty, .. } => Err(self.mismatch(slot, "a tag", &format!("a field of type {}", ty.sql_name()))),
+            Kind::Time => Err(self.mismatch(slot, "a tag", "the time column")),
+            Kind::Vacant => {
+                let position = self.key_slots.len() as u32;
+                self.claim(slot, Kind::Key { ty: DataType::Text, position, nullable: true })?;
+                self.key_slots.push(slot as u32);
+                Ok(position)
+            }
+        }
+    }
+
+    fn check_required_keys(&self, values: &[(u32, &str, &str)]) -> Parse<()> {
+        for slot in &self.key_slots {
+            let slot = &self.slots[*slot as usize];
+            if let Kind::Key { position, nullable: false, .. } = slot.kind
+                && values.binary_search_by_key(&position, |(position, ..)| *position).is_err()
+            {
+                let message = format!(
+                    "key column \"{}\" of table {} is NOT NULL, but the line has no such tag",
+                    slot.name, self.name
+                );
+                return Err(Fault::line(SqlState::NOT_NULL_VIOLATION, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// A name becomes a column.
+    fn claim(&mut self, slot: usize, kind: Kind) -> Parse<()> {
+        if self.columns >= limits::COLUMNS_PER_TABLE_MAX {
+            let message = format!(
+                "column \"{}\" would be number {} of table {}; the limit is {}",
+                self.name_of(slot),
+                self.columns + 1,
+                self.name,
+                limits::COLUMNS_PER_TABLE_MAX
+            );
+            return Err(Fault::line(SqlState::TOO_MANY_COLUMNS, message));
+        }
+        self.columns += 1;
+        self.slots[slot].kind = kind;
+        self.line.claimed.push(slot as u32);
+        Ok(())
+    }
+
+    /// Puts a value into the row being read. `text` begins with the value as it was written.
+    #[inline]
+    pub(super) fn put(&mut self, slot: usize, seen: Seen<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
+        let row = self.times.len();
+        let Kind::Field { column, .. } = &mut self.slots[slot].kind else {
+            return self.put_first(slot, seen, text, budget);
+        };
+        let len = column.len();
+        if len < row {
+            budget.take(column.pad_bytes(row)).map_err(Fault::Request)?;
+        }
+        let done = match seen {
+            Seen::Float(value) => column.put_f64(row, value),
+            Seen::Integer(value) => column.put_i64(row, value),
+            Seen::Unsigned(value) => column.put_u64(row, value),
+            Seen::Bool(value) => column.put_bool(row, value),
+            Seen::Text(value) => {
+                self.line.text_bytes += value.len();
+                is_text(&self.slots[slot].kind) && self.put_text(slot, row, value)
+            }
+        };
+        if !done {
+            self.put_narrow(slot, &seen, text)?;
+        }
+        // A field that is there twice was touched already.
+        if len <= row {
+            self.line.touched.push(slot as u32);
+        }
+        Ok(())
+    }
+
+    fn put_text(&mut self, slot: usize, row: usize, value: &[u8]) -> bool {
+        let Kind::Field { column, .. } = &mut self.slots[slot].kind else { return false };
+        column.put_bytes(row, value)
+    }
+
+    /// The first value of a name makes it a field.
+    #[cold]
+    fn put_first(&mut self, slot: usize, seen: Seen<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
+        match &self.slots[slot].kind {
+            Kind::Vacant => {
+                let ty = seen.ty();
+                self.claim(slot, Kind::Field { ty, column: Column::new(ty) })?;
+                self.put(slot, seen, text, budget)
+            }
+            Kind::Time => Err(self.mismatch(slot, "a field", "the time column")),
+            _ => Err(self.mismatch(slot, "a field", "a tag")),
+        }
+    }
+
+    /// Columns that SQL made may be narrower than what a line carries; a value that fits is taken.
+    #[cold]
+    fn put_narrow(&mut self, slot: usize, seen: &Seen<'_>, text: &[u8]) -> Parse<()> {
+        let row = self.times.len();
+        let Kind::Field { ty, column } = &mut self.slots[slot].kind else { return Ok(()) };
+        let ty = *ty;
+        let fits = match (seen, ty) {
+            (Seen::Integer(value), DataType::Int32) => {
+                i32::try_from(*value).is_ok_and(|value| column.put_i32(row, value))
+            }
+            (Seen::Integer(value), DataType::Int16) => {
+                i16::try_from(*value).is_ok_and(|value| column.put_i16(row, value))
+            }
+            (Seen::Float(_), DataType::Float32) => {
+                let value = crate::number::scan(text).map_or(f32::INFINITY, |decimal| decimal.to_f32(text));
+                value.is_finite() && column.put_f32(row, value)
+            }
+            _ => {
+                let seen = format!("{} {}", seen.what(), shown(word(text, 0)));
+                return Err(self.mismatch(slot, &seen, ty.sql_name()));
+            }
+        };
+        if fits {
+            return Ok(());
+        }
+        let message = format!(
+            "column \"{}\" of table {}: {} is out of range for {}",
+            self.name_of(slot),
+            self.name,
+            shown(word(text, 0)),
+            ty.sql_name()
+        );
+        Err(Fault::line(SqlState::NUMERIC_OUT_OF_RANGE, message))
+    }
+
+    #[cold]
+    fn mismatch(&self, slot: usize, seen: &str, expected: &str) -> Fault {
+        let message = format!("column \"{}\" of table {} is {expected}, seen {seen}", self.name_of(slot), self.name);
+        Fault::line(SqlState::DATATYPE_MISMATCH, message)
+    }
+
+    /// Completes the row; the number of its values.
+    pub(super) fn push_row(&mut self, key: u32, time: i64, budget: &mut Budget) -> Parse<usize> {
+        let row = self.times.len();
+        let values = self.line.touched.len();
+        for slot in &self.required {
+            let slot = &self.slots[*slot as usize];
+            if matches!(&slot.kind, Kind::Field { column, .. } if column.len() <= row) {
+                let message = format!(
+                    "column \"{}\" of table {} is NOT NULL, but the line has no such field",
+                    slot.name, self.name
+                );
+                return Err(Fault::line(SqlState::NOT_NULL_VIOLATION, message));
+            }
+        }
+        // A value takes at most 8 bytes beside its text, and a little for its column.
+        let bytes = self.line.text_bytes + 16 * values;
+        if bytes > limits::ROW_BYTES_MAX {
+            let message = format!("the row takes {bytes} bytes; the limit is {}", limits::ROW_BYTES_MAX);
+            return Err(Fault::line(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        budget.take(12 + 8 * values).map_err(Fault::Request)?;
+        self.series.push(key);
+        self.times.push(time);
+        Ok(values)
+    }
+
+    /// The line stays.
+    pub(super) fn accept(&mut self) {
+        self.line.touched.clear();
+        self.line.claimed.clear();
+        self.line.key_is_new = false;
+        self.line.text_bytes = 0;
+    }
+
+    /// The line goes, with all it did.
+    #[cold]
+    pub(super) fn refuse(&mut self) {
+        let row = self.times.len();
+        for slot in &self.line.touched {
+            if let Kind::Field { column, .. } = &mut self.slots[*slot as usize].kind {
+                column.truncate(row);
+            }
+        }
+        for slot in std::mem::take(&mut self.line.claimed) {
+            let slot = &mut self.slots[slot as usize];
+            if matches!(slot.kind, Kind::Key { .. }) {
+                self.key_slots.pop();
+            }
+            slot.kind = Kind::Vacant;
+            self.columns -= 1;
+        }
+        if self.line.key_is_new {
+            self.keys.pop();
+        }
+        self.accept();
+    }
+
+    /// What is to be written; `None` when no line was accepted.
+    pub(super) fn finish(mut self, budget: &mut Budget) -> Result<Option<TableWrite>> {
+        let rows = self.times.len();
+        if rows == 0 {
+            return Ok(None);
+        }
+        let new_columns = self.new_columns();
+        let mut columns = Vec::new();
+        for slot in self.slots {
+            let Kind::Field { column, .. } = slot.kind else { continue };
+            budget.take(column.pad_bytes(if column.len() == 0 { 0 } else { rows }))?;
+            if let Some(array) = column.finish(rows)? {
+                columns.push((slot.name.into(), slot.id, array));
+            }
+        }
+        let (spec, new_columns) = match self.existing {
+            Some(_) => (None, new_columns),
+            None => (Some(table_spec(&self.name, new_columns)), Vec::new()),
+        };
+        Ok(Some(TableWrite {
+            name: self.name,
+            table: self.existing.cloned(),
+            spec,
+            new_columns,
+            op: if self.keyed { Op::Merge } else { Op::Replace },
+            keys: self.keys.finish(),
+            series: std::mem::take(&mut self.series),
+            times: std::mem::take(&mut self.times),
+            columns,
+        }))
+    }
+
+    /// Key columns first, because their order is the order in the keys.
+    fn new_columns(&self) -> Vec<ColumnSpec> {
+        let keys = self.key_slots.iter().map(|slot| &self.slots[*slot as usize]);
+        let fields = self.slots.iter().filter(|slot| matches!(slot.kind, Kind::Field { .. }));
+        let new = keys.chain(fields).filter(|slot| slot.id.is_none());
+        new.map(|slot| {
+            let (ty, role) = match &slot.kind {
+                Kind::Field { ty, .. } => (*ty, ColumnRole::Field),
+                _ => (DataType::Text, ColumnRole::Key),
+            };
+            ColumnSpec { name: slot.name.to_string(), ty, nullable: true, role }
+        })
+        .collect()
+    }
+}
+
+impl<'a> Search<'a> {
+    fn find(&mut self, table: &'a TableRef, name: &str) -> Option<usize> {
+        let columns = &table.columns;
+        let found = if columns.get(self.next).is_some_and(|column| column.name == name) {
+            Some(self.next)
+        } else if self.searches < SEARCHES_MAX {
+            self.searches += 1;
+            columns.iter().position(|column| column.name == name)
+        } else {
+            if self.map.is_empty() {
+                self.map = columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
+            }
+            self.map.get(name).copied()
+        };
+        self.next = found.map_or(self.next, |at| at + 1);
+        found
+    }
+}
+
+impl Seen<'_> {
+    /// The type of a column that this value makes.
+    fn ty(&self) -> DataType {
+        match self {
+            Seen::Float(_) => DataType::Float64,
+            Seen::Integer(_) => DataType::Int64,
+            Seen::Unsigned(_) => DataType::UInt64,
+            Seen::Bool(_) => DataType::Bool,
+            Seen::Text(_) => DataType::Text,
+        }
+    }
+
+    fn what(&self) -> &'static str {
+        match self {
+            Seen::Float(_) => "float",
+            Seen::Integer(_) => "integer",
+            Seen::Unsigned(_) => "unsigned integer",
+            Seen::Bool(_) => "boolean",
+            Seen::Text(_) => "string",
+        }
+    }
+}
+
+fn is_text(kind: &Kind) -> bool {
+    matches!(kind, Kind::Field { ty: DataType::Text, .. })
+}
+
+/// The canonical bytes of a key; `values` are sorted by position, what is missing is NULL.
+fn key_bytes(values: &[(u32, &str, &str)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut next = 0;
+    for (position, _, value) in values {
+        for _ in next..*position {
+            key::push_null(&mut bytes);
+        }
+        key::push_bytes(&mut bytes, value.as_bytes());
+        next = position + 1;
+    }
+    bytes
+}
+
+fn table_spec(name: &TableName, columns: Vec<ColumnSpec>) -> TableSpec {
+    let time = ColumnSpec { name: TIME.into(), ty: DataType::Timestamp, nullable: false, role: ColumnRole::Time };
+    TableSpec {
+        name: name.clone(),
+        keyed: true,
+        columns: std::iter::once(time).chain(columns).collect(),
+        options: TableOptions::default(),
+    }
+}
