@@ -1,0 +1,215 @@
+//! `millrace demo`: what Millrace is, in one command and a minute.
+//!
+//! An embedded database in a directory of its own is filled with real measurements and generated device data, asked a
+//! handful of questions, and left behind to be served. The queries are those a reader would type; each is shown.
+
+mod answer;
+mod devices;
+mod load;
+mod questions;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::Engine;
+use env::RealEnv;
+use model::TableName;
+use query::{Database, Outcome, Session};
+
+use crate::config::Given;
+use crate::failure::Failure;
+use crate::size;
+use crate::table::{Align, draw};
+
+const DATA_DEFAULT: &str = "./millrace-demo";
+/// Says that a directory is ours to load anew.
+const MARKER: &str = "MILLRACE-DEMO";
+
+/// Loads real measurements into a fresh directory, asks questions, shows the answers.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  millrace demo
+  millrace demo --data /tmp/demo --rows 100000
+
+Needs about a minute and 200 MB of disk. A second run starts afresh; a directory that is not a demo's is refused.")]
+pub(crate) struct Arguments {
+    /// Rows of generated device data, ten values each.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    rows: u64,
+}
+
+/// Loads, asks, tells.
+pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
+    let dir = given.data().map_or_else(|| PathBuf::from(DATA_DEFAULT), Path::to_owned);
+    prepare(&dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    let started = Instant::now();
+    runtime.block_on(run_async(&dir, given.memory_bytes()?, arguments.rows))?;
+    println!("All of it took {}.\n", show_time(started.elapsed()));
+    farewell(&dir);
+    Ok(())
+}
+
+async fn run_async(dir: &Path, memory_bytes: u64, rows: u64) -> Result<(), Failure> {
+    let options = engine::Options { memory_bytes, ..engine::Options::default() };
+    let (engine, _) = Engine::open(Arc::new(RealEnv::new()), dir, options)?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let database = Database::new(engine.clone(), query::Options { memory_bytes: memory_bytes / 2, threads })?;
+    let mut session = database.session("millrace");
+    println!("Millrace {}: an embedded database in {}\n", env!("CARGO_PKG_VERSION"), dir.display());
+    let mut tables = load::measurements(&mut session).await?;
+    tables.push(devices::generate(&mut session, &engine, rows).await?);
+    settle(&engine)?;
+    println!("\n{}", sizes(&engine, &tables)?);
+    for question in questions::ALL {
+        ask(&mut session, question).await?;
+    }
+    drop(session);
+    drop(database);
+    engine.close()?;
+    Ok(())
+}
+
+/// A table the demo made.
+struct Loaded {
+    table: &'static str,
+    what: &'static str,
+    rows: u64,
+    /// Values that are there: missing ones are no points.
+    points: u64,
+    elapsed: Duration,
+}
+
+/// Makes the directory anew, unless it holds something that is not a demo.
+fn prepare(dir: &Path) -> Result<(), Failure> {
+    let failed = |what: &str, error: io::Error| Failure::new(format!("cannot {what} {}: {error}", dir.display()));
+    let is_demo = dir.join(MARKER).exists();
+    let is_empty = fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
+    if !is_demo && !is_empty {
+        return Err(Failure::usage(format!("{} is not empty and not a demo's; nothing was touched", dir.display()))
+            .with_hint("give another directory: --data DIR"));
+    }
+    if is_demo {
+        refuse_if_open(dir)?;
+        fs::remove_dir_all(dir).map_err(|error| failed("clear", error))?;
+    }
+    fs::create_dir_all(dir).map_err(|error| failed("make", error))?;
+    fs::write(dir.join(MARKER), "Made by `millrace demo`, which may remove it.\n").map_err(|error| failed("write to", error))
+}
+
+/// A directory that is being served must not be taken away under the server.
+fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
+    match Engine::open(Arc::new(RealEnv::new()), dir, engine::Options::default()) {
+        Ok((engine, _)) => Ok(engine.close()?),
+        Err(error) if error.state() == model::SqlState::LOCK_NOT_AVAILABLE => Err(Failure::from(error)),
+        // Whatever else is wrong with an old demo goes away with it.
+        Err(_) => Ok(()),
+    }
+}
+
+fn settle(engine: &Engine) -> Result<(), Failure> {
+    let started = Instant::now();
+    engine.flush()?;
+    engine.settle();
+    println!("  flushed and compacted in {}", show_time(started.elapsed()));
+    Ok(())
+}
+
+/// What each table takes on disk.
+fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
+    let snapshot = engine.snapshot(model::Lsn::ZERO);
+    let mut rows = Vec::new();
+    for loaded in tables {
+        let view = snapshot.table(&TableName::public(loaded.table))?;
+        let bytes: u64 = view.state().segments.iter().map(|segment| segment.meta().bytes).sum();
+        let cells = [
+            loaded.table.to_owned(),
+            loaded.what.to_owned(),
+            size::group(loaded.rows),
+            size::group(loaded.points),
+            show_time(loaded.elapsed),
+            size::show(bytes),
+            format!("{:.2}", bytes as f64 / loaded.points as f64),
+        ];
+        rows.push(cells.into_iter().map(Some).collect());
+    }
+    let head = [
+        ("table", Align::Left),
+        ("what", Align::Left),
+        ("rows", Align::Right),
+        ("points", Align::Right),
+        ("load", Align::Right),
+        ("on disk", Align::Right),
+        ("bytes/point", Align::Right),
+    ];
+    Ok(draw(&head.map(|(title, align)| (title.to_owned(), align)), &rows, "  "))
+}
+
+async fn ask(session: &mut Session, question: &questions::Question) -> Result<(), Failure> {
+    println!("\x1b[1m{}\x1b[0m\n", question.title);
+    for line in question.sql.lines() {
+        println!("  \x1b[2m{line}\x1b[0m");
+    }
+    let started = Instant::now();
+    let answer = answer::run(session, question.sql).await?;
+    let elapsed = started.elapsed();
+    let plural = if answer.rows.len() == 1 { "" } else { "s" };
+    println!("\n{}  ({} row{plural}, {})\n", draw(&answer.head, &answer.rows, "  "), answer.rows.len(), show_time(elapsed));
+    if let Some(remark) = question.remark {
+        println!("  {remark}\n");
+    }
+    Ok(())
+}
+
+/// Runs a statement that has no result.
+async fn command(session: &mut Session, sql: &str) -> Result<(), Failure> {
+    for statement in query::parse(sql)? {
+        let prepared = session.prepare(&statement, &[]).await?;
+        match session.execute(&prepared, &[]).await? {
+            Outcome::Command { .. } => {}
+            _ => return Err(Failure::new(format!("BUG: the demo expected no result from {sql}"))),
+        }
+    }
+    Ok(())
+}
+
+fn farewell(dir: &Path) {
+    let dir = dir.display();
+    println!(
+        "Go on with it:\n\n  \
+         millrace serve --data {dir}                 serves it on this machine\n  \
+         millrace sql                                a shell; \\d lists the tables\n  \
+         psql -h 127.0.0.1 -p 7432 -U millrace       any PostgreSQL client does\n"
+    );
+}
+
+fn show_time(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_not_a_demos_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        let refused = prepare(dir.path()).err().map(|failure| failure.text()).unwrap_or_default();
+        assert!(refused.contains("not a demo's"), "{refused}");
+        assert!(dir.path().join("thesis.tex").exists());
+    }
+
+    #[test]
+    fn a_fresh_directory_is_marked_as_a_demos() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("a/b");
+        assert!(prepare(&inside).is_ok() && inside.join(MARKER).exists());
+    }
+}
