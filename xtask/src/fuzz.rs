@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::Result;
-use crate::run::{nothing_left, output, passes, root, take_number, target_dir};
+use crate::run::{nothing_left, output, root, show, take_number, target_dir};
 
 /// Runs all targets for `--seconds` in all (at least 2 each), or the named one for all of them.
 pub(crate) fn run(arguments: &[String]) -> Result {
@@ -21,12 +21,26 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     }
     let each = (seconds / targets.len().max(1) as u64).max(2);
     for target in &targets {
-        println!("fuzz: {target}, {each} s");
-        passes(cargo_fuzz(&["run", target]).args(["--", "-rss_limit_mb=4096"]).arg(format!("-max_total_time={each}")))
-            .map_err(|error| format!("{error}\nThe input that did it is in fuzz/artifacts/{target}/"))?;
+        let log = logged(
+            cargo_fuzz(&["run", target]).args(["--", "-rss_limit_mb=4096"]).arg(format!("-max_total_time={each}")),
+        )
+        .map_err(|error| format!("{error}\nThe input that did it is in fuzz/artifacts/{target}/"))?;
+        let done = log.lines().find(|line| line.starts_with("Done ")).unwrap_or("done");
+        println!("fuzz: {target}: {done}");
     }
     println!("fuzz: {} targets, {each} s each, no crash", targets.len());
     Ok(())
+}
+
+/// Runs a fuzzer and gives its log, which is long and of interest only when it found something.
+fn logged(command: &mut Command) -> Result<String> {
+    let output = command.output().map_err(|error| format!("cannot start `{}`: {error}", show(command)))?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() {
+        Ok(log)
+    } else {
+        Err(format!("{log}\n`{}` ended with {}", show(command), output.status))
+    }
 }
 
 fn list() -> Result<Vec<String>> {

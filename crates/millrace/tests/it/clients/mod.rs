@@ -1,0 +1,211 @@
+//! Real clients, without special settings: psql, psycopg 3, pgjdbc, tokio-postgres.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use futures::SinkExt;
+use tokio_postgres::types::Type;
+use tokio_postgres::{IsolationLevel, NoTls};
+
+use crate::server::{Server, folder};
+
+/// A tool of `cargo xtask tools`: where it said, or where it puts it.
+fn tool(variable: &str, default: &str) -> PathBuf {
+    let found = std::env::var_os(variable).map(PathBuf::from).unwrap_or_else(|| {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+        cache.unwrap_or_default().join("millrace/tools").join(default)
+    });
+    assert!(found.exists(), "{} is missing; fetch it: cargo xtask tools", found.display());
+    found
+}
+
+fn printed(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{out}{err}")
+}
+
+fn psql(server: &Server, arguments: &[&str]) -> Output {
+    let (host, port) = server.pg_host_port();
+    let mut command = Command::new("psql");
+    command.args(["-X", "-h", host, "-p", port, "-U", "millrace", "-v", "ON_ERROR_STOP=1", "millrace"]).args(arguments);
+    command.env("PGCONNECT_TIMEOUT", "10").env_remove("PGOPTIONS").env("PAGER", "cat");
+    command.output().unwrap_or_else(|error| panic!("psql: {error}; fetch it: cargo xtask tools"))
+}
+
+fn with_table(server: &Server) {
+    server.sql(
+        "CREATE TABLE readings (time timestamptz NOT NULL, device text, value float8, count bigint, ok boolean, note text) \
+         WITH (store = 'columns', key = 'device')",
+    );
+}
+
+#[test]
+fn psql_describes_tables_and_copies_files() {
+    let (folder, data) = folder();
+    let server = Server::start(&data);
+    with_table(&server);
+    let file = folder.path().join("in.csv");
+    std::fs::write(&file, "2026-01-01 00:00:00+00,a,1.5,1,t,x\n2026-01-01 00:00:01+00,b,,2,f,\"y, z\"\n").unwrap();
+    let copy = format!("\\copy readings FROM '{}' WITH (FORMAT csv)", file.display());
+    let back = folder.path().join("out.csv");
+    let copy_back = format!("\\copy readings TO '{}' WITH (FORMAT csv)", back.display());
+    let cases: [(&str, &[&str]); 9] = [
+        ("\\dt", &["public", "readings", "table", "millrace", "(1 row)"]),
+        ("\\d", &["public", "readings"]),
+        ("\\d readings", &["Table \"public.readings\"", "timestamp with time zone", "not null", "double precision"]),
+        ("\\l", &["millrace", "UTF8"]),
+        ("\\dn", &["public"]),
+        ("\\du", &["millrace"]),
+        (&copy, &["COPY 2"]),
+        ("SELECT device, value, note FROM readings ORDER BY device", &["a      |   1.5 | x", "y, z", "(2 rows)"]),
+        (&copy_back, &["COPY 2"]),
+    ];
+    for (command, expected) in cases {
+        let output = psql(&server, &["-c", command]);
+        let text = printed(&output);
+        assert!(output.status.success(), "{command}: {text}");
+        for part in expected {
+            assert!(text.contains(part), "{command}: no {part:?} in\n{text}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(&back).unwrap(), std::fs::read_to_string(&file).unwrap());
+    server.stop();
+}
+
+#[test]
+fn psql_shows_the_place_of_an_error_and_goes_on_after_it() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let output = psql(&server, &["-v", "ON_ERROR_STOP=0", "-c", "SELECT x FROM nowhere", "-c", "SELECT 41 + 1 AS n"]);
+    let text = printed(&output);
+    assert!(text.contains("relation \"nowhere\" does not exist"), "{text}");
+    assert!(text.contains("LINE 1: SELECT x FROM nowhere\n                      ^"), "{text}");
+    assert!(text.contains("42"), "{text}");
+    server.stop();
+}
+
+#[test]
+fn psycopg_3_connects_prepares_fetches_and_copies() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/psycopg_client.py");
+    let output = Command::new(python).arg(script).arg(server.url()).output().unwrap();
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains("psycopg: all passed"), "{text}\nserver log:\n{}", server.log_text());
+    server.stop();
+}
+
+#[test]
+fn pgjdbc_connects_prepares_fetches_and_reads_metadata() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let driver = tool("MILLRACE_TEST_PGJDBC", "postgresql-42.7.4.jar");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/JdbcClient.java");
+    // A source file given to `java` is compiled in memory.
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(driver).arg(program).arg(format!("jdbc:postgresql://{}/millrace", server.pg));
+    let output = java.output().unwrap_or_else(|error| panic!("java: {error}; fetch it: cargo xtask tools"));
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains("pgjdbc: all passed"), "{text}\nserver log:\n{}", server.log_text());
+    server.stop();
+}
+
+#[test]
+fn tokio_postgres_connects_prepares_fetches_and_copies() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    with_table(&server);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let (mut client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        prepared_statements(&mut client).await;
+        isolation(&mut client, &server.url()).await;
+        copy_binary(&client).await;
+        cancelled(&client).await;
+    });
+    server.stop();
+}
+
+async fn prepared_statements(client: &mut tokio_postgres::Client) {
+    let insert = "INSERT INTO readings (time, device, value, count, ok) VALUES (to_timestamp($1), $2, $3, $4, $5)";
+    let insert = client.prepare(insert).await.unwrap();
+    assert_eq!(insert.params(), [Type::FLOAT8, Type::TEXT, Type::FLOAT8, Type::INT8, Type::BOOL]);
+    for n in 0..10_i64 {
+        let value = (n % 2 == 0).then_some(n as f64 / 4.0);
+        let rows = client.execute(&insert, &[&(n as f64), &"a", &value, &n, &(n % 3 == 0)]).await.unwrap();
+        assert_eq!(rows, 1);
+    }
+    let select = client.prepare("SELECT count, value, ok FROM readings WHERE device = $1 AND count >= $2 ORDER BY count");
+    let select = select.await.unwrap();
+    let names: Vec<_> = select.columns().iter().map(|column| (column.name(), column.type_().clone())).collect();
+    assert_eq!(names, [("count", Type::INT8), ("value", Type::FLOAT8), ("ok", Type::BOOL)]);
+    let rows = client.query(&select, &[&"a", &8_i64]).await.unwrap();
+    let rows: Vec<_> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    assert_eq!(rows, [(8_i64, Some(2.0), false), (9, None::<f64>, true)]);
+    // A portal read in pieces.
+    let transaction = client.transaction().await.unwrap();
+    let portal = transaction.bind("SELECT count FROM readings ORDER BY count", &[]).await.unwrap();
+    let mut pieces = Vec::new();
+    loop {
+        let rows = transaction.query_portal(&portal, 4).await.unwrap();
+        if rows.is_empty() {
+            break;
+        }
+        pieces.push(rows.len());
+    }
+    assert_eq!(pieces, [4, 4, 2]);
+    transaction.rollback().await.unwrap();
+}
+
+async fn isolation(client: &mut tokio_postgres::Client, url: &str) {
+    let (other, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let count = "SELECT count(*) FROM readings";
+    let transaction = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).start().await.unwrap();
+    let before: i64 = transaction.query_one(count, &[]).await.unwrap().get(0);
+    other.batch_execute("INSERT INTO readings (time, device) VALUES ('2026-01-01', 'z')").await.unwrap();
+    let during: i64 = transaction.query_one(count, &[]).await.unwrap().get(0);
+    transaction.commit().await.unwrap();
+    let after: i64 = client.query_one(count, &[]).await.unwrap().get(0);
+    assert_eq!((during, after), (before, before + 1));
+    let error = client.build_transaction().isolation_level(IsolationLevel::Serializable).start().await.err();
+    assert_eq!(error.and_then(|error| error.code().map(|code| code.code().to_owned())).as_deref(), Some("0A000"));
+}
+
+async fn copy_binary(client: &tokio_postgres::Client) {
+    let sink = client.copy_in("COPY readings (time, device, value) FROM STDIN (FORMAT binary)").await.unwrap();
+    let writer = tokio_postgres::binary_copy::BinaryCopyInWriter::new(sink, &[Type::TIMESTAMPTZ, Type::TEXT, Type::FLOAT8]);
+    futures::pin_mut!(writer);
+    for n in 0..1_000_u64 {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_micros(n);
+        writer.as_mut().write(&[&time, &"binary", &(n as f64)]).await.unwrap();
+    }
+    assert_eq!(writer.finish().await.unwrap(), 1_000);
+    let row = client.query_one("SELECT count(*), sum(value), max(time) FROM readings WHERE device = 'binary'", &[]);
+    let row = row.await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, f64>(1)), (1_000, 499_500.0));
+    assert_eq!(row.get::<_, std::time::SystemTime>(2), std::time::UNIX_EPOCH + std::time::Duration::from_micros(999));
+    // A COPY that is broken off leaves nothing.
+    let sink = client.copy_in::<_, bytes::Bytes>("COPY readings (time, device) FROM STDIN").await.unwrap();
+    futures::pin_mut!(sink);
+    sink.send(bytes::Bytes::from("2026-01-01\tbroken\n")).await.unwrap();
+    sink.send(bytes::Bytes::from("no time\tbroken\n")).await.unwrap();
+    assert_eq!(sink.finish().await.unwrap_err().code().map(|code| code.code()), Some("22007"));
+    let broken = client.query_one("SELECT count(*) FROM readings WHERE device = 'broken'", &[]).await.unwrap();
+    assert_eq!(broken.get::<_, i64>(0), 0);
+}
+
+async fn cancelled(client: &tokio_postgres::Client) {
+    let token = client.cancel_token();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        token.cancel_query(NoTls).await
+    });
+    let long = "SELECT count(*) FROM generate_series(1, 100000) a(x), generate_series(1, 100000) b(y) WHERE x * y % 7 = 3";
+    let error = client.simple_query(long).await.unwrap_err();
+    assert_eq!(error.code().map(|code| code.code()), Some("57014"), "{error}");
+    assert_eq!(client.query_one("SELECT 1", &[]).await.unwrap().get::<_, i32>(0), 1);
+}

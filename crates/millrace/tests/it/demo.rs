@@ -1,0 +1,40 @@
+//! `millrace demo`: the first thing anybody runs.
+
+use crate::server::{Server, folder, millrace};
+
+#[test]
+fn it_loads_asks_answers_and_leaves_a_directory_that_can_be_served() {
+    let (_folder, data) = folder();
+    for run in ["the first time", "a second time"] {
+        let output = millrace().args(["demo", "--rows", "20000", "--data"]).arg(&data).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{run}: {out}\n{err}");
+        for expected in [
+            "43,824",
+            "26,115",
+            "20,000",
+            "bytes/point",
+            // Midnight in Beijing, and a week of days.
+            "2013-01-07 16:00",
+            "(7 rows",
+            // The worst hour of five years, and the one day of 23 hours.
+            "994",
+            "2013-03-10 05:00 UTC │    23",
+            // The first hour of the gap: nothing measured, the last value carried on.
+            "2013-10-26 00:00",
+            "millrace serve --data",
+        ] {
+            assert!(out.contains(expected), "{run}: no {expected:?} in\n{out}");
+        }
+        for line in out.lines() {
+            let width = line.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "").chars().count();
+            assert!(width <= 100, "{width} columns: {line}");
+        }
+    }
+    let server = Server::start(&data);
+    assert_eq!(server.sql("SELECT count(*) AS n FROM air"), "n\n43824\n");
+    assert_eq!(server.sql("SELECT count(*) AS n FROM weather"), "n\n26115\n");
+    let refused = millrace().args(["demo", "--data"]).arg(&data).output().unwrap();
+    assert!(!refused.status.success(), "a demo took its directory away from a running server");
+    server.stop();
+}

@@ -1,0 +1,77 @@
+//! A disk that fills up under a running server, and empties again.
+//!
+//! The disk is a small file system in memory, mounted where only this server sees it. A file beside the data takes space
+//! away; it is reached and removed through the server's own root folder in /proc.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::http::{request, write};
+use crate::server::{Server, folder, millrace};
+
+/// Room for two log files and little else.
+const DISK: &str = "192m";
+/// Taken by the file beside the data.
+const BALLAST_MIB: u32 = 24;
+
+/// Starts a server whose data is on a file system of `DISK` bytes.
+fn on_small_disk(mount: &std::path::Path) -> Server {
+    let script = format!(
+        "mount -t tmpfs -o size={DISK} tmpfs \"$1\" && head -c {BALLAST_MIB}M /dev/zero > \"$1/ballast\" && shift && exec \"$@\""
+    );
+    // Root may mount in a mount namespace; others need a user namespace to be root in.
+    // SAFETY: geteuid(2) takes nothing and cannot fail.
+    let flags: &[&str] = if unsafe { libc::geteuid() } == 0 { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    let mut command = Command::new("unshare");
+    command.args(flags).args(["sh", "-c", &script, "sh"]).arg(mount).arg(millrace().get_program());
+    command.arg("serve").arg("--data").arg(mount.join("data"));
+    command.args(["--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--health", "127.0.0.1:0", "--log-format", "json"]);
+    Server::spawn(command)
+}
+
+fn lines(from: u64) -> String {
+    let field = "x".repeat(900);
+    (from..from + 500).map(|n| format!("m,k=a s=\"{field}{:x}\",n={n}i {n}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect()
+}
+
+#[test]
+fn writes_are_refused_while_it_is_full_and_go_on_when_space_returns() {
+    let (folder, _) = folder();
+    let mount = folder.path().join("disk");
+    std::fs::create_dir(&mount).unwrap();
+    let server = on_small_disk(&mount);
+    let mut acknowledged = 0;
+    // Incompressible enough, and far more than the disk holds.
+    let refusal = loop {
+        match write(&server.http, &lines(acknowledged)).unwrap() {
+            (204, _) => acknowledged += 500,
+            refusal => break refusal,
+        }
+        assert!(acknowledged < 2_000_000, "a disk of {DISK} holds {acknowledged} rows of a kilobyte");
+    };
+    assert!(refusal.0 >= 500, "a full disk is not the client's mistake: {refusal:?}");
+    assert!(acknowledged > 1_000, "refused after {acknowledged} rows");
+
+    // Reads go on, and so does the process.
+    let count = || server.sql("SELECT count(*) AS n FROM m").lines().nth(1).and_then(|n| n.parse::<u64>().ok());
+    assert_eq!(count(), Some(acknowledged));
+    assert_eq!(request(&server.health, "GET", "/health", b"").unwrap().0, 200);
+    let insert = millrace().args(["sql", "--pg", &server.pg, "-c"]).arg("INSERT INTO m (time, n) VALUES ('2026-01-01', 1)");
+    let refused = String::from_utf8_lossy(&{ insert }.output().unwrap().stderr).into_owned();
+    assert!(refused.contains("53100"), "{refused}");
+
+    // Space returns, and with it writing; nothing acknowledged was lost on the way.
+    let ballast = PathBuf::from(format!("/proc/{}/root{}/ballast", server.pid(), mount.display()));
+    std::fs::remove_file(&ballast).unwrap();
+    let mut last = (0, String::new());
+    for _ in 0..100 {
+        last = write(&server.http, &lines(acknowledged)).unwrap();
+        if last.0 == 204 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(last.0, 204, "{}", last.1);
+    assert_eq!(count(), Some(acknowledged + 500));
+    drop(server);
+}

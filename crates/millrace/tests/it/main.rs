@@ -1,0 +1,15 @@
+//! End to end: the real binary, started on free ports, driven by real clients, stopped by its process number.
+//!
+//! What these need beside Rust (PostgreSQL 15, psycopg, pgjdbc) `cargo xtask tools` fetches; a test that misses one
+//! fails and says so, because a client that is not tested does not work.
+
+mod cli;
+mod clients;
+mod crash;
+mod demo;
+mod differential;
+mod full_disk;
+mod http;
+mod postgres;
+mod serve;
+mod server;

@@ -1,0 +1,112 @@
+//! `millrace serve`: start, refusals, stop.
+
+use std::net::TcpListener;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::http::{request, write};
+use crate::server::{Server, folder, millrace};
+
+/// Runs `serve` where it must refuse.
+fn refused(change: impl FnOnce(&mut std::process::Command)) -> Output {
+    let mut command = millrace();
+    command.args(["serve", "--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--health", "127.0.0.1:0"]);
+    change(&mut command);
+    command.output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_was_written_is_there_after_a_clean_stop_and_says_so() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    assert_eq!(write(&server.http, "m,k=a v=1.5 1000\nm,k=b v=2 2000\n").unwrap().0, 204);
+    server.stop();
+    let mut server = Server::start(&data);
+    let recovered = server.wait_for("recovered");
+    assert_eq!(recovered["torn_bytes"], 0, "{recovered}");
+    assert!(recovered["elapsed_ms"].is_number(), "{recovered}");
+    assert_eq!(server.sql("SELECT k, v FROM m ORDER BY k"), "k,v\na,1.5\nb,2\n");
+    server.stop();
+}
+
+#[test]
+fn health_readiness_and_metrics_are_on_their_own_listener() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    assert_eq!(request(&server.health, "GET", "/health", b"").unwrap().0, 200);
+    assert_eq!(request(&server.health, "GET", "/ready", b"").unwrap().0, 200);
+    let (status, metrics) = request(&server.health, "GET", "/metrics", b"").unwrap();
+    assert_eq!(status, 200);
+    assert!(metrics.contains("# TYPE ") && metrics.contains("millrace_"), "{metrics}");
+    server.stop();
+}
+
+#[test]
+fn an_address_beyond_loopback_is_refused_before_anything_is_opened() {
+    let (_folder, data) = folder();
+    for flag in ["--pg", "--http", "--health"] {
+        let output = refused(|command| drop(command.arg("--data").arg(&data).args([flag, "0.0.0.0:0"])));
+        assert_eq!(output.status.code(), Some(2), "{flag}");
+        let said = stderr(&output);
+        assert!(said.contains(flag) && said.contains("0.0.0.0:0") && said.contains("authentication"), "{said}");
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_port_in_use_is_named_and_so_is_the_flag() {
+    let (_folder, data) = folder();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = refused(|command| drop(command.arg("--data").arg(&data).args(["--http", &address])));
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains(&address) && said.contains("--http") && said.contains("in use"), "{said}");
+}
+
+#[test]
+fn a_directory_that_is_served_already_is_refused() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let output = refused(|command| drop(command.arg("--data").arg(&data)));
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("55P03") && said.contains("data"), "{said}");
+    server.stop();
+}
+
+#[test]
+fn a_busy_session_finishes_its_statement_before_the_server_ends() {
+    let (_folder, data) = folder();
+    let mut server = Server::start(&data);
+    let url = server.url();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let counted = runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let statement = "SELECT count(*) FROM generate_series(1, 4000000) AS a(x) WHERE x % 7 = 3";
+        let running = tokio::spawn(async move { client.query_one(statement, &[]).await.map(|row| row.get::<_, i64>(0)) });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.signal(libc::SIGTERM);
+        running.await.unwrap()
+    });
+    assert_eq!(counted.unwrap(), 571_429);
+    assert!(server.ended().success());
+}
+
+#[test]
+fn an_idle_session_does_not_hold_the_server_up() {
+    let (_folder, data) = folder();
+    let mut server = Server::start(&data);
+    let url = server.url();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (client, connection) = runtime.block_on(tokio_postgres::connect(&url, tokio_postgres::NoTls)).unwrap();
+    runtime.spawn(connection);
+    assert!(server.terminate().success());
+    let error = runtime.block_on(client.simple_query("SELECT 1")).unwrap_err();
+    assert!(error.is_closed() || error.code().is_some_and(|code| code.code() == "57P01"), "{error}");
+}
