@@ -23,14 +23,17 @@ fn write_makes_the_table_loads_the_file_and_says_how_much() {
     let (folder, data) = folder();
     let server = Server::start(&data);
     let file = folder.path().join("readings.csv");
-    let rows: String = (0..2_500).map(|n| format!("2026-01-01T00:{:02}:{:02}Z,d{},{n}.5,NA\n", n / 60 % 60, n % 60, n / 3600)).collect();
+    let rows: String = (0..2_500)
+        .map(|n| format!("2026-01-01T00:{:02}:{:02}Z,d{},{n}.5,NA\n", n / 60 % 60, n % 60, n / 3600))
+        .collect();
     std::fs::write(&file, format!("time,device,value,note\n{rows}")).unwrap();
     let file = file.to_str().unwrap();
     let common = ["write", "--pg", &server.pg, "--file", file, "--table", "readings", "--null", "NA"];
     let output = run(&[&common[..], &["--create", "--key", "device", "--batch", "1000"]].concat(), "");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("2,500 rows in 3 commits"), "{}", text(&output.stdout));
-    let counted = server.sql("SELECT count(*) AS n, min(value) AS low, max(value) AS high, count(note) AS notes FROM readings");
+    let counted =
+        server.sql("SELECT count(*) AS n, min(value) AS low, max(value) AS high, count(note) AS notes FROM readings");
     assert_eq!(counted, "n,low,high,notes\n2500,0.5,2499.5,0\n");
     server.stop();
 }
@@ -41,7 +44,8 @@ fn write_says_where_a_bad_value_is_and_what_is_in() {
     let server = Server::start(&data);
     server.sql("CREATE TABLE r (time timestamptz NOT NULL, v float8) WITH (store = 'columns')");
     let file = folder.path().join("r.csv");
-    std::fs::write(&file, "time,v\n2026-01-01T00:00:00Z,1\n2026-01-01T00:00:01Z,2\n2026-01-01T00:00:02Z,oops\n").unwrap();
+    std::fs::write(&file, "time,v\n2026-01-01T00:00:00Z,1\n2026-01-01T00:00:01Z,2\n2026-01-01T00:00:02Z,oops\n")
+        .unwrap();
     let output = run(&["write", "--pg", &server.pg, "-f", file.to_str().unwrap(), "-t", "r", "--batch", "2"], "");
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
@@ -59,7 +63,10 @@ fn write_sends_line_protocol_from_standard_input() {
     let lines = "# comment\nm,k=a v=1 1\n\nm,k=b v=2 2\n";
     let output = run(&["write", "--http", &server.http, "--file", "-", "--format", "lp", "--precision", "s"], lines);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(server.sql("SELECT k, epoch_ns(time) AS t, v FROM m ORDER BY k"), "k,t,v\na,1000000000,1\nb,2000000000,2\n");
+    assert_eq!(
+        server.sql("SELECT k, epoch_ns(time) AS t, v FROM m ORDER BY k"),
+        "k,t,v\na,1000000000,1\nb,2000000000,2\n"
+    );
     let output = run(&["write", "--http", &server.http, "--file", "-", "--format", "lp"], "m,k=a v=1 1\nm,k=a v=\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("lines 1 to 2"), "{}", text(&output.stderr));
@@ -123,7 +130,9 @@ fn settings_come_from_file_and_environment_and_a_misspelt_one_is_refused() {
     let (folder, data) = folder();
     let config = folder.path().join("millrace.toml");
     std::fs::write(&config, "memory = \"128MiB\"\nmax-connections = 3\n").unwrap();
-    let server = Server::start_with(&data, |command| drop(command.env("MILLRACE_CONFIG", &config).args(["--memory", "96MiB"])));
+    let server = Server::start_with(&data, |command| {
+        command.env("MILLRACE_CONFIG", &config).args(["--memory", "96MiB"]);
+    });
     let serving = server.logged("serving").unwrap();
     assert_eq!((&serving["memory_bytes"], &serving["max_connections"]), (&(96 << 20).into(), &3.into()));
     server.stop();

@@ -61,12 +61,13 @@ fn prepare(data: &Path) {
 fn load_and_kill(server: Server, ledger: &Ledger, round: u64) {
     let stop = AtomicBool::new(false);
     let (http, url) = (server.http.clone(), server.url());
+    let (http, url, stop, rolled_back) = (&http, &url, &stop, &ledger.rolled_back);
     thread::scope(|scope| {
         for (writer, acknowledged) in ledger.lines.iter().enumerate() {
-            scope.spawn(|| write_lines(&http, writer, acknowledged, &stop));
+            scope.spawn(move || write_lines(http, writer, acknowledged, stop));
         }
         for (writer, acknowledged) in ledger.sql.iter().enumerate() {
-            scope.spawn(|| write_sql(&url, writer, acknowledged, &ledger.rolled_back, &stop));
+            scope.spawn(move || write_sql(url, writer, acknowledged, rolled_back, stop));
         }
         // Long enough for work, short enough to hit start-up, first commits, flush.
         thread::sleep(Duration::from_millis(200 + round * 397 % 1_500));
@@ -142,7 +143,8 @@ fn verify(server: &Server, ledger: &Ledger, round: u64) {
     for (writer, acknowledged) in ledger.sql.iter().enumerate() {
         let promised = acknowledged.load(Ordering::Relaxed);
         let [a, lowest] = numbers(server, &format!("SELECT count(n), coalesce(min(n), 0) FROM a WHERE w = {writer}"));
-        let [b, b_max] = numbers(server, &format!("SELECT count(n), coalesce(max(n), -1) + 1 FROM b WHERE w = {writer}"));
+        let [b, b_max] =
+            numbers(server, &format!("SELECT count(n), coalesce(max(n), -1) + 1 FROM b WHERE w = {writer}"));
         assert_eq!(a, b, "round {round}, SQL writer {writer}: half a transaction is visible");
         assert_eq!(b, b_max, "round {round}, SQL writer {writer}: rows are missing in the middle");
         assert_eq!(lowest, 0, "round {round}, SQL writer {writer}: a rolled-back row is visible");
@@ -182,7 +184,10 @@ fn a_kill_in_the_middle_of_a_bulk_load_leaves_whole_commits() {
                 futures::pin_mut!(sink);
                 for second in 0..200_u64 {
                     let n = load * 200 + second;
-                    let row = format!("{}\t{load}\t{n}\n", format_args!("2026-01-01 00:{:02}:{:02}Z", second / 60, second % 60));
+                    let row = format!(
+                        "{}\t{load}\t{n}\n",
+                        format_args!("2026-01-01 00:{:02}:{:02}Z", second / 60, second % 60)
+                    );
                     if futures::SinkExt::send(&mut sink, bytes::Bytes::from(row)).await.is_err() {
                         return;
                     }

@@ -21,7 +21,8 @@ fn on_small_disk(mount: &std::path::Path) -> Server {
     );
     // Root may mount in a mount namespace; others need a user namespace to be root in.
     // SAFETY: geteuid(2) takes nothing and cannot fail.
-    let flags: &[&str] = if unsafe { libc::geteuid() } == 0 { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    let flags: &[&str] =
+        if unsafe { libc::geteuid() } == 0 { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
     let mut command = Command::new("unshare");
     command.args(flags).args(["sh", "-c", &script, "sh"]).arg(mount).arg(millrace().get_program());
     command.arg("serve").arg("--data").arg(mount.join("data"));
@@ -31,7 +32,9 @@ fn on_small_disk(mount: &std::path::Path) -> Server {
 
 fn lines(from: u64) -> String {
     let field = "x".repeat(900);
-    (from..from + 500).map(|n| format!("m,k=a s=\"{field}{:x}\",n={n}i {n}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect()
+    (from..from + 500)
+        .map(|n| format!("m,k=a s=\"{field}{:x}\",n={n}i {n}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect()
 }
 
 #[test]
@@ -56,8 +59,9 @@ fn writes_are_refused_while_it_is_full_and_go_on_when_space_returns() {
     let count = || server.sql("SELECT count(*) AS n FROM m").lines().nth(1).and_then(|n| n.parse::<u64>().ok());
     assert_eq!(count(), Some(acknowledged));
     assert_eq!(request(&server.health, "GET", "/health", b"").unwrap().0, 200);
-    let insert = millrace().args(["sql", "--pg", &server.pg, "-c"]).arg("INSERT INTO m (time, n) VALUES ('2026-01-01', 1)");
-    let refused = String::from_utf8_lossy(&{ insert }.output().unwrap().stderr).into_owned();
+    let mut insert = millrace();
+    insert.args(["sql", "--pg", &server.pg, "-c", "INSERT INTO m (time, n) VALUES ('2026-01-01', 1)"]);
+    let refused = String::from_utf8_lossy(&insert.output().unwrap().stderr).into_owned();
     assert!(refused.contains("53100"), "{refused}");
 
     // Space returns, and with it writing; nothing acknowledged was lost on the way.

@@ -9,7 +9,8 @@ pub(crate) fn request(host: &str, method: &str, target: &str, body: &[u8]) -> st
     let mut stream = TcpStream::connect(host)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let length = body.len();
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let head =
+        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
     let mut reply = Vec::new();

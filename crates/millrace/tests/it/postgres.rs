@@ -13,7 +13,8 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Makes a cluster and starts it on a free port of loopback.
     pub(crate) fn start() -> Postgres {
-        let bin = std::env::var_os("MILLRACE_TEST_POSTGRES").map_or_else(|| PathBuf::from("/usr/lib/postgresql/15/bin"), PathBuf::from);
+        let bin = std::env::var_os("MILLRACE_TEST_POSTGRES")
+            .map_or_else(|| PathBuf::from("/usr/lib/postgresql/15/bin"), PathBuf::from);
         assert!(
             bin.join("initdb").exists(),
             "no PostgreSQL 15 in {}; install it: sudo apt-get install -y postgresql-15",
@@ -27,7 +28,8 @@ impl Postgres {
         }
         let data = postgres.path().join("data");
         let data = data.to_str().unwrap();
-        run(&mut postgres.command("initdb", &["-A", "trust", "-U", "millrace", "-E", "UTF8", "--locale=C", "-N", "-D", data]));
+        run(&mut postgres
+            .command("initdb", &["-A", "trust", "-U", "millrace", "-E", "UTF8", "--locale=C", "-N", "-D", data]));
         let options = format!(
             "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off -c timezone=UTC",
             postgres.path().display()
@@ -64,7 +66,8 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         let data = self.path().join("data");
-        let mut stop = self.command("pg_ctl", &["-D", data.to_str().unwrap_or_default(), "-m", "immediate", "-w", "stop"]);
+        let mut stop =
+            self.command("pg_ctl", &["-D", data.to_str().unwrap_or_default(), "-m", "immediate", "-w", "stop"]);
         // The test is over; there is nobody to tell.
         let _ = stop.output();
     }

@@ -49,7 +49,9 @@ fn health_readiness_and_metrics_are_on_their_own_listener() {
 fn an_address_beyond_loopback_is_refused_before_anything_is_opened() {
     let (_folder, data) = folder();
     for flag in ["--pg", "--http", "--health"] {
-        let output = refused(|command| drop(command.arg("--data").arg(&data).args([flag, "0.0.0.0:0"])));
+        let output = refused(|command| {
+            command.arg("--data").arg(&data).args([flag, "0.0.0.0:0"]);
+        });
         assert_eq!(output.status.code(), Some(2), "{flag}");
         let said = stderr(&output);
         assert!(said.contains(flag) && said.contains("0.0.0.0:0") && said.contains("authentication"), "{said}");
@@ -62,7 +64,9 @@ fn a_port_in_use_is_named_and_so_is_the_flag() {
     let (_folder, data) = folder();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = refused(|command| drop(command.arg("--data").arg(&data).args(["--http", &address])));
+    let output = refused(|command| {
+        command.arg("--data").arg(&data).args(["--http", &address]);
+    });
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains(&address) && said.contains("--http") && said.contains("in use"), "{said}");
@@ -72,7 +76,9 @@ fn a_port_in_use_is_named_and_so_is_the_flag() {
 fn a_directory_that_is_served_already_is_refused() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
-    let output = refused(|command| drop(command.arg("--data").arg(&data)));
+    let output = refused(|command| {
+        command.arg("--data").arg(&data);
+    });
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("55P03") && said.contains("data"), "{said}");
@@ -89,7 +95,8 @@ fn a_busy_session_finishes_its_statement_before_the_server_ends() {
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let statement = "SELECT count(*) FROM generate_series(1, 4000000) AS a(x) WHERE x % 7 = 3";
-        let running = tokio::spawn(async move { client.query_one(statement, &[]).await.map(|row| row.get::<_, i64>(0)) });
+        let running =
+            tokio::spawn(async move { client.query_one(statement, &[]).await.map(|row| row.get::<_, i64>(0)) });
         tokio::time::sleep(Duration::from_millis(50)).await;
         server.signal(libc::SIGTERM);
         running.await.unwrap()

@@ -15,7 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn millrace() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     // Settings of whoever runs the tests are none of theirs.
-    for name in ["DATA", "PG", "HTTP", "HEALTH", "MEMORY", "CONFIG", "LOG_LEVEL", "LOG_FORMAT", "MAX_CONNECTIONS", "URL"] {
+    for name in
+        ["DATA", "PG", "HTTP", "HEALTH", "MEMORY", "CONFIG", "LOG_LEVEL", "LOG_FORMAT", "MAX_CONNECTIONS", "URL"]
+    {
         command.env_remove(format!("MILLRACE_{name}"));
     }
     command
@@ -41,7 +43,16 @@ impl Server {
     pub(crate) fn start_with(dir: &Path, change: impl FnOnce(&mut Command)) -> Server {
         let mut command = millrace();
         command.arg("serve").arg("--data").arg(dir);
-        command.args(["--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--health", "127.0.0.1:0", "--log-format", "json"]);
+        command.args([
+            "--pg",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--health",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ]);
         change(&mut command);
         Server::spawn(command)
     }

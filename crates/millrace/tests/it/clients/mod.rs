@@ -93,7 +93,11 @@ fn psycopg_3_connects_prepares_fetches_and_copies() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/psycopg_client.py");
     let output = Command::new(python).arg(script).arg(server.url()).output().unwrap();
     let text = printed(&output);
-    assert!(output.status.success() && text.contains("psycopg: all passed"), "{text}\nserver log:\n{}", server.log_text());
+    assert!(
+        output.status.success() && text.contains("psycopg: all passed"),
+        "{text}\nserver log:\n{}",
+        server.log_text()
+    );
     server.stop();
 }
 
@@ -108,7 +112,11 @@ fn pgjdbc_connects_prepares_fetches_and_reads_metadata() {
     java.arg("-cp").arg(driver).arg(program).arg(format!("jdbc:postgresql://{}/millrace", server.pg));
     let output = java.output().unwrap_or_else(|error| panic!("java: {error}; fetch it: cargo xtask tools"));
     let text = printed(&output);
-    assert!(output.status.success() && text.contains("pgjdbc: all passed"), "{text}\nserver log:\n{}", server.log_text());
+    assert!(
+        output.status.success() && text.contains("pgjdbc: all passed"),
+        "{text}\nserver log:\n{}",
+        server.log_text()
+    );
     server.stop();
 }
 
@@ -138,7 +146,8 @@ async fn prepared_statements(client: &mut tokio_postgres::Client) {
         let rows = client.execute(&insert, &[&(n as f64), &"a", &value, &n, &(n % 3 == 0)]).await.unwrap();
         assert_eq!(rows, 1);
     }
-    let select = client.prepare("SELECT count, value, ok FROM readings WHERE device = $1 AND count >= $2 ORDER BY count");
+    let select =
+        client.prepare("SELECT count, value, ok FROM readings WHERE device = $1 AND count >= $2 ORDER BY count");
     let select = select.await.unwrap();
     let names: Vec<_> = select.columns().iter().map(|column| (column.name(), column.type_().clone())).collect();
     assert_eq!(names, [("count", Type::INT8), ("value", Type::FLOAT8), ("ok", Type::BOOL)]);
@@ -177,7 +186,8 @@ async fn isolation(client: &mut tokio_postgres::Client, url: &str) {
 
 async fn copy_binary(client: &tokio_postgres::Client) {
     let sink = client.copy_in("COPY readings (time, device, value) FROM STDIN (FORMAT binary)").await.unwrap();
-    let writer = tokio_postgres::binary_copy::BinaryCopyInWriter::new(sink, &[Type::TIMESTAMPTZ, Type::TEXT, Type::FLOAT8]);
+    let writer =
+        tokio_postgres::binary_copy::BinaryCopyInWriter::new(sink, &[Type::TIMESTAMPTZ, Type::TEXT, Type::FLOAT8]);
     futures::pin_mut!(writer);
     for n in 0..1_000_u64 {
         let time = std::time::UNIX_EPOCH + std::time::Duration::from_micros(n);
@@ -204,7 +214,8 @@ async fn cancelled(client: &tokio_postgres::Client) {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         token.cancel_query(NoTls).await
     });
-    let long = "SELECT count(*) FROM generate_series(1, 100000) a(x), generate_series(1, 100000) b(y) WHERE x * y % 7 = 3";
+    let long =
+        "SELECT count(*) FROM generate_series(1, 100000) a(x), generate_series(1, 100000) b(y) WHERE x * y % 7 = 3";
     let error = client.simple_query(long).await.unwrap_err();
     assert_eq!(error.code().map(|code| code.code()), Some("57014"), "{error}");
     assert_eq!(client.query_one("SELECT 1", &[]).await.unwrap().get::<_, i32>(0), 1);
