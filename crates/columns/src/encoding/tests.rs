@@ -212,3 +212,161 @@ fn slices_of_arrays_round_trip() {
     let flags: BooleanArray = (0..100).map(|i| (i % 3 > 0).then_some(i % 2 == 0)).collect();
     check(DataType::Bool, "slice", &flags.slice(13, 60));
 }
+
+/// Chunks of every type and shape, small enough to be damaged in every way.
+fn small_chunks() -> Vec<(DataType, usize, Vec<u8>)> {
+    const ROWS: usize = 40;
+    let mut random = Random(5);
+    let mut arrays: Vec<(DataType, ArrayRef)> = Vec::new();
+    for share in [0, 50] {
+        for (_, values) in int_shapes(ROWS, &mut random) {
+            for ty in [DataType::Bool, DataType::Int16, DataType::Int64] {
+                arrays.push((ty, int_array(ty, &values, nulls(ROWS, share, &mut random))));
+            }
+        }
+        for (_, values) in float_shapes(ROWS, &mut random) {
+            let nulls = nulls(ROWS, share, &mut random);
+            arrays.push((DataType::Float64, Arc::new(Float64Array::new(values.into(), nulls))));
+        }
+        for (_, values) in text_shapes(ROWS, &mut random) {
+            let values = values.iter().enumerate().map(|(i, v)| (share == 0 || i % 2 == 0).then_some(v));
+            arrays.push((DataType::Text, Arc::new(values.collect::<StringArray>())));
+        }
+    }
+    arrays.into_iter().map(|(ty, array)| (ty, ROWS, check(ty, "small", &array))).collect()
+}
+
+#[test]
+fn chunks_cut_off_anywhere_or_too_long_are_refused() {
+    for (ty, rows, bytes) in small_chunks() {
+        for cut in 0..bytes.len() {
+            let error = decode(ty, rows, &bytes[..cut]).map(|_| ()).expect_err("a cut chunk");
+            assert_eq!(error.state(), model::SqlState::DATA_CORRUPTED, "{error}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(decode(ty, rows, &longer).is_err(), "{ty:?} one byte too long");
+    }
+}
+
+#[test]
+fn damaged_chunks_never_panic() {
+    for (ty, rows, bytes) in small_chunks() {
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            for value in [0, 1, 0x20, 64, 65, 66, 67, 68, 0x7f, 0x80, 0xff, bytes[at] ^ 1, bytes[at] ^ 4] {
+                damaged[at] = value;
+                if let Ok(array) = decode(ty, rows, &damaged) {
+                    assert_eq!((array.len(), array.data_type()), (rows, &arrow_type(ty)));
+                }
+            }
+        }
+        // The same bytes taken for another type or another number of rows.
+        for other in DataType::ALL {
+            let _ = decode(other, rows, &bytes);
+            let _ = decode(other, rows - 1, &bytes);
+            let _ = decode(other, 8_192, &bytes);
+        }
+    }
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let mut random = Random(6);
+    for round in 0..100_000 {
+        let mut bytes: Vec<u8> = (0..random.below(40)).map(|_| random.next() as u8).collect();
+        // A likely beginning, so that decoders get further than their first byte.
+        if let [head, next, ..] = &mut bytes[..] {
+            *head = (random.below(7) << 2 | random.below(3)) as u8;
+            *next = if round % 2 == 0 { random.below(69) as u8 } else { *next };
+        }
+        let ty = DataType::ALL[random.below(10) as usize];
+        if let Ok(array) = decode(ty, 1 + (round % 300), &bytes) {
+            assert_eq!(array.len(), 1 + (round % 300));
+        }
+    }
+}
+
+#[test]
+fn wild_compressed_lengths_are_refused_before_memory_is_taken() {
+    // Plain text of 1,000 values whose lengths add up to 2 GB, in a frame of ten bytes.
+    let mut bytes = vec![kind::PLAIN << 2, 0];
+    wire::push_signed(&mut bytes, 2_000_000);
+    bytes.extend_from_slice(&[1, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild length");
+    assert!(error.message().contains("cannot hold 2000000000"), "{error}");
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused() {
+    let binary: BinaryArray = [Some(&b"ab"[..]), Some(b"\xff\xfe")].into_iter().collect();
+    let mut bytes = Vec::new();
+    encode(DataType::Bytes, &binary, &mut bytes);
+    assert!(decode(DataType::Bytes, 2, &bytes).is_ok());
+    assert!(decode(DataType::Text, 2, &bytes).is_err());
+}
+
+#[test]
+fn repeated_holes_cost_little() {
+    let mut random = Random(7);
+    let nan = f64::NAN;
+    let with_nan: Float64Array =
+        (0..8_192).map(|i| Some(if i % 7 == 0 { nan } else { random.below(4) as f64 })).collect();
+    assert!(check(DataType::Float64, "NaN holes", &with_nan).len() < 8_192 / 2);
+}
+
+#[test]
+fn regular_and_constant_data_cost_next_to_nothing() {
+    let times: Vec<i64> = (0..8_192).map(|i| 1_700_000_000_000_000_000 + i * 1_000_000_000).collect();
+    assert!(check(DataType::Timestamp, "regular", &int_array(DataType::Timestamp, &times, None)).len() < 24);
+    let constant = Float64Array::from(vec![21.5; 8_192]);
+    assert!(check(DataType::Float64, "constant", &constant).len() < 8);
+    let text = StringArray::from(vec!["running"; 8_192]);
+    assert!(check(DataType::Text, "constant", &text).len() < 24);
+    let flags = int_array(DataType::Bool, &(0..8_192).map(|i| i64::from(i > 5_000)).collect::<Vec<_>>(), None);
+    assert!(check(DataType::Bool, "one change", &flags).len() < 16);
+}
+
+#[test]
+fn descriptions_name_the_encodings() {
+    let describe_of = |ty, array: &dyn Array| describe(ty, array.len(), &check(ty, "described", array)).unwrap();
+    let times = int_array(DataType::Timestamp, &(0..100).map(|i| i * 1_000).collect::<Vec<_>>(), None);
+    assert_eq!(describe_of(DataType::Timestamp, &times), "delta (constant)");
+    let decimals = Float64Array::from((0..100).map(|i| f64::from(i * 37 % 100) / 100.0).collect::<Vec<_>>());
+    assert_eq!(describe_of(DataType::Float64, &decimals), "decimal 2: delta (packed 1 bit x 100)");
+    let states = StringArray::from((0..100).map(|i| ["on", "off"][i * i % 3 % 2]).collect::<Vec<_>>());
+    assert!(describe_of(DataType::Text, &states).starts_with("dictionary of 2 plain (lengths "));
+}
+
+fn golden(ty: DataType, array: &dyn Array, hex: &str) {
+    let seen: String = check(ty, "golden", array).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(seen, hex.replace(' ', ""), "{ty:?}");
+}
+
+#[test]
+fn chunk_v1_bytes_are_exactly_these() {
+    let ints = |values: &[i64]| int_array(DataType::Int64, values, None);
+    let floats = |values: &[f64]| Float64Array::from(values.to_vec());
+    golden(DataType::Int64, &ints(&[7; 9]), "00 00 0e");
+    golden(DataType::Int64, &ints(&[-1, 6, 0, 2]), "00 03 01 7806");
+    golden(DataType::Int64, &ints(&[1_000, 9_000, 4_000, 2_000, 5_000]), "00 41 d00f e807 04 801304");
+    golden(DataType::Int64, &ints(&[10, 20, 30, 40, 50, 60]), "00 42 14 00 14");
+    golden(DataType::Int64, &ints(&[[5; 20], [900; 20], [17; 20]].concat()), "00 43 03 0a0a 00fccd00 0028");
+    golden(
+        DataType::Int64,
+        &ints(&[1 << 40, 0, 1 << 50, 0, 1 << 40, 1 << 50, 0, 0, 1 << 40, 0, 1 << 40, 0]),
+        "00440341008080808080200b000800000102210911",
+    );
+    golden(
+        DataType::Bool,
+        &BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]),
+        "02 01 00 0d 01 00 05",
+    );
+    golden(DataType::UInt64, &UInt64Array::from(vec![u64::MAX, u64::MAX]), "00 00 01");
+    golden(DataType::Float64, &floats(&[21.5, 21.25, 22.0]), "04 02 41 9a21 19 02 31");
+    golden(DataType::Float64, &floats(&[21.5, f64::NAN, 22.0, 21.0]), "04210100020080808080808080f8ff0141a403050225");
+    golden(DataType::Float64, &floats(&[1.0 / 3.0; 3]), "08 00 aad5aad5aad5aad57f");
+    golden(DataType::Float64, &floats(&[1.0 / 3.0, 1e300]), "0c 555555555555d53f 9c7500883ce4377e");
+    golden(DataType::Text, &StringArray::from(vec!["ab", "", "c"]), "14 02 00 12 00 616263");
+    golden(DataType::Text, &StringArray::from(vec!["on", "off", "on", "on"]), "18 02 01 04 02 00 6f6e6f6666 01 00 02");
+    golden(DataType::Int16, &new_null_array(&arrow_type(DataType::Int16), 3), "01");
+}

@@ -12,7 +12,7 @@ use super::{BLOCK_ROWS_MAX, BlockMeta, ColumnStats, stats};
 use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint};
 
 /// First and last bytes of a segment file.
-pub(super) const MAGIC: [u8; 8] = *b"millrseg";
+pub(super) const MAGIC: [u8; 8] = *b"MILLRSEG";
 /// The version this code writes, and the only one it reads.
 pub(super) const VERSION: u32 = 1;
 /// Bytes before the first block.
