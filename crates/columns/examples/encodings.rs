@@ -1,7 +1,7 @@
 //! What encodings cost and save on this machine: `cargo run --release -p columns --example encodings`.
 //!
-//! One line for each class of data: bytes a value, millions of values a second to encode and to decode (one thread, blocks of 8,192
-//! rows, statistics not included), and the encodings that were chosen.
+//! One line for each class of data: bytes a value, millions of values a second to encode and to decode (one thread,
+//! blocks of 8,192 rows, statistics not included), and the encodings that were chosen.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

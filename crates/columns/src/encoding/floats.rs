@@ -1,10 +1,11 @@
 //! Floats: decimals as integers where the data are decimals, else their bits.
 //!
-//! Measurements are mostly decimals of a few digits. A value `v` is written as the integer `i` with `i / 10^e == v`, bit for bit;
-//! what has no such integer (NaN, infinities, -0.0, more digits) is an *exception*, kept apart as bits.
+//! Measurements are mostly decimals of a few digits. A value `v` is written as the integer `i` with `i / 10^e == v`,
+//! bit for bit; what has no such integer (NaN, infinities, -0.0, more digits) is an *exception*, kept apart as bits.
 //!
-//! Source: the idea of Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", SIGMOD 2024. We differ: decoding
-//! divides by an exact power of ten, which rounds correctly, so every decimal of up to 15 digits is exact with a single exponent.
+//! Source: the idea of Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", SIGMOD 2024. We
+//! differ: decoding divides by an exact power of ten, which rounds correctly, so every decimal of up to 15 digits is
+//! exact with a single exponent.
 
 use std::cell::RefCell;
 
@@ -18,8 +19,8 @@ const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 /// Integers beyond this are not tried: rounding by [`MAGIC`] is exact only below.
 const INTEGER_MAX: f64 = (1u64 << 51) as f64;
-/// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low bits. This rounds and converts
-/// both ways without branches, which the compiler can vectorise.
+/// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low bits. This rounds and
+/// converts both ways without branches, which the compiler can vectorise.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 /// The exponent byte has this bit when exceptions follow.
 const HAS_EXCEPTIONS: u8 = 0x20;
@@ -160,7 +161,8 @@ fn write_decimal<T: Real>(values: &[T], beat: usize, out: &mut Vec<u8>) -> bool 
     })
 }
 
-/// Exponents worth trying: the one most of a sample fits, and a lower one that leaves at most a twentieth of them as exceptions.
+/// Exponents worth trying: the one most of a sample fits, and a lower one that leaves at most a twentieth of them as
+/// exceptions.
 fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
     let step = values.len().div_ceil(SAMPLE);
     let sample = || values.iter().step_by(step);
@@ -234,7 +236,8 @@ pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// The `expected` bytes that `bytes` were compressed from.
 pub(crate) fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
-    // zstd's densest form is a block of 128 KiB in 4 bytes: more is a wild length, refused before memory is taken for it.
+    // zstd's densest form is a block of 128 KiB in 4 bytes: more is a wild length, refused before memory is taken for
+    // it.
     if expected > (bytes.len() << 15) + (128 << 10) {
         return Err(corrupt(format!("{} compressed bytes cannot hold {expected}", bytes.len())));
     }

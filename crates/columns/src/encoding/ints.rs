@@ -1,17 +1,10 @@
 //! Integers: everything else (times, flags, decimals, dictionary indexes, lengths) comes down to these.
 //!
-//! A stream of n >= 1 integers starts with one byte:
+//! A *stream* is n >= 1 integers, n known to the reader: packed into a fixed width above their minimum, or a delta,
+//! runs or a dictionary made of streams. Bytes: docs/format/segment.md, "Integer streams".
 //!
-//! | byte     | name       | then                                                                              |
-//! |---------:|------------|-----------------------------------------------------------------------------------|
-//! | 0 ..= 64 | packed     | base (signed); n values of that many bits: value = base + bits. 0 bits: constant    |
-//! | 65       | scaled     | base (signed), scale (varint), width (u8); packed: value = base + scale * bits    |
-//! | 66       | delta      | first (signed); a stream of n - 1 differences                                     |
-//! | 67       | runs       | r (varint); a stream of r values; a stream of r lengths >= 1 that sum to n        |
-//! | 68       | dictionary | d (varint); a stream of d values; width (u8); n packed indexes below d            |
-//!
-//! All arithmetic wraps, so any 64 bits round-trip. Regular timestamps are a delta of a constant. The choice is a plan made from
-//! sizes known before anything is written.
+//! All arithmetic wraps, so any 64 bits round-trip. Regular timestamps are a delta of a constant. The choice is a plan
+//! made from sizes known before anything is written.
 
 use model::Result;
 
@@ -102,8 +95,8 @@ fn plan_packed(values: &[i64]) -> Plan<'_> {
     Plan { bytes, shape: Shape::Packed { values, base, scale, width } }
 }
 
-/// The greatest number all `value - base` are multiples of; 1 when there is nothing to divide. Typical data reach 1 within a few
-/// values, data with a coarser unit (milliseconds in nanoseconds) pay one division a value.
+/// The greatest number all `value - base` are multiples of; 1 when there is nothing to divide. Typical data reach 1
+/// within a few values, data with a coarser unit (milliseconds in nanoseconds) pay one division a value.
 fn common_divisor(values: &[i64], base: i64, range: u64) -> u64 {
     let mut divisor = range;
     for value in values {

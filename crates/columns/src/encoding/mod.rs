@@ -1,15 +1,13 @@
 //! One column of one block, to bytes and back: the smallest of a few plain encodings, chosen from the data.
 //!
-//! A *chunk* is the values of one column in one block. Its first byte is `nulls + 4 * kind`:
+//! A *chunk* is the values of one column in one block: where the NULLs are, then the values that are not NULL in one of
+//! the forms of `kind`.
 //!
-//! - `nulls`: 0 none; 1 all (the chunk ends here); 2 some: an integer stream of a 1 for each value and a 0 for each NULL follows.
-//! - `kind`: how the values that are not NULL follow, one of [`kind`].
+//! What lies under a NULL is not kept. Everything comes down to `ints`; `floats` and `bytes` say how. The number
+//! of rows is known from the block. Bytes may come from a damaged disk: decoders check every length and index, allocate
+//! no more than the rows (or the compressed bytes) can ask for, and answer XX001.
 //!
-//! What lies under a NULL is not kept. Everything comes down to [`ints`]; [`floats`] and [`bytes`] say how. The number of rows is
-//! known from the block. Bytes may come from a damaged disk: decoders check every length and index, allocate no more than the rows
-//! (or the compressed bytes) can ask for, and answer XX001.
-//!
-//! Bytes: docs/format/segment.md.
+//! Bytes: docs/format/segment.md, "Chunks of columns".
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -126,8 +124,8 @@ fn bools(array: &BooleanArray) -> Vec<i64> {
     array.iter().flatten().map(i64::from).collect()
 }
 
-/// Encodes `values` (1 ..= 8192 of them, of the array type of `ty`) and appends the bytes to `out`. Lossless, NaN bit patterns and
-/// the contents of valid slots included; what lies under a NULL is not kept.
+/// Encodes `values` (1 ..= 8192 of them, of the array type of `ty`) and appends the bytes to `out`. Lossless, NaN bit
+/// patterns and the contents of valid slots included; what lies under a NULL is not kept.
 ///
 /// # Panics
 /// When `values` is not of the array type of `ty`: our mistake.

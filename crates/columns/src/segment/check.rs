@@ -9,8 +9,9 @@ use super::{BlockMeta, BlockRows, ColumnStats, Segment};
 use crate::encoding::Dense;
 
 impl Segment {
-    /// Reads everything and verifies every checksum, that rows are in order, and that index and statistics agree with the data; the
-    /// text of each finding names the place and what is wrong. One block in memory at a time, column by column.
+    /// Reads everything and verifies every checksum, that rows are in order, and that index and statistics agree with
+    /// the data; the text of each finding names the place and what is wrong. One block in memory at a time, column by
+    /// column.
     ///
     /// # Errors
     /// 58030 when the file cannot be read: then nothing is known. Damage is a finding, no error.
@@ -130,6 +131,6 @@ fn meta_of(rows: &BlockRows) -> Option<BlockMeta> {
     let start = *rows.times.iter().min()?;
     let last = *rows.times.iter().max()?;
     let times = model::TimeRange { start, last };
-    let meta = BlockMeta { rows: rows.series.len() as u32, first: keys().next()?, last: keys().last()?, times };
+    let meta = BlockMeta { rows: rows.series.len() as u32, first: keys().next()?, last: keys().next_back()?, times };
     ordered.then_some(meta)
 }

@@ -4,7 +4,8 @@
 //! header | blocks: (rows chunk, column chunks) ... | column directories | block index | footer | trailer
 //! ```
 //!
-//! The trailer has a fixed size and says where index and footer are, so an open costs two reads whatever the number of columns.
+//! The trailer has a fixed size and says where index and footer are, so an open costs two reads whatever the number of
+//! columns.
 
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
@@ -58,7 +59,8 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Reads a trailer. The version is looked at before the checksum: another version may have another trailer in front of it.
+    /// Reads a trailer. The version is looked at before the checksum: another version may have another trailer in front
+    /// of it.
     pub(super) fn read(bytes: &[u8; TRAILER_BYTES]) -> Result<Trailer> {
         let (body, tail) = bytes.split_at(TRAILER_BYTES - TRAILER_TAIL_BYTES);
         let mut reader = Reader::new(tail);
@@ -250,7 +252,8 @@ fn read_columns(count: usize, directories_at: u64, reader: &mut Reader<'_>) -> R
     Ok(columns)
 }
 
-/// A column's directory while a segment is written: places first, then statistics, so that reading values parses only places.
+/// A column's directory while a segment is written: places first, then statistics, so that reading values parses only
+/// places.
 #[derive(Default)]
 pub(super) struct DirectoryWriter {
     places: Vec<u8>,

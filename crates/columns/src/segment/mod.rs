@@ -3,10 +3,11 @@
 //! Always true:
 //! - A file under a segment's name is complete and synced, and never changes; unfinished ones are named `.tmp`.
 //! - Every byte that is interpreted is covered by a checksum that was verified first.
-//! - A reader pays for the columns it names: two reads for footer and block index, one for each column's directory, once; then one
-//!   read for each group of neighbouring chunks.
+//! - A reader pays for the columns it names: two reads for footer and block index, one for each column's directory,
+//!   once; then one read for each group of neighbouring chunks.
 //!
-//! Not here: which rows go into which block, merging and folding of versions (`state`, `scan`). Bytes: docs/format/segment.md.
+//! Not here: which rows go into which block, merging and folding of versions (`state`, `scan`). Bytes:
+//! docs/format/segment.md.
 
 use arrow_array::ArrayRef;
 use model::{ColumnId, Lsn, TimeRange};
@@ -27,15 +28,16 @@ pub use writer::SegmentWriter;
 
 /// Most rows of one block.
 pub const BLOCK_ROWS_MAX: usize = 8_192;
-/// Values a block of a wide table should hold: bounds what a reader of all columns holds in memory at once (32 MiB of floats).
+/// Values a block of a wide table should hold: bounds what a reader of all columns holds in memory at once (32 MiB of
+/// floats).
 const BLOCK_VALUES: usize = 4 << 20;
 /// Fewer rows would let the directory grow beyond a few per cent of the file.
 const BLOCK_ROWS_MIN: usize = 1_024;
 
 const _: () = assert!(BLOCK_ROWS_MIN <= BLOCK_ROWS_MAX);
 
-/// Rows of each block when `rows` rows of `fields` fields are written: blocks of about the same size, smaller for wide tables.
-/// Rows of very large values need smaller blocks still: a block's chunks together must stay below 4 GiB.
+/// Rows of each block when `rows` rows of `fields` fields are written: blocks of about the same size, smaller for wide
+/// tables. Rows of very large values need smaller blocks still: a block's chunks together must stay below 4 GiB.
 #[must_use]
 pub fn block_rows(rows: usize, fields: usize) -> usize {
     let most = (BLOCK_VALUES / fields.max(1)).clamp(BLOCK_ROWS_MIN, BLOCK_ROWS_MAX);
@@ -83,10 +85,11 @@ pub struct BlockMeta {
 pub struct ColumnStats {
     /// NULLs (for line protocol's rows: absent values).
     pub nulls: u32,
-    /// Smallest and largest value that is not NULL; `None` when all are NULL (or NaN). Text and bytes are cut to 32 bytes, the
-    /// largest rounded up; floats ignore NaN and `has_nan` says so.
+    /// Smallest and largest value that is not NULL; `None` when all are NULL (or NaN). Text and bytes are cut to 32
+    /// bytes, the largest rounded up; floats ignore NaN and `has_nan` says so.
     pub range: Option<(StatValue, StatValue)>,
-    /// Sum of the non-NULL values: integers exact in i128, floats in row order; `None` for other types and when all are NULL.
+    /// Sum of the non-NULL values: integers exact in i128, floats in row order; `None` for other types and when all are
+    /// NULL.
     pub sum: Option<StatSum>,
     /// First and last row's value, when not NULL (integers, floats, bool, time).
     pub first: Option<StatValue>,
@@ -120,7 +123,8 @@ pub enum StatSum {
     Float(f64),
 }
 
-/// Rows of one block's worth as the writer takes them and the reader gives them: sorted by (series, time), versions oldest first.
+/// Rows of one block's worth as the writer takes them and the reader gives them: sorted by (series, time), versions
+/// oldest first.
 #[derive(Clone, Debug)]
 pub struct BlockRows {
     /// Series number of each row.

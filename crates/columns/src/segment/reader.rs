@@ -17,11 +17,11 @@ use crate::encoding::wire::Reader;
 /// Chunks this close together are fetched by one read: fewer calls are worth a few hundred bytes read in vain.
 const GAP_BYTES_MAX: u64 = 512;
 
-/// An open segment. Opening reads nothing; footer and block index are read (and checked) at first use, a column's directory at
-/// the first use of that column, and both are kept.
+/// An open segment. Opening reads nothing; footer and block index are read (and checked) at first use, a column's
+/// directory at the first use of that column, and both are kept.
 ///
-/// Memory once used: about 100 bytes a block, 12 bytes a block for each column used, and the decoded statistics of columns whose
-/// statistics were asked for.
+/// Memory once used: about 100 bytes a block, 12 bytes a block for each column used, and the decoded statistics of
+/// columns whose statistics were asked for.
 pub struct Segment {
     env: Arc<dyn Env>,
     path: PathBuf,
@@ -79,7 +79,8 @@ impl Segment {
     /// The blocks, in order.
     ///
     /// # Errors
-    /// 58030 when the file cannot be read, XX001 when it is damaged or is not the file of [`Segment::meta`]. So do all others here.
+    /// 58030 when the file cannot be read, XX001 when it is damaged or is not the file of [`Segment::meta`]. So do all
+    /// others here.
     pub fn blocks(&self) -> Result<&[BlockMeta]> {
         Ok(&self.directory(&mut 0)?.blocks)
     }
@@ -92,7 +93,8 @@ impl Segment {
         Ok(&self.directory(&mut 0)?.columns)
     }
 
-    /// Does every row stand for itself: one version per (series, time) and no op but Replace? (After a full compaction.)
+    /// Does every row stand for itself: one version per (series, time) and no op but Replace? (After a full
+    /// compaction.)
     ///
     /// # Errors
     /// As [`Segment::blocks`].
@@ -129,8 +131,9 @@ impl Segment {
         Ok(Arc::clone(loaded.stats.get_or_init(|| stats.into())))
     }
 
-    /// Series, times and ops of a block, and those of `columns` that the segment has; a column that is NULL throughout the block is
-    /// left out. Adds the bytes read to `bytes_read`, parts of the directory that were read for it included.
+    /// Series, times and ops of a block, and those of `columns` that the segment has; a column that is NULL throughout
+    /// the block is left out. Adds the bytes read to `bytes_read`, parts of the directory that were read for it
+    /// included.
     ///
     /// # Errors
     /// As [`Segment::blocks`].
@@ -314,7 +317,8 @@ impl Segment {
         })
     }
 
-    /// Do footer, index and manifest tell the same story? What is checked here, offsets above all, is relied upon later.
+    /// Do footer, index and manifest tell the same story? What is checked here, offsets above all, is relied upon
+    /// later.
     fn check_consistent(&self, footer: &Footer, trailer: &Trailer, entries: &[IndexEntry]) -> Result<()> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return Err(Error::corrupt("there are no blocks"));

@@ -1,6 +1,8 @@
-//! Statistics of one column of one block: computed when it is written, kept in the column's directory, used to skip blocks.
+//! Statistics of one column of one block: computed when it is written, kept in the column's directory, used to skip
+//! blocks.
 //!
-//! Form in the directory (after a chunk of all NULLs nothing is kept): one flag byte, then in this order what the flags say.
+//! Form in the directory (after a chunk of all NULLs nothing is kept): one flag byte, then in this order what the flags
+//! say.
 
 use std::cmp::Ordering;
 
@@ -116,8 +118,8 @@ impl ColumnStats {
 }
 
 impl StatValue {
-    /// The order of two values; `None` when a NaN or values of different sorts make them incomparable. Numbers compare exactly
-    /// across types.
+    /// The order of two values; `None` when a NaN or values of different sorts make them incomparable. Numbers compare
+    /// exactly across types.
     #[must_use]
     pub fn compare(&self, other: &StatValue) -> Option<Ordering> {
         match (self, other) {
@@ -159,16 +161,13 @@ fn has_sum(ty: DataType) -> bool {
     !matches!(ty, DataType::Bool | DataType::Timestamp | DataType::Text | DataType::Bytes)
 }
 
-fn min_max<T: Copy + Ord>(mut values: impl Iterator<Item = T>) -> (T, T)
-where
-    T: Default,
-{
+fn min_max<T: Copy + Ord + Default>(mut values: impl Iterator<Item = T>) -> (T, T) {
     let first = values.next().unwrap_or_default();
     values.fold((first, first), |(min, max), value| (min.min(value), max.max(value)))
 }
 
-/// The shortest of `value`'s beginnings of up to 32 bytes that, rounded up, is not below it. A value that begins with more than 31
-/// bytes 0xff has none and is kept whole.
+/// The shortest of `value`'s beginnings of up to 32 bytes that, rounded up, is not below it. A value that begins with
+/// more than 31 bytes 0xff has none and is kept whole.
 fn upper_bound(value: &[u8]) -> Vec<u8> {
     if value.len() <= STAT_BYTES_MAX {
         return value.to_vec();

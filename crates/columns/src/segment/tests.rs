@@ -1,3 +1,5 @@
+//! Segments on a simulated disk: what comes back, what damage is found, what a reader pays, and the bytes themselves.
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,7 +66,8 @@ impl Disk {
     }
 }
 
-/// `devices` series of `each` rows, from series `first` on. Column 2 is NULL for every third device, column 9 everywhere.
+/// `devices` series of `each` rows, from series `first` on. Column 2 is NULL for every third device, column 9
+/// everywhere.
 fn block(first: u32, devices: u32, each: u32) -> BlockRows {
     let rows = || (0..devices).flat_map(|device| (0..each).map(move |row| (device, row)));
     let mut random = Random(first.into());
@@ -480,8 +483,8 @@ fn walks(first_series: u32, rows: usize, each: usize, fields: u32) -> BlockRows 
     }
 }
 
-/// Writes a table of `series` series of `each` rows and checks what issue and brief promise of it: directory and statistics below
-/// 5 % of the file, one field of one series read with less than 1 % of it.
+/// Writes a table of `series` series of `each` rows and checks what issue and brief promise of it: directory and
+/// statistics below 5 % of the file, one field of one series read with less than 1 % of it.
 fn check_layout(series: usize, each: usize, fields: u32) {
     let disk = Disk::new();
     let columns: Vec<_> = (1..=fields).map(|id| (ColumnId(id), DataType::Float64)).collect();

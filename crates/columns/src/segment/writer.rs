@@ -15,11 +15,12 @@ use crate::rows::{Op, Ops};
 /// Encoded bytes are handed to the file in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Writes one segment: blocks in order, then the directory. The file appears under its name only when [`SegmentWriter::finish`]
-/// has synced it; a writer dropped before removes its `.tmp` file, or leaves it to be removed at open.
+/// Writes one segment: blocks in order, then the directory. The file appears under its name only when
+/// [`SegmentWriter::finish`] has synced it; a writer dropped before removes its `.tmp` file, or leaves it to be removed
+/// at open.
 ///
-/// Memory: one column of one block at a time and up to 1 MiB of encoded bytes beyond the caller's rows, plus the directory
-/// (some 30 bytes per block and column).
+/// Memory: one column of one block at a time and up to 1 MiB of encoded bytes beyond the caller's rows, plus the
+/// directory (some 30 bytes per block and column).
 pub struct SegmentWriter {
     env: Arc<dyn Env>,
     file: Arc<dyn File>,
