@@ -79,8 +79,7 @@ impl Catalog {
 
     /// The table called `name`, or 42P01.
     pub fn expect(&self, name: &TableName) -> Result<&TableRef> {
-        self.table(name)
-            .ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation {name} does not exist")))
+        self.table(name).ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation {name} does not exist")))
     }
 
     /// With a schema added.
@@ -128,7 +127,12 @@ impl Catalog {
         if self.tables.len() >= limits::TABLES_MAX && !self.tables.contains_key(&table.name) {
             return Err(Error::new(
                 SqlState::PROGRAM_LIMIT_EXCEEDED,
-                format!("table {} would be the {}th; the limit is {}", table.name, self.tables.len() + 1, limits::TABLES_MAX),
+                format!(
+                    "table {} would be the {}th; the limit is {}",
+                    table.name,
+                    self.tables.len() + 1,
+                    limits::TABLES_MAX
+                ),
             ));
         }
         let mut next = self.clone();
@@ -225,7 +229,10 @@ fn check_shape(table: &Table) -> Result<()> {
     let Some(time) = times.next() else {
         return Err(Error::new(
             SqlState::INVALID_TABLE_DEFINITION,
-            format!("relation {} has no time column; a columns table needs one of type timestamptz NOT NULL", table.name),
+            format!(
+                "relation {} has no time column; a columns table needs one of type timestamptz NOT NULL",
+                table.name
+            ),
         ));
     };
     if let Some(second) = times.next() {

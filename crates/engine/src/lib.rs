@@ -11,11 +11,23 @@
 //!
 //! Not here: SQL (`query`), bytes from the network (`ingest`, `server`). Bytes: docs/format/{record,manifest}.md.
 
+mod background;
 mod catalog;
+mod codec;
+mod commit;
+mod engine;
+pub mod inspect;
+mod manifest;
+mod record;
+mod root;
+mod txn;
 
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
 pub use columns::rows::Ops;
-pub use columns::{Batch, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, SeriesFilter, TableView};
-
-mod skeleton;
-pub use skeleton::*;
+pub use columns::{
+    Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, SeriesFilter, TableView,
+};
+pub use commit::{Committing, Progress};
+pub use engine::{Engine, Flushing, Options, Recovery, Stats};
+pub use manifest::Manifest;
+pub use txn::{Durability, Isolation, Snapshot, Txn};

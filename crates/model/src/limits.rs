@@ -7,7 +7,7 @@ pub const SERIES_PER_TABLE_MAX: u32 = 100_000_000;
 /// Most tables one database can have.
 pub const TABLES_MAX: usize = 100_000;
 /// Longest name of a table, column or schema, in bytes.
-pub const NAME_BYTES_MAX: usize = 255;
+pub const NAME_BYTES_MAX: usize = 128;
 /// Largest text or bytes value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 << 10;
 /// Largest encoded row, in bytes: a row must fit one log record.

@@ -1,0 +1,111 @@
+//! Little-endian integers and length-prefixed bytes, written plainly and read with every length checked.
+
+use model::{Error, Result};
+
+/// Appends to a byte vector.
+pub(crate) trait Put {
+    fn put_u8(&mut self, value: u8);
+    fn put_u32(&mut self, value: u32);
+    fn put_u64(&mut self, value: u64);
+    fn put_i64(&mut self, value: i64);
+    /// A u32 length and the bytes.
+    fn put_bytes(&mut self, value: &[u8]);
+}
+
+impl Put for Vec<u8> {
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
+    }
+
+    fn put_u32(&mut self, value: u32) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_u64(&mut self, value: u64) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_i64(&mut self, value: i64) {
+        self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_bytes(&mut self, value: &[u8]) {
+        let len = u32::try_from(value.len()).expect("BUG: a field of a record is shorter than 4 GiB");
+        self.put_u32(len);
+        self.extend_from_slice(value);
+    }
+}
+
+/// Reads from a byte slice; `what` names it in errors.
+pub(crate) struct Take<'a> {
+    bytes: &'a [u8],
+    what: &'static str,
+}
+
+macro_rules! take_number {
+    ($name:ident, $ty:ty) => {
+        pub(crate) fn $name(&mut self) -> Result<$ty> {
+            let bytes = self.take(size_of::<$ty>())?;
+            Ok(<$ty>::from_le_bytes(bytes.try_into().map_err(|_| self.malformed("ends early"))?))
+        }
+    };
+}
+
+impl<'a> Take<'a> {
+    pub(crate) fn new(bytes: &'a [u8], what: &'static str) -> Take<'a> {
+        Take { bytes, what }
+    }
+
+    take_number!(u8, u8);
+    take_number!(u32, u32);
+    take_number!(u64, u64);
+    take_number!(i64, i64);
+
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (head, rest) = self.bytes.split_at_checked(count).ok_or_else(|| {
+            self.malformed(&format!("ends early: {count} bytes expected, {} are left", self.bytes.len()))
+        })?;
+        self.bytes = rest;
+        Ok(head)
+    }
+
+    /// A u32 length and the bytes.
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let len = self.u32()? as usize;
+        self.take(len)
+    }
+
+    /// A u32 length and UTF-8 text.
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
+        let bytes = self.bytes()?;
+        std::str::from_utf8(bytes).map_err(|_| self.malformed("holds text that is not UTF-8"))
+    }
+
+    /// A count of things that take at least `each` bytes, so that a wild one is found before memory is reserved.
+    pub(crate) fn count(&mut self, each: usize) -> Result<usize> {
+        let count = self.u32()? as usize;
+        if count.saturating_mul(each) > self.bytes.len() {
+            return Err(self.malformed(&format!("counts {count} entries in {} bytes", self.bytes.len())));
+        }
+        Ok(count)
+    }
+
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn end(&self) -> Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        Err(self.malformed(&format!("has {} bytes too many", self.bytes.len())))
+    }
+
+    pub(crate) fn malformed(&self, problem: &str) -> Error {
+        Error::corrupt(format!("{} {problem}", self.what))
+    }
+}

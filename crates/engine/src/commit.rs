@@ -1,0 +1,636 @@
+//! The one commit point: a transaction's way through admission, the log and into a new root.
+//!
+//! A commit is a small state machine that never blocks. Its rows are encoded outside the lock and, when they do not fit one record, go to
+//! the log ahead of the commit record, a record at a time, so that small commits pass between them. Under the lock: the catalog is
+//! checked, series get their numbers, the commit record is queued, the new root is derived. Nothing fails after the queueing.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use columns::{Entry, OwnDelete, OwnEntry, OwnWrites, TableState, Tombstone};
+use env::Event;
+use model::{Error, Lsn, Result, SqlState, TableId, limits};
+use wal::{Appended, Space};
+
+use crate::engine::Room;
+use crate::record::{self, Ddl};
+use crate::root::{Root, dropped};
+use crate::{Batch, Durability, Engine, Rows};
+
+/// How long a writer waits for memory before it is refused.
+const ADMISSION_NS_MAX: u64 = 30_000_000_000;
+/// How often it looks again meanwhile; a finished flush wakes it sooner.
+const RECHECK_NS: u64 = 250_000_000;
+/// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
+const ROWS_ITEM_BYTES: usize = 768 << 10;
+
+/// How far a commit is.
+#[derive(Debug)]
+pub enum Progress {
+    /// Poll again after the event.
+    Wait(Event),
+    /// Acknowledged at the level asked for; this is its LSN. An empty transaction gives what it had seen.
+    Done(Lsn),
+}
+
+/// A commit on its way. Dropped before its commit record is queued it is a rollback; after that it is out of the caller's hands.
+pub struct Committing {
+    engine: Engine,
+    ddl: Vec<Ddl>,
+    tables: Vec<TableWrites>,
+    durability: Durability,
+    stage: Stage,
+    /// Drawn with the first record.
+    txn: Option<u64>,
+    /// A record that found the log busy.
+    unsent: Option<Vec<u8>>,
+    /// Row ranges of the batch that is being sent ahead.
+    parts: Vec<Range<usize>>,
+    /// Rows that go into the commit record itself.
+    inline: Vec<Vec<u8>>,
+    bytes: usize,
+    waiting_since: Option<u64>,
+}
+
+enum Stage {
+    Admit,
+    /// Sending rows ahead: the batch's number over all tables, and which of its parts is next.
+    Rows {
+        batch: usize,
+        part: usize,
+    },
+    Commit,
+    Durable(Lsn),
+    Done(Lsn),
+}
+
+struct TableWrites {
+    table: TableId,
+    deletes: Vec<Arc<OwnDelete>>,
+    batches: Vec<Arc<Batch>>,
+}
+
+impl Committing {
+    pub(crate) fn new(
+        engine: Engine,
+        ddl: Vec<Ddl>,
+        own: BTreeMap<TableId, OwnWrites>,
+        bytes: usize,
+        durability: Durability,
+        read_lsn: Lsn,
+    ) -> Committing {
+        let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
+        let stage = if ddl.is_empty() && tables.is_empty() { Stage::Done(read_lsn) } else { Stage::Admit };
+        Committing {
+            engine,
+            ddl,
+            tables,
+            durability,
+            stage,
+            txn: None,
+            unsent: None,
+            parts: Vec::new(),
+            inline: Vec::new(),
+            bytes,
+            waiting_since: None,
+        }
+    }
+
+    /// Goes on as far as possible without waiting.
+    ///
+    /// # Errors
+    /// 40001, 42P07, 42P01 when the catalog changed underneath; 53100, 53200 when refused before anything counted, to be tried again;
+    /// 54000 when a table would have too many series: in all these nothing was done. 58030: the log failed, the outcome is unknown.
+    pub fn poll(&mut self) -> Result<Progress> {
+        loop {
+            let wait = match &self.stage {
+                Stage::Admit => self.admit()?,
+                Stage::Rows { .. } => self.send_rows()?,
+                Stage::Commit => self.commit()?,
+                Stage::Durable(lsn) => self.await_durable(*lsn)?,
+                Stage::Done(lsn) => return Ok(Progress::Done(*lsn)),
+            };
+            if let Some(event) = wait {
+                return Ok(Progress::Wait(event));
+            }
+        }
+    }
+
+    /// The LSN of the commit record, once it is queued: from then on the commit will be there after a restart unless the log fails or the
+    /// power does before it is durable.
+    #[must_use]
+    pub fn lsn(&self) -> Option<Lsn> {
+        match self.stage {
+            Stage::Durable(lsn) | Stage::Done(lsn) => Some(lsn),
+            Stage::Admit | Stage::Rows { .. } | Stage::Commit => None,
+        }
+    }
+
+    /// Waits for memory, then decides whether the rows go ahead of the commit record or inside it.
+    fn admit(&mut self) -> Result<Option<Event>> {
+        let inner = &self.engine.inner;
+        inner.check_writable()?;
+        if self.bytes > 0 {
+            let now = inner.env.monotonic_ns();
+            let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
+            match inner.room() {
+                Room::Slow(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
+                Room::Full if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
+                Room::Full => {
+                    inner.wake_flusher();
+                    return Ok(Some(inner.after(RECHECK_NS)));
+                }
+                Room::Free | Room::Slow(_) => {}
+            }
+        }
+        let encoded: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
+        if encoded > ROWS_ITEM_BYTES {
+            self.stage = Stage::Rows { batch: 0, part: 0 };
+            return Ok(None);
+        }
+        let mut number = 0;
+        for writes in &self.tables {
+            for batch in &writes.batches {
+                let mut item = record::begin_rows_item(writes.table, number);
+                batch.rows.encode(0..batch.rows.len(), &mut item);
+                self.inline.push(item);
+                number += 1;
+            }
+        }
+        self.stage = Stage::Commit;
+        Ok(None)
+    }
+
+    fn batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
+        self.tables.iter().flat_map(|writes| &writes.batches)
+    }
+
+    /// Sends one record of rows.
+    fn send_rows(&mut self) -> Result<Option<Event>> {
+        if let Some(payload) = self.unsent.take() {
+            return self.send(payload);
+        }
+        let Stage::Rows { batch: number, part } = self.stage else {
+            return Err(Error::bug("rows sent in another stage"));
+        };
+        let all = self.tables.iter().flat_map(|writes| writes.batches.iter().map(|batch| (writes.table, batch)));
+        let Some((table, batch)) = all.clone().nth(number) else {
+            self.stage = Stage::Commit;
+            return Ok(None);
+        };
+        if part == 0 {
+            self.parts = batch.split(ROWS_ITEM_BYTES);
+        }
+        let Some(range) = self.parts.get(part) else {
+            self.stage = Stage::Rows { batch: number + 1, part: 0 };
+            return Ok(None);
+        };
+        let mut item = record::begin_rows_item(table, number as u32);
+        batch.rows.encode(range.clone(), &mut item);
+        self.stage = Stage::Rows { batch: number, part: part + 1 };
+        let txn = self.txn();
+        let mut payload = Vec::with_capacity(item.len() + 16);
+        record::encode_item_record(txn, &item, &mut payload);
+        self.send(payload)
+    }
+
+    fn send(&mut self, payload: Vec<u8>) -> Result<Option<Event>> {
+        let txn = self.txn();
+        // Held while appending: a flush that looks for the oldest open transaction sees either this one or none of its records.
+        let mut open = self.engine.inner.open_txns.lock();
+        match self.engine.inner.wal.append(&[&[&payload]], Space::Ordinary)? {
+            Appended::At(lsn) => {
+                self.engine.inner.counters.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+                open.entry(txn).or_insert(lsn);
+                Ok(None)
+            }
+            Appended::Busy(event) => {
+                drop(open);
+                self.unsent = Some(payload);
+                Ok(Some(event))
+            }
+        }
+    }
+
+    fn txn(&mut self) -> u64 {
+        let inner = &self.engine.inner;
+        *self.txn.get_or_insert_with(|| inner.next_txn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The commit itself, under the lock.
+    fn commit(&mut self) -> Result<Option<Event>> {
+        let txn = self.txn();
+        let inner = Arc::clone(&self.engine.inner);
+        // Series that exist are found before the lock; only new ones are left to do under it.
+        let newest = inner.roots.newest();
+        let mut resolved = self.resolve(&newest);
+        drop(newest);
+
+        let mut lock = inner.commit.lock();
+        inner.check_writable()?;
+        let mut root = (*inner.roots.newest()).clone();
+        root.wall_ns = inner.env.now_ns().max(root.wall_ns);
+        let mut gone = Vec::new();
+        for ddl in &self.ddl {
+            gone.extend(root.apply(ddl)?);
+        }
+        for writes in &self.tables {
+            root.state(writes.table)?;
+        }
+        let fresh = number_new_series(&root, &mut resolved)?;
+        let deletes = self.deletes(&root)?;
+        let payloads = self.commit_records(txn, root.wall_ns, &resolved, &fresh, &deletes);
+        let groups: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [payload.as_slice()]).collect();
+        let records: Vec<&[&[u8]]> = groups.iter().map(<[&[u8]; 1]>::as_slice).collect();
+        let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
+        let lsn = match inner.wal.append(&records, space)? {
+            Appended::At(lsn) => lsn,
+            Appended::Busy(event) => return Ok(Some(event)),
+        };
+
+        // From here on nothing may fail: the commit is in the log.
+        root.lsn = lsn;
+        install(&mut root, lsn, deletes, resolved, &fresh)?;
+        let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
+        inner.roots.push(root);
+        inner.open_txns.lock().remove(&txn);
+        lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
+        drop(lock);
+
+        let rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
+        let appended: usize = payloads.iter().map(Vec::len).sum();
+        inner.counters.log_bytes.fetch_add(appended as u64, Ordering::Relaxed);
+        inner.counters.commits.fetch_add(1, Ordering::Relaxed);
+        inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
+        inner.memtable_grew(self.bytes as u64);
+        self.tables.clear();
+        self.inline.clear();
+        inner.consolidate(&touched);
+        self.stage = match self.durability {
+            Durability::Sync => Stage::Durable(lsn),
+            Durability::Async => Stage::Done(lsn),
+        };
+        Ok(None)
+    }
+
+    /// Deletes and drops alone are let through on a full disk.
+    fn only_frees_space(&self) -> bool {
+        self.tables.iter().all(|writes| writes.batches.is_empty())
+            && self.ddl.iter().all(|ddl| matches!(ddl, Ddl::DropTable(_) | Ddl::DropSchema(_)))
+    }
+
+    /// Numbers of the series of every batch, as far as they exist; one list per batch, in order.
+    fn resolve(&self, root: &Root) -> Vec<Resolved> {
+        let mut all = Vec::new();
+        for writes in &self.tables {
+            let series = root.tables.get(&writes.table).map(|state| Arc::clone(&state.series));
+            for batch in &writes.batches {
+                let ids = match &series {
+                    Some(series) => series.lookup_all(&batch.keys),
+                    None => vec![None; batch.keys.len()],
+                };
+                all.push(Resolved {
+                    table: writes.table,
+                    batch: Arc::clone(batch),
+                    ids: ids.into_iter().map(|id| id.map_or(UNKNOWN, |id| id.0)).collect(),
+                });
+            }
+        }
+        all
+    }
+
+    /// The deletes, with the numbers of the series they name; those of keys that nobody has committed have nothing to hide.
+    fn deletes(&self, root: &Root) -> Result<Vec<(TableId, Tombstone)>> {
+        let mut all = Vec::new();
+        for writes in &self.tables {
+            let state = root.state(writes.table)?;
+            for delete in &writes.deletes {
+                let series = delete.series.as_ref().map(|keys| {
+                    let mut ids: Vec<u32> =
+                        state.series.lookup_all(keys).into_iter().flatten().map(|id| id.0).collect();
+                    ids.sort_unstable();
+                    Arc::from(ids)
+                });
+                all.push((writes.table, Tombstone { lsn: Lsn::ZERO, series, times: delete.times }));
+            }
+        }
+        all.retain(|(_, delete)| delete.series.as_ref().is_none_or(|ids: &Arc<[u32]>| !ids.is_empty()));
+        Ok(all)
+    }
+
+    /// The commit record, preceded by records of its own for what does not fit inside.
+    fn commit_records(
+        &self,
+        txn: u64,
+        wall_ns: i64,
+        resolved: &[Resolved],
+        fresh: &Fresh,
+        deletes: &[(TableId, Tombstone)],
+    ) -> Vec<Vec<u8>> {
+        let mut items: Vec<Vec<u8>> = self.ddl.iter().map(record::ddl_item).collect();
+        for (number, one) in resolved.iter().enumerate() {
+            items.extend(series_items(number as u32, one, fresh));
+        }
+        for (table, delete) in deletes {
+            items.extend(delete_items(*table, delete));
+        }
+        items.extend(self.inline.iter().cloned());
+        let mut payloads = Vec::new();
+        if !record::commit_record_fits(&items) {
+            for item in items.drain(..) {
+                let mut payload = Vec::with_capacity(item.len() + 16);
+                record::encode_item_record(txn, &item, &mut payload);
+                payloads.push(payload);
+            }
+        }
+        let mut payload = Vec::new();
+        record::encode_commit_record(txn, wall_ns, &items, &mut payload);
+        payloads.push(payload);
+        payloads
+    }
+
+    fn await_durable(&mut self, lsn: Lsn) -> Result<Option<Event>> {
+        let wal = &self.engine.inner.wal;
+        if wal.durable() >= lsn {
+            self.stage = Stage::Done(lsn);
+            return Ok(None);
+        }
+        if let Some(error) = wal.failure() {
+            return Err(error);
+        }
+        Ok(Some(wal.when_durable(lsn)))
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        if let Some(txn) = self.txn {
+            self.engine.inner.open_txns.lock().remove(&txn);
+        }
+    }
+}
+
+impl TableWrites {
+    fn new(table: TableId, own: OwnWrites) -> Option<TableWrites> {
+        let mut writes = TableWrites { table, deletes: Vec::new(), batches: Vec::new() };
+        for entry in own.entries {
+            match entry {
+                OwnEntry::Rows(batch) => writes.batches.push(batch),
+                OwnEntry::Delete(delete) => writes.deletes.push(delete),
+            }
+        }
+        (!writes.deletes.is_empty() || !writes.batches.is_empty()).then_some(writes)
+    }
+}
+
+/// A series that has no number yet.
+const UNKNOWN: u32 = u32::MAX;
+
+/// A batch whose local series have numbers.
+struct Resolved {
+    table: TableId,
+    batch: Arc<Batch>,
+    ids: Vec<u32>,
+}
+
+/// Series that this commit makes, by table, in order of their numbers, which start at `first`.
+type Fresh = BTreeMap<TableId, NewSeries>;
+
+struct NewSeries {
+    first: u32,
+    keys: Vec<Box<[u8]>>,
+    numbers: rustc_hash::FxHashMap<Box<[u8]>, u32>,
+}
+
+/// Gives numbers to series that had none when looked up before the lock; nothing is changed but `resolved`.
+fn number_new_series(root: &Root, resolved: &mut [Resolved]) -> Result<Fresh> {
+    let mut fresh = Fresh::new();
+    for one in resolved {
+        let state = root.state(one.table)?;
+        if one.ids.iter().all(|id| *id != UNKNOWN) {
+            continue;
+        }
+        let found = state.series.lookup_all(&one.batch.keys);
+        let new = fresh.entry(one.table).or_insert_with(|| NewSeries {
+            first: state.series_count,
+            keys: Vec::new(),
+            numbers: rustc_hash::FxHashMap::default(),
+        });
+        for (local, key) in one.batch.keys.iter().enumerate() {
+            if one.ids[local] == UNKNOWN {
+                one.ids[local] = match found[local] {
+                    Some(id) => id.0,
+                    None => new.number(state, key)?,
+                };
+            }
+        }
+    }
+    Ok(fresh)
+}
+
+impl NewSeries {
+    fn number(&mut self, state: &TableState, key: &[u8]) -> Result<u32> {
+        if let Some(number) = self.numbers.get(key) {
+            return Ok(*number);
+        }
+        let number = self.first + self.keys.len() as u32;
+        if number >= limits::SERIES_PER_TABLE_MAX {
+            return Err(Error::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("table {} has {number} series, which is the limit for one table", state.table.name),
+            ));
+        }
+        self.keys.push(key.into());
+        self.numbers.insert(key.into(), number);
+        Ok(number)
+    }
+}
+
+/// The numbers of a batch's series, in items that each fit a record.
+fn series_items(number: u32, one: &Resolved, fresh: &Fresh) -> Vec<Vec<u8>> {
+    let new = fresh.get(&one.table);
+    let key_of = |id: &u32| {
+        let new = new?;
+        let at = id.checked_sub(new.first)?;
+        new.keys.get(at as usize).map(|key| (*id, &**key))
+    };
+    let mut items = Vec::new();
+    let mut first = 0;
+    while first < one.ids.len() {
+        let (mut end, mut bytes) = (first, 0);
+        while end < one.ids.len() && end - first < record::SERIES_PER_ITEM_MAX && bytes < ROWS_ITEM_BYTES {
+            bytes += 4 + key_of(&one.ids[end]).map_or(0, |(_, key)| key.len() + 8);
+            end += 1;
+        }
+        let ids = &one.ids[first..end];
+        let new_keys: Vec<_> = ids.iter().filter_map(key_of).collect();
+        items.push(record::series_item(one.table, number, first as u32, ids, &new_keys));
+        first = end;
+    }
+    items
+}
+
+fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
+    match &delete.series {
+        None => vec![record::delete_item(table, None, delete.times)],
+        Some(series) => series
+            .chunks(record::SERIES_PER_ITEM_MAX)
+            .map(|chunk| record::delete_item(table, Some(chunk), delete.times))
+            .collect(),
+    }
+}
+
+/// Derives the new root's tables.
+fn install(
+    root: &mut Root,
+    lsn: Lsn,
+    deletes: Vec<(TableId, Tombstone)>,
+    resolved: Vec<Resolved>,
+    fresh: &Fresh,
+) -> Result<()> {
+    for (table, new) in fresh {
+        let series = Arc::clone(&root.state(*table)?.series);
+        for (number, key) in (new.first..).zip(&new.keys) {
+            series.insert(model::SeriesId(number), key)?;
+        }
+    }
+    let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
+    for (table, delete) in deletes {
+        entries.entry(table).or_default().push(Entry::Delete(Arc::new(Tombstone { lsn, ..delete })));
+    }
+    for one in resolved {
+        let rows = Arc::new(one.batch.numbered(&one.ids));
+        entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), rows });
+    }
+    for (table, entries) in entries {
+        let state = root.state(table)?;
+        let count = fresh.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
+        let state = state.with_entries(entries, count.max(state.series_count));
+        root.tables.insert(table, Arc::new(state));
+    }
+    Ok(())
+}
+
+/// Puts one commit read from the log into a root. Shared by recovery and, later, followers.
+pub(crate) struct Replay {
+    open: BTreeMap<u64, OpenTxn>,
+    pub(crate) commits: u64,
+}
+
+#[derive(Default)]
+struct OpenTxn {
+    items: Vec<Vec<u8>>,
+}
+
+impl Replay {
+    pub(crate) fn new() -> Replay {
+        Replay { open: BTreeMap::new(), commits: 0 }
+    }
+
+    /// Takes one record. Commits at or below `flushed` are in the files already.
+    pub(crate) fn record(
+        &mut self,
+        lsn: Lsn,
+        payload: &[u8],
+        flushed: Lsn,
+        root: &mut Root,
+    ) -> Result<Option<Replayed>> {
+        match record::Record::decode(lsn, payload)? {
+            record::Record::Item { txn, .. } => {
+                self.open.entry(txn).or_default().items.push(payload.to_vec());
+                Ok(None)
+            }
+            record::Record::Commit { txn, wall_ns, items } => {
+                let ahead = self.open.remove(&txn).unwrap_or_default();
+                if lsn <= flushed {
+                    return Ok(None);
+                }
+                self.commits += 1;
+                let mut all = Vec::new();
+                for payload in &ahead.items {
+                    if let record::Record::Item { item, .. } = record::Record::decode(lsn, payload)? {
+                        all.push(item);
+                    }
+                }
+                all.extend(items);
+                let replayed = replay_commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
+                root.lsn = lsn;
+                root.wall_ns = root.wall_ns.max(wall_ns);
+                Ok(Some(replayed))
+            }
+        }
+    }
+}
+
+/// What a replayed commit leaves for the engine to keep in mind.
+pub(crate) struct Replayed {
+    pub(crate) dropped: Vec<Arc<TableState>>,
+    pub(crate) tables_made: Vec<TableId>,
+}
+
+fn replay_commit(root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
+    let mut replayed = Replayed { dropped: Vec::new(), tables_made: Vec::new() };
+    let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for item in &items {
+        match item {
+            record::Item::Ddl(ddl) => {
+                if let Ddl::CreateTable(table) = ddl {
+                    replayed.tables_made.push(table.id);
+                }
+                replayed.dropped.extend(root.apply(ddl)?);
+            }
+            record::Item::Series { batch, first, ids: numbers, .. } => {
+                let all = ids.entry(*batch).or_default();
+                if all.len() != *first as usize {
+                    return Err(Error::corrupt(format!("series of batch {batch} start at {first}, not {}", all.len())));
+                }
+                all.extend(numbers);
+            }
+            record::Item::Rows { .. } | record::Item::Delete { .. } => {}
+        }
+    }
+    replay_series(root, &items)?;
+    for item in &items {
+        if let record::Item::Delete { table, series, times } = item {
+            let series = series.as_ref().map(|series| series.as_slice().into());
+            let state = root.state(*table)?.with_delete(Tombstone { lsn, series, times: *times });
+            root.tables.insert(*table, Arc::new(state));
+        }
+    }
+    for item in items {
+        if let record::Item::Rows { table, batch, rows } = item {
+            replay_rows(root, lsn, table, rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
+        }
+    }
+    Ok(replayed)
+}
+
+fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
+    for item in items {
+        let record::Item::Series { table, new_keys, .. } = item else { continue };
+        let mut state = (**root.state(*table)?).clone();
+        for (number, key) in new_keys {
+            state.series.insert(model::SeriesId(*number), key)?;
+            state.series_count = state.series_count.max(number + 1);
+        }
+        root.tables.insert(*table, Arc::new(state));
+    }
+    Ok(())
+}
+
+fn replay_rows(root: &mut Root, lsn: Lsn, table: TableId, bytes: &[u8], ids: &[u32]) -> Result<()> {
+    let rows = Rows::decode(bytes)?;
+    let series = rows
+        .series
+        .iter()
+        .map(|local| ids.get(*local as usize).copied())
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| Error::corrupt("rows name a series that their commit does not number"))?;
+    let state = root.state(table).map_err(|_| dropped(table))?;
+    let rows = Rows::new(series, rows.times, rows.ops, rows.columns);
+    let state = state.with_rows(lsn, Arc::new(rows), state.series_count);
+    root.tables.insert(table, Arc::new(state));
+    Ok(())
+}

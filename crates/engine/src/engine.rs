@@ -1,0 +1,613 @@
+//! Opening, closing, and what all parts share.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use columns::TableState;
+use env::{Env, Event, Worker};
+use imbl::OrdMap;
+use model::{Error, Lsn, Result, SqlState};
+use parking_lot::Mutex;
+use wal::{Wal, WalOptions};
+
+use crate::background::{FlushWaiter, Flusher};
+use crate::commit::{Committing, Progress, Replay};
+use crate::manifest::Manifest;
+use crate::root::{Root, Roots};
+use crate::txn::{Isolation, Snapshot, Txn};
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes for memtables, caches, queries and connection buffers together.
+    pub memory_bytes: u64,
+    /// Size of one log file.
+    pub log_file_bytes: u64,
+    /// Bytes of log after which memtables are flushed, to bound the time of recovery.
+    pub log_flush_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { memory_bytes: 1 << 30, log_file_bytes: 64 << 20, log_flush_bytes: 1 << 30 }
+    }
+}
+
+impl Options {
+    /// Memtables are flushed when they reach an eighth of the budget …
+    pub(crate) fn memtable_flush_bytes(&self) -> u64 {
+        self.memory_bytes / 8
+    }
+
+    /// … and writers wait when a flush cannot keep up and they reach a quarter.
+    pub(crate) fn memtable_bytes_max(&self) -> u64 {
+        self.memory_bytes / 4
+    }
+}
+
+/// What opening found and did.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Was there no database before?
+    pub created: bool,
+    /// Tables of the manifest.
+    pub tables: u64,
+    /// Segments of the manifest.
+    pub segments: u64,
+    /// Series of the manifest.
+    pub series: u64,
+    /// Log records read.
+    pub log_records: u64,
+    /// Their payload bytes.
+    pub log_bytes: u64,
+    /// Commits applied again.
+    pub commits: u64,
+    /// Bytes of a torn tail that were dropped: never acknowledged.
+    pub torn_bytes: u64,
+    /// How long it took, nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// An open database. Cloning shares it; it closes when the last clone is dropped, or by [`Engine::close`].
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+    workers: Arc<Workers>,
+}
+
+/// Threads (or simulated ones); they hold `Inner`, never the other way round.
+struct Workers {
+    log: Worker,
+    flush: Worker,
+    compact: Worker,
+    governor: Worker,
+}
+
+/// What everybody shares.
+pub(crate) struct Inner {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) wal: Wal,
+    /// The one commit lock. Order of locks: manifest, commit, open_txns, roots.
+    pub(crate) commit: Mutex<CommitState>,
+    pub(crate) roots: Roots,
+    pub(crate) manifest: Mutex<Manifest>,
+    /// First record of each transaction that has records in the log and no commit record yet.
+    pub(crate) open_txns: Mutex<BTreeMap<u64, Lsn>>,
+    pub(crate) next_txn: AtomicU64,
+    pub(crate) next_table: AtomicU32,
+    next_file: AtomicU64,
+    /// Entries with commits up to here are being flushed and must stay as they are; 0 = none.
+    pub(crate) barrier: AtomicU64,
+    pub(crate) memtable_bytes: AtomicU64,
+    pub(crate) flushed_log_bytes: AtomicU64,
+    pub(crate) flusher: Mutex<Flusher>,
+    pub(crate) flush_waiters: Mutex<Vec<FlushWaiter>>,
+    pub(crate) settle_waiters: Mutex<Vec<Event>>,
+    pub(crate) compaction_retry_at: Mutex<u64>,
+    pub(crate) consolidating: Mutex<()>,
+    /// Writers that wait: for a moment, and for memory.
+    pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) counters: Counters,
+    workers: OnceLock<Weak<Workers>>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// Guarded by the commit lock.
+#[derive(Default)]
+pub(crate) struct CommitState {
+    /// Dropped tables whose files may go once the drop is flushed.
+    pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    /// Payload bytes appended to the log, and at open those that were replayed.
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) rows_written: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flush_bytes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) compaction_bytes: AtomicU64,
+    pub(crate) writers_delayed: AtomicU64,
+}
+
+/// Numbers of a running engine.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Highest LSN handed out.
+    pub last_lsn: u64,
+    /// Highest LSN on disk.
+    pub durable_lsn: u64,
+    /// All commits up to here are in segments.
+    pub flushed_lsn: u64,
+    /// Payload bytes appended to the log since start, and replayed at start.
+    pub log_bytes: u64,
+    /// Commits since start.
+    pub commits: u64,
+    /// Rows written since start.
+    pub rows_written: u64,
+    /// Bytes of memtables.
+    pub memtable_bytes: u64,
+    /// The budget.
+    pub memory_bytes: u64,
+    /// Bytes of log files on disk.
+    pub log_disk_bytes: u64,
+    /// Bytes of segments.
+    pub segment_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Series of all tables.
+    pub series: u64,
+    /// Memtable flushes since start.
+    pub flushes: u64,
+    /// Bytes of segments they wrote.
+    pub flush_bytes: u64,
+    /// Compactions since start.
+    pub compactions: u64,
+    /// Bytes of segments they wrote.
+    pub compaction_bytes: u64,
+    /// Times a writer was slowed for memory.
+    pub writers_delayed: u64,
+}
+
+impl Engine {
+    /// Opens (or makes) the database in `dir` and starts its workers.
+    ///
+    /// # Errors
+    /// 55P03 when another process has it open; 55000 for another format version; XX001 with what is wrong where; 58030.
+    pub fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Engine, Recovery)> {
+        let started = env.monotonic_ns();
+        let (inner, mut recovery) = open(env, dir, options)?;
+        let inner = Arc::new(inner);
+        let spawn = |name: &str, step: fn(&Arc<Inner>) -> env::Step| {
+            let inner = Arc::clone(&inner);
+            inner.env.clone().spawn(name, Box::new(move || step(&inner)))
+        };
+        let workers = Arc::new(Workers {
+            log: spawn("log", |inner| inner.log_step()),
+            flush: spawn("flush", Inner::flush_step),
+            compact: spawn("compact", |inner| inner.compact_step()),
+            governor: spawn("governor", |inner| inner.governor_step()),
+        });
+        let _ = inner.workers.set(Arc::downgrade(&workers));
+        let waker = Arc::downgrade(&workers);
+        inner.wal.on_work(move || {
+            if let Some(workers) = waker.upgrade() {
+                workers.log.wake();
+            }
+        });
+        recovery.elapsed_ns = inner.env.monotonic_ns().saturating_sub(started);
+        Ok((Engine { inner, workers }, recovery))
+    }
+
+    /// Starts a transaction. `seen` is the session's own last commit (`Lsn::ZERO` at first): it reads at least that.
+    #[must_use]
+    pub fn begin(&self, isolation: Isolation, seen: Lsn) -> Txn {
+        Txn::new(self.clone(), isolation, seen)
+    }
+
+    /// What a single read-only statement sees.
+    #[must_use]
+    pub fn snapshot(&self, seen: Lsn) -> Snapshot {
+        Snapshot::new(self.inner.roots.visible(seen))
+    }
+
+    /// Blocks (by `Env::wait`) until the commit is through. For embedded use and tests; servers poll.
+    ///
+    /// # Errors
+    /// Those of [`Committing::poll`].
+    pub fn finish(&self, mut committing: Committing) -> Result<Lsn> {
+        loop {
+            match committing.poll()? {
+                Progress::Done(lsn) => return Ok(lsn),
+                Progress::Wait(event) => self.inner.env.wait(&event),
+            }
+        }
+    }
+
+    /// Asks for all memtables to be flushed; the event is set when that is done or failed.
+    pub fn start_flush(&self) -> Flushing {
+        let waiter = FlushWaiter { event: Event::new(), error: Arc::default() };
+        let flushing = Flushing { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
+        self.inner.flush_waiters.lock().push(waiter);
+        self.workers.flush.wake();
+        flushing
+    }
+
+    /// Flushes all memtables now and waits.
+    ///
+    /// # Errors
+    /// Why the flush failed; the memtables are kept.
+    pub fn flush(&self) -> Result<()> {
+        let flushing = self.start_flush();
+        self.inner.env.wait(&flushing.event);
+        flushing.result()
+    }
+
+    /// Waits until no compaction is due ("settled"). For `demo` and benchmarks.
+    pub fn settle(&self) {
+        let event = Event::new();
+        self.inner.settle_waiters.lock().push(event.clone());
+        self.workers.compact.wake();
+        self.inner.env.wait(&event);
+    }
+
+    /// Flushes the log with a durable mark and stops the workers. Commits after it are refused; reads go on.
+    ///
+    /// # Errors
+    /// 58030 when the log cannot be flushed.
+    pub fn close(&self) -> Result<()> {
+        self.inner.closing.store(true, Ordering::SeqCst);
+        let wal = &self.inner.wal;
+        let event = wal.when_durable(wal.last());
+        self.workers.log.wake();
+        self.inner.env.wait(&event);
+        self.workers.compact.stop();
+        self.workers.flush.stop();
+        self.workers.governor.stop();
+        self.workers.log.stop();
+        wal.close(&|lsn| self.inner.roots.advance(lsn))
+    }
+
+    /// Numbers for metrics and EXPLAIN.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    /// Why the log has failed, if it has: writes are refused, reads go on at the durable LSN, `/ready` says 503.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.wal.failure()
+    }
+
+    /// The folder for spill files, wiped at open.
+    #[must_use]
+    pub fn spill_dir(&self) -> PathBuf {
+        spill_dir(&self.inner.dir)
+    }
+
+    /// The world this database lives in.
+    #[must_use]
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.inner.env
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+}
+
+/// A flush that was asked for.
+pub struct Flushing {
+    /// Set when it is done or failed.
+    pub event: Event,
+    error: Arc<Mutex<Option<Error>>>,
+}
+
+impl Flushing {
+    /// How it went, once the event is set.
+    ///
+    /// # Errors
+    /// Why it failed; the memtables are kept.
+    pub fn result(&self) -> Result<()> {
+        self.error.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+fn spill_dir(dir: &Path) -> PathBuf {
+    dir.join("tmp")
+}
+
+pub(crate) fn data_dir(dir: &Path) -> PathBuf {
+    dir.join("data")
+}
+
+pub(crate) fn log_dir(dir: &Path) -> PathBuf {
+    dir.join("log")
+}
+
+fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recovery)> {
+    let io = |what: &str, path: &Path, error: std::io::Error| Error::io(format!("{what} {}", path.display()), &error);
+    env.create_dir_all(dir).map_err(|error| io("make folder", dir, error))?;
+    let lock = lock(&*env, dir)?;
+    let spill = spill_dir(dir);
+    env.remove_dir_all(&spill).map_err(|error| io("wipe", &spill, error))?;
+    for folder in [spill, data_dir(dir), log_dir(dir)] {
+        env.create_dir_all(&folder).map_err(|error| io("make folder", &folder, error))?;
+    }
+    env.sync_dir(dir).map_err(|error| io("sync folder", dir, error))?;
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        env.sync_dir(parent).map_err(|error| io("sync folder", parent, error))?;
+    }
+    let mut recovery = Recovery::default();
+    let manifest = match Manifest::read(&*env, dir)? {
+        Some(manifest) => manifest,
+        None => {
+            recovery.created = true;
+            create(&*env, dir)?
+        }
+    };
+    remove_orphans(&*env, &data_dir(dir), &manifest)?;
+    let mut root = load(&env, dir, &manifest)?;
+    recovery.tables = manifest.files.len() as u64;
+    recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
+    recovery.series = manifest.files.values().map(|files| u64::from(files.series_count())).sum();
+
+    let mut replay = Replay::new();
+    let mut next_table = manifest.next_table;
+    let mut dropped = Vec::new();
+    let wal_options = WalOptions { file_bytes: options.log_file_bytes, ..WalOptions::default() };
+    let (wal, opened) = Wal::open(
+        Arc::clone(&env),
+        &log_dir(dir),
+        manifest.identity,
+        wal_options,
+        manifest.replay_from,
+        &mut |lsn, payload| {
+            let Some(replayed) = replay.record(lsn, payload, manifest.flushed_lsn, &mut root)? else { return Ok(()) };
+            next_table = replayed.tables_made.iter().fold(next_table, |next, made| next.max(made.0 + 1));
+            dropped.extend(replayed.dropped.into_iter().map(|state| (lsn, state)));
+            Ok(())
+        },
+    )?;
+    if wal.last() < manifest.flushed_lsn {
+        return Err(Error::corrupt(format!(
+            "the log ends at LSN {}, but the manifest says that commits up to {} were flushed: log files are missing",
+            wal.last(),
+            manifest.flushed_lsn
+        )));
+    }
+    recovery.log_records = opened.records;
+    recovery.log_bytes = opened.bytes;
+    recovery.torn_bytes = opened.torn_bytes;
+    recovery.commits = replay.commits;
+
+    let memtable_bytes = root.memory_bytes();
+    let inner = Inner {
+        dir: dir.to_owned(),
+        next_txn: AtomicU64::new(wal.last().0 + 1),
+        next_table: AtomicU32::new(next_table),
+        next_file: AtomicU64::new(manifest.next_file),
+        roots: Roots::new(root, wal.durable()),
+        wal,
+        commit: Mutex::new(CommitState { dropped }),
+        manifest: Mutex::new(manifest),
+        open_txns: Mutex::default(),
+        barrier: AtomicU64::new(0),
+        memtable_bytes: AtomicU64::new(memtable_bytes),
+        flushed_log_bytes: AtomicU64::new(0),
+        flusher: Mutex::default(),
+        flush_waiters: Mutex::default(),
+        settle_waiters: Mutex::default(),
+        compaction_retry_at: Mutex::new(0),
+        consolidating: Mutex::new(()),
+        delayed: Mutex::default(),
+        closing: AtomicBool::new(false),
+        counters: Counters { log_bytes: AtomicU64::new(opened.bytes), ..Counters::default() },
+        workers: OnceLock::new(),
+        _lock: lock,
+        options,
+        env,
+    };
+    Ok((inner, recovery))
+}
+
+fn lock(env: &dyn Env, dir: &Path) -> Result<Box<dyn Send + Sync>> {
+    let path = dir.join("LOCK");
+    env.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            Error::new(SqlState::LOCK_NOT_AVAILABLE, format!("another process has {} open", dir.display()))
+                .with_hint("stop it, or name another directory with --data")
+        }
+        _ => Error::io(format!("lock {}", path.display()), &error),
+    })
+}
+
+/// A new database: its first manifest, before anything is in the log.
+fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
+    let log = log_dir(dir);
+    let names = env.list(&log).map_err(|error| Error::io(format!("list {}", log.display()), &error))?;
+    if names.iter().any(|entry| !entry.is_dir && !entry.name.ends_with(".tmp")) {
+        return Err(Error::corrupt(format!("{} holds a log but no MANIFEST", dir.display()))
+            .with_hint("restore MANIFEST from a backup, or name an empty directory"));
+    }
+    let manifest =
+        Manifest { identity: env.random(), replay_from: Lsn(1), next_file: 1, next_table: 1, ..Manifest::default() };
+    manifest.write(env, dir)?;
+    Ok(manifest)
+}
+
+/// Removes files that no manifest names: of a flush or compaction that a crash cut short.
+fn remove_orphans(env: &dyn Env, data: &Path, manifest: &Manifest) -> Result<()> {
+    let named: std::collections::BTreeSet<PathBuf> = manifest
+        .files
+        .values()
+        .flat_map(|files| {
+            let segments = files.segments.iter().map(|meta| columns::segment_path(data, meta.file));
+            let series = files.series_files.iter().map(|file| columns::series_path(data, file.file));
+            segments.chain(series).collect::<Vec<_>>()
+        })
+        .collect();
+    let entries = env.list(data).map_err(|error| Error::io(format!("list {}", data.display()), &error))?;
+    for entry in entries {
+        let path = data.join(&entry.name);
+        if !entry.is_dir && !named.contains(&path) {
+            env.remove(&path).map_err(|error| Error::io(format!("remove {}", path.display()), &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
+    let mut tables = OrdMap::new();
+    for (id, files) in &manifest.files {
+        let table = manifest.catalog.table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
+        let state = TableState::load(env, &data_dir(dir), Arc::clone(table), files)
+            .map_err(|error| error.context(format!("table {}", table.name)))?;
+        tables.insert(*id, Arc::new(state));
+    }
+    Ok(Root { lsn: manifest.flushed_lsn, wall_ns: manifest.wall_ns, catalog: Arc::clone(&manifest.catalog), tables })
+}
+
+/// How much room there is for another writer.
+pub(crate) enum Room {
+    Free,
+    /// Go on after this many nanoseconds: the flush has trouble keeping up.
+    Slow(u64),
+    Full,
+}
+
+impl Inner {
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        data_dir(&self.dir)
+    }
+
+    /// A number for a new file.
+    pub(crate) fn next_file(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn file_count(&self) -> u64 {
+        self.next_file.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn log_bytes_since_flush(&self) -> u64 {
+        self.counters.log_bytes.load(Ordering::Relaxed).saturating_sub(self.flushed_log_bytes.load(Ordering::Relaxed))
+    }
+
+    /// # Errors
+    /// 57P01 when closing, 58030 when the log has failed.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the database is closing; nothing was written"));
+        }
+        self.wal.failure().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn memtable_grew(&self, bytes: u64) {
+        self.memtable_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
+            || self.log_bytes_since_flush() >= self.options.log_flush_bytes
+        {
+            self.wake_flusher();
+        }
+    }
+
+    /// Is there room for rows? Between three quarters of the limit and the limit, the delay grows to 20 ms.
+    pub(crate) fn room(&self) -> Room {
+        let used = self.memtable_bytes.load(Ordering::Relaxed);
+        let limit = self.options.memtable_bytes_max();
+        let soft = limit / 4 * 3;
+        if used < soft {
+            Room::Free
+        } else if used < limit {
+            Room::Slow(20_000_000 * (used - soft) / (limit - soft).max(1))
+        } else {
+            Room::Full
+        }
+    }
+
+    /// An event set about `ns` from now.
+    pub(crate) fn after(&self, ns: u64) -> Event {
+        let event = Event::new();
+        self.counters.writers_delayed.fetch_add(1, Ordering::Relaxed);
+        self.delayed.lock().push((self.env.monotonic_ns() + ns, event.clone()));
+        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
+            workers.governor.wake();
+        }
+        event
+    }
+
+    /// Lets waiting writers look again.
+    pub(crate) fn release_memory_waiters(&self) {
+        for (_, event) in std::mem::take(&mut *self.delayed.lock()) {
+            event.set();
+        }
+    }
+
+    pub(crate) fn memory_refusal(&self) -> Error {
+        Error::new(
+            SqlState::OUT_OF_MEMORY,
+            format!(
+                "memtables hold {} bytes, the limit is {}, and flushing them does not keep up",
+                self.memtable_bytes.load(Ordering::Relaxed),
+                self.options.memtable_bytes_max()
+            ),
+        )
+        .with_detail("nothing was written")
+        .with_hint("try again later; if it stays so, look at the disk or start the server with a larger --memory")
+    }
+
+    pub(crate) fn wake_flusher(&self) {
+        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
+            workers.flush.wake();
+        }
+    }
+
+    pub(crate) fn wake_compactor(&self) {
+        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
+            workers.compact.wake();
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let root = self.roots.newest();
+        let counters = &self.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut stats = Stats {
+            last_lsn: self.wal.last().0,
+            durable_lsn: self.wal.durable().0,
+            flushed_lsn: self.manifest.lock().flushed_lsn.0,
+            log_bytes: load(&counters.log_bytes),
+            commits: load(&counters.commits),
+            rows_written: load(&counters.rows_written),
+            memtable_bytes: load(&self.memtable_bytes),
+            memory_bytes: self.options.memory_bytes,
+            log_disk_bytes: self.wal.disk_bytes(),
+            tables: root.tables.len() as u64,
+            flushes: load(&counters.flushes),
+            flush_bytes: load(&counters.flush_bytes),
+            compactions: load(&counters.compactions),
+            compaction_bytes: load(&counters.compaction_bytes),
+            writers_delayed: load(&counters.writers_delayed),
+            ..Stats::default()
+        };
+        for state in root.tables.values() {
+            stats.segments += state.segments.len() as u64;
+            stats.segment_bytes += state.segments.iter().map(|segment| segment.meta().bytes).sum::<u64>();
+            stats.series += u64::from(state.series_count);
+        }
+        stats
+    }
+}

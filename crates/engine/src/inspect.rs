@@ -1,0 +1,235 @@
+//! Looking into a directory without opening the database: what `millrace inspect` and `millrace check` show. Reads only, takes no lock.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use columns::{Segment, SegmentMeta};
+use env::{Env, Open};
+use model::{Error, Lsn, Result};
+
+use crate::engine::{data_dir, log_dir};
+use crate::record::{Ddl, Item, Record};
+use crate::{Manifest, Rows};
+
+/// One record of the log, in words.
+#[derive(Clone, Debug)]
+pub struct LogRecord {
+    /// Its number.
+    pub lsn: Lsn,
+    /// Payload bytes.
+    pub bytes: usize,
+    /// What it says.
+    pub text: String,
+}
+
+/// What is wrong at one place.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it and what: seen and expected.
+    pub problem: String,
+}
+
+/// What [`check`] did.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    /// Files read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What is wrong; empty when all is well.
+    pub findings: Vec<Finding>,
+    /// What is worth knowing and no damage.
+    pub notes: Vec<String>,
+}
+
+/// The manifest of the database in `dir`.
+///
+/// # Errors
+/// 58030 or 55000 when there is none that can be read, XX001 when it is damaged.
+pub fn manifest(env: &dyn Env, dir: &Path) -> Result<Manifest> {
+    Manifest::read(env, dir)?.ok_or_else(|| {
+        Error::new(
+            model::SqlState::INVALID_PARAMETER_VALUE,
+            format!("{} holds no database: there is no MANIFEST", dir.display()),
+        )
+    })
+}
+
+/// What the log's files say, all together.
+#[derive(Clone, Debug, Default)]
+pub struct LogEnd {
+    /// Files read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Records handed out.
+    pub records: u64,
+    /// The last intact record or mark.
+    pub last: Lsn,
+    /// A torn tail: never acknowledged, dropped at the next start.
+    pub torn: Option<String>,
+    /// Damage to what had been acknowledged, and files that do not belong.
+    pub findings: Vec<Finding>,
+}
+
+/// Calls `each` for every intact record from `from` on, oldest first.
+///
+/// # Errors
+/// 58030 when a file cannot be read; whatever `each` returns.
+pub fn log(env: &Arc<dyn Env>, dir: &Path, from: Lsn, each: &mut dyn FnMut(LogRecord) -> Result<()>) -> Result<LogEnd> {
+    let manifest = manifest(&**env, dir)?;
+    let folder = log_dir(dir);
+    let io = |what: &str, path: &Path, error| Error::io(format!("{what} {}", path.display()), &error);
+    let entries = env.list(&folder).map_err(|error| io("list", &folder, error))?;
+    let mut end = LogEnd::default();
+    for entry in entries.into_iter().filter(|entry| entry.name.ends_with(".log")) {
+        let path = folder.join(&entry.name);
+        let file = env.open(&path, Open::Read).map_err(|error| io("open", &path, error))?;
+        let mut bytes = vec![0; usize::try_from(entry.bytes).map_err(Error::bug)?];
+        file.read_at(&mut bytes, 0).map_err(|error| io("read", &path, error))?;
+        let mut outcome = Ok(());
+        let check = wal::check_file_bytes(&bytes, &mut |lsn, payload| {
+            if lsn >= from && outcome.is_ok() {
+                end.records += 1;
+                outcome = each(describe_record(lsn, payload));
+            }
+        });
+        outcome?;
+        end.add(&path, &check, manifest.identity);
+        end.files += 1;
+        end.bytes += entry.bytes;
+    }
+    Ok(end)
+}
+
+impl LogEnd {
+    fn add(&mut self, path: &Path, check: &wal::FileCheck, identity: u64) {
+        let find = |problem: String| Finding { file: path.to_owned(), problem };
+        if let Some(header) = check.header
+            && header.identity != identity
+        {
+            let seen = header.identity;
+            self.findings.push(find(format!("belongs to database {seen:016x}, not to {identity:016x}")));
+        }
+        // A bad record in an older file was passed by the good ones of a newer file.
+        if let Some(torn) = self.torn.take()
+            && check.last.is_some()
+        {
+            self.findings.push(find(format!("the file before it ends badly: {torn}")));
+        }
+        match &check.problem {
+            Some(problem) if check.is_damaged => self.findings.push(find(problem.clone())),
+            Some(problem) => self.torn = Some(format!("{}: {problem}", path.display())),
+            None => {}
+        }
+        self.last = self.last.max(check.last.unwrap_or_default());
+    }
+}
+
+fn describe_record(lsn: Lsn, payload: &[u8]) -> LogRecord {
+    let text = Record::decode(lsn, payload).map_or_else(|error| error.to_string(), |record| describe(&record));
+    LogRecord { lsn, bytes: payload.len(), text }
+}
+
+fn describe(record: &Record<'_>) -> String {
+    match record {
+        Record::Item { txn, item } => format!("part of transaction {txn}: {}", describe_item(item)),
+        Record::Commit { txn, wall_ns, items } => {
+            let items: Vec<String> = items.iter().map(describe_item).collect();
+            format!("commit of transaction {txn} at {wall_ns} ns: {}", items.join("; "))
+        }
+    }
+}
+
+fn describe_item(item: &Item<'_>) -> String {
+    match item {
+        Item::Rows { table, batch, rows } => match Rows::decode(rows) {
+            Ok(decoded) => format!(
+                "table {table} batch {batch}: {} rows, {} columns, {} bytes",
+                decoded.len(),
+                decoded.columns.len(),
+                rows.len()
+            ),
+            Err(error) => format!("table {table} batch {batch}: {error}"),
+        },
+        Item::Series { table, batch, ids, new_keys, .. } => {
+            format!("table {table} batch {batch}: {} series, {} of them new", ids.len(), new_keys.len())
+        }
+        Item::Delete { table, series, times } => {
+            let series = series.as_ref().map_or("all".to_owned(), |series| series.len().to_string());
+            format!("delete from table {table}: {series} series, {} ..= {} ns", times.start, times.last)
+        }
+        Item::Ddl(Ddl::CreateTable(table)) => format!("create table {} as number {}", table.name, table.id),
+        Item::Ddl(Ddl::AlterTable(table)) => format!("alter table {} to version {}", table.name, table.version),
+        Item::Ddl(Ddl::DropTable(id)) => format!("drop table number {id}"),
+        Item::Ddl(Ddl::CreateSchema(name)) => format!("create schema {name:?}"),
+        Item::Ddl(Ddl::DropSchema(name)) => format!("drop schema {name:?}"),
+    }
+}
+
+/// Opens a segment for looking at it, by the manifest's entry.
+#[must_use]
+pub fn segment(env: &Arc<dyn Env>, dir: &Path, meta: &SegmentMeta) -> Segment {
+    Segment::open(Arc::clone(env), &data_dir(dir), meta.clone())
+}
+
+/// Verifies every checksum of manifest, log, series files and segments; does not stop at the first finding.
+///
+/// # Errors
+/// Only when the directory cannot be read at all.
+pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64)) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    let path = Manifest::path(dir);
+    let manifest = match manifest(&**env, dir) {
+        Ok(manifest) => manifest,
+        Err(error) if error.kind() == model::ErrorKind::Corrupt => {
+            report.findings.push(Finding { file: path, problem: error.to_string() });
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    report.count(&path, manifest.encode().len() as u64, progress);
+    match log(env, dir, manifest.replay_from, &mut |_| Ok(())) {
+        Ok(end) => {
+            report.files += end.files;
+            report.bytes += end.bytes;
+            progress(&log_dir(dir), end.bytes);
+            report.notes.extend(end.torn.map(|torn| format!("torn tail, never acknowledged: {torn}")));
+            report.findings.extend(end.findings);
+        }
+        Err(error) => report.findings.push(Finding { file: log_dir(dir), problem: error.to_string() }),
+    }
+    let data = data_dir(dir);
+    for (id, files) in &manifest.files {
+        let series = columns::SeriesIndex::default();
+        for file in &files.series_files {
+            let path = columns::series_path(&data, file.file);
+            if let Err(error) = columns::read_series_file(env, &data, file, &series) {
+                report.findings.push(Finding { file: path.clone(), problem: format!("table number {id}: {error}") });
+            }
+            let bytes = env.open(&path, Open::Read).and_then(|file| file.bytes()).unwrap_or(0);
+            report.count(&path, bytes, progress);
+        }
+        for meta in &files.segments {
+            let path = columns::segment_path(&data, meta.file);
+            match segment(env, dir, meta).check() {
+                Ok(problems) => {
+                    report.findings.extend(problems.into_iter().map(|problem| Finding { file: path.clone(), problem }))
+                }
+                Err(error) => report.findings.push(Finding { file: path.clone(), problem: error.to_string() }),
+            }
+            report.count(&path, meta.bytes, progress);
+        }
+    }
+    Ok(report)
+}
+
+impl CheckReport {
+    fn count(&mut self, path: &Path, bytes: u64, progress: &mut dyn FnMut(&Path, u64)) {
+        self.files += 1;
+        self.bytes += bytes;
+        progress(path, bytes);
+    }
+}

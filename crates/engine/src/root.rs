@@ -1,0 +1,174 @@
+//! The whole database at one LSN, and which such values are visible to whom.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use columns::TableState;
+use imbl::OrdMap;
+use model::{Error, Lsn, Result, TableId, TableRef};
+use parking_lot::Mutex;
+
+use crate::Catalog;
+use crate::record::Ddl;
+
+/// The whole database at one LSN. Deriving the next one shares all that did not change.
+#[derive(Clone)]
+pub(crate) struct Root {
+    /// The last commit in it.
+    pub(crate) lsn: Lsn,
+    /// That commit's wall time.
+    pub(crate) wall_ns: i64,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) tables: OrdMap<TableId, Arc<TableState>>,
+}
+
+impl Root {
+    /// The same with one table's state replaced.
+    pub(crate) fn with_state(&self, id: TableId, state: TableState) -> Root {
+        let mut next = self.clone();
+        next.tables.insert(id, Arc::new(state));
+        next
+    }
+
+    pub(crate) fn state(&self, id: TableId) -> Result<&Arc<TableState>> {
+        self.tables.get(&id).ok_or_else(|| dropped(id))
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.tables.values().map(|state| state.memory_bytes() as u64).sum()
+    }
+
+    /// Applies a change of the catalog that [`apply_ddl`] has accepted; gives the state of a dropped table.
+    pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
+        self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
+        match ddl {
+            Ddl::CreateTable(table) => {
+                self.tables.insert(table.id, Arc::new(TableState::empty(Arc::clone(table))));
+            }
+            Ddl::AlterTable(table) => {
+                let state = self.state(table.id)?.with_table(Arc::clone(table));
+                self.tables.insert(table.id, Arc::new(state));
+            }
+            Ddl::DropTable(id) => return Ok(self.tables.remove(id)),
+            Ddl::CreateSchema(_) | Ddl::DropSchema(_) => {}
+        }
+        Ok(None)
+    }
+}
+
+/// The catalog after one change.
+///
+/// # Errors
+/// 42P07, 42P06, 3F000 for names; 40001 when the table changed since the change was made; 42P01 when it is gone.
+pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
+    match ddl {
+        Ddl::CreateTable(table) => catalog.with_table(Arc::clone(table)),
+        Ddl::AlterTable(table) => {
+            let old = expect_id(catalog, table.id)?;
+            if old.version + 1 != table.version {
+                return Err(Error::new(
+                    model::SqlState::SERIALIZATION_FAILURE,
+                    format!(
+                        "table {} was altered by another transaction: version {} seen, {} expected",
+                        table.name,
+                        old.version,
+                        table.version - 1
+                    ),
+                )
+                .with_hint("run the transaction again"));
+            }
+            catalog.with_table(Arc::clone(table))
+        }
+        Ddl::DropTable(id) => {
+            expect_id(catalog, *id)?;
+            Ok(catalog.without_table(*id))
+        }
+        Ddl::CreateSchema(name) => catalog.with_schema(name),
+        Ddl::DropSchema(name) => catalog.without_schema(name),
+    }
+}
+
+fn expect_id(catalog: &Catalog, id: TableId) -> Result<&TableRef> {
+    catalog.table_by_id(id).ok_or_else(|| dropped(id))
+}
+
+/// 42P01 for a table that went away.
+pub(crate) fn dropped(id: TableId) -> Error {
+    Error::new(model::SqlState::UNDEFINED_TABLE, format!("table number {id} was dropped by another transaction"))
+        .with_hint("run the transaction again")
+}
+
+/// Roots in use: the newest durable one for everybody, and newer ones for sessions that wrote them.
+pub(crate) struct Roots(Mutex<Inner>);
+
+struct Inner {
+    durable_lsn: Lsn,
+    /// Newest root at or below `durable_lsn`.
+    durable: Arc<Root>,
+    /// Roots above `durable_lsn`, oldest first.
+    ahead: VecDeque<Arc<Root>>,
+}
+
+impl Roots {
+    pub(crate) fn new(root: Root, durable_lsn: Lsn) -> Roots {
+        let durable = Arc::new(root);
+        Roots(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new() }))
+    }
+
+    /// The newest root, durable or not. Only the holder of the commit lock may derive from it.
+    pub(crate) fn newest(&self) -> Arc<Root> {
+        let inner = self.0.lock();
+        Arc::clone(inner.ahead.back().unwrap_or(&inner.durable))
+    }
+
+    /// What a reader whose own last commit is `seen` reads: the newest root at or below max(durable, seen).
+    pub(crate) fn visible(&self, seen: Lsn) -> Arc<Root> {
+        let inner = self.0.lock();
+        if seen <= inner.durable_lsn {
+            return Arc::clone(&inner.durable);
+        }
+        let ahead = inner.ahead.partition_point(|root| root.lsn <= seen);
+        Arc::clone(if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] })
+    }
+
+    /// Adds the root of a new commit.
+    pub(crate) fn push(&self, root: Root) {
+        let mut inner = self.0.lock();
+        assert!(root.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: roots out of commit order");
+        inner.ahead.push_back(Arc::new(root));
+        inner.promote();
+    }
+
+    /// Replaces the newest root by one that says the same (after flush, consolidation, compaction).
+    pub(crate) fn replace_newest(&self, root: Root) {
+        let mut inner = self.0.lock();
+        let newest = inner.ahead.back_mut();
+        match newest {
+            Some(newest) => {
+                assert!(newest.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
+                *newest = Arc::new(root);
+            }
+            None => {
+                assert!(inner.durable.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
+                inner.durable = Arc::new(root);
+            }
+        }
+    }
+
+    /// The log is durable up to `lsn`.
+    pub(crate) fn advance(&self, lsn: Lsn) {
+        let mut inner = self.0.lock();
+        inner.durable_lsn = inner.durable_lsn.max(lsn);
+        inner.promote();
+    }
+}
+
+impl Inner {
+    fn promote(&mut self) {
+        while self.ahead.front().is_some_and(|root| root.lsn <= self.durable_lsn) {
+            if let Some(root) = self.ahead.pop_front() {
+                self.durable = root;
+            }
+        }
+    }
+}
