@@ -1,0 +1,844 @@
+//! The seeded workload and its checks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ::model::{
+    ColumnId, ColumnRole, DataType, Error, KeyValue, Lsn, SqlState, TableName, TableOptions, TimeRange, key,
+};
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use engine::{
+    Batch, ColumnSpec, Committing, Durability, Engine, Isolation, KeyList, Options, Progress, Rows, ScanRequest,
+    SeriesFilter, Snapshot, TableSpec, TableView, Txn,
+};
+use env::Env;
+use env::sim::{Faults, SimEnv};
+
+use crate::model::{Cell, Change, Database, Fields, Op, Write};
+
+const DIR: &str = "/db";
+const SESSIONS: usize = 4;
+const TABLES: [&str; 3] = ["readings", "events", "wide"];
+
+/// How a run is made.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Steps of the driver; each starts, continues or checks something.
+    pub steps: u32,
+    /// Does the disk fail and fill up, and the power go?
+    pub faults: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { steps: 400, faults: true }
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Acknowledged at `sync`.
+    pub acknowledged: u64,
+    /// Power cuts survived.
+    pub crashes: u64,
+    /// Restarts without a power cut.
+    pub restarts: u64,
+    /// Table reads compared with the model.
+    pub reads: u64,
+    /// Errors met that the faults explain.
+    pub refused: u64,
+    /// Simulated nanoseconds.
+    pub simulated_ns: u64,
+    /// I/O calls made.
+    pub io_calls: u64,
+}
+
+impl Report {
+    /// Adds another run's numbers.
+    pub fn add(&mut self, other: &Report) {
+        self.commits += other.commits;
+        self.acknowledged += other.acknowledged;
+        self.crashes += other.crashes;
+        self.restarts += other.restarts;
+        self.reads += other.reads;
+        self.refused += other.refused;
+        self.simulated_ns += other.simulated_ns;
+        self.io_calls += other.io_calls;
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} commits ({} acknowledged at sync), {} power cuts and {} restarts survived, {} reads checked, {} refusals, \
+             {:.2} h simulated, {} I/O calls",
+            self.commits,
+            self.acknowledged,
+            self.crashes,
+            self.restarts,
+            self.reads,
+            self.refused,
+            self.simulated_ns as f64 / 3.6e12,
+            self.io_calls
+        )
+    }
+}
+
+/// A small deterministic generator (splitmix64), so that a seed means the same workload everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// One client: an open transaction or a commit on its way.
+#[derive(Default)]
+struct Session {
+    /// Its own last commit.
+    seen: Lsn,
+    work: Work,
+}
+
+#[derive(Default)]
+enum Work {
+    #[default]
+    Idle,
+    Open {
+        txn: Txn,
+        changes: Vec<Change>,
+        /// Under REPEATABLE READ: the LSN of the first statement.
+        fixed: Option<Lsn>,
+        isolation: Isolation,
+    },
+    Committing {
+        committing: Committing,
+        changes: Vec<Change>,
+        durability: Durability,
+        registered: bool,
+    },
+}
+
+struct Driver {
+    dice: Dice,
+    env: Arc<SimEnv>,
+    engine: Option<Engine>,
+    sessions: Vec<Session>,
+    /// The model after every commit still of interest; the first is what the last recovery gave.
+    history: BTreeMap<Lsn, Database>,
+    /// No crash may take back commits up to here.
+    promised: Lsn,
+    held: VecDeque<(Snapshot, Database)>,
+    report: Report,
+    with_faults: bool,
+}
+
+/// Runs one seed.
+///
+/// # Panics
+/// When a check fails, naming the seed.
+pub fn run(seed: u64, config: &Config) -> Report {
+    let guard = SeedOnPanic(seed);
+    let env = Arc::new(SimEnv::new(seed));
+    let mut driver = Driver::new(seed, env, config.faults);
+    driver.open();
+    for _ in 0..config.steps {
+        driver.step();
+    }
+    driver.env.set_capacity(u64::MAX);
+    driver.env.heal();
+    driver.power_cut();
+    driver.check_everything();
+    std::mem::forget(guard);
+    driver.report.simulated_ns = driver.env.monotonic_ns();
+    driver.report.io_calls = driver.env.io_calls();
+    driver.report
+}
+
+/// Makes the `n`-th I/O call of a short workload fail, for every n, and checks the ledger after each.
+///
+/// # Panics
+/// When a check fails, naming the call.
+pub fn nth_io_call_fails(seed: u64, stride: u64) -> u64 {
+    let mut n = 1;
+    loop {
+        let env = Arc::new(SimEnv::new(seed));
+        let mut driver = Driver::new(seed, Arc::clone(&env), false);
+        env.fail_at(n);
+        driver.open();
+        for _ in 0..200 {
+            driver.step();
+        }
+        let calls = env.io_calls();
+        env.heal();
+        if driver.dice.chance(50) {
+            driver.power_cut();
+        } else {
+            driver.restart();
+        }
+        driver.check_everything();
+        if n > calls {
+            return n;
+        }
+        n += stride;
+    }
+}
+
+struct SeedOnPanic(u64);
+
+impl Drop for SeedOnPanic {
+    fn drop(&mut self) {
+        eprintln!("the simulation failed; run it again with SIM_SEED={}", self.0);
+    }
+}
+
+impl Driver {
+    fn new(seed: u64, env: Arc<SimEnv>, with_faults: bool) -> Driver {
+        Driver {
+            dice: Dice(seed ^ 0x5EED),
+            env,
+            engine: None,
+            sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
+            history: BTreeMap::from([(Lsn::ZERO, Database::default())]),
+            promised: Lsn::ZERO,
+            held: VecDeque::new(),
+            report: Report::default(),
+            with_faults,
+        }
+    }
+
+    fn options(&mut self) -> Options {
+        Options {
+            // Small enough that flushes, refusals and rollovers happen within a run.
+            memory_bytes: 1 << (19 + self.dice.below(4)),
+            log_file_bytes: (2 << 20) + 4_096 * self.dice.below(64),
+            log_flush_bytes: 1 << 20,
+        }
+    }
+
+    /// Opens, with faults on if they are; one that is kept from opening by a fault is tried again without.
+    fn open(&mut self) {
+        let options = self.options();
+        let env: Arc<dyn Env> = Arc::clone(&self.env) as Arc<dyn Env>;
+        let engine = match Engine::open(Arc::clone(&env), Path::new(DIR), options.clone()) {
+            Ok((engine, _)) => engine,
+            Err(error) => {
+                assert!(explained(&error), "cannot open: {error}");
+                self.report.refused += 1;
+                self.env.heal();
+                self.env.set_capacity(u64::MAX);
+                match Engine::open(env, Path::new(DIR), options) {
+                    Ok((engine, _)) => engine,
+                    Err(error) => panic!("cannot open although nothing fails any more: {error}"),
+                }
+            }
+        };
+        self.recovered(&engine);
+        self.engine = Some(engine);
+    }
+
+    /// After opening: the database is the model at one commit that keeps all promises.
+    fn recovered(&mut self, engine: &Engine) {
+        let lsn = engine.snapshot(Lsn::ZERO).lsn();
+        assert!(lsn >= self.promised, "recovered to {lsn}, but commits up to {} had been promised", self.promised);
+        let Some(state) = self.history.get(&lsn).cloned() else {
+            panic!("recovered to {lsn}, which is no commit: {:?}", self.history.keys().collect::<Vec<_>>());
+        };
+        self.history = BTreeMap::from([(lsn, state)]);
+        self.promised = lsn;
+        for session in &mut self.sessions {
+            *session = Session { seen: lsn, work: Work::Idle };
+        }
+        self.held.clear();
+    }
+
+    fn engine(&self) -> Engine {
+        self.engine.clone().expect("the engine is open")
+    }
+
+    fn step(&mut self) {
+        if let Some(error) = self.engine().failure() {
+            assert!(explained(&error), "the log failed: {error}");
+            self.check_snapshot(Lsn::ZERO);
+            self.env.heal();
+            if self.dice.chance(50) {
+                self.restart()
+            } else {
+                self.power_cut()
+            }
+            return;
+        }
+        match self.dice.below(100) {
+            0..50 => self.drive_session(),
+            50..70 => {
+                let steps = 1 + self.dice.below(8);
+                self.env.run_some(steps);
+            }
+            70..78 => self.check_snapshot(Lsn::ZERO),
+            78..82 => self.hold_snapshot(),
+            82..86 => self.check_held(),
+            86..89 => drop(self.engine().start_flush()),
+            89..91 => self.env.run_until_idle(),
+            91..93 => self.env.advance(self.dice.next() % 2_000_000_000),
+            93..97 if self.with_faults => self.make_trouble(),
+            97 if self.with_faults => self.power_cut(),
+            98 if self.with_faults => self.restart(),
+            _ => self.drive_session(),
+        }
+    }
+
+    fn make_trouble(&mut self) {
+        match self.dice.below(6) {
+            0 => {
+                let faults = self.faults();
+                self.env.set_faults(faults);
+            }
+            1 => self.env.set_capacity(self.dice.below(8 << 20)),
+            2 => {
+                let n = self.env.io_calls() + 1 + self.dice.below(40);
+                self.env.fail_at(n);
+            }
+            3 => self.env.set_faults(Faults { sync_error: 0.3, ..Faults::default() }),
+            _ => {
+                self.env.heal();
+                self.env.set_capacity(u64::MAX);
+            }
+        }
+    }
+
+    fn faults(&mut self) -> Faults {
+        let mut chance = || self.dice.below(1 << 16) as f64 / f64::from(1 << 20);
+        Faults { read_error: chance(), write_error: chance(), sync_error: chance(), name_error: chance() }
+    }
+
+    fn power_cut(&mut self) {
+        self.report.crashes += 1;
+        self.close_everything();
+        self.env.crash();
+        self.open();
+        self.check_everything();
+    }
+
+    /// The process ends and starts again; the operating system lives on.
+    fn restart(&mut self) {
+        self.report.restarts += 1;
+        if self.dice.chance(50) {
+            match self.engine().close() {
+                Ok(()) => {}
+                Err(error) => assert!(explained(&error), "close: {error}"),
+            }
+        }
+        self.close_everything();
+        self.env.kill();
+        self.open();
+        self.check_everything();
+    }
+
+    fn close_everything(&mut self) {
+        self.held.clear();
+        for session in &mut self.sessions {
+            session.work = Work::Idle;
+        }
+        self.engine = None;
+    }
+
+    fn drive_session(&mut self) {
+        let at = self.dice.below(SESSIONS as u64) as usize;
+        let work = std::mem::take(&mut self.sessions[at].work);
+        self.sessions[at].work = match work {
+            Work::Idle => self.begin(at),
+            Work::Open { txn, changes, fixed, isolation } => self.go_on(at, txn, changes, fixed, isolation),
+            Work::Committing { committing, changes, durability, registered } => {
+                self.poll(at, committing, changes, durability, registered)
+            }
+        };
+    }
+
+    fn begin(&mut self, at: usize) -> Work {
+        let isolation = if self.dice.chance(70) { Isolation::ReadCommitted } else { Isolation::RepeatableRead };
+        let txn = self.engine().begin(isolation, self.sessions[at].seen);
+        Work::Open { txn, changes: Vec::new(), fixed: None, isolation }
+    }
+
+    fn go_on(
+        &mut self,
+        at: usize,
+        mut txn: Txn,
+        mut changes: Vec<Change>,
+        mut fixed: Option<Lsn>,
+        isolation: Isolation,
+    ) -> Work {
+        match self.dice.below(10) {
+            0..6 => {
+                if let Some(change) = self.change(&mut txn) {
+                    changes.push(change);
+                }
+            }
+            6 => {
+                let snapshot = txn.snapshot();
+                if isolation == Isolation::RepeatableRead {
+                    assert_eq!(*fixed.get_or_insert(snapshot.lsn()), snapshot.lsn(), "REPEATABLE READ moved");
+                }
+                let mut expected = self.model_at(snapshot.lsn());
+                changes.iter().for_each(|change| expected.apply(change));
+                let dropped =
+                    changes.iter().any(|change| matches!(change, Change::Create { .. } | Change::Drop { .. }));
+                if !dropped {
+                    self.compare(&snapshot, &expected);
+                }
+            }
+            7 if self.dice.chance(30) => return Work::Idle,
+            _ => {
+                let durability = if self.dice.chance(70) { Durability::Sync } else { Durability::Async };
+                let committing = txn.commit(durability);
+                return self.poll(at, committing, changes, durability, false);
+            }
+        }
+        if let (Isolation::RepeatableRead, None) = (isolation, fixed) {
+            fixed = Some(txn.snapshot().lsn());
+        }
+        Work::Open { txn, changes, fixed, isolation }
+    }
+
+    fn poll(
+        &mut self,
+        at: usize,
+        mut committing: Committing,
+        changes: Vec<Change>,
+        durability: Durability,
+        mut registered: bool,
+    ) -> Work {
+        let progress = committing.poll();
+        if let (false, false, Some(lsn)) = (registered, changes.is_empty(), committing.lsn()) {
+            let (last, state) = self.history.last_key_value().expect("history is never empty");
+            assert!(lsn > *last, "commit {lsn} after {last}");
+            let mut state = state.clone();
+            changes.iter().for_each(|change| state.apply(change));
+            self.history.insert(lsn, state);
+            self.report.commits += 1;
+            registered = true;
+        }
+        match progress {
+            Ok(Progress::Wait(_)) => Work::Committing { committing, changes, durability, registered },
+            Ok(Progress::Done(lsn)) => {
+                if registered {
+                    self.sessions[at].seen = self.sessions[at].seen.max(lsn);
+                    if durability == Durability::Sync {
+                        self.promised = self.promised.max(lsn);
+                        self.report.acknowledged += 1;
+                    }
+                    self.check_snapshot(self.sessions[at].seen);
+                }
+                Work::Idle
+            }
+            Err(error) => {
+                assert!(explained(&error), "commit: {error}");
+                self.report.refused += 1;
+                Work::Idle
+            }
+        }
+    }
+
+    /// One random change, made on the transaction; `None` when it was refused or there was nothing to change.
+    fn change(&mut self, txn: &mut Txn) -> Option<Change> {
+        let name = TABLES[self.dice.below(TABLES.len() as u64) as usize];
+        let snapshot = txn.snapshot();
+        let Ok(view) = snapshot.table(&TableName::public(name)) else {
+            return self.create(txn, name);
+        };
+        match self.dice.below(40) {
+            0 => {
+                txn.drop_table(&TableName::public(name)).ok()?;
+                Some(Change::Drop { name: name.to_owned() })
+            }
+            1 => {
+                let column = ColumnSpec {
+                    name: format!("extra{}", view.state().table.columns.len()),
+                    ty: DataType::Int64,
+                    nullable: true,
+                    role: ColumnRole::Field,
+                };
+                txn.add_columns(&TableName::public(name), &[column]).ok()?;
+                Some(Change::AddColumn)
+            }
+            2..8 => self.delete(txn, &view),
+            _ => self.write(txn, &view),
+        }
+    }
+
+    fn create(&mut self, txn: &mut Txn, name: &str) -> Option<Change> {
+        let column =
+            |name: &str, ty, role| ColumnSpec { name: name.into(), ty, nullable: role != ColumnRole::Time, role };
+        let keyed = name != "events";
+        let mut columns = vec![column("time", DataType::Timestamp, ColumnRole::Time)];
+        if keyed {
+            columns.push(column("dev", DataType::Text, ColumnRole::Key));
+            columns.push(column("slot", DataType::Int32, ColumnRole::Key));
+        }
+        columns.push(column("count", DataType::Int64, ColumnRole::Field));
+        columns.push(column("value", DataType::Float64, ColumnRole::Field));
+        columns.push(column("state", DataType::Text, ColumnRole::Field));
+        columns.push(column("on", DataType::Bool, ColumnRole::Field));
+        if name == "wide" {
+            columns.extend((0..30).map(|at| column(&format!("f{at}"), DataType::Float64, ColumnRole::Field)));
+        }
+        let options = TableOptions { partition_ns: 1_000 << self.dice.below(8) };
+        let spec = TableSpec { name: TableName::public(name), keyed, columns, options };
+        let table = txn.create_table(&spec).ok()?;
+        Some(Change::Create { name: name.to_owned(), id: table.id, keyed })
+    }
+
+    fn write(&mut self, txn: &mut Txn, view: &TableView) -> Option<Change> {
+        let table = Arc::clone(&view.state().table);
+        let fields: Vec<(ColumnId, DataType)> = table.field_columns().map(|column| (column.id, column.ty)).collect();
+        let op = match self.dice.below(if table.keyed { 8 } else { 1 }) {
+            0..3 => Op::Replace,
+            3..6 => Op::Merge,
+            6 => Op::Keep,
+            _ => Op::Update(fields.iter().take(2).map(|(id, _)| *id).collect()),
+        };
+        let count = if self.dice.chance(5) { 300 } else { 1 + self.dice.below(12) };
+        let base = self.dice.below(5_000) as i64;
+        let rows: Vec<Write> = (0..count)
+            .map(|row| Write {
+                key: if table.keyed { self.key() } else { Vec::new() },
+                time: base + (row * self.dice.below(3)) as i64,
+                fields: self.fields(&fields),
+            })
+            .collect();
+        let batch = batch(&rows, &op, &fields, &table);
+        match txn.write(table.id, batch) {
+            Ok(()) => Some(Change::Rows { table: table.id, op, rows }),
+            Err(error) => {
+                assert!(explained(&error), "write: {error}");
+                None
+            }
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let dev = match self.dice.below(12) {
+            0 => KeyValue::Null,
+            1 => KeyValue::Text(String::new()),
+            other => KeyValue::Text(format!("d{other}")),
+        };
+        let slot = if self.dice.chance(70) { KeyValue::Null } else { KeyValue::Int(self.dice.below(3) as i64) };
+        key::encode(&[dev, slot])
+    }
+
+    fn fields(&mut self, columns: &[(ColumnId, DataType)]) -> Fields {
+        let mut fields = Fields::new();
+        for (id, ty) in columns {
+            if self.dice.chance(25) {
+                continue;
+            }
+            let random = self.dice.next();
+            let cell = match ty {
+                DataType::Int64 => {
+                    Cell::Int(if random % 50 == 0 { random.cast_signed() } else { (random % 1000) as i64 })
+                }
+                DataType::Float64 if random % 60 == 0 => Cell::Float(random | 0x7ff0_0000_0000_0000),
+                DataType::Float64 => Cell::Float(((random % 100_000) as f64 / 100.0).to_bits()),
+                DataType::Bool => Cell::Bool(random % 2 == 0),
+                _ => Cell::Text(["on", "off", "", "a longer text, ü"][(random % 4) as usize].to_owned()),
+            };
+            fields.insert(*id, cell);
+        }
+        fields
+    }
+
+    fn delete(&mut self, txn: &mut Txn, view: &TableView) -> Option<Change> {
+        let table = &view.state().table;
+        let first = self.dice.below(5_000) as i64;
+        let last = first + self.dice.below(3_000) as i64;
+        let count = view.series_count();
+        let numbers: Option<Vec<u32>> =
+            (table.keyed && self.dice.chance(60)).then(|| (0..count).filter(|_| self.dice.chance(30)).collect());
+        if numbers.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        let keys = match &numbers {
+            None => None,
+            Some(numbers) => Some(view.keys_of(numbers).expect("keys of numbers").iter().map(<[u8]>::to_vec).collect()),
+        };
+        txn.delete(view, numbers.as_deref(), TimeRange { start: first, last }).ok()?;
+        Some(Change::Delete { table: table.id, keys, first, last })
+    }
+
+    fn model_at(&self, lsn: Lsn) -> Database {
+        self.history
+            .range(..=lsn)
+            .next_back()
+            .map(|(_, state)| state.clone())
+            .expect("history covers every visible LSN")
+    }
+
+    /// A fresh snapshot equals the model. What everybody sees is durable, so it is promised from now on.
+    fn check_snapshot(&mut self, seen: Lsn) {
+        let snapshot = self.engine().snapshot(seen);
+        if seen == Lsn::ZERO {
+            self.promised = self.promised.max(snapshot.lsn());
+        }
+        let expected = self.model_at(snapshot.lsn());
+        self.compare(&snapshot, &expected);
+    }
+
+    fn hold_snapshot(&mut self) {
+        let snapshot = self.engine().snapshot(Lsn::ZERO);
+        let expected = self.model_at(snapshot.lsn());
+        self.held.push_back((snapshot, expected));
+        if self.held.len() > 4 {
+            self.held.pop_front();
+        }
+    }
+
+    fn check_held(&mut self) {
+        for (snapshot, expected) in std::mem::take(&mut self.held) {
+            self.compare(&snapshot, &expected);
+            self.held.push_back((snapshot, expected));
+        }
+    }
+
+    fn check_everything(&mut self) {
+        self.check_snapshot(Lsn::ZERO);
+        self.check_held();
+    }
+
+    fn compare(&mut self, snapshot: &Snapshot, expected: &Database) {
+        let names: Vec<String> = snapshot.catalog().tables().map(|table| table.name.table.clone()).collect();
+        let mut expected_names: Vec<_> = expected.tables.values().map(|table| table.name.clone()).collect();
+        expected_names.sort();
+        assert_eq!(names, expected_names, "tables at {}", snapshot.lsn());
+        for (id, table) in &expected.tables {
+            self.report.reads += 1;
+            let view = snapshot.table_by_id(*id).expect("the table is there");
+            let keep = self.narrow(&view);
+            let got = match read(&view, &keep) {
+                Ok(got) => got,
+                Err(error) => {
+                    assert!(explained(&error), "read: {error}");
+                    return;
+                }
+            };
+            let wanted: Vec<_> = table
+                .contents()
+                .into_iter()
+                .filter(|(_, time, _)| keep.times.contains(*time))
+                .map(|(key, time, fields)| {
+                    let fields = fields.into_iter().filter(|(id, _)| keep.columns.contains(id)).collect::<Fields>();
+                    (key, time, fields)
+                })
+                .collect();
+            let mut wanted = wanted;
+            wanted.sort();
+            assert_eq!(got, wanted, "table {} at {} through {keep:?}", table.name, snapshot.lsn());
+        }
+    }
+
+    /// A random projection and range; often everything.
+    fn narrow(&mut self, view: &TableView) -> Narrow {
+        let all: Vec<ColumnId> = view.state().table.field_columns().map(|column| column.id).collect();
+        if self.dice.chance(50) {
+            return Narrow { columns: all, times: TimeRange::ALL };
+        }
+        let start = self.dice.below(5_000) as i64;
+        let columns = all.into_iter().filter(|_| self.dice.chance(40)).collect();
+        Narrow { columns, times: TimeRange { start, last: start + self.dice.below(2_000) as i64 } }
+    }
+}
+
+#[derive(Debug)]
+struct Narrow {
+    columns: Vec<ColumnId>,
+    times: TimeRange,
+}
+
+/// Is this an error that faults and limits explain, rather than a mistake of ours?
+fn explained(error: &Error) -> bool {
+    [
+        SqlState::IO_ERROR,
+        SqlState::DISK_FULL,
+        SqlState::OUT_OF_MEMORY,
+        SqlState::SERIALIZATION_FAILURE,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::UNDEFINED_TABLE,
+        SqlState::ADMIN_SHUTDOWN,
+    ]
+    .contains(&error.state())
+}
+
+fn batch(rows: &[Write], op: &Op, fields: &[(ColumnId, DataType)], table: &::model::Table) -> Batch {
+    let mut keys = KeyList::new();
+    let series = rows.iter().map(|row| keys.intern(&row.key)).collect();
+    let times = rows.iter().map(|row| row.time).collect();
+    let columns = fields.iter().map(|(id, ty)| (*id, column(rows, *id, *ty))).collect();
+    let op = match op {
+        Op::Replace => engine::Op::Replace,
+        Op::Merge => engine::Op::Merge,
+        Op::Keep => engine::Op::Keep,
+        Op::Update(columns) => engine::Op::Update(Arc::clone(columns)),
+    };
+    debug_assert!(table.keyed || rows.iter().all(|row| row.key.is_empty()));
+    Batch::new(keys, Rows::new(series, times, engine::Ops::All(op), columns))
+}
+
+fn column(rows: &[Write], id: ColumnId, ty: DataType) -> ArrayRef {
+    let cells = rows.iter().map(|row| row.fields.get(&id));
+    match ty {
+        DataType::Int64 => {
+            let mut builder = Int64Builder::new();
+            cells.for_each(|cell| {
+                builder.append_option(cell.map(|cell| match cell {
+                    Cell::Int(value) => *value,
+                    _ => 0,
+                }))
+            });
+            Arc::new(builder.finish())
+        }
+        DataType::Float64 => {
+            let mut builder = Float64Builder::new();
+            cells.for_each(|cell| {
+                builder.append_option(cell.map(|cell| match cell {
+                    Cell::Float(bits) => f64::from_bits(*bits),
+                    _ => 0.0,
+                }));
+            });
+            Arc::new(builder.finish())
+        }
+        DataType::Bool => {
+            let mut builder = BooleanBuilder::new();
+            cells.for_each(|cell| builder.append_option(cell.map(|cell| matches!(cell, Cell::Bool(true)))));
+            Arc::new(builder.finish())
+        }
+        _ => {
+            let mut builder = StringBuilder::new();
+            cells.for_each(|cell| {
+                builder.append_option(cell.map(|cell| match cell {
+                    Cell::Text(text) => text.as_str(),
+                    _ => "",
+                }))
+            });
+            Arc::new(builder.finish())
+        }
+    }
+}
+
+type Contents = Vec<(Vec<u8>, i64, Fields)>;
+
+fn read(view: &TableView, narrow: &Narrow) -> ::model::Result<Contents> {
+    let table = Arc::clone(&view.state().table);
+    let mut columns: Vec<ColumnId> = table.key_columns().map(|column| column.id).collect();
+    let keys = columns.len();
+    columns.push(table.time_column().id);
+    columns.extend(&narrow.columns);
+    let request = ScanRequest {
+        columns,
+        times: narrow.times,
+        series: SeriesFilter::All,
+        ranges: Vec::new(),
+        batch_rows: 100,
+        limit: None,
+    };
+    let mut contents = Contents::new();
+    for batch in view.scan(request)? {
+        append(&batch?, keys, &narrow.columns, &mut contents);
+    }
+    contents.sort();
+    Ok(contents)
+}
+
+fn append(batch: &RecordBatch, keys: usize, fields: &[ColumnId], contents: &mut Contents) {
+    for row in 0..batch.num_rows() {
+        let key: Vec<KeyValue> = (0..keys).map(|at| key_value(batch.column(at), row)).collect();
+        let time = batch.column(keys).as_primitive::<TimestampNanosecondType>().value(row);
+        let cells = fields
+            .iter()
+            .enumerate()
+            .filter_map(|(at, id)| Some((*id, cell(batch.column(keys + 1 + at), row)?)))
+            .collect();
+        contents.push((key::encode(&key), time, cells));
+    }
+}
+
+fn key_value(array: &ArrayRef, row: usize) -> KeyValue {
+    if array.is_null(row) {
+        return KeyValue::Null;
+    }
+    match array.as_string_opt::<i32>() {
+        Some(text) => KeyValue::Text(text.value(row).to_owned()),
+        None => KeyValue::Int(i64::from(array.as_primitive::<arrow_array::types::Int32Type>().value(row))),
+    }
+}
+
+fn cell(array: &ArrayRef, row: usize) -> Option<Cell> {
+    if array.is_null(row) {
+        return None;
+    }
+    if let Some(values) = array.as_primitive_opt::<Int64Type>() {
+        return Some(Cell::Int(values.value(row)));
+    }
+    if let Some(values) = array.as_primitive_opt::<Float64Type>() {
+        return Some(Cell::Float(values.value(row).to_bits()));
+    }
+    if let Some(values) = array.as_boolean_opt() {
+        return Some(Cell::Bool(values.value(row)));
+    }
+    Some(Cell::Text(array.as_string::<i32>().value(row).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledged_writes_survive_any_crash() {
+        let seed = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seeds = seed.map_or(1..60, |seed| seed..seed + 1);
+        let mut total = Report::default();
+        for seed in seeds {
+            total.add(&run(seed, &Config::default()));
+        }
+        println!("{total}");
+        assert!(seed.is_some() || (total.commits > 500 && total.crashes > 50 && total.reads > 1_000), "{total}");
+    }
+
+    #[test]
+    fn any_single_failing_io_call_loses_nothing() {
+        let calls = nth_io_call_fails(7, 1);
+        assert!(calls > 50, "only {calls} I/O calls were made");
+    }
+
+    #[test]
+    fn a_seed_replays_to_the_same_run() {
+        let (first, second) = (run(3, &Config::default()), run(3, &Config::default()));
+        assert_eq!(format!("{first:?}"), format!("{second:?}"));
+    }
+
+    #[test]
+    fn without_faults_nothing_is_refused_but_conflicts() {
+        let report = run(11, &Config { steps: 300, faults: false });
+        assert!(report.commits > 10, "{report}");
+    }
+}
