@@ -526,6 +526,24 @@ fn layout_of_a_million_short_series_stays_within_its_budget() {
     check_layout(1_000_000, 4, 2);
 }
 
+/// Where values cost nothing the directory is a larger share of the file, but of a file of a hundredth of a byte a row.
+#[test]
+fn a_block_of_constants_at_regular_times_costs_a_hundred_bytes_in_all() {
+    let disk = Disk::new();
+    let blocks: Vec<BlockRows> = (0..20)
+        .map(|series| BlockRows {
+            series: vec![series; BLOCK_ROWS_MAX],
+            times: (0..BLOCK_ROWS_MAX as i64).map(|row| 1_700_000_000_000_000_000 + row * 1_000_000_000).collect(),
+            ops: Ops::All(Op::Replace),
+            columns: vec![(ColumnId(1), Arc::new(Float64Array::from(vec![21.5; BLOCK_ROWS_MAX])))],
+        })
+        .collect();
+    let segment = disk.write(1, &[(ColumnId(1), DataType::Float64)], &blocks);
+    let (bytes, directory) = (segment.meta().bytes, segment.directory_bytes().unwrap());
+    println!("constants: {bytes} bytes, {directory} of them directory, for {} rows", segment.meta().rows);
+    assert!(bytes < 20 * 100 + 150 && directory < 20 * 50 + 100, "{bytes} bytes, directory {directory}");
+}
+
 #[test]
 fn segment_v1_bytes_are_exactly_these() {
     let disk = Disk::new();
