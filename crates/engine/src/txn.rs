@@ -100,8 +100,8 @@ pub struct Txn {
     seen: Lsn,
     /// The snapshot of the first statement, kept under REPEATABLE READ.
     base: Option<Arc<Root>>,
-    /// The catalog with own DDL; from the first DDL on it is fixed.
-    catalog: Option<Arc<Catalog>>,
+    /// The catalog with own DDL as of the last snapshot; `None` without own DDL.
+    catalog: Option<(Lsn, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
     own: Arc<BTreeMap<TableId, OwnWrites>>,
     memory_bytes: usize,
@@ -124,8 +124,21 @@ impl Txn {
     /// What the next statement sees.
     pub fn snapshot(&mut self) -> Snapshot {
         let root = self.root();
-        let catalog = self.catalog.clone().unwrap_or_else(|| Arc::clone(&root.catalog));
+        let catalog = self.catalog_over(&root);
         Snapshot { root, catalog, own: Arc::clone(&self.own) }
+    }
+
+    /// Own DDL on top of what is visible. Where the two do not fit (somebody took the name, altered or dropped the table) the catalog
+    /// stays as it was seen last; the commit will be refused.
+    fn catalog_over(&mut self, root: &Root) -> Arc<Catalog> {
+        let Some((lsn, last)) = &self.catalog else { return Arc::clone(&root.catalog) };
+        if *lsn == root.lsn {
+            return Arc::clone(last);
+        }
+        let over = self.ddl.iter().try_fold((*root.catalog).clone(), |catalog, ddl| apply_ddl(&catalog, ddl));
+        let catalog = over.map_or_else(|_| Arc::clone(last), Arc::new);
+        self.catalog = Some((root.lsn, Arc::clone(&catalog)));
+        catalog
     }
 
     fn root(&mut self) -> Arc<Root> {
@@ -204,8 +217,9 @@ impl Txn {
     }
 
     fn change(&mut self, ddl: Ddl) -> Result<()> {
-        let catalog = apply_ddl(&self.snapshot().catalog, &ddl)?;
-        self.catalog = Some(Arc::new(catalog));
+        let snapshot = self.snapshot();
+        let catalog = apply_ddl(&snapshot.catalog, &ddl)?;
+        self.catalog = Some((snapshot.lsn(), Arc::new(catalog)));
         self.ddl.push(ddl);
         Ok(())
     }
