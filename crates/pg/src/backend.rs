@@ -134,11 +134,11 @@ pub fn authentication_sasl_final(out: &mut Vec<u8>, data: &[u8]) {
 }
 
 /// NegotiateProtocolVersion: the minor version we speak and the `_pq_.` options we do not know.
-pub fn negotiate_protocol_version<'a>(out: &mut Vec<u8>, minor: u32, unknown: impl Iterator<Item = &'a str> + Clone) {
+pub fn negotiate_protocol_version(out: &mut Vec<u8>, minor: u32, unknown: &[&str]) {
     message(out, b'v', |out| {
         out.extend_from_slice(&minor.to_be_bytes());
-        out.extend_from_slice(&(unknown.clone().count() as u32).to_be_bytes());
-        unknown.for_each(|name| text(out, name));
+        out.extend_from_slice(&(unknown.len() as u32).to_be_bytes());
+        unknown.iter().for_each(|name| text(out, name));
     });
 }
 

@@ -32,7 +32,7 @@ fn messages_are_exactly_these_bytes() {
     check(portal_suspended, b"s\0\0\0\x04");
     check(empty_query_response, b"I\0\0\0\x04");
     check(|out| parameter_description(out, [23, 25].into_iter()), b"t\0\0\0\x0e\0\x02\0\0\0\x17\0\0\0\x19");
-    check(|out| negotiate_protocol_version(out, 0, ["_pq_.x"].into_iter()), b"v\0\0\0\x13\0\0\0\0\0\0\0\x01_pq_.x\0");
+    check(|out| negotiate_protocol_version(out, 0, &["_pq_.x"]), b"v\0\0\0\x13\0\0\0\0\0\0\0\x01_pq_.x\0");
     check(|out| copy_response(out, CopyDirection::In, Form::Text, 2), b"G\0\0\0\x0b\0\0\x02\0\0\0\0");
     check(|out| copy_response(out, CopyDirection::Out, Form::Binary, 1), b"H\0\0\0\x09\x01\0\x01\0\x01");
     check(|out| copy_response(out, CopyDirection::Both, Form::Text, 0), b"W\0\0\0\x07\0\0\0");

@@ -1,0 +1,100 @@
+//! Which connections exist, and how one of them is told to stop its statement.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// What a CancelRequest must repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) process: u32,
+    pub(super) secret: u32,
+}
+
+/// Every session that can be cancelled.
+#[derive(Default)]
+pub(super) struct Registry {
+    next: AtomicU32,
+    /// Its keys come from the system's random numbers, which makes its hashes secrets that nobody can guess.
+    secrets: RandomState,
+    sessions: Mutex<HashMap<u32, (u32, Arc<Notify>)>>,
+}
+
+impl Registry {
+    /// Adds a session; it is taken out when the registration is dropped.
+    pub(super) fn register(self: &Arc<Registry>) -> Registration {
+        let mut sessions = self.sessions.lock();
+        let process = loop {
+            let process = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff;
+            if process != 0 && !sessions.contains_key(&process) {
+                break process;
+            }
+        };
+        let key = Key { process, secret: self.secrets.hash_one(process) as u32 };
+        let stop = Arc::new(Notify::new());
+        sessions.insert(process, (key.secret, Arc::clone(&stop)));
+        Registration { registry: Arc::clone(self), key, stop }
+    }
+
+    /// Stops what the session runs at this moment. A wrong secret does nothing, and nobody is told.
+    pub(super) fn cancel(&self, process: u32, secret: &[u8]) -> bool {
+        let sessions = self.sessions.lock();
+        match sessions.get(&process) {
+            Some((expected, stop)) if secret == expected.to_be_bytes() => {
+                // Wakes only who waits now: a request that comes between two statements is for neither.
+                stop.notify_waiters();
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A session's place in the registry.
+pub(super) struct Registration {
+    registry: Arc<Registry>,
+    pub(super) key: Key,
+    /// Notified to stop the running statement.
+    pub(super) stop: Arc<Notify>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.sessions.lock().remove(&self.key.process);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_right_secret_of_a_living_session_cancels() {
+        let registry = Arc::new(Registry::default());
+        let one = registry.register();
+        let two = registry.register();
+        assert_ne!(one.key.process, two.key.process);
+        assert!(registry.cancel(one.key.process, &one.key.secret.to_be_bytes()));
+        assert!(!registry.cancel(one.key.process, &two.key.secret.to_be_bytes()));
+        assert!(!registry.cancel(one.key.process, &[]));
+        let key = one.key;
+        drop(one);
+        assert!(!registry.cancel(key.process, &key.secret.to_be_bytes()));
+    }
+
+    #[tokio::test]
+    async fn a_request_between_two_statements_stops_neither() {
+        let registry = Arc::new(Registry::default());
+        let session = registry.register();
+        registry.cancel(session.key.process, &session.key.secret.to_be_bytes());
+        let late = session.stop.notified();
+        tokio::pin!(late);
+        assert!(futures::poll!(late.as_mut()).is_pending());
+        registry.cancel(session.key.process, &session.key.secret.to_be_bytes());
+        assert!(futures::poll!(late).is_ready());
+    }
+}

@@ -1,0 +1,350 @@
+//! A session over its connection: the message loop, simple queries, and the outcomes of statements.
+
+use std::sync::Arc;
+
+use ::pg::backend::{self, Field, Severity, Status};
+use ::pg::frontend::{self, Frontend};
+use ::pg::{Form, Type};
+use bytes::BytesMut;
+use model::{Error, Result, SqlState};
+use query::{Batches, Outcome, OutputColumn, Session, Statement, TxnStatus};
+
+use super::cancel::Registration;
+use super::extended::Named;
+use super::guard::{Fault, Guard, duration};
+use super::rows::Encoder;
+use super::startup::report_changes;
+use super::wire::{Lost, Wire};
+use super::zone::Zone;
+use super::{Context, Counters, Phase, shutting_down};
+
+/// One client's connection and session.
+pub(super) struct Connection<'a> {
+    pub(super) wire: &'a mut Wire,
+    pub(super) session: Session,
+    pub(super) context: Arc<Context>,
+    registration: Registration,
+    /// Prepared statements and portals of the extended protocol.
+    pub(super) named: Named,
+    /// After an error in the extended protocol: everything up to Sync is ignored.
+    pub(super) skipping: bool,
+    /// Is the implicit transaction of several statements open?
+    pub(super) implicit: bool,
+    /// The session's time zone and the setting it was made from.
+    zone: (String, Zone),
+}
+
+/// What the message loop does next.
+pub(super) enum Next {
+    Message,
+    End,
+}
+
+/// A result on its way.
+pub(super) struct Running {
+    pub(super) columns: Vec<OutputColumn>,
+    pub(super) forms: Vec<Form>,
+    pub(super) batches: Batches,
+    pub(super) tag: &'static str,
+    encoder: Option<Encoder>,
+}
+
+impl Running {
+    pub(super) fn new(columns: Vec<OutputColumn>, forms: Vec<Form>, batches: Batches, tag: &'static str) -> Running {
+        Running { columns, forms, batches, tag, encoder: None }
+    }
+}
+
+/// How many rows an Execute sent, and whether they were all.
+pub(super) struct Sent {
+    pub(super) rows: u64,
+    pub(super) all: bool,
+}
+
+impl<'a> Connection<'a> {
+    pub(super) fn new(
+        wire: &'a mut Wire,
+        session: Session,
+        context: Arc<Context>,
+        registration: Registration,
+    ) -> Connection<'a> {
+        Connection {
+            wire,
+            session,
+            context,
+            registration,
+            named: Named::default(),
+            skipping: false,
+            implicit: false,
+            zone: (String::new(), Zone::utc()),
+        }
+    }
+
+    /// Answers messages until the client leaves or cannot be served any more.
+    pub(super) async fn run(&mut self) -> Result<(), Lost> {
+        self.ready();
+        loop {
+            let frame = self.next_message().await?;
+            match self.answer(&frame).await? {
+                Next::Message => (),
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Undoes what the session left open.
+    pub(super) fn rollback(&mut self) {
+        self.named = Named::default();
+        self.session.reset();
+    }
+
+    /// The next message, unless the server stops first: then an idle session ends, also inside a transaction.
+    async fn next_message(&mut self) -> Result<BytesMut, Lost> {
+        let mut phase = self.context.phase.subscribe();
+        tokio::select! {
+            biased;
+            _ = phase.wait_for(|phase| *phase != Phase::Running) => Err(shutting_down()),
+            message = self.wire.message() => message,
+        }
+    }
+
+    /// Does what one message asks for.
+    async fn answer(&mut self, frame: &[u8]) -> Result<Next, Lost> {
+        let tag = frame.first().copied().unwrap_or(0);
+        if self.skipping && !matches!(tag, b'S' | b'X') {
+            return Ok(Next::Message);
+        }
+        let result = match frontend::parse(frame) {
+            Ok(Frontend::Terminate) => return Ok(Next::End),
+            Ok(message) => self.dispatch(message).await,
+            // Where this message ends is known, so one bad statement need not cost the connection.
+            Err(error) => Err(error.into()),
+        };
+        match result {
+            Ok(()) => Ok(Next::Message),
+            Err(Fault::Lost(lost)) => Err(lost),
+            Err(Fault::Statement(error)) => {
+                self.report(&error);
+                if frontend::is_extended(tag) {
+                    self.skipping = true;
+                } else {
+                    self.end_of_batch().await?;
+                }
+                Ok(Next::Message)
+            }
+        }
+    }
+
+    async fn dispatch(&mut self, message: Frontend<'_>) -> Result<(), Fault> {
+        match message {
+            Frontend::Query(sql) => self.simple_query(sql).await,
+            Frontend::Parse(parse) => self.parse(parse).await,
+            Frontend::Bind(bind) => self.bind(bind),
+            Frontend::Describe(target) => self.describe(target),
+            Frontend::Execute { portal, rows_max } => self.execute(portal, rows_max).await,
+            Frontend::Close(target) => {
+                self.close(target);
+                Ok(())
+            }
+            Frontend::Sync => {
+                self.skipping = false;
+                Ok(self.end_of_batch().await?)
+            }
+            Frontend::Flush => Ok(self.wire.flush().await?),
+            // What is left of a COPY that failed.
+            Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
+            Frontend::Password(_) => Err(unexpected("password message outside authentication").into()),
+            Frontend::FunctionCall => Err(Error::unsupported("the function call protocol is not supported").into()),
+            Frontend::Terminate => Ok(()),
+        }
+    }
+
+    /// Runs all statements of a text; several of them are one transaction unless they say otherwise.
+    async fn simple_query(&mut self, sql: &str) -> Result<(), Fault> {
+        // As in PostgreSQL, where a simple query and the unnamed statement share their place.
+        self.named.forget_unnamed();
+        let statements = query::parse(sql)?;
+        if statements.is_empty() {
+            backend::empty_query_response(&mut self.wire.output);
+        }
+        if statements.len() > 1 {
+            self.begin_implicit();
+        }
+        for statement in &statements {
+            let guard = self.guard();
+            guard.watch(self.simple_statement(statement)).await?;
+        }
+        Ok(self.end_of_batch().await?)
+    }
+
+    async fn simple_statement(&mut self, statement: &Statement) -> Result<(), Fault> {
+        if self.deallocate(statement.sql()) {
+            return Ok(());
+        }
+        let prepared = self.session.prepare(statement, &[]).await?;
+        if !prepared.parameters().is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
+        }
+        Counters::add(&self.context.counters.statements, 1);
+        match self.session.execute(&prepared, &[]).await? {
+            Outcome::Rows { columns, batches, tag } => {
+                let forms = vec![Form::Text; columns.len()];
+                describe_rows(&mut self.wire.output, &columns, &forms);
+                let mut rows = Running::new(columns, forms, batches, tag);
+                let sent = self.send_rows(&mut rows, u64::MAX).await?;
+                self.complete_rows(rows.tag, sent.rows);
+                Ok(())
+            }
+            outcome => self.finish_outcome(outcome).await,
+        }
+    }
+
+    /// Answers outcomes without rows.
+    pub(super) async fn finish_outcome(&mut self, outcome: Outcome) -> Result<(), Fault> {
+        match outcome {
+            Outcome::Command { tag } => {
+                if matches!(tag.as_str(), "DISCARD ALL" | "DEALLOCATE ALL") {
+                    self.named.forget_statements();
+                }
+                self.complete(&tag);
+                Ok(())
+            }
+            Outcome::CopyIn(copy) => self.copy_in(copy).await,
+            Outcome::CopyOut { binary, columns, chunks } => self.copy_out(binary, columns, chunks).await,
+            Outcome::Empty => {
+                backend::empty_query_response(&mut self.wire.output);
+                Ok(())
+            }
+            Outcome::Rows { .. } => Err(Error::bug("rows where none were expected").into()),
+        }
+    }
+
+    /// Sends at most `rows_max` rows of a result.
+    pub(super) async fn send_rows(&mut self, running: &mut Running, rows_max: u64) -> Result<Sent, Fault> {
+        let zone = self.zone();
+        let mut sent = Sent { rows: 0, all: false };
+        while sent.rows < rows_max {
+            let Some(encoder) = &mut running.encoder else {
+                let Some(batch) = self.next_or_flush(&mut running.batches).await? else {
+                    sent.all = true;
+                    break;
+                };
+                running.encoder = Some(Encoder::new(&batch?, &running.columns, &running.forms, &zone)?);
+                continue;
+            };
+            sent.rows += encoder.write(&mut self.wire.output, rows_max - sent.rows)?;
+            if encoder.is_done() {
+                running.encoder = None;
+            }
+            self.wire.flush_if_full().await?;
+        }
+        Counters::add(&self.context.counters.rows, sent.rows);
+        Ok(sent)
+    }
+
+    /// CommandComplete of a result; only SELECT and its like count their rows.
+    pub(super) fn complete_rows(&mut self, tag: &str, rows: u64) {
+        if matches!(tag, "SELECT" | "FETCH") {
+            self.complete(&format!("{tag} {rows}"));
+        } else {
+            self.complete(tag);
+        }
+    }
+
+    /// CommandComplete, after what the statement had to say besides.
+    pub(super) fn complete(&mut self, tag: &str) {
+        self.send_notices();
+        backend::command_complete(&mut self.wire.output, tag);
+    }
+
+    fn send_notices(&mut self) {
+        for notice in self.session.notices() {
+            // Class 01 is warnings; the rest is only to be known.
+            let severity = if notice.state().0.starts_with("01") { Severity::Warning } else { Severity::Notice };
+            backend::error(&mut self.wire.output, severity, &notice);
+        }
+    }
+
+    /// Tells the client that its statement failed, and the session.
+    fn report(&mut self, error: &Error) {
+        Counters::add(&self.context.counters.errors, 1);
+        tracing::debug!(state = %error.state(), %error, "statement failed");
+        self.session.fail();
+        self.send_notices();
+        backend::error(&mut self.wire.output, Severity::Error, error);
+    }
+
+    /// Starts the implicit transaction unless there is one, or an explicit one.
+    pub(super) fn begin_implicit(&mut self) {
+        if !self.implicit && self.session.status() == TxnStatus::Idle {
+            self.session.begin_implicit();
+            self.implicit = true;
+        }
+    }
+
+    /// The end of a simple query or of an extended batch: the implicit transaction commits (or rolls back, if it failed), and
+    /// the client hears how the session stands.
+    pub(super) async fn end_of_batch(&mut self) -> Result<(), Lost> {
+        if std::mem::take(&mut self.implicit) {
+            // Nothing stops it here: the client would be told that a commit failed which then happens all the same.
+            if let Err(error) = self.session.end_implicit().await {
+                self.report(&error);
+            }
+        }
+        if self.session.status() == TxnStatus::Idle {
+            // Portals live as long as their transaction.
+            self.named.close_portals();
+        }
+        self.ready();
+        Ok(())
+    }
+
+    /// ReadyForQuery, after the settings that changed.
+    fn ready(&mut self) {
+        report_changes(&mut self.wire.output, &mut self.session);
+        let status = match self.session.status() {
+            TxnStatus::Idle => Status::Idle,
+            TxnStatus::InBlock => Status::InTransaction,
+            TxnStatus::Failed => Status::Failed,
+        };
+        backend::ready_for_query(&mut self.wire.output, status);
+    }
+
+    /// What can stop the next statement.
+    pub(super) fn guard(&self) -> Guard {
+        Guard {
+            stop: Arc::clone(&self.registration.stop),
+            phase: self.context.phase.subscribe(),
+            stream: self.wire.stream(),
+            timeout: self.session.setting("statement_timeout").as_deref().and_then(duration),
+        }
+    }
+
+    /// The session's time zone.
+    pub(super) fn zone(&mut self) -> Zone {
+        let name = self.session.setting("timezone").unwrap_or_default();
+        if self.zone.0 != name {
+            let zone = Zone::named(&name).unwrap_or_else(Zone::utc);
+            self.zone = (name, zone);
+        }
+        self.zone.1.clone()
+    }
+}
+
+fn unexpected(message: &str) -> Error {
+    Error::new(SqlState::PROTOCOL_VIOLATION, message)
+}
+
+/// RowDescription.
+pub(super) fn describe_rows(out: &mut Vec<u8>, columns: &[OutputColumn], forms: &[Form]) {
+    let fields = columns.iter().enumerate().map(|(at, column)| Field {
+        name: &column.name,
+        table: 0,
+        column: 0,
+        ty: column.oid,
+        len: Type::len_of(column.oid),
+        modifier: column.typmod,
+        form: forms.get(at).copied().unwrap_or_default(),
+    });
+    backend::row_description(out, fields);
+}

@@ -1,0 +1,125 @@
+//! COPY FROM STDIN and COPY TO STDOUT.
+
+use ::pg::Form;
+use ::pg::backend::{self, CopyDirection};
+use ::pg::frontend::{self, Frontend};
+use futures::{Stream, StreamExt};
+use model::{Error, Result, SqlState};
+use query::{CopyChunk, CopyIn};
+
+use super::connection::Connection;
+use super::guard::Fault;
+
+/// The first bytes of binary COPY; flags and the length of an extension follow.
+const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+/// Signature, flags, extension length.
+const BINARY_HEADER_BYTES: usize = 19;
+
+fn form(binary: bool) -> Form {
+    if binary { Form::Binary } else { Form::Text }
+}
+
+impl Connection<'_> {
+    /// Feeds the client's data to `copy`; the next piece is read when the last is taken, so a slow table slows the client.
+    pub(super) async fn copy_in(&mut self, mut copy: CopyIn) -> Result<(), Fault> {
+        backend::copy_response(&mut self.wire.output, CopyDirection::In, form(copy.binary()), copy.columns());
+        loop {
+            let frame = self.wire.message().await?;
+            match frontend::parse(&frame)? {
+                Frontend::CopyData(bytes) => copy.data(&mut self.session, bytes).await?,
+                Frontend::CopyDone => break,
+                Frontend::CopyFail(reason) => {
+                    let message = format!("COPY from stdin failed: {reason}");
+                    return Err(Error::new(SqlState::QUERY_CANCELED, message).into());
+                }
+                // Clients that send Sync right after Execute do not know yet that a COPY began.
+                Frontend::Sync | Frontend::Flush => (),
+                _ => {
+                    let message = format!("message type {:#04x} during COPY from stdin", frame[0]);
+                    return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
+                }
+            }
+        }
+        let tag = copy.done(&mut self.session).await?;
+        self.complete(&tag);
+        Ok(())
+    }
+
+    /// Sends the encoded chunks, each row in its own message, as clients that count rows expect.
+    pub(super) async fn copy_out(
+        &mut self,
+        binary: bool,
+        columns: usize,
+        mut chunks: impl Stream<Item = Result<CopyChunk>> + Unpin,
+    ) -> Result<(), Fault> {
+        backend::copy_response(&mut self.wire.output, CopyDirection::Out, form(binary), columns);
+        let mut rows = 0;
+        while let Some(chunk) = self.next_or_flush(&mut chunks).await? {
+            let chunk = chunk?;
+            rows += chunk.rows;
+            let mut rest = chunk.bytes.as_slice();
+            while !rest.is_empty() {
+                let (row, tail) = rest.split_at(if binary { binary_row_len(rest) } else { text_row_len(rest) });
+                backend::copy_data(&mut self.wire.output, |out| out.extend_from_slice(row));
+                self.wire.flush_if_full().await?;
+                rest = tail;
+            }
+        }
+        backend::copy_done(&mut self.wire.output);
+        self.complete(&format!("COPY {rows}"));
+        Ok(())
+    }
+
+    /// The next item of a stream; when it is not there yet, what is buffered goes out before waiting.
+    pub(super) async fn next_or_flush<S: Stream + Unpin>(&mut self, stream: &mut S) -> Result<Option<S::Item>, Fault> {
+        match futures::poll!(stream.next()) {
+            std::task::Poll::Ready(item) => Ok(item),
+            std::task::Poll::Pending => {
+                self.wire.flush().await?;
+                Ok(stream.next().await)
+            }
+        }
+    }
+}
+
+/// Bytes of the first row of text or CSV. A line break inside CSV quotes splits a row, which no reader of CSV minds.
+fn text_row_len(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)
+}
+
+/// Bytes of the first binary row, the file header or trailer counted with it; everything when it does not end here.
+fn binary_row_len(bytes: &[u8]) -> usize {
+    let start = if bytes.starts_with(SIGNATURE) { BINARY_HEADER_BYTES } else { 0 };
+    row_end(bytes, start).unwrap_or(bytes.len())
+}
+
+fn row_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 2;
+    let count = i16::from_be_bytes(bytes.get(start..at)?.try_into().ok()?);
+    for _ in 0..count {
+        let length = i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
+        at += 4 + usize::try_from(length).unwrap_or(0);
+    }
+    (at <= bytes.len()).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_told_apart_in_text_and_binary() {
+        assert_eq!(text_row_len(b"1\t2\n3\t4\n"), 4);
+        assert_eq!(text_row_len(b"1"), 1);
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(b"\0\x02\0\0\0\x01a\xff\xff\xff\xff");
+        assert_eq!(binary_row_len(&bytes), 30);
+        bytes.extend_from_slice(b"\xff\xff");
+        assert_eq!(binary_row_len(&bytes), 30);
+        assert_eq!(binary_row_len(b"\xff\xff"), 2);
+        for cut in 0..bytes.len() {
+            assert!(binary_row_len(&bytes[..cut]) <= cut);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The extended protocol: prepared statements, portals, row limits.
+
+use std::collections::HashMap;
+
+use ::pg::backend;
+use ::pg::frontend::{Bind, Parse, Target};
+use ::pg::numeric::Numeric;
+use ::pg::{Datum, Form, decode};
+use model::{Error, Result, SqlState};
+use query::{Outcome, OutputColumn, Prepared, TxnStatus, Value};
+
+use super::Counters;
+use super::connection::{Connection, Running, Sent, describe_rows};
+use super::guard::Fault;
+
+/// Most statements or portals that one session keeps.
+const NAMED_MAX: usize = 10_000;
+
+/// A statement with its text; the empty text has nothing to prepare.
+struct PreparedStatement {
+    sql: String,
+    prepared: Option<Prepared>,
+}
+
+/// A statement with its values.
+struct Portal {
+    sql: String,
+    prepared: Option<Prepared>,
+    values: Vec<Value>,
+    forms: Vec<Form>,
+    state: PortalState,
+}
+
+enum PortalState {
+    Bound,
+    /// Stopped at a row limit.
+    Suspended(Running),
+    /// At its end; rows: it had some, so that executing it again gives no more.
+    Done {
+        rows: bool,
+    },
+}
+
+/// Prepared statements and portals by name.
+#[derive(Default)]
+pub(super) struct Named {
+    statements: HashMap<String, PreparedStatement>,
+    portals: HashMap<String, Portal>,
+}
+
+impl Named {
+    pub(super) fn forget_unnamed(&mut self) {
+        self.statements.remove("");
+        self.portals.remove("");
+    }
+
+    pub(super) fn forget_statements(&mut self) {
+        self.statements.clear();
+    }
+
+    pub(super) fn close_portals(&mut self) {
+        self.portals.clear();
+    }
+
+    fn statement(&self, name: &str) -> Result<&PreparedStatement> {
+        self.statements.get(name).ok_or_else(|| {
+            let message = match name {
+                "" => "unnamed prepared statement does not exist".to_owned(),
+                name => format!("prepared statement \"{name}\" does not exist"),
+            };
+            Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+        })
+    }
+}
+
+fn no_portal(name: &str) -> Error {
+    Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+fn too_many(what: &str) -> Error {
+    Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, format!("this session has {NAMED_MAX} {what} already"))
+        .with_hint("close some; a driver's statement cache may be set too large")
+}
+
+impl Connection<'_> {
+    /// Parse: one statement, typed.
+    pub(super) async fn parse(&mut self, parse: Parse<'_>) -> Result<(), Fault> {
+        if parse.name.is_empty() {
+            self.named.statements.remove("");
+        } else if self.named.statements.contains_key(parse.name) {
+            let message = format!("prepared statement \"{}\" already exists", parse.name);
+            return Err(Error::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message).into());
+        } else if self.named.statements.len() >= NAMED_MAX {
+            return Err(too_many("prepared statements").into());
+        }
+        let statements = query::parse(parse.sql)?;
+        let prepared = match statements.as_slice() {
+            [] => None,
+            [statement] => {
+                let types: Vec<_> = parse.types().collect();
+                let guard = self.guard();
+                let session = &mut self.session;
+                Some(guard.watch(async { Ok(session.prepare(statement, &types).await?) }).await?)
+            }
+            _ => {
+                let message = "cannot insert multiple commands into a prepared statement";
+                return Err(Error::new(SqlState::SYNTAX_ERROR, message).into());
+            }
+        };
+        self.named.statements.insert(parse.name.to_owned(), PreparedStatement { sql: parse.sql.to_owned(), prepared });
+        backend::parse_complete(&mut self.wire.output);
+        Ok(())
+    }
+
+    /// Bind: a statement and its values become a portal.
+    pub(super) fn bind(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
+        let zone = self.zone();
+        let zones = |name: Option<&str>, local: i64| match name {
+            Some(name) => super::zone::Zone::named(name).map(|zone| zone.offset_at_local(local)),
+            None => Some(zone.offset_at_local(local)),
+        };
+        let statement = self.named.statement(bind.statement)?;
+        let types = statement.prepared.as_ref().map_or(&[][..], Prepared::parameters);
+        if types.len() != bind.parameter_count() {
+            let message = format!(
+                "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
+                bind.parameter_count(),
+                bind.statement,
+                types.len()
+            );
+            return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
+        }
+        let value = |(at, (oid, (form, bytes))): (usize, (&u32, (Form, Option<&[u8]>)))| {
+            let Some(bytes) = bytes else { return Ok(Value::Null) };
+            let datum =
+                decode(*oid, form, bytes, &zones).map_err(|error| error.context(format!("parameter ${}", at + 1)))?;
+            value_of(datum)
+        };
+        let values = types.iter().zip(bind.parameters()).enumerate().map(value).collect::<Result<_>>()?;
+        let forms = result_forms(&bind, statement.prepared.as_ref())?;
+        let portal = Portal {
+            sql: statement.sql.clone(),
+            prepared: statement.prepared.clone(),
+            values,
+            forms,
+            state: PortalState::Bound,
+        };
+        self.add_portal(bind.portal, portal)?;
+        backend::bind_complete(&mut self.wire.output);
+        Ok(())
+    }
+
+    fn add_portal(&mut self, name: &str, portal: Portal) -> Result<()> {
+        if !name.is_empty() && self.named.portals.contains_key(name) {
+            return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
+        }
+        if self.named.portals.len() >= NAMED_MAX {
+            return Err(too_many("portals"));
+        }
+        self.named.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+
+    /// Describe: the types of parameters and columns.
+    pub(super) fn describe(&mut self, target: Target<'_>) -> Result<(), Fault> {
+        let out = &mut self.wire.output;
+        match target {
+            Target::Statement(name) => {
+                let prepared = self.named.statement(name)?.prepared.as_ref();
+                let types = prepared.map_or(&[][..], Prepared::parameters);
+                backend::parameter_description(out, types.iter().copied());
+                describe_columns(out, prepared, &[]);
+            }
+            Target::Portal(name) => {
+                let portal = self.named.portals.get(name).ok_or_else(|| no_portal(name))?;
+                describe_columns(out, portal.prepared.as_ref(), &portal.forms);
+            }
+        }
+        Ok(())
+    }
+
+    /// Close. What does not exist is closed already.
+    pub(super) fn close(&mut self, target: Target<'_>) {
+        match target {
+            Target::Statement(name) => drop(self.named.statements.remove(name)),
+            Target::Portal(name) => drop(self.named.portals.remove(name)),
+        }
+        backend::close_complete(&mut self.wire.output);
+    }
+
+    /// Execute: runs a portal, or goes on with it.
+    pub(super) async fn execute(&mut self, name: &str, rows_max: u32) -> Result<(), Fault> {
+        // Out of the map while it runs: if it fails or is stopped, it is gone.
+        let (name, mut portal) = self.named.portals.remove_entry(name).ok_or_else(|| no_portal(name))?;
+        // A statement that is alone in its batch needs no transaction around it.
+        if self.wire.next_tag() != Some(b'S') {
+            self.begin_implicit();
+        }
+        let in_block = self.session.status() != TxnStatus::Idle;
+        let rows_max = if rows_max == 0 { u64::MAX } else { u64::from(rows_max) };
+        let guard = self.guard();
+        guard.watch(self.run_portal(&mut portal, rows_max)).await?;
+        if in_block && self.session.status() == TxnStatus::Idle && !self.implicit {
+            // It was the COMMIT or ROLLBACK: the portals of its transaction end here.
+            self.named.close_portals();
+        }
+        self.named.portals.insert(name, portal);
+        Ok(())
+    }
+
+    async fn run_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<(), Fault> {
+        match std::mem::replace(&mut portal.state, PortalState::Done { rows: false }) {
+            PortalState::Bound => self.start_portal(portal, rows_max).await,
+            PortalState::Suspended(running) => self.go_on(portal, running, rows_max).await,
+            PortalState::Done { rows: true } => {
+                portal.state = PortalState::Done { rows: true };
+                self.complete_rows("SELECT", 0);
+                Ok(())
+            }
+            PortalState::Done { rows: false } => {
+                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "portal cannot be run any more").into())
+            }
+        }
+    }
+
+    async fn start_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<(), Fault> {
+        Counters::add(&self.context.counters.statements, 1);
+        let Some(prepared) = &portal.prepared else {
+            backend::empty_query_response(&mut self.wire.output);
+            return Ok(());
+        };
+        if self.deallocate(&portal.sql) {
+            return Ok(());
+        }
+        match self.session.execute(prepared, &portal.values).await? {
+            Outcome::Rows { columns, batches, tag } => {
+                check_same(prepared.columns(), &columns)?;
+                let running = Running::new(columns, portal.forms.clone(), batches, tag);
+                self.go_on(portal, running, rows_max).await
+            }
+            outcome => self.finish_outcome(outcome).await,
+        }
+    }
+
+    async fn go_on(&mut self, portal: &mut Portal, mut running: Running, rows_max: u64) -> Result<(), Fault> {
+        let Sent { rows, all } = self.send_rows(&mut running, rows_max).await?;
+        if all {
+            portal.state = PortalState::Done { rows: true };
+            self.complete_rows(running.tag, rows);
+        } else {
+            portal.state = PortalState::Suspended(running);
+            backend::portal_suspended(&mut self.wire.output);
+        }
+        Ok(())
+    }
+
+    /// `DEALLOCATE name` for a statement of the protocol, which only the connection knows; true when it was one.
+    pub(super) fn deallocate(&mut self, sql: &str) -> bool {
+        let known = deallocated(sql).is_some_and(|name| self.named.statements.remove(&name).is_some());
+        if known {
+            self.complete("DEALLOCATE");
+        }
+        known
+    }
+}
+
+/// The name in `DEALLOCATE [PREPARE] name`, as the client gave it to Parse.
+fn deallocated(sql: &str) -> Option<String> {
+    let mut words = sql.trim().trim_end_matches(';').split_ascii_whitespace();
+    words.next().filter(|word| word.eq_ignore_ascii_case("deallocate"))?;
+    let mut name = words.next()?;
+    if name.eq_ignore_ascii_case("prepare") {
+        name = words.next()?;
+    }
+    let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    Some(quoted.map_or_else(|| name.to_ascii_lowercase(), |name| name.replace("\"\"", "\"")))
+}
+
+fn describe_columns(out: &mut Vec<u8>, prepared: Option<&Prepared>, forms: &[Form]) {
+    match prepared.and_then(Prepared::columns) {
+        Some(columns) => describe_rows(out, columns, forms),
+        None => backend::no_data(out),
+    }
+}
+
+/// One form per column.
+fn result_forms(bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Form>> {
+    let columns = prepared.and_then(Prepared::columns).map_or(0, <[OutputColumn]>::len);
+    if !bind.result_forms.fit(columns) {
+        let message =
+            format!("bind message has {} result formats but query has {columns} columns", bind.result_forms.count());
+        return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+    }
+    Ok((0..columns).map(|at| bind.result_forms.get(at)).collect())
+}
+
+/// The client reads rows by the description it has; a table that changed since then must not be read that way.
+fn check_same(described: Option<&[OutputColumn]>, columns: &[OutputColumn]) -> Result<()> {
+    let described = described.unwrap_or_default();
+    let same = described.len() == columns.len() && described.iter().zip(columns).all(|(a, b)| a.oid == b.oid);
+    if same { Ok(()) } else { Err(Error::unsupported("cached plan must not change result type")) }
+}
+
+/// A parameter as `query` takes it.
+fn value_of(datum: Datum<'_>) -> Result<Value> {
+    Ok(match datum {
+        Datum::Null => Value::Null,
+        Datum::Bool(value) => Value::Bool(value),
+        Datum::Int2(value) => Value::Int16(value),
+        Datum::Int4(value) => Value::Int32(value),
+        Datum::Int8(value) => Value::Int64(value),
+        Datum::Float4(value) => Value::Float32(value),
+        Datum::Float8(value) => Value::Float64(value),
+        Datum::Numeric(Numeric::Finite { value, scale }) => Value::Numeric(value, scale),
+        Datum::Numeric(_) => {
+            return Err(Error::unsupported("NaN and infinity are not supported for numeric")
+                .with_hint("use double precision for such values"));
+        }
+        Datum::Text(text) => Value::Text(text.into_owned()),
+        Datum::Bytes(bytes) => Value::Bytes(bytes.into_owned()),
+        Datum::Timestamptz(ns) => Value::Timestamptz(ns),
+        Datum::Timestamp(ns) => Value::Timestamp(ns),
+        Datum::Date(days) => Value::Date(days),
+        Datum::Time(micros) => Value::Time(micros * 1_000),
+        Datum::Interval(interval) => Value::Interval(interval.months, interval.days, interval_ns(interval.micros)?),
+        Datum::Uuid(uuid) => Value::Uuid(uuid),
+        Datum::Array { values, .. } => Value::Array(values.into_iter().map(value_of).collect::<Result<_>>()?),
+    })
+}
+
+fn interval_ns(micros: i64) -> Result<i64> {
+    micros.checked_mul(1_000).ok_or_else(|| {
+        Error::new(
+            SqlState::DATETIME_OVERFLOW,
+            format!("interval out of range: {micros} microseconds, the limit is 292 years"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deallocate_is_recognised_with_its_name() {
+        for (sql, name) in [
+            ("DEALLOCATE _pg3_0", Some("_pg3_0")),
+            ("deallocate prepare \"S_1\";", Some("S_1")),
+            ("DEALLOCATE Abc", Some("abc")),
+            ("DEALLOCATE", None),
+            ("SELECT 1", None),
+        ] {
+            assert_eq!(deallocated(sql).as_deref(), name, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The PostgreSQL listener: sockets, connections, and the protocol's state machine over a [`query::Session`].
+//!
+//! One task per connection. It reads a message, does what it asks, and buffers the answer; the buffer goes out when it is full,
+//! when the client has to answer, and before every wait for the client.
+//!
+//! - [`serve_pg`] accepts until [`Context::shut_down`]; `startup` brings a connection to its first ReadyForQuery;
+//!   `connection` runs simple queries, `extended` the extended protocol, `copy` both directions of COPY; `rows` writes
+//!   record batches; `guard` stops a statement that is cancelled, too slow, or has lost its client.
+//!
+//! Always true:
+//! - A result is never held in memory: rows are encoded as their batches come, and a client that does not read stops them.
+//! - After an error in the extended protocol nothing is done until Sync.
+//! - A statement that is stopped is dropped, and everything it did is rolled back with it.
+//!
+//! Not here: what the bytes look like (crate `pg`), what statements mean (crate `query`).
+
+mod cancel;
+mod connection;
+mod copy;
+mod extended;
+mod guard;
+mod rows;
+mod startup;
+mod wire;
+mod zone;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::pg::backend::{self, Severity};
+use model::{Error, SqlState};
+use query::Database;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use self::cancel::Registry;
+use self::connection::Connection;
+use self::startup::Hello;
+use self::wire::{Lost, Wire};
+
+/// What `server_version` says: a version of PostgreSQL whose protocol and catalog we follow, and ours.
+pub const SERVER_VERSION: &str = concat!("15.0 (Millrace ", env!("CARGO_PKG_VERSION"), ")");
+
+/// How long to wait after an accept that failed for want of file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long statements that were told to stop may take to do so.
+const KILL_GRACE: Duration = Duration::from_secs(2);
+
+/// How the listener behaves; the default is right for users.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Most sessions at a time; one more gets 53300.
+    pub connections_max: usize,
+    /// Time a connection may take to say who it is.
+    pub startup_timeout: Duration,
+    /// Time that running statements have to finish after [`Context::shut_down`].
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            connections_max: model::limits::CONNECTIONS_DEFAULT,
+            startup_timeout: Duration::from_secs(10),
+            shutdown_grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Numbers for metrics, counted since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted, whatever became of them.
+    pub connections: AtomicU64,
+    /// Sessions open now.
+    pub sessions: AtomicU64,
+    /// Connections refused because all slots were taken.
+    pub refused: AtomicU64,
+    /// Statements executed, failed ones included.
+    pub statements: AtomicU64,
+    /// Statements that failed.
+    pub errors: AtomicU64,
+    /// Rows sent.
+    pub rows: AtomicU64,
+}
+
+impl Counters {
+    fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// How far the shutdown is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Phase {
+    Running,
+    /// No new connections; idle sessions end, running statements finish.
+    Stopping,
+    /// Running statements are stopped.
+    Killing,
+}
+
+/// What all connections of a listener share.
+pub struct Context {
+    database: Database,
+    options: Options,
+    counters: Counters,
+    registry: Arc<Registry>,
+    slots: Arc<Semaphore>,
+    phase: watch::Sender<Phase>,
+}
+
+impl Context {
+    /// A context over an open database.
+    #[must_use]
+    pub fn new(database: Database, options: Options) -> Arc<Context> {
+        Arc::new(Context {
+            database,
+            counters: Counters::default(),
+            registry: Arc::default(),
+            slots: Arc::new(Semaphore::new(options.connections_max)),
+            phase: watch::Sender::new(Phase::Running),
+            options,
+        })
+    }
+
+    /// The numbers so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Makes [`serve_pg`] stop accepting, end idle sessions, let running statements finish, and return.
+    pub fn shut_down(&self) {
+        self.set_phase(Phase::Stopping);
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.phase.send_if_modified(|current| {
+            let later = *current < phase;
+            *current = if later { phase } else { *current };
+            later
+        });
+    }
+}
+
+/// Serves connections until [`Context::shut_down`], then returns when all have ended or were stopped at the deadline.
+pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
+    let mut phase = context.phase.subscribe();
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = phase.wait_for(|phase| *phase != Phase::Running) => break,
+            Some(ended) = connections.join_next() => report_panic(ended),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => {
+                    tracing::debug!(%address, "connection accepted");
+                    connections.spawn(serve(stream, Arc::clone(&context)));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    finish(&context, connections).await;
+}
+
+/// Waits for the connections to end, first by themselves, then with their statements stopped.
+async fn finish(context: &Context, mut connections: JoinSet<()>) {
+    for (phase, grace) in [(Phase::Stopping, context.options.shutdown_grace), (Phase::Killing, KILL_GRACE)] {
+        context.set_phase(phase);
+        let all = async {
+            while let Some(ended) = connections.join_next().await {
+                report_panic(ended);
+            }
+        };
+        if tokio::time::timeout(grace, all).await.is_ok() {
+            return;
+        }
+    }
+    tracing::warn!(connections = connections.len(), "connections aborted at shutdown");
+}
+
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "BUG: a connection ended by a panic");
+    }
+}
+
+/// One connection from its first to its last byte.
+async fn serve(stream: TcpStream, context: Arc<Context>) {
+    Counters::add(&context.counters.connections, 1);
+    prepare_socket(&stream);
+    let mut wire = Wire::new(stream);
+    let greeting = tokio::time::timeout(context.options.startup_timeout, startup::greet(&mut wire, &context)).await;
+    let end = match greeting {
+        Ok(Ok(Hello::Session { user, settings })) => serve_session(&mut wire, &context, &user, &settings).await,
+        Ok(Ok(Hello::Nothing)) => Err(Lost::Gone),
+        Ok(Err(lost)) => Err(lost),
+        Err(_) => Err(Lost::Fatal(Error::new(
+            SqlState::CONNECTION_FAILURE,
+            format!("no startup packet within {} s", context.options.startup_timeout.as_secs()),
+        ))),
+    };
+    if let Err(Lost::Fatal(error)) = &end {
+        tracing::debug!(%error, "connection ended by an error");
+        backend::error(&mut wire.output, Severity::Fatal, error);
+    }
+    if !matches!(end, Err(Lost::Gone)) {
+        // Bounded, because the client may not read.
+        let _ = tokio::time::timeout(KILL_GRACE, wire.close()).await;
+    }
+}
+
+/// Small answers must not wait for more, and a client whose machine vanished must be noticed.
+fn prepare_socket(stream: &TcpStream) {
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
+    let result = stream.set_nodelay(true).and_then(|()| socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive));
+    if let Err(error) = result {
+        tracing::debug!(%error, "cannot set socket options");
+    }
+}
+
+async fn serve_session(
+    wire: &mut Wire,
+    context: &Arc<Context>,
+    user: &str,
+    settings: &[(String, String)],
+) -> Result<(), Lost> {
+    if *context.phase.borrow() != Phase::Running {
+        return Err(Lost::Fatal(Error::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")));
+    }
+    let _slot = slot(context).map_err(Lost::Fatal)?;
+    let registration = context.registry.register();
+    let mut session = context.database.session(user);
+    startup::welcome(&mut wire.output, &mut session, user, registration.key, settings).map_err(Lost::Fatal)?;
+    Counters::add(&context.counters.sessions, 1);
+    tracing::debug!(user, process = registration.key.process, "session started");
+    let mut connection = Connection::new(wire, session, Arc::clone(context), registration);
+    let end = connection.run().await;
+    connection.rollback();
+    context.counters.sessions.fetch_sub(1, Ordering::Relaxed);
+    end
+}
+
+fn slot(context: &Context) -> model::Result<OwnedSemaphorePermit> {
+    Arc::clone(&context.slots).try_acquire_owned().map_err(|_| {
+        Counters::add(&context.counters.refused, 1);
+        let message =
+            format!("sorry, too many clients already: all {} connections are taken", context.options.connections_max);
+        Error::new(SqlState::TOO_MANY_CONNECTIONS, message).with_hint("close some, or raise --max-connections")
+    })
+}
+
+fn shutting_down() -> Lost {
+    Lost::Fatal(Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command"))
+}
+
+#[cfg(test)]
+mod tests;

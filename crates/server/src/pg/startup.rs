@@ -1,0 +1,233 @@
+//! From the first byte of a connection to its first ReadyForQuery.
+
+use std::sync::Arc;
+
+use ::pg::backend;
+use ::pg::frontend::{self, Startup};
+use model::{Error, Result, SqlState};
+use query::Session;
+
+use super::cancel::Key;
+use super::wire::{Lost, Wire};
+use super::{Context, SERVER_VERSION};
+
+/// The settings every client is told at the start and whenever they change, in the spelling drivers look for, with the value
+/// they have unless the session says otherwise.
+const REPORTED: [(&str, &str); 13] = [
+    ("server_version", SERVER_VERSION),
+    ("server_encoding", "UTF8"),
+    ("client_encoding", "UTF8"),
+    ("application_name", ""),
+    ("default_transaction_read_only", "off"),
+    ("in_hot_standby", "off"),
+    ("is_superuser", "on"),
+    ("session_authorization", ""),
+    ("DateStyle", "ISO, MDY"),
+    ("IntervalStyle", "postgres"),
+    ("TimeZone", "UTC"),
+    ("integer_datetimes", "on"),
+    ("standard_conforming_strings", "on"),
+];
+
+/// What a client asked for.
+pub(super) enum Hello {
+    /// A session for this user with these settings.
+    Session { user: String, settings: Vec<(String, String)> },
+    /// It sent a CancelRequest, or left.
+    Nothing,
+}
+
+/// Reads startup packets until one asks for a session.
+pub(super) async fn greet(wire: &mut Wire, context: &Arc<Context>) -> Result<Hello, Lost> {
+    // Each kind of encryption may be asked for once; more is not a client.
+    for _ in 0..3 {
+        let Some(packet) = wire.startup().await? else { return Ok(Hello::Nothing) };
+        match frontend::parse_startup(&packet).map_err(Lost::Fatal)? {
+            Startup::Ssl | Startup::GssEnc => wire.refuse_encryption().await?,
+            Startup::Cancel { process, secret } => {
+                context.registry.cancel(process, secret);
+                return Ok(Hello::Nothing);
+            }
+            Startup::Session(session) => {
+                negotiate(wire, &session);
+                return hello(&session).map_err(Lost::Fatal);
+            }
+        }
+    }
+    Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, "asked for encryption again after it was refused")))
+}
+
+/// Tells a newer client what we do not know: minor versions above 0 and protocol extensions.
+fn negotiate(wire: &mut Wire, session: &frontend::Session<'_>) {
+    let names = session.parameters().map(|(name, _)| name);
+    let unknown: Vec<_> = names.filter(|name| name.starts_with("_pq_.")).collect();
+    if session.minor > 0 || !unknown.is_empty() {
+        backend::negotiate_protocol_version(&mut wire.output, 0, &unknown);
+    }
+}
+
+fn hello(session: &frontend::Session<'_>) -> Result<Hello> {
+    let (mut user, mut database, mut settings) = ("", "", Vec::new());
+    for (name, value) in session.parameters() {
+        match name {
+            "user" => user = value,
+            "database" => database = value,
+            "options" => settings.extend(options(value)?),
+            "replication" if !matches!(value, "" | "0" | "off" | "false" | "no") => {
+                return Err(Error::unsupported("replication connections are not supported"));
+            }
+            "replication" => (),
+            _ if name.starts_with("_pq_.") => (),
+            _ => settings.push((name.to_owned(), value.to_owned())),
+        }
+    }
+    if user.is_empty() {
+        return Err(Error::new(SqlState::INVALID_AUTHORIZATION, "no PostgreSQL user name specified in startup packet"));
+    }
+    if !["", "millrace", "postgres", user].contains(&database) {
+        return Err(Error::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"))
+            .with_hint("the one database is \"millrace\""));
+    }
+    Ok(Hello::Session { user: user.to_owned(), settings })
+}
+
+/// Reads the `options` of a startup packet: `-c name=value` and `--name=value`, blanks escaped by backslashes.
+fn options(text: &str) -> Result<Vec<(String, String)>> {
+    let mut settings = Vec::new();
+    let mut words = words(text).into_iter();
+    while let Some(word) = words.next() {
+        let setting = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
+            Some("") => words.next().unwrap_or_default(),
+            Some(setting) => setting.to_owned(),
+            None => String::new(),
+        };
+        let (name, value) = setting.split_once('=').ok_or_else(|| {
+            Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("startup option \"{word}\", expected -c name=value"))
+        })?;
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
+}
+
+/// Splits at blanks; a backslash keeps the next character.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => words.last_mut().into_iter().for_each(|word| word.extend(chars.next())),
+            c if c.is_ascii_whitespace() => words.push(String::new()),
+            c => words.last_mut().into_iter().for_each(|word| word.push(c)),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Applies the client's settings and writes everything up to, not including, the first ReadyForQuery.
+///
+/// # Errors
+/// What the session has against a setting; 22023 for another encoding than UTF8.
+pub(super) fn welcome(
+    out: &mut Vec<u8>,
+    session: &mut Session,
+    user: &str,
+    key: Key,
+    settings: &[(String, String)],
+) -> Result<()> {
+    for (name, value) in settings {
+        if name.eq_ignore_ascii_case("client_encoding") {
+            check_encoding(value)?;
+        } else {
+            session.set(name, value)?;
+        }
+    }
+    // Told below with all the others.
+    session.changed_settings();
+    backend::authentication_ok(out);
+    for (name, default) in REPORTED {
+        let value = match name {
+            "session_authorization" => Some(user.to_owned()),
+            "server_version" => None,
+            _ => session.setting(&name.to_ascii_lowercase()),
+        };
+        backend::parameter_status(out, name, value.as_deref().unwrap_or(default));
+    }
+    backend::backend_key_data(out, key.process, key.secret);
+    Ok(())
+}
+
+/// The settings that changed, as far as clients are told, in the spelling they know.
+pub(super) fn report_changes(out: &mut Vec<u8>, session: &mut Session) {
+    for (name, value) in session.changed_settings() {
+        if let Some((reported, _)) = REPORTED.iter().find(|(reported, _)| reported.eq_ignore_ascii_case(&name)) {
+            backend::parameter_status(out, reported, &value);
+        }
+    }
+}
+
+fn check_encoding(value: &str) -> Result<()> {
+    let plain: String = value.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    if ["utf8", "unicode", "sqlascii"].contains(&plain.as_str()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"client_encoding\": \"{value}\", expected UTF8"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(parameters: &[u8]) -> Vec<u8> {
+        let mut out = (parameters.len() as u32 + 9).to_be_bytes().to_vec();
+        out.extend_from_slice(&196_608u32.to_be_bytes());
+        out.extend_from_slice(parameters);
+        out.push(0);
+        out
+    }
+
+    fn read(parameters: &[u8]) -> Result<(String, Vec<(String, String)>)> {
+        let packet = packet(parameters);
+        let Startup::Session(session) = frontend::parse_startup(&packet).unwrap() else { panic!("not a session") };
+        hello(&session).map(|hello| match hello {
+            Hello::Session { user, settings } => (user, settings),
+            Hello::Nothing => panic!("nothing"),
+        })
+    }
+
+    #[test]
+    fn user_and_settings_are_taken_from_parameters_and_options() {
+        let (user, settings) =
+            read(b"user\0ann\0application_name\0psql\0options\0-c a=1 --b-c=x\\ y -cd=2\0replication\0false\0")
+                .unwrap();
+        assert_eq!(user, "ann");
+        let pairs: Vec<_> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(pairs, [("application_name", "psql"), ("a", "1"), ("b_c", "x y"), ("d", "2")]);
+    }
+
+    #[test]
+    fn only_the_one_database_exists() {
+        for database in ["millrace", "postgres", "ann", ""] {
+            assert!(read(format!("user\0ann\0database\0{database}\0").as_bytes()).is_ok(), "{database}");
+        }
+        let error = read(b"user\0ann\0database\0other\0").unwrap_err();
+        assert_eq!(error.state(), SqlState::INVALID_CATALOG_NAME);
+    }
+
+    #[test]
+    fn bad_parameters_are_refused_with_their_state() {
+        for (parameters, state) in [
+            (&b"database\0millrace\0"[..], "28000"),
+            (b"user\0ann\0replication\0database\0", "0A000"),
+            (b"user\0ann\0options\0-x\0", "22023"),
+            (b"user\0ann\0options\0-c\0", "22023"),
+        ] {
+            assert_eq!(read(parameters).unwrap_err().state().0, state, "{}", parameters.escape_ascii());
+        }
+        assert_eq!(check_encoding("LATIN1").unwrap_err().state().0, "22023");
+        assert!(check_encoding("utf-8").is_ok());
+    }
+}

@@ -1,0 +1,1 @@
+//! The listener over real sockets.

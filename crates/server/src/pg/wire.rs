@@ -1,0 +1,156 @@
+//! The socket with its two buffers.
+//!
+//! Always true: `output` holds whole messages, of which the first `sent` bytes are gone; so a write can be abandoned at any
+//! await and another message appended.
+
+use std::io;
+use std::sync::Arc;
+
+use ::pg::frontend;
+use bytes::{BufMut, BytesMut};
+use model::{Error, Result, SqlState};
+use tokio::net::TcpStream;
+
+use super::rows::FLUSH_BYTES;
+
+/// Room made for each read.
+const READ_BYTES: usize = 16 << 10;
+/// Buffers that grew beyond this are given back when they are empty.
+const KEEP_BYTES: usize = 256 << 10;
+
+/// Why a connection cannot go on.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// The client is gone, or the network.
+    Gone,
+    /// The client must be told, then the connection ends.
+    Fatal(Error),
+}
+
+impl From<io::Error> for Lost {
+    fn from(_: io::Error) -> Lost {
+        Lost::Gone
+    }
+}
+
+/// A connection's socket and buffers.
+pub(super) struct Wire {
+    stream: Arc<TcpStream>,
+    input: BytesMut,
+    /// Messages to send. Append whole messages only.
+    pub(super) output: Vec<u8>,
+    sent: usize,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream) -> Wire {
+        Wire { stream: Arc::new(stream), input: BytesMut::new(), output: Vec::new(), sent: 0 }
+    }
+
+    /// The socket, to watch while a statement runs.
+    pub(super) fn stream(&self) -> Arc<TcpStream> {
+        Arc::clone(&self.stream)
+    }
+
+    /// The next startup packet; `None` when the client left before sending one.
+    pub(super) async fn startup(&mut self) -> Result<Option<BytesMut>, Lost> {
+        loop {
+            if let Some(length) = frontend::startup_len(&self.input).map_err(Lost::Fatal)? {
+                return Ok(Some(self.input.split_to(length)));
+            }
+            if !self.read().await? {
+                return if self.input.is_empty() { Ok(None) } else { Err(Lost::Gone) };
+            }
+        }
+    }
+
+    /// Answers a request for encryption with its single byte.
+    ///
+    /// Bytes that came with the request would have been meant for the encrypted stream, or were put there by someone between.
+    pub(super) async fn refuse_encryption(&mut self) -> Result<(), Lost> {
+        if !self.input.is_empty() {
+            let message = "received unencrypted data after a request for encryption";
+            return Err(Lost::Fatal(Error::new(SqlState::PROTOCOL_VIOLATION, message)));
+        }
+        self.output.push(b'N');
+        self.flush().await
+    }
+
+    /// The next message; everything buffered is sent before waiting for it. Can be abandoned at any await.
+    pub(super) async fn message(&mut self) -> Result<BytesMut, Lost> {
+        loop {
+            if let Some(length) = frontend::frame_len(&self.input).map_err(Lost::Fatal)? {
+                return Ok(self.input.split_to(length));
+            }
+            self.flush().await?;
+            if !self.read().await? {
+                return Err(Lost::Gone);
+            }
+        }
+    }
+
+    /// The tag of the next message, if all of it has been read already.
+    pub(super) fn next_tag(&self) -> Option<u8> {
+        matches!(frontend::frame_len(&self.input), Ok(Some(_))).then(|| self.input[0])
+    }
+
+    /// Reads what there is, at least one byte; false at the end of the stream.
+    async fn read(&mut self) -> Result<bool, Lost> {
+        // A message announced as large gets its room at once, but no more than has a chance to arrive soon.
+        let missing = frontend::frame_len_hint(&self.input).saturating_sub(self.input.len());
+        self.input.reserve(missing.clamp(READ_BYTES, 1 << 20));
+        loop {
+            self.stream.readable().await?;
+            let room = self.input.chunk_mut().len().min(1 << 20);
+            match self.stream.try_read_buf(&mut (&mut self.input).limit(room)) {
+                Ok(count) => return Ok(count > 0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sends everything buffered. Can be abandoned at any await.
+    pub(super) async fn flush(&mut self) -> Result<(), Lost> {
+        while self.sent < self.output.len() {
+            self.stream.writable().await?;
+            match self.stream.try_write(&self.output[self.sent..]) {
+                Ok(0) => return Err(Lost::Gone),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        if self.output.capacity() > KEEP_BYTES {
+            self.output.shrink_to(FLUSH_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Sends if there is enough for a large write.
+    pub(super) async fn flush_if_full(&mut self) -> Result<(), Lost> {
+        if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Ends the connection so that the client can still read the last message: closing a socket with unread input would make
+    /// the system discard what we sent.
+    pub(super) async fn close(&mut self) {
+        if self.flush().await.is_err() {
+            return;
+        }
+        let _ = socket2::SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write);
+        let drain = async {
+            let mut seen = 0;
+            while seen < 1 << 20 {
+                self.input.clear();
+                match self.read().await {
+                    Ok(true) => seen += self.input.len(),
+                    _ => break,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(std::time::Duration::from_millis(500), drain).await;
+    }
+}

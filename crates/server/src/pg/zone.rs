@@ -1,0 +1,121 @@
+//! Offsets from UTC of a session's time zone.
+
+use jiff::Timestamp;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+
+/// A time zone that remembers the offset of the last moment asked for and between which changes it holds.
+///
+/// Rows of a result mostly lie in the same half year, so nearly every lookup is two comparisons.
+#[derive(Clone, Debug)]
+pub(super) struct Zone {
+    zone: TimeZone,
+    /// The offset holds from `since` up to, not including, `until`; seconds since 1970.
+    since: i64,
+    until: i64,
+    offset: i32,
+}
+
+impl Zone {
+    /// UTC.
+    pub(super) fn utc() -> Zone {
+        Zone::new(TimeZone::UTC)
+    }
+
+    /// A zone by its IANA name or a fixed offset like `+02:00`.
+    pub(super) fn named(name: &str) -> Option<Zone> {
+        TimeZone::get(name).ok().or_else(|| fixed(name)).map(Zone::new)
+    }
+
+    fn new(zone: TimeZone) -> Zone {
+        // An empty span, so that the first lookup fills it.
+        Zone { zone, since: 0, until: 0, offset: 0 }
+    }
+
+    /// Seconds east of UTC at a moment in seconds since 1970.
+    pub(super) fn offset_at(&mut self, seconds: i64) -> i32 {
+        if seconds < self.since || seconds >= self.until {
+            self.look_up(seconds);
+        }
+        self.offset
+    }
+
+    fn look_up(&mut self, seconds: i64) {
+        let moment = clamped(seconds);
+        self.offset = self.zone.to_offset(moment).seconds();
+        self.until = self.zone.following(moment).next().map_or(i64::MAX, |change| change.timestamp().as_second());
+        let after = clamped(seconds.saturating_add(1));
+        self.since = self.zone.preceding(after).next().map_or(i64::MIN, |change| change.timestamp().as_second());
+    }
+
+    /// Seconds east of UTC at a local time in seconds since 1970.
+    ///
+    /// A local time that a change skips is read with the offset before it, one that comes twice with the offset after it, as
+    /// PostgreSQL does.
+    pub(super) fn offset_at_local(&self, local_seconds: i64) -> i32 {
+        let local = Offset::UTC.to_datetime(clamped(local_seconds));
+        match self.zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
+            AmbiguousOffset::Gap { before, .. } => before.seconds(),
+            AmbiguousOffset::Fold { after, .. } => after.seconds(),
+        }
+    }
+}
+
+/// The nearest moment that the zone database can be asked about.
+fn clamped(seconds: i64) -> Timestamp {
+    let seconds = seconds.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// `+02`, `-03:30`.
+fn fixed(name: &str) -> Option<TimeZone> {
+    let (sign, digits) = match name.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let valid = (0..16).contains(&hours) && (0..60).contains(&minutes);
+    let offset = Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok().filter(|_| valid)?;
+    Some(TimeZone::fixed(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offset_follows_daylight_saving_in_any_order_of_moments() {
+        let mut berlin = Zone::named("Europe/Berlin").unwrap();
+        // 2024-03-31 01:00 UTC and 2024-10-27 01:00 UTC are the changes.
+        for (seconds, offset) in [
+            (1_711_846_799, 3_600),
+            (1_711_846_800, 7_200),
+            (1_729_990_799, 7_200),
+            (1_729_990_800, 3_600),
+            (1_711_846_799, 3_600),
+            (i64::MIN, 3_208),
+            (1_720_000_000, 7_200),
+        ] {
+            assert_eq!(berlin.offset_at(seconds), offset, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn skipped_and_repeated_local_times_are_read_as_postgresql_reads_them() {
+        let berlin = Zone::named("Europe/Berlin").unwrap();
+        assert_eq!(berlin.offset_at_local(1_711_852_200), 3_600, "2024-03-31 02:30 does not exist");
+        assert_eq!(berlin.offset_at_local(1_729_996_200), 3_600, "2024-10-27 02:30 comes twice");
+        assert_eq!(berlin.offset_at_local(1_720_000_000), 7_200);
+    }
+
+    #[test]
+    fn fixed_offsets_are_zones_and_nonsense_is_not() {
+        assert_eq!(Zone::named("-03:30").unwrap().offset_at(0), -12_600);
+        assert_eq!(Zone::utc().offset_at(i64::MAX), 0);
+        for bad in ["", "+", "+25", "+1:99", "Nowhere/Land", "+-1"] {
+            assert!(Zone::named(bad).is_none(), "{bad}");
+        }
+    }
+}
