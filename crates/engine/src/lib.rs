@@ -25,7 +25,7 @@ mod txn;
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
 pub use columns::rows::Ops;
 pub use columns::{
-    Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, SeriesFilter, TableView,
+    Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,
 };
 pub use commit::{Committing, Progress};
 pub use engine::{Engine, Flushing, Options, Recovery, Stats};

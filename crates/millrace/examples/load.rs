@@ -44,7 +44,10 @@ fn main() -> Result<(), Failure> {
         ["select"] => select(&runtime),
         ["recovery"] => recovery(),
         ["mixed", minutes] => mixed(&runtime, minutes.parse()?),
-        _ => Err("usage: load (line|copy|insert) (sync|async) [requests] | commits | select | recovery | mixed MINUTES".into()),
+        _ => {
+            Err("usage: load (line|copy|insert) (sync|async) [requests] | commits | select | recovery | mixed MINUTES"
+                .into())
+        }
     }
 }
 
@@ -58,7 +61,8 @@ struct Server {
 
 impl Server {
     fn start(dir: &Path, more: &[&str]) -> Result<Server, Failure> {
-        let binary = std::env::current_exe()?.parent().and_then(Path::parent).ok_or("no target folder")?.join("millrace");
+        let binary =
+            std::env::current_exe()?.parent().and_then(Path::parent).ok_or("no target folder")?.join("millrace");
         let [pg, http, health] = [free_port()?, free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
         let mut child = Command::new(&binary)
             .args(["serve", "--pg", &pg, "--http", &http, "--health", &health, "--data"])
@@ -69,10 +73,8 @@ impl Server {
             .spawn()
             .map_err(|error| format!("{}: {error}; build it with cargo build --release", binary.display()))?;
         let log = Arc::new(std::sync::Mutex::new(String::new()));
-        let outputs: [Box<dyn Read + Send>; 2] = [
-            Box::new(child.stdout.take().ok_or("no stdout")?),
-            Box::new(child.stderr.take().ok_or("no stderr")?),
-        ];
+        let outputs: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().ok_or("no stdout")?), Box::new(child.stderr.take().ok_or("no stderr")?)];
         for output in outputs {
             let log = Arc::clone(&log);
             std::thread::spawn(move || {
@@ -241,7 +243,8 @@ fn ingest(runtime: &tokio::runtime::Runtime, path: &str, sync: bool, requests: u
     let client_cpu = cpu_seconds(std::process::id());
     match path {
         "line" => std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(|| line_writer(&server.http, sync, &bodies, &next))).collect();
+            let threads: Vec<_> =
+                (0..CONNECTIONS).map(|_| scope.spawn(|| line_writer(&server.http, sync, &bodies, &next))).collect();
             threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a writer panicked")?)
         })?,
         _ => runtime.block_on(sql_writers(&server, path, sync, requests, &next))?,
@@ -293,7 +296,11 @@ async fn sql_writers(server: &Server, path: &str, sync: bool, requests: u64, nex
         if !sync {
             client.batch_execute("SET synchronous_commit = off").await?;
         }
-        if path == "copy" { copy_writer(&client, requests, next).await } else { insert_writer(&client, requests, next).await }
+        if path == "copy" {
+            copy_writer(&client, requests, next).await
+        } else {
+            insert_writer(&client, requests, next).await
+        }
     });
     futures::future::try_join_all(writers).await?;
     Ok(())
@@ -353,9 +360,9 @@ async fn insert_writer(client: &Client, requests: u64, next: &AtomicU64) -> Resu
         let values: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = rows
             .iter()
             .flat_map(|(time, name, fields)| {
-                [time as &(dyn tokio_postgres::types::ToSql + Sync), name].into_iter().chain(
-                    fields.iter().map(|field| field as &(dyn tokio_postgres::types::ToSql + Sync)),
-                )
+                [time as &(dyn tokio_postgres::types::ToSql + Sync), name]
+                    .into_iter()
+                    .chain(fields.iter().map(|field| field as &(dyn tokio_postgres::types::ToSql + Sync)))
             })
             .collect();
         client.execute(&statement, &values).await?;
@@ -496,7 +503,9 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
     let dir = fresh_dir("mixed")?;
     let server = Server::start(&dir, &["--memory", "1GiB"])?;
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-    runtime.block_on(async { server.client().await?.batch_execute(&CREATE.replace("cpu", "orders")).await.map_err(Failure::from) })?;
+    runtime.block_on(async {
+        server.client().await?.batch_execute(&CREATE.replace("cpu", "orders")).await.map_err(Failure::from)
+    })?;
     std::thread::scope(|scope| -> Result<(), Failure> {
         scope.spawn(|| {
             let Ok(mut http) = Http::connect(&server.http) else { return };
@@ -511,7 +520,11 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
                 std::thread::sleep(Duration::from_secs(60));
                 highest = highest.max(server.resident_bytes());
                 let points = sent.load(Ordering::Relaxed) * 10_000;
-                println!("minute {minute}: resident {} MiB, {} M points", server.resident_bytes() >> 20, points / 1_000_000);
+                println!(
+                    "minute {minute}: resident {} MiB, {} M points",
+                    server.resident_bytes() >> 20,
+                    points / 1_000_000
+                );
             }
             highest
         });

@@ -5,7 +5,10 @@
 
 mod config;
 mod connect;
+mod demo;
 mod failure;
+mod inspect;
+mod logging;
 mod size;
 mod sql;
 mod table;
@@ -43,8 +46,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Arguments),
     Sql(sql::Arguments),
     Write(write::Arguments),
+    Inspect(inspect::InspectArguments),
+    Check(inspect::CheckArguments),
     Version(VersionArguments),
     Completions(CompletionArguments),
 }
@@ -80,8 +86,11 @@ fn main() -> ExitCode {
 fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
     let given = Given::new(cli.shared, matches)?;
     match cli.command {
+        Command::Demo(arguments) => demo::run(&given, &arguments),
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
+        Command::Inspect(arguments) => inspect::run(&given, &arguments),
+        Command::Check(_) => inspect::check(&given),
         Command::Version(_) => {
             println!(
                 "millrace {} ({})",

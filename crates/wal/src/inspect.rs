@@ -27,7 +27,7 @@ pub struct FileCheck {
     pub end: u64,
     /// What is wrong with the header, or what stands at `end` instead of zeros: a torn tail, or damage.
     pub problem: Option<String>,
-    /// Was the record at `end` durable? Then it is damage.
+    /// Is it damage: the record at `end` was durable, or it is the header, which is whole before the file has its name.
     pub is_damaged: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct FileSummary {
 pub fn check_file_bytes(bytes: &[u8], each: &mut dyn FnMut(Lsn, &[u8])) -> FileCheck {
     let header = match FileHeader::decode(bytes) {
         Ok(header) => header,
-        Err(problem) => return FileCheck { problem: Some(problem), ..FileCheck::default() },
+        Err(problem) => return FileCheck { problem: Some(problem), is_damaged: true, ..FileCheck::default() },
     };
     let mut check = FileCheck { header: Some(header), ..FileCheck::default() };
     let (seed, mut at, mut next) = (header.seed(), FILE_HEADER_BYTES, header.first_lsn);

@@ -5,6 +5,7 @@
 //! say.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use arrow_array::Array;
 use model::{DataType, Result};
@@ -28,6 +29,26 @@ const NO_RANGE: u8 = 1 << 6;
 
 /// Text and bytes are cut to this for statistics.
 pub(super) const STAT_BYTES_MAX: usize = 32;
+
+impl fmt::Display for StatValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatValue::Int(value) => value.fmt(f),
+            StatValue::UInt(value) => value.fmt(f),
+            StatValue::Float(value) => value.fmt(f),
+            StatValue::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+        }
+    }
+}
+
+impl fmt::Display for StatSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatSum::Int(sum) => sum.fmt(f),
+            StatSum::Float(sum) => sum.fmt(f),
+        }
+    }
+}
 
 impl ColumnStats {
     /// Of a column that is NULL throughout.

@@ -42,7 +42,8 @@ fn push_rows(batch: &RecordBatch, rows: &mut Vec<Vec<Option<String>>>) -> Result
         .with_timestamp_format(Some("%Y-%m-%d %H:%M"))
         .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M UTC"));
     let columns = batch.columns();
-    let formatters: Result<Vec<_>, _> = columns.iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
+    let formatters: Result<Vec<_>, _> =
+        columns.iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
     let formatters = formatters.map_err(Failure::new)?;
     for row in 0..batch.num_rows() {
         let cell = |(at, formatter): (usize, &ArrayFormatter<'_>)| {

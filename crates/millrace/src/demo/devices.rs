@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::{ArrayRef, Float64Array};
-use columns::rows::Ops;
-use columns::{Batch, KeyList, Op, Rows};
-use engine::{Durability, Engine, Isolation};
+use engine::{Batch, Durability, Engine, Isolation, KeyList, Op, Ops, Rows};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{ColumnId, KeyValue, Lsn, TableName};
 use query::Session;
@@ -20,9 +18,8 @@ const CREATE: &str = "\
 CREATE TABLE sensors (time timestamptz NOT NULL, device text, temperature float8, humidity float8, pressure float8, \
 vibration float8, power float8, voltage float8, current float8, speed float8, torque float8, noise float8) \
 WITH (store = 'columns', key = 'device')";
-const FIELDS: [&str; 10] = [
-    "temperature", "humidity", "pressure", "vibration", "power", "voltage", "current", "speed", "torque", "noise",
-];
+const FIELDS: [&str; 10] =
+    ["temperature", "humidity", "pressure", "vibration", "power", "voltage", "current", "speed", "torque", "noise"];
 /// Where each field's walk starts, in hundredths.
 const STARTS: [i64; 10] = [2_000, 5_000, 101_300, 200, 30_000, 23_000, 130, 150_000, 4_500, 6_000];
 const DEVICES: u64 = 100;

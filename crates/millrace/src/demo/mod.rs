@@ -99,7 +99,8 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
         fs::remove_dir_all(dir).map_err(|error| failed("clear", error))?;
     }
     fs::create_dir_all(dir).map_err(|error| failed("make", error))?;
-    fs::write(dir.join(MARKER), "Made by `millrace demo`, which may remove it.\n").map_err(|error| failed("write to", error))
+    fs::write(dir.join(MARKER), "Made by `millrace demo`, which may remove it.\n")
+        .map_err(|error| failed("write to", error))
 }
 
 /// A directory that is being served must not be taken away under the server.
@@ -159,7 +160,12 @@ async fn ask(session: &mut Session, question: &questions::Question) -> Result<()
     let answer = answer::run(session, question.sql).await?;
     let elapsed = started.elapsed();
     let plural = if answer.rows.len() == 1 { "" } else { "s" };
-    println!("\n{}  ({} row{plural}, {})\n", draw(&answer.head, &answer.rows, "  "), answer.rows.len(), show_time(elapsed));
+    println!(
+        "\n{}  ({} row{plural}, {})\n",
+        draw(&answer.head, &answer.rows, "  "),
+        answer.rows.len(),
+        show_time(elapsed)
+    );
     if let Some(remark) = question.remark {
         println!("  {remark}\n");
     }

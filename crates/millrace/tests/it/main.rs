@@ -10,6 +10,7 @@ mod demo;
 mod differential;
 mod full_disk;
 mod http;
+mod inspect;
 mod postgres;
 mod serve;
 mod server;
