@@ -259,8 +259,7 @@ impl<'a> Connection<'a> {
 
     fn send_notices(&mut self) {
         for notice in self.session.notices() {
-            // Class 01 is warnings; the rest is only to be known.
-            let severity = if notice.state().0.starts_with("01") { Severity::Warning } else { Severity::Notice };
+            let severity = if notice.state().0 == "00000" { Severity::Notice } else { Severity::Warning };
             backend::error(&mut self.wire.output, severity, &notice);
         }
     }

@@ -302,7 +302,10 @@ fn check_same(described: Option<&[OutputColumn]>, columns: &[OutputColumn]) -> R
 }
 
 /// A parameter as `query` takes it.
-fn value_of(datum: Datum<'_>) -> Result<Value> {
+///
+/// # Errors
+/// 0A000 for NaN and infinity as numeric; 22008 for an interval beyond 292 years.
+pub(crate) fn value_of(datum: Datum<'_>) -> Result<Value> {
     Ok(match datum {
         Datum::Null => Value::Null,
         Datum::Bool(value) => Value::Bool(value),

@@ -37,6 +37,7 @@ use tokio::task::JoinSet;
 
 use self::cancel::Registry;
 use self::connection::Connection;
+pub(crate) use self::extended::value_of;
 use self::startup::Hello;
 use self::wire::{Lost, Wire};
 
@@ -218,7 +219,7 @@ async fn serve(stream: TcpStream, context: Arc<Context>) {
 }
 
 /// Small answers must not wait for more, and a client whose machine vanished must be noticed.
-fn prepare_socket(stream: &TcpStream) {
+pub(crate) fn prepare_socket(stream: &TcpStream) {
     let keepalive =
         socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     let result = stream.set_nodelay(true).and_then(|()| socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive));
