@@ -14,6 +14,8 @@ use crate::size;
 const BODY_BYTES_MAX: usize = 8 << 20;
 /// How often a request is tried while the server says "later".
 const TRIES_MAX: u32 = 10;
+/// Refused lines that are named.
+const REFUSED_SHOWN_MAX: usize = 5;
 
 /// Loads all of `source`.
 pub(super) fn load(given: &Given, arguments: &Arguments, source: &mut Source) -> Result<Loaded, Failure> {
@@ -71,19 +73,24 @@ fn send(client: &mut Client, target: &str, body: &[u8]) -> Result<Reply, Failure
     client.post(target, body).map_err(|error| Failure::new(format!("writing: {error}")))
 }
 
+/// Lines the server refused, by their numbers in the file; the other lines of the request are in.
 fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failure {
-    let body: Option<serde_json::Value> = serde_json::from_str(&reply.body).ok();
-    let said = body.as_ref().and_then(|body| body["error"].as_str().or(body["message"].as_str()));
-    let last_line = first_line + lines - 1;
-    Failure::new(format!(
-        "lines {first_line} to {last_line} of the file: {} ({})",
-        said.unwrap_or(reply.body.trim()),
-        reply.status
-    ))
-    .with_hint(format!(
-        "line numbers in the message count from line {first_line}; the {} points before it are in",
-        size::group(loaded.rows)
-    ))
+    let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    let said = body["error"].as_str().unwrap_or(reply.body.trim());
+    let place = format!("lines {first_line} to {} of the file", first_line + lines - 1);
+    let before = format!("the {} points before them are in", size::group(loaded.rows));
+    let Some(bad) = body["lines"].as_array().filter(|bad| !bad.is_empty()) else {
+        return Failure::new(format!("{place}: {said} ({})", reply.status)).with_hint(before);
+    };
+    let shown = bad.iter().take(REFUSED_SHOWN_MAX).map(|bad| {
+        let (line, message) = (bad["line"].as_u64().unwrap_or(0), bad["message"].as_str().unwrap_or_default());
+        let message = message.strip_prefix(&format!("line {line}: ")).unwrap_or(message);
+        format!("\n        line {}: {message}", first_line + line - 1)
+    });
+    let more = bad.len().saturating_sub(REFUSED_SHOWN_MAX);
+    let more = if more > 0 { format!("\n        and {more} more") } else { String::new() };
+    Failure::new(format!("{place}: some were refused ({}):{}{more}", reply.status, shown.collect::<String>()))
+        .with_hint(format!("the other lines of these are in, and {before}; mend the file and write it again"))
 }
 
 fn percent(text: &str) -> String {
@@ -112,6 +119,15 @@ mod tests {
         assert!(body.ends_with(b"b v=2\n"));
         assert_eq!(fill(&mut source, &mut body, 2).unwrap_or_default(), (1, 1));
         assert_eq!(fill(&mut source, &mut body, 2).unwrap_or_default(), (0, 0));
+    }
+
+    #[test]
+    fn refused_lines_are_named_by_their_number_in_the_file() {
+        let body = r#"{"error":"partial write: x dropped=1","lines":[{"line":3,"message":"line 3: v is text"}]}"#;
+        let reply = Reply { status: 400, body: body.to_owned(), retry_after: None };
+        let loaded = Loaded { rows: 1_000, batches: 1, into: String::new() };
+        let text = refused(&reply, 1_001, 500, &loaded).text();
+        assert!(text.contains("lines 1001 to 1500") && text.contains("line 1003: v is text"), "{text}");
     }
 
     #[test]
