@@ -83,7 +83,7 @@ impl Catalog {
     }
 
     /// With a schema added.
-    pub(crate) fn with_schema(&self, name: &str) -> Result<Catalog> {
+    pub fn with_schema(&self, name: &str) -> Result<Catalog> {
         check_name("schema", name)?;
         let mut next = self.clone();
         if !next.schemas.insert(name.to_owned()) {

@@ -8,5 +8,7 @@
 //! - A failed statement outside a transaction block changes nothing; inside, the block accepts only ROLLBACK.
 //! - No engine lock is held across an await; waits are parked on `env::Event`.
 
+pub mod functions;
+pub mod pg_catalog;
 mod skeleton;
 pub use skeleton::*;

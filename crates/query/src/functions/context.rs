@@ -1,0 +1,168 @@
+//! What a catalog function or table may know of the statement it serves.
+
+use std::fmt;
+use std::sync::Arc;
+
+use engine::Catalog;
+use model::{Error, Result, SqlState, TableId, TableRef};
+
+/// User, database, settings and catalog of one statement; the catalog is the one of the statement's snapshot.
+#[derive(Clone)]
+pub struct StatementFacts {
+    /// Schemas and tables of the snapshot.
+    pub catalog: Arc<Catalog>,
+    /// `current_user` and `session_user`.
+    pub user: String,
+    /// `current_database()`.
+    pub database: String,
+    /// `pg_backend_pid()`.
+    pub backend_pid: i32,
+    /// Schemas searched for an unqualified name, `pg_catalog` not among them.
+    pub search_path: Vec<String>,
+    /// What is asked for seldom.
+    pub server: Arc<dyn ServerFacts>,
+}
+
+/// What is asked for seldom and would be wasteful to collect for every statement. Everything has a default, so that an
+/// embedded use without sessions needs nothing.
+pub trait ServerFacts: Send + Sync {
+    /// A setting as SHOW gives it; `None` if there is no such setting.
+    fn setting(&self, name: &str) -> Option<String> {
+        self.settings().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name)).map(|setting| setting.value)
+    }
+
+    /// SET (or SET LOCAL): gives the value as SHOW would.
+    ///
+    /// # Errors
+    /// 42704 for an unknown setting, 22023 for a bad value.
+    fn set(&self, name: &str, _value: &str, _local: bool) -> Result<String> {
+        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("set_config(\"{name}\") is not supported here"))
+            .with_hint(format!("use SET {name} = …")))
+    }
+
+    /// All settings, for `pg_settings`.
+    fn settings(&self) -> Vec<Setting> {
+        defaults()
+    }
+
+    /// All sessions, for `pg_stat_activity`.
+    fn activity(&self) -> Vec<Activity> {
+        Vec::new()
+    }
+
+    /// Bytes of a table on disk and in memory, if known.
+    fn table_bytes(&self, _table: TableId) -> Option<i64> {
+        None
+    }
+
+    /// Bytes of the whole database.
+    fn database_bytes(&self) -> i64 {
+        0
+    }
+
+    /// When the server started, nanoseconds since 1970.
+    fn started_ns(&self) -> i64 {
+        0
+    }
+
+    /// The newest LSN, shown as the transaction number.
+    fn lsn(&self) -> u64 {
+        0
+    }
+}
+
+/// One row of `pg_settings`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its value now.
+    pub value: String,
+    /// Its value at the start.
+    pub boot_value: String,
+    /// What it does.
+    pub description: String,
+}
+
+/// One row of `pg_stat_activity`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// The session's number.
+    pub pid: i32,
+    /// Its user.
+    pub user: String,
+    /// `application_name`.
+    pub application: String,
+    /// `active`, `idle`, `idle in transaction`.
+    pub state: String,
+    /// The statement running, or the last one.
+    pub query: String,
+    /// Client address, if by TCP.
+    pub client: Option<String>,
+    /// When the session began, nanoseconds since 1970.
+    pub started_ns: i64,
+}
+
+/// Only the defaults.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoServer;
+
+impl ServerFacts for NoServer {}
+
+/// Settings that never change and that clients ask for.
+pub(crate) fn defaults() -> Vec<Setting> {
+    let fixed = [
+        (
+            "server_version",
+            crate::pg_catalog::SERVER_VERSION,
+            "Version of PostgreSQL whose protocol and catalog are spoken.",
+        ),
+        ("server_version_num", "150008", "The same as a number."),
+        ("server_encoding", "UTF8", "Encoding of text."),
+        ("client_encoding", "UTF8", "Encoding of text on the wire."),
+        ("max_index_keys", "32", "Columns an index can have."),
+        ("max_identifier_length", "63", "Bytes of a name."),
+        ("standard_conforming_strings", "on", "A backslash in '...' is a backslash."),
+        ("default_table_access_method", "columns", "The store of new tables."),
+        ("integer_datetimes", "on", "Times are integers."),
+        ("search_path", "\"$user\", public", "Schemas searched for a name."),
+        ("timezone", "UTC", "Zone in which times are shown."),
+    ];
+    let setting = |(name, value, description): (&str, &str, &str)| Setting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        boot_value: value.to_owned(),
+        description: description.to_owned(),
+    };
+    fixed.into_iter().map(setting).collect()
+}
+
+impl StatementFacts {
+    /// Facts for `catalog` without a session: user and database `millrace`.
+    #[must_use]
+    pub fn bare(catalog: Arc<Catalog>) -> StatementFacts {
+        StatementFacts {
+            catalog,
+            user: "millrace".to_owned(),
+            database: "millrace".to_owned(),
+            backend_pid: 1,
+            search_path: vec!["public".to_owned()],
+            server: Arc::new(NoServer),
+        }
+    }
+
+    /// The table an unqualified name means.
+    pub(crate) fn resolve(&self, table: &str) -> Option<&TableRef> {
+        let name = |schema: &String| model::TableName { schema: schema.clone(), table: table.to_owned() };
+        self.search_path.iter().find_map(|schema| self.catalog.table(&name(schema)))
+    }
+}
+
+impl fmt::Debug for StatementFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementFacts")
+            .field("user", &self.user)
+            .field("database", &self.database)
+            .finish_non_exhaustive()
+    }
+}

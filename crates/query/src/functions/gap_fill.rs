@@ -1,0 +1,485 @@
+//! `time_bucket_gapfill(width, time [, zone] [, start, finish])` and `locf(value)`: groups for buckets without rows.
+//!
+//! A query that groups by `time_bucket_gapfill` is planned as if it grouped by `time_bucket`; then a [`GapFill`] node above the
+//! aggregate (and above HAVING) adds, for every combination of the other group columns, a row for each missing bucket of
+//! `[start, finish)`. Its columns are NULL but for those under `locf`, which keep the value of the row before.
+//!
+//! Bounds come from the arguments, else from WHERE: comparisons of the same time column with what is constant, joined by AND.
+//! Buckets are those of [`super::bucket`], so filling across a change of clocks adds exactly the buckets that rows would have.
+//! Rows outside the bounds pass unchanged. Where there are no rows at all there is no group to fill.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, IntervalUnit};
+use async_trait::async_trait;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue};
+use datafusion::execution::context::{QueryPlanner, SessionState};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, ColumnarValue, Expr, Extension, Filter, LogicalPlan, Operator, Projection,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, UserDefinedLogicalNode,
+    UserDefinedLogicalNodeCore, Volatility, cast,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use model::{Error, SqlState};
+
+use super::bucket::{Buckets, Interval};
+use super::external;
+use super::gap_fill_exec::{Fill, GapFillExec};
+use super::time_bucket::{coerce, evaluate, interval};
+
+const GAPFILL: &str = "time_bucket_gapfill";
+const LOCF: &str = "locf";
+
+/// The two functions as SQL sees them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    vec![ScalarUDF::new_from_impl(Marker::new(GAPFILL)), ScalarUDF::new_from_impl(Marker::new(LOCF))]
+}
+
+/// `time_bucket_gapfill` evaluates as `time_bucket`; `locf` is always replaced.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Marker {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl Marker {
+    fn new(name: &'static str) -> Marker {
+        let types = if name == LOCF { TypeSignature::Any(1) } else { TypeSignature::UserDefined };
+        Marker { name, signature: Signature::new(types, Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for Marker {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let bounds = types.len().saturating_sub(2) / 2 * 2;
+        let zoned = types.len().saturating_sub(2) % 2 == 1;
+        // Start and finish are times as an origin is, which the fourth argument of time_bucket is.
+        let head = if zoned { 3 } else { 2 };
+        let mut coerced = coerce(GAPFILL, &types[..head.min(types.len())])?;
+        for bound in types.iter().skip(head).take(bounds) {
+            let as_origin = [types[0].clone(), types[1].clone(), DataType::Utf8, bound.clone()];
+            coerced.push(coerce(GAPFILL, &as_origin)?[3].clone());
+        }
+        Ok(coerced)
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types.get(if self.name == LOCF { 0 } else { 1 }).cloned().unwrap_or(DataType::Null))
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.name == LOCF {
+            let message = "locf can only be used in the select list of a query that groups by time_bucket_gapfill";
+            return Err(external(Error::new(SqlState::GROUPING_ERROR, message)));
+        }
+        let head = if args.args.len() % 2 == 1 { 3 } else { 2 };
+        args.args.truncate(head);
+        evaluate(&args)
+    }
+}
+
+/// Puts the nodes in. Call it on the plan as it comes from SQL, before analysis and optimization.
+///
+/// # Errors
+/// 22023 when bounds are missing; 42803 for `locf` elsewhere than above a gap fill; 0A000 for grouping sets.
+pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Aggregate(aggregate) => above_aggregate(aggregate),
+        LogicalPlan::Filter(filter) => having(filter),
+        LogicalPlan::Projection(projection) => carry(projection),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
+fn above_aggregate(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let calls: Vec<usize> =
+        (0..aggregate.group_expr.len()).filter(|at| gapfill_call(&aggregate.group_expr[*at]).is_some()).collect();
+    let time = match calls.as_slice() {
+        [] => return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+        [time] => *time,
+        _ => return Err(external(Error::unsupported("only one time_bucket_gapfill can be grouped by"))),
+    };
+    if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        return Err(external(Error::unsupported("time_bucket_gapfill in grouping sets")));
+    }
+    let Some(call) = gapfill_call(&aggregate.group_expr[time]) else {
+        return Err(external(Error::bug("the call was just found")));
+    };
+    let bounds = Bounds::of(call, &aggregate)?;
+    let keys = (0..aggregate.group_expr.len()).filter(|at| *at != time).collect();
+    let node = GapFill::new(LogicalPlan::Aggregate(aggregate), Shape { time, keys, carried: Vec::new() }, bounds)?;
+    Ok(Transformed::yes(node.into_plan()))
+}
+
+/// HAVING belongs below: it judges groups, not gaps.
+fn having(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let Some(fill) = GapFill::of(&filter.input) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
+    let below = LogicalPlan::Filter(Filter::try_new(filter.predicate, Arc::new(fill.input.clone()))?);
+    Ok(Transformed::yes(GapFill::new(below, fill.shape.clone(), fill.bounds.clone())?.into_plan()))
+}
+
+/// `locf(x)` in the select list: `x` is computed below the gap fill, which then carries it.
+fn carry(projection: Projection) -> Result<Transformed<LogicalPlan>> {
+    let mut carried: Vec<Expr> = Vec::new();
+    for expr in &projection.expr {
+        expr.apply(|part| {
+            if let Expr::ScalarFunction(ScalarFunction { func, args }) = part
+                && func.name() == LOCF
+                && let [value] = args.as_slice()
+                && !carried.contains(value)
+            {
+                carried.push(value.clone());
+            }
+            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        })?;
+    }
+    if carried.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    }
+    let Some(fill) = GapFill::of(&projection.input) else {
+        let message = "locf can only be used in the select list of a query that groups by time_bucket_gapfill";
+        return Err(external(Error::new(SqlState::GROUPING_ERROR, message)));
+    };
+    let known = fill.input.schema().fields().len();
+    let mut below: Vec<Expr> = fill.input.schema().columns().into_iter().map(Expr::Column).collect();
+    below.extend(carried.iter().enumerate().map(|(at, value)| value.clone().alias(carried_name(at))));
+    let below = LogicalPlan::Projection(Projection::try_new(below, Arc::new(fill.input.clone()))?);
+    let shape = Shape { carried: (known..known + carried.len()).collect(), ..fill.shape.clone() };
+    let node = GapFill::new(below, shape, fill.bounds.clone())?.into_plan();
+    let expr = projection.expr.iter().map(|expr| without_locf(expr, &carried)).collect::<Result<Vec<_>>>()?;
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(node))?)))
+}
+
+fn carried_name(at: usize) -> String {
+    format!("__locf_{at}")
+}
+
+fn without_locf(expr: &Expr, carried: &[Expr]) -> Result<Expr> {
+    let name = expr.schema_name().to_string();
+    let replaced = expr.clone().transform_up(|part| match &part {
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == LOCF => {
+            let at = args.first().and_then(|value| carried.iter().position(|known| known == value));
+            Ok(at.map_or(Transformed::no(part), |at| {
+                Transformed::yes(Expr::Column(Column::from_name(carried_name(at))))
+            }))
+        }
+        _ => Ok(Transformed::no(part)),
+    })?;
+    let keeps_name = !replaced.transformed || matches!(expr, Expr::Alias(_));
+    Ok(if keeps_name { replaced.data } else { replaced.data.alias(name) })
+}
+
+fn gapfill_call(expr: &Expr) -> Option<&ScalarFunction> {
+    match expr {
+        Expr::Alias(alias) => gapfill_call(&alias.expr),
+        Expr::ScalarFunction(call) if call.func.name() == GAPFILL => Some(call),
+        _ => None,
+    }
+}
+
+/// What a bound says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Bound {
+    Width,
+    Zone,
+    /// `time >= x`
+    From,
+    /// `time > x`
+    After,
+    /// `time < x`
+    Before,
+    /// `time <= x`
+    UpTo,
+}
+
+/// Width, zone and bounds, as expressions that are constant once the statement runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Bounds(Vec<(Bound, Expr)>);
+
+impl Bounds {
+    fn of(call: &ScalarFunction, aggregate: &Aggregate) -> Result<Bounds> {
+        let args = &call.args;
+        let time_type = {
+            use datafusion::logical_expr::ExprSchemable;
+            args[1].get_type(aggregate.input.schema())?
+        };
+        let mut bounds = vec![(Bound::Width, cast(args[0].clone(), DataType::Interval(IntervalUnit::MonthDayNano)))];
+        let (zone, ends) = match args.len() {
+            3 => (args.get(2), None),
+            4 => (None, Some((&args[2], &args[3]))),
+            5 => (args.get(2), Some((&args[3], &args[4]))),
+            _ => (None, None),
+        };
+        bounds.extend(zone.filter(|zone| !is_null(zone)).map(|zone| (Bound::Zone, zone.clone())));
+        let time = |expr: &Expr| cast(expr.clone(), time_type.clone());
+        let (start, finish) = ends.unwrap_or((&NULL, &NULL));
+        let found = constraints(&args[1], &aggregate.input);
+        let mut end = |argument: &Expr, by_argument: Bound, by_where: [Bound; 2]| {
+            if !is_null(argument) {
+                bounds.push((by_argument, time(argument)));
+                return true;
+            }
+            let matching = found.iter().filter(|(bound, _)| by_where.contains(bound));
+            let before = bounds.len();
+            bounds.extend(matching.map(|(bound, expr)| (*bound, time(expr))));
+            bounds.len() > before
+        };
+        let missing = match (
+            end(start, Bound::From, [Bound::From, Bound::After]),
+            end(finish, Bound::Before, [Bound::Before, Bound::UpTo]),
+        ) {
+            (true, true) => return Ok(Bounds(bounds)),
+            (false, _) => "start",
+            (true, false) => "finish",
+        };
+        Err(external(
+            Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("time_bucket_gapfill: cannot tell the {missing} of the range to fill"),
+            )
+            .with_hint(format!(
+                "compare the time column with constants in WHERE (time >= … AND time < …), or pass {missing} => …"
+            )),
+        ))
+    }
+
+    /// The buckets, and the first and last moment to fill.
+    fn values(&self, session: &SessionState) -> Result<(Buckets, i64, i64)> {
+        let mut width = None;
+        let mut zone = None;
+        let (mut from, mut before) = (i64::MIN, i64::MAX);
+        for (bound, expr) in &self.0 {
+            let value = constant(expr, session)?;
+            match bound {
+                Bound::Width => width = Some(interval(&value)?),
+                Bound::Zone => zone = value.try_as_str().flatten().map(str::to_owned),
+                Bound::From => from = from.max(moment(&value)?),
+                Bound::After => from = from.max(moment(&value)?.saturating_add(1)),
+                Bound::Before => before = before.min(moment(&value)?),
+                Bound::UpTo => before = before.min(moment(&value)?.saturating_add(1)),
+            }
+        }
+        let width = width.ok_or_else(|| external(Error::bug("a gap fill without a width")))?;
+        let buckets = Buckets::new(width, zone.as_deref(), None, Interval::default()).map_err(external)?;
+        Ok((buckets, from, before))
+    }
+}
+
+static NULL: Expr = Expr::Literal(ScalarValue::Null, None);
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.is_null())
+}
+
+fn moment(value: &ScalarValue) -> Result<i64> {
+    match value {
+        ScalarValue::TimestampNanosecond(Some(time), _) => Ok(*time),
+        other => {
+            let message = format!("time_bucket_gapfill: a bound is {other}, not a time");
+            Err(external(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)))
+        }
+    }
+}
+
+fn constant(expr: &Expr, session: &SessionState) -> Result<ScalarValue> {
+    let schema = DFSchema::empty();
+    let batch = arrow_array::RecordBatch::try_new_with_options(
+        Arc::clone(schema.inner()),
+        Vec::new(),
+        &arrow_array::RecordBatchOptions::new().with_row_count(Some(1)),
+    )?;
+    let value = session.create_physical_expr(expr.clone(), &schema)?.evaluate(&batch)?;
+    ScalarValue::try_from_array(&value.into_array(1)?, 0)
+}
+
+/// What the filters below say of `time`.
+fn constraints(time: &Expr, below: &LogicalPlan) -> Vec<(Bound, Expr)> {
+    let Expr::Column(time) = time else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut plan = below;
+    loop {
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                conjuncts(time, &filter.predicate, &mut found);
+                plan = &filter.input;
+            }
+            // A derived table that passes the column on under its name.
+            LogicalPlan::SubqueryAlias(alias) => plan = &alias.input,
+            LogicalPlan::Projection(projection) if passes(projection, &time.name) => plan = &projection.input,
+            _ => return found,
+        }
+    }
+}
+
+fn passes(projection: &Projection, name: &str) -> bool {
+    projection.expr.iter().any(|expr| matches!(expr, Expr::Column(column) if column.name == name))
+}
+
+fn conjuncts(time: &Column, predicate: &Expr, found: &mut Vec<(Bound, Expr)>) {
+    match predicate {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            conjuncts(time, left, found);
+            conjuncts(time, right, found);
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let pair = match (is_time(time, left), is_time(time, right)) {
+                (true, false) => Some((*op, right)),
+                (false, true) => op.swap().map(|op| (op, left)),
+                _ => None,
+            };
+            if let Some((op, value)) = pair.filter(|(_, value)| !value.any_column_refs()) {
+                found.extend(bound_of(op).map(|bound| (bound, (**value).clone())));
+            }
+        }
+        Expr::Between(between) if !between.negated && is_time(time, &between.expr) => {
+            let ends = [(Bound::From, &between.low), (Bound::UpTo, &between.high)];
+            found.extend(
+                ends.into_iter().filter(|(_, end)| !end.any_column_refs()).map(|(bound, end)| (bound, (**end).clone())),
+            );
+        }
+        _ => {}
+    }
+}
+
+fn is_time(time: &Column, expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == time.name)
+}
+
+fn bound_of(op: Operator) -> Option<Bound> {
+    match op {
+        Operator::GtEq => Some(Bound::From),
+        Operator::Gt => Some(Bound::After),
+        Operator::Lt => Some(Bound::Before),
+        Operator::LtEq => Some(Bound::UpTo),
+        _ => None,
+    }
+}
+
+/// Which columns are what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    time: usize,
+    keys: Vec<usize>,
+    carried: Vec<usize>,
+}
+
+/// The logical node. Columns are those of its input, all nullable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GapFill {
+    input: LogicalPlan,
+    schema: DFSchemaRef,
+    shape: Shape,
+    bounds: Bounds,
+}
+
+impl GapFill {
+    fn new(input: LogicalPlan, shape: Shape, bounds: Bounds) -> Result<GapFill> {
+        let nullable = |(qualifier, field): (Option<&datafusion::common::TableReference>, &arrow_schema::FieldRef)| {
+            (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true)))
+        };
+        let fields = input.schema().iter().map(nullable).collect();
+        let schema = Arc::new(DFSchema::new_with_metadata(fields, input.schema().metadata().clone())?);
+        Ok(GapFill { input, schema, shape, bounds })
+    }
+
+    fn of(plan: &LogicalPlan) -> Option<&GapFill> {
+        match plan {
+            LogicalPlan::Extension(Extension { node }) => node.as_any().downcast_ref::<GapFill>(),
+            _ => None,
+        }
+    }
+
+    fn into_plan(self) -> LogicalPlan {
+        LogicalPlan::Extension(Extension { node: Arc::new(self) })
+    }
+}
+
+impl PartialOrd for GapFill {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for GapFill {
+    fn name(&self) -> &str {
+        "GapFill"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        self.bounds.0.iter().map(|(_, expr)| expr.clone()).collect()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GapFill: bucket={}", self.schema.field(self.shape.time).name())?;
+        for (bound, expr) in &self.bounds.0 {
+            write!(f, ", {bound:?} {expr}")?;
+        }
+        Ok(())
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<GapFill> {
+        let bounds = self.bounds.0.iter().zip(exprs).map(|((bound, _), expr)| (*bound, expr)).collect();
+        let input = inputs.pop().ok_or_else(|| external(Error::bug("a gap fill without input")))?;
+        GapFill::new(input, self.shape.clone(), Bounds(bounds))
+    }
+}
+
+/// Plans what DataFusion plans, and gap fills.
+#[derive(Debug)]
+pub struct Planner;
+
+#[async_trait]
+impl QueryPlanner for Planner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn datafusion::catalog::Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
+        planner.create_physical_plan(plan, session).await
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for Planner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn datafusion::catalog::Session,
+        _context: &datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (Some(node), [input]) = (node.as_any().downcast_ref::<GapFill>(), inputs) else { return Ok(None) };
+        let state = session.as_any().downcast_ref::<SessionState>();
+        let state = state.ok_or_else(|| external(Error::bug("a session of another kind")))?;
+        let (buckets, start, finish) = node.bounds.values(state)?;
+        let Shape { time, keys, carried } = node.shape.clone();
+        let fill = Fill { buckets, start, finish, time, keys, carried };
+        let schema = Arc::clone(node.schema.inner());
+        Ok(Some(Arc::new(GapFillExec::try_new(Arc::clone(input), schema, fill)?)))
+    }
+}

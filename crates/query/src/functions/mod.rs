@@ -1,0 +1,39 @@
+//! The SQL functions DataFusion lacks: time buckets and gap fill, `first`/`last`, and PostgreSQL's of general use.
+//!
+//! Functions here know nothing of the session and are registered once; those that do are in `pg_catalog`. Errors carry an
+//! SQLSTATE: they are `model::Error` inside `DataFusionError::External`.
+
+pub mod bucket;
+mod context;
+mod first_last;
+mod gap_fill;
+mod gap_fill_exec;
+mod time_bucket;
+
+pub use gap_fill::{Planner, rewrite_plan};
+
+pub use context::{Activity, NoServer, ServerFacts, Setting, StatementFacts};
+
+use datafusion::common::DataFusionError;
+use datafusion::prelude::SessionContext;
+
+/// Adds every function of this module.
+pub fn register(session: &SessionContext) {
+    for function in time_bucket::functions() {
+        session.register_udf(function);
+    }
+    for function in gap_fill::functions() {
+        session.register_udf(function);
+    }
+    for function in first_last::functions() {
+        session.register_udaf(function);
+    }
+}
+
+/// A `model::Error` on its way through DataFusion.
+pub(crate) fn external(error: model::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests;

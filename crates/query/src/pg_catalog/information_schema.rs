@@ -1,0 +1,299 @@
+//! `information_schema`, as the SQL standard and PostgreSQL have it, for stored tables and the catalog itself.
+
+use model::{ColumnRole, DataType, Table};
+
+use super::cells::{Relation, Row, row};
+use super::oids;
+use super::relations::listed;
+use crate::functions::StatementFacts;
+
+const COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,ordinal_position int4,column_default text,\
+    is_nullable text,data_type text,character_maximum_length int4,character_octet_length int4,numeric_precision int4,\
+    numeric_precision_radix int4,numeric_scale int4,datetime_precision int4,interval_type text,interval_precision int4,\
+    character_set_catalog name,character_set_schema name,character_set_name name,collation_catalog name,collation_schema name,\
+    collation_name name,domain_catalog name,domain_schema name,domain_name name,udt_catalog name,udt_schema name,udt_name name,\
+    scope_catalog name,scope_schema name,scope_name name,maximum_cardinality int4,dtd_identifier name,is_self_referencing text,\
+    is_identity text,identity_generation text,identity_start text,identity_increment text,identity_maximum text,identity_minimum text,\
+    identity_cycle text,is_generated text,generation_expression text,is_updatable text";
+const TABLES: &str = "table_catalog name,table_schema name,table_name name,table_type text,self_referencing_column_name name,\
+    reference_generation text,user_defined_type_catalog name,user_defined_type_schema name,user_defined_type_name name,\
+    is_insertable_into text,is_typed text,commit_action text";
+const SCHEMATA: &str = "catalog_name name,schema_name name,schema_owner name,default_character_set_catalog name,\
+    default_character_set_schema name,default_character_set_name name,sql_path text";
+const CONSTRAINTS: &str = "constraint_catalog name,constraint_schema name,constraint_name name,table_catalog name,table_schema name,\
+    table_name name,constraint_type text,is_deferrable text,initially_deferred text,enforced text,nulls_distinct text";
+const KEY_COLUMNS: &str = "constraint_catalog name,constraint_schema name,constraint_name name,table_catalog name,table_schema name,\
+    table_name name,column_name name,ordinal_position int4,position_in_unique_constraint int4";
+const CONSTRAINT_COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,constraint_catalog name,\
+    constraint_schema name,constraint_name name";
+
+/// All of them.
+pub(super) fn relations() -> Vec<Relation> {
+    type Rows = fn(&StatementFacts) -> Vec<Row>;
+    let relation = |(oid, name, columns, rows): (u32, &'static str, &'static str, Option<Rows>)| {
+        Relation::new((oid, "information_schema", name), columns, rows)
+    };
+    let all: [(u32, &str, &str, Option<Rows>); 17] = [
+        (13_001, "tables", TABLES, Some(tables)),
+        (13_002, "columns", COLUMNS, Some(columns)),
+        (13_003, "schemata", SCHEMATA, Some(schemata)),
+        (13_004, "table_constraints", CONSTRAINTS, Some(constraints)),
+        (13_005, "key_column_usage", KEY_COLUMNS, Some(key_columns)),
+        (13_006, "constraint_column_usage", CONSTRAINT_COLUMNS, Some(constraint_columns)),
+        (
+            13_007,
+            "views",
+            "table_catalog name,table_schema name,table_name name,view_definition text,check_option text,is_updatable text,\
+            is_insertable_into text,is_trigger_updatable text,is_trigger_deletable text,is_trigger_insertable_into text",
+            Some(views),
+        ),
+        (13_008, "information_schema_catalog_name", "catalog_name name", Some(catalog_name)),
+        (
+            13_009,
+            "referential_constraints",
+            "constraint_catalog name,constraint_schema name,constraint_name name,\
+            unique_constraint_catalog name,unique_constraint_schema name,unique_constraint_name name,match_option text,update_rule text,\
+            delete_rule text",
+            None,
+        ),
+        (
+            13_010,
+            "check_constraints",
+            "constraint_catalog name,constraint_schema name,constraint_name name,check_clause text",
+            None,
+        ),
+        (
+            13_011,
+            "routines",
+            "specific_catalog name,specific_schema name,specific_name name,routine_catalog name,routine_schema name,\
+            routine_name name,routine_type text,data_type text,type_udt_name name,routine_body text,routine_definition text,\
+            external_language text",
+            None,
+        ),
+        (
+            13_012,
+            "parameters",
+            "specific_catalog name,specific_schema name,specific_name name,ordinal_position int4,parameter_mode text,\
+            parameter_name name,data_type text,udt_name name",
+            None,
+        ),
+        (
+            13_013,
+            "sequences",
+            "sequence_catalog name,sequence_schema name,sequence_name name,data_type text,start_value text,\
+            minimum_value text,maximum_value text,increment text,cycle_option text",
+            None,
+        ),
+        (
+            13_014,
+            "triggers",
+            "trigger_catalog name,trigger_schema name,trigger_name name,event_manipulation text,\
+            event_object_catalog name,event_object_schema name,event_object_table name,action_statement text,action_timing text",
+            None,
+        ),
+        (
+            13_015,
+            "table_privileges",
+            "grantor name,grantee name,table_catalog name,table_schema name,table_name name,privilege_type text,\
+            is_grantable text,with_hierarchy text",
+            None,
+        ),
+        (13_016, "enabled_roles", "role_name name", Some(enabled_roles)),
+        (13_017, "applicable_roles", "grantee name,role_name name,is_grantable text", None),
+    ];
+    all.map(relation).into()
+}
+
+fn tables(facts: &StatementFacts) -> Vec<Row> {
+    let table = |schema: &str, name: &str, kind: &str, writable: &str| {
+        row! {
+            table_catalog: facts.database.as_str(),
+            table_schema: schema,
+            table_name: name,
+            table_type: kind,
+            self_referencing_column_name: super::cells::Cell::Null,
+            user_defined_type_catalog: super::cells::Cell::Null,
+            user_defined_type_schema: super::cells::Cell::Null,
+            user_defined_type_name: super::cells::Cell::Null,
+            is_insertable_into: writable,
+            is_typed: "NO",
+        }
+    };
+    let stored = facts.catalog.tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
+    let system = listed().map(|r| table(r.schema, r.name, if r.view { "VIEW" } else { "BASE TABLE" }, "NO"));
+    stored.chain(system).collect()
+}
+
+fn columns(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in facts.catalog.tables() {
+        for (number, column) in (1_i64..).zip(&table.columns) {
+            let (oid, _) = oids::of_type(column.ty);
+            let place = (table.name.schema.as_str(), table.name.table.as_str(), column.name.as_str());
+            rows.push(column_row(facts, place, number, oid, column.nullable, numeric_facts(column.ty), "YES"));
+        }
+    }
+    for relation in listed() {
+        for (number, column) in (1_i64..).zip(&relation.columns) {
+            let place = (relation.schema, relation.name, column.name);
+            rows.push(column_row(facts, place, number, column.ty.oid, true, (None, None, None), "NO"));
+        }
+    }
+    rows
+}
+
+/// Precision in the given radix, and scale.
+type Numeric = (Option<i32>, Option<i32>, Option<i32>);
+
+fn numeric_facts(ty: DataType) -> Numeric {
+    match ty {
+        DataType::Int16 => (Some(16), Some(2), Some(0)),
+        DataType::Int32 => (Some(32), Some(2), Some(0)),
+        DataType::Int64 => (Some(64), Some(2), Some(0)),
+        DataType::UInt64 => (Some(20), Some(10), Some(0)),
+        DataType::Float32 => (Some(24), Some(2), None),
+        DataType::Float64 => (Some(53), Some(2), None),
+        _ => (None, None, None),
+    }
+}
+
+fn column_row(
+    facts: &StatementFacts,
+    (schema, table, column): (&str, &str, &str),
+    number: i64,
+    ty: u32,
+    nullable: bool,
+    (precision, radix, scale): Numeric,
+    updatable: &str,
+) -> Row {
+    use super::cells::Cell::Null;
+    let known = pg::types::Type::by_oid(ty);
+    let is_array = known.is_some_and(|ty| ty.name.starts_with('_'));
+    row! {
+        table_catalog: facts.database.as_str(),
+        table_schema: schema,
+        table_name: table,
+        column_name: column,
+        ordinal_position: number,
+        is_nullable: if nullable { "YES" } else { "NO" },
+        data_type: if is_array { "ARRAY".to_owned() } else { super::names::format_type(facts, ty, -1) },
+        character_maximum_length: Null,
+        character_octet_length: if ty == pg::types::oid::TEXT { Some(1_i64 << 30) } else { None },
+        numeric_precision: precision,
+        numeric_precision_radix: radix,
+        numeric_scale: scale,
+        datetime_precision: if ty == pg::types::oid::TIMESTAMPTZ { Some(6) } else { None },
+        interval_precision: Null,
+        character_set_catalog: Null,
+        character_set_schema: Null,
+        character_set_name: Null,
+        collation_catalog: Null,
+        collation_schema: Null,
+        collation_name: Null,
+        domain_catalog: Null,
+        domain_schema: Null,
+        domain_name: Null,
+        udt_catalog: facts.database.as_str(),
+        udt_schema: "pg_catalog",
+        udt_name: known.map_or("", |ty| ty.name),
+        scope_catalog: Null,
+        scope_schema: Null,
+        scope_name: Null,
+        maximum_cardinality: Null,
+        dtd_identifier: number.to_string(),
+        is_self_referencing: "NO",
+        is_identity: "NO",
+        identity_cycle: "NO",
+        is_generated: "NEVER",
+        is_updatable: updatable,
+    }
+}
+
+fn schemata(facts: &StatementFacts) -> Vec<Row> {
+    let schema = |name: String| {
+        row! {
+            catalog_name: facts.database.as_str(),
+            schema_name: name,
+            schema_owner: facts.user.as_str(),
+            default_character_set_catalog: super::cells::Cell::Null,
+            default_character_set_schema: super::cells::Cell::Null,
+            default_character_set_name: super::cells::Cell::Null,
+        }
+    };
+    super::names::schemas(facts).into_iter().map(schema).collect()
+}
+
+fn keyed(facts: &StatementFacts) -> impl Iterator<Item = &Table> {
+    facts.catalog.tables().map(AsRef::as_ref).filter(|table: &&Table| table.keyed)
+}
+
+fn constraints(facts: &StatementFacts) -> Vec<Row> {
+    let constraint = |table: &Table| {
+        row! {
+            constraint_catalog: facts.database.as_str(),
+            constraint_schema: table.name.schema.as_str(),
+            constraint_name: oids::key_name(table),
+            table_catalog: facts.database.as_str(),
+            table_schema: table.name.schema.as_str(),
+            table_name: table.name.table.as_str(),
+            constraint_type: if oids::is_primary(table) { "PRIMARY KEY" } else { "UNIQUE" },
+            is_deferrable: "NO",
+            initially_deferred: "NO",
+            enforced: "YES",
+            nulls_distinct: if oids::is_primary(table) { None } else { Some("NO") },
+        }
+    };
+    keyed(facts).map(constraint).collect()
+}
+
+fn key_columns(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in keyed(facts) {
+        for (number, (_, column)) in (1_i64..).zip(oids::key_and_time(table)) {
+            assert!(column.role != ColumnRole::Field, "BUG: a field is no part of a key");
+            rows.push(row! {
+                constraint_catalog: facts.database.as_str(),
+                constraint_schema: table.name.schema.as_str(),
+                constraint_name: oids::key_name(table),
+                table_catalog: facts.database.as_str(),
+                table_schema: table.name.schema.as_str(),
+                table_name: table.name.table.as_str(),
+                column_name: column.name.as_str(),
+                ordinal_position: number,
+                position_in_unique_constraint: super::cells::Cell::Null,
+            });
+        }
+    }
+    rows
+}
+
+fn constraint_columns(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = key_columns(facts);
+    rows.iter_mut().for_each(|row| row.retain(|(name, _)| !name.contains("position")));
+    rows
+}
+
+fn views(facts: &StatementFacts) -> Vec<Row> {
+    let view = |relation: &Relation| {
+        row! {
+            table_catalog: facts.database.as_str(),
+            table_schema: relation.schema,
+            table_name: relation.name,
+            check_option: "NONE",
+            is_updatable: "NO",
+            is_insertable_into: "NO",
+            is_trigger_updatable: "NO",
+            is_trigger_deletable: "NO",
+            is_trigger_insertable_into: "NO",
+        }
+    };
+    listed().filter(|relation| relation.view).map(view).collect()
+}
+
+fn catalog_name(facts: &StatementFacts) -> Vec<Row> {
+    vec![row! { catalog_name: facts.database.as_str() }]
+}
+
+fn enabled_roles(facts: &StatementFacts) -> Vec<Row> {
+    vec![row! { role_name: facts.user.as_str() }]
+}

@@ -1,0 +1,52 @@
+//! What PostgreSQL's clients ask of the catalog: the relations of `pg_catalog` and `information_schema`, the functions that go
+//! with them, and a rewrite of the statements clients send into what DataFusion can plan.
+//!
+//! - `relations`, `information_schema`: relations as data, made from the catalog of the statement's snapshot.
+//! - `functions`: session and catalog functions, bound to a statement's [`StatementFacts`].
+//! - `rewrite`: on the syntax tree, before planning.
+//! - `oids`, `names`: numbers and texts of objects.
+//!
+//! Always true: numbers are stable (see `oids`), and an answer depends only on the facts of its statement.
+
+mod cells;
+mod functions;
+mod information_schema;
+mod names;
+mod oids;
+mod relations;
+mod rewrite;
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+
+use crate::functions::StatementFacts;
+
+pub use rewrite::rewrite;
+
+/// The version clients are told, which decides what they send.
+pub const SERVER_VERSION: &str = "15.8";
+
+/// What `version()` says.
+pub(crate) fn version_text() -> String {
+    format!("PostgreSQL {SERVER_VERSION} (Millrace {})", env!("CARGO_PKG_VERSION"))
+}
+
+/// The relation `name` of `schema` (`pg_catalog` or `information_schema`), as the statement sees it.
+#[must_use]
+pub fn relation(facts: &Arc<StatementFacts>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+    let relation = relations::find(schema, name)?;
+    Some(Arc::new(cells::CatalogTable::new(relation, Arc::clone(facts))))
+}
+
+/// The function in FROM called `name`, if there is one of ours: it takes no arguments.
+#[must_use]
+pub fn table_function(facts: &Arc<StatementFacts>, name: &str) -> Option<Arc<dyn TableProvider>> {
+    // Hidden relations, found by no other name.
+    relation(facts, "()", name)
+}
+
+pub(crate) use functions::function as scalar_function;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! Names and texts of catalog objects: identifiers in quotes where needed, types, definitions, functions.
+
+use std::sync::LazyLock;
+
+use model::{Table, TableName, TableRef};
+use pg::types::Type;
+
+use super::oids::{self, Oid, Part};
+use super::relations::{self, RELATIONS};
+use crate::functions::StatementFacts;
+
+/// Words PostgreSQL 15 quotes when they are names: reserved (R), usable as function or type (T), as column (C).
+const KEYWORDS: [(&str, &str); 3] = [
+    (
+        "R",
+        "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create current_catalog \
+        current_date current_role current_time current_timestamp current_user default deferrable desc distinct do else end except false \
+        fetch for foreign from grant group having in initially intersect into lateral leading limit localtime localtimestamp not null \
+        offset on only or order placing primary references returning select session_user some symmetric table then to trailing true \
+        union unique user using variadic when where window with",
+    ),
+    (
+        "T",
+        "authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull join left like natural \
+        notnull outer overlaps right similar tablesample verbose",
+    ),
+    (
+        "C",
+        "between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int integer \
+        interval least national nchar none normalize nullif numeric out overlay position precision real row setof smallint substring \
+        time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi \
+        xmlroot xmlserialize xmltable",
+    ),
+];
+
+/// Every quoted keyword with its category.
+pub(crate) fn keywords() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KEYWORDS.iter().flat_map(|(category, words)| words.split_whitespace().map(move |word| (word, *category)))
+}
+
+/// `name` as SQL must write it.
+pub(crate) fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain && keywords().all(|(word, _)| word != name) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// All schemas, those of the system included.
+pub(crate) fn schemas(facts: &StatementFacts) -> Vec<String> {
+    let system = ["information_schema", "pg_catalog"].map(str::to_owned);
+    facts.catalog.schemas().map(str::to_owned).chain(system).collect()
+}
+
+/// A type as SQL writes it; `modifier` -1 for none.
+pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> String {
+    if ty == 0 {
+        return "-".to_owned();
+    }
+    let Some(known) = Type::by_oid(ty) else {
+        return row_type(facts, ty).unwrap_or_else(|| "???".to_owned());
+    };
+    if known.name.starts_with('_') && known.element != 0 {
+        return format!("{}[]", format_type(facts, known.element, modifier));
+    }
+    let name = match known.name {
+        "char" => "\"char\"",
+        _ => Type::sql_name(ty),
+    };
+    match known.name {
+        "numeric" if modifier >= 4 => format!("numeric({},{})", (modifier - 4) >> 16, (modifier - 4) & 0xffff),
+        "varchar" | "bpchar" if modifier >= 4 => format!("{name}({})", modifier - 4),
+        "timestamp" | "timestamptz" | "time" if modifier >= 0 => {
+            name.replacen(" with", &format!("({modifier}) with"), 1)
+        }
+        _ => name.to_owned(),
+    }
+}
+
+fn row_type(facts: &StatementFacts, ty: Oid) -> Option<String> {
+    let (id, part) = oids::table_of(ty)?;
+    let table = facts.catalog.table_by_id(id)?;
+    let name = relation_name(facts, table);
+    match part {
+        Part::RowType => Some(name),
+        Part::RowArray => Some(format!("{name}[]")),
+        _ => None,
+    }
+}
+
+/// A table's name, with its schema where the search path does not lead to it.
+fn relation_name(facts: &StatementFacts, table: &TableRef) -> String {
+    let name = quote_ident(&table.name.table);
+    match facts.resolve(&table.name.table) {
+        Some(found) if found.id == table.id => name,
+        _ => format!("{}.{name}", quote_ident(&table.name.schema)),
+    }
+}
+
+/// What `oid::regclass::text` gives.
+pub(crate) fn class_name(facts: &StatementFacts, oid: Oid) -> Option<String> {
+    if let Some(relation) = RELATIONS.iter().find(|relation| relation.oid == oid) {
+        return Some(match relation.schema {
+            "pg_catalog" => relation.name.to_owned(),
+            schema => format!("{schema}.{}", relation.name),
+        });
+    }
+    let (id, part) = oids::table_of(oid)?;
+    let table = facts.catalog.table_by_id(id)?;
+    match part {
+        Part::Table => Some(relation_name(facts, table)),
+        Part::Index if table.keyed => Some(quote_ident(&oids::key_name(table))),
+        _ => None,
+    }
+}
+
+/// What `'name'::regclass` means: table, index or catalog relation, with or without schema, quoted or not.
+pub(crate) fn class_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    let parts = split_name(name)?;
+    match parts.as_slice() {
+        [name] => {
+            if let Some(relation) = relations::find("pg_catalog", name) {
+                return Some(relation.oid);
+            }
+            facts.search_path.iter().find_map(|schema| class_in(facts, schema, name))
+        }
+        [schema, name] => class_in(facts, schema, name),
+        [database, schema, name] if *database == facts.database => class_in(facts, schema, name),
+        _ => None,
+    }
+}
+
+fn class_in(facts: &StatementFacts, schema: &str, name: &str) -> Option<Oid> {
+    if let Some(relation) = relations::find(schema, name) {
+        return Some(relation.oid);
+    }
+    let full = TableName { schema: schema.to_owned(), table: name.to_owned() };
+    if let Some(table) = facts.catalog.table(&full) {
+        return Some(oids::of_table(table.id, Part::Table));
+    }
+    let mut indexed = facts.catalog.tables().filter(|table| table.keyed && table.name.schema == schema);
+    indexed.find(|table| oids::key_name(table) == name).map(|table| oids::of_table(table.id, Part::Index))
+}
+
+/// `a."B c".d` in its parts, folded as SQL folds them.
+pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let (part, after) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let end = quoted.find('"')?;
+                (quoted[..end].to_owned(), &quoted[end + 1..])
+            }
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                (rest[..end].trim().to_lowercase(), &rest[end..])
+            }
+        };
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        match after.trim_start().strip_prefix('.') {
+            Some(next) => rest = next.trim_start(),
+            None if after.trim().is_empty() => return Some(parts),
+            None => return None,
+        }
+    }
+}
+
+/// What `'name'::regtype` means, by SQL name or by the one of `pg_type`.
+pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    let name = name.trim();
+    if let Some(element) = name.strip_suffix("[]") {
+        return Type::by_oid(type_oid(facts, element)?).map(|ty| ty.array).filter(|array| *array != 0);
+    }
+    let lower = name.to_lowercase();
+    let bare = lower.split('(').next().unwrap_or_default().trim().trim_start_matches("pg_catalog.");
+    let bare = match bare {
+        "int" | "integer" => "int4",
+        "float" | "double" => "float8",
+        "decimal" => "numeric",
+        "char" if !name.contains('"') => "bpchar",
+        bare => bare.trim_matches('"'),
+    };
+    let known = Type::all().find(|ty| ty.name == bare || (Type::sql_name(ty.oid) == bare && !ty.name.starts_with('_')));
+    known.map(|ty| ty.oid).or_else(|| {
+        let parts = split_name(name)?;
+        let table = match parts.as_slice() {
+            [name] => facts.resolve(name)?,
+            [schema, name] => facts.catalog.table(&TableName { schema: schema.clone(), table: name.clone() })?,
+            _ => return None,
+        };
+        Some(oids::of_table(table.id, Part::RowType))
+    })
+}
+
+fn key_columns(table: &Table) -> Vec<String> {
+    oids::key_and_time(table).iter().map(|(_, column)| quote_ident(&column.name)).collect()
+}
+
+/// What `pg_get_indexdef` says.
+pub(crate) fn index_definition(table: &Table) -> String {
+    format!(
+        "CREATE UNIQUE INDEX {} ON {}.{} USING btree ({}){}",
+        quote_ident(&oids::key_name(table)),
+        quote_ident(&table.name.schema),
+        quote_ident(&table.name.table),
+        key_columns(table).join(", "),
+        if oids::is_primary(table) { "" } else { " NULLS NOT DISTINCT" },
+    )
+}
+
+/// Column `number` (from 1) of the index, as `pg_get_indexdef` says it.
+pub(crate) fn index_column(table: &Table, number: i64) -> Option<String> {
+    key_columns(table).into_iter().nth(usize::try_from(number - 1).ok()?)
+}
+
+/// What `pg_get_constraintdef` says.
+pub(crate) fn constraint_definition(table: &Table) -> String {
+    let kind = if oids::is_primary(table) { "PRIMARY KEY" } else { "UNIQUE NULLS NOT DISTINCT" };
+    format!("{kind} ({})", key_columns(table).join(", "))
+}
+
+/// A row of `pg_proc`.
+pub(crate) struct Procedure {
+    pub(crate) oid: Oid,
+    pub(crate) name: &'static str,
+    /// `f` function, `a` aggregate.
+    pub(crate) kind: &'static str,
+    pub(crate) arguments: Vec<Oid>,
+    pub(crate) result: Oid,
+}
+
+/// Functions clients look up: those that read and write types, and a choice of what SQL may call.
+pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
+    let mut all: Vec<Procedure> = TYPE_FUNCTIONS
+        .iter()
+        .map(|(oid, name)| Procedure {
+            oid: *oid,
+            name,
+            kind: "f",
+            arguments: vec![pg::types::oid::CSTRING],
+            result: pg::types::oid::ANY,
+        })
+        .collect();
+    all.extend((10_000..).zip(CALLABLE.lines()).filter_map(|(oid, line)| callable(oid, line)));
+    all
+});
+
+/// Numbers PostgreSQL gives to what clients tell kinds of types by.
+const TYPE_FUNCTIONS: [(Oid, &str); 12] = [
+    (750, "array_in"),
+    (751, "array_out"),
+    (2400, "array_recv"),
+    (2401, "array_send"),
+    (2290, "record_in"),
+    (2291, "record_out"),
+    (2402, "record_recv"),
+    (2403, "record_send"),
+    // Any base type: nobody asks further.
+    (9_001, "base_in"),
+    (9_002, "base_out"),
+    (9_003, "base_recv"),
+    (9_004, "base_send"),
+];
+
+const CALLABLE: &str = "\
+a first any timestamptz any
+a last any timestamptz any
+f time_bucket interval timestamptz timestamptz
+f time_bucket_gapfill interval timestamptz timestamptz
+f locf any any
+f epoch_ns timestamptz int8
+f now timestamptz
+f version text
+f current_database name
+f current_schema name
+f current_user name
+f pg_backend_pid int4
+f format_type oid int4 text
+f pg_get_expr pg_node_tree oid text
+f pg_get_indexdef oid text
+f pg_get_constraintdef oid text
+f pg_size_pretty int8 text
+f pg_total_relation_size regclass int8
+f to_regclass text regclass
+f date_trunc text timestamptz timestamptz
+a count any int8
+a sum float8 float8
+a avg float8 float8
+a min any any
+a max any any
+f abs float8 float8
+f round float8 float8
+f lower text text
+f upper text text
+f length text int4
+f coalesce any any";
+
+fn callable(oid: Oid, line: &'static str) -> Option<Procedure> {
+    let mut words = line.split(' ');
+    let (kind, name) = (words.next()?, words.next()?);
+    let mut types: Vec<Oid> = words.filter_map(|ty| Type::by_name(ty).map(|ty| ty.oid)).collect();
+    let result = types.pop()?;
+    Some(Procedure { oid, name, kind, arguments: types, result })
+}
+
+/// The function by this name.
+pub(crate) fn procedure(name: &str) -> Option<&'static Procedure> {
+    let name = split_name(name)?.pop()?;
+    PROCEDURES.iter().find(|procedure| procedure.name == name)
+}
+
+/// The number of the function that reads or writes (`in`, `out`, `recv`, `send`) a type.
+pub(crate) fn type_function(ty: &str, kind: &str, what: &str) -> Oid {
+    let family = match (ty.starts_with('_'), kind) {
+        (true, _) => "array",
+        (_, "c") => "record",
+        _ if ty == "record" => "record",
+        _ => "base",
+    };
+    let name = format!("{family}_{what}");
+    TYPE_FUNCTIONS.iter().find(|(_, known)| *known == name).map_or(0, |(oid, _)| *oid)
+}

@@ -1,0 +1,135 @@
+//! Numbers of catalog objects. Fixed for the life of an object, so that clients may keep them.
+//!
+//! | from            | what                                                                                |
+//! |----------------:|-------------------------------------------------------------------------------------|
+//! | 1 .. 16,383     | what PostgreSQL has too: its numbers where clients know them, else ours from 10,000 |
+//! | 16,384 + 8 × id | table `id`: + 0 the table, + 1 its row type, + 2 the array of that, + 3 its index, + 4 its constraint |
+//! | 2^30 + hash     | a schema other than `public`: engine schemas have no number                          |
+
+use model::{Table, TableId};
+
+/// An object's number.
+pub(crate) type Oid = u32;
+
+pub(crate) const PG_CATALOG: Oid = 11;
+pub(crate) const PUBLIC: Oid = 2200;
+pub(crate) const INFORMATION_SCHEMA: Oid = 13_000;
+/// The only database.
+pub(crate) const DATABASE: Oid = 5;
+/// The only role.
+pub(crate) const ROLE: Oid = 10;
+pub(crate) const TABLESPACE: Oid = 1663;
+/// Access methods.
+pub(crate) const HEAP: Oid = 2;
+pub(crate) const BTREE: Oid = 403;
+pub(crate) const COLUMNS: Oid = 4000;
+/// The collation text columns have.
+pub(crate) const COLLATION: Oid = 100;
+pub(crate) const C_COLLATION: Oid = 950;
+
+const FIRST_TABLE: u64 = 16_384;
+const PER_TABLE: u64 = 8;
+const FIRST_SCHEMA: Oid = 1 << 30;
+
+/// What of a table is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Table = 0,
+    RowType = 1,
+    RowArray = 2,
+    Index = 3,
+    Constraint = 4,
+}
+
+/// The number of a part of a table.
+pub(crate) fn of_table(table: TableId, part: Part) -> Oid {
+    let oid = FIRST_TABLE + PER_TABLE * u64::from(table.0) + part as u64;
+    // 2^27 tables were made before this overlaps with schemas; the limit on tables that exist is far lower.
+    u32::try_from(oid).unwrap_or(u32::MAX)
+}
+
+/// The table and part with this number.
+pub(crate) fn table_of(oid: Oid) -> Option<(TableId, Part)> {
+    let at = u64::from(oid).checked_sub(FIRST_TABLE).filter(|_| oid < FIRST_SCHEMA)?;
+    let part = match at % PER_TABLE {
+        0 => Part::Table,
+        1 => Part::RowType,
+        2 => Part::RowArray,
+        3 => Part::Index,
+        4 => Part::Constraint,
+        _ => return None,
+    };
+    Some((TableId(u32::try_from(at / PER_TABLE).ok()?), part))
+}
+
+/// The number of a schema.
+pub(crate) fn of_schema(name: &str) -> Oid {
+    match name {
+        "pg_catalog" => PG_CATALOG,
+        "public" => PUBLIC,
+        "information_schema" => INFORMATION_SCHEMA,
+        // FNV-1a; a number must not change when other schemas come and go.
+        name => {
+            FIRST_SCHEMA
+                | name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+                    >> 2
+        }
+    }
+}
+
+/// The OID and modifier of a stored column's type.
+pub(crate) fn of_type(ty: model::DataType) -> (Oid, i32) {
+    use pg::types::oid;
+    match ty {
+        model::DataType::Bool => (oid::BOOL, -1),
+        model::DataType::Int16 => (oid::INT2, -1),
+        model::DataType::Int32 => (oid::INT4, -1),
+        model::DataType::Int64 => (oid::INT8, -1),
+        // numeric(20,0)
+        model::DataType::UInt64 => (oid::NUMERIC, (20 << 16) + 4),
+        model::DataType::Float32 => (oid::FLOAT4, -1),
+        model::DataType::Float64 => (oid::FLOAT8, -1),
+        model::DataType::Text => (oid::TEXT, -1),
+        model::DataType::Bytes => (oid::BYTEA, -1),
+        model::DataType::Timestamp => (oid::TIMESTAMPTZ, -1),
+    }
+}
+
+/// Does the table's key stand for a PRIMARY KEY? Only without nullable columns: a missing tag is NULL.
+pub(crate) fn is_primary(table: &Table) -> bool {
+    table.keyed && table.key_columns().all(|column| !column.nullable)
+}
+
+/// The name of the index and constraint over key and time, as PostgreSQL would name it.
+pub(crate) fn key_name(table: &Table) -> String {
+    let columns: Vec<&str> = key_and_time(table).into_iter().map(|(_, column)| column.name.as_str()).collect();
+    let name = match is_primary(table) {
+        true => format!("{}_pkey", table.name.table),
+        false => format!("{}_{}_key", table.name.table, columns.join("_")),
+    };
+    let end = (0..=63.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    name[..end].to_owned()
+}
+
+/// Key columns, then the time, each with its number from 1.
+pub(crate) fn key_and_time(table: &Table) -> Vec<(i64, &model::Column)> {
+    let numbered = || (1_i64..).zip(table.columns.iter());
+    let keys = numbered().filter(|(_, column)| column.role == model::ColumnRole::Key);
+    keys.chain(numbered().filter(|(_, column)| column.role == model::ColumnRole::Time)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_tables_are_found_again() {
+        for id in [0, 1, 77, 1 << 20] {
+            for part in [Part::Table, Part::RowType, Part::RowArray, Part::Index, Part::Constraint] {
+                assert_eq!(table_of(of_table(TableId(id), part)), Some((TableId(id), part)));
+            }
+        }
+        assert_eq!(table_of(1259), None);
+        assert_eq!(table_of(of_schema("plant")), None);
+    }
+}

@@ -1,0 +1,674 @@
+//! Makes the statements PostgreSQL's clients send plannable: on the syntax tree, before names are resolved.
+//!
+//! | clients write                                   | becomes                                                             |
+//! |-------------------------------------------------|---------------------------------------------------------------------|
+//! | `a OPERATOR(pg_catalog.~) b`, `x COLLATE "C"`   | `a ~ b`, `x`                                                        |
+//! | `pg_catalog.f(x)`, `information_schema.f(x)`    | `f(x)`                                                              |
+//! | `'t'::regclass`, `x::oid`                       | `regclassin('t')`, `oidin(x)`: numbers                              |
+//! | `x::regclass::text`, or `x::regclass` as output | `regclassout(x)`: the name                                          |
+//! | `x::name`, `x::"char"`, `x::pg_catalog.int4`    | `x::text`, `x::text`, `x::int4`                                     |
+//! | `v[i]`, `indkey[i]`                             | `array_element(v, i)`; vectors count from 0                         |
+//! | `(f(x)).n`                                      | `get_field(f(x), 'n')`                                              |
+//! | `ARRAY(SELECT x …)`                             | `(SELECT array_agg(x) …)`                                           |
+//! | `generate_subscripts(v, 1)`, `_pg_expandarray`  | `unnest(…)` of a list                                               |
+//! | `(SELECT x FROM pg_… WHERE … = outer)`          | `(SELECT max(x) …)`, because a correlated subquery must aggregate   |
+//! | a subquery over a relation that has no rows     | NULL                                                                |
+//! | `p LIKE q ESCAPE '/'`                           | `p LIKE` with the pattern in the default escape                     |
+//! | `date_trunc('day', t, 'Europe/Berlin')`          | `millrace_date_trunc(…)`                                            |
+//! | `f(x, start => y)` of `time_bucket_gapfill`     | arguments by position                                               |
+//!
+//! The last-but-two rows hold only for subqueries over the catalog, where `max` of at most one row is that row.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableFactor, TableWithJoins,
+    Value, VisitMut, VisitorMut,
+};
+
+use super::relations;
+
+/// Rewrites every part of `statement`.
+pub fn rewrite(statement: &mut Statement) {
+    if let Statement::Query(query) = statement
+        && let Some(select) = single_select(query)
+    {
+        beside_wildcard(select);
+    }
+    let _ = statement.visit(&mut Rewriter);
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let hollow = select.from.iter().any(is_empty);
+        for item in &mut select.projection {
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+            if let Some((family, inner)) = registered(expr) {
+                *expr = call(&format!("{family}out"), vec![inner]);
+            }
+            if hollow {
+                // No row will ask for it, and it need not be plannable.
+                let _ = expr.visit(&mut WithoutSubqueries);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(new) = before_children(expr) {
+            *expr = new;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(new) = after_children(expr) {
+            *expr = new;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        table_function(factor);
+        ControlFlow::Continue(())
+    }
+}
+
+/// `SELECT t.oid, t.*`: the column named twice gets a private alias, of which clients see the part after the colon.
+fn beside_wildcard(select: &mut Select) {
+    let is_wildcard = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    if !select.projection.iter().any(is_wildcard) {
+        return;
+    }
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let name = match expr {
+            Expr::Identifier(name) => name.value.clone(),
+            Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.clone()).unwrap_or_default(),
+            _ => continue,
+        };
+        let alias = Ident::with_quote('"', format!("\u{1}{at}:{name}"));
+        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+    }
+}
+
+/// Puts NULL in the place of subqueries.
+struct WithoutSubqueries;
+
+impl VisitorMut for WithoutSubqueries {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if array_query(expr).is_some() {
+            *expr = cast(null(), DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None)));
+        } else if matches!(expr, Expr::Subquery(_)) {
+            *expr = cast(null(), DataType::Text);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What must be seen whole, before its parts are rewritten.
+fn before_children(expr: &mut Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast { expr: inner, data_type, .. } => {
+            let (family, argument) = registered(inner)?;
+            match type_name(data_type).as_str() {
+                "text" | "varchar" | "name" => Some(call(&format!("{family}out"), vec![argument])),
+                _ => Some(call(&format!("{family}in"), vec![argument])),
+            }
+        }
+        Expr::Subquery(query) => scalar_subquery(query),
+        Expr::Function(_) => array_subquery(expr),
+        Expr::BinaryOp { left, op, right } => {
+            *op = plain_operator(op)?;
+            array_comparison(left, op, right);
+            None
+        }
+        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+            let escape = match &escape_char.take()?.value {
+                Value::SingleQuotedString(text) => text.clone(),
+                _ => return None,
+            };
+            **pattern = default_escape((**pattern).clone(), &escape);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// What is rewritten once its parts are.
+fn after_children(expr: &mut Expr) -> Option<Expr> {
+    match expr {
+        Expr::Collate { expr, .. } => Some((**expr).clone()),
+        Expr::Cast { .. } => plain_cast(expr),
+        Expr::CompoundFieldAccess { root, access_chain } => access(root, access_chain),
+        Expr::Function(function) => plain_call(function),
+        _ => None,
+    }
+}
+
+/// `x::regclass` and its like: the family and `x`.
+fn registered(expr: &Expr) -> Option<(&'static str, Expr)> {
+    match expr {
+        Expr::Nested(inner) => registered(inner),
+        Expr::Cast { expr, data_type, .. } => {
+            let family = match type_name(data_type).as_str() {
+                "regclass" => "regclass",
+                "regtype" => "regtype",
+                "regproc" | "regprocedure" => "regproc",
+                "regnamespace" => "regnamespace",
+                "regrole" => "regrole",
+                _ => return None,
+            };
+            Some((family, (**expr).clone()))
+        }
+        _ => None,
+    }
+}
+
+/// A type's name without schema and quotes, in lower case.
+fn type_name(ty: &DataType) -> String {
+    let name = ty.to_string().to_lowercase().replace('"', "");
+    name.strip_prefix("pg_catalog.").map_or(name.clone(), str::to_owned)
+}
+
+fn plain_cast(expr: &mut Expr) -> Option<Expr> {
+    if let Some((family, inner)) = registered(expr) {
+        return Some(call(&format!("{family}in"), vec![inner]));
+    }
+    let Expr::Cast { expr: inner, data_type, .. } = expr else { return None };
+    let quoted_char = data_type.to_string().contains("\"char\"");
+    match type_name(data_type).as_str() {
+        "oid" | "xid" => return Some(call("oidin", vec![(**inner).clone()])),
+        // These come from the catalog, where they are lists already.
+        "int2vector" | "oidvector" => return Some((**inner).clone()),
+        _ => {}
+    }
+    if let Some(elements) = array_literal(inner, data_type) {
+        **inner = elements;
+    }
+    if let Some(plain) = plain_type(data_type, quoted_char) {
+        *data_type = plain;
+    }
+    None
+}
+
+/// The type DataFusion's parser knows in place of one of `pg_catalog`.
+fn plain_type(ty: &DataType, quoted_char: bool) -> Option<DataType> {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = ty {
+        let element = plain_type(element, false)?;
+        return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(element), None)));
+    }
+    let DataType::Custom(name, _) = ty else {
+        return quoted_char.then_some(DataType::Text);
+    };
+    let name = name.to_string().to_lowercase().replace('"', "");
+    Some(match name.strip_prefix("pg_catalog.").unwrap_or(&name) {
+        "name" | "char" | "cstring" | "text" | "varchar" | "bpchar" | "pg_node_tree" | "aclitem" | "unknown"
+        | "inet" => DataType::Text,
+        "bool" => DataType::Boolean,
+        "int2" => DataType::SmallInt(None),
+        "int4" => DataType::Integer(None),
+        "int8" | "oid" | "xid" | "regclass" | "regtype" => DataType::BigInt(None),
+        "float4" => DataType::Real,
+        "float8" => DataType::DoublePrecision,
+        "timestamptz" => DataType::Timestamp(None, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz),
+        _ => return None,
+    })
+}
+
+/// `'{a,b}'` cast to an array type, as an array.
+fn array_literal(expr: &Expr, ty: &DataType) -> Option<Expr> {
+    let DataType::Array(_) = ty else { return None };
+    let text = literal(expr)?.trim();
+    let inside = text.strip_prefix('{')?.strip_suffix('}')?;
+    let parsed = array_elements(inside)?;
+    let elem = parsed.into_iter().map(|element| element.map_or_else(null, |text| string(&text))).collect();
+    Some(Expr::Array(Array { elem, named: true }))
+}
+
+/// The elements of a one-dimensional array's text; `None` for NULL.
+fn array_elements(inside: &str) -> Option<Vec<Option<String>>> {
+    let mut elements = Vec::new();
+    let mut chars = inside.chars().peekable();
+    if inside.trim().is_empty() {
+        return Some(elements);
+    }
+    loop {
+        let (mut element, mut quoted) = (String::new(), false);
+        loop {
+            match chars.next() {
+                Some('{') => return None,
+                Some('\\') => element.push(chars.next()?),
+                Some('"') => {
+                    quoted = true;
+                    while let Some(next) = chars.next().filter(|next| *next != '"') {
+                        element.push(if next == '\\' { chars.next()? } else { next });
+                    }
+                }
+                Some(',') | None => break,
+                Some(other) => element.push(other),
+            }
+        }
+        let element = if quoted { element } else { element.trim().to_owned() };
+        elements.push(Some(element).filter(|text| quoted || !text.eq_ignore_ascii_case("null")));
+        if chars.peek().is_none() {
+            return Some(elements);
+        }
+    }
+}
+
+/// `OPERATOR(pg_catalog.~)` is `~`.
+fn plain_operator(op: &BinaryOperator) -> Option<BinaryOperator> {
+    let BinaryOperator::PGCustomBinaryOperator(parts) = op else { return Some(op.clone()) };
+    Some(match parts.last()?.as_str() {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" | "!=" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        ">" => BinaryOperator::Gt,
+        "<=" => BinaryOperator::LtEq,
+        ">=" => BinaryOperator::GtEq,
+        "||" => BinaryOperator::StringConcat,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        _ => return None,
+    })
+}
+
+/// `column = '{0}'` compares the column's text, which needs no type of the literal.
+fn array_comparison(left: &mut Expr, op: &BinaryOperator, right: &Expr) {
+    let is_array = literal(right).is_some_and(|text| text.starts_with('{') && text.ends_with('}'));
+    let is_column = matches!(left, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    if is_array && is_column && matches!(op, BinaryOperator::Eq | BinaryOperator::NotEq) {
+        *left = call("array_out", vec![left.clone()]);
+    }
+}
+
+/// A pattern whose escape character is `escape`, with `\` instead.
+fn default_escape(pattern: Expr, escape: &str) -> Expr {
+    if escape == "\\" {
+        return pattern;
+    }
+    let doubled = call("replace", vec![pattern, string("\\"), string("\\\\")]);
+    if escape.is_empty() {
+        return doubled;
+    }
+    call("replace", vec![doubled, string(escape), string("\\")])
+}
+
+/// Fields and subscripts: `(x).f`, `a.b[i]`.
+fn access(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let mut parts = match root {
+        Expr::Identifier(name) => vec![name.clone()],
+        Expr::CompoundIdentifier(names) => names.clone(),
+        _ => Vec::new(),
+    };
+    let mut current = if parts.is_empty() { Some(root.clone()) } else { None };
+    for step in chain {
+        match (step, &mut current) {
+            (AccessExpr::Dot(Expr::Identifier(name)), None) => parts.push(name.clone()),
+            (AccessExpr::Dot(Expr::Identifier(name)), Some(value)) => {
+                *value = call("get_field", vec![unnested(value.clone()), string(&name.value)]);
+            }
+            (AccessExpr::Subscript(Subscript::Index { index }), _) => {
+                let vector = parts.last().is_some_and(is_vector);
+                let value = current.take().unwrap_or_else(|| identifier(&parts));
+                let index = if vector { plus_one(index.clone()) } else { index.clone() };
+                current = Some(call("array_element", vec![unnested(value), index]));
+            }
+            _ => return None,
+        }
+    }
+    current.or_else(|| Some(identifier(&parts)))
+}
+
+fn unnested(expr: Expr) -> Expr {
+    match expr {
+        Expr::Nested(inner) => *inner,
+        other => other,
+    }
+}
+
+fn plus_one(index: Expr) -> Expr {
+    let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+    Expr::BinaryOp { left: Box::new(Expr::Nested(Box::new(index))), op: BinaryOperator::Plus, right: Box::new(one) }
+}
+
+/// Columns of type int2vector and oidvector count from 0; clients keep their names in aliases.
+fn is_vector(name: &Ident) -> bool {
+    let name = name.value.to_lowercase();
+    ["indkey", "indoption", "indclass", "indcollation", "proargtypes"].iter().any(|vector| name.ends_with(vector))
+}
+
+fn plain_call(function: &mut Function) -> Option<Expr> {
+    let name = function.name.0.last()?.as_ident()?.value.to_lowercase();
+    if let [ObjectNamePart::Identifier(schema), last] = function.name.0.as_slice()
+        && matches!(schema.value.as_str(), "pg_catalog" | "information_schema")
+    {
+        function.name = ObjectName(vec![last.clone()]);
+    }
+    match name.as_str() {
+        "_pg_expandarray" => Some(call("unnest", vec![call("millrace_expand", arguments(function)?)])),
+        "generate_subscripts" => {
+            let arguments = arguments(function)?;
+            let vector = match arguments.first() {
+                Some(Expr::CompoundIdentifier(names)) => names.last().is_some_and(is_vector),
+                Some(Expr::Identifier(name)) => is_vector(name),
+                _ => false,
+            };
+            let name = if vector { "millrace_vector_subscripts" } else { "millrace_subscripts" };
+            Some(call("unnest", vec![call(name, arguments)]))
+        }
+        "coalesce" => {
+            empty_arrays(function);
+            None
+        }
+        // DataFusion's takes no zone.
+        "date_trunc" if arguments(function)?.len() == 3 => Some(call("millrace_date_trunc", arguments(function)?)),
+        "time_bucket" => {
+            by_position(function, &["bucket_width", "ts", "timezone", "origin", "offset"]);
+            None
+        }
+        "time_bucket_gapfill" => {
+            by_position(function, &["bucket_width", "ts", "timezone", "start", "finish"]);
+            None
+        }
+        _ => None,
+    }
+}
+
+/// `coalesce(array, '{}')`.
+fn empty_arrays(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    for argument in &mut list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument
+            && literal(expr) == Some("{}")
+        {
+            *expr = call("make_array", Vec::new());
+        }
+    }
+}
+
+/// Named arguments by their place in `names`, NULL for what is left out between.
+fn by_position(function: &mut Function, names: &[&str]) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let mut places: Vec<Option<FunctionArg>> = Vec::new();
+    for (at, argument) in std::mem::take(&mut list.args).into_iter().enumerate() {
+        let (place, argument) = match argument {
+            FunctionArg::Named { name, arg, .. } => (place_of(names, &name), FunctionArg::Unnamed(arg)),
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, .. } => {
+                (place_of(names, &name), FunctionArg::Unnamed(arg))
+            }
+            other => (Some(at), other),
+        };
+        let place = place.unwrap_or(at);
+        places.resize((place + 1).max(places.len()), None);
+        places[place] = Some(argument);
+    }
+    let filled =
+        |place: Option<FunctionArg>| place.unwrap_or_else(|| FunctionArg::Unnamed(FunctionArgExpr::Expr(null())));
+    list.args = places.into_iter().map(filled).collect();
+}
+
+fn place_of(names: &[&str], name: &Ident) -> Option<usize> {
+    names.iter().position(|known| name.value.eq_ignore_ascii_case(known))
+}
+
+/// The query of `ARRAY(SELECT …)`.
+fn array_query(expr: &Expr) -> Option<&Query> {
+    let Expr::Function(function) = expr else { return None };
+    match (&function.args, function.name.0.as_slice()) {
+        (FunctionArguments::Subquery(query), [ObjectNamePart::Identifier(name)])
+            if name.value.eq_ignore_ascii_case("array") =>
+        {
+            Some(query)
+        }
+        _ => None,
+    }
+}
+
+fn array_subquery(expr: &Expr) -> Option<Expr> {
+    let mut query = array_query(expr)?.clone();
+    let order = order_of(&query);
+    let select = single_select(&mut query)?;
+    if let Some(over_unnest) = of_unnest(select) {
+        return Some(over_unnest);
+    }
+    let [item] = select.projection.as_mut_slice() else { return None };
+    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return None };
+    let mut list = argument_list(vec![value.clone()]);
+    // ORDER BY 1 means the value itself.
+    let order: Vec<_> = order
+        .into_iter()
+        .map(|mut by| {
+            by.expr = if matches!(by.expr, Expr::Value(_)) { value.clone() } else { by.expr };
+            by
+        })
+        .collect();
+    if !order.is_empty() {
+        list.clauses.push(FunctionArgumentClause::OrderBy(order));
+    }
+    *item = SelectItem::UnnamedExpr(function("array_agg", list));
+    query.order_by = None;
+    Some(Expr::Subquery(Box::new(query)))
+}
+
+fn order_of(query: &Query) -> Vec<datafusion::sql::sqlparser::ast::OrderByExpr> {
+    match query.order_by.as_ref().map(|order| &order.kind) {
+        Some(OrderByKind::Expressions(order)) => order.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// `SELECT x FROM unnest(a) x` is `a`; `SELECT 'p' || x FROM unnest(a) x` puts `p` before each element.
+fn of_unnest(select: &Select) -> Option<Expr> {
+    let ([from], [SelectItem::UnnamedExpr(item)], None) =
+        (select.from.as_slice(), select.projection.as_slice(), &select.selection)
+    else {
+        return None;
+    };
+    let array = match &from.relation {
+        TableFactor::UNNEST { array_exprs, .. } => array_exprs.first()?.clone(),
+        TableFactor::Table { name, args: Some(args), .. } if last_name(name)? == "unnest" => match args.args.first()? {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) => array.clone(),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    match item {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => Some(array),
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if matches!(**right, Expr::Identifier(_)) => {
+            Some(call("millrace_prefix", vec![array, (**left).clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// A subquery as a value: NULL where no row can be, and an aggregate where it may be correlated.
+fn scalar_subquery(query: &mut Query) -> Option<Expr> {
+    if query.limit_clause.is_some() || query.fetch.is_some() || query.with.is_some() {
+        return None;
+    }
+    let select = single_select(query)?;
+    if select.from.is_empty() || !select.from.iter().all(is_catalog) || select.projection.len() != 1 {
+        return None;
+    }
+    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) =
+        select.projection.first_mut()?
+    else {
+        return None;
+    };
+    if is_aggregate(value) {
+        return None;
+    }
+    if select.from.iter().any(is_empty) {
+        return Some(cast(null(), DataType::Text));
+    }
+    if let Some((family, inner)) = registered(value) {
+        *value = call(&format!("{family}out"), vec![inner]);
+    }
+    *value = call("max", vec![value.clone()]);
+    query.order_by = None;
+    None
+}
+
+fn is_aggregate(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let name = function.name.0.last().and_then(ObjectNamePart::as_ident).map(|name| name.value.to_lowercase());
+    let name = name.unwrap_or_default();
+    matches!(
+        name.as_str(),
+        "count" | "max" | "min" | "sum" | "avg" | "array_agg" | "string_agg" | "bool_and" | "bool_or" | "json_agg"
+    )
+}
+
+fn single_select(query: &mut Query) -> Option<&mut Select> {
+    match query.body.as_mut() {
+        SetExpr::Select(select) => Some(select),
+        _ => None,
+    }
+}
+
+/// Does the relation, or one joined to it inwardly, never have a row?
+fn is_empty(from: &TableWithJoins) -> bool {
+    use datafusion::sql::sqlparser::ast::JoinOperator;
+    let inner = |join: &&datafusion::sql::sqlparser::ast::Join| {
+        matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
+    };
+    let hollow = |factor: &TableFactor| catalog_relation(factor).is_some_and(|relation| relation.empty);
+    hollow(&from.relation)
+        && !from.joins.iter().any(|join| {
+            !inner(&join) && !matches!(join.join_operator, JoinOperator::LeftOuter(_) | JoinOperator::Left(_))
+        })
+        || from.joins.iter().filter(inner).any(|join| hollow(&join.relation))
+}
+
+fn is_catalog(from: &TableWithJoins) -> bool {
+    let known = |factor: &TableFactor| catalog_relation(factor).is_some();
+    known(&from.relation) && from.joins.iter().all(|join| known(&join.relation))
+}
+
+fn catalog_relation(factor: &TableFactor) -> Option<&'static super::cells::Relation> {
+    let TableFactor::Table { name, args: None, .. } = factor else { return None };
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(table)] => relations::find("pg_catalog", &table.value),
+        [ObjectNamePart::Identifier(schema), ObjectNamePart::Identifier(table)] => {
+            relations::find(&schema.value, &table.value)
+        }
+        _ => None,
+    }
+}
+
+/// `FROM pg_catalog.f(…)`: the schema goes, and `unnest` is what the parser makes of it without one.
+fn table_function(factor: &mut TableFactor) {
+    let TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } = factor else { return };
+    if let [ObjectNamePart::Identifier(schema), last] = name.0.as_slice()
+        && schema.value == "pg_catalog"
+    {
+        *name = ObjectName(vec![last.clone()]);
+    }
+    if last_name(name).as_deref() == Some("generate_series") {
+        for argument in &mut args.args {
+            // The planner's own takes bigint and no other integer.
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(bound @ Expr::Function(_))) = argument {
+                *bound = cast(bound.clone(), DataType::BigInt(None));
+            }
+        }
+    }
+    if last_name(name).as_deref() == Some("unnest") {
+        let argument = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        };
+        let array_exprs: Vec<Expr> = args.args.iter().filter_map(argument).collect();
+        *factor = TableFactor::UNNEST {
+            alias: alias.take(),
+            array_exprs,
+            with_offset: false,
+            with_offset_alias: None,
+            with_ordinality: *with_ordinality,
+        };
+    }
+}
+
+fn last_name(name: &ObjectName) -> Option<String> {
+    Some(name.0.last()?.as_ident()?.value.to_lowercase())
+}
+
+fn literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        Expr::Nested(inner) => literal(inner),
+        _ => None,
+    }
+}
+
+fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+fn string(text: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
+}
+
+fn identifier(parts: &[Ident]) -> Expr {
+    match parts {
+        [one] => Expr::Identifier(one.clone()),
+        many => Expr::CompoundIdentifier(many.to_vec()),
+    }
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}
+
+fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    function(name, argument_list(arguments))
+}
+
+fn argument_list(arguments: Vec<Expr>) -> FunctionArgumentList {
+    let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
+    FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }
+}
+
+fn function(name: &str, list: FunctionArgumentList) -> Expr {
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn arguments(function: &Function) -> Option<Vec<Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    list.args.iter().map(argument).collect()
+}
