@@ -11,6 +11,9 @@ use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment};
 
+/// Most rows that the memtable gives at a time.
+const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
+
 /// Rows sorted by (series, time), versions oldest first; columns in whatever order they came.
 pub(crate) struct Chunk {
     pub(crate) series: Vec<u32>,
@@ -151,7 +154,7 @@ impl RowsSource {
 
     fn next_sorted(&mut self) -> Option<(RowIndex, Vec<u32>, Vec<i64>)> {
         let span = self.spans.last_mut()?;
-        let taken = span.start..span.end.min(span.start + BLOCK_ROWS_MAX);
+        let taken = span.start..span.end.min(span.start + WINDOW_ROWS);
         span.start = taken.end;
         if span.start == span.end {
             self.spans.pop();
@@ -163,13 +166,13 @@ impl RowsSource {
     fn next_permuted(&mut self) -> (RowIndex, Vec<u32>, Vec<i64>) {
         let mut list: Vec<u32> = Vec::new();
         while let Some(span) = self.spans.last_mut() {
-            let taken = span.start..span.end.min(span.start + BLOCK_ROWS_MAX - list.len());
+            let taken = span.start..span.end.min(span.start + WINDOW_ROWS - list.len());
             span.start = taken.end;
             if span.start == span.end {
                 self.spans.pop();
             }
             list.extend(taken.map(|at| self.rows.row_at(at) as u32));
-            if list.len() == BLOCK_ROWS_MAX {
+            if list.len() == WINDOW_ROWS {
                 break;
             }
         }

@@ -30,9 +30,9 @@ const INPUT_BYTES_MAX: u64 = 1 << 30;
 /// As [`INPUT_BYTES_MAX`], when everything is to be merged that can be.
 const SETTLING_BYTES_MAX: u64 = 8 << 30;
 /// A segment below this may be merged with others of other partitions.
-const SMALL_BYTES: u64 = 16 << 20;
+const SMALL_BYTES: u64 = if cfg!(test) { 2_000 } else { 16 << 20 };
 /// Partitions share an output until it has about this many bytes.
-const OUTPUT_BYTES_MIN: u64 = 64 << 20;
+const OUTPUT_BYTES_MIN: u64 = if cfg!(test) { 4_000 } else { 64 << 20 };
 /// Partitions that one merge tells apart; where there are more, they are widened.
 const PARTITIONS_MAX: i128 = 4_096;
 
@@ -73,8 +73,10 @@ impl TableState {
         }
         for (at, segment) in self.segments.iter().enumerate() {
             let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()));
-            if touched || (self.table.keyed && !segment.settled()?) {
-                return Ok(Some(self.compaction(&[at])));
+            let alone = self.compaction(&[at]);
+            let bottom = !alone.older.iter().any(|older| older.overlaps(&segment.meta().times));
+            if touched || (self.table.keyed && bottom && !segment.settled()?) {
+                return Ok(Some(alone));
             }
         }
         Ok(None)
@@ -352,4 +354,12 @@ fn partition_length(partition_ns: i64, times: &TimeRange) -> i128 {
         length *= 2;
     }
     length
+}
+
+#[cfg(test)]
+impl TableState {
+    /// Any run from `start` on that keeps the order of versions, worth it or not.
+    pub(crate) fn pick_any(&self, start: usize) -> Option<Compaction> {
+        self.run_from(start, 2, &|_| true).map(|run| self.compaction(&run))
+    }
 }

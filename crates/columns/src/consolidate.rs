@@ -114,15 +114,15 @@ fn rows_of(plan: &Plan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<
     Ok(())
 }
 
-/// The window of entries to merge next.
+/// The window of entries to merge next. Asked after every commit, so it looks at row counts first.
 fn due(entries: &[Entry], barrier: Lsn) -> Option<Range<usize>> {
-    let sizes: Vec<Option<Size>> = entries.iter().map(|entry| size(entry, barrier)).collect();
     TIERS.iter().find_map(|tier| {
         let mut from = 0;
-        let in_tier = |size: &Option<Size>| size.as_ref().is_some_and(|size| size.rows < *tier);
-        while from < sizes.len() {
-            let run = sizes[from..].iter().take_while(|size| in_tier(size)).count();
-            if let Some(window) = window(&sizes[from..from + run]) {
+        while from < entries.len() {
+            let run = entries[from..].iter().take_while(|entry| mergeable(entry, barrier, *tier).is_some()).count();
+            if run >= ENTRIES_MIN
+                && let Some(window) = window(&entries[from..from + run])
+            {
                 return Some(from + window.start..from + window.end);
             }
             from += run + 1;
@@ -131,40 +131,37 @@ fn due(entries: &[Entry], barrier: Lsn) -> Option<Range<usize>> {
     })
 }
 
-#[derive(Clone, Copy)]
-struct Size {
-    rows: usize,
-    bytes: usize,
-    ops: usize,
-}
-
-/// `None` for what must stay as it is.
-fn size(entry: &Entry, barrier: Lsn) -> Option<Size> {
+/// The rows of an entry below `tier` of them that nobody is flushing.
+fn mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> Option<&Rows> {
     match entry {
-        Entry::Rows { lsns, rows } if lsns.0 > barrier => {
-            let size = Size { rows: rows.len(), bytes: rows.memory_bytes(), ops: rows.ops.list().len() };
-            Some(size).filter(|size| size.rows < ROWS_MAX / 2 && size.bytes < BYTES_MAX / 2)
-        }
+        Entry::Rows { lsns, rows } if lsns.0 > barrier && rows.len() < tier => Some(rows),
         _ => None,
     }
 }
 
-/// As many of the run's entries from its start as one merge takes, if that is worth it.
-fn window(run: &[Option<Size>]) -> Option<Range<usize>> {
-    if run.len() < ENTRIES_MIN {
-        return None;
-    }
-    let mut sum = Size { rows: 0, bytes: 0, ops: 0 };
-    let mut largest = 0;
-    let mut taken = 0;
-    for size in run.iter().flatten() {
-        let next = Size { rows: sum.rows + size.rows, bytes: sum.bytes + size.bytes, ops: sum.ops + size.ops };
-        if next.rows > ROWS_MAX || next.bytes > BYTES_MAX || next.ops > OPS_MAX {
-            break;
+/// The first entries of the run that are worth merging, as many as one merge takes.
+fn window(run: &[Entry]) -> Option<Range<usize>> {
+    let mut start = 0;
+    let (mut rows_sum, mut bytes_sum, mut ops_sum, mut largest) = (0, 0, 0, 0);
+    for (at, entry) in run.iter().enumerate() {
+        let Entry::Rows { rows, .. } = entry else { return None };
+        let (bytes, ops) = (rows.memory_bytes(), rows.ops.list().len());
+        let fits = rows_sum + rows.len() <= ROWS_MAX && bytes_sum + bytes <= BYTES_MAX && ops_sum + ops <= OPS_MAX;
+        if !fits {
+            if at - start >= ENTRIES_MIN && largest * 4 <= rows_sum {
+                return Some(start..at);
+            }
+            // An entry of few but large rows is large enough.
+            (start, rows_sum, bytes_sum, ops_sum, largest) = (at, 0, 0, 0, 0);
         }
-        (sum, largest, taken) = (next, largest.max(size.rows), taken + 1);
+        if bytes > BYTES_MAX / 2 {
+            (start, rows_sum, bytes_sum, ops_sum, largest) = (at + 1, 0, 0, 0, 0);
+            continue;
+        }
+        (rows_sum, bytes_sum, ops_sum) = (rows_sum + rows.len(), bytes_sum + bytes, ops_sum + ops);
+        largest = largest.max(rows.len());
     }
-    (taken >= ENTRIES_MIN && largest * 4 <= sum.rows).then_some(0..taken)
+    (run.len() - start >= ENTRIES_MIN && largest * 4 <= rows_sum).then_some(start..run.len())
 }
 
 #[cfg(test)]

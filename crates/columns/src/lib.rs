@@ -26,6 +26,8 @@ mod filter;
 mod flush;
 mod keys;
 mod merge;
+#[cfg(test)]
+mod model_test;
 mod plan;
 mod prune;
 pub mod rows;

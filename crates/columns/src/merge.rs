@@ -14,7 +14,7 @@ use crate::rows::Op;
 use crate::scan::ScanStats;
 
 /// A plan is closed early when its text and bytes reach this, so that large values bound a batch before its row count does.
-const TEXT_BYTES_MAX: usize = 16 << 20;
+const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
 /// What becomes of versions of the same (series, time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,8 @@ impl Merger {
         let mut plan = Plan::default();
         self.inputs.iter_mut().for_each(|input| input.slot = None);
         while let Some(Reverse((series, time, number))) = self.heap.peek().copied() {
-            let full = plan.len() + usize::from(!self.group.is_empty()) >= rows_max || plan.text_bytes > TEXT_BYTES_MAX;
+            let rows = plan.len() + usize::from(!self.group.is_empty());
+            let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX;
             // Versions of one row stay in one plan.
             if full && (self.group.is_empty() || self.group_key != (series, time)) {
                 break;
@@ -72,8 +73,7 @@ impl Merger {
             self.heap.pop();
             let input = &mut self.inputs[number as usize];
             if input.ready(stats)? {
-                let budget = rows_max.saturating_sub(plan.len());
-                self.take_run(number, budget, &mut plan, stats);
+                self.take_run(number, rows_max.saturating_sub(rows), &mut plan, stats);
             }
             let input = &self.inputs[number as usize];
             if let Some((series, time)) = input.head() {

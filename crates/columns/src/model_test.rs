@@ -1,0 +1,589 @@
+//! Random histories of one table against a plain map: whatever was merged, flushed, compacted or reloaded in between, a scan shows
+//! what the map holds. `COLUMNS_SEED=n` replays one history, `COLUMNS_SEEDS=n` runs that many.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use env::Env;
+use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, Table, TimeRange, key};
+
+use crate::encoding::tests::Random;
+use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, SeriesFilter, TableView};
+use crate::segment::StatValue;
+use crate::state::{Entry, TableState, Tombstone};
+use crate::tests::table;
+use crate::{Batch, Compacted, Flushed, KeyList, Op, Ops, Rows, TableFiles};
+
+const TIMES: i64 = 400;
+
+/// One value; floats by their bits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    Int(i64),
+    Float(u64),
+    Text(String),
+}
+
+type Fields = BTreeMap<ColumnId, Value>;
+
+/// What the table should hold.
+#[derive(Clone, Default)]
+struct Model {
+    /// Series keys in order of first commit.
+    keys: Vec<Vec<u8>>,
+    /// By (series, time); an unkeyed table may have several rows of one.
+    rows: BTreeMap<(u32, i64), Vec<Fields>>,
+}
+
+impl Model {
+    fn number(&mut self, key: &[u8]) -> u32 {
+        if let Some(at) = self.keys.iter().position(|known| known == key) {
+            return at as u32;
+        }
+        self.keys.push(key.to_vec());
+        (self.keys.len() - 1) as u32
+    }
+
+    fn write(&mut self, table: &Table, batch: &Batch) {
+        for row in 0..batch.len() {
+            let series = self.number(batch.keys.get(batch.rows.series[row]));
+            let new = fields_of(&batch.rows, row);
+            let old = self.rows.entry((series, batch.rows.times[row])).or_default();
+            if !table.keyed || old.is_empty() {
+                old.push(new);
+                continue;
+            }
+            match batch.rows.ops.get(row) {
+                Op::Replace => old[0] = new,
+                Op::Merge => old[0].extend(new),
+                Op::Keep => {}
+                Op::Update(columns) => {
+                    for id in columns.iter() {
+                        old[0].remove(id);
+                        old[0].extend(new.get(id).map(|value| (*id, value.clone())));
+                    }
+                }
+            }
+        }
+    }
+
+    fn delete(&mut self, keys: Option<&KeyList>, times: &TimeRange) {
+        let gone =
+            |model: &Model, series: u32| keys.is_none_or(|keys| keys.find(&model.keys[series as usize]).is_some());
+        let kept: Vec<bool> = (0..self.keys.len() as u32).map(|series| !gone(self, series)).collect();
+        self.rows.retain(|(series, time), _| kept[*series as usize] || !times.contains(*time));
+    }
+}
+
+fn fields_of(rows: &Rows, row: usize) -> Fields {
+    rows.columns.iter().filter_map(|(id, values)| Some((*id, value_of(values, row)?))).collect()
+}
+
+fn value_of(values: &ArrayRef, row: usize) -> Option<Value> {
+    if values.is_null(row) {
+        return None;
+    }
+    Some(match values.data_type() {
+        arrow_schema::DataType::Int64 => Value::Int(values.as_primitive::<Int64Type>().value(row)),
+        arrow_schema::DataType::Float64 => Value::Float(values.as_primitive::<Float64Type>().value(row).to_bits()),
+        arrow_schema::DataType::Utf8 => Value::Text(values.as_string::<i32>().value(row).to_owned()),
+        other => panic!("{other}"),
+    })
+}
+
+/// A change of one commit.
+enum Change {
+    Rows(Batch),
+    Delete(Option<KeyList>, TimeRange),
+}
+
+/// A table with its model, its files and its history of snapshots.
+struct World {
+    random: Random,
+    env: Arc<dyn Env>,
+    state: TableState,
+    model: Model,
+    lsn: u64,
+    next_file: u64,
+    flushing: Option<Flushed>,
+    compacting: Option<Compacted>,
+    snapshots: Vec<(TableState, Model)>,
+}
+
+fn dir() -> &'static Path {
+    Path::new("/data")
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = Random(seed);
+        let keyed = random.below(5) > 0;
+        let env: Arc<dyn Env> = Arc::new(env::sim::SimEnv::new(seed));
+        env.create_dir_all(dir()).unwrap();
+        World {
+            random,
+            env,
+            state: TableState::empty(table(keyed)),
+            model: Model::default(),
+            lsn: 0,
+            next_file: 0,
+            flushing: None,
+            compacting: None,
+            snapshots: Vec::new(),
+        }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.random.below(n)
+    }
+
+    fn step(&mut self) {
+        match self.below(100) {
+            0..40 => self.commit(),
+            40..48 => self.consolidate(),
+            48..58 => self.flush(),
+            58..68 => self.compact(),
+            68..71 => self.reload(),
+            71..74 => self.add_column(),
+            74..77 => self.snapshots.push((self.state.clone(), self.model.clone())),
+            77..82 => self.check_snapshot(),
+            82..90 => self.check_own_writes(),
+            _ => self.check_now(),
+        }
+    }
+
+    // ---- writing
+
+    fn commit(&mut self) {
+        self.lsn += 1;
+        let changes = self.changes();
+        let mut entries = Vec::new();
+        for change in &changes {
+            entries.push(match change {
+                Change::Rows(batch) => {
+                    let numbers: Vec<u32> = batch.keys.iter().map(|key| self.model.number(key)).collect();
+                    for (number, key) in numbers.iter().zip(batch.keys.iter()) {
+                        self.state.series.insert(SeriesId(*number), key).unwrap();
+                    }
+                    self.model.write(&self.state.table, batch);
+                    let mut bytes = Vec::new();
+                    let rows = batch.numbered(&numbers);
+                    rows.encode(0..rows.len(), &mut bytes);
+                    let rows = Arc::new(Rows::decode(&bytes).unwrap());
+                    Entry::Rows { lsns: (Lsn(self.lsn), Lsn(self.lsn)), rows }
+                }
+                Change::Delete(keys, times) => {
+                    self.model.delete(keys.as_ref(), times);
+                    let series = keys.as_ref().map(|keys| self.numbers(keys));
+                    Entry::Delete(Arc::new(Tombstone { lsn: Lsn(self.lsn), series, times: *times }))
+                }
+            });
+        }
+        self.state = self.state.with_entries(entries, self.model.keys.len() as u32);
+    }
+
+    fn numbers(&self, keys: &KeyList) -> Arc<[u32]> {
+        let mut numbers: Vec<u32> =
+            keys.iter().filter_map(|key| self.state.series.lookup(key)).map(|id| id.0).collect();
+        numbers.sort_unstable();
+        numbers.into()
+    }
+
+    fn changes(&mut self) -> Vec<Change> {
+        (0..1 + self.below(3) / 2).map(|_| self.change()).collect()
+    }
+
+    fn change(&mut self) -> Change {
+        if self.below(8) == 0 {
+            let all = !self.state.table.keyed || self.below(2) == 0;
+            let keys = (!all).then(|| (0..1 + self.below(3)).map(|_| self.key()).collect::<Vec<_>>());
+            let keys = keys.map(|keys| keys.iter().map(Vec::as_slice).collect());
+            return Change::Delete(keys, self.range());
+        }
+        let batch = self.batch();
+        batch.check(&self.state.table).unwrap();
+        Change::Rows(batch)
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        if !self.state.table.keyed {
+            return Vec::new();
+        }
+        match self.below(9) {
+            0 => key::encode(&[]),
+            number => key::encode(&[KeyValue::Text(format!("dev{number}"))]),
+        }
+    }
+
+    fn range(&mut self) -> TimeRange {
+        let start = self.below(TIMES as u64) as i64 - 10;
+        match self.below(4) {
+            0 => TimeRange::ALL,
+            1 => TimeRange { start, last: start },
+            _ => TimeRange { start, last: start + self.below(TIMES as u64 / 2) as i64 },
+        }
+    }
+
+    fn batch(&mut self) -> Batch {
+        let rows = match self.below(4) {
+            0 => 1,
+            1 => 2 + self.below(5) as usize,
+            _ => 1 + self.below(60) as usize,
+        };
+        let mut keys = KeyList::new();
+        let (mut series, mut times) = (Vec::new(), Vec::new());
+        let one_key = (self.below(2) == 0).then(|| self.key());
+        let start = self.below(TIMES as u64) as i64;
+        let step = self.below(4) as i64;
+        for row in 0..rows {
+            let key = one_key.clone().unwrap_or_else(|| self.key());
+            series.push(keys.intern(&key));
+            let sorted = start + row as i64 * step;
+            times.push(if step == 3 { self.below(TIMES as u64) as i64 } else { sorted });
+        }
+        let fields: Vec<Column> = self.state.table.field_columns().cloned().collect();
+        let mut columns = Vec::new();
+        for column in fields {
+            if self.below(5) > 0 {
+                columns.push((column.id, self.values(column.ty, rows)));
+            }
+        }
+        Batch::new(keys, Rows::new(series, times, self.ops(rows), columns))
+    }
+
+    fn ops(&mut self, rows: usize) -> Ops {
+        if !self.state.table.keyed {
+            return Ops::All(Op::Replace);
+        }
+        let list: Vec<Op> = (0..1 + self.below(3)).map(|_| self.op()).collect();
+        if list.len() == 1 {
+            return Ops::All(list[0].clone());
+        }
+        let of = (0..rows).map(|_| self.below(list.len() as u64) as u8).collect();
+        Ops::Each { list, of }
+    }
+
+    fn op(&mut self) -> Op {
+        match self.below(6) {
+            0 | 1 => Op::Replace,
+            2 | 3 => Op::Merge,
+            4 => Op::Keep,
+            _ => {
+                let fields: Vec<ColumnId> = self.state.table.field_columns().map(|column| column.id).collect();
+                Op::Update(fields.into_iter().filter(|_| self.below(2) == 0).collect())
+            }
+        }
+    }
+
+    fn values(&mut self, ty: DataType, rows: usize) -> ArrayRef {
+        let null_share = [0, 2, 5][self.below(3) as usize];
+        let base = self.below(1_000) as i64;
+        let mut numbers = (0..rows).map(|_| (self.below(10) >= null_share).then(|| base + self.below(20) as i64));
+        match ty {
+            DataType::Int64 => Arc::new(numbers.collect::<Int64Array>()),
+            DataType::Text => Arc::new(
+                numbers.map(|n| n.map(|n| "x".repeat((n % 40) as usize) + &n.to_string())).collect::<StringArray>(),
+            ),
+            _ => {
+                let float = |n: i64| if n % 97 == 0 { f64::NAN } else { n as f64 / 4.0 };
+                Arc::new(numbers.by_ref().map(|n| n.map(float)).collect::<Float64Array>())
+            }
+        }
+    }
+
+    fn add_column(&mut self) {
+        if self.state.table.columns.len() >= 9 {
+            return;
+        }
+        let mut table = Table::clone(&self.state.table);
+        let id = table.next_column_id;
+        let ty = [DataType::Int64, DataType::Float64, DataType::Text][self.below(3) as usize];
+        let name = format!("x{id}");
+        table.columns.push(Column { id, name, ty, nullable: true, role: ColumnRole::Field });
+        table.next_column_id = ColumnId(id.0 + 1);
+        self.state = self.state.with_table(Arc::new(table));
+    }
+
+    // ---- what must not change anything
+
+    fn consolidate(&mut self) {
+        let barrier = self.flushing.as_ref().map_or(Lsn::ZERO, |flushing| flushing.upto);
+        if let Some(done) = self.state.consolidate(barrier) {
+            if self.below(2) == 0 {
+                self.commit();
+            }
+            self.state = self.state.with_consolidated(&done).unwrap();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(done) = self.flushing.take() {
+            self.state = self.state.with_flushed(&done);
+            return;
+        }
+        let World { env, state, next_file, .. } = self;
+        let done = state.flush(env, dir(), Lsn(self.lsn), &mut || next(next_file)).unwrap();
+        self.flushing = Some(done);
+        if self.below(2) == 0 {
+            self.flush();
+        }
+    }
+
+    fn compact(&mut self) {
+        if let Some(done) = self.compacting.take() {
+            self.state = self.state.with_compacted(&done);
+            done.inputs.iter().for_each(|input| input.remove_when_unused());
+            return;
+        }
+        let picked = match self.below(4) {
+            0 => self.state.pick_settling().unwrap(),
+            1 => self.state.pick_compaction(),
+            _ => {
+                let count = self.state.segments.len() as u64;
+                let start = if count > 0 { self.below(count) as usize } else { return };
+                self.state.pick_any(start)
+            }
+        };
+        let Some(picked) = picked else { return };
+        let World { env, next_file, .. } = self;
+        let stop = picked.run(env, dir(), &mut || next(next_file), &|| false).unwrap();
+        assert!(stop.is_none_or(|done| done.outputs.is_empty()), "told to stop");
+        self.compacting = picked.run(env, dir(), &mut || next(next_file), &|| true).unwrap();
+        if self.below(2) == 0 {
+            self.compact();
+        }
+    }
+
+    fn reload(&mut self) {
+        // A restart: nobody holds on to what was open before.
+        self.snapshots.clear();
+        self.flushing = None;
+        self.compacting = None;
+        self.flush();
+        if self.flushing.is_some() {
+            self.flush();
+        }
+        assert!(self.state.entries.is_empty());
+        let mut bytes = Vec::new();
+        self.state.files().encode(&mut bytes);
+        let files = TableFiles::decode(&mut &bytes[..]).unwrap();
+        assert_eq!(files, self.state.files());
+        self.state = TableState::load(&self.env, dir(), self.state.table.clone(), &files).unwrap();
+    }
+
+    // ---- checking
+
+    fn check_now(&mut self) {
+        let view = TableView::new(Arc::new(self.state.clone()));
+        let model = self.model.clone();
+        self.check(&view, &model);
+    }
+
+    fn check_snapshot(&mut self) {
+        if !self.snapshots.is_empty() {
+            let at = self.below(self.snapshots.len() as u64) as usize;
+            let (state, model) = self.snapshots[at].clone();
+            self.check(&TableView::new(Arc::new(state)), &model);
+        }
+    }
+
+    fn check_own_writes(&mut self) {
+        let mut own = OwnWrites::default();
+        let mut model = self.model.clone();
+        for _ in 0..1 + self.below(4) {
+            own.entries.push(match self.change() {
+                Change::Rows(batch) => {
+                    model.write(&self.state.table, &batch);
+                    OwnEntry::Rows(Arc::new(batch))
+                }
+                Change::Delete(keys, times) => {
+                    model.delete(keys.as_ref(), &times);
+                    OwnEntry::Delete(Arc::new(OwnDelete { series: keys.map(Arc::new), times }))
+                }
+            });
+        }
+        let view = TableView::with_own_writes(Arc::new(self.state.clone()), &own);
+        assert_eq!(view.series_count() as usize, model.keys.len());
+        for (number, key) in model.keys.iter().enumerate() {
+            assert_eq!(view.lookup(key), Some(number as u32));
+        }
+        self.check(&view, &model);
+    }
+
+    fn check(&mut self, view: &TableView, model: &Model) {
+        let mut request = self.request(view);
+        let expected = expected(view, model, &request);
+        if self.below(4) == 0 && request.ranges.is_empty() {
+            let parts = view.split(&request, 1 + self.below(4) as usize).unwrap();
+            let mut seen: Vec<Vec<Option<Value>>> = parts.iter().flat_map(|part| scan(view, part)).collect();
+            let mut expected = expected;
+            seen.sort();
+            expected.sort();
+            assert_eq!(seen, expected, "{} parts of {request:?}", parts.len());
+            return;
+        }
+        if !request.ranges.is_empty() {
+            let within = |row: &Vec<Option<Value>>| within(&request, row);
+            let mut seen = scan(view, &request);
+            seen.retain(within);
+            let expected: Vec<_> = expected.into_iter().filter(within).collect();
+            assert_eq!(seen, expected, "{request:?}");
+            return;
+        }
+        if self.below(5) == 0 {
+            request.limit = Some(self.below(20));
+        }
+        let limit = request.limit.unwrap_or(u64::MAX).min(expected.len() as u64) as usize;
+        assert_eq!(scan(view, &request), expected[..limit], "{request:?}");
+    }
+
+    fn request(&mut self, view: &TableView) -> ScanRequest {
+        let table = &view.state().table;
+        let mut columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
+        if self.below(2) == 0 {
+            columns.retain(|_| self.below(2) == 0);
+            if self.below(2) == 0 {
+                columns.reverse();
+            }
+        }
+        let count = u64::from(view.series_count()) + 1;
+        let series = match self.below(5) {
+            0 => {
+                let start = self.below(count) as u32;
+                SeriesFilter::Range(start..start + self.below(count) as u32)
+            }
+            1 | 2 => {
+                let mut list: Vec<u32> = (0..self.below(4)).map(|_| self.below(count) as u32).collect();
+                list.sort_unstable();
+                list.dedup();
+                SeriesFilter::Only(list.into())
+            }
+            _ => SeriesFilter::All,
+        };
+        let times = if self.below(3) == 0 { self.range() } else { TimeRange::ALL };
+        let mut request =
+            ScanRequest { times, series, batch_rows: 1 + self.below(40) as usize, ..ScanRequest::all(columns) };
+        for column in table.field_columns() {
+            if self.below(6) == 0 && column.ty != DataType::Text && request.columns.contains(&column.id) {
+                let bound = self.below(1_000) as i64;
+                let value = |n: i64| match column.ty {
+                    DataType::Int64 => StatValue::Int(n),
+                    _ => StatValue::Float(n as f64 / 4.0),
+                };
+                let min = (self.below(3) > 0).then(|| value(bound));
+                let max = (self.below(3) > 0).then(|| value(bound + self.below(200) as i64));
+                request.ranges.push(ColumnRange { column: column.id, min, max });
+            }
+        }
+        request
+    }
+}
+
+fn next(file: &mut u64) -> u64 {
+    *file += 1;
+    *file
+}
+
+/// Does the reader's own filter let the row through? NaN is above every number.
+fn within(request: &ScanRequest, row: &[Option<Value>]) -> bool {
+    request.ranges.iter().all(|range| {
+        let at = request.columns.iter().position(|id| *id == range.column).unwrap();
+        let number = match &row[at] {
+            None => return false,
+            Some(Value::Int(n)) => *n as f64,
+            Some(Value::Float(bits)) => f64::from_bits(*bits),
+            Some(Value::Text(_)) => panic!("no bounds on text here"),
+        };
+        let bound = |value: &StatValue| match value {
+            StatValue::Int(n) => *n as f64,
+            StatValue::Float(n) => *n,
+            other => panic!("{other:?}"),
+        };
+        let nan = number.is_nan();
+        range.min.as_ref().is_none_or(|min| nan || number >= bound(min))
+            && range.max.as_ref().is_none_or(|max| !nan && number <= bound(max))
+    })
+}
+
+fn expected(view: &TableView, model: &Model, request: &ScanRequest) -> Vec<Vec<Option<Value>>> {
+    let mut rows = Vec::new();
+    for ((series, time), versions) in &model.rows {
+        if !request.times.contains(*time) || !request.series.any_in(*series, *series) {
+            continue;
+        }
+        for fields in versions {
+            let value = |id: &ColumnId| match view.state().table.column_by_id(*id).unwrap().role {
+                ColumnRole::Time => Some(Value::Int(*time)),
+                ColumnRole::Field => fields.get(id).cloned(),
+                ColumnRole::Key => match &key::decode(&model.keys[*series as usize], &[DataType::Text]).unwrap()[0] {
+                    KeyValue::Text(text) => Some(Value::Text(text.clone())),
+                    _ => None,
+                },
+            };
+            rows.push(request.columns.iter().map(value).collect());
+        }
+    }
+    rows
+}
+
+fn scan(view: &TableView, request: &ScanRequest) -> Vec<Vec<Option<Value>>> {
+    let mut rows = Vec::new();
+    let mut scan = view.scan(request.clone()).unwrap();
+    for batch in scan.by_ref() {
+        let batch: RecordBatch = batch.unwrap();
+        assert!(batch.num_rows() > 0 && batch.num_rows() <= request.batch_rows, "{} rows", batch.num_rows());
+        for row in 0..batch.num_rows() {
+            rows.push(batch.columns().iter().map(|values| cell(values, row)).collect());
+        }
+    }
+    assert_eq!(scan.stats().rows, rows.len() as u64);
+    rows
+}
+
+fn cell(values: &ArrayRef, row: usize) -> Option<Value> {
+    match values.data_type() {
+        arrow_schema::DataType::Timestamp(_, _) => {
+            Some(Value::Int(values.as_primitive::<TimestampNanosecondType>().value(row)))
+        }
+        _ => value_of(values, row),
+    }
+}
+
+fn run(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..20 + seed % 60 {
+        world.step();
+    }
+    world.check_now();
+    while let Some(picked) = world.state.pick_settling().unwrap() {
+        let World { env, next_file, .. } = &mut world;
+        let done = picked.run(env, dir(), &mut || next(next_file), &|| true).unwrap().unwrap();
+        world.state = world.state.with_compacted(&done);
+    }
+    let entries = world.state.entries.iter().any(|entry| matches!(entry, Entry::Delete(_)));
+    assert!(entries || world.state.tombstones.is_empty());
+    world.check_now();
+    for (state, model) in world.snapshots.clone() {
+        world.check(&TableView::new(Arc::new(state)), &model);
+    }
+    world.reload();
+    world.check_now();
+}
+
+#[test]
+fn scans_equal_a_plain_map_whatever_happened_in_between() {
+    if let Ok(seed) = std::env::var("COLUMNS_SEED") {
+        return run(seed.parse().unwrap());
+    }
+    let seeds = std::env::var("COLUMNS_SEEDS").map_or(400, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
+        if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
+            eprintln!("COLUMNS_SEED={seed} replays this history");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
