@@ -109,6 +109,8 @@ struct World {
     model: Model,
     lsn: u64,
     next_file: u64,
+    /// Where in time writers are just now; `None` = everywhere.
+    focus: Option<i64>,
     flushing: Option<Flushed>,
     compacting: Option<Compacted>,
     snapshots: Vec<(TableState, Model)>,
@@ -131,6 +133,7 @@ impl World {
             model: Model::default(),
             lsn: 0,
             next_file: 0,
+            focus: (seed % 2 == 0).then_some(0),
             flushing: None,
             compacting: None,
             snapshots: Vec::new(),
@@ -237,13 +240,20 @@ impl World {
         let mut keys = KeyList::new();
         let (mut series, mut times) = (Vec::new(), Vec::new());
         let one_key = (self.below(2) == 0).then(|| self.key());
-        let start = self.below(TIMES as u64) as i64;
         let step = self.below(4) as i64;
+        let start = match self.focus {
+            Some(focus) => focus + self.below(20) as i64,
+            None => self.below(TIMES as u64) as i64,
+        };
         for row in 0..rows {
             let key = one_key.clone().unwrap_or_else(|| self.key());
             series.push(keys.intern(&key));
             let sorted = start + row as i64 * step;
-            times.push(if step == 3 { self.below(TIMES as u64) as i64 } else { sorted });
+            times.push(match (step, self.focus) {
+                (3, None) => self.below(TIMES as u64) as i64,
+                (3, Some(focus)) => focus + self.below(20) as i64,
+                _ => sorted,
+            });
         }
         let fields: Vec<Column> = self.state.table.field_columns().cloned().collect();
         let mut columns = Vec::new();
@@ -325,6 +335,8 @@ impl World {
             self.state = self.state.with_flushed(&done);
             return;
         }
+        // Segments that share no moment, and some that do.
+        self.focus = self.focus.map(|_| self.random.below(6) as i64 * 60);
         let World { env, state, next_file, .. } = self;
         let done = state.flush(env, dir(), Lsn(self.lsn), &mut || next(next_file)).unwrap();
         self.flushing = Some(done);
