@@ -358,8 +358,8 @@ fn partition_length(partition_ns: i64, times: &TimeRange) -> i128 {
 
 #[cfg(test)]
 impl TableState {
-    /// Any run from `start` on that keeps the order of versions, worth it or not.
-    pub(crate) fn pick_any(&self, start: usize) -> Option<Compaction> {
-        self.run_from(start, 2, &|_| true).map(|run| self.compaction(&run))
+    /// Any run from `start` on that keeps the order of versions, worth it or not; every `skip`th file is left out.
+    pub(crate) fn pick_any(&self, start: usize, skip: u64) -> Option<Compaction> {
+        self.run_from(start, 2, &|meta| skip == 1 || meta.file % skip != 0).map(|run| self.compaction(&run))
     }
 }

@@ -357,7 +357,7 @@ impl World {
             _ => {
                 let count = self.state.segments.len() as u64;
                 let start = if count > 0 { self.below(count) as usize } else { return };
-                self.state.pick_any(start)
+                self.state.pick_any(start, 1 + self.random.below(4))
             }
         };
         let Some(picked) = picked else { return };
@@ -405,11 +405,14 @@ impl World {
 
     fn check_own_writes(&mut self) {
         let mut own = OwnWrites::default();
-        let mut model = self.model.clone();
+        let (state, mut model) = match self.snapshots.last() {
+            Some(older) if self.lsn % 2 == 0 => older.clone(),
+            _ => (self.state.clone(), self.model.clone()),
+        };
         for _ in 0..1 + self.below(4) {
             own.entries.push(match self.change() {
                 Change::Rows(batch) => {
-                    model.write(&self.state.table, &batch);
+                    model.write(&state.table, &batch);
                     OwnEntry::Rows(Arc::new(batch))
                 }
                 Change::Delete(keys, times) => {
@@ -418,7 +421,7 @@ impl World {
                 }
             });
         }
-        let view = TableView::with_own_writes(Arc::new(self.state.clone()), &own);
+        let view = TableView::with_own_writes(Arc::new(state), &own);
         assert_eq!(view.series_count() as usize, model.keys.len());
         for (number, key) in model.keys.iter().enumerate() {
             assert_eq!(view.lookup(key), Some(number as u32));
