@@ -26,8 +26,8 @@ const SOURCES: [Source; 2] = [
     Source {
         table: "air",
         what: "Beijing 2010-14, hourly",
-        create: "CREATE TABLE air (time timestamptz NOT NULL, city text, pm25 int, dewpoint_c int, temp_c int, \
-                 pressure_hpa int, wind text, wind_speed float8, snow_hours int, rain_hours int) \
+        create: "CREATE TABLE air (time timestamptz NOT NULL, city text, pm25 int, dewpoint_c float8, temp_c float8, \
+                 pressure_hpa float8, wind text, wind_speed float8, snow_hours int, rain_hours int) \
                  WITH (store = 'columns', key = 'city')",
         file: BEIJING,
         convert: air,

@@ -1,0 +1,20 @@
+//! An encoded column of a block: what decodes has the rows asked for, and survives another round.
+#![no_main]
+
+use columns::encoding::{decode, describe, encode};
+use libfuzzer_sys::fuzz_target;
+use model::DataType;
+
+fuzz_target!(|bytes: &[u8]| {
+    let [ty, high, low, bytes @ ..] = bytes else { return };
+    let ty = DataType::ALL[usize::from(*ty) % DataType::ALL.len()];
+    let rows = 1 + usize::from(u16::from_be_bytes([*high, *low])) % 8_192;
+    let decoded = decode(ty, rows, bytes);
+    assert_eq!(decoded.is_ok(), describe(ty, rows, bytes).is_ok());
+    let Ok(values) = decoded else { return };
+    assert_eq!(values.len(), rows);
+    let mut again = Vec::new();
+    encode(ty, &*values, &mut again);
+    let again = decode(ty, rows, &again).expect("what we encode decodes");
+    assert_eq!(values.null_count(), again.null_count());
+});

@@ -1,0 +1,14 @@
+//! Rows as the log keeps them: what decodes must encode and decode to the same.
+#![no_main]
+
+use columns::Rows;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(rows) = Rows::decode(bytes) else { return };
+    let mut again = Vec::new();
+    rows.encode(0..rows.len(), &mut again);
+    let again = Rows::decode(&again).expect("what we encode decodes");
+    assert_eq!((rows.series, rows.times, rows.ops), (again.series, again.times, again.ops));
+    assert_eq!(rows.columns.len(), again.columns.len());
+});
