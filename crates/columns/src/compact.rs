@@ -363,3 +363,74 @@ impl TableState {
         self.run_from(start, 2, &|meta| skip == 1 || meta.file % skip != 0).map(|run| self.compaction(&run))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::table;
+
+    /// (first moment, last moment, bytes) of each segment; partitions are 100 long, segments below 2,000 bytes small.
+    fn pick(segments: &[(i64, i64, u64)]) -> Option<Vec<u64>> {
+        let env: Arc<dyn Env> = Arc::new(env::sim::SimEnv::new(0));
+        let open = |(file, (start, last, bytes)): (usize, &(i64, i64, u64))| {
+            let meta = SegmentMeta {
+                file: file as u64,
+                lsns: (Lsn(file as u64), Lsn(file as u64)),
+                times: TimeRange { start: *start, last: *last },
+                series: (0, 9),
+                rows: 10,
+                bytes: *bytes,
+            };
+            Arc::new(Segment::open(env.clone(), Path::new("/"), meta))
+        };
+        let segments = segments.iter().enumerate().map(open).collect();
+        let state = TableState { segments, ..TableState::empty(table(true)) };
+        let picked = state.pick_compaction()?;
+        Some(picked.inputs().iter().map(|segment| segment.meta().file).collect())
+    }
+
+    #[test]
+    fn compaction_takes_a_few_of_similar_size_and_keeps_the_order_of_versions() {
+        let cases: [(&str, &[(i64, i64, u64)], Option<&[u64]>); 9] = [
+            ("four alike", &[(0, 9, 5_000); 4], Some(&[0, 1, 2, 3])),
+            ("three alike", &[(0, 9, 5_000); 3], None),
+            ("one too large", &[(0, 9, 50_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000)], None),
+            (
+                "the large one is left out",
+                &[(0, 9, 50_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000)],
+                Some(&[1, 2, 3, 4]),
+            ),
+            (
+                "other partitions between them stay",
+                &[(0, 9, 5_000), (200, 210, 9_000), (0, 9, 5_000), (300, 310, 7_000), (5, 9, 5_000), (3, 9, 5_000)],
+                Some(&[0, 2, 4, 5]),
+            ),
+            (
+                "segment 2 must not be put behind segment 1, with which it shares moments",
+                &[(0, 10, 5_000), (90, 150, 9_000), (80, 95, 5_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000)],
+                Some(&[0, 3, 4, 5]),
+            ),
+            (
+                "a large one of the same moments between them",
+                &[(0, 9, 5_000), (0, 9, 5_000), (0, 9, 90_000), (0, 9, 5_000), (0, 9, 5_000)],
+                None,
+            ),
+            (
+                "small ones of many partitions",
+                &[(0, 9, 100), (100, 109, 100), (200, 209, 100), (300, 309, 100)],
+                Some(&[0, 1, 2, 3]),
+            ),
+            ("no longer small", &[(0, 9, 2_100), (100, 109, 2_100), (200, 209, 2_100), (300, 309, 2_100)], None),
+        ];
+        for (name, segments, expected) in cases {
+            assert_eq!(pick(segments).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn partitions_are_widened_until_they_are_few() {
+        assert_eq!(partition_length(100, &TimeRange { start: 0, last: 4_096 * 100 - 1 }), 100);
+        assert_eq!(partition_length(100, &TimeRange { start: 0, last: 4_096 * 100 }), 200);
+        assert!(partition_length(1, &TimeRange::ALL) >= 1 << 52);
+    }
+}

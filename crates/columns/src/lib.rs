@@ -15,9 +15,13 @@
 //! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes: docs/format/segment.md.
 
 mod batch;
+#[cfg(test)]
+mod batch_tests;
 mod bytes;
 mod chunk;
 mod codec;
+#[cfg(test)]
+mod codec_tests;
 mod compact;
 mod consolidate;
 pub mod encoding;
