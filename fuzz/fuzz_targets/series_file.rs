@@ -44,7 +44,7 @@ fn repair(bytes: &mut [u8], to: u32) {
     if bytes.len() < 24 + 16 {
         return;
     }
-    bytes[..8].copy_from_slice(b"mrseries");
+    bytes[..8].copy_from_slice(b"MILLRSER");
     bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
     bytes[12..16].copy_from_slice(&0_u32.to_le_bytes());
     bytes[16..20].copy_from_slice(&to.to_le_bytes());

@@ -11,7 +11,7 @@ use crate::bytes::{Reader, push_varint};
 use crate::files::{SeriesFile, series_path};
 use crate::series::SeriesIndex;
 
-const MAGIC: [u8; 8] = *b"mrseries";
+const MAGIC: [u8; 8] = *b"MILLRSER";
 const VERSION: u32 = 1;
 /// Magic, version, first series, one past the last, checksum.
 const HEADER_BYTES: usize = 24;
@@ -138,7 +138,7 @@ impl Input {
 fn check_header(file: &SeriesFile, header: &[u8]) -> Result<()> {
     let mut reader = Reader::new("header", header);
     if reader.take(MAGIC.len())? != MAGIC {
-        return Err(Error::corrupt("is no series file: the first 8 bytes are not \"mrseries\""));
+        return Err(Error::corrupt("is no series file: the first 8 bytes are not \"MILLRSER\""));
     }
     let (version, from, to) = (reader.u32()?, reader.u32()?, reader.u32()?);
     if version != VERSION {
@@ -167,4 +167,108 @@ fn insert_section(series: &SeriesIndex, first: u32, keys: u32, raw: &[u8]) -> Re
         return Err(Error::corrupt(format!("series {first} comes where {} is next", series.len())));
     }
     series.insert_all(SeriesId(first), list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::tests::Random;
+    use model::SqlState;
+
+    const FILE: SeriesFile = SeriesFile { file: 5, from: 2, to: 5 };
+
+    fn folder() -> Arc<dyn Env> {
+        let env = env::sim::SimEnv::new(1);
+        env.create_dir_all(Path::new("/d")).unwrap();
+        Arc::new(env)
+    }
+
+    fn index(keys: &[&[u8]]) -> SeriesIndex {
+        let index = SeriesIndex::default();
+        index.insert_all(SeriesId(0), keys.iter().copied()).unwrap();
+        index
+    }
+
+    fn bytes_of(env: &Arc<dyn Env>, file: u64) -> Vec<u8> {
+        let handle = env.open(&series_path(Path::new("/d"), file), Open::Read).unwrap();
+        let mut bytes = vec![0; handle.bytes().unwrap() as usize];
+        handle.read_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    /// Reads `bytes` as file `FILE` after two series.
+    fn read(bytes: &[u8]) -> Result<SeriesIndex> {
+        let env = folder();
+        env::replace_file(env.as_ref(), &series_path(Path::new("/d"), FILE.file), bytes).unwrap();
+        let series = index(&[b"x", b"y"]);
+        read_series_file(&env, Path::new("/d"), &FILE, &series).map(|()| series)
+    }
+
+    fn written() -> Vec<u8> {
+        let env = folder();
+        let series = index(&[b"x", b"y", b"", b"\x01\x02ab", b"\x01\x02ac", b"later"]);
+        write_series_file(&env, Path::new("/d"), &FILE, &series).unwrap();
+        bytes_of(&env, FILE.file)
+    }
+
+    #[test]
+    fn series_file_v1_bytes_are_exactly_these() {
+        let bytes = written();
+        let (header, section) = bytes.split_at(HEADER_BYTES);
+        assert_eq!(header[..20], *b"MILLRSER\x01\0\0\0\x02\0\0\0\x05\0\0\0");
+        assert_eq!(header[20..], crc32c::crc32c(&header[..20]).to_le_bytes());
+        assert_eq!(section[..4], (section.len() as u32 - 16).to_le_bytes());
+        assert_eq!(section[4..12], *b"\x0b\0\0\0\x03\0\0\0");
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&section[..12]), &section[16..]);
+        assert_eq!(section[12..16], sum.to_le_bytes());
+        assert_eq!(zstd::bulk::decompress(&section[16..], 100).unwrap(), b"\x00\x04\x01\x02ab\x04\x01\x02ac");
+    }
+
+    #[test]
+    fn keys_of_many_sections_come_back_under_their_numbers() {
+        let env = folder();
+        let count = 2 * SECTION_KEYS_MAX + 7;
+        let keys: Vec<Vec<u8>> = (0..count).map(|id| format!("key {id}").into_bytes()).collect();
+        let series = index(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let files = [SeriesFile { file: 1, from: 0, to: 10 }, SeriesFile { file: 2, from: 10, to: count }];
+        let back = SeriesIndex::default();
+        for file in files {
+            write_series_file(&env, Path::new("/d"), &file, &series).unwrap();
+            read_series_file(&env, Path::new("/d"), &file, &back).unwrap();
+        }
+        assert_eq!(back.len(), count);
+        assert!((0..count).step_by(101).all(|id| back.lookup(&keys[id as usize]) == Some(SeriesId(id))));
+    }
+
+    #[test]
+    fn a_damaged_cut_or_foreign_series_file_is_refused_with_its_name() {
+        let bytes = written();
+        assert_eq!(read(&bytes).unwrap().len(), 5);
+        let mut bad: Vec<Vec<u8>> = (0..bytes.len()).map(|cut| bytes[..cut].to_vec()).collect();
+        bad.push([&bytes[..], &[0]].concat());
+        let mut random = Random(1);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << random.below(8);
+            bad.push(damaged);
+        }
+        for bytes in bad {
+            let error = read(&bytes).map(|_| ()).unwrap_err();
+            assert_eq!(error.state(), SqlState::DATA_CORRUPTED, "{error}");
+            assert!(error.message().contains("series-0000000000000005.ser"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_or_another_range_is_refused_and_both_are_named() {
+        let reseal = |at: usize, value: u8| {
+            let mut bytes = written();
+            bytes[at] = value;
+            let sum = crc32c::crc32c(&bytes[..20]);
+            bytes[20..24].copy_from_slice(&sum.to_le_bytes());
+            read(&bytes).map(|_| ()).unwrap_err().message().to_owned()
+        };
+        assert!(reseal(8, 7).contains("version 7, this program reads version 1"));
+        assert!(reseal(12, 1).contains("holds series 1..5, the manifest says 2..5"));
+    }
 }

@@ -1,0 +1,3 @@
+//! Whole tables through flush, reload and scan, with the limits of production.
+
+mod layout;
