@@ -43,8 +43,8 @@ fn rows_v1_bytes_are_exactly_these() {
 /// Every type; nulls with garbage below them where arrow allows it.
 fn large(random: &mut Random, rows: usize) -> Rows {
     let null_share = random.below(4) * 3;
-    let mut option = |random: &mut Random| (random.below(10) >= null_share).then(|| random.next());
-    let mut draw = |random: &mut Random| (0..rows).map(|_| option(random)).collect::<Vec<Option<u64>>>();
+    let option = |random: &mut Random| (random.below(10) >= null_share).then(|| random.next());
+    let draw = |random: &mut Random| (0..rows).map(|_| option(random)).collect::<Vec<Option<u64>>>();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(BooleanArray::from_iter(draw(random).iter().map(|n| n.map(|n| n % 2 == 0)))),
         Arc::new(Int16Array::from_iter(draw(random).iter().map(|n| n.map(|n| n as i16)))),

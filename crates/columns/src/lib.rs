@@ -25,6 +25,8 @@ mod codec_tests;
 mod compact;
 mod consolidate;
 pub mod encoding;
+#[cfg(test)]
+mod fault_tests;
 mod files;
 mod filter;
 mod flush;

@@ -11,12 +11,17 @@ use crate::scan::{ColumnRange, ScanRequest, ScanStats, TableView};
 use crate::segment::{BlockMeta, Segment};
 use crate::state::{Entry, Tombstone};
 
-/// The wanted blocks of each wanted segment, oldest first, with the filter for their rows.
-pub(crate) fn blocks(
-    view: &TableView,
-    request: &ScanRequest,
-    stats: &mut ScanStats,
-) -> Result<Vec<(Vec<u32>, Filter, Arc<Segment>)>> {
+/// What a scan wants of a segment.
+pub(crate) struct Wanted {
+    pub(crate) segment: Arc<Segment>,
+    /// Ascending.
+    pub(crate) blocks: Vec<u32>,
+    /// For the rows of these blocks.
+    pub(crate) filter: Filter,
+}
+
+/// The wanted blocks of each wanted segment, oldest first.
+pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<Wanted>> {
     let mut wanted = Vec::new();
     for segment in view.state().segments.iter() {
         let meta = segment.meta();
@@ -35,12 +40,12 @@ pub(crate) fn blocks(
         };
         let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
         stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
-        wanted.push((blocks, filter, segment.clone()));
+        wanted.push(Wanted { segment: segment.clone(), blocks, filter });
     }
     if !request.ranges.is_empty() {
         skip_by_statistics(view, request, &mut wanted, stats)?;
     }
-    wanted.retain(|(blocks, _, _)| !blocks.is_empty());
+    wanted.retain(|wanted| !wanted.blocks.is_empty());
     Ok(wanted)
 }
 
@@ -63,13 +68,13 @@ pub(crate) fn hides(view: &TableView, segment: &Segment) -> Vec<Arc<Tombstone>> 
 fn skip_by_statistics(
     view: &TableView,
     request: &ScanRequest,
-    wanted: &mut [(Vec<u32>, Filter, Arc<Segment>)],
+    wanted: &mut [Wanted],
     stats: &mut ScanStats,
 ) -> Result<()> {
     let mut skipped: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     for range in &request.ranges {
-        let outside = wanted.iter().map(|(_, _, segment)| outside(segment, range)).collect::<Result<Vec<_>>>()?;
-        for (at, (blocks, _, segment)) in wanted.iter().enumerate() {
+        let outside = wanted.iter().map(|wanted| outside(&wanted.segment, range)).collect::<Result<Vec<_>>>()?;
+        for (at, Wanted { segment, blocks, .. }) in wanted.iter().enumerate() {
             let metas = segment.blocks()?;
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
@@ -79,7 +84,7 @@ fn skip_by_statistics(
             }
         }
     }
-    for ((blocks, _, _), skipped) in wanted.iter_mut().zip(&mut skipped) {
+    for (Wanted { blocks, .. }, skipped) in wanted.iter_mut().zip(&mut skipped) {
         skipped.sort_unstable();
         let before = blocks.len();
         blocks.retain(|block| skipped.binary_search(block).is_err());
@@ -100,7 +105,7 @@ fn outside(segment: &Segment, range: &ColumnRange) -> Result<Vec<bool>> {
 /// Does every other source that may hold a version of a row of this block have the column outside the bound too?
 fn alone(
     view: &TableView,
-    wanted: &[(Vec<u32>, Filter, Arc<Segment>)],
+    wanted: &[Wanted],
     outside: &[Vec<bool>],
     own: (usize, u32),
     meta: &BlockMeta,
@@ -112,7 +117,7 @@ fn alone(
             return Ok(false);
         }
     }
-    for (at, (blocks, _, segment)) in wanted.iter().enumerate() {
+    for (at, Wanted { segment, blocks, .. }) in wanted.iter().enumerate() {
         let metas = segment.blocks()?;
         // Blocks that reach this one's keys: their order makes them neighbours.
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
@@ -164,7 +169,7 @@ struct Sample {
 
 fn samples(view: &TableView, request: &ScanRequest) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
-    for (blocks, _, segment) in blocks(view, request, &mut ScanStats::default())? {
+    for Wanted { segment, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
         let metas = segment.blocks()?;
         samples.extend(blocks.iter().map(|block| {
             let meta = &metas[*block as usize];

@@ -9,18 +9,24 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
 
 use crate::chunk::{RowsSource, SegmentSource, Source};
+use crate::consolidate::merge_rows;
 use crate::filter::Filter;
 use crate::keys::KeyList;
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::prune;
-use crate::rows::{Batch, arrow_type};
+use crate::rows::{Batch, Rows, arrow_type};
 use crate::segment::{BLOCK_ROWS_MAX, StatValue};
 use crate::series::KeyColumns;
 use crate::state::{Entry, TableState, Tombstone};
 
 /// An output batch of many columns has fewer rows, so that its fixed-width values stay within this.
 const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Own writes are newer than any commit.
+const OWN_LSNS: (Lsn, Lsn) = (Lsn(u64::MAX), Lsn(u64::MAX));
+/// Own entries in a row that are merged before a scan.
+const OWN_ENTRIES_MERGED: usize = if cfg!(test) { 2 } else { 16 };
 
 /// Which series to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,12 +150,32 @@ impl Own {
             let entry = match entry {
                 OwnEntry::Rows(batch) => {
                     let numbers = self.numbers(state, &batch.keys);
-                    Entry::Rows { lsns: (Lsn(u64::MAX), Lsn(u64::MAX)), rows: Arc::new(batch.numbered(&numbers)) }
+                    Entry::Rows { lsns: OWN_LSNS, rows: Arc::new(batch.numbered(&numbers)) }
                 }
                 OwnEntry::Delete(delete) => Entry::Delete(Arc::new(self.tombstone(state, delete))),
             };
             self.entries.push(entry);
         }
+    }
+
+    /// A transaction of many small statements has many small entries; a scan should not meet them one by one.
+    fn merge(&mut self, table: &Table) {
+        let rows = |entry: &Entry| match entry {
+            Entry::Rows { rows, .. } => Some(rows.clone()),
+            Entry::Delete(_) => None,
+        };
+        let mut merged = Vec::new();
+        for run in self.entries.chunk_by(|a, b| rows(a).is_some() && rows(b).is_some()) {
+            let inputs: Vec<Arc<Rows>> = run.iter().filter_map(rows).collect();
+            let outputs = (inputs.len() >= OWN_ENTRIES_MERGED).then(|| merge_rows(table, &inputs));
+            match outputs {
+                Some(Ok(outputs)) => {
+                    merged.extend(outputs.into_iter().map(|rows| Entry::Rows { lsns: OWN_LSNS, rows }));
+                }
+                _ => merged.extend_from_slice(run),
+            }
+        }
+        self.entries = merged;
     }
 
     fn numbers(&mut self, state: &TableState, keys: &KeyList) -> Vec<u32> {
@@ -167,7 +193,7 @@ impl Own {
             numbers.sort_unstable();
             numbers.into()
         });
-        Tombstone { lsn: Lsn(u64::MAX), series, times: delete.times }
+        Tombstone { lsn: OWN_LSNS.1, series, times: delete.times }
     }
 
     fn lookup(&self, state: &TableState, key: &[u8]) -> Option<u32> {
@@ -189,6 +215,7 @@ impl TableView {
     pub fn with_own_writes(state: Arc<TableState>, own: &OwnWrites) -> TableView {
         let mut numbered = Own::default();
         numbered.number(&state, own);
+        numbered.merge(&state.table);
         TableView { state, own: Arc::new(numbered) }
     }
 
@@ -301,7 +328,7 @@ impl TableView {
         fields.dedup();
         let fields: Arc<[ColumnId]> = fields.into();
         let mut sources = Vec::new();
-        for (blocks, filter, segment) in prune::blocks(self, request, stats)? {
+        for prune::Wanted { segment, blocks, filter } in prune::blocks(self, request, stats)? {
             let source = SegmentSource::new(segment, filter, blocks, fields.clone())?;
             sources.extend(source.map(Source::Segment));
         }

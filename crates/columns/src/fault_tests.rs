@@ -1,0 +1,148 @@
+//! Every I/O call of flush, load and compaction made to fail once: an error is given, nothing changes, the next attempt succeeds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, RecordBatch};
+use env::Env;
+use env::sim::SimEnv;
+use model::{ColumnId, ErrorKind, Lsn, Result, SeriesId, TimeRange};
+
+use crate::scan::{ScanRequest, TableView};
+use crate::state::{TableState, Tombstone};
+use crate::tests::table;
+use crate::{Op, Ops, Rows};
+
+struct World {
+    sim: SimEnv,
+    env: Arc<dyn Env>,
+    file: u64,
+}
+
+fn dir() -> &'static Path {
+    Path::new("/d")
+}
+
+impl World {
+    fn new() -> World {
+        let sim = SimEnv::new(1);
+        let env: Arc<dyn Env> = Arc::new(sim.clone());
+        env.create_dir_all(dir()).unwrap();
+        World { sim, env, file: 0 }
+    }
+
+    fn flush(&mut self, state: &TableState) -> Result<TableState> {
+        let World { env, file, .. } = self;
+        let done = state.flush(env, dir(), Lsn(1_000), &mut || next(file))?;
+        Ok(state.with_flushed(&done))
+    }
+
+    /// All there is to compact.
+    fn compact(&mut self, state: &TableState) -> Result<TableState> {
+        let mut state = state.clone();
+        while let Some(picked) = state.pick_settling()? {
+            let World { env, file, .. } = self;
+            let done = picked.run(env, dir(), &mut || next(file), &|| true)?.unwrap();
+            state = state.with_compacted(&done);
+            done.inputs.iter().for_each(|input| input.remove_when_unused());
+        }
+        Ok(state)
+    }
+
+    fn files(&self, ending: &str) -> usize {
+        self.env.list(dir()).unwrap().iter().filter(|entry| entry.name.ends_with(ending)).count()
+    }
+}
+
+fn next(file: &mut u64) -> u64 {
+    *file += 1;
+    *file
+}
+
+fn filled(state: &TableState, lsn: u64) -> TableState {
+    let count = 60u64;
+    let values: ArrayRef =
+        Arc::new((0..count).map(|at| (at % 5 > 0).then_some((at * lsn) as f64)).collect::<Float64Array>());
+    let series: Vec<u32> = (0..count).map(|at| (at % 4) as u32).collect();
+    let times = (0..count).map(|at| (at / 4 * lsn) as i64).collect();
+    for id in 0..4 {
+        state.series.insert(SeriesId(id), &[1, 1, id as u8]).unwrap();
+    }
+    let rows = Rows::new(series, times, Ops::All(Op::Merge), vec![(ColumnId(2), values)]);
+    let hide = Tombstone { lsn: Lsn(lsn), series: Some([1].into()), times: TimeRange { start: 0, last: 9 } };
+    state.with_delete(hide).with_rows(Lsn(lsn), Arc::new(rows), 4)
+}
+
+fn scan(state: &TableState) -> Result<Vec<RecordBatch>> {
+    let columns = [0, 1, 2].map(ColumnId).to_vec();
+    TableView::new(Arc::new(state.clone())).scan(ScanRequest::all(columns))?.collect()
+}
+
+/// Fails the 1st, 2nd, ... call of `work` until it gets through; `after` looks at the world after each failure.
+fn fail_each(world: &mut World, mut work: impl FnMut(&mut World) -> Result<()>, after: impl Fn(&World)) -> u64 {
+    for n in 1.. {
+        let calls = world.sim.io_calls();
+        world.sim.fail_at(calls + n);
+        let outcome = work(world);
+        world.sim.heal();
+        if outcome.is_ok() && world.sim.io_calls() < calls + n {
+            return n - 1;
+        }
+        if let Err(error) = outcome {
+            assert_eq!(error.kind(), ErrorKind::Io, "call {n}: {error}");
+        }
+        after(world);
+    }
+    0
+}
+
+#[test]
+fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
+    let mut world = World::new();
+    let mut state = TableState::empty(table(true));
+    for lsn in 1..=3 {
+        let memtable = filled(&state, lsn);
+        let expected = scan(&memtable).unwrap();
+        let failed = fail_each(
+            &mut world,
+            |world| world.flush(&memtable).map(|_| ()),
+            |_| assert_eq!(scan(&memtable).unwrap(), expected, "the memtable is as it was"),
+        );
+        assert!(failed >= 5, "{failed} calls");
+        state = world.flush(&memtable).unwrap();
+        assert_eq!(scan(&state).unwrap(), expected);
+    }
+
+    let expected = scan(&state).unwrap();
+    let segments = state.segments.len();
+    let reopen = |world: &World| TableState::load(&world.env, dir(), state.table.clone(), &state.files());
+    let failed = fail_each(&mut world, |world| scan(&reopen(world)?).map(|seen| assert_eq!(seen, expected)), |_| {});
+    assert!(failed >= 8, "{failed} calls");
+
+    // Leave only what the state names, as an open does.
+    let named: Vec<String> =
+        state.segments.iter().map(|segment| crate::segment::file_name(segment.meta().file)).collect();
+    for entry in world.env.list(dir()).unwrap() {
+        if entry.name.ends_with(".seg") && !named.contains(&entry.name) {
+            world.env.remove(&dir().join(entry.name)).unwrap();
+        }
+    }
+    let failed = fail_each(
+        &mut world,
+        |world| {
+            let state = reopen(world)?;
+            let picked = state.pick_settling()?.unwrap();
+            let World { env, file, .. } = world;
+            let done = picked.run(env, dir(), &mut || next(file), &|| true)?.unwrap();
+            done.outputs.iter().for_each(|output| output.remove_when_unused());
+            Ok(())
+        },
+        // The failing call may be the one that was to remove the file.
+        |world| assert!(world.files(".seg") <= segments + 1, "what was written is removed"),
+    );
+    assert!(failed >= 10, "{failed} calls");
+    let settled = world.compact(&reopen(&world).unwrap()).unwrap();
+    assert_eq!((settled.segments.len(), settled.tombstones.len()), (1, 0));
+    assert!(settled.segments[0].settled().unwrap());
+    assert_eq!(scan(&settled).unwrap(), expected);
+}
