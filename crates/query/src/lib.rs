@@ -7,8 +7,43 @@
 //! - One statement reads one snapshot, own writes included.
 //! - A failed statement outside a transaction block changes nothing; inside, the block accepts only ROLLBACK.
 //! - No engine lock is held across an await; waits are parked on `env::Event`.
+//! - Nothing a client is told names DataFusion: its errors are translated in one place (`errors`).
 
+mod arithmetic;
+mod builder;
+mod context;
+mod copy;
+mod copy_in;
+mod database;
+mod ddl;
+mod delete;
+pub mod encode;
+mod errors;
+mod explain;
 pub mod functions;
+mod hooks;
+mod insert;
+mod named;
+mod output;
+mod parameters;
 pub mod pg_catalog;
-mod skeleton;
-pub use skeleton::*;
+mod planner;
+mod provider;
+mod query;
+mod rewrite;
+mod scan;
+mod session;
+mod set;
+mod settings;
+mod statement;
+mod transaction;
+mod type_planner;
+mod types;
+mod zone;
+
+pub use copy::{CopyChunk, CopyIn};
+pub use database::{Database, Options};
+pub use session::{Batches, Outcome, Prepared, Session, TxnStatus};
+pub use statement::{Statement, parse};
+pub use types::{OutputColumn, Value};
+pub use zone::Zone;

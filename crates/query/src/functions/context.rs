@@ -117,7 +117,7 @@ pub(crate) fn defaults() -> Vec<Setting> {
             crate::pg_catalog::SERVER_VERSION,
             "Version of PostgreSQL whose protocol and catalog are spoken.",
         ),
-        ("server_version_num", "150008", "The same as a number."),
+        ("server_version_num", crate::pg_catalog::SERVER_VERSION_NUMBER, "The same as a number."),
         ("server_encoding", "UTF8", "Encoding of text."),
         ("client_encoding", "UTF8", "Encoding of text on the wire."),
         ("max_index_keys", "32", "Columns an index can have."),

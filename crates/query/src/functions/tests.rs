@@ -30,6 +30,7 @@ async fn session() -> SessionContext {
 
 async fn run(session: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     let mut statement = Parser::parse_sql(&PostgreSqlDialect {}, sql)?.pop().unwrap();
+    crate::rewrite::rewrite(&mut statement);
     crate::pg_catalog::rewrite(&mut statement);
     let plan = session.state().statement_to_plan(Statement::Statement(Box::new(statement))).await?;
     session.execute_logical_plan(rewrite_plan(plan)?).await?.collect().await

@@ -19,34 +19,45 @@ mod rewrite;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::ScalarUDF;
 
 use crate::functions::StatementFacts;
 
 pub use rewrite::rewrite;
 
-/// The version clients are told, which decides what they send.
-pub const SERVER_VERSION: &str = "15.8";
+/// The version clients are told, which decides what they send: PostgreSQL's whose catalog this is, and our own.
+pub const SERVER_VERSION: &str = concat!("15.0 (Millrace ", env!("CARGO_PKG_VERSION"), ")");
+/// The same as a number.
+pub const SERVER_VERSION_NUMBER: &str = "150000";
 
 /// What `version()` says.
 pub(crate) fn version_text() -> String {
-    format!("PostgreSQL {SERVER_VERSION} (Millrace {})", env!("CARGO_PKG_VERSION"))
+    format!("PostgreSQL {SERVER_VERSION}")
 }
 
 /// The relation `name` of `schema` (`pg_catalog` or `information_schema`), as the statement sees it.
 #[must_use]
-pub fn relation(facts: &Arc<StatementFacts>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+pub fn relation(
+    schema: &str,
+    name: &str,
+    facts: impl FnOnce() -> Arc<StatementFacts>,
+) -> Option<Arc<dyn TableProvider>> {
     let relation = relations::find(schema, name)?;
-    Some(Arc::new(cells::CatalogTable::new(relation, Arc::clone(facts))))
+    Some(Arc::new(cells::CatalogTable::new(relation, facts())))
 }
 
 /// The function in FROM called `name`, if there is one of ours: it takes no arguments.
 #[must_use]
-pub fn table_function(facts: &Arc<StatementFacts>, name: &str) -> Option<Arc<dyn TableProvider>> {
+pub fn table_function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) -> Option<Arc<dyn TableProvider>> {
     // Hidden relations, found by no other name.
-    relation(facts, "()", name)
+    relation("()", name, facts)
 }
 
-pub(crate) use functions::function as scalar_function;
+/// The function called `name` (lower case, without schema), bound to the statement.
+#[must_use]
+pub fn scalar_function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) -> Option<Arc<ScalarUDF>> {
+    functions::function(name, facts)
+}
 
 #[cfg(test)]
 mod tests;

@@ -32,11 +32,6 @@ use super::relations;
 
 /// Rewrites every part of `statement`.
 pub fn rewrite(statement: &mut Statement) {
-    if let Statement::Query(query) = statement
-        && let Some(select) = single_select(query)
-    {
-        beside_wildcard(select);
-    }
     let _ = statement.visit(&mut Rewriter);
 }
 
@@ -77,24 +72,6 @@ impl VisitorMut for Rewriter {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         table_function(factor);
         ControlFlow::Continue(())
-    }
-}
-
-/// `SELECT t.oid, t.*`: the column named twice gets a private alias, of which clients see the part after the colon.
-fn beside_wildcard(select: &mut Select) {
-    let is_wildcard = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-    if !select.projection.iter().any(is_wildcard) {
-        return;
-    }
-    for (at, item) in select.projection.iter_mut().enumerate() {
-        let SelectItem::UnnamedExpr(expr) = item else { continue };
-        let name = match expr {
-            Expr::Identifier(name) => name.value.clone(),
-            Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.clone()).unwrap_or_default(),
-            _ => continue,
-        };
-        let alias = Ident::with_quote('"', format!("\u{1}{at}:{name}"));
-        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
     }
 }
 
@@ -479,7 +456,7 @@ fn order_of(query: &Query) -> Vec<datafusion::sql::sqlparser::ast::OrderByExpr> 
 
 /// `SELECT x FROM unnest(a) x` is `a`; `SELECT 'p' || x FROM unnest(a) x` puts `p` before each element.
 fn of_unnest(select: &Select) -> Option<Expr> {
-    let ([from], [SelectItem::UnnamedExpr(item)], None) =
+    let ([from], [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }], None) =
         (select.from.as_slice(), select.projection.as_slice(), &select.selection)
     else {
         return None;

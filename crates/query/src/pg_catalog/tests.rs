@@ -73,7 +73,7 @@ impl SchemaProvider for Schema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
-        Ok(relation(&self.0, self.1, name))
+        Ok(relation(self.1, name, || Arc::clone(&self.0)))
     }
 
     fn table_exist(&self, name: &str) -> bool {
@@ -86,7 +86,7 @@ struct Keywords(Arc<StatementFacts>);
 
 impl TableFunctionImpl for Keywords {
     fn call_with_args(&self, _args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        Ok(table_function(&self.0, "pg_get_keywords").unwrap())
+        Ok(table_function("pg_get_keywords", || Arc::clone(&self.0)).unwrap())
     }
 }
 
@@ -101,38 +101,18 @@ fn session(facts: &Arc<StatementFacts>) -> SessionContext {
     }
     session.register_catalog("millrace", Arc::new(catalog));
     for name in functions::names() {
-        session.register_udf(scalar_function(facts, name).unwrap().as_ref().clone());
+        session.register_udf(scalar_function(name, || Arc::clone(facts)).unwrap().as_ref().clone());
     }
     session.register_udtf("pg_get_keywords", Arc::new(Keywords(Arc::clone(facts))));
     session
-}
-
-/// `SELECT NULL, NULL`: the planner wants names that differ; in the server the session gives them.
-fn name_nulls(statement: &mut datafusion::sql::sqlparser::ast::Statement) {
-    use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitMut, VisitorMut};
-    struct Names(usize);
-    impl VisitorMut for Names {
-        type Break = ();
-        fn pre_visit_select(&mut self, select: &mut Select) -> std::ops::ControlFlow<()> {
-            for item in &mut select.projection {
-                if let SelectItem::UnnamedExpr(expr @ Expr::Value(_)) = item {
-                    self.0 += 1;
-                    *item =
-                        SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::new(format!("value{}", self.0)) };
-                }
-            }
-            std::ops::ControlFlow::Continue(())
-        }
-    }
-    let _ = statement.visit(&mut Names(0));
 }
 
 /// The rows of a query, cells joined by `|`, NULL as `~`; or its error.
 async fn run(session: &SessionContext, sql: &str) -> std::result::Result<Vec<String>, String> {
     let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| format!("parse: {error}"))?;
     let mut statement = statements.pop().ok_or("no statement")?;
+    crate::rewrite::rewrite(&mut statement);
     rewrite(&mut statement);
-    name_nulls(&mut statement);
     let shown = statement.to_string();
     let failed = |stage: &str, error: DataFusionError| format!("{stage}: {error}\nrewritten: {shown}");
     let plan = session.state().statement_to_plan(Statement::Statement(Box::new(statement))).await;

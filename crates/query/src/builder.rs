@@ -1,0 +1,469 @@
+//! Rows from values, one by one, into the columns of a batch. The path of prepared INSERT: no DataFusion, no intermediate row.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
+    Int64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
+};
+use columns::rows::Ops;
+use engine::{Batch, KeyList, Op, Rows};
+use model::{Column, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, key};
+use pg::types::oid;
+
+use crate::types::{Value, out_of_range};
+use crate::zone::Zone;
+
+/// Collects rows of one table.
+pub(crate) struct RowBuilder<'a> {
+    table: &'a TableRef,
+    zone: &'a Zone,
+    /// For each key column in order: the value's place in a row.
+    key_places: Vec<(Option<usize>, &'a Column)>,
+    time_place: Option<usize>,
+    fields: Vec<(usize, &'a Column, FieldBuilder)>,
+    keys: KeyList,
+    series: Vec<u32>,
+    times: Vec<i64>,
+    key: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl<'a> RowBuilder<'a> {
+    /// `targets`: positions in the table's columns of the values of a row, in order.
+    ///
+    /// # Errors
+    /// 23502 when a column that must have a value is not among them.
+    pub(crate) fn new(table: &'a TableRef, targets: &[usize], zone: &'a Zone, rows: usize) -> Result<RowBuilder<'a>> {
+        let place = |column: &Column| targets.iter().position(|target| table.columns[*target].id == column.id);
+        let mut builder = RowBuilder {
+            table,
+            zone,
+            key_places: Vec::new(),
+            time_place: None,
+            fields: Vec::new(),
+            keys: KeyList::default(),
+            series: Vec::with_capacity(rows),
+            times: Vec::with_capacity(rows),
+            key: Vec::new(),
+            last_key: Vec::new(),
+        };
+        for column in &table.columns {
+            let place = place(column);
+            if place.is_none() && !column.nullable {
+                return Err(null_error(table, column));
+            }
+            match (column.role, place) {
+                (ColumnRole::Key, place) => builder.key_places.push((place, column)),
+                (ColumnRole::Time, place) => builder.time_place = place,
+                (ColumnRole::Field, Some(place)) => {
+                    builder.fields.push((place, column, FieldBuilder::new(column.ty, rows)));
+                }
+                (ColumnRole::Field, None) => {}
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Adds a row; `value` gives the value at a place.
+    pub(crate) fn push<'v>(&mut self, value: &impl Fn(usize) -> &'v Value) -> Result<()> {
+        self.push_key(value)?;
+        let time = self.table.time_column();
+        let at = self.time_place.map_or(&Value::Null, value);
+        if *at == Value::Null {
+            return Err(null_error(self.table, time));
+        }
+        self.times.push(timestamp(time, at, self.zone)?);
+        for (place, column, builder) in &mut self.fields {
+            let value = value(*place);
+            if *value == Value::Null && !column.nullable {
+                return Err(null_error(self.table, column));
+            }
+            builder.push(column, value, self.zone)?;
+        }
+        Ok(())
+    }
+
+    fn push_key<'v>(&mut self, value: &impl Fn(usize) -> &'v Value) -> Result<()> {
+        self.key.clear();
+        let mut nulls = 0;
+        for (place, column) in &self.key_places {
+            let value = place.map_or(&Value::Null, value);
+            if *value == Value::Null {
+                if !column.nullable {
+                    return Err(null_error(self.table, column));
+                }
+                key::push_null(&mut self.key);
+                nulls += 1;
+            } else {
+                push_key_value(&mut self.key, column, value, self.zone)?;
+                nulls = 0;
+            }
+        }
+        key::finish(&mut self.key, 0, nulls);
+        // Rows of one device usually come together.
+        match self.series.last() {
+            Some(last) if self.key == self.last_key => self.series.push(*last),
+            _ => {
+                self.series.push(self.keys.intern(&self.key));
+                std::mem::swap(&mut self.key, &mut self.last_key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The batch; its rows do `op`.
+    pub(crate) fn finish(self, op: Op) -> Batch {
+        let mut fields: Vec<(ColumnId, ArrayRef)> =
+            self.fields.into_iter().map(|(_, column, mut builder)| (column.id, builder.finish())).collect();
+        fields.sort_by_key(|(id, _)| *id);
+        Batch::new(self.keys, Rows::new(self.series, self.times, Ops::All(op), fields))
+    }
+}
+
+/// 23502
+pub(crate) fn null_error(table: &Table, column: &Column) -> Error {
+    Error::new(
+        SqlState::NOT_NULL_VIOLATION,
+        format!("null value in column \"{}\" of relation {} violates not-null constraint", column.name, table.name),
+    )
+}
+
+fn mismatch(column: &Column, value: &Value) -> Error {
+    Error::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!(
+            "column \"{}\" is of type {} but expression is of type {}",
+            column.name,
+            column.ty.sql_name(),
+            kind(value)
+        ),
+    )
+    .with_hint("rewrite or cast the expression")
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "unknown",
+        Value::Bool(_) => "boolean",
+        Value::Int16(_) => "smallint",
+        Value::Int32(_) => "integer",
+        Value::Int64(_) => "bigint",
+        Value::Float32(_) => "real",
+        Value::Float64(_) => "double precision",
+        Value::Numeric(..) => "numeric",
+        Value::Text(_) => "text",
+        Value::Bytes(_) => "bytea",
+        Value::Timestamptz(_) => "timestamp with time zone",
+        Value::Timestamp(_) => "timestamp without time zone",
+        Value::Date(_) => "date",
+        Value::Time(_) => "time without time zone",
+        Value::Interval(..) => "interval",
+        Value::Uuid(_) => "uuid",
+        Value::Array(_) => "array",
+    }
+}
+
+fn push_key_value(out: &mut Vec<u8>, column: &Column, value: &Value, zone: &Zone) -> Result<()> {
+    match column.ty {
+        DataType::Text => match value {
+            Value::Text(text) => key::push_bytes(out, text.as_bytes()),
+            other => key::push_bytes(out, text_of(column, other, zone)?.as_bytes()),
+        },
+        DataType::Bool => key::push_bool(out, boolean(column, value)?),
+        DataType::Int16 | DataType::Int32 | DataType::Int64 => key::push_i64(out, integer(column, value)?),
+        DataType::UInt64 => key::push_i64(out, unsigned(column, value)?.cast_signed()),
+        DataType::Bytes => key::push_bytes(out, &bytes(column, value)?),
+        DataType::Timestamp => key::push_i64(out, timestamp(column, value, zone)?),
+        DataType::Float32 | DataType::Float64 => return Err(Error::bug("a key of a float type")),
+    }
+    Ok(())
+}
+
+/// One field's values so far.
+enum FieldBuilder {
+    Bool(BooleanBuilder),
+    Int16(Int16Builder),
+    Int32(Int32Builder),
+    Int64(Int64Builder),
+    UInt64(UInt64Builder),
+    Float32(Float32Builder),
+    Float64(Float64Builder),
+    Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    Timestamp(TimestampNanosecondBuilder),
+}
+
+impl FieldBuilder {
+    fn new(ty: DataType, rows: usize) -> FieldBuilder {
+        match ty {
+            DataType::Bool => FieldBuilder::Bool(BooleanBuilder::with_capacity(rows)),
+            DataType::Int16 => FieldBuilder::Int16(Int16Builder::with_capacity(rows)),
+            DataType::Int32 => FieldBuilder::Int32(Int32Builder::with_capacity(rows)),
+            DataType::Int64 => FieldBuilder::Int64(Int64Builder::with_capacity(rows)),
+            DataType::UInt64 => FieldBuilder::UInt64(UInt64Builder::with_capacity(rows)),
+            DataType::Float32 => FieldBuilder::Float32(Float32Builder::with_capacity(rows)),
+            DataType::Float64 => FieldBuilder::Float64(Float64Builder::with_capacity(rows)),
+            DataType::Text => FieldBuilder::Text(StringBuilder::with_capacity(rows, 16 * rows)),
+            DataType::Bytes => FieldBuilder::Bytes(BinaryBuilder::with_capacity(rows, 16 * rows)),
+            DataType::Timestamp => FieldBuilder::Timestamp(
+                TimestampNanosecondBuilder::with_capacity(rows).with_data_type(columns::rows::arrow_type(ty)),
+            ),
+        }
+    }
+
+    fn push(&mut self, column: &Column, value: &Value, zone: &Zone) -> Result<()> {
+        if *value == Value::Null {
+            self.push_null();
+            return Ok(());
+        }
+        match self {
+            FieldBuilder::Bool(builder) => builder.append_value(boolean(column, value)?),
+            FieldBuilder::Int16(builder) => builder.append_value(narrow(column, integer(column, value)?)?),
+            FieldBuilder::Int32(builder) => builder.append_value(narrow(column, integer(column, value)?)?),
+            FieldBuilder::Int64(builder) => builder.append_value(integer(column, value)?),
+            FieldBuilder::UInt64(builder) => builder.append_value(unsigned(column, value)?),
+            FieldBuilder::Float32(builder) => builder.append_value(single(column, value)?),
+            FieldBuilder::Float64(builder) => builder.append_value(double(column, value)?),
+            FieldBuilder::Text(builder) => match value {
+                Value::Text(text) => builder.append_value(text),
+                other => builder.append_value(text_of(column, other, zone)?),
+            },
+            FieldBuilder::Bytes(builder) => builder.append_value(bytes(column, value)?),
+            FieldBuilder::Timestamp(builder) => builder.append_value(timestamp(column, value, zone)?),
+        }
+        Ok(())
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            FieldBuilder::Bool(builder) => builder.append_null(),
+            FieldBuilder::Int16(builder) => builder.append_null(),
+            FieldBuilder::Int32(builder) => builder.append_null(),
+            FieldBuilder::Int64(builder) => builder.append_null(),
+            FieldBuilder::UInt64(builder) => builder.append_null(),
+            FieldBuilder::Float32(builder) => builder.append_null(),
+            FieldBuilder::Float64(builder) => builder.append_null(),
+            FieldBuilder::Text(builder) => builder.append_null(),
+            FieldBuilder::Bytes(builder) => builder.append_null(),
+            FieldBuilder::Timestamp(builder) => builder.append_null(),
+        }
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let builder: &mut dyn ArrayBuilder = match self {
+            FieldBuilder::Bool(builder) => builder,
+            FieldBuilder::Int16(builder) => builder,
+            FieldBuilder::Int32(builder) => builder,
+            FieldBuilder::Int64(builder) => builder,
+            FieldBuilder::UInt64(builder) => builder,
+            FieldBuilder::Float32(builder) => builder,
+            FieldBuilder::Float64(builder) => builder,
+            FieldBuilder::Text(builder) => builder,
+            FieldBuilder::Bytes(builder) => builder,
+            FieldBuilder::Timestamp(builder) => builder,
+        };
+        Arc::clone(&builder.finish())
+    }
+}
+
+fn boolean(column: &Column, value: &Value) -> Result<bool> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        Value::Text(text) => pg::value::parse_bool(text),
+        other => Err(mismatch(column, other)),
+    }
+}
+
+fn type_oid(ty: DataType) -> u32 {
+    match ty {
+        DataType::Int16 => oid::INT2,
+        DataType::Int32 => oid::INT4,
+        _ => oid::INT8,
+    }
+}
+
+fn narrow<T: TryFrom<i64>>(column: &Column, value: i64) -> Result<T> {
+    T::try_from(value).map_err(|_| out_of_range(column.ty.sql_name()))
+}
+
+/// An integer, numbers with a fraction rounded as PostgreSQL rounds them: floats to even, decimals away from zero.
+fn integer(column: &Column, value: &Value) -> Result<i64> {
+    let name = column.ty.sql_name();
+    match value {
+        Value::Int16(value) => Ok(i64::from(*value)),
+        Value::Int32(value) => Ok(i64::from(*value)),
+        Value::Int64(value) => Ok(*value),
+        Value::Float32(value) => float_to_int(f64::from(*value), name),
+        Value::Float64(value) => float_to_int(*value, name),
+        Value::Numeric(value, scale) => i64::try_from(round(*value, *scale)).map_err(|_| out_of_range(name)),
+        Value::Text(text) => pg::value::parse_int(type_oid(column.ty), text),
+        other => Err(mismatch(column, other)),
+    }
+}
+
+fn float_to_int(value: f64, name: &str) -> Result<i64> {
+    let rounded = value.round_ties_even();
+    // 2^63 itself does not fit; NaN fails both comparisons.
+    if rounded >= -9_223_372_036_854_775_808.0 && rounded < 9_223_372_036_854_775_808.0 {
+        Ok(rounded as i64)
+    } else {
+        Err(out_of_range(name))
+    }
+}
+
+fn round(value: i128, scale: u8) -> i128 {
+    let Some(unit) = 10_i128.checked_pow(u32::from(scale)) else {
+        return 0;
+    };
+    let (whole, rest) = (value / unit, value % unit);
+    if rest.unsigned_abs() * 2 >= unit.unsigned_abs() && scale > 0 { whole + value.signum() } else { whole }
+}
+
+fn unsigned(column: &Column, value: &Value) -> Result<u64> {
+    let name = column.ty.sql_name();
+    match value {
+        Value::Numeric(value, scale) => u64::try_from(round(*value, *scale)).map_err(|_| out_of_range(name)),
+        Value::Text(text) => match pg::numeric::Numeric::parse_text(text)? {
+            pg::numeric::Numeric::Finite { value, scale } => {
+                u64::try_from(round(value, scale)).map_err(|_| out_of_range(name))
+            }
+            _ => Err(out_of_range(name)),
+        },
+        other => u64::try_from(integer(column, other)?).map_err(|_| out_of_range(name)),
+    }
+}
+
+fn double(column: &Column, value: &Value) -> Result<f64> {
+    match value {
+        Value::Float64(value) => Ok(*value),
+        Value::Float32(value) => Ok(f64::from(*value)),
+        Value::Int16(value) => Ok(f64::from(*value)),
+        Value::Int32(value) => Ok(f64::from(*value)),
+        Value::Int64(value) => Ok(*value as f64),
+        Value::Numeric(value, scale) => decimal_to_float(*value, *scale),
+        Value::Text(text) => pg::value::parse_float8(text),
+        other => Err(mismatch(column, other)),
+    }
+}
+
+/// Through text, because only that rounds once.
+fn decimal_to_float(value: i128, scale: u8) -> Result<f64> {
+    if scale == 0 && value.unsigned_abs() < 1 << 53 {
+        return Ok(value as f64);
+    }
+    let mut text = Vec::with_capacity(48);
+    pg::numeric::numeric_text(&mut text, value, scale.cast_signed());
+    pg::value::parse_float8(&String::from_utf8_lossy(&text))
+}
+
+fn single(column: &Column, value: &Value) -> Result<f32> {
+    match value {
+        Value::Float32(value) => Ok(*value),
+        Value::Text(text) => pg::value::parse_float4(text),
+        other => {
+            let wide = double(column, other)?;
+            let narrow = wide as f32;
+            if narrow.is_infinite() && wide.is_finite() {
+                return Err(out_of_range("real"));
+            }
+            Ok(narrow)
+        }
+    }
+}
+
+fn bytes(column: &Column, value: &Value) -> Result<Vec<u8>> {
+    match value {
+        Value::Bytes(bytes) => Ok(bytes.clone()),
+        Value::Text(text) => pg::value::parse_bytea(text),
+        other => Err(mismatch(column, other)),
+    }
+}
+
+fn timestamp(column: &Column, value: &Value, zone: &Zone) -> Result<i64> {
+    match value {
+        Value::Timestamptz(value) => Ok(*value),
+        Value::Text(text) => zone.parse_timestamptz(text),
+        Value::Timestamp(value) => zone.moment_of_local(*value).ok_or_else(too_far),
+        Value::Date(days) => {
+            let local = i64::from(*days).checked_mul(86_400_000_000_000).ok_or_else(too_far)?;
+            zone.moment_of_local(local).ok_or_else(too_far)
+        }
+        other => Err(mismatch(column, other)),
+    }
+}
+
+fn too_far() -> Error {
+    Error::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range: it must lie within 1677-09-21 .. 2262-04-11")
+}
+
+/// PostgreSQL casts anything to text when it is assigned.
+fn text_of(column: &Column, value: &Value, zone: &Zone) -> Result<String> {
+    let mut out = Vec::new();
+    match value {
+        Value::Text(text) => return Ok(text.clone()),
+        Value::Bool(value) => return Ok(if *value { "true" } else { "false" }.to_owned()),
+        Value::Int16(value) => pg::value::int_text(&mut out, i64::from(*value)),
+        Value::Int32(value) => pg::value::int_text(&mut out, i64::from(*value)),
+        Value::Int64(value) => pg::value::int_text(&mut out, *value),
+        Value::Float32(value) => pg::value::float4_text(&mut out, *value),
+        Value::Float64(value) => pg::value::float8_text(&mut out, *value),
+        Value::Numeric(value, scale) => pg::numeric::numeric_text(&mut out, *value, scale.cast_signed()),
+        Value::Timestamptz(ns) => {
+            pg::time::timestamptz_text(&mut out, pg::time::micros_of_ns(*ns), zone.offset_at(*ns))
+        }
+        Value::Timestamp(ns) => pg::time::timestamp_text(&mut out, pg::time::micros_of_ns(*ns)),
+        Value::Uuid(bytes) => pg::value::uuid_text(&mut out, bytes),
+        other => return Err(mismatch(column, other)),
+    }
+    String::from_utf8(out).map_err(Error::bug)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(ty: DataType) -> Column {
+        Column { id: ColumnId(1), name: "c".into(), ty, nullable: true, role: ColumnRole::Field }
+    }
+
+    fn put(ty: DataType, value: Value) -> String {
+        let zone = Zone::new("UTC").unwrap();
+        let mut builder = FieldBuilder::new(ty, 1);
+        match builder.push(&column(ty), &value, &zone) {
+            Ok(()) => {
+                let array = builder.finish();
+                assert_eq!(*array.data_type(), columns::rows::arrow_type(ty));
+                datafusion::arrow::util::display::array_value_to_string(&array, 0).unwrap()
+            }
+            Err(error) => error.state().0.to_owned(),
+        }
+    }
+
+    #[test]
+    fn values_are_assigned_as_postgresql_assigns_them() {
+        for (ty, value, expected) in [
+            (DataType::Int32, Value::Numeric(25, 1), "3"),
+            (DataType::Int32, Value::Numeric(-25, 1), "-3"),
+            (DataType::Int32, Value::Float64(2.5), "2"),
+            (DataType::Int32, Value::Int64(1 << 40), "22003"),
+            (DataType::Int16, Value::Text("40000".into()), "22003"),
+            (DataType::Int32, Value::Text("abc".into()), "22P02"),
+            (DataType::Int64, Value::Float64(f64::NAN), "22003"),
+            (DataType::UInt64, Value::Int32(-1), "22003"),
+            (DataType::UInt64, Value::Text("18446744073709551615".into()), "18446744073709551615"),
+            (DataType::Bool, Value::Text("yes".into()), "true"),
+            (DataType::Bool, Value::Int32(1), "42804"),
+            (DataType::Text, Value::Int32(7), "7"),
+            (DataType::Float32, Value::Float64(1e300), "22003"),
+            (DataType::Float64, Value::Numeric(1, 1), "0.1"),
+            (DataType::Timestamp, Value::Text("2024-01-01 00:00".into()), "2024-01-01T00:00:00Z"),
+            (DataType::Timestamp, Value::Date(0), "1970-01-01T00:00:00Z"),
+            (DataType::Timestamp, Value::Text("soon".into()), "22007"),
+            (DataType::Bytes, Value::Text("\\x0aff".into()), "0aff"),
+        ] {
+            assert_eq!(put(ty, value.clone()), expected, "{value:?} into {ty:?}");
+        }
+    }
+}

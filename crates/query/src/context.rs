@@ -1,0 +1,67 @@
+//! What one statement is planned against: a snapshot, the session's settings, the transaction's time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use engine::{Engine, Snapshot};
+use model::TableName;
+use parking_lot::Mutex;
+
+use crate::settings::Settings;
+
+/// The database clients connect to.
+pub(crate) const DATABASE: &str = "millrace";
+
+/// What one statement sees. Shared by everything that plans or runs it.
+#[derive(Clone)]
+pub(crate) struct StatementContext {
+    /// For the clock and statistics.
+    pub(crate) engine: Engine,
+    /// Own uncommitted writes and DDL included.
+    pub(crate) snapshot: Snapshot,
+    /// As they are when the statement starts.
+    pub(crate) settings: Arc<Settings>,
+    /// Shown by `current_user`.
+    pub(crate) user: Arc<str>,
+    /// `now()`: when the transaction began, nanoseconds since 1970 UTC.
+    pub(crate) now_ns: i64,
+    /// `pg_backend_pid()`.
+    pub(crate) backend_pid: i32,
+}
+
+impl StatementContext {
+    /// The name of the table that `table` means without a schema: the first of `search_path` that has one.
+    pub(crate) fn resolve(&self, table: &str) -> Option<TableName> {
+        self.settings
+            .search_path()
+            .into_iter()
+            .map(|schema| TableName { schema, table: table.to_owned() })
+            .find(|name| self.snapshot.catalog().table(name).is_some())
+    }
+
+    /// The schema new tables go to: the first of `search_path` that exists.
+    pub(crate) fn current_schema(&self) -> Option<String> {
+        self.settings.search_path().into_iter().find(|schema| self.snapshot.catalog().has_schema(schema))
+    }
+}
+
+impl fmt::Debug for StatementContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StatementContext(lsn: {})", self.snapshot.lsn())
+    }
+}
+
+/// Where a scan that is being planned finds its statement. An extension of DataFusion's configuration; empty between statements, so
+/// that an idle session holds no snapshot.
+#[derive(Default)]
+pub(crate) struct Slot(Mutex<Option<Arc<StatementContext>>>);
+
+impl Slot {
+    pub(crate) fn set(&self, context: Option<Arc<StatementContext>>) {
+        *self.0.lock() = context;
+    }
+
+    pub(crate) fn get(&self) -> Option<Arc<StatementContext>> {
+        self.0.lock().clone()
+    }
+}

@@ -1,0 +1,748 @@
+//! COPY: its own small parser, because the general one knows only part of the options; FROM STDIN by `ingest`, TO STDOUT here.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use futures::{Stream, StreamExt};
+use model::{Error, Result, SqlState, TableRef};
+
+use crate::copy_in;
+use crate::encode::{Encoder, Rows};
+use crate::errors::locate;
+use crate::insert::{column_at, find_table};
+use crate::session::{Outcome, Plan, Session};
+use crate::statement::{Statement, Text, is_word};
+use crate::types::OutputColumn;
+
+pub use crate::copy_in::CopyIn;
+
+/// Rows are handed out in pieces of about this size.
+const CHUNK_BYTES: usize = 64 << 10;
+/// What a binary COPY begins with.
+const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+
+/// A part of COPY OUT.
+pub struct CopyChunk {
+    /// Whole encoded rows.
+    pub bytes: Vec<u8>,
+    /// How many.
+    pub rows: u64,
+}
+
+/// A parsed COPY.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyStatement {
+    source: Source,
+    from: bool,
+    pub(crate) options: Options,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Table(ast::ObjectName, Vec<String>),
+    Query(Box<ast::Statement>),
+}
+
+/// The three formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Csv,
+    Binary,
+}
+
+/// The first line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Header {
+    #[default]
+    None,
+    /// Names of the columns.
+    Names,
+    /// Names that must be those of the columns.
+    Match,
+}
+
+/// What WITH (…) said; `None` is the format's own default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) format: Format,
+    pub(crate) header: Header,
+    pub(crate) delimiter: Option<u8>,
+    pub(crate) null: Option<String>,
+    pub(crate) quote: Option<u8>,
+    pub(crate) escape: Option<u8>,
+    pub(crate) force_quote: Forced,
+    pub(crate) force_not_null: Forced,
+    pub(crate) force_null: Forced,
+}
+
+/// Columns an option names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Forced {
+    #[default]
+    None,
+    All,
+    Columns(Vec<String>),
+}
+
+impl Options {
+    pub(crate) fn delimiter(&self) -> u8 {
+        self.delimiter.unwrap_or(if self.format == Format::Csv { b',' } else { b'\t' })
+    }
+
+    pub(crate) fn null(&self) -> &str {
+        self.null.as_deref().unwrap_or(if self.format == Format::Csv { "" } else { "\\N" })
+    }
+
+    pub(crate) fn quote(&self) -> u8 {
+        self.quote.unwrap_or(b'"')
+    }
+
+    pub(crate) fn escape(&self) -> u8 {
+        self.escape.unwrap_or(self.quote())
+    }
+
+    /// What PostgreSQL refuses.
+    fn check(&self, from: bool) -> Result<()> {
+        let bad = |state: SqlState, text: &str| Err(Error::new(state, text.to_owned()));
+        let csv_only = [
+            ("QUOTE", self.quote.is_some()),
+            ("ESCAPE", self.escape.is_some()),
+            ("FORCE_QUOTE", self.force_quote != Forced::None),
+            ("FORCE_NOT_NULL", self.force_not_null != Forced::None),
+            ("FORCE_NULL", self.force_null != Forced::None),
+        ];
+        if self.format == Format::Binary {
+            if self.delimiter.is_some() {
+                return bad(SqlState::SYNTAX_ERROR, "cannot specify DELIMITER in BINARY mode");
+            }
+            if self.null.is_some() {
+                return bad(SqlState::SYNTAX_ERROR, "cannot specify NULL in BINARY mode");
+            }
+            if self.header != Header::None {
+                return bad(SqlState::FEATURE_NOT_SUPPORTED, "cannot specify HEADER in BINARY mode");
+            }
+        }
+        if let Some((name, _)) = csv_only.iter().find(|(_, given)| *given && self.format != Format::Csv) {
+            return bad(SqlState::FEATURE_NOT_SUPPORTED, &format!("COPY {name} requires CSV mode"));
+        }
+        if matches!(self.delimiter(), b'\n' | b'\r') {
+            return bad(SqlState::INVALID_PARAMETER_VALUE, "COPY delimiter cannot be newline or carriage return");
+        }
+        if self.null().contains(['\n', '\r']) {
+            return bad(
+                SqlState::INVALID_PARAMETER_VALUE,
+                "COPY null representation cannot use newline or carriage return",
+            );
+        }
+        let delimiter = self.delimiter();
+        if self.format == Format::Text
+            && (delimiter.is_ascii_lowercase() || delimiter.is_ascii_digit() || b"\\.".contains(&delimiter))
+        {
+            return bad(
+                SqlState::INVALID_PARAMETER_VALUE,
+                &format!("COPY delimiter cannot be \"{}\"", char::from(delimiter)),
+            );
+        }
+        if self.format == Format::Csv && delimiter == self.quote() {
+            return bad(SqlState::INVALID_PARAMETER_VALUE, "COPY delimiter and quote must be different");
+        }
+        if self.format != Format::Binary && self.null().as_bytes().contains(&delimiter) {
+            return bad(
+                SqlState::INVALID_PARAMETER_VALUE,
+                "COPY delimiter character must not appear in the NULL specification",
+            );
+        }
+        if from && self.force_quote != Forced::None {
+            return bad(SqlState::FEATURE_NOT_SUPPORTED, "COPY FORCE_QUOTE cannot be used with COPY FROM");
+        }
+        if !from && self.header == Header::Match {
+            return bad(SqlState::INVALID_PARAMETER_VALUE, "cannot use \"match\" with HEADER in COPY TO");
+        }
+        Ok(())
+    }
+}
+
+impl CopyStatement {
+    pub(crate) fn is_from(&self) -> bool {
+        self.from
+    }
+}
+
+/// The tokens that matter, and where we are.
+struct Cursor<'a, 'b> {
+    tokens: Vec<&'a TokenWithSpan>,
+    at: usize,
+    text: &'a Text<'b>,
+}
+
+/// Parses a COPY from its tokens.
+///
+/// # Errors
+/// 42601 with position; 0A000 for files and programs; what [`Options::check`] refuses.
+pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<CopyStatement> {
+    let kept = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    let mut cursor = Cursor { tokens: kept.collect(), at: 1, text };
+    let source = cursor.source()?;
+    let from = match cursor.word().as_deref() {
+        Some("from") => true,
+        Some("to") => false,
+        _ => return Err(cursor.unexpected(-1)),
+    };
+    if from && matches!(source, Source::Query(_)) {
+        return Err(cursor.unexpected(-1));
+    }
+    match cursor.word().as_deref() {
+        Some("stdin") if from => {}
+        Some("stdout") if !from => {}
+        _ => {
+            return Err(Error::unsupported("COPY reads from STDIN and writes to STDOUT only")
+                .with_hint("use \\copy in psql, or `millrace write --file`"));
+        }
+    }
+    let mut options = Options::default();
+    let _ = cursor.accept("with");
+    if cursor.take(&Token::LParen) {
+        cursor.listed(&mut options)?;
+    } else {
+        cursor.legacy(&mut options)?;
+    }
+    if cursor.at < cursor.tokens.len() {
+        return Err(cursor.unexpected(0));
+    }
+    options.check(from)?;
+    Ok(CopyStatement { source, from, options })
+}
+
+impl Cursor<'_, '_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|token| &token.token)
+    }
+
+    fn take(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn accept(&mut self, word: &str) -> bool {
+        let found = self.tokens.get(self.at).is_some_and(|token| is_word(token, word));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// The next token, if it is an unquoted word, in lower case.
+    fn word(&mut self) -> Option<String> {
+        let word = match self.peek() {
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
+            _ => None,
+        };
+        self.at += 1;
+        word
+    }
+
+    fn name(&mut self) -> Result<ast::Ident> {
+        let ident = match self.peek() {
+            Some(Token::Word(word)) => {
+                let mut ident = ast::Ident::new(&word.value);
+                ident.quote_style = word.quote_style;
+                ident
+            }
+            _ => return Err(self.unexpected(0)),
+        };
+        self.at += 1;
+        Ok(ident)
+    }
+
+    fn unexpected(&self, back: isize) -> Error {
+        let at = self.at.saturating_add_signed(back);
+        match self.tokens.get(at) {
+            Some(token) => self.text.unexpected(&token.token, token.span.start),
+            None => {
+                let last = self.tokens.last().map(|token| token.span.end);
+                self.text.unexpected(&Token::EOF, last.unwrap_or(Location { line: 1, column: 1 }))
+            }
+        }
+    }
+
+    fn source(&mut self) -> Result<Source> {
+        if self.take(&Token::LParen) {
+            return self.query();
+        }
+        let mut parts = vec![ast::ObjectNamePart::Identifier(self.name()?)];
+        while self.take(&Token::Period) {
+            parts.push(ast::ObjectNamePart::Identifier(self.name()?));
+        }
+        let mut columns = Vec::new();
+        if self.take(&Token::LParen) {
+            columns = self.names()?;
+        }
+        Ok(Source::Table(ast::ObjectName(parts), columns))
+    }
+
+    /// Names up to the closing parenthesis.
+    fn names(&mut self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        loop {
+            names.push(crate::rewrite::folded(&self.name()?));
+            if self.take(&Token::RParen) {
+                return Ok(names);
+            }
+            if !self.take(&Token::Comma) {
+                return Err(self.unexpected(0));
+            }
+        }
+    }
+
+    fn query(&mut self) -> Result<Source> {
+        let start = self.at;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.peek() {
+                Some(Token::LParen) => depth += 1,
+                Some(Token::RParen) => depth -= 1,
+                Some(_) => {}
+                None => return Err(self.unexpected(0)),
+            }
+            self.at += 1;
+        }
+        let tokens = self.tokens[start..self.at - 1].iter().map(|token| (*token).clone()).collect();
+        let dialect = PostgreSqlDialect {};
+        let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
+        let statement = parser.parse_statement().map_err(|_| self.unexpected(-1))?;
+        match statement {
+            ast::Statement::Query(_) => Ok(Source::Query(Box::new(statement))),
+            _ => Err(Error::unsupported("COPY (…) TO takes a query")),
+        }
+    }
+
+    fn listed(&mut self, options: &mut Options) -> Result<()> {
+        loop {
+            let name = self.word().ok_or_else(|| self.unexpected(-1))?;
+            self.option(&name, options)?;
+            if self.take(&Token::RParen) {
+                return Ok(());
+            }
+            if !self.take(&Token::Comma) {
+                return Err(self.unexpected(0));
+            }
+        }
+    }
+
+    fn option(&mut self, name: &str, options: &mut Options) -> Result<()> {
+        match name {
+            "format" => {
+                let format = self.value()?;
+                options.format = match format.to_lowercase().as_str() {
+                    "text" => Format::Text,
+                    "csv" => Format::Csv,
+                    "binary" => Format::Binary,
+                    _ => {
+                        return Err(Error::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            format!("COPY format \"{format}\" not recognized"),
+                        ));
+                    }
+                };
+            }
+            "header" => options.header = self.header()?,
+            "delimiter" => options.delimiter = Some(self.character("delimiter")?),
+            "null" => options.null = Some(self.value()?),
+            "quote" => options.quote = Some(self.character("quote")?),
+            "escape" => options.escape = Some(self.character("escape")?),
+            "encoding" => self.encoding()?,
+            "freeze" => {
+                self.flag();
+            }
+            "force_quote" => options.force_quote = self.forced()?,
+            "force_not_null" => options.force_not_null = self.forced()?,
+            "force_null" => options.force_null = self.forced()?,
+            "on_error" if self.value()?.eq_ignore_ascii_case("stop") => {}
+            _ => {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, format!("option \"{name}\" not recognized"))
+                    .with_position(self.position(-1)));
+            }
+        }
+        Ok(())
+    }
+
+    fn position(&self, back: isize) -> u32 {
+        let at = self.at.saturating_add_signed(back);
+        self.tokens.get(at).map_or(1, |token| self.text.at(token.span.start).1 + 1)
+    }
+
+    /// The form before PostgreSQL 9: words in a row.
+    fn legacy(&mut self, options: &mut Options) -> Result<()> {
+        while self.at < self.tokens.len() {
+            match self.word().as_deref() {
+                Some("binary") => options.format = Format::Binary,
+                Some("csv") => options.format = Format::Csv,
+                Some("header") => options.header = Header::Names,
+                Some("delimiter" | "delimiters") => {
+                    let _ = self.accept("as");
+                    options.delimiter = Some(self.character("delimiter")?);
+                }
+                Some("null") => {
+                    let _ = self.accept("as");
+                    options.null = Some(self.value()?);
+                }
+                Some("quote") => {
+                    let _ = self.accept("as");
+                    options.quote = Some(self.character("quote")?);
+                }
+                Some("escape") => {
+                    let _ = self.accept("as");
+                    options.escape = Some(self.character("escape")?);
+                }
+                Some("encoding") => self.encoding()?,
+                _ => return Err(self.unexpected(-1)),
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<String> {
+        let value = match self.peek() {
+            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
+            Some(Token::Word(word)) => word.value.clone(),
+            Some(Token::Number(text, _)) => text.clone(),
+            Some(Token::DollarQuotedString(text)) => text.value.clone(),
+            _ => return Err(self.unexpected(0)),
+        };
+        self.at += 1;
+        Ok(value)
+    }
+
+    fn character(&mut self, what: &str) -> Result<u8> {
+        match self.value()?.as_bytes() {
+            [byte] => Ok(*byte),
+            _ => Err(Error::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("COPY {what} must be a single one-byte character"),
+            )),
+        }
+    }
+
+    fn encoding(&mut self) -> Result<()> {
+        let name = self.value()?;
+        let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        if plain.eq_ignore_ascii_case("utf8") || plain.eq_ignore_ascii_case("unicode") {
+            return Ok(());
+        }
+        Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("encoding \"{name}\" is not supported"))
+            .with_hint("only UTF8 is"))
+    }
+
+    /// An optional boolean.
+    fn flag(&mut self) -> bool {
+        match self.peek() {
+            Some(Token::Comma | Token::RParen) | None => true,
+            _ => {
+                let value = self.value().unwrap_or_default().to_lowercase();
+                !matches!(value.as_str(), "false" | "off" | "0")
+            }
+        }
+    }
+
+    fn header(&mut self) -> Result<Header> {
+        if self.accept("match") {
+            return Ok(Header::Match);
+        }
+        Ok(if self.flag() { Header::Names } else { Header::None })
+    }
+
+    fn forced(&mut self) -> Result<Forced> {
+        if self.take(&Token::Mul) {
+            return Ok(Forced::All);
+        }
+        if self.take(&Token::LParen) {
+            return Ok(Forced::Columns(self.names()?));
+        }
+        Err(self.unexpected(0))
+    }
+}
+
+/// Starts a COPY.
+pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
+    if copy.from {
+        let context = session.context();
+        let Source::Table(name, columns) = &copy.source else {
+            return Err(Error::bug("COPY FROM a query"));
+        };
+        let table = find_table(&context, name).map_err(|error| locate(error, &statement.0))?;
+        let columns = positions(&table, columns).map_err(|error| locate(error, &statement.0))?;
+        session.writer()?;
+        return copy_in::start(session, table, &columns, &copy.options).map(Outcome::CopyIn);
+    }
+    out(session, statement, copy).await
+}
+
+/// Positions of the named columns; all when none is named.
+fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
+    if names.is_empty() {
+        return Ok((0..table.columns.len()).collect());
+    }
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let at = column_at(table, name)?;
+        if found.contains(&at) {
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
+        }
+        found.push(at);
+    }
+    Ok(found)
+}
+
+async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
+    let sql = match &copy.source {
+        Source::Query(query) => (**query).clone(),
+        Source::Table(name, columns) => select(session, name, columns).map_err(|error| locate(error, &statement.0))?,
+    };
+    let inner = Statement::of(sql, statement.0.sql.clone(), statement.0.offset);
+    let prepared = Box::pin(session.prepare(&inner, &[])).await?;
+    let Plan::Query(plan) = &prepared.0.plan else {
+        return Err(Error::bug("COPY TO without a query"));
+    };
+    let ready = crate::query::ready(session, &prepared, plan, &[]).await?;
+    let columns = ready.columns.clone();
+    let writer = Writer::new(&columns, &session.settings.time_zone(), copy.options.clone())?;
+    let batches = ready.stream(Arc::clone(&inner.0))?;
+    let chunks = chunks(writer, batches);
+    Ok(Outcome::CopyOut { binary: copy.options.format == Format::Binary, columns: columns.len(), chunks })
+}
+
+/// `SELECT columns FROM table`
+fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> Result<ast::Statement> {
+    let context = session.context();
+    if let Ok(table) = find_table(&context, name) {
+        positions(&table, columns)?;
+    }
+    let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+    let list =
+        if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
+    let parsed = crate::statement::parse(&format!("SELECT {list} FROM {name}"))?;
+    match parsed.first().map(|parsed| &parsed.0.command) {
+        Some(crate::statement::Command::Sql(sql)) => Ok(sql.clone()),
+        _ => Err(Error::bug("COPY of a table without a query")),
+    }
+}
+
+type Chunks = Pin<Box<dyn Stream<Item = Result<CopyChunk>> + Send>>;
+
+fn chunks(mut writer: Writer, batches: crate::session::Batches) -> Chunks {
+    let head = writer.head();
+    let tail = writer.tail();
+    let first = futures::stream::iter((!head.is_empty()).then_some(Ok(CopyChunk { bytes: head, rows: 0 })));
+    let last = futures::stream::iter((!tail.is_empty()).then_some(Ok(CopyChunk { bytes: tail, rows: 0 })));
+    let rows = batches.flat_map(move |batch| {
+        let encoded = match batch.and_then(|batch| writer.batch(&batch)) {
+            Ok(chunks) => chunks.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        futures::stream::iter(encoded)
+    });
+    Box::pin(first.chain(rows).chain(last))
+}
+
+/// Encodes rows for COPY TO.
+struct Writer {
+    encoder: Encoder,
+    names: Vec<String>,
+    options: Options,
+    force: Vec<bool>,
+}
+
+impl Writer {
+    fn new(columns: &[OutputColumn], zone: &str, options: Options) -> Result<Writer> {
+        let forced = |column: &OutputColumn| match &options.force_quote {
+            Forced::None => false,
+            Forced::All => true,
+            Forced::Columns(names) => names.contains(&column.name),
+        };
+        let force = columns.iter().map(forced).collect();
+        let names = columns.iter().map(|column| column.name.clone()).collect();
+        Ok(Writer { encoder: Encoder::new(columns, zone)?, names, force, options })
+    }
+
+    fn head(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.options.format == Format::Binary {
+            out.extend_from_slice(BINARY_HEADER);
+        } else if self.options.header != Header::None {
+            for (at, name) in self.names.iter().enumerate() {
+                if at > 0 {
+                    out.push(self.options.delimiter());
+                }
+                self.put(name.as_bytes(), false, &mut out);
+            }
+            out.push(b'\n');
+        }
+        out
+    }
+
+    fn tail(&self) -> Vec<u8> {
+        if self.options.format == Format::Binary { (-1_i16).to_be_bytes().to_vec() } else { Vec::new() }
+    }
+
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<CopyChunk>> {
+        let rows = self.encoder.batch(batch)?;
+        let mut chunks = Vec::new();
+        let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
+        for row in 0..batch.num_rows() {
+            if self.options.format == Format::Binary {
+                self.binary_row(&rows, row, &mut chunk.bytes)?;
+            } else {
+                self.text_row(&rows, row, &mut chunk.bytes)?;
+            }
+            chunk.rows += 1;
+            if chunk.bytes.len() >= CHUNK_BYTES {
+                chunks
+                    .push(std::mem::replace(&mut chunk, CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 }));
+            }
+        }
+        if chunk.rows > 0 {
+            chunks.push(chunk);
+        }
+        Ok(chunks)
+    }
+
+    fn binary_row(&self, rows: &Rows<'_>, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&i16::try_from(self.names.len()).unwrap_or(i16::MAX).to_be_bytes());
+        for column in 0..self.names.len() {
+            let start = out.len();
+            out.extend_from_slice(&(-1_i32).to_be_bytes());
+            if rows.binary(row, column, out)? {
+                let bytes = i32::try_from(out.len() - start - 4).map_err(Error::bug)?;
+                out[start..start + 4].copy_from_slice(&bytes.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn text_row(&self, rows: &Rows<'_>, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        let mut cell = Vec::new();
+        for column in 0..self.names.len() {
+            if column > 0 {
+                out.push(self.options.delimiter());
+            }
+            cell.clear();
+            if rows.text(row, column, &mut cell)? {
+                self.put(&cell, self.force[column], out);
+            } else {
+                out.extend_from_slice(self.options.null().as_bytes());
+            }
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn put(&self, cell: &[u8], force: bool, out: &mut Vec<u8>) {
+        match self.options.format {
+            Format::Csv => put_csv(cell, force, self.names.len() == 1, &self.options, out),
+            _ => put_text(cell, self.options.delimiter(), out),
+        }
+    }
+}
+
+/// Backslash escapes of the text format.
+fn put_text(cell: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+    for byte in cell {
+        let letter = match byte {
+            b'\\' => b'\\',
+            8 => b'b',
+            12 => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            11 => b'v',
+            byte if *byte == delimiter => delimiter,
+            byte => {
+                out.push(*byte);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', letter]);
+    }
+}
+
+fn put_csv(cell: &[u8], force: bool, only: bool, options: &Options, out: &mut Vec<u8>) {
+    let (quote, escape) = (options.quote(), options.escape());
+    let special = |byte: &u8| *byte == options.delimiter() || *byte == quote || matches!(byte, b'\n' | b'\r');
+    // A lone \. would end the data for old readers.
+    let quoted = force || cell == options.null().as_bytes() || cell.iter().any(special) || (only && cell == b"\\.");
+    if !quoted {
+        out.extend_from_slice(cell);
+        return;
+    }
+    out.push(quote);
+    for byte in cell {
+        if *byte == quote || *byte == escape {
+            out.push(escape);
+        }
+        out.push(*byte);
+    }
+    out.push(quote);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::{Command, parse as parse_text};
+
+    fn options(sql: &str) -> Result<Options> {
+        parse_text(sql).map(|parsed| match &parsed[0].0.command {
+            Command::Copy(copy) => copy.options.clone(),
+            Command::Sql(_) => panic!("not a COPY"),
+        })
+    }
+
+    #[test]
+    fn old_and_new_spellings_mean_the_same() {
+        let new = options("COPY t (a, \"B\") FROM STDIN WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'x')").unwrap();
+        let old = options("copy public.t from stdin with csv header delimiter as ';' null 'x'").unwrap();
+        assert_eq!(new, old);
+        assert_eq!((new.delimiter(), new.null(), new.quote(), new.escape()), (b';', "x", b'"', b'"'));
+        let tab = options("COPY t TO STDOUT (DELIMITER E'\\t', HEADER off)").unwrap();
+        assert_eq!((tab.delimiter(), tab.header), (b'\t', Header::None));
+        assert!(options("COPY (SELECT 1, (2)) TO STDOUT (FORMAT binary)").is_ok());
+    }
+
+    #[test]
+    fn impossible_options_are_refused() {
+        for (sql, state) in [
+            ("COPY t FROM '/etc/passwd'", "0A000"),
+            ("COPY t TO PROGRAM 'x'", "0A000"),
+            ("COPY t FROM STDIN (FORMAT xml)", "22023"),
+            ("COPY t FROM STDIN (FORMAT binary, DELIMITER ',')", "42601"),
+            ("COPY t FROM STDIN (QUOTE 'x')", "0A000"),
+            ("COPY t FROM STDIN (DELIMITER 'ab')", "0A000"),
+            ("COPY t FROM STDIN (FORMAT csv, DELIMITER '\"')", "22023"),
+            ("COPY t FROM STDIN (NONSENSE 1)", "42601"),
+            ("COPY t FROM STDIN (ENCODING 'latin1')", "22023"),
+            ("COPY t STDIN", "42601"),
+            ("COPY (SELECT 1) FROM STDIN", "42601"),
+            ("COPY t FROM STDIN (FORMAT csv", "42601"),
+        ] {
+            assert_eq!(options(sql).unwrap_err().state().0, state, "{sql}");
+        }
+    }
+
+    #[test]
+    fn csv_cells_are_quoted_when_they_must_be() {
+        let options = Options { format: Format::Csv, ..Options::default() };
+        for (cell, expected) in [("a", "a"), ("", "\"\""), ("a,b", "\"a,b\""), ("say \"hi\"", "\"say \"\"hi\"\"\"")] {
+            let mut out = Vec::new();
+            put_csv(cell.as_bytes(), false, false, &options, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+        let mut out = Vec::new();
+        put_text(b"a\tb\\c\n", b'\t', &mut out);
+        assert_eq!(out, b"a\\tb\\\\c\\n");
+    }
+}

@@ -1,0 +1,115 @@
+//! The SQL runtime: one memory budget, one spill folder, one set of functions for all sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use datafusion::config::SpillCompression;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use engine::{Committing, Engine, Progress};
+use model::{Lsn, Result};
+
+use crate::errors::OrError;
+use crate::session::Session;
+
+/// Largest share of a disk-full message's culprits that is listed.
+const CONSUMERS_NAMED: usize = 3;
+
+/// How much the SQL runtime may use.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes for sorts, joins and aggregates of all statements together; beyond it they spill to `Engine::spill_dir`, then fail
+    /// with 53200.
+    pub memory_bytes: u64,
+    /// Partitions of one statement.
+    pub threads: usize,
+}
+
+/// An engine with a SQL runtime. Cloning shares it.
+#[derive(Clone)]
+pub struct Database(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    /// What sessions start from.
+    state: SessionState,
+    next_pid: AtomicI32,
+}
+
+impl Database {
+    /// Sets up memory, spill folder and functions.
+    ///
+    /// # Errors
+    /// 58030 when the spill folder cannot be used.
+    pub fn new(engine: Engine, options: Options) -> Result<Database> {
+        let pool = FairSpillPool::new(usize::try_from(options.memory_bytes).unwrap_or(usize::MAX));
+        let named = std::num::NonZeroUsize::new(CONSUMERS_NAMED).unwrap_or(std::num::NonZeroUsize::MIN);
+        let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![engine.spill_dir()]));
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, named)))
+            .with_disk_manager_builder(disk)
+            .build_arc()
+            .or_error()?;
+        let context = SessionContext::new_with_config_rt(config(&options), runtime);
+        crate::hooks::register(&context);
+        let planner = Arc::new(crate::functions::Planner);
+        let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
+        let inner = Inner { engine, state, next_pid: AtomicI32::new(1) };
+        Ok(Database(Arc::new(inner)))
+    }
+
+    /// The engine below.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// A new session with default settings. `user` is shown by `current_user`.
+    #[must_use]
+    pub fn session(&self, user: &str) -> Session {
+        Session::new(self.clone(), user, self.0.next_pid.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Waits (without holding a thread) until a commit is through.
+    ///
+    /// # Errors
+    /// As [`Committing::poll`].
+    pub async fn finish(&self, mut committing: Committing) -> Result<Lsn> {
+        loop {
+            match committing.poll()? {
+                Progress::Done(lsn) => return Ok(lsn),
+                Progress::Wait(event) => {
+                    let (set, ready) = tokio::sync::oneshot::channel();
+                    event.on_set(move || {
+                        // The waiter may be gone: its client cancelled.
+                        let _ = set.send(());
+                    });
+                    let _ = ready.await;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.0.state
+    }
+}
+
+fn config(options: &Options) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(options.threads.max(1))
+        .with_batch_size(crate::provider::BATCH_ROWS)
+        .with_information_schema(false)
+        .with_create_default_catalog_and_schema(false);
+    let settings = config.options_mut();
+    settings.execution.time_zone = Some("UTC".to_owned());
+    settings.execution.spill_compression = SpillCompression::Uncompressed;
+    settings.execution.collect_statistics = false;
+    settings.sql_parser.map_string_types_to_utf8view = false;
+    settings.explain.show_schema = false;
+    config
+}

@@ -1,0 +1,504 @@
+//! CREATE, ALTER, DROP and TRUNCATE.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, AlterTableOperation, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, ObjectName, ObjectType,
+    SchemaName, SqlOption, Statement, TableConstraint, TimezoneInfo, Value as Literal,
+};
+use engine::{ColumnSpec, TableSpec};
+use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TimeRange};
+
+use crate::context::StatementContext;
+use crate::errors::locate;
+use crate::insert::find_table;
+use crate::rewrite::folded;
+use crate::session::{Outcome, Session};
+use crate::statement::Parsed;
+
+/// What a columns table can hold, for messages.
+const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
+
+/// Runs a statement about the catalog, or says that it is not supported.
+pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -> Result<Outcome> {
+    let result = match sql {
+        Statement::CreateTable(create) => create_table(session, create),
+        Statement::CreateSchema { schema_name, if_not_exists, .. } => create_schema(session, schema_name, *if_not_exists),
+        Statement::AlterTable(alter) => alter_table(session, alter),
+        Statement::Drop { object_type, if_exists, names, cascade, .. } => {
+            drop_objects(session, *object_type, *if_exists, names, *cascade)
+        }
+        Statement::Truncate(truncate) => truncate_tables(session, truncate),
+        Statement::Update(_) => {
+            Err(Error::unsupported("UPDATE is not supported on columns tables").with_hint(
+                "INSERT the row again: it replaces the one with the same key and time; ON CONFLICT (…) DO UPDATE SET c = excluded.c \
+                 changes single columns",
+            ))
+        }
+        // Statistics and dead rows are not the user's business here; tools send these unasked.
+        Statement::Analyze(_) => Ok(Outcome::command("ANALYZE")),
+        Statement::Vacuum(_) => Ok(Outcome::command("VACUUM")),
+        other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
+    };
+    result.map_err(|error| locate(error, parsed))
+}
+
+/// The first words of a statement, to name it by.
+fn words(sql: &str, _statement: &Statement) -> String {
+    let kind: Vec<String> = sql
+        .split_whitespace()
+        .take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()))
+        .take(2)
+        .map(str::to_ascii_uppercase)
+        .collect();
+    if kind.is_empty() { "this statement".to_owned() } else { kind.join(" ") }
+}
+
+/// Where a new object of this name goes.
+fn new_name(context: &StatementContext, name: &ObjectName) -> Result<TableName> {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    let (schema, table) = match parts.as_slice() {
+        [table] => (context.current_schema(), table),
+        [schema, table] => (Some(schema.clone()), table),
+        [database, schema, table] if database == crate::context::DATABASE => (Some(schema.clone()), table),
+        _ => return Err(Error::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
+    };
+    let schema =
+        schema.ok_or_else(|| Error::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?;
+    if schema == "pg_catalog" || schema == "information_schema" {
+        return Err(Error::new(SqlState("42501"), format!("permission denied to create \"{schema}.{table}\"")));
+    }
+    Ok(TableName { schema, table: table.clone() })
+}
+
+fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> {
+    let context = session.context();
+    let name = new_name(&context, &create.name)?;
+    refuse_kinds(create)?;
+    if context.snapshot.catalog().table(&name).is_some() {
+        if create.if_not_exists {
+            session.notice(format!("relation \"{}\" already exists, skipping", name.table));
+            return Ok(Outcome::command("CREATE TABLE"));
+        }
+        return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{}\" already exists", name.table)));
+    }
+    let spec = table_spec(name, create)?;
+    session.writer()?.create_table(&spec)?;
+    Ok(Outcome::command("CREATE TABLE"))
+}
+
+fn refuse_kinds(create: &CreateTable) -> Result<()> {
+    let what = if create.temporary || create.global.is_some() {
+        "temporary tables"
+    } else if create.query.is_some() {
+        "CREATE TABLE AS"
+    } else if create.like.is_some() || create.inherits.is_some() || create.partition_of.is_some() {
+        "LIKE, INHERITS and PARTITION OF"
+    } else if create.partition_by.is_some() {
+        "PARTITION BY"
+    } else {
+        return Ok(());
+    };
+    Err(Error::unsupported(format!("{what} are not supported"))
+        .with_hint("create a columns table WITH (store = 'columns', …) and fill it by INSERT"))
+}
+
+/// What WITH said.
+#[derive(Default)]
+struct Options {
+    columns: bool,
+    key: Option<Vec<String>>,
+    time: Option<String>,
+    partition_ns: Option<i64>,
+}
+
+fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
+    let mut options = with_options(create)?;
+    if !options.columns {
+        return Err(no_store(&name, create));
+    }
+    let time = time_column(create, options.time.as_deref())?;
+    if let Some(primary) = primary_key(create)? {
+        let key: Vec<String> = primary.iter().filter(|column| **column != time).cloned().collect();
+        if key.len() == primary.len() {
+            return Err(Error::unsupported(format!(
+                "a primary key without the time column \"{time}\" is not supported"
+            ))
+            .with_hint("in a columns table (key, time) identifies a row"));
+        }
+        options.key.get_or_insert(key);
+    }
+    let key = options.key.clone().unwrap_or_default();
+    for column in &key {
+        if !create.columns.iter().any(|def| folded(&def.name) == *column) {
+            return Err(Error::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{column}\" named in key does not exist"),
+            ));
+        }
+    }
+    let mut columns = Vec::with_capacity(create.columns.len());
+    for def in &create.columns {
+        let column = folded(&def.name);
+        let role = if column == time {
+            ColumnRole::Time
+        } else if key.contains(&column) {
+            ColumnRole::Key
+        } else {
+            ColumnRole::Field
+        };
+        columns.push(column_spec(def, role)?);
+    }
+    let partition_ns = options.partition_ns.unwrap_or(TableOptions::PARTITION_NS_DEFAULT);
+    Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: TableOptions { partition_ns } })
+}
+
+fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
+    let name = folded(&def.name);
+    let mut nullable = role != ColumnRole::Time;
+    for option in &def.options {
+        match &option.option {
+            ColumnOption::Null if role == ColumnRole::Time => {
+                return Err(Error::new(
+                    SqlState::INVALID_TABLE_DEFINITION,
+                    format!("column \"{name}\" is the time, and must be NOT NULL"),
+                ));
+            }
+            ColumnOption::Null | ColumnOption::PrimaryKey(_) => {}
+            ColumnOption::NotNull => nullable = false,
+            ColumnOption::Default(Expr::Value(value)) if value.value == Literal::Null => {}
+            other => {
+                return Err(Error::unsupported(format!(
+                    "{other} of column \"{name}\" is not supported on columns tables"
+                ))
+                .with_hint("only NULL and NOT NULL are"));
+            }
+        }
+    }
+    Ok(ColumnSpec { ty: data_type(&name, &def.data_type)?, name, nullable, role })
+}
+
+/// The stored type of an SQL type.
+///
+/// # Errors
+/// 0A000 naming what there is.
+fn data_type(column: &str, ty: &ast::DataType) -> Result<DataType> {
+    use ast::DataType as Sql;
+    let custom = match ty {
+        Sql::Custom(name, _) => name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default(),
+        _ => String::new(),
+    };
+    Ok(match ty {
+        Sql::Bool | Sql::Boolean => DataType::Bool,
+        Sql::SmallInt(_) | Sql::Int2(_) => DataType::Int16,
+        Sql::Int(_) | Sql::Integer(_) | Sql::Int4(_) => DataType::Int32,
+        Sql::BigInt(_) | Sql::Int8(_) => DataType::Int64,
+        Sql::Real | Sql::Float4 => DataType::Float32,
+        Sql::Float(ast::ExactNumberInfo::Precision(digits)) if *digits <= 24 => DataType::Float32,
+        Sql::Float(_) | Sql::Float8 | Sql::Double(_) | Sql::DoublePrecision => DataType::Float64,
+        Sql::Text
+        | Sql::Varchar(_)
+        | Sql::CharacterVarying(_)
+        | Sql::Char(_)
+        | Sql::Character(_)
+        | Sql::CharVarying(_) => DataType::Text,
+        Sql::Bytea => DataType::Bytes,
+        Sql::Numeric(ast::ExactNumberInfo::Precision(20) | ast::ExactNumberInfo::PrecisionAndScale(20, 0))
+        | Sql::Decimal(ast::ExactNumberInfo::Precision(20) | ast::ExactNumberInfo::PrecisionAndScale(20, 0)) => {
+            DataType::UInt64
+        }
+        Sql::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => DataType::Timestamp,
+        Sql::Timestamp(..) | Sql::Datetime(_) => {
+            return Err(Error::unsupported(format!(
+                "column \"{column}\": type timestamp without time zone is not supported on columns tables"
+            ))
+            .with_hint("use timestamptz; it stores the moment, and the session's TimeZone says how it is shown"));
+        }
+        Sql::Custom(..) if custom == "timestamptz" => DataType::Timestamp,
+        Sql::Custom(..) if custom == "float8" => DataType::Float64,
+        Sql::Custom(..) if custom == "float4" => DataType::Float32,
+        other => {
+            return Err(Error::unsupported(format!(
+                "column \"{column}\": type {} is not supported on columns tables",
+                other.to_string().to_lowercase()
+            ))
+            .with_hint(format!("supported types: {TYPES}")));
+        }
+    })
+}
+
+fn with_options(create: &CreateTable) -> Result<Options> {
+    let mut found = Options::default();
+    let list = match &create.table_options {
+        CreateTableOptions::With(list) => list.as_slice(),
+        _ => &[],
+    };
+    for option in list {
+        let SqlOption::KeyValue { key, value } = option else {
+            return Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{option}\"")));
+        };
+        let (name, value) = (folded(key), option_text(value));
+        match name.as_str() {
+            "store" if value == "columns" => found.columns = true,
+            "store" => {
+                return Err(Error::unsupported(format!("store = '{value}' is not supported"))
+                    .with_hint("the store for time series and events is store = 'columns'"));
+            }
+            "key" => found.key = Some(names(&value)),
+            "time" => found.time = Some(value),
+            "partition" => found.partition_ns = Some(partition(&value)?),
+            "retention" | "history" => {
+                return Err(Error::unsupported(format!("the table option {name} is not supported yet")));
+            }
+            _ => {
+                return Err(Error::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("unrecognized parameter \"{name}\""),
+                )
+                .with_hint("options of a columns table: store, key, time, partition"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn option_text(value: &Expr) -> String {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => text.clone(),
+            other => other.to_string(),
+        },
+        Expr::Identifier(ident) => folded(ident),
+        other => other.to_string(),
+    }
+}
+
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(|name| name.trim().trim_matches('"').to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+fn partition(text: &str) -> Result<i64> {
+    let interval = pg::time::parse_interval(text)?;
+    let bad = |why: &str| {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("partition = '{text}': {why}"))
+            .with_hint("give a positive number of hours, days or weeks, e.g. '1 day'")
+    };
+    if interval.months != 0 {
+        return Err(bad("months and years have no fixed length"));
+    }
+    let micros =
+        i64::from(interval.days).checked_mul(pg::time::DAY_MICROS).and_then(|days| days.checked_add(interval.micros));
+    let ns = micros.and_then(|micros| micros.checked_mul(1_000)).ok_or_else(|| bad("too long"))?;
+    if ns > 0 { Ok(ns) } else { Err(bad("not positive")) }
+}
+
+/// The time column: the one named, else one called `time`, else the only timestamptz.
+fn time_column(create: &CreateTable, named: Option<&str>) -> Result<String> {
+    let name = &create.name;
+    if let Some(named) = named {
+        if create.columns.iter().any(|def| folded(&def.name) == named) {
+            return Ok(named.to_owned());
+        }
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{named}\" named in time does not exist")));
+    }
+    let moments = moments(create);
+    match moments.as_slice() {
+        _ if create.columns.iter().any(|def| folded(&def.name) == "time") => Ok("time".to_owned()),
+        [only] => Ok(only.clone()),
+        [] => Err(Error::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("relation \"{name}\" has no time column; a columns table needs one of type timestamptz NOT NULL"),
+        )),
+        several => Err(Error::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("relation \"{name}\" has several timestamptz columns: {}", several.join(", ")),
+        )
+        .with_hint(format!("say which is the time: WITH (store = 'columns', time = '{}')", several[0]))),
+    }
+}
+
+fn moments(create: &CreateTable) -> Vec<String> {
+    let is_moment = |def: &&ColumnDef| data_type("", &def.data_type).ok() == Some(DataType::Timestamp);
+    create.columns.iter().filter(is_moment).map(|def| folded(&def.name)).collect()
+}
+
+/// The columns of a PRIMARY KEY, if there is one.
+fn primary_key(create: &CreateTable) -> Result<Option<Vec<String>>> {
+    let mut primary = None;
+    for def in &create.columns {
+        if def.options.iter().any(|option| matches!(option.option, ColumnOption::PrimaryKey(_))) {
+            primary = Some(vec![folded(&def.name)]);
+        }
+    }
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                let name = |column: &ast::IndexColumn| match &column.column.expr {
+                    Expr::Identifier(ident) => folded(ident),
+                    other => other.to_string(),
+                };
+                primary = Some(key.columns.iter().map(name).collect());
+            }
+            other => {
+                return Err(Error::unsupported(format!("constraint {other} is not supported on columns tables"))
+                    .with_hint("only PRIMARY KEY (key columns, time) is"));
+            }
+        }
+    }
+    Ok(primary)
+}
+
+/// 0A000 with the WITH clause that makes this very table a columns table.
+fn no_store(name: &TableName, create: &CreateTable) -> Error {
+    let error = Error::unsupported(format!("CREATE TABLE {name} without store = 'columns' is not supported yet"));
+    let Ok(time) = time_column(create, None).or_else(|_| moments(create).first().cloned().ok_or(())) else {
+        return error.with_hint(
+            "add a column \"time timestamptz NOT NULL\" and, after the closing parenthesis, WITH (store = 'columns', time = 'time')",
+        );
+    };
+    let key = match primary_key(create) {
+        Ok(Some(columns)) => columns.into_iter().filter(|column| *column != time).collect(),
+        _ => texts(create),
+    };
+    let key = if key.is_empty() { String::new() } else { format!(", key = '{}'", key.join(",")) };
+    error.with_hint(format!("add WITH (store = 'columns'{key}, time = '{time}') after the closing parenthesis"))
+}
+
+/// Text columns that stand before the first number: most likely what names a device.
+fn texts(create: &CreateTable) -> Vec<String> {
+    let others = create.columns.iter().filter(|def| data_type("", &def.data_type).ok() != Some(DataType::Timestamp));
+    others
+        .take_while(|def| data_type("", &def.data_type).ok() == Some(DataType::Text))
+        .map(|def| folded(&def.name))
+        .collect()
+}
+
+fn create_schema(session: &mut Session, name: &SchemaName, if_not_exists: bool) -> Result<Outcome> {
+    let name = match name {
+        SchemaName::Simple(name) | SchemaName::NamedAuthorization(name, _) => {
+            name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
+        }
+        SchemaName::UnnamedAuthorization(ident) => folded(ident),
+    };
+    if name.starts_with("pg_") || name == "information_schema" {
+        return Err(Error::new(SqlState::RESERVED_NAME, format!("unacceptable schema name \"{name}\""))
+            .with_detail("the prefix \"pg_\" is reserved for system schemas"));
+    }
+    let context = session.context();
+    if context.snapshot.catalog().has_schema(&name) {
+        if if_not_exists {
+            session.notice(format!("schema \"{name}\" already exists, skipping"));
+            return Ok(Outcome::command("CREATE SCHEMA"));
+        }
+        return Err(Error::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists")));
+    }
+    session.writer()?.create_schema(&name)?;
+    Ok(Outcome::command("CREATE SCHEMA"))
+}
+
+fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome> {
+    let context = session.context();
+    let table = match find_table(&context, &alter.name) {
+        Ok(table) => table,
+        Err(error) if alter.if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
+            session.notice(format!("{}, skipping", error.message()));
+            return Ok(Outcome::command("ALTER TABLE"));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut columns = Vec::new();
+    for operation in &alter.operations {
+        let AlterTableOperation::AddColumn { if_not_exists, column_def, .. } = operation else {
+            return Err(
+                Error::unsupported(format!("ALTER TABLE … {operation} is not supported")).with_hint("ADD COLUMN is")
+            );
+        };
+        let spec = column_spec(column_def, ColumnRole::Field)?;
+        if *if_not_exists && table.column(&spec.name).is_some() {
+            session.notice(format!(
+                "column \"{}\" of relation \"{}\" already exists, skipping",
+                spec.name, table.name.table
+            ));
+        } else {
+            columns.push(spec);
+        }
+    }
+    if !columns.is_empty() {
+        session.writer()?.add_columns(&table.name, &columns)?;
+    }
+    Ok(Outcome::command("ALTER TABLE"))
+}
+
+fn drop_objects(
+    session: &mut Session,
+    kind: ObjectType,
+    if_exists: bool,
+    names: &[ObjectName],
+    cascade: bool,
+) -> Result<Outcome> {
+    for name in names {
+        match kind {
+            ObjectType::Table => drop_table(session, name, if_exists)?,
+            ObjectType::Schema => drop_schema(session, name, if_exists, cascade)?,
+            other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
+        }
+    }
+    Ok(Outcome::command(format!("DROP {kind}")))
+}
+
+fn drop_table(session: &mut Session, name: &ObjectName, if_exists: bool) -> Result<()> {
+    let context = session.context();
+    match find_table(&context, name) {
+        Ok(table) => session.writer()?.drop_table(&table.name),
+        Err(error) if if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
+            let shown = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+            session.notice(format!("table \"{shown}\" does not exist, skipping"));
+            Ok(())
+        }
+        Err(error) if error.state() == SqlState::UNDEFINED_TABLE => {
+            let shown = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".");
+            Err(Error::new(SqlState::UNDEFINED_TABLE, format!("table \"{shown}\" does not exist")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn drop_schema(session: &mut Session, name: &ObjectName, if_exists: bool, cascade: bool) -> Result<()> {
+    let schema = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+    let context = session.context();
+    let catalog = Arc::clone(context.snapshot.catalog());
+    if !catalog.has_schema(&schema) {
+        if if_exists {
+            session.notice(format!("schema \"{schema}\" does not exist, skipping"));
+            return Ok(());
+        }
+        return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
+    }
+    let tables: Vec<TableName> =
+        catalog.tables().filter(|table| table.name.schema == schema).map(|table| table.name.clone()).collect();
+    if let Some(first) = tables.first()
+        && !cascade
+    {
+        return Err(Error::new(
+            SqlState("2BP01"),
+            format!("cannot drop schema \"{schema}\" because other objects depend on it"),
+        )
+        .with_detail(format!("table {first} depends on schema \"{schema}\""))
+        .with_hint("use DROP … CASCADE to drop the dependent objects too"));
+    }
+    let txn = session.writer()?;
+    for table in &tables {
+        txn.drop_table(table)?;
+    }
+    txn.drop_schema(&schema)
+}
+
+fn truncate_tables(session: &mut Session, truncate: &ast::Truncate) -> Result<Outcome> {
+    for target in &truncate.table_names {
+        let context = session.context();
+        let table = find_table(&context, &target.name)?;
+        let view = context.snapshot.table_by_id(table.id)?;
+        session.writer()?.delete(&view, None, TimeRange::ALL)?;
+    }
+    Ok(Outcome::command("TRUNCATE TABLE"))
+}

@@ -1,0 +1,237 @@
+//! DELETE by key and time range: a tombstone, not a rewrite. TRUNCATE is the one without a WHERE.
+
+use std::sync::Arc;
+
+use arrow_schema::DataType as Arrow;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{self, Delete, FromTable, TableFactor};
+use engine::{ScanRequest, SeriesFilter, TableView};
+use model::{Error, Result, TableRef, TimeRange};
+
+use crate::context::StatementContext;
+use crate::errors::{OrError, locate};
+use crate::insert::find_table;
+use crate::planner::plan as plan_query;
+use crate::provider::{BATCH_ROWS, ColumnsTable, Selection};
+use crate::session::{Outcome, PreparedStatement, Session};
+use crate::statement::{Parsed, Statement};
+use crate::types::{Value, arrow_of_oid, oid_of_arrow, scalar};
+
+/// What a DELETE hides.
+pub(crate) struct Target {
+    pub(crate) table: TableRef,
+    view: TableView,
+    pub(crate) series: SeriesFilter,
+    pub(crate) times: TimeRange,
+    nothing: bool,
+}
+
+/// Types of its parameters, by OID.
+pub(crate) fn parameters(
+    session: &mut Session,
+    statement: &Statement,
+    delete: &Delete,
+    declared: &[u32],
+) -> Result<Vec<u32>> {
+    let context = session.context();
+    let table = table_of(&context, delete).map_err(|error| locate(error, &statement.0))?;
+    if statement.0.parameters == 0 {
+        return Ok(Vec::new());
+    }
+    let state = session.state(&context);
+    let types = types(&context, declared);
+    let planned = plan_query(&state, &context, &statement.0, &as_query(&table, delete), &types);
+    session.keep(state);
+    Ok(planned?.parameters.iter().map(oid_of_arrow).collect())
+}
+
+fn types(context: &StatementContext, declared: &[u32]) -> Vec<Option<Arrow>> {
+    let zone = context.settings.time_zone();
+    declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect()
+}
+
+fn table_of(context: &StatementContext, delete: &Delete) -> Result<TableRef> {
+    if delete.using.is_some() || delete.returning.is_some() || !delete.order_by.is_empty() || delete.limit.is_some() {
+        return Err(Error::unsupported("DELETE takes only FROM and WHERE on columns tables")
+            .with_hint("USING, RETURNING, ORDER BY and LIMIT are not supported"));
+    }
+    let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
+    match tables.as_slice() {
+        [table] if table.joins.is_empty() => match &table.relation {
+            TableFactor::Table { name, .. } => find_table(context, name),
+            other => Err(Error::unsupported(format!("DELETE FROM {other} is not supported"))),
+        },
+        _ => Err(Error::unsupported("DELETE from several tables is not supported")),
+    }
+}
+
+/// `SELECT time FROM t WHERE …`, whose optimized form tells what the predicate comes to.
+fn as_query(table: &TableRef, delete: &Delete) -> ast::Statement {
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = delete.from.clone();
+    let time = ast::Ident::with_quote('"', &table.time_column().name);
+    let select = ast::Select {
+        select_token: ast::helpers::attached_token::AttachedToken::empty(),
+        optimizer_hints: Vec::new(),
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection: vec![ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(time))],
+        exclude: None,
+        into: None,
+        from,
+        lateral_views: Vec::new(),
+        prewhere: None,
+        selection: delete.selection.clone(),
+        connect_by: Vec::new(),
+        group_by: ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
+        cluster_by: Vec::new(),
+        distribute_by: Vec::new(),
+        sort_by: Vec::new(),
+        having: None,
+        named_window: Vec::new(),
+        qualify: None,
+        window_before_qualify: false,
+        value_table_mode: None,
+        flavor: ast::SelectFlavor::Standard,
+    };
+    ast::Statement::Query(Box::new(ast::Query {
+        with: None,
+        body: Box::new(ast::SetExpr::Select(Box::new(select))),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }))
+}
+
+/// Works out what a DELETE hides.
+///
+/// # Errors
+/// 0A000 for a predicate that is more than key columns and one time range.
+pub(crate) fn target(
+    session: &mut Session,
+    parsed: &Parsed,
+    delete: &Delete,
+    values: &[Value],
+    declared: &[u32],
+) -> Result<Target> {
+    let context = session.context();
+    let table = table_of(&context, delete).map_err(|error| locate(error, parsed))?;
+    let state = session.state(&context);
+    let result = target_in(&state, &context, parsed, table, delete, values, declared);
+    session.keep(state);
+    result.map_err(|error| locate(error, parsed))
+}
+
+fn target_in(
+    state: &SessionState,
+    context: &Arc<StatementContext>,
+    parsed: &Parsed,
+    table: TableRef,
+    delete: &Delete,
+    values: &[Value],
+    declared: &[u32],
+) -> Result<Target> {
+    let zone = context.settings.time_zone();
+    let planned = plan_query(state, context, parsed, &as_query(&table, delete), &types(context, declared))?;
+    let scalars = values.iter().zip(&planned.parameters).map(|(value, ty)| scalar(value, ty, &zone));
+    let scalars = scalars.collect::<Result<Vec<_>>>()?;
+    let plan = planned.plan.with_param_values(scalars).or_error()?;
+    let plan = state.optimize(&plan).or_error()?;
+    let view = context.snapshot.table_by_id(table.id)?;
+    let mut target = Target { table, view, series: SeriesFilter::All, times: TimeRange::ALL, nothing: false };
+    let mut simple = true;
+    plan.apply(|node| {
+        match node {
+            LogicalPlan::TableScan(scan) => {
+                let schema =
+                    datafusion::catalog::TableProvider::schema(&ColumnsTable::new(Arc::clone(&target.table), &zone));
+                let selection = Selection::of(&target.table, &schema, &target.view, &scan.filters)
+                    .map_err(crate::errors::external)?;
+                simple &= selection.exact;
+                (target.series, target.times) = (selection.series, selection.times);
+            }
+            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) => {}
+            LogicalPlan::EmptyRelation(_) => target.nothing = true,
+            _ => simple = false,
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .or_error()?;
+    if simple {
+        return Ok(target);
+    }
+    let keys: Vec<&str> = target.table.key_columns().map(|column| column.name.as_str()).collect();
+    let time = &target.table.time_column().name;
+    let may = if keys.is_empty() { "no key columns".to_owned() } else { format!("key columns ({})", keys.join(", ")) };
+    Err(Error::unsupported(format!(
+        "DELETE FROM {} can only test key columns and one range of the time",
+        target.table.name
+    ))
+    .with_detail(format!("the table has {may} and the time \"{time}\""))
+    .with_hint(format!(
+        "write e.g. WHERE \"{time}\" >= '…' AND \"{time}\" < '…'; tests of other columns cannot delete rows yet"
+    )))
+}
+
+impl Target {
+    /// Rows it hides that are there now.
+    fn count(&self) -> Result<u64> {
+        let request = ScanRequest {
+            columns: Vec::new(),
+            times: self.times,
+            series: self.series.clone(),
+            ranges: Vec::new(),
+            batch_rows: BATCH_ROWS,
+            limit: None,
+        };
+        let mut rows = 0;
+        for batch in self.view.scan(request)? {
+            rows += batch?.num_rows() as u64;
+        }
+        Ok(rows)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.nothing || self.times.is_empty() || matches!(&self.series, SeriesFilter::Only(list) if list.is_empty())
+    }
+}
+
+/// Runs a DELETE.
+pub(crate) async fn execute(
+    session: &mut Session,
+    parsed: &Parsed,
+    delete: &Delete,
+    values: &[Value],
+    prepared: &PreparedStatement,
+) -> Result<Outcome> {
+    let target = target(session, parsed, delete, values, &prepared.parameters)?;
+    let rows = hide(session, target).await?;
+    Ok(Outcome::command(format!("DELETE {rows}")))
+}
+
+/// Hides the rows and tells how many there were. Counting reads, so it runs on a blocking thread.
+async fn hide(session: &mut Session, target: Target) -> Result<u64> {
+    session.writer()?;
+    if target.is_empty() {
+        return Ok(0);
+    }
+    let (rows, target) = tokio::task::spawn_blocking(move || (target.count(), target)).await.map_err(Error::bug)?;
+    let rows = rows?;
+    if rows == 0 {
+        return Ok(0);
+    }
+    let series = match &target.series {
+        SeriesFilter::Only(list) => Some(Arc::clone(list)),
+        _ => None,
+    };
+    session.writer()?.delete(&target.view, series.as_deref(), target.times)?;
+    Ok(rows)
+}

@@ -1,0 +1,454 @@
+//! Result cells in PostgreSQL's text and binary forms, for DataRow, COPY TO and the shell.
+//!
+//! What a cell looks like depends on the column's OID and on the array that carries it: an `oid` may come as int64, a `numeric(20)` as
+//! uint64. An [`Encoder`] knows the columns; [`Rows`] has looked at one batch's arrays, so that a cell costs one match.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType,
+    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, Time32MillisecondType,
+    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, Decimal256Array, RecordBatch};
+use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use model::{Error, Result};
+use pg::time::Interval;
+use pg::types::oid;
+
+use crate::types::{OutputColumn, oid_of};
+use crate::zone::Zone;
+
+/// Days from 1970-01-01 to 2000-01-01, where PostgreSQL's binary dates begin.
+const PG_EPOCH_DAYS: i32 = 10_957;
+
+/// Knows the columns of a result.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    oids: Vec<u32>,
+    zone: Zone,
+}
+
+impl Encoder {
+    /// `zone`: the session's `TimeZone`.
+    ///
+    /// # Errors
+    /// 22023 for an unknown zone.
+    pub fn new(columns: &[OutputColumn], zone: &str) -> Result<Encoder> {
+        Ok(Encoder { oids: columns.iter().map(|column| column.oid).collect(), zone: Zone::new(zone)? })
+    }
+
+    /// Looks at a batch of the result.
+    ///
+    /// # Errors
+    /// XX000 when the batch is not of these columns or holds a type that has no PostgreSQL form.
+    pub fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<Rows<'a>> {
+        if batch.num_columns() != self.oids.len() {
+            return Err(Error::bug(format!(
+                "{} columns where {} were announced",
+                batch.num_columns(),
+                self.oids.len()
+            )));
+        }
+        let columns = batch.columns().iter().zip(&self.oids).map(|(array, oid)| Column::new(array, *oid));
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, zone: &self.zone })
+    }
+}
+
+/// One batch, ready to be read cell by cell.
+pub struct Rows<'a> {
+    columns: Vec<Column<'a>>,
+    zone: &'a Zone,
+}
+
+impl Rows<'_> {
+    /// Appends the text form of a cell; `false` (and nothing appended) for NULL.
+    pub fn text(&self, row: usize, column: usize, out: &mut Vec<u8>) -> Result<bool> {
+        self.columns[column].text(row, self.zone, out)
+    }
+
+    /// Appends the binary form of a cell, without its length; `false` (and nothing appended) for NULL.
+    pub fn binary(&self, row: usize, column: usize, out: &mut Vec<u8>) -> Result<bool> {
+        self.columns[column].binary(row, self.zone, out)
+    }
+}
+
+struct Column<'a> {
+    array: &'a dyn Array,
+    oid: u32,
+    cell: Cell<'a>,
+}
+
+/// How a cell is read.
+enum Cell<'a> {
+    Null,
+    Bool(&'a arrow_array::BooleanArray),
+    /// Any signed integer.
+    Int(Box<dyn Fn(usize) -> i64 + 'a>),
+    UInt(Box<dyn Fn(usize) -> u64 + 'a>),
+    Float4(&'a [f32]),
+    Float8(&'a [f64]),
+    Decimal(Box<dyn Fn(usize) -> i128 + 'a>, i8),
+    Decimal256(&'a Decimal256Array),
+    Text(Box<dyn Fn(usize) -> &'a str + 'a>),
+    Bytes(Box<dyn Fn(usize) -> &'a [u8] + 'a>),
+    /// Nanoseconds since 1970.
+    Moment(Box<dyn Fn(usize) -> i64 + 'a>, bool),
+    /// Days since 1970.
+    Date(Box<dyn Fn(usize) -> i64 + 'a>),
+    /// Microseconds since midnight.
+    Time(Box<dyn Fn(usize) -> i64 + 'a>),
+    Interval(Box<dyn Fn(usize) -> Interval + 'a>),
+    List(Box<dyn Fn(usize) -> ArrayRef + 'a>, u32),
+    /// Whatever it is, as arrow shows it.
+    Shown,
+}
+
+fn values<T: ArrowPrimitiveType>(array: &dyn Array) -> &[T::Native] {
+    array.as_primitive::<T>().values()
+}
+
+fn ints<'a, T: ArrowPrimitiveType>(array: &'a dyn Array) -> Box<dyn Fn(usize) -> i64 + 'a>
+where
+    T::Native: Into<i64>,
+{
+    let values = values::<T>(array);
+    Box::new(move |row| values[row].into())
+}
+
+fn scaled<'a, T: ArrowPrimitiveType>(array: &'a dyn Array, factor: i64) -> Box<dyn Fn(usize) -> i64 + 'a>
+where
+    T::Native: Into<i64>,
+{
+    let values = values::<T>(array);
+    Box::new(move |row| values[row].into().saturating_mul(factor))
+}
+
+fn divided<'a, T: ArrowPrimitiveType>(array: &'a dyn Array, divisor: i64) -> Box<dyn Fn(usize) -> i64 + 'a>
+where
+    T::Native: Into<i64>,
+{
+    let values = values::<T>(array);
+    Box::new(move |row| values[row].into().div_euclid(divisor))
+}
+
+impl<'a> Column<'a> {
+    fn new(array: &'a ArrayRef, oid: u32) -> Result<Column<'a>> {
+        let array: &'a dyn Array = array.as_ref();
+        let cell = cell(array)?;
+        Ok(Column { array, oid, cell })
+    }
+
+    fn text(&self, row: usize, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
+        if self.array.is_null(row) {
+            return Ok(false);
+        }
+        match &self.cell {
+            Cell::Null => return Ok(false),
+            Cell::Bool(values) => pg::value::bool_text(out, values.value(row)),
+            Cell::Int(value) => pg::value::int_text(out, value(row)),
+            Cell::UInt(value) => pg::value::uint_text(out, value(row)),
+            Cell::Float4(values) => pg::value::float4_text(out, values[row]),
+            Cell::Float8(values) => pg::value::float8_text(out, values[row]),
+            Cell::Decimal(value, scale) => pg::numeric::numeric_text(out, value(row), *scale),
+            Cell::Decimal256(values) => out.extend_from_slice(values.value_as_string(row).as_bytes()),
+            Cell::Text(value) => out.extend_from_slice(value(row).as_bytes()),
+            Cell::Bytes(value) => pg::value::bytea_text(out, value(row)),
+            Cell::Moment(value, true) => {
+                let ns = value(row);
+                pg::time::timestamptz_text(out, pg::time::micros_of_ns(ns), zone.offset_at(ns));
+            }
+            Cell::Moment(value, false) => pg::time::timestamp_text(out, pg::time::micros_of_ns(value(row))),
+            Cell::Date(value) => pg::time::date_text(out, pg_days(value(row))),
+            Cell::Time(value) => pg::time::time_text(out, value(row)),
+            Cell::Interval(value) => value(row).write_text(out),
+            Cell::List(value, item) => return self.list_text(&value(row), *item, zone, out),
+            Cell::Shown => out.extend_from_slice(self.shown(row)?.as_bytes()),
+        }
+        Ok(true)
+    }
+
+    fn binary(&self, row: usize, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
+        if self.array.is_null(row) {
+            return Ok(false);
+        }
+        match &self.cell {
+            Cell::Null => return Ok(false),
+            Cell::Bool(values) => out.push(u8::from(values.value(row))),
+            Cell::Int(value) => self.int_binary(value(row), out),
+            Cell::UInt(value) => pg::numeric::numeric_binary(out, i128::from(value(row)), 0),
+            Cell::Float4(values) => out.extend_from_slice(&values[row].to_be_bytes()),
+            Cell::Float8(values) => out.extend_from_slice(&values[row].to_be_bytes()),
+            Cell::Decimal(value, scale) => pg::numeric::numeric_binary(out, value(row), *scale),
+            Cell::Decimal256(values) => pg::numeric::decimal_text_binary(out, &values.value_as_string(row))?,
+            Cell::Text(value) => self.text_binary(value(row), out)?,
+            Cell::Bytes(value) => out.extend_from_slice(value(row)),
+            Cell::Moment(value, _) => out.extend_from_slice(&pg::time::micros_of_ns(value(row)).to_be_bytes()),
+            Cell::Date(value) => out.extend_from_slice(&pg_days(value(row)).to_be_bytes()),
+            Cell::Time(value) => out.extend_from_slice(&value(row).to_be_bytes()),
+            Cell::Interval(value) => out.extend_from_slice(&value(row).to_binary()),
+            Cell::List(value, item) => return self.list_binary(&value(row), *item, zone, out),
+            Cell::Shown => out.extend_from_slice(self.shown(row)?.as_bytes()),
+        }
+        Ok(true)
+    }
+
+    /// An integer in as many bytes as its type has.
+    fn int_binary(&self, value: i64, out: &mut Vec<u8>) {
+        match pg::types::Type::len_of(self.oid) {
+            1 => out.push(value as u8),
+            2 => out.extend_from_slice(&(value as i16).to_be_bytes()),
+            4 => out.extend_from_slice(&(value as i32).to_be_bytes()),
+            8 => out.extend_from_slice(&value.to_be_bytes()),
+            _ => pg::value::int_text(out, value),
+        }
+    }
+
+    /// Text is its own binary form, except where the OID says that it stands for something else.
+    fn text_binary(&self, value: &str, out: &mut Vec<u8>) -> Result<()> {
+        match self.oid {
+            oid::UUID => out.extend_from_slice(&pg::value::parse_uuid(value)?),
+            oid::JSONB => {
+                out.push(1);
+                out.extend_from_slice(value.as_bytes());
+            }
+            _ => out.extend_from_slice(value.as_bytes()),
+        }
+        Ok(())
+    }
+
+    fn item_oid(&self, item: u32) -> u32 {
+        pg::types::Type::by_oid(self.oid).map(|ty| ty.element).filter(|oid| *oid != 0).unwrap_or(item)
+    }
+
+    fn list_text(&self, items: &ArrayRef, item: u32, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
+        let column = Column::new(items, self.item_oid(item))?;
+        if self.oid == oid::INT2VECTOR || self.oid == oid::OIDVECTOR {
+            for row in 0..items.len() {
+                if row > 0 {
+                    out.push(b' ');
+                }
+                column.text(row, zone, out)?;
+            }
+            return Ok(true);
+        }
+        let mut array = pg::array::array_text(out);
+        let mut result = Ok(true);
+        for row in 0..items.len() {
+            match &column.cell {
+                _ if items.is_null(row) => array.null(),
+                Cell::List(..) => array.nested(|out| result = column.text(row, zone, out)),
+                _ => array.element(|out| result = column.text(row, zone, out)),
+            }
+            if result.is_err() {
+                return result;
+            }
+        }
+        array.finish();
+        Ok(true)
+    }
+
+    fn list_binary(&self, items: &ArrayRef, item: u32, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
+        let item = self.item_oid(item);
+        let column = Column::new(items, item)?;
+        if matches!(column.cell, Cell::List(..)) {
+            return Err(Error::unsupported("arrays of arrays have no binary form here"));
+        }
+        pg::array::array_binary_header(out, item, items.len(), items.null_count() > 0);
+        for row in 0..items.len() {
+            if items.is_null(row) {
+                out.extend_from_slice(&(-1_i32).to_be_bytes());
+                continue;
+            }
+            let mut result = Ok(true);
+            pg::backend::value(out, |out| result = column.binary(row, zone, out));
+            result?;
+        }
+        Ok(true)
+    }
+
+    fn shown(&self, row: usize) -> Result<String> {
+        datafusion::arrow::util::display::array_value_to_string(self.array, row).map_err(Error::bug)
+    }
+}
+
+fn pg_days(days: i64) -> i32 {
+    i32::try_from(days).unwrap_or(i32::MAX).saturating_sub(PG_EPOCH_DAYS)
+}
+
+fn cell<'a>(array: &'a dyn Array) -> Result<Cell<'a>> {
+    Ok(match array.data_type() {
+        Arrow::Null => Cell::Null,
+        Arrow::Boolean => Cell::Bool(array.as_boolean()),
+        Arrow::Int8 => Cell::Int(ints::<Int8Type>(array)),
+        Arrow::Int16 => Cell::Int(ints::<Int16Type>(array)),
+        Arrow::Int32 => Cell::Int(ints::<Int32Type>(array)),
+        Arrow::Int64 => Cell::Int(ints::<Int64Type>(array)),
+        Arrow::UInt8 => Cell::Int(ints::<UInt8Type>(array)),
+        Arrow::UInt16 => Cell::Int(ints::<UInt16Type>(array)),
+        Arrow::UInt32 => Cell::Int(ints::<UInt32Type>(array)),
+        Arrow::UInt64 => {
+            let values = values::<UInt64Type>(array);
+            Cell::UInt(Box::new(move |row| values[row]))
+        }
+        Arrow::Float32 => Cell::Float4(values::<Float32Type>(array)),
+        Arrow::Float64 => Cell::Float8(values::<Float64Type>(array)),
+        Arrow::Decimal32(_, scale) => {
+            let values = values::<Decimal32Type>(array);
+            Cell::Decimal(Box::new(move |row| i128::from(values[row])), *scale)
+        }
+        Arrow::Decimal64(_, scale) => {
+            let values = values::<Decimal64Type>(array);
+            Cell::Decimal(Box::new(move |row| i128::from(values[row])), *scale)
+        }
+        Arrow::Decimal128(_, scale) => {
+            let values = values::<Decimal128Type>(array);
+            Cell::Decimal(Box::new(move |row| values[row]), *scale)
+        }
+        Arrow::Decimal256(..) => Cell::Decimal256(array.as_primitive()),
+        Arrow::Utf8 => {
+            let array = array.as_string::<i32>();
+            Cell::Text(Box::new(|row| array.value(row)))
+        }
+        Arrow::LargeUtf8 => {
+            let array = array.as_string::<i64>();
+            Cell::Text(Box::new(|row| array.value(row)))
+        }
+        Arrow::Utf8View => {
+            let array = array.as_string_view();
+            Cell::Text(Box::new(|row| array.value(row)))
+        }
+        Arrow::Binary => {
+            let array = array.as_binary::<i32>();
+            Cell::Bytes(Box::new(|row| array.value(row)))
+        }
+        Arrow::LargeBinary => {
+            let array = array.as_binary::<i64>();
+            Cell::Bytes(Box::new(|row| array.value(row)))
+        }
+        Arrow::BinaryView => {
+            let array = array.as_binary_view();
+            Cell::Bytes(Box::new(|row| array.value(row)))
+        }
+        Arrow::FixedSizeBinary(_) => {
+            let array = array.as_fixed_size_binary();
+            Cell::Bytes(Box::new(|row| array.value(row)))
+        }
+        Arrow::Timestamp(unit, zone) => Cell::Moment(moments(array, *unit), zone.is_some()),
+        Arrow::Date32 => Cell::Date(ints::<Date32Type>(array)),
+        Arrow::Date64 => Cell::Date(divided::<Date64Type>(array, 86_400_000)),
+        Arrow::Time32(TimeUnit::Second) => Cell::Time(scaled::<Time32SecondType>(array, 1_000_000)),
+        Arrow::Time32(_) => Cell::Time(scaled::<Time32MillisecondType>(array, 1_000)),
+        Arrow::Time64(TimeUnit::Nanosecond) => Cell::Time(divided::<Time64NanosecondType>(array, 1_000)),
+        Arrow::Time64(_) => Cell::Time(ints::<Time64MicrosecondType>(array)),
+        Arrow::Interval(unit) => Cell::Interval(intervals(array, *unit)),
+        Arrow::Duration(unit) => Cell::Interval(durations(array, *unit)),
+        Arrow::List(item) => {
+            let array = array.as_list::<i32>();
+            Cell::List(Box::new(|row| array.value(row)), oid_of(item))
+        }
+        Arrow::LargeList(item) => {
+            let array = array.as_list::<i64>();
+            Cell::List(Box::new(|row| array.value(row)), oid_of(item))
+        }
+        Arrow::FixedSizeList(item, _) => {
+            let array = array.as_fixed_size_list();
+            Cell::List(Box::new(|row| array.value(row)), oid_of(item))
+        }
+        _ => Cell::Shown,
+    })
+}
+
+fn moments<'a>(array: &'a dyn Array, unit: TimeUnit) -> Box<dyn Fn(usize) -> i64 + 'a> {
+    match unit {
+        TimeUnit::Second => scaled::<TimestampSecondType>(array, 1_000_000_000),
+        TimeUnit::Millisecond => scaled::<TimestampMillisecondType>(array, 1_000_000),
+        TimeUnit::Microsecond => scaled::<TimestampMicrosecondType>(array, 1_000),
+        TimeUnit::Nanosecond => ints::<TimestampNanosecondType>(array),
+    }
+}
+
+fn intervals<'a>(array: &'a dyn Array, unit: IntervalUnit) -> Box<dyn Fn(usize) -> Interval + 'a> {
+    match unit {
+        IntervalUnit::YearMonth => {
+            let values = values::<IntervalYearMonthType>(array);
+            Box::new(move |row| Interval { months: values[row], days: 0, micros: 0 })
+        }
+        IntervalUnit::DayTime => {
+            let values = values::<IntervalDayTimeType>(array);
+            Box::new(move |row| {
+                let value = values[row];
+                Interval { months: 0, days: value.days, micros: i64::from(value.milliseconds) * 1_000 }
+            })
+        }
+        IntervalUnit::MonthDayNano => {
+            let values = values::<IntervalMonthDayNanoType>(array);
+            Box::new(move |row| {
+                let value = values[row];
+                Interval { months: value.months, days: value.days, micros: value.nanoseconds.div_euclid(1_000) }
+            })
+        }
+    }
+}
+
+/// The difference of two timestamps: PostgreSQL gives days and a rest.
+fn durations<'a>(array: &'a dyn Array, unit: TimeUnit) -> Box<dyn Fn(usize) -> Interval + 'a> {
+    let micros = match unit {
+        TimeUnit::Second => scaled::<DurationSecondType>(array, 1_000_000),
+        TimeUnit::Millisecond => scaled::<DurationMillisecondType>(array, 1_000),
+        TimeUnit::Microsecond => ints::<DurationMicrosecondType>(array),
+        TimeUnit::Nanosecond => divided::<DurationNanosecondType>(array, 1_000),
+    };
+    Box::new(move |row| {
+        let micros = micros(row);
+        let days = micros / pg::time::DAY_MICROS;
+        Interval { months: 0, days: i32::try_from(days).unwrap_or(i32::MAX), micros: micros % pg::time::DAY_MICROS }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Float64Array, Int64Array, ListArray, StringArray, TimestampNanosecondArray, UInt64Array};
+    use arrow_schema::{Field, Schema};
+
+    use super::*;
+    use crate::types::output_column;
+
+    fn texts(array: ArrayRef, zone: &str) -> Vec<String> {
+        let field = Field::new("c", array.data_type().clone(), true);
+        let columns = [output_column(&field)];
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
+        let encoder = Encoder::new(&columns, zone).unwrap();
+        let rows = encoder.batch(&batch).unwrap();
+        let text = |row| {
+            let mut out = Vec::new();
+            if rows.text(row, 0, &mut out).unwrap() { String::from_utf8(out).unwrap() } else { "NULL".to_owned() }
+        };
+        (0..batch.num_rows()).map(text).collect()
+    }
+
+    #[test]
+    fn cells_look_as_in_postgresql() {
+        assert_eq!(texts(Arc::new(Float64Array::from(vec![Some(1.0), Some(0.1), None])), "UTC"), ["1", "0.1", "NULL"]);
+        assert_eq!(texts(Arc::new(UInt64Array::from(vec![u64::MAX])), "UTC"), ["18446744073709551615"]);
+        let moments = TimestampNanosecondArray::from(vec![1_721_037_600_123_456_789]).with_timezone("Europe/Berlin");
+        assert_eq!(texts(Arc::new(moments), "Europe/Berlin"), ["2024-07-15 12:00:00.123456+02"]);
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1), None])]);
+        assert_eq!(texts(Arc::new(lists), "UTC"), ["{1,NULL}"]);
+        assert_eq!(texts(Arc::new(StringArray::from(vec![""])), "UTC"), [""]);
+    }
+
+    #[test]
+    fn an_oid_carried_by_int64_has_four_bytes() {
+        let column = OutputColumn { name: "oid".into(), oid: oid::OID, typmod: -1 };
+        let schema = Schema::new(vec![Field::new("oid", Arrow::Int64, false)]);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int64Array::from(vec![16_384]))]).unwrap();
+        let encoder = Encoder::new(&[column], "UTC").unwrap();
+        let mut out = Vec::new();
+        assert!(encoder.batch(&batch).unwrap().binary(0, 0, &mut out).unwrap());
+        assert_eq!(out, [0, 0, 0x40, 0]);
+    }
+}

@@ -1,0 +1,129 @@
+//! EXPLAIN and EXPLAIN ANALYZE: the physical plan as text, with what the store pruned.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::sql::sqlparser::ast::{self, UtilityOption};
+use engine::SeriesFilter;
+use futures::StreamExt;
+use model::{Error, Result};
+use pg::types::oid;
+
+use crate::output::text_rows;
+use crate::session::{Outcome, Plan, Prepared, Session};
+use crate::statement::Statement;
+use crate::types::{OutputColumn, Value};
+
+/// What EXPLAIN gives.
+pub(crate) fn columns() -> Vec<OutputColumn> {
+    vec![OutputColumn { name: "QUERY PLAN".to_owned(), oid: oid::TEXT, typmod: -1 }]
+}
+
+/// Runs an EXPLAIN.
+pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+    let outer = &prepared.0.statement;
+    let crate::statement::Command::Sql(ast::Statement::Explain { statement, analyze, options, format, .. }) =
+        &outer.0.command
+    else {
+        return Err(Error::bug("an EXPLAIN that is none"));
+    };
+    let analyze = *analyze || is_on(options.as_deref(), "analyze")?;
+    if format.as_ref().is_some_and(|format| !format.to_string().to_uppercase().contains("TEXT")) {
+        return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT"));
+    }
+    let inner = Statement::of((**statement).clone(), outer.0.sql.clone(), outer.0.offset);
+    let inner = Box::pin(session.prepare(&inner, &prepared.0.declared)).await?;
+    let lines = match &inner.0.plan {
+        Plan::Query(_) => query(session, &inner, values, analyze).await?,
+        Plan::Insert(plan) => {
+            let (head, source) = crate::insert::describe(plan);
+            let mut lines = vec![head];
+            if let Some(source) = source {
+                lines.extend(query(session, source, values, false).await?.into_iter().map(|line| format!("  {line}")));
+            }
+            if analyze {
+                lines.push(run(session, &inner, values).await?);
+            }
+            lines
+        }
+        Plan::Other => match statement.as_ref() {
+            ast::Statement::Delete(delete) => {
+                let target = crate::delete::target(session, &inner.0.statement.0, delete, values, &inner.0.parameters)?;
+                let series = match &target.series {
+                    SeriesFilter::Only(list) => list.len().to_string(),
+                    _ => "all".to_owned(),
+                };
+                let mut lines = vec![format!(
+                    "Delete: table={}, series={series}, time=[{}, {}]",
+                    target.table.name, target.times.start, target.times.last
+                )];
+                if analyze {
+                    lines.push(run(session, &inner, values).await?);
+                }
+                lines
+            }
+            _ => vec!["Utility statement".to_owned()],
+        },
+    };
+    let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
+    text_rows(columns(), rows, "EXPLAIN")
+}
+
+fn is_on(options: Option<&[UtilityOption]>, name: &str) -> Result<bool> {
+    for option in options.unwrap_or_default() {
+        let value = option.arg.as_ref().map_or_else(|| "true".to_owned(), |value| value.to_string().to_lowercase());
+        let on = !matches!(value.as_str(), "false" | "off" | "0");
+        match option.name.value.to_lowercase().as_str() {
+            found if found == name => return Ok(on),
+            "format" if !value.contains("text") => return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT")),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], analyze: bool) -> Result<Vec<String>> {
+    let Plan::Query(plan) = &prepared.0.plan else {
+        return Err(Error::bug("a query without a plan"));
+    };
+    let env = Arc::clone(session.database.engine().env());
+    let started = env.monotonic_ns();
+    let ready = crate::query::ready(session, prepared, plan, values).await?;
+    let physical = Arc::clone(&ready.plan);
+    if !analyze {
+        return Ok(lines(DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string()));
+    }
+    let planned = env.monotonic_ns();
+    let mut batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
+    let mut rows = 0;
+    while let Some(batch) = batches.next().await {
+        rows += batch?.num_rows();
+    }
+    let done = env.monotonic_ns();
+    let mut text = lines(with_metrics(physical.as_ref()));
+    text.push(format!("Planning Time: {} ms", milliseconds(planned - started)));
+    text.push(format!("Execution Time: {} ms", milliseconds(done - planned)));
+    text.push(format!("Rows: {rows}"));
+    Ok(text)
+}
+
+fn with_metrics(plan: &dyn ExecutionPlan) -> String {
+    DisplayableExecutionPlan::with_metrics(plan).indent(false).to_string()
+}
+
+fn lines(text: String) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1_000_000, ns / 1_000 % 1_000)
+}
+
+/// Runs a statement that changes data, for ANALYZE.
+async fn run(session: &mut Session, inner: &Prepared, values: &[Value]) -> Result<String> {
+    match Box::pin(session.execute(inner, values)).await? {
+        Outcome::Command { tag } => Ok(format!("Done: {tag}")),
+        _ => Err(Error::bug("a write that gave rows")),
+    }
+}

@@ -1,0 +1,101 @@
+//! Where functions and catalog tables of our own enter planning. One place, so that the planner need not know who provides what.
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::Statement;
+use model::{Result, TableId};
+
+use crate::context::{DATABASE, StatementContext};
+use crate::functions::{self, ServerFacts, Setting, StatementFacts};
+use crate::pg_catalog;
+
+/// Adds functions that know nothing of the session, once per database.
+pub(crate) fn register(session: &SessionContext) {
+    functions::register(session);
+}
+
+/// Changes the parsed statement once its output columns have their names.
+pub(crate) fn rewrite(statement: &mut Statement) {
+    pg_catalog::rewrite(statement);
+}
+
+/// Changes the logical plan, before it is optimized.
+pub(crate) fn rewrite_plan(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
+    functions::rewrite_plan(plan)
+}
+
+/// A system table: of `pg_catalog` or `information_schema`, as the statement sees it.
+pub(crate) fn table(context: &Arc<StatementContext>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+    pg_catalog::relation(schema, name, || facts(context))
+}
+
+/// A function that depends on the session (`current_user`, `pg_table_is_visible` …).
+pub(crate) fn function(context: &Arc<StatementContext>, name: &str) -> Option<Arc<ScalarUDF>> {
+    pg_catalog::scalar_function(name, || facts(context))
+}
+
+/// A function in FROM.
+pub(crate) fn table_function(
+    context: &Arc<StatementContext>,
+    name: &str,
+    _arguments: &[Expr],
+) -> Option<Result<Arc<dyn TableProvider>>> {
+    pg_catalog::table_function(name, || facts(context)).map(Ok)
+}
+
+fn facts(context: &Arc<StatementContext>) -> Arc<StatementFacts> {
+    Arc::new(StatementFacts {
+        catalog: Arc::clone(context.snapshot.catalog()),
+        user: context.user.to_string(),
+        database: DATABASE.to_owned(),
+        backend_pid: context.backend_pid,
+        search_path: context.settings.search_path(),
+        server: Arc::new(Live(Arc::clone(context))),
+    })
+}
+
+/// A running server.
+struct Live(Arc<StatementContext>);
+
+impl ServerFacts for Live {
+    fn setting(&self, name: &str) -> Option<String> {
+        self.0.settings.get(name).or_else(|| functions::NoServer.setting(name))
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let known = functions::NoServer.settings();
+        let own = self.0.settings.all().into_iter().map(|(name, value)| {
+            let default = known.iter().find(|known| known.name.eq_ignore_ascii_case(&name));
+            Setting {
+                description: default.map(|known| known.description.clone()).unwrap_or_default(),
+                boot_value: crate::settings::Settings::default().get(&name).unwrap_or_else(|| value.clone()),
+                name,
+                value,
+            }
+        });
+        let mut all: Vec<Setting> = own.collect();
+        let missing: Vec<Setting> = known
+            .iter()
+            .filter(|known| !all.iter().any(|own| own.name.eq_ignore_ascii_case(&known.name)))
+            .cloned()
+            .collect();
+        all.extend(missing);
+        all
+    }
+
+    fn table_bytes(&self, _table: TableId) -> Option<i64> {
+        None
+    }
+
+    fn database_bytes(&self) -> i64 {
+        let stats = self.0.engine.stats();
+        i64::try_from(stats.segment_bytes + stats.log_disk_bytes).unwrap_or(i64::MAX)
+    }
+
+    fn lsn(&self) -> u64 {
+        self.0.snapshot.lsn().0
+    }
+}

@@ -1,0 +1,623 @@
+//! INSERT. Rows of literals and parameters go straight into columns; anything else is computed by DataFusion first.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType as Arrow;
+use columns::rows::{Ops, arrow_type};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::sql::sqlparser::ast::{
+    self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction, OnInsert,
+    SetExpr, TableObject, UnaryOperator, Value as Literal,
+};
+use engine::{Batch, KeyList, Op, Rows};
+use futures::StreamExt;
+use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableName, TableRef, key};
+
+use crate::builder::{RowBuilder, null_error};
+use crate::context::StatementContext;
+use crate::errors::{locate, nearest};
+use crate::parameters;
+use crate::query::QueryPlan;
+use crate::rewrite::folded;
+use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
+use crate::statement::{Command, Statement};
+use crate::types::{Value, oid_of_stored, sql_name};
+use crate::zone::Zone;
+
+/// An INSERT worked out against one version of its table.
+pub(crate) struct InsertPlan {
+    table: TableRef,
+    /// Positions in the table's columns, one for each value of a row.
+    targets: Vec<usize>,
+    source: Source,
+    op: Op,
+    pub(crate) parameters: Vec<u32>,
+}
+
+/// Where the rows come from.
+enum Source {
+    /// Values one by one.
+    Rows(Vec<Vec<Cell>>),
+    /// A query, the VALUES with expressions included.
+    Query(Prepared),
+}
+
+/// One value of a row.
+enum Cell {
+    Value(Value),
+    /// `$n`, counted from 0.
+    Parameter(usize),
+    /// `now()`
+    Now,
+}
+
+/// Finds table, columns and values.
+pub(crate) fn plan(
+    session: &mut Session,
+    statement: &Statement,
+    insert: &Insert,
+    declared: &[u32],
+) -> Result<InsertPlan> {
+    refuse_extras(insert)?;
+    let context = session.context();
+    let table = target_table(&context, insert).map_err(|error| locate(error, &statement.0))?;
+    let targets = target_columns(&table, &insert.columns).map_err(|error| locate(error, &statement.0))?;
+    let op = conflict_op(&table, insert.on.as_ref())?;
+    let Some(query) = &insert.source else {
+        return Err(Error::unsupported("INSERT … DEFAULT VALUES is not supported: every row needs a time"));
+    };
+    let mut parameters = declared.to_vec();
+    parameters.resize(statement.0.parameters, 0);
+    if let SetExpr::Values(values) = query.body.as_ref()
+        && query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+    {
+        let rows = values.rows.iter().map(|row| row.content.as_slice());
+        check_widths(&table, &insert.columns, targets.len(), rows.clone())?;
+        let width = rows.clone().next().map_or(0, <[Expr]>::len);
+        let targets = targets[..width].to_vec();
+        if let Some(rows) = simple_rows(&table, &targets, rows, &mut parameters) {
+            parameters.iter_mut().filter(|oid| **oid == 0).for_each(|oid| *oid = pg::types::oid::TEXT);
+            return Ok(InsertPlan { table, targets, source: Source::Rows(rows), op, parameters });
+        }
+        return planned_query(session, statement, insert, query, table, targets, op, &parameters);
+    }
+    planned_query(session, statement, insert, query, table, targets, op, &parameters)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn planned_query(
+    session: &mut Session,
+    statement: &Statement,
+    insert: &Insert,
+    query: &ast::Query,
+    table: TableRef,
+    targets: Vec<usize>,
+    op: Op,
+    declared: &[u32],
+) -> Result<InsertPlan> {
+    let mut query = query.clone();
+    fill_defaults(&mut query);
+    let sql = ast::Statement::Query(Box::new(query));
+    let inner = Statement(Arc::new(crate::statement::Parsed {
+        sql: statement.0.sql.clone(),
+        offset: statement.0.offset,
+        command: Command::Sql(sql.clone()),
+        parameters: statement.0.parameters,
+    }));
+    let plan: QueryPlan = crate::query::plan(session, &inner, &sql, declared)?;
+    let given = plan.columns.len();
+    if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
+        return Err(count_error(given > targets.len()));
+    }
+    let targets = targets[..given].to_vec();
+    let parameters = plan.parameters.clone();
+    let columns = Some(plan.columns.clone());
+    let prepared = PreparedStatement {
+        statement: inner,
+        declared: declared.to_vec(),
+        parameters: parameters.clone(),
+        columns,
+        plan: Plan::Query(plan),
+    };
+    Ok(InsertPlan { table, targets, source: Source::Query(Prepared(Arc::new(prepared))), op, parameters })
+}
+
+/// DEFAULT is NULL here: columns have no other default.
+fn fill_defaults(query: &mut ast::Query) {
+    if let SetExpr::Values(values) = query.body.as_mut() {
+        for expr in values.rows.iter_mut().flat_map(|row| row.content.iter_mut()) {
+            if is_default(expr) {
+                *expr = Expr::Value(Literal::Null.into());
+            }
+        }
+    }
+}
+
+fn is_default(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+fn refuse_extras(insert: &Insert) -> Result<()> {
+    if insert.returning.is_some() {
+        return Err(Error::unsupported("INSERT … RETURNING is not supported on columns tables"));
+    }
+    if insert.replace_into || insert.overwrite || insert.ignore || insert.or.is_some() || insert.partitioned.is_some() {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "syntax error in INSERT"));
+    }
+    Ok(())
+}
+
+fn target_table(context: &StatementContext, insert: &Insert) -> Result<TableRef> {
+    match &insert.table {
+        TableObject::TableName(name) => find_table(context, name),
+        other => Err(Error::unsupported(format!("INSERT INTO {other} is not supported"))),
+    }
+}
+
+/// The stored table of a name, as the statement sees it.
+///
+/// # Errors
+/// 42P01; 42809 for a table of the system.
+pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Result<TableRef> {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    let found = match parts.as_slice() {
+        [table] => context.resolve(table),
+        [schema, table] | [_, schema, table] => Some(TableName { schema: schema.clone(), table: table.clone() }),
+        _ => None,
+    };
+    if let Some(table) = found.as_ref().and_then(|name| context.snapshot.catalog().table(name)) {
+        return Ok(Arc::clone(table));
+    }
+    if matches!(parts.as_slice(), [schema, _] if schema == "pg_catalog" || schema == "information_schema") {
+        return Err(Error::new(SqlState("42501"), format!("permission denied: \"{name}\" is a system catalog")));
+    }
+    let shown = parts.join(".");
+    let error = Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
+    let names = context.snapshot.catalog().tables().map(|table| table.name.table.as_str());
+    Err(match parts.last().and_then(|last| nearest(last, names)) {
+        Some(near) => error.with_hint(format!("perhaps you meant the table \"{near}\"")),
+        None => error,
+    })
+}
+
+/// Positions of the named columns, all of them when none is named.
+fn target_columns(table: &Table, names: &[ObjectName]) -> Result<Vec<usize>> {
+    if names.is_empty() {
+        return Ok((0..table.columns.len()).collect());
+    }
+    let mut targets = Vec::with_capacity(names.len());
+    for name in names {
+        let ident = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+        let at = column_at(table, &ident)?;
+        if targets.contains(&at) {
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{ident}\" specified more than once")));
+        }
+        targets.push(at);
+    }
+    Ok(targets)
+}
+
+/// A column's position, or 42703 with the nearest name.
+pub(crate) fn column_at(table: &Table, name: &str) -> Result<usize> {
+    table.columns.iter().position(|column| column.name == name).ok_or_else(|| {
+        let error = Error::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{name}\" of relation {} does not exist", table.name.table),
+        );
+        match nearest(name, table.columns.iter().map(|column| column.name.as_str())) {
+            Some(near) => error.with_hint(format!("perhaps you meant the column \"{near}\"")),
+            None => error,
+        }
+    })
+}
+
+fn count_error(more: bool) -> Error {
+    let message = if more {
+        "INSERT has more expressions than target columns"
+    } else {
+        "INSERT has more target columns than expressions"
+    };
+    Error::new(SqlState::SYNTAX_ERROR, message)
+}
+
+/// All rows must be of one width, and with a column list of exactly its.
+fn check_widths<'a>(
+    table: &Table,
+    names: &[ObjectName],
+    targets: usize,
+    mut rows: impl Iterator<Item = &'a [Expr]>,
+) -> Result<()> {
+    let Some(width) = rows.next().map(<[Expr]>::len) else { return Ok(()) };
+    if rows.any(|row| row.len() != width) {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+    }
+    if width > targets || (width < targets && !names.is_empty()) {
+        return Err(count_error(width > targets).with_detail(format!(
+            "table {} has {} columns",
+            table.name,
+            table.columns.len()
+        )));
+    }
+    Ok(())
+}
+
+/// The rows as cells, if every one is a literal, a parameter or `now()`. Parameters without a type get their column's.
+fn simple_rows<'a>(
+    table: &Table,
+    targets: &[usize],
+    rows: impl Iterator<Item = &'a [Expr]>,
+    parameters: &mut [u32],
+) -> Option<Vec<Vec<Cell>>> {
+    let mut all = Vec::new();
+    for row in rows {
+        let mut cells = Vec::with_capacity(row.len());
+        for (expr, target) in row.iter().zip(targets) {
+            let cell = simple_cell(expr)?;
+            if let Cell::Parameter(number) = cell
+                && let Some(oid @ 0) = parameters.get_mut(number)
+            {
+                *oid = oid_of_stored(table.columns[*target].ty);
+            }
+            cells.push(cell);
+        }
+        all.push(cells);
+    }
+    Some(all)
+}
+
+fn simple_cell(expr: &Expr) -> Option<Cell> {
+    if let Some(number) = parameters::number(expr) {
+        return Some(Cell::Parameter(number - 1));
+    }
+    if is_default(expr) {
+        return Some(Cell::Value(Value::Null));
+    }
+    Some(match expr {
+        Expr::Value(value) => Cell::Value(literal(&value.value, false)?),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(value) => Cell::Value(literal(&value.value, true)?),
+            _ => return None,
+        },
+        Expr::UnaryOp { op: UnaryOperator::Plus, expr } => match expr.as_ref() {
+            Expr::Value(value) if matches!(value.value, Literal::Number(..)) => {
+                Cell::Value(literal(&value.value, false)?)
+            }
+            _ => return None,
+        },
+        Expr::Function(function) => match function.name.to_string().to_ascii_lowercase().as_str() {
+            "now" | "current_timestamp" | "transaction_timestamp" | "statement_timestamp"
+                if function.over.is_none() =>
+            {
+                Cell::Now
+            }
+            _ => return None,
+        },
+        // A text with the type spelt out is read as that type: only where the column's type says the same would this be exact, and
+        // for timestamptz it is what every dump writes.
+        Expr::TypedString(typed) if is_timestamptz(&typed.data_type) => match &typed.value.value {
+            Literal::SingleQuotedString(text) => Cell::Value(Value::Text(text.clone())),
+            _ => return None,
+        },
+        Expr::Cast { expr, data_type, .. } if is_timestamptz(data_type) => match expr.as_ref() {
+            Expr::Value(value) => match &value.value {
+                Literal::SingleQuotedString(text) => Cell::Value(Value::Text(text.clone())),
+                _ => return None,
+            },
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+fn is_timestamptz(ty: &ast::DataType) -> bool {
+    matches!(ty, ast::DataType::Timestamp(_, ast::TimezoneInfo::Tz | ast::TimezoneInfo::WithTimeZone))
+}
+
+fn literal(value: &Literal, negative: bool) -> Option<Value> {
+    Some(match value {
+        Literal::Number(text, _) => number(text, negative)?,
+        _ if negative => return None,
+        Literal::Null => Value::Null,
+        Literal::Boolean(value) => Value::Bool(*value),
+        Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Value::Text(text.clone()),
+        Literal::DollarQuotedString(text) => Value::Text(text.value.clone()),
+        _ => return None,
+    })
+}
+
+fn number(text: &str, negative: bool) -> Option<Value> {
+    let signed = if negative { format!("-{text}") } else { text.to_owned() };
+    if let Ok(value) = signed.parse::<i32>() {
+        return Some(Value::Int32(value));
+    }
+    if let Ok(value) = signed.parse::<i64>() {
+        return Some(Value::Int64(value));
+    }
+    match pg::numeric::Numeric::parse_text(&signed).ok()? {
+        pg::numeric::Numeric::Finite { value, scale } => Some(Value::Numeric(value, scale)),
+        _ => None,
+    }
+}
+
+/// What the rows do to rows that are there.
+fn conflict_op(table: &Table, on: Option<&OnInsert>) -> Result<Op> {
+    match on {
+        None => Ok(Op::Replace),
+        Some(OnInsert::OnConflict(conflict)) => {
+            check_target(table, conflict)?;
+            match &conflict.action {
+                OnConflictAction::DoNothing => Ok(Op::Keep),
+                OnConflictAction::DoUpdate(update) => update_op(table, update),
+            }
+        }
+        Some(other) => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
+    }
+}
+
+/// The target must name the key columns and the time, which is what is unique here.
+fn check_target(table: &Table, conflict: &OnConflict) -> Result<()> {
+    let unique: Vec<&str> =
+        table.key_columns().chain([table.time_column()]).map(|column| column.name.as_str()).collect();
+    let wrong = |text: &str| {
+        let error = Error::new(SqlState::INVALID_COLUMN_REFERENCE, text.to_owned());
+        match table.keyed {
+            true => error.with_hint(format!("(key, time) is unique here: say ON CONFLICT ({})", unique.join(", "))),
+            false => error.with_hint(format!("table {} has no key, so nothing in it conflicts", table.name)),
+        }
+    };
+    const NO_MATCH: &str = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+    match &conflict.conflict_target {
+        _ if !table.keyed => Err(wrong(NO_MATCH)),
+        None if matches!(conflict.action, OnConflictAction::DoNothing) => Ok(()),
+        None => Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+        )),
+        Some(ConflictTarget::OnConstraint(name)) => {
+            Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
+        }
+        Some(ConflictTarget::Columns(columns)) => {
+            let named: Vec<String> = columns.iter().map(folded).collect();
+            let same = named.len() == unique.len() && unique.iter().all(|name| named.iter().any(|other| other == name));
+            if same { Ok(()) } else { Err(wrong(NO_MATCH)) }
+        }
+    }
+}
+
+fn update_op(table: &Table, update: &ast::DoUpdate) -> Result<Op> {
+    if update.selection.is_some() {
+        return Err(Error::unsupported("ON CONFLICT DO UPDATE … WHERE is not supported on columns tables"));
+    }
+    let mut ids = Vec::new();
+    for assignment in &update.assignments {
+        let AssignmentTarget::ColumnName(name) = &assignment.target else {
+            return Err(only_excluded());
+        };
+        let name = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+        let column = &table.columns[column_at(table, &name)?];
+        if column.role != ColumnRole::Field {
+            return Err(Error::unsupported(format!(
+                "ON CONFLICT DO UPDATE cannot set \"{name}\", which is part of what identifies the row"
+            )));
+        }
+        match &assignment.value {
+            Expr::CompoundIdentifier(parts) if is_excluded(parts, &name) => ids.push(column.id),
+            _ => return Err(only_excluded()),
+        }
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(Op::Update(ids.into()))
+}
+
+fn is_excluded(parts: &[Ident], name: &str) -> bool {
+    matches!(parts, [table, column] if folded(table) == "excluded" && folded(column) == name)
+}
+
+fn only_excluded() -> Error {
+    Error::unsupported("ON CONFLICT DO UPDATE can only take values as they were given")
+        .with_hint("write SET c = excluded.c for each column to overwrite")
+}
+
+/// Runs an INSERT.
+pub(crate) async fn execute(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &InsertPlan,
+    values: &[Value],
+) -> Result<Outcome> {
+    let context = session.context();
+    let current = context.snapshot.catalog().table_by_id(plan.table.id);
+    if current.is_none_or(|table| table.version != plan.table.version) {
+        return Box::pin(execute_anew(session, prepared, values)).await;
+    }
+    let zone = Zone::new(&context.settings.time_zone())?;
+    let count = match &plan.source {
+        Source::Rows(rows) => insert_rows(session, &context, plan, rows, values, &zone)?,
+        Source::Query(query) => insert_query(session, plan, query, values).await?,
+    };
+    Ok(Outcome::command(format!("INSERT 0 {count}")))
+}
+
+/// The table changed since the statement was prepared: work it out again.
+async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+    let statement = &prepared.0.statement;
+    let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else {
+        return Err(Error::bug("an INSERT that is none"));
+    };
+    let fresh = plan(session, statement, insert, &prepared.0.parameters)?;
+    execute(session, prepared, &fresh, values).await
+}
+
+fn insert_rows(
+    session: &mut Session,
+    context: &StatementContext,
+    plan: &InsertPlan,
+    rows: &[Vec<Cell>],
+    values: &[Value],
+    zone: &Zone,
+) -> Result<usize> {
+    let now = Value::Timestamptz(context.now_ns);
+    let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, rows.len())?;
+    for (number, row) in rows.iter().enumerate() {
+        let value = |place: usize| match &row[place] {
+            Cell::Value(value) => value,
+            Cell::Parameter(number) => values.get(*number).unwrap_or(&Value::Null),
+            Cell::Now => &now,
+        };
+        builder.push(&value).map_err(|error| in_row(error, number, rows.len()))?;
+    }
+    let batch = builder.finish(plan.op.clone());
+    session.writer()?.write(plan.table.id, batch)?;
+    Ok(rows.len())
+}
+
+fn in_row(error: Error, number: usize, rows: usize) -> Error {
+    if rows > 1 && error.detail().is_none() {
+        error.with_detail(format!("row {} of {rows}", number + 1))
+    } else {
+        error
+    }
+}
+
+async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared, values: &[Value]) -> Result<usize> {
+    let Plan::Query(query_plan) = &query.0.plan else {
+        return Err(Error::bug("an INSERT … SELECT without a query"));
+    };
+    let ready = crate::query::ready(session, query, query_plan, values).await?;
+    let mut batches = ready.stream(Arc::clone(&query.0.statement.0))?;
+    let mut count = 0;
+    // The rows read are those of before the statement: the snapshot was taken above.
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        count += batch.num_rows();
+        if batch.num_rows() > 0 {
+            let batch = to_batch(plan, &batch)?;
+            session.writer()?.write(plan.table.id, batch)?;
+        }
+    }
+    Ok(count)
+}
+
+/// A query's rows as rows of the table.
+fn to_batch(plan: &InsertPlan, batch: &RecordBatch) -> Result<Batch> {
+    let table = &plan.table;
+    let mut arrays: Vec<Option<ArrayRef>> = vec![None; table.columns.len()];
+    for (target, array) in plan.targets.iter().zip(batch.columns()) {
+        arrays[*target] = Some(assign(&table.columns[*target], array)?);
+    }
+    for (column, array) in table.columns.iter().zip(&arrays) {
+        if !column.nullable && array.as_ref().is_none_or(|array| array.null_count() > 0) {
+            return Err(null_error(table, column));
+        }
+    }
+    let time = table.columns.iter().position(|column| column.role == ColumnRole::Time);
+    let times = time.and_then(|at| arrays[at].clone()).ok_or_else(|| Error::bug("rows without time"))?;
+    let times = times.as_primitive::<TimestampNanosecondType>().values().to_vec();
+    let (keys, series) = keys_of(table, &arrays, batch.num_rows())?;
+    let mut fields: Vec<_> = table
+        .columns
+        .iter()
+        .zip(&arrays)
+        .filter(|(column, _)| column.role == ColumnRole::Field)
+        .filter_map(|(column, array)| Some((column.id, array.clone()?)))
+        .collect();
+    fields.sort_by_key(|(id, _)| *id);
+    Ok(Batch::new(keys, Rows::new(series, times, Ops::All(plan.op.clone()), fields)))
+}
+
+/// PostgreSQL's assignment: numbers among each other, anything to text, texts that are literals to anything.
+fn assign(column: &model::Column, array: &ArrayRef) -> Result<ArrayRef> {
+    let (from, to) = (array.data_type(), arrow_type(column.ty));
+    let fits = *from == to
+        || *from == Arrow::Null
+        || from.is_string()
+        || to.is_string()
+        || (from.is_numeric() && to.is_numeric())
+        || matches!((from, &to), (Arrow::Timestamp(..) | Arrow::Date32, Arrow::Timestamp(..)))
+        || (from.is_binary() && to.is_binary());
+    if !fits {
+        return Err(Error::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "column \"{}\" is of type {} but expression is of type {}",
+                column.name,
+                column.ty.sql_name(),
+                sql_name(from)
+            ),
+        )
+        .with_hint("rewrite or cast the expression"));
+    }
+    let array = if from.is_floating() && to.is_integer() { rounded(array)? } else { Arc::clone(array) };
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&array, &to, &options)
+        .map_err(|error| crate::errors::convert(&datafusion::error::DataFusionError::ArrowError(Box::new(error), None)))
+}
+
+/// Floats rounded to even, because a cast to an integer would cut.
+fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
+    use arrow_array::types::Float64Type;
+    let wide = datafusion::arrow::compute::cast(array, &Arrow::Float64).map_err(Error::bug)?;
+    Ok(Arc::new(wide.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)))
+}
+
+fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(KeyList, Vec<u32>)> {
+    let columns: Vec<(DataType, &Option<ArrayRef>)> = table
+        .columns
+        .iter()
+        .zip(arrays)
+        .filter(|(column, _)| column.role == ColumnRole::Key)
+        .map(|(column, array)| (column.ty, array))
+        .collect();
+    let mut keys = KeyList::default();
+    let mut series = Vec::with_capacity(rows);
+    let mut bytes = Vec::new();
+    for row in 0..rows {
+        bytes.clear();
+        let mut nulls = 0;
+        for (ty, array) in &columns {
+            match array {
+                Some(array) if array.is_valid(row) => {
+                    push_cell(&mut bytes, *ty, array, row)?;
+                    nulls = 0;
+                }
+                _ => {
+                    key::push_null(&mut bytes);
+                    nulls += 1;
+                }
+            }
+        }
+        key::finish(&mut bytes, 0, nulls);
+        series.push(keys.intern(&bytes));
+    }
+    Ok((keys, series))
+}
+
+fn push_cell(out: &mut Vec<u8>, ty: DataType, array: &ArrayRef, row: usize) -> Result<()> {
+    match ty {
+        DataType::Bool => key::push_bool(out, array.as_boolean().value(row)),
+        DataType::Int16 => key::push_i64(out, array.as_primitive::<Int16Type>().value(row).into()),
+        DataType::Int32 => key::push_i64(out, array.as_primitive::<Int32Type>().value(row).into()),
+        DataType::Int64 => key::push_i64(out, array.as_primitive::<Int64Type>().value(row)),
+        DataType::UInt64 => key::push_i64(out, array.as_primitive::<UInt64Type>().value(row).cast_signed()),
+        DataType::Text => key::push_bytes(out, array.as_string::<i32>().value(row).as_bytes()),
+        DataType::Bytes => key::push_bytes(out, array.as_binary::<i32>().value(row)),
+        DataType::Timestamp => key::push_i64(out, array.as_primitive::<TimestampNanosecondType>().value(row)),
+        DataType::Float32 | DataType::Float64 => return Err(Error::bug("a key of a float type")),
+    }
+    Ok(())
+}
+
+/// For EXPLAIN: the query below, if there is one, and what stands above it.
+pub(crate) fn describe(plan: &InsertPlan) -> (String, Option<&Prepared>) {
+    let head = format!("Insert: table={}, on conflict={:?}", plan.table.name, plan.op);
+    match &plan.source {
+        Source::Rows(rows) => (format!("{head}, rows={}", rows.len()), None),
+        Source::Query(query) => (head, Some(query)),
+    }
+}

@@ -1,0 +1,135 @@
+//! PREPARE, EXECUTE and DEALLOCATE as SQL.
+
+use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName};
+use model::{Error, Result, SqlState};
+
+use crate::planner::Tables;
+use crate::rewrite::folded;
+use crate::session::{Outcome, Session};
+use crate::statement::{Parsed, Statement};
+use crate::types::{OutputColumn, Value, oid_of_arrow};
+
+/// Runs one of the three.
+pub(crate) async fn execute(session: &mut Session, statement: &Statement, sql: &ast::Statement) -> Result<Outcome> {
+    match sql {
+        ast::Statement::Prepare { name, data_types, statement: inner } => {
+            prepare(session, &statement.0, &folded(name), data_types, inner).await
+        }
+        ast::Statement::Execute { name, parameters, .. } => run(session, name.as_ref(), parameters).await,
+        ast::Statement::Deallocate { name, .. } => deallocate(session, &folded(name)),
+        _ => Err(Error::bug("not a prepared statement's command")),
+    }
+}
+
+fn key(name: Option<&ObjectName>) -> String {
+    name.and_then(|name| name.0.last()).and_then(|part| part.as_ident()).map(folded).unwrap_or_default()
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, format!("prepared statement \"{name}\" does not exist"))
+}
+
+async fn prepare(
+    session: &mut Session,
+    parsed: &Parsed,
+    name: &str,
+    types: &[ast::DataType],
+    inner: &ast::Statement,
+) -> Result<Outcome> {
+    if session.named.contains_key(name) {
+        return Err(Error::new(
+            SqlState::DUPLICATE_PREPARED_STATEMENT,
+            format!("prepared statement \"{name}\" already exists"),
+        ));
+    }
+    let context = session.context();
+    let state = session.state(&context);
+    let tables = Tables::new(&state, &context);
+    let oids: Result<Vec<u32>> = types.iter().map(|ty| tables.data_type(ty).map(|ty| oid_of_arrow(&ty))).collect();
+    drop(tables);
+    session.keep(state);
+    let (statement, oids) = (Statement::of(inner.clone(), parsed.sql.clone(), parsed.offset), oids?);
+    // Errors in the statement belong to PREPARE, not to its first EXECUTE.
+    session.prepare(&statement, &oids).await?;
+    session.named.insert(name.to_owned(), (statement, oids));
+    Ok(Outcome::command("PREPARE"))
+}
+
+/// What an EXECUTE will give.
+pub(crate) fn columns(session: &mut Session, name: Option<&ObjectName>) -> Result<Option<Vec<OutputColumn>>> {
+    let name = key(name);
+    let (statement, types) = session.named.get(&name).cloned().ok_or_else(|| unknown(&name))?;
+    match &statement.0.command {
+        crate::statement::Command::Sql(sql @ ast::Statement::Query(_)) => {
+            Ok(Some(crate::query::plan(session, &statement, sql, &types)?.columns))
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn run(session: &mut Session, name: Option<&ObjectName>, arguments: &[Expr]) -> Result<Outcome> {
+    let name = key(name);
+    let (statement, types) = session.named.get(&name).cloned().ok_or_else(|| unknown(&name))?;
+    let prepared = session.prepare(&statement, &types).await?;
+    if prepared.parameters().len() != arguments.len() {
+        return Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("wrong number of parameters for prepared statement \"{name}\""),
+        )
+        .with_detail(format!(
+            "expected {} parameters but got {}",
+            prepared.parameters().len(),
+            arguments.len()
+        )));
+    }
+    let values: Vec<Value> = arguments.iter().map(constant).collect::<Result<_>>()?;
+    session.execute(&prepared, &values).await
+}
+
+/// An argument's value. Only constants: their text is read as the parameter's type.
+fn constant(argument: &Expr) -> Result<Value> {
+    use datafusion::sql::sqlparser::ast::{UnaryOperator, Value as Literal};
+    Ok(match argument {
+        Expr::Value(value) => match &value.value {
+            Literal::Null => Value::Null,
+            Literal::Boolean(value) => Value::Bool(*value),
+            Literal::Number(text, _) => number(text)?,
+            Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Value::Text(text.clone()),
+            other => return Err(not_constant(&other.to_string())),
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match expr.as_ref() {
+            Expr::Value(value) => match &value.value {
+                Literal::Number(text, _) => number(&format!("-{text}"))?,
+                other => return Err(not_constant(&other.to_string())),
+            },
+            other => return Err(not_constant(&other.to_string())),
+        },
+        Expr::Cast { expr, .. } => return constant(expr),
+        other => return Err(not_constant(&other.to_string())),
+    })
+}
+
+fn number(text: &str) -> Result<Value> {
+    if let Ok(value) = text.parse::<i32>() {
+        return Ok(Value::Int32(value));
+    }
+    if let Ok(value) = text.parse::<i64>() {
+        return Ok(Value::Int64(value));
+    }
+    match pg::numeric::Numeric::parse_text(text)? {
+        pg::numeric::Numeric::Finite { value, scale } => Ok(Value::Numeric(value, scale)),
+        _ => Err(not_constant(text)),
+    }
+}
+
+fn not_constant(text: &str) -> Error {
+    Error::unsupported(format!("EXECUTE takes only constants as arguments, not {text}"))
+}
+
+fn deallocate(session: &mut Session, name: &str) -> Result<Outcome> {
+    if name == "all" {
+        session.named.clear();
+        return Ok(Outcome::command("DEALLOCATE ALL"));
+    }
+    session.named.remove(name).map(|_| Outcome::command("DEALLOCATE")).ok_or_else(|| unknown(name))
+}

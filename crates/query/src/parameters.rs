@@ -1,0 +1,82 @@
+//! What can be told of `$n` before planning: how many there are, and types that the statement writes next to them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, Visit, Visitor};
+
+use crate::statement::parameter_number;
+
+/// The highest `$n` of a statement.
+pub(crate) fn highest(statement: &ast::Statement) -> usize {
+    let mut visitor = Highest(0);
+    let _ = statement.visit(&mut visitor);
+    visitor.0
+}
+
+struct Highest(usize);
+
+impl Visitor for Highest {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.0 = self.0.max(number(expr).unwrap_or(0));
+        ControlFlow::Continue(())
+    }
+}
+
+/// The n of an expression that is just `$n`.
+pub(crate) fn number(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Placeholder(name) => parameter_number(name).ok(),
+            _ => None,
+        },
+        Expr::Nested(inner) => number(inner),
+        _ => None,
+    }
+}
+
+/// Types the statement itself gives: `$1::int`, `LIMIT $2`. By number, from 1.
+pub(crate) fn written(statement: &ast::Statement) -> BTreeMap<usize, ast::DataType> {
+    let mut visitor = Written(BTreeMap::new());
+    let _ = statement.visit(&mut visitor);
+    visitor.0
+}
+
+struct Written(BTreeMap<usize, ast::DataType>);
+
+impl Written {
+    fn add(&mut self, expr: &Expr, ty: &ast::DataType) {
+        if let Some(number) = number(expr) {
+            self.0.entry(number).or_insert_with(|| ty.clone());
+        }
+    }
+}
+
+impl Visitor for Written {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::Cast { expr, data_type, .. } = expr {
+            self.add(expr, data_type);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let bigint = ast::DataType::BigInt(None);
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
+            if let Some(limit) = limit {
+                self.add(limit, &bigint);
+            }
+            if let Some(offset) = offset {
+                self.add(&offset.value, &bigint);
+            }
+        }
+        if let Some(quantity) = query.fetch.as_ref().and_then(|fetch| fetch.quantity.as_ref()) {
+            self.add(quantity, &bigint);
+        }
+        ControlFlow::Continue(())
+    }
+}

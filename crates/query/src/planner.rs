@@ -1,0 +1,334 @@
+//! From a parsed query to a typed logical plan: tables by snapshot, functions, parameters, output columns.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType as Arrow, Field, FieldRef, SchemaRef};
+use datafusion::catalog::TableFunctionArgs;
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::{DataFusionError, Result as DfResult};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::planner::{ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::sql::planner::{ContextProvider, NullOrdering, ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+use model::{Error, Result, SqlState, TableName};
+
+use crate::context::{DATABASE, StatementContext};
+use crate::errors::{OrError, convert, external, locate, nearest};
+use crate::provider::ColumnsTable;
+use crate::statement::Parsed;
+use crate::types::{self, OutputColumn};
+
+/// A typed query.
+pub(crate) struct Planned {
+    /// Not yet optimized; parameters still in it.
+    pub(crate) plan: LogicalPlan,
+    /// As clients see them.
+    pub(crate) columns: Vec<OutputColumn>,
+    /// Arrow types of `$1 ..`.
+    pub(crate) parameters: Vec<Arrow>,
+    /// Depends on nothing but catalog and settings, so it may be kept for the next execution.
+    pub(crate) reusable: bool,
+}
+
+/// Plans a query.
+///
+/// - `declared`: types of `$1 ..` that are known; may be shorter than there are parameters.
+pub(crate) fn plan(
+    state: &SessionState,
+    context: &Arc<StatementContext>,
+    parsed: &Parsed,
+    statement: &ast::Statement,
+    declared: &[Option<Arrow>],
+) -> Result<Planned> {
+    let mut statement = statement.clone();
+    crate::rewrite::rewrite(&mut statement);
+    crate::hooks::rewrite(&mut statement);
+    let tables = Tables::new(state, context);
+    let mut types = known_types(&tables, parsed, &statement, declared)?;
+    let mut plan = tables.plan(&statement, &types).or_error_in(parsed)?;
+    if types.iter().any(Option::is_none) {
+        infer(&plan, &mut types).map_err(|error| locate(error, parsed))?;
+        plan = tables.plan(&statement, &types).or_error_in(parsed)?;
+    }
+    let plan = crate::hooks::rewrite_plan(plan).or_error_in(parsed)?;
+    let columns = output(state, &plan).or_error_in(parsed)?;
+    let parameters = types.into_iter().map(|ty| ty.unwrap_or(Arrow::Utf8)).collect();
+    Ok(Planned { plan, columns, parameters, reusable: !tables.bound.get() })
+}
+
+/// Types declared by the client or written in the statement.
+fn known_types(
+    tables: &Tables<'_>,
+    parsed: &Parsed,
+    statement: &ast::Statement,
+    declared: &[Option<Arrow>],
+) -> Result<Vec<Option<Arrow>>> {
+    let mut types: Vec<Option<Arrow>> = declared.iter().take(parsed.parameters).cloned().collect();
+    types.resize(parsed.parameters, None);
+    for (number, written) in crate::parameters::written(statement) {
+        if let Some(slot @ None) = types.get_mut(number - 1) {
+            *slot = tables.data_type(&written).ok();
+        }
+    }
+    Ok(types)
+}
+
+/// Types the plan gives its parameters; what it cannot tell is text.
+fn infer(plan: &LogicalPlan, types: &mut [Option<Arrow>]) -> Result<()> {
+    let inferred = plan.get_parameter_types().map_err(|error| convert(&error))?;
+    for (number, slot) in types.iter_mut().enumerate() {
+        if slot.is_none() {
+            let found = inferred.get(&format!("${}", number + 1)).cloned().flatten();
+            *slot = Some(found.filter(|ty| *ty != Arrow::Null).unwrap_or(Arrow::Utf8));
+        }
+    }
+    Ok(())
+}
+
+/// The output columns, after the coercions that change types.
+fn output(state: &SessionState, plan: &LogicalPlan) -> DfResult<Vec<OutputColumn>> {
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {})?;
+    let column = |field: &FieldRef| OutputColumn {
+        name: crate::rewrite::display_name(field.name()).to_owned(),
+        ..types::output_column(field)
+    };
+    Ok(analyzed.schema().fields().iter().map(column).collect())
+}
+
+/// What the planner may ask: tables of the statement's snapshot, functions of the runtime and of the session.
+pub(crate) struct Tables<'a> {
+    state: &'a SessionState,
+    context: &'a Arc<StatementContext>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+    /// Did the plan take something that belongs to this very statement?
+    bound: Cell<bool>,
+}
+
+impl<'a> Tables<'a> {
+    pub(crate) fn new(state: &'a SessionState, context: &'a Arc<StatementContext>) -> Tables<'a> {
+        let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(crate::arithmetic::Arithmetic)];
+        planners.extend(state.expr_planners().iter().cloned());
+        Tables { state, context, planners, bound: Cell::new(false) }
+    }
+
+    fn converter(&self) -> SqlToRel<'_, Tables<'a>> {
+        SqlToRel::new_with_options(self, parser_options())
+    }
+
+    /// The logical plan of a query whose parameters have these types.
+    pub(crate) fn plan(&self, statement: &ast::Statement, types: &[Option<Arrow>]) -> DfResult<LogicalPlan> {
+        let mut context = PlannerContext::new().with_prepare_param_data_types(fields(types));
+        self.converter().sql_statement_to_plan_with_context(statement.clone(), &mut context)
+    }
+
+    /// The arrow type of an SQL type.
+    pub(crate) fn data_type(&self, ty: &ast::DataType) -> Result<Arrow> {
+        let cast = ast::Expr::Cast {
+            kind: ast::CastKind::Cast,
+            expr: Box::new(ast::Expr::Value(ast::Value::Null.into())),
+            data_type: ty.clone(),
+            array: false,
+            format: None,
+        };
+        let schema = DFSchema::empty();
+        let planned = self.converter().sql_to_expr(cast, &schema, &mut PlannerContext::new());
+        planned.and_then(|expr| expr.get_type(&schema)).or_error()
+    }
+
+    fn find(&self, name: &TableReference) -> Result<Arc<dyn TableSource>> {
+        match name {
+            TableReference::Bare { table } => {
+                if let Some(source) = self.system("pg_catalog", table) {
+                    return Ok(source);
+                }
+                let found = self.context.resolve(table).ok_or_else(|| self.unknown(None, table))?;
+                self.stored(&found)
+            }
+            TableReference::Partial { schema, table } => self.qualified(schema, table),
+            TableReference::Full { catalog, schema, table } => {
+                if catalog.as_ref() != DATABASE {
+                    return Err(Error::unsupported(format!(
+                        "cross-database references are not implemented: \"{catalog}.{schema}.{table}\""
+                    )));
+                }
+                self.qualified(schema, table)
+            }
+        }
+    }
+
+    fn qualified(&self, schema: &str, table: &str) -> Result<Arc<dyn TableSource>> {
+        if let Some(source) = self.system(schema, table) {
+            return Ok(source);
+        }
+        let name = TableName { schema: schema.to_owned(), table: table.to_owned() };
+        match self.context.snapshot.catalog().table(&name) {
+            Some(_) => self.stored(&name),
+            None => Err(self.unknown(Some(schema), table)),
+        }
+    }
+
+    fn stored(&self, name: &TableName) -> Result<Arc<dyn TableSource>> {
+        let table = Arc::clone(self.context.snapshot.catalog().expect(name)?);
+        let zone = self.context.settings.time_zone();
+        Ok(provider_as_source(Arc::new(ColumnsTable::new(table, &zone))))
+    }
+
+    fn system(&self, schema: &str, table: &str) -> Option<Arc<dyn TableSource>> {
+        if schema != "pg_catalog" && schema != "information_schema" {
+            return None;
+        }
+        let found = crate::hooks::table(self.context, schema, table)?;
+        self.bound.set(true);
+        Some(provider_as_source(found))
+    }
+
+    fn unknown(&self, schema: Option<&str>, table: &str) -> Error {
+        let shown = schema.map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"));
+        let error = Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
+        let names = self.context.snapshot.catalog().tables().map(|table| table.name.table.as_str());
+        match nearest(table, names) {
+            Some(near) => error.with_hint(format!("perhaps you meant the table \"{near}\"")),
+            None => error,
+        }
+    }
+}
+
+/// Fields of parameters for the planner.
+fn fields(types: &[Option<Arrow>]) -> Vec<Option<FieldRef>> {
+    let field = |ty: &Option<Arrow>| ty.as_ref().map(|ty| Arc::new(Field::new("", ty.clone(), true)));
+    types.iter().map(field).collect()
+}
+
+fn parser_options() -> ParserOptions {
+    ParserOptions {
+        parse_float_as_decimal: true,
+        enable_ident_normalization: true,
+        support_varchar_with_length: true,
+        enable_options_value_normalization: false,
+        collect_spans: false,
+        map_string_types_to_utf8view: false,
+        default_null_ordering: NullOrdering::NullsMax,
+    }
+}
+
+/// `pg_catalog.f` and `f` are the same function.
+fn bare(name: &str) -> &str {
+    name.strip_prefix("pg_catalog.").unwrap_or(name)
+}
+
+impl ContextProvider for Tables<'_> {
+    fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
+        self.find(&name).map_err(external)
+    }
+
+    fn get_table_function_source(&self, name: &str, arguments: Vec<Expr>) -> DfResult<Arc<dyn TableSource>> {
+        let name = bare(name);
+        if let Some(found) = crate::hooks::table_function(self.context, name, &arguments) {
+            self.bound.set(true);
+            return found.map(provider_as_source).map_err(external);
+        }
+        let Some(function) = self.state.table_functions().get(name) else {
+            let message = format!("function {name}() does not exist");
+            return Err(external(Error::new(SqlState::UNDEFINED_FUNCTION, message)));
+        };
+        let arguments = self.simplified(arguments)?;
+        let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&arguments, self.state))?;
+        Ok(provider_as_source(provider))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> DfResult<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(crate::type_planner::Types { zone: self.context.settings.time_zone() }))
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        let name = bare(name);
+        if let Some(function) = crate::hooks::function(self.context, name) {
+            self.bound.set(true);
+            return Some(function);
+        }
+        let name = match name {
+            // The planner's own now() takes the statement's time, which is set to the transaction's.
+            "transaction_timestamp" | "statement_timestamp" | "clock_timestamp" | "localtimestamp" => "now",
+            name => name,
+        };
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(bare(name)).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(bare(name)).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(bare(name)).cloned()
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<Arrow> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        names(self.state.scalar_functions())
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        names(self.state.higher_order_functions())
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        names(self.state.aggregate_functions())
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        names(self.state.window_functions())
+    }
+}
+
+fn names<T>(functions: &HashMap<String, T>) -> Vec<String> {
+    functions.keys().cloned().collect()
+}
+
+impl Tables<'_> {
+    /// Arguments of a table function as values, which is what such functions want.
+    fn simplified(&self, arguments: Vec<Expr>) -> Result<Vec<Expr>, DataFusionError> {
+        use datafusion::logical_expr::simplify::SimplifyContext;
+        use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+        let context = SimplifyContext::builder()
+            .with_config_options(Arc::clone(self.state.config_options()))
+            .with_query_execution_start_time(self.state.execution_props().query_execution_start_time)
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        arguments
+            .into_iter()
+            .map(|argument| simplifier.coerce(argument, &schema).and_then(|argument| simplifier.simplify(argument)))
+            .collect()
+    }
+}

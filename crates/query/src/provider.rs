@@ -1,0 +1,391 @@
+//! A stored table as DataFusion scans it: projection, key predicates, time range, block ranges and limit go down to the store.
+//!
+//! Always true:
+//! - A predicate is taken away from DataFusion (`Exact`) only if it speaks of key columns alone or compares the time with a constant.
+//! - A provider holds a table's definition, not its rows: the rows are those of the statement's snapshot, asked for when the scan is
+//!   planned. So a logical plan can be kept across executions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use columns::ColumnRange;
+use columns::segment::StatValue;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::context::ExecutionProps;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use engine::{ScanRequest, SeriesFilter, TableView};
+use model::{ColumnId, ColumnRole, DataType, Error, KeyValue, Result, TableRef, TimeRange, key};
+
+use crate::context::Slot;
+use crate::errors::{OrError, external};
+use crate::scan::ColumnsScan;
+use crate::types::arrow_of;
+
+/// Series whose keys are looked at together.
+const KEYS_PER_STEP: u32 = 8_192;
+/// Rows of a batch from the store.
+pub(crate) const BATCH_ROWS: usize = 8_192;
+
+/// A stored table.
+pub(crate) struct ColumnsTable {
+    table: TableRef,
+    schema: SchemaRef,
+}
+
+impl ColumnsTable {
+    /// `zone`: the session's, for the type of timestamps.
+    pub(crate) fn new(table: TableRef, zone: &str) -> ColumnsTable {
+        let field = |column: &model::Column| Field::new(&column.name, arrow_of(column.ty, zone), column.nullable);
+        let schema = Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()));
+        ColumnsTable { table, schema }
+    }
+}
+
+impl fmt::Debug for ColumnsTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ColumnsTable({})", self.table.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for ColumnsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match part(&self.table, filter) {
+            Part::Keys | Part::Time(_) => TableProviderFilterPushDown::Exact,
+            Part::Field(_) => TableProviderFilterPushDown::Inexact,
+            Part::Other => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let context = state
+            .config()
+            .get_extension::<Slot>()
+            .and_then(|slot| slot.get())
+            .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
+        let view = context.snapshot.table_by_id(self.table.id).map_err(external)?;
+        let schema = match projection {
+            Some(chosen) => Arc::new(self.schema.project(chosen)?),
+            None => Arc::clone(&self.schema),
+        };
+        let columns: Vec<ColumnId> = match projection {
+            Some(chosen) => chosen.iter().map(|at| self.table.columns[*at].id).collect(),
+            None => self.table.columns.iter().map(|column| column.id).collect(),
+        };
+        let selection = Selection::of(&self.table, &self.schema, &view, filters).map_err(external)?;
+        let request = ScanRequest {
+            columns,
+            times: selection.times,
+            series: selection.series,
+            ranges: selection.ranges,
+            batch_rows: BATCH_ROWS,
+            limit: limit.map(|limit| limit as u64),
+        };
+        let partitions = state.config().target_partitions();
+        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, request, partitions).map_err(external)?;
+        Ok(Arc::new(scan))
+    }
+}
+
+/// What a conjunct of a WHERE says about a table.
+enum Part {
+    /// Only about key columns.
+    Keys,
+    /// A range of times, exactly.
+    Time(TimeRange),
+    /// A bound on a field.
+    Field(ColumnRange),
+    /// Something the store cannot use.
+    Other,
+}
+
+/// The rows a list of conjuncts selects, as far as the store can tell.
+pub(crate) struct Selection {
+    pub(crate) times: TimeRange,
+    pub(crate) series: SeriesFilter,
+    pub(crate) ranges: Vec<ColumnRange>,
+    /// Do the three say all that the conjuncts say?
+    pub(crate) exact: bool,
+}
+
+impl Selection {
+    pub(crate) fn of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Selection> {
+        let mut selection =
+            Selection { times: TimeRange::ALL, series: SeriesFilter::All, ranges: Vec::new(), exact: true };
+        let mut keys = Vec::new();
+        for filter in filters {
+            match part(table, filter) {
+                Part::Keys => keys.push(filter.clone()),
+                Part::Time(range) => selection.times = selection.times.intersect(&range),
+                Part::Field(range) => {
+                    selection.ranges.push(range);
+                    selection.exact = false;
+                }
+                Part::Other => selection.exact = false,
+            }
+        }
+        if !keys.is_empty() {
+            selection.series = SeriesFilter::Only(series_of(table, schema, view, &keys)?.into());
+        }
+        Ok(selection)
+    }
+}
+
+fn part(table: &TableRef, filter: &Expr) -> Part {
+    if is_about_keys(table, filter) {
+        return Part::Keys;
+    }
+    if let Some(range) = time_range(table, filter) {
+        return Part::Time(range);
+    }
+    field_range(table, filter).map_or(Part::Other, Part::Field)
+}
+
+/// Does it name key columns and nothing else, and give the same answer every time?
+fn is_about_keys(table: &TableRef, filter: &Expr) -> bool {
+    let columns = filter.column_refs();
+    !columns.is_empty()
+        && !filter.is_volatile()
+        && !has_subquery(filter)
+        && columns.iter().all(|column| role(table, column) == Some(ColumnRole::Key))
+}
+
+fn has_subquery(filter: &Expr) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    let found = filter.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        ))
+    });
+    found.unwrap_or(true)
+}
+
+fn role(table: &TableRef, column: &Column) -> Option<ColumnRole> {
+    table.column(&column.name).map(|column| column.role)
+}
+
+/// `column op constant`, whichever side the column is on.
+fn comparison(filter: &Expr) -> Option<(&Column, Operator, &ScalarValue)> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else {
+        return None;
+    };
+    match (left.as_ref(), right.as_ref()) {
+        (Expr::Column(column), Expr::Literal(value, _)) => Some((column, *op, value)),
+        (Expr::Literal(value, _), Expr::Column(column)) => Some((column, op.swap()?, value)),
+        _ => None,
+    }
+}
+
+/// The times a conjunct allows, if it speaks of nothing else.
+fn time_range(table: &TableRef, filter: &Expr) -> Option<TimeRange> {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+            Some(time_range(table, left)?.intersect(&time_range(table, right)?))
+        }
+        Expr::Between(between) if !between.negated => {
+            let (Expr::Column(column), Expr::Literal(low, _), Expr::Literal(high, _)) =
+                (between.expr.as_ref(), between.low.as_ref(), between.high.as_ref())
+            else {
+                return None;
+            };
+            if role(table, column)? != ColumnRole::Time {
+                return None;
+            }
+            Some(TimeRange { start: nanoseconds(low)?, last: nanoseconds(high)? })
+        }
+        filter => {
+            let (column, op, value) = comparison(filter)?;
+            if role(table, column)? != ColumnRole::Time {
+                return None;
+            }
+            range_of(op, nanoseconds(value)?)
+        }
+    }
+}
+
+fn range_of(op: Operator, at: i64) -> Option<TimeRange> {
+    Some(match op {
+        Operator::Eq => TimeRange { start: at, last: at },
+        Operator::Lt => TimeRange::half_open(i64::MIN, at),
+        Operator::LtEq => TimeRange { start: i64::MIN, last: at },
+        Operator::Gt => at.checked_add(1).map_or(TimeRange::EMPTY, |start| TimeRange { start, last: i64::MAX }),
+        Operator::GtEq => TimeRange { start: at, last: i64::MAX },
+        _ => return None,
+    })
+}
+
+fn nanoseconds(value: &ScalarValue) -> Option<i64> {
+    match value {
+        ScalarValue::TimestampNanosecond(Some(value), _) => Some(*value),
+        _ => None,
+    }
+}
+
+/// A bound on a field, for skipping blocks.
+fn field_range(table: &TableRef, filter: &Expr) -> Option<ColumnRange> {
+    let (column, op, value) = comparison(filter)?;
+    let column = table.column(&column.name).filter(|column| column.role == ColumnRole::Field)?;
+    let value = stat_value(column.ty, value)?;
+    let (min, max) = match op {
+        Operator::Eq => (Some(value.clone()), Some(value)),
+        Operator::Lt | Operator::LtEq => (None, Some(value)),
+        // Statistics leave NaN out, and NaN is greater than all; such blocks must not be skipped.
+        Operator::Gt | Operator::GtEq if !is_float(column.ty) => (Some(value), None),
+        _ => return None,
+    };
+    Some(ColumnRange { column: column.id, min, max })
+}
+
+fn is_float(ty: DataType) -> bool {
+    matches!(ty, DataType::Float32 | DataType::Float64)
+}
+
+fn stat_value(ty: DataType, value: &ScalarValue) -> Option<StatValue> {
+    Some(match (ty, value) {
+        (DataType::Bool, ScalarValue::Boolean(Some(value))) => StatValue::Int(i64::from(*value)),
+        (DataType::Int16, ScalarValue::Int16(Some(value))) => StatValue::Int(i64::from(*value)),
+        (DataType::Int32, ScalarValue::Int32(Some(value))) => StatValue::Int(i64::from(*value)),
+        (DataType::Int64, ScalarValue::Int64(Some(value))) => StatValue::Int(*value),
+        (DataType::UInt64, ScalarValue::UInt64(Some(value))) => StatValue::UInt(*value),
+        (DataType::Timestamp, ScalarValue::TimestampNanosecond(Some(value), _)) => StatValue::Int(*value),
+        (DataType::Float32, ScalarValue::Float32(Some(value))) if !value.is_nan() => {
+            StatValue::Float(f64::from(*value))
+        }
+        (DataType::Float64, ScalarValue::Float64(Some(value))) if !value.is_nan() => StatValue::Float(*value),
+        (DataType::Text, ScalarValue::Utf8(Some(value))) => StatValue::Bytes(value.as_bytes().to_vec()),
+        (DataType::Bytes, ScalarValue::Binary(Some(value))) => StatValue::Bytes(value.clone()),
+        _ => return None,
+    })
+}
+
+/// The series whose keys satisfy all `filters`, sorted.
+fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<u32>> {
+    if let Some(key) = whole_key(table, filters) {
+        return Ok(view.lookup(&key).into_iter().collect());
+    }
+    let fields: Vec<Field> = table
+        .key_columns()
+        .map(|column| schema.field_with_name(&column.name).cloned())
+        .collect::<std::result::Result<_, _>>()
+        .map_err(Error::bug)?;
+    let keys = Arc::new(Schema::new(fields));
+    let predicate = key_predicate(&keys, filters)?;
+    let mut found = Vec::new();
+    let count = view.series_count();
+    for from in (0..count).step_by(KEYS_PER_STEP as usize) {
+        let to = count.min(from + KEYS_PER_STEP);
+        let arrays = view.key_columns(from, to)?;
+        let arrays = keys.fields().iter().zip(arrays).map(|(field, array)| relabel(array, field.data_type())).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some((to - from) as usize));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&keys), arrays, &options).map_err(Error::bug)?;
+        let chosen = predicate.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()?;
+        let chosen = chosen.as_boolean();
+        found.extend(
+            (from..to).zip(chosen.iter()).filter(|(_, chosen)| *chosen == Some(true)).map(|(series, _)| series),
+        );
+    }
+    Ok(found)
+}
+
+type Predicate = Arc<dyn datafusion::physical_expr::PhysicalExpr>;
+
+fn key_predicate(keys: &SchemaRef, filters: &[Expr]) -> Result<Predicate> {
+    use datafusion::common::tree_node::{Transformed, TreeNode};
+    let all = filters.iter().cloned().reduce(Expr::and).ok_or_else(|| Error::bug("no key predicate"))?;
+    // The filters may qualify columns by an alias that the bare schema does not have.
+    let all = all
+        .transform(|expr| match expr {
+            Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name)))),
+            other => Ok(Transformed::no(other)),
+        })
+        .or_error()?
+        .data;
+    let schema = DFSchema::try_from(Arc::clone(keys)).or_error()?;
+    let planning = datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext::default();
+    datafusion::physical_expr::create_physical_expr(&all, &schema, &ExecutionProps::new(), &planning).or_error()
+}
+
+/// Canonical bytes, if the filters are `column = constant` for each key column and nothing else.
+fn whole_key(table: &TableRef, filters: &[Expr]) -> Option<Vec<u8>> {
+    let mut parts = Vec::new();
+    for filter in filters {
+        collect_equalities(filter, &mut parts)?;
+    }
+    let mut values = Vec::new();
+    for column in table.key_columns() {
+        let mut named = parts.iter().filter(|(name, _)| *name == column.name);
+        let (_, value) = named.next()?;
+        // Two conditions on one column may contradict each other.
+        if named.next().is_some() {
+            return None;
+        }
+        values.push(key_value(column.ty, value)?);
+    }
+    (parts.len() == values.len()).then(|| key::encode(&values))
+}
+
+fn collect_equalities<'a>(filter: &'a Expr, out: &mut Vec<(&'a str, &'a ScalarValue)>) -> Option<()> {
+    if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) = filter {
+        collect_equalities(left, out)?;
+        return collect_equalities(right, out);
+    }
+    match comparison(filter)? {
+        (column, Operator::Eq, value) => {
+            out.push((column.name.as_str(), value));
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn key_value(ty: DataType, value: &ScalarValue) -> Option<KeyValue> {
+    Some(match (ty, value) {
+        (DataType::Bool, ScalarValue::Boolean(Some(value))) => KeyValue::Bool(*value),
+        (DataType::Int16, ScalarValue::Int16(Some(value))) => KeyValue::Int(i64::from(*value)),
+        (DataType::Int32, ScalarValue::Int32(Some(value))) => KeyValue::Int(i64::from(*value)),
+        (DataType::Int64, ScalarValue::Int64(Some(value))) => KeyValue::Int(*value),
+        (DataType::UInt64, ScalarValue::UInt64(Some(value))) => KeyValue::UInt(*value),
+        (DataType::Text, ScalarValue::Utf8(Some(value))) => KeyValue::Text(value.clone()),
+        (DataType::Bytes, ScalarValue::Binary(Some(value))) => KeyValue::Bytes(value.clone()),
+        (DataType::Timestamp, ScalarValue::TimestampNanosecond(Some(value), _)) => KeyValue::Timestamp(*value),
+        _ => return None,
+    })
+}
+
+/// A stored array with the session's zone in its type; anything else as it is.
+pub(crate) fn relabel(array: arrow_array::ArrayRef, ty: &Arrow) -> arrow_array::ArrayRef {
+    match (array.data_type(), ty) {
+        (Arrow::Timestamp(_, have), Arrow::Timestamp(_, want)) if have != want => {
+            let values = array.as_primitive::<arrow_array::types::TimestampNanosecondType>().clone();
+            Arc::new(values.with_timezone_opt(want.clone()))
+        }
+        _ => array,
+    }
+}

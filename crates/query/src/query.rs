@@ -1,0 +1,174 @@
+//! SELECT, VALUES, WITH: planned once, executed many times.
+
+use std::sync::Arc;
+
+use arrow_schema::DataType as Arrow;
+use datafusion::common::ParamValues;
+use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast;
+use engine::Catalog;
+use futures::StreamExt;
+use model::{Error, Result};
+
+use crate::context::StatementContext;
+use crate::errors::{OrError, convert, locate};
+use crate::planner::{Planned, plan as plan_query};
+use crate::session::{Batches, Outcome, Plan, Prepared, Session};
+use crate::settings::Settings;
+use crate::statement::{Command, Parsed, Statement};
+use crate::types::{OutputColumn, Value, arrow_of_oid, oid_of_arrow, scalar};
+
+/// A planned query and what it was planned against.
+pub(crate) struct QueryPlan {
+    plan: LogicalPlan,
+    pub(crate) columns: Vec<OutputColumn>,
+    /// OIDs
+    pub(crate) parameters: Vec<u32>,
+    types: Vec<Arrow>,
+    /// The plan holds while these two are the same; `None`: never.
+    valid: Option<(Arc<Catalog>, Arc<Settings>)>,
+}
+
+/// Plans a query for a session.
+pub(crate) fn plan(
+    session: &mut Session,
+    statement: &Statement,
+    sql: &ast::Statement,
+    declared: &[u32],
+) -> Result<QueryPlan> {
+    let context = session.context();
+    let state = session.state(&context);
+    let planned = plan_in(&state, &context, &statement.0, sql, declared);
+    session.keep(state);
+    planned
+}
+
+fn plan_in(
+    state: &SessionState,
+    context: &Arc<StatementContext>,
+    parsed: &Parsed,
+    sql: &ast::Statement,
+    declared: &[u32],
+) -> Result<QueryPlan> {
+    refuse_locks(sql)?;
+    let zone = context.settings.time_zone();
+    let types: Vec<Option<Arrow>> = declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect();
+    let Planned { plan, columns, parameters, reusable } = plan_query(state, context, parsed, sql, &types)?;
+    let oids = parameters.iter().enumerate().map(|(at, ty)| match declared.get(at) {
+        Some(oid) if *oid != 0 => *oid,
+        _ => oid_of_arrow(ty),
+    });
+    let valid = reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
+    Ok(QueryPlan { plan, columns, parameters: oids.collect(), types: parameters, valid })
+}
+
+/// There are no row locks on these tables.
+fn refuse_locks(sql: &ast::Statement) -> Result<()> {
+    match sql {
+        ast::Statement::Query(query) if !query.locks.is_empty() => {
+            Err(Error::unsupported("SELECT FOR UPDATE and FOR SHARE are not supported on columns tables"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl QueryPlan {
+    fn holds(&self, context: &StatementContext) -> bool {
+        self.valid.as_ref().is_some_and(|(catalog, settings)| {
+            Arc::ptr_eq(catalog, context.snapshot.catalog()) && Arc::ptr_eq(settings, &context.settings)
+        })
+    }
+
+    fn bound(&self, values: &[Value], zone: &str) -> Result<LogicalPlan> {
+        if values.is_empty() {
+            return Ok(self.plan.clone());
+        }
+        let scalars: Vec<ScalarValue> =
+            values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, zone)).collect::<Result<_>>()?;
+        self.plan.clone().with_param_values(ParamValues::from(scalars)).or_error()
+    }
+}
+
+/// A query ready to run.
+pub(crate) struct Ready {
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) task: Arc<TaskContext>,
+    pub(crate) columns: Vec<OutputColumn>,
+}
+
+impl Ready {
+    /// Starts it.
+    pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
+        let stream = execute_stream(self.plan, self.task).or_error_in(&parsed)?;
+        Ok(Box::pin(stream.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed)))))
+    }
+}
+
+/// Optimizes a prepared query and makes its physical plan, against the session's newest snapshot.
+pub(crate) async fn ready(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &QueryPlan,
+    values: &[Value],
+) -> Result<Ready> {
+    let context = session.context();
+    let state = session.state(&context);
+    let result = ready_in(&state, &context, prepared, plan, values).await;
+    session.keep(state);
+    result
+}
+
+async fn ready_in(
+    state: &SessionState,
+    context: &Arc<StatementContext>,
+    prepared: &Prepared,
+    plan: &QueryPlan,
+    values: &[Value],
+) -> Result<Ready> {
+    let parsed = &prepared.0.statement.0;
+    let fresh;
+    let plan = if plan.holds(context) {
+        plan
+    } else {
+        let Command::Sql(sql) = &parsed.command else { return Err(Error::bug("a query that is no SQL")) };
+        fresh = plan_in(state, context, parsed, sql, &prepared.0.declared)?;
+        let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
+        if !same {
+            return Err(Error::unsupported("cached plan must not change result type"));
+        }
+        &fresh
+    };
+    let bound = plan.bound(values, &context.settings.time_zone()).map_err(|error| locate(error, parsed))?;
+    let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
+    Ok(Ready { plan: physical, task: task(state), columns: plan.columns.clone() })
+}
+
+/// Optimizes and makes the physical plan.
+pub(crate) async fn physical(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+    let optimized = state.optimize(plan).or_error()?;
+    state.query_planner().create_physical_plan(&optimized, state).await.or_error()
+}
+
+/// What running operators may ask of the session: memory, spill files, settings. Functions are in the plan already.
+pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
+    let none = (Default::default(), Default::default(), Default::default(), Default::default());
+    let id = state.session_id().to_owned();
+    let config = state.config().clone();
+    let runtime = Arc::clone(state.runtime_env());
+    Arc::new(TaskContext::new(None, id, config, none.0, none.1, none.2, none.3, runtime))
+}
+
+/// Runs a prepared query.
+pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+    let Plan::Query(plan) = &prepared.0.plan else {
+        return Err(Error::bug("a query without a plan"));
+    };
+    let ready = ready(session, prepared, plan, values).await?;
+    let columns = ready.columns.clone();
+    let batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
+    Ok(Outcome::Rows { columns, batches, tag: "SELECT" })
+}

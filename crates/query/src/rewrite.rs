@@ -1,0 +1,267 @@
+//! Changes to the parsed tree before planning, so that what comes out is named and typed as PostgreSQL does it.
+//!
+//! - Every unnamed item of a SELECT gets PostgreSQL's name (`count`, `?column?`). Where two items share a name, the later ones get a
+//!   private alias, because the planner wants unique names; [`display_name`] gives the real one back.
+//! - Integer literals that stand alone become `integer` (the planner reads them as `bigint`).
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem,
+    SetExpr, UnaryOperator, Value, VisitMut, VisitorMut,
+};
+
+/// Starts a private alias; then the item's number, a colon, and the name to show.
+const PRIVATE: char = '\u{1}';
+
+/// The name to show for an output column called `name` by the planner.
+pub(crate) fn display_name(name: &str) -> &str {
+    match name.strip_prefix(PRIVATE) {
+        Some(rest) => rest.split_once(':').map_or(rest, |(_, shown)| shown),
+        None => name,
+    }
+}
+
+/// Applies all changes.
+pub(crate) fn rewrite(statement: &mut ast::Statement) {
+    let _ = statement.visit(&mut Rewriter);
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        demote_values(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        name_items(select);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Case { conditions, else_result, .. } => {
+                conditions.iter_mut().for_each(|when| demote(&mut when.result));
+                if let Some(result) = else_result {
+                    demote(result);
+                }
+            }
+            Expr::Function(function) if takes_values(&function.name) => demote_arguments(&mut function.args),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn takes_values(name: &ast::ObjectName) -> bool {
+    let name = name.to_string();
+    ["coalesce", "nullif", "greatest", "least", "max", "min"].iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn demote_arguments(arguments: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = arguments else { return };
+    for argument in &mut list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
+            demote(expr);
+        }
+    }
+}
+
+fn demote_values(body: &mut SetExpr) {
+    if let SetExpr::Values(values) = body {
+        values.rows.iter_mut().flat_map(|row| row.content.iter_mut()).for_each(demote);
+    }
+}
+
+/// Makes a lone integer literal an `integer` where it fits.
+fn demote(expr: &mut Expr) {
+    if is_int4(expr) {
+        let inner = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+        *expr = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(inner),
+            data_type: DataType::Integer(None),
+            array: false,
+            format: None,
+        };
+    }
+}
+
+fn is_int4(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(&value.value, Value::Number(text, _) if text.parse::<i32>().is_ok()),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_int4(expr),
+        _ => false,
+    }
+}
+
+fn name_items(select: &mut Select) {
+    let mut taken: BTreeSet<String> = select.projection.iter().filter_map(explicit_name).collect();
+    let wild = select
+        .projection
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let mut seen = BTreeSet::new();
+    for (number, item) in select.projection.iter_mut().enumerate() {
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                let name = name_of(expr).unwrap_or_else(|| "?column?".to_owned());
+                let first =
+                    if plain { seen.insert(name.clone()) && !wild } else { taken.insert(name.clone()) && !wild };
+                demote(expr);
+                // A plain column keeps its own qualified name, which later clauses may use.
+                if plain && first {
+                    continue;
+                }
+                let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+                let alias = if first { name } else { private(number, &name) };
+                *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias) };
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                demote(expr);
+                let name = folded(alias);
+                if !seen.insert(name.clone()) {
+                    *alias = Ident::with_quote('"', private(number, &name));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn private(number: usize, name: &str) -> String {
+    format!("{PRIVATE}{number}:{name}")
+}
+
+fn explicit_name(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => name_of(expr),
+        _ => None,
+    }
+}
+
+/// An identifier as SQL reads it: unquoted ones in lower case.
+pub(crate) fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// PostgreSQL's name for an expression, if it is not `?column?`.
+fn name_of(expr: &Expr) -> Option<String> {
+    Some(match expr {
+        Expr::Identifier(ident) => folded(ident),
+        Expr::CompoundIdentifier(parts) => folded(parts.last()?),
+        Expr::CompoundFieldAccess { root, .. } => return name_of(root),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => return name_of(inner),
+        Expr::AtTimeZone { .. } => "timezone".to_owned(),
+        Expr::Function(function) => function.name.0.last()?.as_ident().map(folded)?,
+        Expr::Cast { expr, data_type, .. } => return name_of(expr).or_else(|| type_name(data_type)),
+        Expr::TypedString(typed) => return type_name(&typed.data_type),
+        Expr::Interval(_) => "interval".to_owned(),
+        Expr::Case { else_result, .. } => {
+            return else_result.as_deref().and_then(name_of).or_else(|| Some("case".to_owned()));
+        }
+        Expr::Extract { .. } => "extract".to_owned(),
+        Expr::Position { .. } => "position".to_owned(),
+        Expr::Substring { .. } => "substring".to_owned(),
+        Expr::Trim { trim_where, .. } => match trim_where {
+            Some(ast::TrimWhereField::Leading) => "ltrim".to_owned(),
+            Some(ast::TrimWhereField::Trailing) => "rtrim".to_owned(),
+            _ => "btrim".to_owned(),
+        },
+        Expr::Overlay { .. } => "overlay".to_owned(),
+        Expr::Ceil { .. } => "ceil".to_owned(),
+        Expr::Floor { .. } => "floor".to_owned(),
+        Expr::Exists { .. } => "exists".to_owned(),
+        Expr::Array(_) => "array".to_owned(),
+        Expr::Tuple(_) => "row".to_owned(),
+        Expr::Value(value) => match &value.value {
+            Value::Boolean(_) => "bool".to_owned(),
+            _ => return None,
+        },
+        Expr::Subquery(query) => return subquery_name(query),
+        _ => return None,
+    })
+}
+
+fn subquery_name(query: &Query) -> Option<String> {
+    match query.body.as_ref() {
+        SetExpr::Select(select) => match select.projection.first()? {
+            SelectItem::UnnamedExpr(expr) => name_of(expr),
+            SelectItem::ExprWithAlias { alias, .. } => Some(display_name(&folded(alias)).to_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The internal name of a type, which an unnamed cast of a literal gets.
+fn type_name(ty: &DataType) -> Option<String> {
+    Some(
+        match ty {
+            DataType::Integer(_) | DataType::Int(_) | DataType::Int4(_) => "int4",
+            DataType::BigInt(_) | DataType::Int8(_) => "int8",
+            DataType::SmallInt(_) | DataType::Int2(_) => "int2",
+            DataType::Real | DataType::Float4 => "float4",
+            DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float(_) => "float8",
+            DataType::Boolean | DataType::Bool => "bool",
+            DataType::Text => "text",
+            DataType::Varchar(_) | DataType::CharacterVarying(_) => "varchar",
+            DataType::Char(_) | DataType::Character(_) => "bpchar",
+            DataType::Numeric(_) | DataType::Decimal(_) => "numeric",
+            DataType::Date => "date",
+            DataType::Bytea => "bytea",
+            DataType::Uuid => "uuid",
+            DataType::Interval { .. } => "interval",
+            DataType::Timestamp(_, ast::TimezoneInfo::Tz | ast::TimezoneInfo::WithTimeZone) => "timestamptz",
+            DataType::Timestamp(..) => "timestamp",
+            DataType::Time(..) => "time",
+            DataType::Custom(name, _) => return name.0.last()?.as_ident().map(folded),
+            _ => return None,
+        }
+        .to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::{Command, parse};
+
+    fn names(sql: &str) -> Vec<String> {
+        let parsed = parse(sql).unwrap();
+        let Command::Sql(statement) = &parsed[0].0.command else { panic!("not SQL") };
+        let mut statement = statement.clone();
+        rewrite(&mut statement);
+        let ast::Statement::Query(query) = statement else { panic!("no query") };
+        let SetExpr::Select(select) = *query.body else { panic!("no select") };
+        let name = |item: &SelectItem| match item {
+            SelectItem::ExprWithAlias { alias, .. } => display_name(&alias.value).to_owned(),
+            SelectItem::UnnamedExpr(expr) => name_of(expr).unwrap(),
+            _ => "*".to_owned(),
+        };
+        select.projection.iter().map(name).collect()
+    }
+
+    #[test]
+    fn unnamed_columns_get_postgresqls_names() {
+        let sql = "SELECT 1, 2+3, count(*), avg(t.v), Max(v) + 1, a, t.\"B\", a::int, '1'::int, now(), CASE WHEN a THEN 1 END, \
+                   CASE WHEN a THEN 1 ELSE b END, extract(year from time), (SELECT x FROM y), EXISTS (SELECT 1), true, x AS \"?\"";
+        let expected = [
+            "?column?", "?column?", "count", "avg", "?column?", "a", "B", "a", "int4", "now", "case", "b", "extract",
+            "x", "exists", "bool", "?",
+        ];
+        assert_eq!(names(sql), expected);
+    }
+
+    #[test]
+    fn equal_names_stay_apart_for_the_planner_but_show_equal() {
+        assert_eq!(names("SELECT count(*), count(*), a, a, *"), ["count", "count", "a", "a", "*"]);
+    }
+}

@@ -1,0 +1,591 @@
+//! One client: settings, transaction, and the road of a statement from text to outcome.
+//!
+//! Always true:
+//! - Every statement that writes runs inside a block; outside of the client's own, one that ends with the statement.
+//! - A block is implicit (ours) or explicit (the client began it). An error drops an implicit block and fails an explicit one.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use datafusion::execution::context::SessionState;
+use datafusion::sql::sqlparser::ast;
+use engine::{Isolation, Txn};
+use futures::Stream;
+use model::{Error, Lsn, Result, SqlState};
+
+use crate::context::{Slot, StatementContext};
+use crate::copy::{CopyChunk, CopyIn};
+use crate::database::Database;
+use crate::insert::InsertPlan;
+use crate::query::QueryPlan;
+use crate::settings::Settings;
+use crate::statement::{Command, Parsed, Statement};
+use crate::types::{OutputColumn, Value};
+
+/// Rows as they come.
+pub type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+
+/// Where a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxnStatus {
+    /// 'I'
+    Idle,
+    /// 'T'
+    InBlock,
+    /// 'E'
+    Failed,
+}
+
+/// What executing a statement gave.
+pub enum Outcome {
+    /// A result; the command tag is `tag` and, for SELECT, the number of rows.
+    Rows {
+        /// As announced when the statement was prepared.
+        columns: Vec<OutputColumn>,
+        /// Produced as they are polled; dropping the stream stops the work.
+        batches: Batches,
+        /// "SELECT", "SHOW", "EXPLAIN".
+        tag: &'static str,
+    },
+    /// A finished command with its tag ("INSERT 0 3", "CREATE TABLE", "BEGIN" …).
+    Command {
+        /// The tag.
+        tag: String,
+    },
+    /// `COPY … FROM STDIN`: feed it.
+    CopyIn(CopyIn),
+    /// `COPY … TO STDOUT`: encoded chunks. The tag is "COPY n" with the count of rows.
+    CopyOut {
+        /// Is it the binary format?
+        binary: bool,
+        /// How many columns a row has.
+        columns: usize,
+        /// Encoded rows; a chunk holds whole ones.
+        chunks: Pin<Box<dyn Stream<Item = Result<CopyChunk>> + Send>>,
+    },
+    /// The empty statement.
+    Empty,
+}
+
+impl Outcome {
+    pub(crate) fn command(tag: impl Into<String>) -> Outcome {
+        Outcome::Command { tag: tag.into() }
+    }
+}
+
+/// A parsed and typed statement. Valid as long as the catalog suits it; [`Session::execute`] plans again when it changed.
+#[derive(Clone)]
+pub struct Prepared(pub(crate) Arc<PreparedStatement>);
+
+pub(crate) struct PreparedStatement {
+    pub(crate) statement: Statement,
+    /// As the client declared them.
+    pub(crate) declared: Vec<u32>,
+    pub(crate) parameters: Vec<u32>,
+    pub(crate) columns: Option<Vec<OutputColumn>>,
+    pub(crate) plan: Plan,
+}
+
+/// What was worked out when the statement was prepared.
+pub(crate) enum Plan {
+    Query(QueryPlan),
+    Insert(Box<InsertPlan>),
+    /// Worked out when it is executed.
+    Other,
+}
+
+impl Prepared {
+    /// OIDs of `$1 ..`.
+    #[must_use]
+    pub fn parameters(&self) -> &[u32] {
+        &self.0.parameters
+    }
+
+    /// Columns of the result; `None` for statements without one.
+    #[must_use]
+    pub fn columns(&self) -> Option<&[OutputColumn]> {
+        self.0.columns.as_deref()
+    }
+
+    /// The statement it was made of.
+    #[must_use]
+    pub fn statement(&self) -> &Statement {
+        &self.0.statement
+    }
+}
+
+/// One client's settings and transaction.
+pub struct Session {
+    pub(crate) database: Database,
+    pub(crate) user: Arc<str>,
+    pub(crate) pid: i32,
+    pub(crate) settings: Arc<Settings>,
+    /// What the client was told of the settings it is told about.
+    told: BTreeMap<String, String>,
+    /// The session's own last commit.
+    pub(crate) seen: Lsn,
+    pub(crate) block: Option<Block>,
+    pub(crate) notices: Vec<Error>,
+    /// SQL-level PREPARE.
+    pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
+    /// DataFusion's side; made at the first statement that needs it.
+    state: Option<SessionState>,
+    /// How scans find the statement's snapshot while they are planned.
+    slot: Arc<Slot>,
+}
+
+/// A transaction of the session.
+pub(crate) struct Block {
+    /// Begun at the first statement that reads or writes.
+    txn: Option<Txn>,
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+    pub(crate) failed: bool,
+    pub(crate) implicit: bool,
+    /// Belongs to one statement that is still running (COPY FROM STDIN).
+    pub(crate) single: bool,
+    /// `now()`
+    pub(crate) started_ns: i64,
+    /// The settings that ROLLBACK brings back.
+    before: Arc<Settings>,
+    /// The settings that COMMIT leaves: without SET LOCAL.
+    pub(crate) after: Settings,
+}
+
+impl Session {
+    pub(crate) fn new(database: Database, user: &str, pid: i32) -> Session {
+        let mut settings = Settings::default();
+        // The name cannot be refused.
+        let _ = settings.set("session_authorization", user);
+        let told = settings.reported();
+        Session {
+            database,
+            user: user.into(),
+            pid,
+            settings: Arc::new(settings),
+            told,
+            seen: Lsn::ZERO,
+            block: None,
+            notices: Vec::new(),
+            named: BTreeMap::new(),
+            state: None,
+            slot: Arc::new(Slot::default()),
+        }
+    }
+
+    /// The database it talks to.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// `pg_backend_pid()`
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Where the session stands. An implicit transaction counts as none.
+    #[must_use]
+    pub fn status(&self) -> TxnStatus {
+        match &self.block {
+            Some(block) if block.failed => TxnStatus::Failed,
+            Some(block) if !block.implicit => TxnStatus::InBlock,
+            _ => TxnStatus::Idle,
+        }
+    }
+
+    /// Types a statement. `types`: OIDs the client declared, 0 = infer. An error fails the block.
+    ///
+    /// # Errors
+    /// What PostgreSQL's parse analysis gives: 42P01, 42703, 42883 …; 25P02 in a failed block.
+    pub async fn prepare(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
+        self.drop_leftover();
+        self.check_block(statement)?;
+        let result = self.plan_statement(statement, types);
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    /// Executes. Rows of a SELECT are produced as the stream is polled and see the snapshot of this call. An error in a block fails the
+    /// block (also one that comes later from the stream: report it with [`Session::fail`]).
+    ///
+    /// # Errors
+    /// Whatever the statement meets, with an SQLSTATE.
+    pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+        self.drop_leftover();
+        self.check_block(&prepared.0.statement)?;
+        let result = self.run(prepared, values).await;
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    async fn run(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+        if values.len() != prepared.0.parameters.len() {
+            return Err(Error::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("{} values for {} parameters", values.len(), prepared.0.parameters.len()),
+            ));
+        }
+        let alone = self.block.is_none() && writes(&prepared.0.statement.0);
+        if alone {
+            self.begin_implicit();
+        }
+        let outcome = self.dispatch(prepared, values).await?;
+        if !alone {
+            return Ok(outcome);
+        }
+        if let (Outcome::CopyIn(_), Some(block)) = (&outcome, &mut self.block) {
+            block.single = true;
+        } else {
+            self.end_implicit().await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn dispatch(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+        let statement = &prepared.0.statement;
+        match &prepared.0.plan {
+            Plan::Query(_) => return crate::query::execute(self, prepared, values).await,
+            Plan::Insert(plan) => return crate::insert::execute(self, prepared, plan, values).await,
+            Plan::Other => {}
+        }
+        match &statement.0.command {
+            Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
+            Command::Sql(sql) => self.utility(prepared, sql, values).await,
+        }
+    }
+
+    async fn utility(&mut self, prepared: &Prepared, sql: &ast::Statement, values: &[Value]) -> Result<Outcome> {
+        let parsed = &prepared.0.statement.0;
+        match sql {
+            ast::Statement::StartTransaction { .. }
+            | ast::Statement::Commit { .. }
+            | ast::Statement::Rollback { .. }
+            | ast::Statement::Savepoint { .. }
+            | ast::Statement::ReleaseSavepoint { .. } => crate::transaction::execute(self, sql).await,
+            ast::Statement::Set(set) => crate::set::set(self, set),
+            ast::Statement::Reset(reset) => crate::set::reset(self, &reset.reset),
+            ast::Statement::ShowVariable { variable } => crate::set::show(self, variable),
+            ast::Statement::Discard { object_type } => crate::set::discard(self, object_type),
+            ast::Statement::Delete(delete) => crate::delete::execute(self, parsed, delete, values, &prepared.0).await,
+            ast::Statement::Explain { .. } => crate::explain::execute(self, prepared, values).await,
+            ast::Statement::Prepare { .. } | ast::Statement::Execute { .. } | ast::Statement::Deallocate { .. } => {
+                Box::pin(crate::named::execute(self, &prepared.0.statement, sql)).await
+            }
+            sql => crate::ddl::execute(self, parsed, sql),
+        }
+    }
+
+    fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
+        let (parameters, columns, plan) = match &statement.0.command {
+            Command::Copy(_) => (Vec::new(), None, Plan::Other),
+            Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
+        };
+        Ok(Prepared(Arc::new(PreparedStatement {
+            statement: statement.clone(),
+            declared: types.to_vec(),
+            parameters,
+            columns,
+            plan,
+        })))
+    }
+
+    fn plan_sql(
+        &mut self,
+        statement: &Statement,
+        sql: &ast::Statement,
+        types: &[u32],
+    ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
+        match sql {
+            ast::Statement::Query(_) => {
+                let plan = crate::query::plan(self, statement, sql, types)?;
+                Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
+            }
+            ast::Statement::Insert(insert) => {
+                let plan = crate::insert::plan(self, statement, insert, types)?;
+                Ok((plan.parameters.clone(), None, Plan::Insert(Box::new(plan))))
+            }
+            ast::Statement::Delete(delete) => {
+                let parameters = crate::delete::parameters(self, statement, delete, types)?;
+                Ok((parameters, None, Plan::Other))
+            }
+            ast::Statement::Explain { statement: inner, .. } => {
+                let inner = Statement::of((**inner).clone(), statement.0.sql.clone(), statement.0.offset);
+                let inner = self.plan_statement(&inner, types)?;
+                Ok((inner.0.parameters.clone(), Some(crate::explain::columns()), Plan::Other))
+            }
+            ast::Statement::Execute { name, .. } => {
+                let columns = crate::named::columns(self, name.as_ref())?;
+                Ok((Vec::new(), columns, Plan::Other))
+            }
+            ast::Statement::ShowVariable { variable } => {
+                Ok((Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other))
+            }
+            _ if statement.0.parameters > 0 => {
+                Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
+                    .with_hint("this command takes none"))
+            }
+            _ => Ok((Vec::new(), None, Plan::Other)),
+        }
+    }
+
+    fn check_block(&self, statement: &Statement) -> Result<()> {
+        if self.status() != TxnStatus::Failed || statement.ends_transaction() {
+            return Ok(());
+        }
+        Err(Error::new(
+            SqlState::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ))
+    }
+
+    /// A COPY that was neither finished nor failed leaves its block behind.
+    fn drop_leftover(&mut self) {
+        if self.block.as_ref().is_some_and(|block| block.single) {
+            self.fail();
+        }
+    }
+
+    /// Marks the block as failed after an error met outside `execute` (in a stream, in COPY data). An implicit one is rolled back.
+    pub fn fail(&mut self) {
+        match &mut self.block {
+            Some(block) if block.implicit => self.roll_back(),
+            Some(block) => {
+                block.failed = true;
+                block.txn = None;
+            }
+            None => {}
+        }
+    }
+
+    /// Begins the implicit transaction of a multi-statement simple query: all its statements commit together unless they say
+    /// otherwise. Does nothing inside a block.
+    pub fn begin_implicit(&mut self) {
+        if self.block.is_none() {
+            self.begin(true, Isolation::ReadCommitted);
+        }
+    }
+
+    /// Commits the implicit transaction, if there still is one.
+    ///
+    /// # Errors
+    /// Those of a commit; the transaction is then rolled back or, for 58030, its outcome unknown.
+    pub async fn end_implicit(&mut self) -> Result<()> {
+        match &self.block {
+            Some(block) if block.implicit => self.commit().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the block of a COPY that ran by itself.
+    pub(crate) async fn end_single(&mut self) -> Result<()> {
+        match &self.block {
+            Some(block) if block.single => self.commit().await,
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, implicit: bool, isolation: Isolation) {
+        self.block = Some(Block {
+            txn: None,
+            isolation,
+            read_only: self.settings.is_on("default_transaction_read_only"),
+            failed: false,
+            implicit,
+            single: false,
+            started_ns: self.database.engine().env().now_ns(),
+            before: Arc::clone(&self.settings),
+            after: (*self.settings).clone(),
+        });
+    }
+
+    pub(crate) async fn commit(&mut self) -> Result<()> {
+        let Some(block) = self.block.take() else {
+            return Ok(());
+        };
+        let durability = self.settings.durability();
+        let before = block.before;
+        if let Some(txn) = block.txn.filter(|txn| !txn.is_empty()) {
+            // Settings go back should the commit fail; a dropped future leaves them as they are.
+            let committed = self.database.clone().finish(txn.commit(durability)).await;
+            match committed {
+                Ok(lsn) => self.seen = self.seen.max(lsn),
+                Err(error) => {
+                    self.settings = before;
+                    return Err(error);
+                }
+            }
+        }
+        if *self.settings != block.after {
+            self.settings = Arc::new(block.after);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn roll_back(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.settings = block.before;
+        }
+    }
+
+    /// Rolls back whatever is open (connection lost).
+    pub fn reset(&mut self) {
+        self.roll_back();
+    }
+
+    /// The transaction of the block, begun now if it was not yet.
+    ///
+    /// # Errors
+    /// 25006 in a read-only transaction.
+    pub(crate) fn writer(&mut self) -> Result<&mut Txn> {
+        match &self.block {
+            Some(block) if block.read_only => {
+                return Err(Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot write in a read-only transaction"));
+            }
+            Some(_) => {}
+            None => return Err(Error::bug("a write outside a transaction")),
+        }
+        self.txn().ok_or_else(|| Error::bug("a write outside a transaction"))
+    }
+
+    fn txn(&mut self) -> Option<&mut Txn> {
+        let (engine, seen) = (self.database.engine(), self.seen);
+        let block = self.block.as_mut()?;
+        let isolation = block.isolation;
+        Some(block.txn.get_or_insert_with(|| engine.begin(isolation, seen)))
+    }
+
+    /// What the next statement sees.
+    pub(crate) fn context(&mut self) -> Arc<StatementContext> {
+        let now_ns = match &self.block {
+            Some(block) => block.started_ns,
+            None => self.database.engine().env().now_ns(),
+        };
+        let snapshot = match self.txn() {
+            Some(txn) => txn.snapshot(),
+            None => self.database.engine().snapshot(self.seen),
+        };
+        Arc::new(StatementContext {
+            engine: self.database.engine().clone(),
+            snapshot,
+            settings: Arc::clone(&self.settings),
+            user: Arc::clone(&self.user),
+            now_ns,
+            backend_pid: self.pid,
+        })
+    }
+
+    /// Has the block seen or changed anything yet?
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.block.as_ref().is_none_or(|block| block.txn.is_none())
+    }
+
+    /// DataFusion's state for one statement: its time, zone and tables. Give it back with [`Session::keep`].
+    pub(crate) fn state(&mut self, context: &Arc<StatementContext>) -> SessionState {
+        let mut state = self.state.take().unwrap_or_else(|| {
+            let mut state = self.database.state().clone();
+            state.config_mut().set_extension(Arc::clone(&self.slot));
+            state
+        });
+        let zone = context.settings.time_zone();
+        if state.config_options().execution.time_zone.as_deref() != Some(zone.as_str()) {
+            state.config_mut().options_mut().execution.time_zone = Some(zone);
+        }
+        self.slot.set(Some(Arc::clone(context)));
+        let now = arrow_array::temporal_conversions::timestamp_ns_to_datetime(context.now_ns);
+        state.execution_props_mut().query_execution_start_time = now.map(|now| now.and_utc());
+        state
+    }
+
+    /// Keeps the state for the next statement, without the snapshot, which would pin memory.
+    pub(crate) fn keep(&mut self, state: SessionState) {
+        self.slot.set(None);
+        self.state = Some(state);
+    }
+
+    /// A setting as SHOW gives it, e.g. `timezone`, `application_name`.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<String> {
+        let block = self.block.as_ref();
+        match name.to_ascii_lowercase().as_str() {
+            "transaction_isolation" => Some(
+                match block.map_or(Isolation::ReadCommitted, |block| block.isolation) {
+                    Isolation::ReadCommitted => "read committed",
+                    Isolation::RepeatableRead => "repeatable read",
+                }
+                .to_owned(),
+            ),
+            "transaction_read_only" => {
+                let read_only =
+                    block.map_or_else(|| self.settings.is_on("default_transaction_read_only"), |block| block.read_only);
+                Some(if read_only { "on" } else { "off" }.to_owned())
+            }
+            _ => self.settings.get(name),
+        }
+    }
+
+    /// SET, for start-up parameters.
+    ///
+    /// # Errors
+    /// 42704, 22023.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        Arc::make_mut(&mut self.settings).set(name, value)
+    }
+
+    /// Settings that changed since the last call and must be told to the client (ParameterStatus), with their values.
+    pub fn changed_settings(&mut self) -> BTreeMap<String, String> {
+        let now = self.settings.reported();
+        let changed = now.iter().filter(|(name, value)| self.told.get(*name) != Some(value));
+        let changed = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
+        self.told = now;
+        changed
+    }
+
+    /// All settings a client is told of at start-up (ParameterStatus).
+    #[must_use]
+    pub fn reported_settings(&self) -> BTreeMap<String, String> {
+        self.settings.reported()
+    }
+
+    /// Notices raised since the last call. SQLSTATE 00000 is a NOTICE, any other a WARNING.
+    pub fn notices(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.notices)
+    }
+
+    pub(crate) fn notice(&mut self, text: impl Into<String>) {
+        self.notices.push(Error::new(SqlState("00000"), text));
+    }
+
+    pub(crate) fn warn(&mut self, state: SqlState, text: impl Into<String>) {
+        self.notices.push(Error::new(state, text));
+    }
+}
+
+/// Does a statement change data or catalog, so that it needs a transaction?
+fn writes(parsed: &Parsed) -> bool {
+    let sql = match &parsed.command {
+        Command::Copy(copy) => return copy.is_from(),
+        Command::Sql(sql) => sql,
+    };
+    match sql {
+        ast::Statement::Explain { statement, analyze, options, .. } => {
+            (*analyze || options.is_some()) && !matches!(**statement, ast::Statement::Query(_))
+        }
+        ast::Statement::Insert(_)
+        | ast::Statement::Delete(_)
+        | ast::Statement::CreateTable(_)
+        | ast::Statement::CreateSchema { .. }
+        | ast::Statement::AlterTable(_)
+        | ast::Statement::Truncate(_)
+        | ast::Statement::Execute { .. }
+        | ast::Statement::Drop { .. } => true,
+        _ => false,
+    }
+}

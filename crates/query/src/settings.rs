@@ -1,0 +1,406 @@
+//! What SET, SHOW and RESET know: every setting that clients are known to send or ask for.
+//!
+//! A setting that changes nothing here (`extra_float_digits`, `work_mem` …) is still kept and shown, because drivers set it
+//! unasked and some read it back. A name nobody knows is refused with 42704, except dotted ones, which are the user's own.
+
+use std::collections::BTreeMap;
+
+use model::{Error, Result, SqlState};
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Anything.
+    Text,
+    /// `on`/`off` and their synonyms; shown as `on` or `off`.
+    Bool,
+    /// An integer.
+    Int,
+    /// An integer in milliseconds, or with a unit; shown as PostgreSQL shows it.
+    Milliseconds,
+    /// One of these; the first that matches in any case is kept.
+    OneOf(&'static [&'static str]),
+    /// A time zone name, abbreviation or offset.
+    TimeZone,
+    /// Cannot be changed.
+    Fixed,
+}
+
+/// One known setting.
+struct Known {
+    /// As ParameterStatus spells it.
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    /// Clients are told when it changes.
+    report: bool,
+}
+
+const fn known(name: &'static str, default: &'static str, kind: Kind) -> Known {
+    Known { name, default, kind, report: false }
+}
+
+const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Known {
+    Known { name, default, kind, report: true }
+}
+
+const ISOLATION: Kind = Kind::OneOf(&["read committed", "repeatable read", "read uncommitted", "serializable"]);
+
+/// PostgreSQL's version whose behaviour we follow, as drivers parse it.
+pub(crate) const SERVER_VERSION: &str = crate::pg_catalog::SERVER_VERSION;
+
+#[rustfmt::skip]
+const KNOWN: &[Known] = &[
+    reported("application_name", "", Kind::Text),
+    known("bytea_output", "hex", Kind::OneOf(&["hex", "escape"])),
+    known("check_function_bodies", "on", Kind::Bool),
+    reported("client_encoding", "UTF8", Kind::Text),
+    known("client_min_messages", "notice", Kind::OneOf(&["notice", "warning", "error", "log", "debug", "debug1", "debug2", "debug3", "debug4", "debug5", "info"])),
+    known("cursor_tuple_fraction", "0.1", Kind::Text),
+    reported("DateStyle", "ISO, MDY", Kind::Text),
+    known("default_table_access_method", "columns", Kind::Text),
+    known("default_tablespace", "", Kind::Text),
+    known("default_text_search_config", "pg_catalog.simple", Kind::Text),
+    known("default_transaction_deferrable", "off", Kind::Bool),
+    known("default_transaction_isolation", "read committed", ISOLATION),
+    reported("default_transaction_read_only", "off", Kind::Bool),
+    known("enable_seqscan", "on", Kind::Bool),
+    known("escape_string_warning", "on", Kind::Bool),
+    known("extra_float_digits", "1", Kind::Int),
+    known("geqo", "on", Kind::Bool),
+    known("idle_in_transaction_session_timeout", "0", Kind::Milliseconds),
+    known("idle_session_timeout", "0", Kind::Milliseconds),
+    reported("in_hot_standby", "off", Kind::Fixed),
+    reported("integer_datetimes", "on", Kind::Fixed),
+    reported("IntervalStyle", "postgres", Kind::OneOf(&["postgres", "iso_8601", "sql_standard", "postgres_verbose"])),
+    reported("is_superuser", "on", Kind::Fixed),
+    known("jit", "off", Kind::Bool),
+    known("lc_collate", "C", Kind::Fixed),
+    known("lc_ctype", "C", Kind::Fixed),
+    known("lc_messages", "C", Kind::Text),
+    known("lc_monetary", "C", Kind::Text),
+    known("lc_numeric", "C", Kind::Text),
+    known("lc_time", "C", Kind::Text),
+    known("lock_timeout", "0", Kind::Milliseconds),
+    known("log_statement", "none", Kind::Text),
+    known("maintenance_work_mem", "64MB", Kind::Text),
+    known("max_connections", "1000", Kind::Fixed),
+    known("max_identifier_length", "255", Kind::Fixed),
+    known("max_index_keys", "32", Kind::Fixed),
+    known("max_parallel_workers_per_gather", "2", Kind::Int),
+    known("quote_all_identifiers", "off", Kind::Bool),
+    known("random_page_cost", "4", Kind::Text),
+    known("role", "none", Kind::Text),
+    known("row_security", "on", Kind::Bool),
+    reported("search_path", "\"$user\", public", Kind::Text),
+    reported("server_encoding", "UTF8", Kind::Fixed),
+    reported("server_version", SERVER_VERSION, Kind::Fixed),
+    known("server_version_num", crate::pg_catalog::SERVER_VERSION_NUMBER, Kind::Fixed),
+    reported("session_authorization", "millrace", Kind::Text),
+    known("session_replication_role", "origin", Kind::Text),
+    known("ssl", "off", Kind::Fixed),
+    reported("standard_conforming_strings", "on", Kind::OneOf(&["on"])),
+    known("statement_timeout", "0", Kind::Milliseconds),
+    known("synchronize_seqscans", "on", Kind::Bool),
+    known("synchronous_commit", "on", Kind::OneOf(&["on", "off", "local", "remote_write", "remote_apply", "true", "false", "yes", "no", "1", "0"])),
+    known("tcp_keepalives_idle", "0", Kind::Int),
+    reported("TimeZone", "UTC", Kind::TimeZone),
+    known("transaction_deferrable", "off", Kind::Bool),
+    known("transaction_isolation", "read committed", ISOLATION),
+    known("transaction_read_only", "off", Kind::Bool),
+    known("transaction_timeout", "0", Kind::Milliseconds),
+    known("vacuum_cost_delay", "0", Kind::Text),
+    known("wal_level", "logical", Kind::Fixed),
+    known("work_mem", "4MB", Kind::Text),
+    known("xmloption", "content", Kind::Text),
+];
+
+/// The settings of one session at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// What differs from the default, by canonical name.
+    changed: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// The value as SHOW gives it.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        let canonical = canonical(name);
+        if let Some(value) = self.changed.get(&canonical) {
+            return Some(value.clone());
+        }
+        find(name).map(|known| known.default.to_owned())
+    }
+
+    /// Sets a value, checked and in its canonical form.
+    ///
+    /// # Errors
+    /// 42704 for an unknown name, 22023 for a bad value, 55P02 (as 22023) for one that cannot change.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let value = match find(name) {
+            Some(known) => check(known, value)?,
+            // A dotted name is the user's own variable, as in PostgreSQL.
+            None if name.contains('.') => value.to_owned(),
+            None => return Err(unknown(name)),
+        };
+        self.changed.insert(canonical(name), value);
+        Ok(())
+    }
+
+    /// Back to the default.
+    pub(crate) fn reset(&mut self, name: &str) -> Result<()> {
+        if find(name).is_none() && !name.contains('.') {
+            return Err(unknown(name));
+        }
+        self.changed.remove(&canonical(name));
+        Ok(())
+    }
+
+    /// The schemas of `search_path` in order, `"$user"` left out, `public` if nothing else.
+    pub(crate) fn search_path(&self) -> Vec<String> {
+        let text = self.get("search_path").unwrap_or_default();
+        split_names(&text).into_iter().filter(|name| name != "$user" && name != "pg_catalog").collect()
+    }
+
+    /// Is `SET search_path` naming pg_catalog itself? Otherwise it comes first, as in PostgreSQL.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value == "on")
+    }
+
+    /// The time zone as DataFusion and jiff know it.
+    pub(crate) fn time_zone(&self) -> String {
+        self.get("timezone").unwrap_or_else(|| "UTC".to_owned())
+    }
+
+    /// Does a commit wait for the disk?
+    pub(crate) fn durability(&self) -> engine::Durability {
+        match self.get("synchronous_commit").as_deref() {
+            Some("off" | "false" | "no" | "0") => engine::Durability::Async,
+            _ => engine::Durability::Sync,
+        }
+    }
+
+    /// Those clients are told of (ParameterStatus), with their values.
+    pub(crate) fn reported(&self) -> BTreeMap<String, String> {
+        KNOWN
+            .iter()
+            .filter(|known| known.report)
+            .map(|known| (known.name.to_owned(), self.get(known.name).unwrap_or_default()))
+            .collect()
+    }
+
+    /// Every setting with its value, by name (`SHOW ALL`, `pg_settings`).
+    pub(crate) fn all(&self) -> BTreeMap<String, String> {
+        let mut all: BTreeMap<String, String> =
+            KNOWN.iter().map(|known| (known.name.to_owned(), known.default.to_owned())).collect();
+        all.extend(self.changed.clone());
+        all
+    }
+}
+
+fn find(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+}
+
+fn canonical(name: &str) -> String {
+    find(name).map_or_else(|| name.to_ascii_lowercase(), |known| known.name.to_owned())
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+fn invalid(known: &Known, value: &str) -> Error {
+    Error::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"{}\": \"{value}\"", known.name),
+    )
+}
+
+fn check(known: &Known, value: &str) -> Result<String> {
+    if known.name == "client_encoding" {
+        return check_encoding(known, value);
+    }
+    if known.name == "DateStyle" {
+        return check_date_style(known, value);
+    }
+    match known.kind {
+        Kind::Text => Ok(value.to_owned()),
+        Kind::Bool => bool_text(value).map(str::to_owned).ok_or_else(|| {
+            Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("parameter \"{}\" requires a Boolean value, not \"{value}\"", known.name),
+            )
+        }),
+        Kind::Int => value.trim().parse::<i64>().map(|value| value.to_string()).map_err(|_| invalid(known, value)),
+        Kind::Milliseconds => milliseconds(value).map(show_milliseconds).ok_or_else(|| invalid(known, value)),
+        Kind::OneOf(list) => list
+            .iter()
+            .find(|item| item.eq_ignore_ascii_case(value))
+            .map(|item| (*item).to_owned())
+            .ok_or_else(|| invalid(known, value).with_hint(format!("available values: {}", list.join(", ")))),
+        Kind::TimeZone => check_time_zone(known, value),
+        Kind::Fixed if value.eq_ignore_ascii_case(known.default) => Ok(known.default.to_owned()),
+        Kind::Fixed => Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("parameter \"{}\" cannot be changed", known.name),
+        )),
+    }
+}
+
+fn check_encoding(known: &Known, value: &str) -> Result<String> {
+    let plain: String = value.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    match plain.as_str() {
+        "utf8" | "unicode" => Ok("UTF8".to_owned()),
+        // SQL_ASCII means "do not convert"; everything here is UTF-8 anyway.
+        "sqlascii" => Ok("SQL_ASCII".to_owned()),
+        _ => Err(invalid(known, value).with_hint("only UTF8 is supported")),
+    }
+}
+
+fn check_date_style(known: &Known, value: &str) -> Result<String> {
+    let mut order = "MDY";
+    for part in value.split(',').map(|part| part.trim().to_ascii_uppercase()) {
+        match part.as_str() {
+            "ISO" | "DEFAULT" | "" => {}
+            "MDY" | "US" | "NONEURO" => order = "MDY",
+            "DMY" | "EURO" | "EUROPEAN" => order = "DMY",
+            "YMD" => order = "YMD",
+            _ => return Err(invalid(known, value).with_hint("only the ISO style is supported")),
+        }
+    }
+    Ok(format!("ISO, {order}"))
+}
+
+fn check_time_zone(known: &Known, value: &str) -> Result<String> {
+    let value = value.trim();
+    if value.eq_ignore_ascii_case("utc") || value.eq_ignore_ascii_case("gmt") || value.eq_ignore_ascii_case("z") {
+        return Ok("UTC".to_owned());
+    }
+    if value.eq_ignore_ascii_case("default") || value.eq_ignore_ascii_case("local") {
+        return Ok("UTC".to_owned());
+    }
+    // SET TIME ZONE 2 and SET TIME ZONE INTERVAL '+02:00' mean hours east of Greenwich.
+    if let Some(offset) = offset_text(value) {
+        return Ok(offset);
+    }
+    match jiff::tz::TimeZone::get(value) {
+        Ok(zone) => Ok(zone.iana_name().unwrap_or(value).to_owned()),
+        Err(_) => {
+            Err(invalid(known, value).with_hint("use an IANA name such as Europe/Berlin, or an offset such as +02:00"))
+        }
+    }
+}
+
+fn offset_text(value: &str) -> Option<String> {
+    let (sign, digits) = match value.as_bytes().first()? {
+        b'-' => ('-', &value[1..]),
+        b'+' => ('+', &value[1..]),
+        b'0'..=b'9' => ('+', value),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
+    let hours: u8 = hours.parse().ok()?;
+    let minutes: u8 = minutes.parse().ok()?;
+    (hours <= 15 && minutes < 60).then(|| format!("{sign}{hours:02}:{minutes:02}"))
+}
+
+fn bool_text(value: &str) -> Option<&'static str> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "t" | "yes" | "y" | "1" => Some("on"),
+        "off" | "false" | "f" | "no" | "n" | "0" => Some("off"),
+        _ => None,
+    }
+}
+
+/// Milliseconds of a text such as `500`, `5s`, `2 min`.
+pub(crate) fn milliseconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit).filter(|value| *value <= i32::MAX as u64)
+}
+
+fn show_milliseconds(value: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
+    if value == 0 {
+        return "0".to_owned();
+    }
+    let (unit, name) = units.into_iter().find(|(unit, _)| value.is_multiple_of(*unit)).unwrap_or((1, "ms"));
+    format!("{}{name}", value / unit)
+}
+
+/// The names of a comma-separated list, quoted ones unquoted, others folded to lower case.
+fn split_names(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let name;
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let end = quoted.find('"').unwrap_or(quoted.len());
+            name = quoted[..end].to_owned();
+            rest = quoted.get(end + 1..).unwrap_or("");
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            name = rest[..end].trim().to_ascii_lowercase();
+            rest = &rest[end..];
+        }
+        names.push(name);
+        rest = rest.trim_start().trim_start_matches(',').trim_start();
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(name: &str, value: &str) -> String {
+        let mut settings = Settings::default();
+        match settings.set(name, value) {
+            Ok(()) => settings.get(name).unwrap(),
+            Err(error) => error.state().0.to_owned(),
+        }
+    }
+
+    #[test]
+    fn values_are_checked_and_shown_as_postgresql_does() {
+        for (name, value, expected) in [
+            ("timezone", "Europe/Berlin", "Europe/Berlin"),
+            ("TIMEZONE", "utc", "UTC"),
+            ("timezone", "+02", "+02:00"),
+            ("timezone", "Mars/Olympus", "22023"),
+            ("statement_timeout", "5000", "5s"),
+            ("statement_timeout", "1500", "1500ms"),
+            ("statement_timeout", "2min", "2min"),
+            ("statement_timeout", "soon", "22023"),
+            ("client_encoding", "utf-8", "UTF8"),
+            ("client_encoding", "latin1", "22023"),
+            ("datestyle", "ISO", "ISO, MDY"),
+            ("datestyle", "German", "22023"),
+            ("extra_float_digits", "3", "3"),
+            ("jit", "yes", "on"),
+            ("server_version", "9", "22023"),
+            ("no_such_thing", "1", "42704"),
+            ("my.own", "x", "x"),
+        ] {
+            assert_eq!(show(name, value), expected, "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn the_search_path_leaves_out_the_user_and_keeps_quoted_names() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.search_path(), ["public"]);
+        settings.set("search_path", "\"My Schema\", Other,pg_catalog").unwrap();
+        assert_eq!(settings.search_path(), ["My Schema", "other"]);
+    }
+}

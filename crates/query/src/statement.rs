@@ -1,0 +1,373 @@
+//! From text to statements: tokens, split at semicolons, parsed one by one, every error with its position.
+//!
+//! Always true: no text makes the parser recurse deeper than [`DEPTH_MAX`] or build a tree deeper than [`CHAIN_MAX`], so neither
+//! planning nor dropping it can exhaust a stack.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+use model::{Error, Result, SqlState, limits};
+
+use crate::copy::CopyStatement;
+
+/// Deepest nesting of parentheses, subqueries and the like.
+const DEPTH_MAX: usize = 100;
+/// Most operators in a row (`1 + 1 + 1 …`, `a OR b OR c …`): each makes the tree one deeper.
+const CHAIN_MAX: usize = 1_000;
+
+/// A parsed statement, not yet typed. Cloning is cheap.
+#[derive(Clone)]
+pub struct Statement(pub(crate) Arc<Parsed>);
+
+/// What a statement is.
+pub(crate) struct Parsed {
+    /// Its text, without the semicolon.
+    pub(crate) sql: String,
+    /// Characters of the whole text before it: positions are told within that.
+    pub(crate) offset: u32,
+    pub(crate) command: Command,
+    /// The highest `$n`.
+    pub(crate) parameters: usize,
+}
+
+/// Who understands the statement.
+pub(crate) enum Command {
+    /// The parser's tree.
+    Sql(ast::Statement),
+    /// COPY, whose options the parser knows only in part.
+    Copy(CopyStatement),
+}
+
+impl Statement {
+    /// The text it came from, without the semicolon.
+    #[must_use]
+    pub fn sql(&self) -> &str {
+        &self.0.sql
+    }
+
+    /// Does it end or leave a failed block (COMMIT, ROLLBACK)? These alone run in one.
+    #[must_use]
+    pub fn ends_transaction(&self) -> bool {
+        matches!(
+            &self.0.command,
+            Command::Sql(ast::Statement::Commit { .. } | ast::Statement::Rollback { savepoint: None, .. })
+        )
+    }
+
+    pub(crate) fn of(statement: ast::Statement, sql: String, offset: u32) -> Statement {
+        let parameters = crate::parameters::highest(&statement);
+        Statement(Arc::new(Parsed { sql, offset, command: Command::Sql(statement), parameters }))
+    }
+}
+
+/// Splits and parses a text of any number of statements (none gives an empty list).
+///
+/// # Errors
+/// 42601 with the position in characters; 54000 for a text that is too long, 54001 for one that nests too deeply.
+pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    if sql.len() > limits::STATEMENT_BYTES_MAX {
+        return Err(Error::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("statement of {} bytes; the limit is {}", sql.len(), limits::STATEMENT_BYTES_MAX),
+        ));
+    }
+    let dialect = PostgreSqlDialect {};
+    let text = Text::new(sql);
+    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|error| text.token_error(&error))?;
+    let mut statements = Vec::new();
+    for part in tokens.split(|token| token.token == Token::SemiColon) {
+        let part = trim(part);
+        if let (Some(first), Some(last)) = (part.first(), part.last()) {
+            let (from, offset) = text.at(first.span.start);
+            let (to, _) = text.at(last.span.end);
+            check_depth(part, offset)?;
+            let command = parse_one(part, &text)?;
+            let parameters = highest_parameter(part)?;
+            statements.push(Statement(Arc::new(Parsed { sql: sql[from..to].to_owned(), offset, command, parameters })));
+        }
+    }
+    Ok(statements)
+}
+
+fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
+    let blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_) | Token::EOF);
+    while let Some((first, rest)) = tokens.split_first()
+        && blank(first)
+    {
+        tokens = rest;
+    }
+    while let Some((last, rest)) = tokens.split_last()
+        && blank(last)
+    {
+        tokens = rest;
+    }
+    tokens
+}
+
+fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Command> {
+    if is_word(&tokens[0], "copy") {
+        return crate::copy::parse(tokens, text).map(Command::Copy);
+    }
+    let dialect = PostgreSqlDialect {};
+    let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(prepared(tokens));
+    let statement = parser.parse_statement().map_err(|error| text.parse_error(&error, tokens))?;
+    let next = parser.peek_token();
+    if next.token == Token::EOF {
+        Ok(Command::Sql(statement))
+    } else {
+        Err(text.unexpected(&next.token, next.span.start))
+    }
+}
+
+/// The tokens as the parser wants them, where it knows less than PostgreSQL.
+fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut tokens = tokens.to_vec();
+    if is_word(&tokens[0], "abort") {
+        tokens[0].token = Token::Word(Word { value: "ROLLBACK".into(), quote_style: None, keyword: Keyword::ROLLBACK });
+    }
+    tokens
+}
+
+/// Is the token this word, in any case and unquoted?
+pub(crate) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+fn highest_parameter(tokens: &[TokenWithSpan]) -> Result<usize> {
+    let mut highest = 0;
+    for token in tokens {
+        if let Token::Placeholder(name) = &token.token {
+            highest = highest.max(parameter_number(name)?);
+        }
+    }
+    Ok(highest)
+}
+
+/// The n of `$n`.
+pub(crate) fn parameter_number(name: &str) -> Result<usize> {
+    match name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok()) {
+        Some(number) if (1..=limits::PARAMETERS_MAX).contains(&number) => Ok(number),
+        _ => Err(Error::new(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
+            .with_hint(format!("parameters are $1 to ${}", limits::PARAMETERS_MAX))),
+    }
+}
+
+/// Refuses what would make a tree too deep, before there is a tree.
+fn check_depth(tokens: &[TokenWithSpan], offset: u32) -> Result<()> {
+    let mut chains = vec![0_usize];
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => chains.push(0),
+            Token::RParen | Token::RBracket if chains.len() > 1 => {
+                chains.pop();
+            }
+            Token::Comma => *chains.last_mut().expect("one level is always there") = 0,
+            token if deepens(token) => *chains.last_mut().expect("one level is always there") += 1,
+            _ => {}
+        }
+        if chains.len() > DEPTH_MAX || chains.last().is_some_and(|chain| *chain > CHAIN_MAX) {
+            return Err(too_complex().with_position(offset + 1));
+        }
+    }
+    Ok(())
+}
+
+/// Operators and the words that chain.
+fn deepens(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => {
+            word.quote_style.is_none()
+                && matches!(
+                    word.keyword,
+                    Keyword::AND
+                        | Keyword::OR
+                        | Keyword::NOT
+                        | Keyword::UNION
+                        | Keyword::EXCEPT
+                        | Keyword::INTERSECT
+                        | Keyword::JOIN
+                        | Keyword::CASE
+                        | Keyword::IS
+                        | Keyword::SELECT
+                        | Keyword::COLLATE
+                        | Keyword::AT
+                )
+        }
+        Token::Whitespace(_)
+        | Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::Placeholder(_)
+        | Token::EscapedStringLiteral(_)
+        | Token::Period
+        | Token::RParen
+        | Token::RBracket
+        | Token::EOF => false,
+        _ => true,
+    }
+}
+
+fn too_complex() -> Error {
+    Error::new(
+        SqlState::STATEMENT_TOO_COMPLEX,
+        format!("statement nests deeper than {DEPTH_MAX} levels or chains more than {CHAIN_MAX} operators"),
+    )
+    .with_hint("write long alternatives as `x IN (…)` or join a VALUES list")
+}
+
+/// A text with the means to find places in it.
+pub(crate) struct Text<'a> {
+    sql: &'a str,
+    ascii: bool,
+    /// Byte and character at which each line starts.
+    lines: Vec<(usize, u32)>,
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn new(sql: &'a str) -> Text<'a> {
+        let ascii = sql.is_ascii();
+        let mut lines = vec![(0, 0)];
+        let mut characters = 0_u32;
+        for line in sql.split_inclusive('\n') {
+            let (byte, _) = *lines.last().expect("never empty");
+            characters += u32::try_from(if ascii { line.len() } else { line.chars().count() }).unwrap_or(u32::MAX);
+            lines.push((byte + line.len(), characters));
+        }
+        Text { sql, ascii, lines }
+    }
+
+    /// Byte and character (both from 0) of a place.
+    pub(crate) fn at(&self, place: Location) -> (usize, u32) {
+        let line = usize::try_from(place.line.saturating_sub(1)).unwrap_or(usize::MAX).min(self.lines.len() - 1);
+        let (byte, character) = self.lines[line];
+        let column = usize::try_from(place.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let bytes = if self.ascii {
+            column.min(self.sql.len() - byte)
+        } else {
+            self.sql[byte..].char_indices().nth(column).map_or(self.sql.len() - byte, |(at, _)| at)
+        };
+        let columns = u32::try_from(column).unwrap_or(u32::MAX);
+        (byte + bytes, character.saturating_add(columns))
+    }
+
+    fn token_error(&self, error: &datafusion::sql::sqlparser::tokenizer::TokenizerError) -> Error {
+        let (_, position) = self.at(error.location);
+        let message = if error.message.contains("Unterminated string") {
+            "unterminated quoted string".to_owned()
+        } else {
+            format!("syntax error: {}", lower_first(&error.message))
+        };
+        Error::new(SqlState::SYNTAX_ERROR, message).with_position(position + 1)
+    }
+
+    fn parse_error(&self, error: &ParserError, tokens: &[TokenWithSpan]) -> Error {
+        let message = match error {
+            ParserError::RecursionLimitExceeded => return too_complex(),
+            ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
+        };
+        let (message, place) = split_place(message);
+        let place = place.or_else(|| message.ends_with("found: EOF").then(|| tokens[tokens.len() - 1].span.end));
+        let Some(place) = place else {
+            return Error::new(SqlState::SYNTAX_ERROR, format!("syntax error: {}", lower_first(message)))
+                .with_position(self.at(tokens[0].span.start).1 + 1);
+        };
+        let found = tokens.iter().find(|token| token.span.start == place);
+        let error = self.unexpected(found.map_or(&Token::EOF, |token| &token.token), place);
+        match message.strip_prefix("Expected: ").and_then(|rest| rest.split(", found").next()) {
+            Some(expected) => error.with_detail(format!("expected {expected}")),
+            None => error.with_detail(lower_first(message)),
+        }
+    }
+
+    /// "syntax error at or near …".
+    pub(crate) fn unexpected(&self, token: &Token, place: Location) -> Error {
+        let near = match token {
+            Token::EOF => "syntax error at end of input".to_owned(),
+            token => format!("syntax error at or near \"{}\"", short(&token.to_string())),
+        };
+        Error::new(SqlState::SYNTAX_ERROR, near).with_position(self.at(place).1 + 1)
+    }
+}
+
+/// Takes " at Line: 1, Column: 8" off the end.
+fn split_place(message: &str) -> (&str, Option<Location>) {
+    let Some((head, tail)) = message.rsplit_once(" at Line: ") else {
+        return (message, None);
+    };
+    let place = tail.split_once(", Column: ").and_then(|(line, column)| {
+        Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
+    });
+    (head, place)
+}
+
+fn short(text: &str) -> String {
+    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(60).chain("…".chars()).collect() }
+}
+
+pub(crate) fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_split_at_semicolons_outside_quotes_and_comments() {
+        let sql = " select ';' ; ; -- a;b\n select 2 /* ; */ ;\n";
+        let found: Vec<String> = parse(sql).unwrap().iter().map(|statement| statement.sql().to_owned()).collect();
+        assert_eq!(
+            found,
+            ["select ';'", "-- a;b\n select 2 /* ; */"].map(str::to_owned).map(|text| {
+                // Comments before a statement belong to no statement.
+                text.trim_start_matches("-- a;b\n ").trim_end_matches(" /* ; */").to_owned()
+            })
+        );
+        assert!(parse(" ; -- nothing\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn syntax_errors_tell_the_token_and_its_position_in_characters() {
+        for (sql, message, position) in [
+            ("SELEC 1", "syntax error at or near \"SELEC\"", 1),
+            ("SELECT 1; SELECT FROM FROM t", "syntax error at or near \"FROM\"", 23),
+            ("SELECT 'é', 1 1", "syntax error at or near \"1\"", 15),
+            ("SELECT (1", "syntax error at end of input", 10),
+            ("SELECT 'abc", "unterminated quoted string", 8),
+        ] {
+            let error = parse(sql).err().unwrap();
+            assert_eq!(
+                (error.state(), error.message(), error.position()),
+                (SqlState::SYNTAX_ERROR, message, Some(position))
+            );
+        }
+    }
+
+    #[test]
+    fn deep_and_long_statements_are_refused_with_54001() {
+        for sql in [
+            format!("SELECT {}1{}", "(".repeat(100_000), ")".repeat(100_000)),
+            format!("SELECT 1{}", "+1".repeat(100_000)),
+            format!("SELECT {}true", "NOT ".repeat(100_000)),
+            format!("SELECT 1{}", " UNION SELECT 1".repeat(100_000)),
+            format!("SELECT {}1", "-".repeat(1).repeat(1) + &"- ".repeat(100_000)),
+            format!("SELECT 1{}", "::int".repeat(100_000)),
+        ] {
+            assert_eq!(parse(&sql).err().unwrap().state(), SqlState::STATEMENT_TOO_COMPLEX, "{}", &sql[..40]);
+        }
+        assert!(parse(&format!("SELECT {}", vec!["1+1"; 10_000].join(","))).is_ok());
+    }
+
+    #[test]
+    fn parameters_beyond_the_limit_are_refused() {
+        assert_eq!(parse("SELECT $65536").err().unwrap().state(), SqlState::UNDEFINED_PARAMETER);
+        assert_eq!(parse("SELECT $3, $1").unwrap()[0].0.parameters, 3);
+    }
+}

@@ -1,0 +1,258 @@
+//! Types and values on their way between clients (PostgreSQL OIDs), DataFusion (arrow) and tables.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType as Arrow, Field, IntervalUnit, TimeUnit};
+use datafusion::scalar::ScalarValue;
+use model::{DataType, Error, Result, SqlState};
+use pg::types::oid;
+
+/// A field with this metadata is shown with that OID, whatever carries the value.
+pub(crate) const OID_KEY: &str = "pg:oid";
+/// `numeric(20)`: 20 digits before the point, none after.
+const UINT64_TYPMOD: i32 = (20 << 16) + 4;
+/// Digits after the point that a `numeric` without a scale keeps.
+pub(crate) const NUMERIC_SCALE: i8 = 10;
+
+/// A parameter or cell value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// NULL of any type.
+    Null,
+    /// `boolean`
+    Bool(bool),
+    /// `smallint`
+    Int16(i16),
+    /// `integer`
+    Int32(i32),
+    /// `bigint`
+    Int64(i64),
+    /// `real`
+    Float32(f32),
+    /// `double precision`
+    Float64(f64),
+    /// `numeric`: unscaled value and scale.
+    Numeric(i128, u8),
+    /// `text` and its kin.
+    Text(String),
+    /// `bytea`
+    Bytes(Vec<u8>),
+    /// Nanoseconds since 1970 UTC.
+    Timestamptz(i64),
+    /// Nanoseconds since 1970, no zone.
+    Timestamp(i64),
+    /// Days since 1970.
+    Date(i32),
+    /// Nanoseconds since midnight.
+    Time(i64),
+    /// Months, days, nanoseconds.
+    Interval(i32, i32, i64),
+    /// `uuid`
+    Uuid([u8; 16]),
+    /// An array.
+    Array(Vec<Value>),
+}
+
+/// One column of a result, as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    /// As PostgreSQL would name it.
+    pub name: String,
+    /// PostgreSQL type OID (see crate `pg`).
+    pub oid: u32,
+    /// -1 when none.
+    pub typmod: i32,
+}
+
+/// The OID clients see for a column.
+pub(crate) fn oid_of(field: &Field) -> u32 {
+    match field.metadata().get(OID_KEY).and_then(|text| text.parse().ok()) {
+        Some(oid) => oid,
+        None => oid_of_arrow(field.data_type()),
+    }
+}
+
+/// The OID of an arrow type; `text` for what PostgreSQL has no type for.
+pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
+    match ty {
+        Arrow::Boolean => oid::BOOL,
+        Arrow::Int8 | Arrow::UInt8 | Arrow::Int16 => oid::INT2,
+        Arrow::UInt16 | Arrow::Int32 => oid::INT4,
+        // Only catalog columns are of this type.
+        Arrow::UInt32 => oid::OID,
+        Arrow::Int64 | Arrow::Duration(_) => oid::INT8,
+        Arrow::UInt64 | Arrow::Decimal32(..) | Arrow::Decimal64(..) | Arrow::Decimal128(..) | Arrow::Decimal256(..) => {
+            oid::NUMERIC
+        }
+        Arrow::Float16 | Arrow::Float32 => oid::FLOAT4,
+        Arrow::Float64 => oid::FLOAT8,
+        Arrow::Binary | Arrow::LargeBinary | Arrow::BinaryView | Arrow::FixedSizeBinary(_) => oid::BYTEA,
+        Arrow::Timestamp(_, Some(_)) => oid::TIMESTAMPTZ,
+        Arrow::Timestamp(_, None) => oid::TIMESTAMP,
+        Arrow::Date32 | Arrow::Date64 => oid::DATE,
+        Arrow::Time32(_) | Arrow::Time64(_) => oid::TIME,
+        Arrow::Interval(_) => oid::INTERVAL,
+        Arrow::List(item) | Arrow::LargeList(item) | Arrow::FixedSizeList(item, _) => {
+            pg::types::Type::array_of(oid_of(item)).unwrap_or(oid::TEXT)
+        }
+        Arrow::Dictionary(_, value) => oid_of_arrow(value),
+        Arrow::Struct(_) => oid::RECORD,
+        _ => oid::TEXT,
+    }
+}
+
+/// The type modifier clients see for a column.
+pub(crate) fn typmod_of(ty: &Arrow) -> i32 {
+    if *ty == Arrow::UInt64 { UINT64_TYPMOD } else { -1 }
+}
+
+/// The column as clients see it.
+pub(crate) fn output_column(field: &Field) -> OutputColumn {
+    OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field.data_type()) }
+}
+
+/// The arrow type that carries a parameter of type `oid`; `None` for 0 and types we do not know.
+pub(crate) fn arrow_of_oid(oid: u32, zone: &str) -> Option<Arrow> {
+    Some(match oid {
+        oid::BOOL => Arrow::Boolean,
+        oid::INT2 => Arrow::Int16,
+        oid::INT4 => Arrow::Int32,
+        oid::INT8 => Arrow::Int64,
+        oid::OID | oid::REGCLASS | oid::REGPROC | oid::REGTYPE | oid::REGNAMESPACE | oid::XID => Arrow::UInt32,
+        oid::FLOAT4 => Arrow::Float32,
+        oid::FLOAT8 => Arrow::Float64,
+        oid::NUMERIC => Arrow::Decimal128(38, NUMERIC_SCALE),
+        oid::BYTEA => Arrow::Binary,
+        oid::TIMESTAMPTZ => timestamptz(zone),
+        oid::TIMESTAMP => Arrow::Timestamp(TimeUnit::Nanosecond, None),
+        oid::DATE => Arrow::Date32,
+        oid::TIME => Arrow::Time64(TimeUnit::Nanosecond),
+        oid::INTERVAL => Arrow::Interval(IntervalUnit::MonthDayNano),
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::JSONB | oid::UUID => {
+            Arrow::Utf8
+        }
+        0 | oid::UNKNOWN => return None,
+        other => {
+            let element = pg::types::Type::by_oid(other).map_or(0, |ty| ty.element);
+            Arrow::List(Arc::new(Field::new_list_field(arrow_of_oid(element, zone)?, true)))
+        }
+    })
+}
+
+/// `timestamptz` within statements: its zone is the session's, so that calendar functions follow it.
+pub(crate) fn timestamptz(zone: &str) -> Arrow {
+    Arrow::Timestamp(TimeUnit::Nanosecond, Some(zone.into()))
+}
+
+/// The arrow type of a stored column within statements.
+pub(crate) fn arrow_of(ty: DataType, zone: &str) -> Arrow {
+    match ty {
+        DataType::Timestamp => timestamptz(zone),
+        other => columns::rows::arrow_type(other),
+    }
+}
+
+/// The OID of a stored column.
+pub(crate) fn oid_of_stored(ty: DataType) -> u32 {
+    match ty {
+        DataType::Bool => oid::BOOL,
+        DataType::Int16 => oid::INT2,
+        DataType::Int32 => oid::INT4,
+        DataType::Int64 => oid::INT8,
+        DataType::UInt64 => oid::NUMERIC,
+        DataType::Float32 => oid::FLOAT4,
+        DataType::Float64 => oid::FLOAT8,
+        DataType::Text => oid::TEXT,
+        DataType::Bytes => oid::BYTEA,
+        DataType::Timestamp => oid::TIMESTAMPTZ,
+    }
+}
+
+/// A parameter's value as DataFusion takes it; `ty` is what its type was inferred or declared to be.
+pub(crate) fn scalar(value: &Value, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
+    Ok(match value {
+        Value::Null => ScalarValue::try_new_null(ty).unwrap_or(ScalarValue::Null),
+        Value::Bool(value) => ScalarValue::Boolean(Some(*value)),
+        Value::Int16(value) => ScalarValue::Int16(Some(*value)),
+        Value::Int32(value) => ScalarValue::Int32(Some(*value)),
+        Value::Int64(value) => ScalarValue::Int64(Some(*value)),
+        Value::Float32(value) => ScalarValue::Float32(Some(*value)),
+        Value::Float64(value) => ScalarValue::Float64(Some(*value)),
+        Value::Numeric(value, scale) => numeric(*value, *scale, ty)?,
+        Value::Text(value) => ScalarValue::Utf8(Some(value.clone())),
+        Value::Bytes(value) => ScalarValue::Binary(Some(value.clone())),
+        Value::Timestamptz(value) => ScalarValue::TimestampNanosecond(Some(*value), Some(zone.into())),
+        Value::Timestamp(value) => ScalarValue::TimestampNanosecond(Some(*value), None),
+        Value::Date(value) => ScalarValue::Date32(Some(*value)),
+        Value::Time(value) => ScalarValue::Time64Nanosecond(Some(*value)),
+        Value::Interval(months, days, ns) => ScalarValue::new_interval_mdn(*months, *days, *ns),
+        Value::Uuid(bytes) => {
+            let mut text = Vec::with_capacity(36);
+            pg::value::uuid_text(&mut text, bytes);
+            ScalarValue::Utf8(Some(String::from_utf8_lossy(&text).into_owned()))
+        }
+        Value::Array(values) => {
+            let item = match ty {
+                Arrow::List(item) | Arrow::LargeList(item) => item.data_type().clone(),
+                _ => Arrow::Utf8,
+            };
+            let values: Vec<ScalarValue> =
+                values.iter().map(|value| scalar(value, &item, zone)).collect::<Result<_>>()?;
+            ScalarValue::List(ScalarValue::new_list_nullable(&values, &item))
+        }
+    })
+}
+
+fn numeric(value: i128, scale: u8, ty: &Arrow) -> Result<ScalarValue> {
+    if *ty == Arrow::UInt64 && scale == 0 {
+        return u64::try_from(value)
+            .map(|value| ScalarValue::UInt64(Some(value)))
+            .map_err(|_| out_of_range("numeric(20)"));
+    }
+    let digits = value.unsigned_abs().checked_ilog10().map_or(1, |digits| digits + 1);
+    if digits > 38 || scale > 38 {
+        return Err(out_of_range("numeric"));
+    }
+    Ok(ScalarValue::Decimal128(Some(value), 38, scale.cast_signed()))
+}
+
+/// 22003 for a type.
+pub(crate) fn out_of_range(ty: &str) -> Error {
+    Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range"))
+}
+
+/// What PostgreSQL calls an arrow type, for messages.
+pub(crate) fn sql_name(ty: &Arrow) -> String {
+    match ty {
+        Arrow::Null => "unknown".to_owned(),
+        Arrow::UInt64 => "numeric(20)".to_owned(),
+        ty => pg::types::Type::sql_name(oid_of_arrow(ty)).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_types_have_the_same_oid_by_both_roads() {
+        for ty in DataType::ALL {
+            assert_eq!(oid_of_arrow(&arrow_of(ty, "UTC")), oid_of_stored(ty), "{ty:?}");
+        }
+    }
+
+    #[test]
+    fn metadata_overrides_the_oid() {
+        let field =
+            Field::new("oid", Arrow::Int64, false).with_metadata([(OID_KEY.to_owned(), "26".to_owned())].into());
+        assert_eq!(oid_of(&field), 26);
+    }
+
+    #[test]
+    fn unsigned_values_come_as_numeric() {
+        let value = Value::Numeric(i128::from(u64::MAX), 0);
+        assert_eq!(scalar(&value, &Arrow::UInt64, "UTC").unwrap(), ScalarValue::UInt64(Some(u64::MAX)));
+        let negative = scalar(&Value::Numeric(-1, 0), &Arrow::UInt64, "UTC").unwrap_err();
+        assert_eq!(negative.state(), SqlState::NUMERIC_OUT_OF_RANGE);
+    }
+}

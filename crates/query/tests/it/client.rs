@@ -1,0 +1,175 @@
+//! A session as sqllogictest drives it.
+
+use std::sync::Arc;
+
+use engine::Engine;
+use futures::StreamExt;
+use query::encode::Encoder;
+use query::{Database, Options, Outcome, OutputColumn, Session, Statement, TxnStatus};
+
+/// Where rows are when they are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    Memory,
+    Flushed,
+    Settled,
+}
+
+/// A database in a directory of its own.
+pub(crate) struct Fixture {
+    pub(crate) database: Database,
+    _dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture::with_memory(64 << 20)
+    }
+
+    pub(crate) fn with_memory(memory_bytes: u64) -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Arc::new(env::RealEnv::new());
+        let (engine, _) = Engine::open(env, dir.path(), engine::Options::default()).unwrap();
+        let database = Database::new(engine, Options { memory_bytes, threads: 2 }).unwrap();
+        Fixture { database, _dir: dir }
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    session: Session,
+    storage: Storage,
+}
+
+/// What a script sees of an outcome.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// One letter a column (I integer, R other number, T anything else), and the rows as lines.
+    Rows(String, Vec<String>),
+    /// The count of the command tag.
+    Done(u64),
+}
+
+impl Client {
+    pub(crate) fn new(fixture: &Fixture, storage: Storage) -> Client {
+        Client { session: fixture.database.session("millrace"), storage }
+    }
+
+    /// Runs a text of any number of statements and then puts the rows where this run wants them.
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<Output, String> {
+        let output = self.run_all(sql).await.map_err(|error| shown(&error));
+        self.place_rows();
+        output
+    }
+
+    async fn run_all(&mut self, sql: &str) -> Result<Output, model::Error> {
+        if sql.to_ascii_lowercase().starts_with("copy") && sql.contains('\n') {
+            return self.copy_in(sql).await;
+        }
+        let statements = query::parse(sql)?;
+        if statements.len() > 1 {
+            self.session.begin_implicit();
+        }
+        let mut output = Output::Done(0);
+        for statement in &statements {
+            output = match self.run_one(statement).await {
+                Ok(output) => output,
+                Err(error) => {
+                    self.session.fail();
+                    return Err(error);
+                }
+            };
+        }
+        self.session.end_implicit().await?;
+        Ok(output)
+    }
+
+    async fn run_one(&mut self, statement: &Statement) -> Result<Output, model::Error> {
+        let prepared = self.session.prepare(statement, &[]).await?;
+        match self.session.execute(&prepared, &[]).await? {
+            Outcome::Rows { columns, mut batches, .. } => {
+                let mut rows = Vec::new();
+                let encoder = Encoder::new(&columns, &self.session.setting("timezone").unwrap())?;
+                while let Some(batch) = batches.next().await {
+                    let batch = batch?;
+                    let cells = encoder.batch(&batch)?;
+                    for row in 0..batch.num_rows() {
+                        let cell = |column| cell(&cells, row, column);
+                        rows.push((0..columns.len()).map(cell).collect::<Result<Vec<_>, _>>()?.join(" "));
+                    }
+                }
+                Ok(Output::Rows(columns.iter().map(kind).collect(), rows))
+            }
+            Outcome::CopyOut { mut chunks, .. } => {
+                let mut bytes = Vec::new();
+                while let Some(chunk) = chunks.next().await {
+                    bytes.extend(chunk?.bytes);
+                }
+                let text = String::from_utf8(bytes).unwrap();
+                let rows = text.lines().map(|line| line.replace('\t', "<TAB>")).collect();
+                Ok(Output::Rows("T".to_owned(), rows))
+            }
+            Outcome::Command { tag } => {
+                let count = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+                Ok(Output::Done(count))
+            }
+            Outcome::CopyIn(_) | Outcome::Empty => Ok(Output::Done(0)),
+        }
+    }
+
+    async fn copy_in(&mut self, sql: &str) -> Result<Output, model::Error> {
+        let (statement, data) = sql.split_once('\n').unwrap();
+        let parsed = query::parse(statement)?;
+        let prepared = self.session.prepare(&parsed[0], &[]).await?;
+        let Outcome::CopyIn(mut copy) = self.session.execute(&prepared, &[]).await? else {
+            panic!("{statement} wants no data");
+        };
+        // In small pieces, because a client may cut anywhere.
+        let data = format!("{}\n", data.replace("<TAB>", "\t"));
+        for piece in data.as_bytes().chunks(7) {
+            copy.data(&mut self.session, piece).await?;
+        }
+        let tag = copy.done(&mut self.session).await?;
+        Ok(Output::Done(tag.trim_start_matches("COPY ").parse().unwrap()))
+    }
+
+    fn place_rows(&self) {
+        if self.session.status() != TxnStatus::Idle {
+            return;
+        }
+        let engine = self.session.database().engine();
+        match self.storage {
+            Storage::Memory => {}
+            Storage::Flushed => engine.flush().unwrap(),
+            Storage::Settled => {
+                engine.flush().unwrap();
+                engine.settle();
+            }
+        }
+    }
+}
+
+fn cell(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<String, model::Error> {
+    let mut out = Vec::new();
+    if !cells.text(row, column, &mut out)? {
+        return Ok("NULL".to_owned());
+    }
+    let text = String::from_utf8(out).unwrap();
+    // Blanks set columns apart in the files.
+    Ok(if text.is_empty() { "(empty)".to_owned() } else { text.split_whitespace().collect::<Vec<_>>().join("_") })
+}
+
+fn kind(column: &OutputColumn) -> char {
+    match column.oid {
+        20 | 21 | 23 => 'I',
+        700 | 701 | 1700 => 'R',
+        _ => 'T',
+    }
+}
+
+/// An error as the files match it: `42P01: relation "x" does not exist [15] (hint)`.
+fn shown(error: &model::Error) -> String {
+    let position = error.position().map_or_else(String::new, |position| format!(" [{position}]"));
+    let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+    format!("{}: {}{position}{hint}", error.state(), error.message())
+}

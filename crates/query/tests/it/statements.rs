@@ -1,0 +1,211 @@
+//! What a session tells besides rows: parameter types, column names and types, notices, snapshots, limits.
+
+use futures::StreamExt;
+use query::{Outcome, Session, TxnStatus, Value};
+
+use crate::client::Fixture;
+
+const TABLE: &str = "CREATE TABLE m (time timestamptz NOT NULL, dev text, v float8, n int, u numeric(20), ok bool) \
+                     WITH (store = 'columns', key = 'dev')";
+
+fn with_session<T>(test: impl AsyncFnOnce(Session) -> T) -> T {
+    let fixture = Fixture::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut session = fixture.database.session("millrace");
+        run(&mut session, TABLE, &[]).await.unwrap();
+        test(session).await
+    })
+}
+
+async fn run(session: &mut Session, sql: &str, values: &[Value]) -> model::Result<Outcome> {
+    let parsed = query::parse(sql)?;
+    let prepared = session.prepare(&parsed[0], &[]).await?;
+    session.execute(&prepared, values).await
+}
+
+async fn count(session: &mut Session) -> i64 {
+    let Outcome::Rows { mut batches, .. } = run(session, "SELECT count(*) FROM m", &[]).await.unwrap() else {
+        panic!("no rows");
+    };
+    let batch = batches.next().await.unwrap().unwrap();
+    use arrow_array::cast::AsArray;
+    batch.column(0).as_primitive::<arrow_array::types::Int64Type>().value(0)
+}
+
+#[test]
+fn parameters_get_the_types_of_their_surroundings() {
+    with_session(async |mut session| {
+        for (sql, expected) in [
+            ("SELECT * FROM m WHERE dev = $1 AND time >= $2 AND v > $3", vec![25, 1184, 701]),
+            ("SELECT n + $1 FROM m LIMIT $2 OFFSET $3", vec![23, 20, 20]),
+            ("SELECT $1::int, $2::float8, $3", vec![23, 701, 25]),
+            ("SELECT 1 FROM m WHERE n IN ($1, $2) AND u = $3", vec![23, 23, 1700]),
+            ("INSERT INTO m VALUES ($1, $2, $3, $4, $5, $6)", vec![1184, 25, 701, 23, 1700, 16]),
+            ("INSERT INTO m (dev, time) SELECT $1, $2", vec![25, 25]),
+            ("DELETE FROM m WHERE dev = $1 AND time < $2", vec![25, 1184]),
+            ("SELECT 1 FROM m WHERE time BETWEEN $1 AND $2", vec![1184, 1184]),
+        ] {
+            let parsed = query::parse(sql).unwrap();
+            let prepared = session.prepare(&parsed[0], &[]).await.unwrap();
+            assert_eq!(prepared.parameters(), expected, "{sql}");
+        }
+    });
+}
+
+#[test]
+fn columns_have_postgresqls_names_and_types() {
+    with_session(async |mut session| {
+        let sql = "SELECT 1, count(*), avg(v), dev, n + 1, sum(n), v > 1, time, u, NULL, 'x', 1.5, n::bigint FROM m \
+                   GROUP BY dev, n, v, time, u";
+        let parsed = query::parse(sql).unwrap();
+        let prepared = session.prepare(&parsed[0], &[]).await.unwrap();
+        let found: Vec<(String, u32)> =
+            prepared.columns().unwrap().iter().map(|column| (column.name.clone(), column.oid)).collect();
+        let expected = [
+            ("?column?", 23),
+            ("count", 20),
+            ("avg", 701),
+            ("dev", 25),
+            ("?column?", 23),
+            ("sum", 20),
+            ("?column?", 16),
+            ("time", 1184),
+            ("u", 1700),
+            ("?column?", 25),
+            ("?column?", 25),
+            ("?column?", 1700),
+            ("n", 20),
+        ];
+        assert_eq!(found, expected.map(|(name, oid)| (name.to_owned(), oid)));
+    });
+}
+
+#[test]
+fn a_prepared_insert_binds_its_values_each_time() {
+    with_session(async |mut session| {
+        let parsed = query::parse("INSERT INTO m (time, dev, v) VALUES ($1, $2, $3), ($1, 'x', NULL)").unwrap();
+        let prepared = session.prepare(&parsed[0], &[]).await.unwrap();
+        for at in 0..10 {
+            let values = [Value::Timestamptz(at), Value::Text(format!("d{at}")), Value::Float64(0.5)];
+            let outcome = session.execute(&prepared, &values).await.unwrap();
+            assert!(matches!(outcome, Outcome::Command { tag } if tag == "INSERT 0 2"));
+        }
+        assert_eq!(count(&mut session).await, 20);
+    });
+}
+
+#[test]
+fn a_prepared_statement_survives_a_change_of_its_table() {
+    with_session(async |mut session| {
+        let insert = query::parse("INSERT INTO m (time, dev) VALUES ($1, $2)").unwrap();
+        let insert = session.prepare(&insert[0], &[]).await.unwrap();
+        let select = query::parse("SELECT dev FROM m").unwrap();
+        let select = session.prepare(&select[0], &[]).await.unwrap();
+        run(&mut session, "ALTER TABLE m ADD COLUMN w int", &[]).await.unwrap();
+        session.execute(&insert, &[Value::Timestamptz(1), Value::Text("a".into())]).await.unwrap();
+        assert!(matches!(session.execute(&select, &[]).await.unwrap(), Outcome::Rows { .. }));
+        run(&mut session, "DROP TABLE m", &[]).await.unwrap();
+        let error = session.execute(&insert, &[Value::Timestamptz(1), Value::Text("a".into())]).await.err().unwrap();
+        assert_eq!(error.state(), model::SqlState::UNDEFINED_TABLE);
+    });
+}
+
+#[test]
+fn an_error_in_a_block_fails_it_until_rollback() {
+    with_session(async |mut session| {
+        run(&mut session, "BEGIN", &[]).await.unwrap();
+        run(&mut session, "INSERT INTO m (time, dev) VALUES (now(), 'a')", &[]).await.unwrap();
+        assert!(run(&mut session, "SELECT 1/0", &[]).await.is_err() || session.status() == TxnStatus::InBlock);
+        session.fail();
+        assert_eq!(session.status(), TxnStatus::Failed);
+        let error = run(&mut session, "SELECT 1", &[]).await.err().unwrap();
+        assert_eq!(error.state(), model::SqlState::IN_FAILED_SQL_TRANSACTION);
+        let outcome = run(&mut session, "COMMIT", &[]).await.unwrap();
+        assert!(matches!(outcome, Outcome::Command { tag } if tag == "ROLLBACK"));
+        assert_eq!(count(&mut session).await, 0);
+    });
+}
+
+#[test]
+fn begin_in_a_block_and_commit_outside_warn() {
+    with_session(async |mut session| {
+        run(&mut session, "BEGIN", &[]).await.unwrap();
+        run(&mut session, "BEGIN", &[]).await.unwrap();
+        assert_eq!(session.notices()[0].message(), "there is already a transaction in progress");
+        run(&mut session, "COMMIT", &[]).await.unwrap();
+        run(&mut session, "COMMIT", &[]).await.unwrap();
+        assert_eq!(session.notices()[0].message(), "there is no transaction in progress");
+    });
+}
+
+#[test]
+fn changed_settings_are_told_once() {
+    with_session(async |mut session| {
+        assert!(session.changed_settings().is_empty());
+        run(&mut session, "SET TIME ZONE 'Europe/Berlin'", &[]).await.unwrap();
+        assert_eq!(session.changed_settings()["TimeZone"], "Europe/Berlin");
+        assert!(session.changed_settings().is_empty());
+        run(&mut session, "BEGIN", &[]).await.unwrap();
+        run(&mut session, "SET LOCAL application_name = 'x'", &[]).await.unwrap();
+        assert_eq!(session.changed_settings()["application_name"], "x");
+        run(&mut session, "COMMIT", &[]).await.unwrap();
+        assert_eq!(session.changed_settings()["application_name"], "");
+    });
+}
+
+#[test]
+fn a_dropped_copy_leaves_nothing() {
+    with_session(async |mut session| {
+        let Outcome::CopyIn(mut copy) = run(&mut session, "COPY m (time, dev) FROM STDIN", &[]).await.unwrap() else {
+            panic!("no copy");
+        };
+        copy.data(&mut session, b"2024-01-01\ta\n").await.unwrap();
+        drop(copy);
+        assert_eq!(count(&mut session).await, 0);
+        assert_eq!(session.status(), TxnStatus::Idle);
+    });
+}
+
+#[test]
+fn a_dropped_result_stops_and_the_session_goes_on() {
+    with_session(async |mut session| {
+        run(
+            &mut session,
+            "INSERT INTO m (time, dev) SELECT to_timestamp_seconds(value), 'a' FROM generate_series(1, 50000)",
+            &[],
+        )
+        .await
+        .unwrap();
+        let Outcome::Rows { mut batches, .. } = run(&mut session, "SELECT * FROM m", &[]).await.unwrap() else {
+            panic!("no rows");
+        };
+        assert!(batches.next().await.unwrap().unwrap().num_rows() > 0);
+        drop(batches);
+        assert_eq!(count(&mut session).await, 50_000);
+    });
+}
+
+#[test]
+fn a_sort_beyond_the_memory_spills_and_one_far_beyond_fails_with_53200() {
+    let fixture = Fixture::with_memory(200 << 10);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut session = fixture.database.session("millrace");
+        let sql = "SELECT array_agg(repeat('x', 100) || value::text) FROM generate_series(1, 200000)";
+        let outcome = run(&mut session, sql, &[]).await;
+        let error = match outcome {
+            Err(error) => error,
+            Ok(Outcome::Rows { mut batches, .. }) => loop {
+                match batches.next().await {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => break error,
+                    None => panic!("20 MB fit into 200 KiB"),
+                }
+            },
+            Ok(_) => panic!("no rows"),
+        };
+        assert_eq!(error.state(), model::SqlState::OUT_OF_MEMORY, "{error}");
+        assert!(!error.to_string().contains("DataFusion"), "{error}");
+    });
+}
