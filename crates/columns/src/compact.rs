@@ -369,10 +369,15 @@ mod tests {
     use super::*;
     use crate::tests::table;
 
-    /// (first moment, last moment, bytes) of each segment; partitions are 100 long, segments below 2,000 bytes small.
-    fn pick(segments: &[(i64, i64, u64)]) -> Option<Vec<u64>> {
+    /// First moment, last moment, bytes.
+    type Meta = (i64, i64, u64);
+
+    type Case = (&'static str, &'static [Meta], Option<&'static [u64]>);
+
+    /// Files chosen among these; partitions are 100 long, segments below 2,000 bytes small.
+    fn pick(segments: &[Meta]) -> Option<Vec<u64>> {
         let env: Arc<dyn Env> = Arc::new(env::sim::SimEnv::new(0));
-        let open = |(file, (start, last, bytes)): (usize, &(i64, i64, u64))| {
+        let open = |(file, (start, last, bytes)): (usize, &Meta)| {
             let meta = SegmentMeta {
                 file: file as u64,
                 lsns: (Lsn(file as u64), Lsn(file as u64)),
@@ -391,7 +396,7 @@ mod tests {
 
     #[test]
     fn compaction_takes_a_few_of_similar_size_and_keeps_the_order_of_versions() {
-        let cases: [(&str, &[(i64, i64, u64)], Option<&[u64]>); 9] = [
+        let cases: [Case; 9] = [
             ("four alike", &[(0, 9, 5_000); 4], Some(&[0, 1, 2, 3])),
             ("three alike", &[(0, 9, 5_000); 3], None),
             ("one too large", &[(0, 9, 50_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000)], None),

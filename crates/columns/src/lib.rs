@@ -12,7 +12,7 @@
 //! - A segment holds only durable commits and never changes after its rename.
 //! - What a scan returns does not depend on flush, consolidation or compaction having happened.
 //!
-//! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes: docs/format/segment.md.
+//! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes: docs/format/{segment,series,rows}.md.
 
 mod batch;
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl World {
             model: Model::default(),
             lsn: 0,
             next_file: 0,
-            focus: (seed % 2 == 0).then_some(0),
+            focus: seed.is_multiple_of(2).then_some(0),
             flushing: None,
             compacting: None,
             snapshots: Vec::new(),
@@ -406,7 +406,7 @@ impl World {
     fn check_own_writes(&mut self) {
         let mut own = OwnWrites::default();
         let (state, mut model) = match self.snapshots.last() {
-            Some(older) if self.lsn % 2 == 0 => older.clone(),
+            Some(older) if self.lsn.is_multiple_of(2) => older.clone(),
             _ => (self.state.clone(), self.model.clone()),
         };
         for _ in 0..1 + self.below(4) {

@@ -354,7 +354,7 @@ fn column(table: &Table, id: ColumnId) -> Result<Column> {
     })
 }
 
-/// A running scan: batches of the schema [`arrow_schema`] gives for the request. Memory: one block per source in use.
+/// A running scan: batches of the schema [`arrow_schema()`] gives for the request. Memory: one block per source in use.
 pub struct Scan {
     view: TableView,
     merger: Merger,

@@ -49,7 +49,7 @@ pub fn block_rows(rows: usize, fields: usize) -> usize {
 pub struct SegmentMeta {
     /// Its file is `segment-<file as 16 hex digits>.seg`; numbers are never used again.
     pub file: u64,
-    /// Lowest and highest commit that wrote a row of it.
+    /// Lowest and highest commit that it reflects: those that wrote a row of it, and deletes that were applied to it.
     pub lsns: (Lsn, Lsn),
     /// From its first to its last moment.
     pub times: TimeRange,
