@@ -104,6 +104,8 @@ pub struct Rows {
     pub columns: Vec<(ColumnId, ArrayRef)>,
     /// Worked out when first asked for: most commits are merged with others before anybody reads them.
     order: OnceLock<Order>,
+    /// What the parts take without the order; consolidation asks for it after every commit.
+    bytes: OnceLock<usize>,
 }
 
 /// The rows in order of (series, time), equal ones in the order they were given.
@@ -121,7 +123,7 @@ impl Rows {
     /// Rows of these parts. [`Batch::check`] says whether they fit together and to the table.
     #[must_use]
     pub fn new(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Vec<(ColumnId, ArrayRef)>) -> Rows {
-        Rows { series, times, ops, columns, order: OnceLock::new() }
+        Rows { series, times, ops, columns, order: OnceLock::new(), bytes: OnceLock::new() }
     }
 
     /// How many rows.
@@ -158,14 +160,18 @@ impl Rows {
     /// Memory held, for the budget. Of a buffer shared with other rows, only the part that these use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
+        let permuted = self.order.get().is_some_and(|order| order.permutation.is_some());
+        let order = if permuted { self.len() * 4 } else { 0 };
+        order + self.bytes.get_or_init(|| self.count_bytes())
+    }
+
+    fn count_bytes(&self) -> usize {
         let ops = match &self.ops {
             Ops::All(_) => 0,
             Ops::Each { of, .. } => of.capacity(),
         };
-        let permuted = self.order.get().is_some_and(|order| order.permutation.is_some());
-        let order = if permuted { self.len() * 4 } else { 0 };
         let columns: usize = self.columns.iter().map(|(_, values)| array_bytes(values)).sum();
-        size_of::<Rows>() + self.series.capacity() * 4 + self.times.capacity() * 8 + ops + order + columns
+        size_of::<Rows>() + self.series.capacity() * 4 + self.times.capacity() * 8 + ops + columns
     }
 
     pub(crate) fn order(&self) -> &Order {
