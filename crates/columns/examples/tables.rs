@@ -1,6 +1,7 @@
 //! What tables cost on this machine: `cargo run --release --example tables -p columns [FOLDER]`.
 //!
-//! CPU time, because a busy machine's wall time says little. Prints series lookups, small commits, log encoding, flush, scans of memtable and segments, merging and compaction.
+//! CPU time, because a busy machine's wall time says little. Prints series lookups, small commits, log encoding, flush,
+//! scans of memtable and segments, merging and compaction.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -75,8 +75,8 @@ impl Batch {
     /// Is this something `table` can keep? Called before anything is kept of it.
     ///
     /// # Errors
-    /// 23502, 42804, 42703 or 54000 naming row (counted from 1) and column; XX000 where parts do not fit together, which is the
-    /// maker's mistake.
+    /// 23502, 42804, 42703 or 54000 naming row (counted from 1) and column; XX000 where parts do not fit together,
+    /// which is the maker's mistake.
     ///
     /// # Cost
     /// Per column and per key, not per value, unless a limit is near.
@@ -122,7 +122,8 @@ impl Batch {
                 }
             })
             .map_err(|error| Error::bug(format!("batch for table {}, row {}: {error}", table.name, place())))?;
-            // Without its last byte it would not be whole, unless that byte is a NULL, which a canonical key does not end in.
+            // Without its last byte it would not be whole, unless that byte is a NULL, which a canonical key does not
+            // end in.
             if last_is_null
                 && key.ends_with(&[0])
                 && model::key::visit(&key[..key.len() - 1], &types, |_, _| ()).is_ok()
@@ -141,7 +142,8 @@ impl Batch {
         self.rows.series.iter().position(|series| *series as usize == at).map_or(0, |row| row + 1)
     }
 
-    /// Fields declared NOT NULL are there in every row, whatever it does: it may turn out to be the row's first version.
+    /// Fields declared NOT NULL are there in every row, whatever it does: it may turn out to be the row's first
+    /// version.
     fn check_not_null(&self, table: &Table) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());

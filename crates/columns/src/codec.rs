@@ -1,4 +1,5 @@
-//! Rows as bytes of a log record. Format: docs/format/rows.md; raw columns, because the log is read once and soon forgotten.
+//! Rows as bytes of a log record. Format: docs/format/rows.md; raw columns, because the log is read once and soon
+//! forgotten.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,8 +83,8 @@ impl Rows {
         HEADER_BYTES + ops + range.len() * 13 + columns.sum::<usize>()
     }
 
-    /// Row ranges, in order, each of which encodes to at most `encoded_bytes_max`. A single row may be more: its size is bounded by
-    /// [`Batch::check`](crate::Batch::check).
+    /// Row ranges, in order, each of which encodes to at most `encoded_bytes_max`. A single row may be more: its size
+    /// is bounded by [`Batch::check`](crate::Batch::check).
     #[must_use]
     pub fn split(&self, encoded_bytes_max: usize) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();

@@ -1,11 +1,12 @@
-//! Segments merged among themselves: fewer files to read, one version of each row, deletes applied, one partition a file.
+//! Segments merged among themselves: fewer files to read, one version of each row, deletes applied, one partition a
+//! file.
 //!
-//! Which: a few of similar size, so that a row is written about log3(size) times. They need not be neighbours, but whatever lies
-//! between them in age must not share a moment with them: the output takes the place of the newest, and so keeps the order of
-//! versions.
+//! Which: a few of similar size, so that a row is written about log3(size) times. They need not be neighbours, but
+//! whatever lies between them in age must not share a moment with them: the output takes the place of the newest, and
+//! so keeps the order of versions.
 //!
-//! A compaction that includes every older segment of its moments folds versions for good; another one folds only what no older
-//! version can change.
+//! A compaction that includes every older segment of its moments folds versions for good; another one folds only what
+//! no older version can change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,8 +63,8 @@ impl TableState {
         self.pick_hidden().or_else(|| self.pick_tiered())
     }
 
-    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself: for
-    /// benchmarks and bulk loads, which want to be read from now on.
+    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself:
+    /// for benchmarks and bulk loads, which want to be read from now on.
     ///
     /// # Errors
     /// Errors of reading a segment's footer.
@@ -82,8 +83,8 @@ impl TableState {
         Ok(None)
     }
 
-    /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more. Unchanged
-    /// if the inputs are not all there.
+    /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more.
+    /// Unchanged if the inputs are not all there.
     #[must_use]
     pub fn with_compacted(&self, done: &Compacted) -> TableState {
         let is_input = |segment: &Arc<Segment>| done.inputs.iter().any(|input| Arc::ptr_eq(input, segment));
@@ -221,8 +222,8 @@ impl Compaction {
         self.inputs.iter().map(|segment| segment.meta().bytes).sum()
     }
 
-    /// Merges, folds versions, applies tombstones, splits by partition; `next_file` gives file numbers. Runs for seconds: `keep_going`
-    /// is asked between blocks, and a refusal removes what was written and gives `None`.
+    /// Merges, folds versions, applies tombstones, splits by partition; `next_file` gives file numbers. Runs for
+    /// seconds: `keep_going` is asked between blocks, and a refusal removes what was written and gives `None`.
     ///
     /// # Errors
     /// 58030, 53100, XX001 when an input is damaged; what was written is removed.
@@ -269,8 +270,8 @@ impl Compaction {
         Ok(true)
     }
 
-    /// Of the inputs, and of the deletes that were applied: they need not be applied to the outputs again. Those of deletes still
-    /// in the memtable are higher.
+    /// Of the inputs, and of the deletes that were applied: they need not be applied to the outputs again. Those of
+    /// deletes still in the memtable are higher.
     fn lsns(&self) -> (Lsn, Lsn) {
         let inputs = self.inputs.iter().map(|segment| segment.meta().lsns);
         let (first, last) = inputs.fold((Lsn(u64::MAX), Lsn::ZERO), |all, own| (all.0.min(own.0), all.1.max(own.1)));

@@ -43,11 +43,11 @@ impl Consolidated {
 }
 
 impl TableState {
-    /// Merges small neighbouring row entries into one sorted entry, where that is due, never touching entries with a commit at or
-    /// below `barrier` (a flush is writing them). `None` when nothing is due.
+    /// Merges small neighbouring row entries into one sorted entry, where that is due, never touching entries with a
+    /// commit at or below `barrier` (a flush is writing them). `None` when nothing is due.
     ///
-    /// Call it on a *durable* state: then no merged entry spans the LSN of a later flush, which also takes a durable state. The
-    /// work is done here; [`TableState::with_consolidated`] installs it into a newer state.
+    /// Call it on a *durable* state: then no merged entry spans the LSN of a later flush, which also takes a durable
+    /// state. The work is done here; [`TableState::with_consolidated`] installs it into a newer state.
     #[must_use]
     pub fn consolidate(&self, barrier: Lsn) -> Option<Consolidated> {
         let window = due(&self.entries, barrier)?;
@@ -81,7 +81,8 @@ impl TableState {
     }
 }
 
-/// The rows of entries, oldest first, as one sorted run (in several pieces where values are large), folded as far as it goes.
+/// The rows of entries, oldest first, as one sorted run (in several pieces where values are large), folded as far as it
+/// goes.
 pub(crate) fn merge_rows(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<Rows>>> {
     let sources = inputs.iter().filter_map(|rows| RowsSource::new(rows.clone(), Filter::all()));
     let fold = if table.keyed { Fold::Closed } else { Fold::None };

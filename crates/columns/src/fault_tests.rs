@@ -1,4 +1,5 @@
-//! Every I/O call of flush, load and compaction made to fail once: an error is given, nothing changes, the next attempt succeeds.
+//! Every I/O call of flush, load and compaction made to fail once: an error is given, nothing changes, the next attempt
+//! succeeds.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -52,11 +52,11 @@ impl TableFiles {
 
     /// Appends the bytes of this value. Little-endian, each list a `u32` count and its items:
     ///
-    /// | list | item |
-    /// |---|---|
-    /// | series files | file `u64`, from `u32`, to `u32` |
-    /// | segments | file `u64`, lowest LSN `u64`, highest LSN `u64`, first time `i64`, last time `i64`, lowest series `u32`, highest series `u32`, rows `u64`, bytes `u64` |
-    /// | tombstones | LSN `u64`, first time `i64`, last time `i64`, `u8` 0 = all series, 1 = a list: `u32` count, series `u32` each, ascending |
+    /// - series files: file `u64`, from `u32`, to `u32`;
+    /// - segments: file `u64`, lowest and highest LSN `u64`, first and last time `i64`, lowest and highest series
+    ///   `u32`, rows `u64`, bytes `u64`;
+    /// - tombstones: LSN `u64`, first and last time `i64`, then `u8` 0 = all series or 1 = a list: `u32` count, and
+    ///   that many series `u32`, ascending.
     ///
     /// No checksum and no version: the manifest has both.
     pub fn encode(&self, out: &mut Vec<u8>) {

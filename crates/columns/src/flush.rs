@@ -30,13 +30,13 @@ pub struct Flushed {
 }
 
 impl TableState {
-    /// Writes all entries with commits <= `upto` as one segment (none when they hold no row), versions folded where the fold needs
-    /// no older version, deletes among them applied; and the keys of series that no file holds yet. Files get their numbers
-    /// from `next_file`. Call it on the durable state, with its LSN.
+    /// Writes all entries with commits <= `upto` as one segment (none when they hold no row), versions folded where the
+    /// fold needs no older version, deletes among them applied; and the keys of series that no file holds yet. Files
+    /// get their numbers from `next_file`. Call it on the durable state, with its LSN.
     ///
     /// # Errors
-    /// 58030 or 53100; nothing is changed, and files half written are gone or under temporary names. A file that was finished before
-    /// the failure is named by nobody and removed at the next open.
+    /// 58030 or 53100; nothing is changed, and files half written are gone or under temporary names. A file that was
+    /// finished before the failure is named by nobody and removed at the next open.
     pub fn flush(
         &self,
         env: &Arc<dyn Env>,
@@ -50,8 +50,8 @@ impl TableState {
         Ok(Flushed { upto, segment, series_files, obsolete })
     }
 
-    /// Without the entries that were flushed, with the segment they became, and with their deletes kept as tombstones if they may
-    /// hide rows of older segments.
+    /// Without the entries that were flushed, with the segment they became, and with their deletes kept as tombstones
+    /// if they may hide rows of older segments.
     ///
     /// # Panics
     /// When an entry holds commits on both sides of the flush: consolidation worked on a state that was not durable.

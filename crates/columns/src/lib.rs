@@ -1,18 +1,20 @@
 //! The time-series and event store: memtable, segments, merge on read, flush and compaction.
 //!
-//! Words: a *row* is all fields of one series at one time. A *version* is one write of a row. The *memtable* holds the newest
-//! versions; a *segment* is an immutable file of rows sorted by (series, time); a *block* is a run of at most
+//! Words: a *row* is all fields of one series at one time. A *version* is one write of a row. The *memtable* holds the
+//! newest versions; a *segment* is an immutable file of rows sorted by (series, time); a *block* is a run of at most
 //! [`segment::BLOCK_ROWS_MAX`] rows of it.
 //!
-//! The store is a value: [`TableState`] is immutable, every change makes a new one that shares all that did not change. A reader
-//! holds a state and is thereby a snapshot; `engine` decides which state is visible to whom.
+//! The store is a value: [`TableState`] is immutable, every change makes a new one that shares all that did not change.
+//! A reader holds a state and is thereby a snapshot; `engine` decides which state is visible to whom.
 //!
 //! Always true:
-//! - Entries of a memtable, then segments, are in commit order: a version in a later one is newer. So no per-row LSN is kept.
+//! - Entries of a memtable, then segments, are in commit order: a version in a later one is newer. So no per-row LSN is
+//!   kept.
 //! - A segment holds only durable commits and never changes after its rename.
 //! - What a scan returns does not depend on flush, consolidation or compaction having happened.
 //!
-//! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes: docs/format/{segment,series,rows}.md.
+//! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes:
+//! docs/format/{segment,series,rows}.md.
 
 mod batch;
 #[cfg(test)]

@@ -13,7 +13,8 @@ use crate::plan::Plan;
 use crate::rows::Op;
 use crate::scan::ScanStats;
 
-/// A plan is closed early when its text and bytes reach this, so that large values bound a batch before its row count does.
+/// A plan is closed early when its text and bytes reach this, so that large values bound a batch before its row count
+/// does.
 const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
 /// What becomes of versions of the same (series, time).
@@ -58,8 +59,8 @@ impl Merger {
         Merger { inputs, heap, fold, group: Vec::new(), group_key: (0, 0) }
     }
 
-    /// The next rows: at least `rows_max` unless the sources end or values are large, more only where versions of the last row
-    /// stay side by side. `None` at the end.
+    /// The next rows: at least `rows_max` unless the sources end or values are large, more only where versions of the
+    /// last row stay side by side. `None` at the end.
     pub(crate) fn next(&mut self, rows_max: usize, stats: &mut ScanStats) -> Result<Option<Plan>> {
         let mut plan = Plan::default();
         self.inputs.iter_mut().for_each(|input| input.slot = None);
@@ -233,8 +234,8 @@ fn fold_closed(group: &[(u32, usize)], plan: &mut Plan) {
     }
 }
 
-/// What a version with `newer` laid over one with `older` does as one, whatever is below; `None` where that depends on it.
-/// (`Replace` and `Keep` as the newer one are settled before.)
+/// What a version with `newer` laid over one with `older` does as one, whatever is below; `None` where that depends on
+/// it. (`Replace` and `Keep` as the newer one are settled before.)
 fn join(older: &Op, newer: &Op) -> Option<Op> {
     match (older, newer) {
         (Op::Replace, _) => Some(Op::Replace),

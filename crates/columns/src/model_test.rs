@@ -1,5 +1,5 @@
-//! Random histories of one table against a plain map: whatever was merged, flushed, compacted or reloaded in between, a scan shows
-//! what the map holds. `COLUMNS_SEED=n` replays one history, `COLUMNS_SEEDS=n` runs that many.
+//! Random histories of one table against a plain map: whatever was merged, flushed, compacted or reloaded in between, a
+//! scan shows what the map holds. `COLUMNS_SEED=n` replays one history, `COLUMNS_SEEDS=n` runs that many.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Merged rows before their columns are made: where each row's values come from. Columns are made one at a time, so that a row
-//! of thousands of them never costs more than one.
+//! Merged rows before their columns are made: where each row's values come from. Columns are made one at a time, so
+//! that a row of thousands of them never costs more than one.
 
 use std::cell::OnceCell;
 use std::ops::Range;

@@ -62,9 +62,10 @@ pub(crate) fn hides(view: &TableView, segment: &Segment) -> Vec<Arc<Tombstone>> 
 
 /// Drops blocks in which no row can be within all bounds.
 ///
-/// A block may go by the bound of one column only if that column is outside the bound in *every* version of *every* row it shares
-/// with others: else a newer version elsewhere may be inside the bound and need the rest of its row from here. So each block that
-/// shares a key range with it must be outside the same bound; memtable entries have no statistics and always forbid it.
+/// A block may go by the bound of one column only if that column is outside the bound in *every* version of *every* row
+/// it shares with others: else a newer version elsewhere may be inside the bound and need the rest of its row from
+/// here. So each block that shares a key range with it must be outside the same bound; memtable entries have no
+/// statistics and always forbid it.
 fn skip_by_statistics(
     view: &TableView,
     request: &ScanRequest,

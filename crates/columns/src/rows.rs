@@ -21,7 +21,8 @@ pub enum Op {
     Merge,
     /// Counts only where no row is. (`ON CONFLICT DO NOTHING`)
     Keep,
-    /// Where a row is, overlays exactly these columns, NULL included; else stands whole. (`ON CONFLICT DO UPDATE SET c = excluded.c`)
+    /// Where a row is, overlays exactly these columns, NULL included; else stands whole. (`ON CONFLICT DO UPDATE SET c
+    /// = excluded.c`)
     Update(Arc<[ColumnId]>),
 }
 
@@ -90,8 +91,8 @@ impl Ops {
 
 /// Rows of one table. Immutable once built; shared by memtable, snapshots and flush.
 ///
-/// `series.len() == times.len() ==` the length of every column. `columns` are fields only, sorted by id; a column that is not
-/// there is NULL (absent for [`Op::Merge`]). Array types are those of [`arrow_type`].
+/// `series.len() == times.len() ==` the length of every column. `columns` are fields only, sorted by id; a column that
+/// is not there is NULL (absent for [`Op::Merge`]). Array types are those of [`arrow_type`].
 #[derive(Clone, Debug)]
 pub struct Rows {
     /// Series number of each row; in a [`Batch`] an index into its key list instead. 0 in unkeyed tables.

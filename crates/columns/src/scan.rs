@@ -41,8 +41,8 @@ pub enum SeriesFilter {
 
 /// A bound on a field that lets whole blocks be skipped; rows of blocks that are read are not filtered by it.
 ///
-/// The reader promises to drop every row that is outside the bound, or NULL, by itself: such rows may come out with values of
-/// an older version, or not at all.
+/// The reader promises to drop every row that is outside the bound, or NULL, by itself: such rows may come out with
+/// values of an older version, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnRange {
     /// The field.
@@ -120,7 +120,8 @@ pub enum OwnEntry {
     Delete(Arc<OwnDelete>),
 }
 
-/// An uncommitted delete. It names keys, because a series that is not committed yet has another number in every snapshot.
+/// An uncommitted delete. It names keys, because a series that is not committed yet has another number in every
+/// snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnDelete {
     /// Which series; `None` = all.
@@ -303,8 +304,8 @@ impl TableView {
         })
     }
 
-    /// Splits a scan into at most `parts` whose rows together are those of the whole, to be run at the same time. By series, or
-    /// by time where there are too few series. `limit` is copied to each.
+    /// Splits a scan into at most `parts` whose rows together are those of the whole, to be run at the same time. By
+    /// series, or by time where there are too few series. `limit` is copied to each.
     ///
     /// # Errors
     /// Errors of reading block indexes.
@@ -451,7 +452,8 @@ fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
     columns.iter().map(|values| arrow_select::take::take(values, &of, None).map_err(Error::bug)).collect()
 }
 
-/// The arrow schema of `columns` of a table, in that order: names as in the table, `Utf8` for text, `Timestamp(ns, "UTC")` for time.
+/// The arrow schema of `columns` of a table, in that order: names as in the table, `Utf8` for text, `Timestamp(ns,
+/// "UTC")` for time.
 ///
 /// Only the time is declared not NULL: rows older than a column have no value for it.
 #[must_use]

@@ -17,11 +17,12 @@ use parking_lot::RwLock;
 use crate::keys::{KeyList, hash_key};
 use crate::rows::arrow_type;
 
-/// Series of one chunk of keys: growing the index never copies more than one chunk's keys, and offsets within it fit 32 bits.
+/// Series of one chunk of keys: growing the index never copies more than one chunk's keys, and offsets within it fit 32
+/// bits.
 const CHUNK_SERIES: usize = 1 << 16;
 
-/// Key bytes to number and back. Append-only and shared by all states of a table: a number that a state does not know of
-/// (`id >= state.series_count`) has no rows in it.
+/// Key bytes to number and back. Append-only and shared by all states of a table: a number that a state does not know
+/// of (`id >= state.series_count`) has no rows in it.
 #[derive(Default)]
 pub struct SeriesIndex {
     inner: RwLock<Inner>,
@@ -111,8 +112,8 @@ impl SeriesIndex {
         keys.iter().map(|key| inner.find(key).map(SeriesId)).collect()
     }
 
-    /// Adds a key under exactly this number (the next one); `engine` calls it in commit order and at replay (where one that is
-    /// there already must be equal).
+    /// Adds a key under exactly this number (the next one); `engine` calls it in commit order and at replay (where one
+    /// that is there already must be equal).
     ///
     /// # Errors
     /// XX001 when the number is not the next one, or number or key are taken by another; 54000 when the table is full.

@@ -1,4 +1,5 @@
-//! Both extremes of a table's shape stay ordinary: the directory is small, reopening reads almost nothing, one series costs little.
+//! Both extremes of a table's shape stay ordinary: the directory is small, reopening reads almost nothing, one series
+//! costs little.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
