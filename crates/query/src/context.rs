@@ -27,7 +27,12 @@ pub(crate) struct StatementContext {
     pub(crate) now_ns: i64,
     /// `pg_backend_pid()`.
     pub(crate) backend_pid: i32,
+    /// SETs that functions of the statement ask for (`set_config`), carried out before the session's next statement.
+    pub(crate) pending: Pending,
 }
+
+/// Name, value, and whether only for the transaction.
+pub(crate) type Pending = Arc<Mutex<Vec<(String, String, bool)>>>;
 
 impl StatementContext {
     /// The name of the table that `table` means without a schema: the first of `search_path` that has one.

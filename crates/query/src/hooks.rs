@@ -65,6 +65,13 @@ impl ServerFacts for Live {
         self.0.settings.get(name).or_else(|| functions::NoServer.setting(name))
     }
 
+    fn set(&self, name: &str, value: &str, local: bool) -> Result<String> {
+        let mut tried = (*self.0.settings).clone();
+        tried.set(name, value)?;
+        self.0.pending.lock().push((name.to_owned(), value.to_owned(), local));
+        Ok(tried.get(name).unwrap_or_default())
+    }
+
     fn settings(&self) -> Vec<Setting> {
         let known = functions::NoServer.settings();
         let own = self.0.settings.all().into_iter().map(|(name, value)| {

@@ -10,7 +10,7 @@ use columns::rows::{Ops, arrow_type};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction, OnInsert,
-    SetExpr, TableObject, UnaryOperator, Value as Literal,
+    SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
 };
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
@@ -79,14 +79,38 @@ pub(crate) fn plan(
         let rows = values.rows.iter().map(|row| row.content.as_slice());
         check_widths(&table, &insert.columns, targets.len(), rows.clone())?;
         let width = rows.clone().next().map_or(0, <[Expr]>::len);
-        let targets = targets[..width].to_vec();
-        if let Some(rows) = simple_rows(&table, &targets, rows, &mut parameters) {
+        if let Some(rows) = simple_rows(&table, &targets[..width], rows, &mut parameters) {
+            let targets = targets[..width].to_vec();
             parameters.iter_mut().filter(|oid| **oid == 0).for_each(|oid| *oid = pg::types::oid::TEXT);
             return Ok(InsertPlan { table, targets, source: Source::Rows(rows), op, parameters });
         }
-        return planned_query(session, statement, insert, query, table, targets, op, &parameters);
     }
+    type_bare_parameters(&table, &targets, query, &mut parameters);
     planned_query(session, statement, insert, query, table, targets, op, &parameters)
+}
+
+/// A parameter that stands alone as a value of a column has that column's type.
+fn type_bare_parameters(table: &Table, targets: &[usize], query: &ast::Query, parameters: &mut [u32]) {
+    let mut assign = |target: &usize, expr: &Expr| {
+        if let Some(oid @ 0) = parameters::number(expr).and_then(|number| parameters.get_mut(number - 1)) {
+            *oid = oid_of_stored(table.columns[*target].ty);
+        }
+    };
+    match query.body.as_ref() {
+        SetExpr::Values(values) => {
+            for row in &values.rows {
+                targets.iter().zip(&row.content).for_each(|(target, expr)| assign(target, expr));
+            }
+        }
+        SetExpr::Select(select) => {
+            for (target, item) in targets.iter().zip(&select.projection) {
+                if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                    assign(target, expr);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 #[allow(clippy::too_many_arguments)]

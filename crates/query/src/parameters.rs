@@ -54,12 +54,31 @@ impl Written {
     }
 }
 
+impl Written {
+    /// Arguments of functions that take only one type there in PostgreSQL, but several in the planner.
+    fn arguments(&mut self, function: &ast::Function) {
+        let double = ast::DataType::DoublePrecision;
+        let interval = ast::DataType::Interval { fields: None, precision: None };
+        let known: [(&str, &ast::DataType); 3] =
+            [("to_timestamp", &double), ("time_bucket", &interval), ("time_bucket_gapfill", &interval)];
+        let name = function.name.to_string().to_ascii_lowercase();
+        let ast::FunctionArguments::List(list) = &function.args else { return };
+        if let Some((_, ty)) = known.iter().find(|(known, _)| *known == name)
+            && let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(first))) = list.args.first()
+        {
+            self.add(first, ty);
+        }
+    }
+}
+
 impl Visitor for Written {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if let Expr::Cast { expr, data_type, .. } = expr {
-            self.add(expr, data_type);
+        match expr {
+            Expr::Cast { expr, data_type, .. } => self.add(expr, data_type),
+            Expr::Function(function) => self.arguments(function),
+            _ => {}
         }
         ControlFlow::Continue(())
     }

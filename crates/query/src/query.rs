@@ -24,7 +24,8 @@ use crate::types::{OutputColumn, Value, arrow_of_oid, oid_of_arrow, scalar};
 
 /// A planned query and what it was planned against.
 pub(crate) struct QueryPlan {
-    plan: LogicalPlan,
+    /// `None` for a plan that belongs to its statement (of catalog tables): it would keep the snapshot, and memory with it.
+    plan: Option<LogicalPlan>,
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs
     pub(crate) parameters: Vec<u32>,
@@ -44,7 +45,7 @@ pub(crate) fn plan(
     let state = session.state(&context);
     let planned = plan_in(&state, &context, &statement.0, sql, declared);
     session.keep(state);
-    planned
+    planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
 }
 
 fn plan_in(
@@ -63,7 +64,7 @@ fn plan_in(
         _ => oid_of_arrow(ty),
     });
     let valid = reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
-    Ok(QueryPlan { plan, columns, parameters: oids.collect(), types: parameters, valid })
+    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, valid })
 }
 
 /// There are no row locks on these tables.
@@ -84,12 +85,13 @@ impl QueryPlan {
     }
 
     fn bound(&self, values: &[Value], zone: &str) -> Result<LogicalPlan> {
+        let plan = self.plan.clone().ok_or_else(|| Error::bug("a plan that was not kept"))?;
         if values.is_empty() {
-            return Ok(self.plan.clone());
+            return Ok(plan);
         }
         let scalars: Vec<ScalarValue> =
             values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, zone)).collect::<Result<_>>()?;
-        self.plan.clone().with_param_values(ParamValues::from(scalars)).or_error()
+        plan.with_param_values(ParamValues::from(scalars)).or_error()
     }
 }
 

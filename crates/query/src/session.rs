@@ -15,7 +15,7 @@ use engine::{Isolation, Txn};
 use futures::Stream;
 use model::{Error, Lsn, Result, SqlState};
 
-use crate::context::{Slot, StatementContext};
+use crate::context::{Pending, Slot, StatementContext};
 use crate::copy::{CopyChunk, CopyIn};
 use crate::database::Database;
 use crate::insert::InsertPlan;
@@ -134,6 +134,8 @@ pub struct Session {
     state: Option<SessionState>,
     /// How scans find the statement's snapshot while they are planned.
     slot: Arc<Slot>,
+    /// What `set_config` asked for.
+    pending: Pending,
 }
 
 /// A transaction of the session.
@@ -172,6 +174,7 @@ impl Session {
             named: BTreeMap::new(),
             state: None,
             slot: Arc::new(Slot::default()),
+            pending: Pending::default(),
         }
     }
 
@@ -202,7 +205,7 @@ impl Session {
     /// # Errors
     /// What PostgreSQL's parse analysis gives: 42P01, 42703, 42883 …; 25P02 in a failed block.
     pub async fn prepare(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
-        self.drop_leftover();
+        self.settle();
         self.check_block(statement)?;
         let result = self.plan_statement(statement, types);
         if result.is_err() {
@@ -217,7 +220,7 @@ impl Session {
     /// # Errors
     /// Whatever the statement meets, with an SQLSTATE.
     pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
-        self.drop_leftover();
+        self.settle();
         self.check_block(&prepared.0.statement)?;
         let result = self.run(prepared, values).await;
         if result.is_err() {
@@ -346,10 +349,15 @@ impl Session {
         ))
     }
 
-    /// A COPY that was neither finished nor failed leaves its block behind.
-    fn drop_leftover(&mut self) {
+    /// Ends what the statement before left: the block of a COPY that was neither finished nor failed, SETs by `set_config`.
+    fn settle(&mut self) {
         if self.block.as_ref().is_some_and(|block| block.single) {
             self.fail();
+        }
+        let pending = std::mem::take(&mut *self.pending.lock());
+        for (name, value, local) in pending {
+            // The function has tried it already.
+            let _ = crate::set::assign(self, &name, &value, local);
         }
     }
 
@@ -479,6 +487,7 @@ impl Session {
             user: Arc::clone(&self.user),
             now_ns,
             backend_pid: self.pid,
+            pending: Arc::clone(&self.pending),
         })
     }
 

@@ -68,7 +68,7 @@ fn set_characteristics(session: &mut Session, modes: &[TransactionMode]) -> Resu
     Ok(())
 }
 
-fn assign(session: &mut Session, name: &str, value: &str, local: bool) -> Result<()> {
+pub(crate) fn assign(session: &mut Session, name: &str, value: &str, local: bool) -> Result<()> {
     if name.eq_ignore_ascii_case("transaction_isolation") || name.eq_ignore_ascii_case("default_transaction_isolation")
     {
         use datafusion::sql::sqlparser::ast::TransactionIsolationLevel as Level;

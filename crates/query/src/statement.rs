@@ -337,7 +337,7 @@ mod tests {
     fn syntax_errors_tell_the_token_and_its_position_in_characters() {
         for (sql, message, position) in [
             ("SELEC 1", "syntax error at or near \"SELEC\"", 1),
-            ("SELECT 1; SELECT FROM FROM t", "syntax error at or near \"FROM\"", 23),
+            ("SELECT 1; SELECT a FROM t WHERE ORDER", "syntax error at or near \"ORDER\"", 33),
             ("SELECT 'é', 1 1", "syntax error at or near \"1\"", 15),
             ("SELECT (1", "syntax error at end of input", 10),
             ("SELECT 'abc", "unterminated quoted string", 8),
@@ -357,7 +357,7 @@ mod tests {
             format!("SELECT 1{}", "+1".repeat(100_000)),
             format!("SELECT {}true", "NOT ".repeat(100_000)),
             format!("SELECT 1{}", " UNION SELECT 1".repeat(100_000)),
-            format!("SELECT {}1", "-".repeat(1).repeat(1) + &"- ".repeat(100_000)),
+            format!("SELECT {}1", "- ".repeat(100_000)),
             format!("SELECT 1{}", "::int".repeat(100_000)),
         ] {
             assert_eq!(parse(&sql).err().unwrap().state(), SqlState::STATEMENT_TOO_COMPLEX, "{}", &sql[..40]);

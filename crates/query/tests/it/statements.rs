@@ -42,7 +42,8 @@ fn parameters_get_the_types_of_their_surroundings() {
             ("SELECT $1::int, $2::float8, $3", vec![23, 701, 25]),
             ("SELECT 1 FROM m WHERE n IN ($1, $2) AND u = $3", vec![23, 23, 1700]),
             ("INSERT INTO m VALUES ($1, $2, $3, $4, $5, $6)", vec![1184, 25, 701, 23, 1700, 16]),
-            ("INSERT INTO m (dev, time) SELECT $1, $2", vec![25, 25]),
+            ("INSERT INTO m (dev, time) SELECT $1, $2", vec![25, 1184]),
+            ("INSERT INTO m (time, n, v) VALUES (to_timestamp($1), $2, $3)", vec![701, 23, 701]),
             ("DELETE FROM m WHERE dev = $1 AND time < $2", vec![25, 1184]),
             ("SELECT 1 FROM m WHERE time BETWEEN $1 AND $2", vec![1184, 1184]),
         ] {
