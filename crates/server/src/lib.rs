@@ -1,5 +1,14 @@
 //! The outside: what Millrace answers on its sockets.
 //!
 //! - [`pg`]: PostgreSQL wire, for every driver and `psql`.
+//! - [`http`]: line protocol and SQL over HTTP.
+//! - [`health`]: health, readiness and metrics, on a listener of their own.
+//! - [`Server`]: all of them together.
 
+pub mod health;
+pub mod http;
+mod metrics;
 pub mod pg;
+mod serve;
+
+pub use serve::{Options, Server};

@@ -38,6 +38,7 @@ use tokio::task::JoinSet;
 use self::cancel::Registry;
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
+pub(crate) use self::rows::TextCells;
 use self::startup::Hello;
 use self::wire::{Lost, Wire};
 
@@ -153,7 +154,7 @@ pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            _ = phase.wait_for(|phase| *phase != Phase::Running) => break,
+            () = stopping(&mut phase) => break,
             Some(ended) = connections.join_next() => report_panic(ended),
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
@@ -169,6 +170,11 @@ pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     }
     drop(listener);
     finish(&context, connections).await;
+}
+
+/// Resolves when the listener is to stop. The guard of the value is dropped at once: the caller's future moves between threads.
+async fn stopping(phase: &mut watch::Receiver<Phase>) {
+    let _ = phase.wait_for(|phase| *phase != Phase::Running).await.map(drop);
 }
 
 /// Waits for the connections to end, first by themselves, then with their statements stopped.

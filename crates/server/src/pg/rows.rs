@@ -128,6 +128,30 @@ impl Encoder {
     }
 }
 
+/// The cells of one batch in their text form, for results that do not go out as messages. Moments are told in UTC.
+pub(crate) struct TextCells {
+    columns: Vec<Column>,
+}
+
+impl TextCells {
+    /// # Errors
+    /// XX000 when the batch does not have the columns promised.
+    pub(crate) fn new(batch: &RecordBatch, columns: &[OutputColumn]) -> Result<TextCells> {
+        let forms = vec![Form::Text; columns.len()];
+        Encoder::new(batch, columns, &forms, &Zone::utc()).map(|encoder| TextCells { columns: encoder.columns })
+    }
+
+    /// Appends a cell; false, and nothing appended, for NULL.
+    pub(crate) fn write(&mut self, row: usize, column: usize, out: &mut Vec<u8>) -> bool {
+        let column = &mut self.columns[column];
+        let there = !column.is_null(row);
+        if there {
+            (column.write)(out, row);
+        }
+        there
+    }
+}
+
 /// A writer over a typed copy of the array (which shares its buffers).
 macro_rules! primitive {
     ($array:expr, $ty:ty, |$out:ident, $value:ident| $write:expr) => {{

@@ -1,0 +1,203 @@
+//! Health, readiness and metrics, on a listener of their own: it answers when the others are busy.
+//!
+//! | path       | answer                                                                                                  |
+//! |------------|---------------------------------------------------------------------------------------------------------|
+//! | `/health`  | 200 as long as the process runs: do not restart it                                                       |
+//! | `/ready`   | 200 when reads and writes are served; 503 with the reason while starting or stopping, or when the log failed |
+//! | `/metrics` | Prometheus' text format                                                                                  |
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::get;
+use engine::{Engine, Stats};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use parking_lot::RwLock;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::metrics::Exposition;
+use crate::{http, pg};
+
+/// Most connections at a time: probes and scrapers are few, and this listener must not be what uses up the file handles.
+const CONNECTIONS_MAX: usize = 64;
+/// Time for the head of a request, and between requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where the server is in its life.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    /// Opening the database.
+    Starting,
+    /// Serving.
+    Running(Serving),
+    /// Finishing what runs.
+    Stopping,
+}
+
+/// What is being served, to be asked for numbers.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) engine: Engine,
+    pub(crate) http: Option<Arc<http::Context>>,
+    pub(crate) pg: Option<Arc<pg::Context>>,
+}
+
+/// What the listener knows.
+pub(crate) struct Health {
+    phase: RwLock<Phase>,
+    started: Instant,
+}
+
+impl Health {
+    pub(crate) fn new() -> Arc<Health> {
+        Arc::new(Health { phase: RwLock::new(Phase::Starting), started: Instant::now() })
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        *self.phase.write() = phase;
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase.read().clone()
+    }
+}
+
+/// Serves until it is dropped: it is the first to answer and the last to stop.
+pub(crate) async fn serve_health(listener: TcpListener, health: Arc<Health>) {
+    let router = Router::new()
+        .route("/health", get(alive))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(health);
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a health connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // One too many is closed at once; the next probe will find a place.
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
+        crate::pg::prepare_socket(&stream);
+        let router = router.clone();
+        tokio::spawn(async move {
+            let _slot = slot;
+            let mut builder = auto::Builder::new(TokioExecutor::new());
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "health connection ended by an error");
+            }
+        });
+    }
+}
+
+fn reply(status: StatusCode, content_type: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+async fn alive(State(health): State<Arc<Health>>) -> Response {
+    let body = json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": health.started.elapsed().as_secs(),
+    });
+    reply(StatusCode::OK, "application/json", format!("{body}\n"))
+}
+
+async fn ready(State(health): State<Arc<Health>>) -> Response {
+    let reason = match health.phase() {
+        Phase::Starting => Some("starting: the database is being opened".to_owned()),
+        Phase::Stopping => Some("stopping: what runs is being finished".to_owned()),
+        Phase::Running(serving) => serving.engine.failure().map(|error| error.to_string()),
+    };
+    let (status, body) = match reason {
+        None => (StatusCode::OK, json!({ "status": "ready" })),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "not ready", "reason": reason })),
+    };
+    reply(status, "application/json", format!("{body}\n"))
+}
+
+async fn metrics(State(health): State<Arc<Health>>) -> Response {
+    let mut out = Exposition::default();
+    out.gauge("millrace_uptime_seconds", "Time since the process began to listen.", health.started.elapsed().as_secs());
+    let phase = health.phase();
+    let ready = matches!(&phase, Phase::Running(serving) if serving.engine.failure().is_none());
+    out.gauge("millrace_ready", "1 when reads and writes are served.", u8::from(ready));
+    if let Phase::Running(serving) = phase {
+        expose_engine(&mut out, &serving.engine.stats());
+        if let Some(http) = serving.http {
+            http.expose(&mut out);
+        }
+        if let Some(pg) = serving.pg {
+            expose_pg(&mut out, &pg);
+        }
+    }
+    reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", out.finish())
+}
+
+fn expose_engine(out: &mut Exposition, stats: &Stats) {
+    for (name, help, value) in [
+        ("millrace_commits_total", "Commits.", stats.commits),
+        ("millrace_rows_written_total", "Rows committed.", stats.rows_written),
+        ("millrace_log_bytes_total", "Bytes appended to the log.", stats.log_bytes),
+        ("millrace_flushes_total", "Memtable flushes.", stats.flushes),
+        ("millrace_flush_bytes_total", "Bytes of segments written by flushes.", stats.flush_bytes),
+        ("millrace_compactions_total", "Compactions.", stats.compactions),
+        ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
+        ("millrace_writers_delayed_total", "Commits that had to wait for memory.", stats.writers_delayed),
+    ] {
+        out.counter(name, help, value);
+    }
+    for (name, help, value) in [
+        ("millrace_last_lsn", "Newest log record.", stats.last_lsn),
+        ("millrace_durable_lsn", "Newest log record that is on disk.", stats.durable_lsn),
+        ("millrace_flushed_lsn", "Log records up to this one are in segments.", stats.flushed_lsn),
+        ("millrace_memtable_bytes", "Memory of the memtables.", stats.memtable_bytes),
+        ("millrace_memory_bytes", "Memory of the stores.", stats.memory_bytes),
+        ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
+        ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
+        ("millrace_segments", "Segments.", stats.segments),
+        ("millrace_tables", "Tables.", stats.tables),
+        ("millrace_series", "Series.", stats.series),
+    ] {
+        out.gauge(name, help, value);
+    }
+}
+
+fn expose_pg(out: &mut Exposition, pg: &pg::Context) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let counters = pg.counters();
+    for (name, help, value) in [
+        ("millrace_pg_connections_total", "PostgreSQL connections accepted.", &counters.connections),
+        ("millrace_pg_connections_refused_total", "Sessions refused because all slots were taken.", &counters.refused),
+        ("millrace_pg_statements_total", "Statements executed.", &counters.statements),
+        ("millrace_pg_errors_total", "Statements that failed.", &counters.errors),
+        ("millrace_pg_rows_total", "Rows sent.", &counters.rows),
+    ] {
+        out.counter(name, help, value.load(Relaxed));
+    }
+    out.gauge("millrace_pg_sessions", "PostgreSQL sessions open.", counters.sessions.load(Relaxed));
+}
+
+/// Where a listener is bound, for messages.
+pub(crate) fn bound(listener: Option<&TcpListener>) -> Option<SocketAddr> {
+    listener.and_then(|listener| listener.local_addr().ok())
+}

@@ -1,0 +1,180 @@
+//! Receiving a body: limits, time limits, gzip.
+
+use std::io::Read;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use flate2::read::MultiGzDecoder;
+use futures::StreamExt;
+use model::limits::HTTP_BODY_BYTES_MAX;
+
+use super::Context;
+
+/// Why a body was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+}
+
+impl Refused {
+    fn new(status: StatusCode, message: impl Into<String>) -> Refused {
+        Refused { status, message: message.into() }
+    }
+
+    fn too_large(what: &str) -> Refused {
+        let message = format!("the body has more than {HTTP_BODY_BYTES_MAX} bytes{what}; send it in parts");
+        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+}
+
+/// A whole body as it was sent, counted against all bodies until it is dropped.
+pub(super) struct Received<'a> {
+    context: &'a Context,
+    bytes: BytesMut,
+    counted: usize,
+    gzip: bool,
+}
+
+impl Drop for Received<'_> {
+    fn drop(&mut self) {
+        self.context.bodies_bytes.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+impl Received<'_> {
+    fn push(&mut self, piece: &[u8]) -> Result<(), Refused> {
+        if self.bytes.len() + piece.len() > HTTP_BODY_BYTES_MAX {
+            return Err(Refused::too_large(""));
+        }
+        let all = self.context.bodies_bytes.fetch_add(piece.len(), Ordering::Relaxed);
+        self.counted += piece.len();
+        if all + piece.len() > self.context.options.bodies_bytes_max {
+            let message = format!("request bodies of {all} bytes are being received already; try again");
+            return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Is it worth a thread of its own to read it?
+    pub(super) fn is_big(&self) -> bool {
+        self.gzip || self.bytes.len() > 64 << 10
+    }
+
+    /// The bytes as they were sent, and whether they are compressed.
+    pub(super) fn take(&mut self) -> (Bytes, bool) {
+        (std::mem::take(&mut self.bytes).freeze(), self.gzip)
+    }
+}
+
+/// Receives a body.
+///
+/// # Errors
+/// 408 when the client stops sending; 413; 415 for an unknown encoding; 503 when too much is being received already; 400 when the
+/// connection breaks.
+pub(super) async fn receive<'a>(
+    context: &'a Context,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Received<'a>, Refused> {
+    let gzip = is_gzip(headers)?;
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > HTTP_BODY_BYTES_MAX as u64) {
+        return Err(Refused::too_large(""));
+    }
+    let mut received = Received { context, bytes: BytesMut::new(), counted: 0, gzip };
+    let mut pieces = body.into_data_stream();
+    loop {
+        match tokio::time::timeout(context.options.body_timeout, pieces.next()).await {
+            Ok(Some(Ok(piece))) => received.push(&piece)?,
+            Ok(None) => break,
+            Ok(Some(Err(error))) => {
+                return Err(Refused::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}")));
+            }
+            Err(_) => {
+                let seconds = context.options.body_timeout.as_secs_f64();
+                let message = format!("nothing came for {seconds} s, and the body is not complete");
+                return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, message));
+            }
+        }
+    }
+    context.counters.body_bytes.add(received.bytes.len() as u64);
+    Ok(received)
+}
+
+fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
+    let Some(encoding) = headers.get(header::CONTENT_ENCODING) else { return Ok(false) };
+    match encoding.as_bytes() {
+        encoding if encoding.eq_ignore_ascii_case(b"gzip") => Ok(true),
+        encoding if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") => Ok(false),
+        other => {
+            let message =
+                format!("content encoding \"{}\" is unknown; use gzip or none", String::from_utf8_lossy(other));
+            Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+        }
+    }
+}
+
+/// The contents of a gzip stream, which may be of several members.
+///
+/// # Errors
+/// 413 when they are larger than a body may be, found out after that many bytes; 400 when the stream is cut or damaged.
+pub(super) fn gunzip(compressed: &[u8]) -> Result<Bytes, Refused> {
+    let mut contents = Vec::new();
+    let limit = HTTP_BODY_BYTES_MAX as u64 + 1;
+    let read = MultiGzDecoder::new(compressed).take(limit).read_to_end(&mut contents);
+    if let Err(error) = read {
+        let message = format!("the gzip stream is cut or damaged after {} bytes of contents: {error}", contents.len());
+        return Err(Refused::new(StatusCode::BAD_REQUEST, message));
+    }
+    if contents.len() > HTTP_BODY_BYTES_MAX {
+        return Err(Refused::too_large(" when it is decompressed"));
+    }
+    Ok(contents.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(contents: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(contents).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn gzip_of_one_or_several_members_is_read() {
+        assert_eq!(gunzip(&gzip(b"m v=1")).unwrap(), "m v=1");
+        assert_eq!(gunzip(&[gzip(b"m v=1\n"), gzip(b"m v=2")].concat()).unwrap(), "m v=1\nm v=2");
+    }
+
+    #[test]
+    fn gzip_that_is_cut_or_damaged_anywhere_is_refused() {
+        let whole = gzip(&b"m v=1 1\n".repeat(100));
+        for cut in 1..whole.len() {
+            let refused = gunzip(&whole[..cut]).unwrap_err();
+            assert_eq!(refused.status, StatusCode::BAD_REQUEST, "cut at {cut}");
+        }
+        for at in [0, whole.len() / 2, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x55;
+            assert!(gunzip(&damaged).is_err(), "damaged at {at}");
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused_after_the_largest_body() {
+        let bomb = gzip(&vec![b'#'; HTTP_BODY_BYTES_MAX + 1]);
+        assert!(bomb.len() < HTTP_BODY_BYTES_MAX / 100);
+        assert_eq!(gunzip(&bomb).unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+}

@@ -1,0 +1,69 @@
+//! Answers that are JSON, errors above all.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use model::{Error, ErrorKind, SqlState};
+use serde_json::{Value, json};
+
+/// What `Retry-After` says, in seconds: a flush or an fsync is done by then.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// A JSON answer.
+pub(super) fn json(status: StatusCode, body: &Value) -> Response {
+    let mut response = Response::new(Body::from(format!("{body}\n")));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+    }
+    response
+}
+
+/// The status that tells a client what to do about an error.
+pub(super) fn status(error: &Error) -> StatusCode {
+    match error.state() {
+        SqlState::QUERY_CANCELED => return StatusCode::GATEWAY_TIMEOUT,
+        // Refused for its size, which only a smaller request changes.
+        SqlState::PROGRAM_LIMIT_EXCEEDED => return StatusCode::PAYLOAD_TOO_LARGE,
+        _ => {}
+    }
+    match error.kind() {
+        ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::Conflict => StatusCode::CONFLICT,
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Bug => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The word InfluxDB 2 has for a status.
+pub(super) fn code(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => "invalid",
+        StatusCode::NOT_FOUND => "not found",
+        StatusCode::CONFLICT => "conflict",
+        StatusCode::PAYLOAD_TOO_LARGE => "request too large",
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => "timeout",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::NOT_IMPLEMENTED => "not implemented",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        _ => "internal error",
+    }
+}
+
+/// An error as `/sql` tells it.
+pub(super) fn error_body(error: &Error) -> Value {
+    let mut body = json!({ "error": error.message(), "sqlstate": error.state().0 });
+    let fields = [
+        ("detail", error.detail().map(Value::from)),
+        ("hint", error.hint().map(Value::from)),
+        ("position", error.position().map(Value::from)),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            body[name] = value;
+        }
+    }
+    body
+}

@@ -1,0 +1,132 @@
+//! All listeners together: bound first, served until told to stop.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Error, Result, SqlState};
+use query::Database;
+use tokio::net::TcpListener;
+
+use crate::health::{self, Health, Phase, Serving};
+use crate::{http, pg};
+
+/// What is served where; `None` is not served. Port 0 takes a free one.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// PostgreSQL wire.
+    pub pg: Option<SocketAddr>,
+    /// Line protocol and SQL over HTTP.
+    pub http: Option<SocketAddr>,
+    /// Health, readiness, metrics.
+    pub health: Option<SocketAddr>,
+    /// Most connections at a time, of each listener.
+    pub max_connections: usize,
+}
+
+/// Bound listeners, not yet serving but for health.
+pub struct Server {
+    pg: Option<TcpListener>,
+    http: Option<TcpListener>,
+    health_address: Option<SocketAddr>,
+    health: Arc<Health>,
+    health_task: Option<tokio::task::JoinHandle<()>>,
+    max_connections: usize,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(task) = &self.health_task {
+            task.abort();
+        }
+    }
+}
+
+impl Server {
+    /// Binds all listeners. Health answers from now on; `/ready` says 503 until [`Server::run`].
+    ///
+    /// # Errors
+    /// 58030 naming the flag and the address, when it cannot be bound.
+    pub async fn bind(options: Options) -> Result<Server> {
+        let health_listener = bind("--health", options.health).await?;
+        let pg = bind("--pg", options.pg).await?;
+        let http = bind("--http", options.http).await?;
+        let health = Health::new();
+        let health_address = health::bound(health_listener.as_ref());
+        let serve = |listener| tokio::spawn(health::serve_health(listener, Arc::clone(&health)));
+        let health_task = health_listener.map(serve);
+        Ok(Server { pg, http, health_address, health, health_task, max_connections: options.max_connections })
+    }
+
+    /// Where PostgreSQL clients connect.
+    #[must_use]
+    pub fn pg(&self) -> Option<SocketAddr> {
+        health::bound(self.pg.as_ref())
+    }
+
+    /// Where HTTP clients connect.
+    #[must_use]
+    pub fn http(&self) -> Option<SocketAddr> {
+        health::bound(self.http.as_ref())
+    }
+
+    /// Where health is asked for.
+    #[must_use]
+    pub fn health(&self) -> Option<SocketAddr> {
+        self.health_address
+    }
+
+    /// Serves until `stop` resolves; then accepts no more, lets what runs finish for at most `grace`, and returns. The database stays open:
+    /// flushing and closing it is the caller's.
+    ///
+    /// # Errors
+    /// None so far: a listener that fails to accept tries again.
+    pub async fn run(mut self, database: Database, stop: impl Future<Output = ()>, grace: Duration) -> Result<()> {
+        let memory_bytes = database.engine().options().memory_bytes;
+        let http_options = http::Options {
+            connections_max: self.max_connections,
+            shutdown_grace: grace,
+            ..http::Options::for_memory(memory_bytes)
+        };
+        let pg_options =
+            pg::Options { connections_max: self.max_connections, shutdown_grace: grace, ..pg::Options::default() };
+        let http = self.http.take().map(|listener| (listener, http::Context::new(database.clone(), http_options)));
+        let pg = self.pg.take().map(|listener| (listener, pg::Context::new(database.clone(), pg_options)));
+        self.health.set(Phase::Running(Serving {
+            engine: database.engine().clone(),
+            http: http.as_ref().map(|(_, context)| Arc::clone(context)),
+            pg: pg.as_ref().map(|(_, context)| Arc::clone(context)),
+        }));
+        let contexts = (
+            http.as_ref().map(|(_, context)| Arc::clone(context)),
+            pg.as_ref().map(|(_, context)| Arc::clone(context)),
+        );
+        let stopped = async {
+            stop.await;
+            self.health.set(Phase::Stopping);
+            contexts.0.inspect(|context| context.shut_down());
+            contexts.1.inspect(|context| context.shut_down());
+        };
+        let serve_http = async {
+            if let Some((listener, context)) = http {
+                http::serve_http(listener, context).await;
+            }
+        };
+        let serve_pg = async {
+            if let Some((listener, context)) = pg {
+                pg::serve_pg(listener, context).await;
+            }
+        };
+        tokio::join!(stopped, serve_http, serve_pg);
+        Ok(())
+    }
+}
+
+async fn bind(flag: &str, address: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|error| {
+        Error::new(SqlState::IO_ERROR, format!("cannot listen on {address} ({flag}): {error}"))
+            .with_hint(format!("stop what listens there, or choose another address with {flag} HOST:PORT"))
+    })
+}

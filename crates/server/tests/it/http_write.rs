@@ -1,0 +1,168 @@
+//! Line protocol over HTTP.
+
+use crate::harness::{gzip, start};
+
+#[test]
+fn lines_of_both_versions_are_answered_by_sql_and_survive_a_restart() {
+    let server = start();
+    let reply =
+        server.post("/write?db=millrace", &[], b"cpu,host=a load=0.5,cores=4i 1000000001\ncpu,host=b load=1.5 2\n");
+    assert_eq!((reply.status, reply.text().as_str()), (204, ""));
+    assert_eq!(reply.header("x-millrace-durability"), Some("sync"));
+    let reply = server.post(
+        "/api/v2/write?org=x&bucket=millrace&precision=s",
+        &[("Authorization", "Token x")],
+        b"cpu,host=a load=0.75 7",
+    );
+    assert_eq!(reply.status, 204, "{}", reply.text());
+    let expected = [
+        "a,1970-01-01T00:00:01.000000001Z,0.5,4",
+        "a,1970-01-01T00:00:07Z,0.75,",
+        "b,1970-01-01T00:00:00.000000002Z,1.5,",
+    ];
+    let sql = "SELECT host, time, load, cores FROM cpu ORDER BY host, time";
+    assert_eq!(server.rows(sql), expected);
+    assert_eq!(server.restart().rows(sql), expected);
+}
+
+#[test]
+fn a_later_line_merges_the_fields_it_names() {
+    let server = start();
+    for lines in ["m,k=a x=1,y=1 5", "m,k=a y=2,z=3i 5", "m,k=a,new=t x=9 5", "m,k=a x=4 5\nm,k=a x=5 5"] {
+        assert_eq!(server.post("/write", &[], lines.as_bytes()).status, 204, "{lines}");
+    }
+    assert_eq!(server.rows("SELECT k, new, x, y, z FROM m ORDER BY new NULLS FIRST"), ["a,,5,2,3", "a,t,9,,"]);
+}
+
+#[test]
+fn every_precision_and_the_time_of_the_server_are_understood() {
+    let server = start();
+    for (precision, table) in
+        [("ns", "t1"), ("n", "t2"), ("u", "t3"), ("%C2%B5", "t4"), ("ms", "t5"), ("s", "t6"), ("m", "t7"), ("h", "t8")]
+    {
+        let lines = format!("{table} v=1 60");
+        assert_eq!(server.post(&format!("/write?precision={precision}"), &[], lines.as_bytes()).status, 204);
+    }
+    let times = |table: &str| server.rows(&format!("SELECT time FROM {table}"))[0].clone();
+    assert_eq!(times("t1"), "1970-01-01T00:00:00.00000006Z");
+    assert_eq!(times("t1"), times("t2"));
+    assert_eq!(times("t3"), "1970-01-01T00:00:00.00006Z");
+    assert_eq!(times("t3"), times("t4"));
+    assert_eq!((times("t5").as_str(), times("t6").as_str()), ("1970-01-01T00:00:00.06Z", "1970-01-01T00:01:00Z"));
+    assert_eq!((times("t7").as_str(), times("t8").as_str()), ("1970-01-01T01:00:00Z", "1970-01-03T12:00:00Z"));
+    assert_eq!(server.post("/write?precision=s", &[], b"now v=1").status, 204);
+    assert_eq!(
+        server.rows("SELECT count(*) FROM now WHERE time > now() - interval '5 minutes' AND time <= now()"),
+        ["1"]
+    );
+}
+
+#[test]
+fn bad_lines_are_named_and_the_others_are_stored() {
+    let server = start();
+    assert_eq!(server.post("/write", &[], b"m v=1 1").status, 204);
+    let lines = b"m v=2 2\nm v=\"text\" 3\nbroken\nm v=4 4\n";
+    let reply = server.post("/write", &[], lines);
+    assert_eq!(reply.status, 400);
+    let message =
+        "partial write: line 2: column \"v\" of table \"m\" is double precision, seen string \"\"text\"\" dropped=2";
+    assert_eq!(reply.json()["error"], message);
+    let reply = server.post("/api/v2/write", &[], lines);
+    assert_eq!((reply.status, &reply.json()["code"], &reply.json()["line"]), (400, &"invalid".into(), &2.into()));
+    assert_eq!(reply.json()["message"], message);
+    assert_eq!(reply.json()["lines"][1]["line"], 3);
+    let reply = server.post("/write", &[], b"broken");
+    assert_eq!(reply.json()["error"], "unable to parse: line 1: the line has no fields dropped=1");
+    assert_eq!(server.rows("SELECT v FROM m ORDER BY time"), ["1", "2", "4"]);
+}
+
+#[test]
+fn atomic_requests_are_stored_whole_or_not_at_all() {
+    let server = start();
+    let reply = server.post("/write?atomic=true", &[], b"m v=1 1\nm v=x 2");
+    assert_eq!(reply.status, 400);
+    assert!(reply.json()["error"].as_str().unwrap().ends_with("dropped=2"), "{}", reply.text());
+    assert_eq!(server.post("/sql", &[], b"SELECT * FROM m").json()["sqlstate"], "42P01");
+}
+
+#[test]
+fn one_request_over_several_tables_and_a_new_schema_is_one_commit() {
+    let server = start();
+    let commits = server.engine.stats().commits;
+    assert_eq!(server.post("/write?db=plant", &[], b"a v=1 1\nb v=2 2\na,t=x w=3 3").status, 204);
+    assert_eq!(server.engine.stats().commits, commits + 1);
+    assert_eq!(server.rows("SELECT v FROM plant.b"), ["2"]);
+    assert_eq!(server.rows("SELECT count(*) FROM plant.a"), ["2"]);
+    assert_eq!(server.post("/write?db=pg_catalog", &[], b"a v=1 1").status, 400);
+}
+
+#[test]
+fn no_sync_is_async_and_says_so() {
+    let server = start();
+    for query in ["no_sync=true", "consistency=any"] {
+        let reply = server.post(&format!("/write?{query}"), &[], b"m v=1");
+        assert_eq!((reply.status, reply.header("x-millrace-durability")), (204, Some("async")), "{query}");
+    }
+}
+
+#[test]
+fn gzip_is_read_and_keep_alive_works() {
+    let server = start();
+    let mut client = server.connect();
+    for row in 0..3 {
+        let body = gzip(format!("m v={row} {row}").as_bytes());
+        let reply = client.request("POST", "/api/v2/write", &[("Content-Encoding", "gzip")], &body);
+        assert_eq!(reply.status, 204, "{}", reply.text());
+    }
+    assert_eq!(server.rows("SELECT count(*) FROM m"), ["3"]);
+}
+
+#[test]
+fn requests_that_make_the_same_table_at_once_all_succeed() {
+    let server = start();
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.connect();
+                for row in 0..10 {
+                    // Each request brings a column and a tag of its own into a table that all make.
+                    let line = format!("shared,w={writer},t{writer}=x v=1,c{writer}_{row}=2 {row}");
+                    let reply = client.request("POST", "/write?db=fresh", &[], line.as_bytes());
+                    assert_eq!(reply.status, 204, "{}", reply.text());
+                }
+            });
+        }
+    });
+    assert_eq!(server.rows("SELECT count(*), sum(v) FROM fresh.shared"), ["80,80"]);
+    assert_eq!(server.rows("SELECT count(c3_7) FROM fresh.shared"), ["1"]);
+}
+
+#[test]
+fn what_clients_ask_before_they_write_is_answered() {
+    let server = start();
+    for method in ["GET", "HEAD"] {
+        let reply = server.connect().request(method, "/ping", &[], b"");
+        assert_eq!(reply.status, 204);
+        assert!(reply.header("x-influxdb-version").is_some_and(|version| version.starts_with("v2.7.4")));
+    }
+    assert_eq!(server.get("/ping?verbose=true").status, 200);
+    let health = server.get("/health");
+    assert_eq!((health.status, &health.json()["status"]), (200, &"pass".into()));
+    for reply in [
+        server.post("/query?q=CREATE%20DATABASE%20%22telegraf%22", &[], b""),
+        server.post("/query", &[("Content-Type", "application/x-www-form-urlencoded")], b"q=CREATE+DATABASE+telegraf"),
+    ] {
+        assert_eq!((reply.status, &reply.json()["results"][0]["statement_id"]), (200, &0.into()));
+    }
+    assert_eq!(server.get("/query?q=SHOW+DATABASES").status, 400);
+}
+
+#[test]
+fn an_empty_body_stores_nothing_and_is_fine() {
+    let server = start();
+    let commits = server.engine.stats().commits;
+    assert_eq!(server.post("/write", &[], b"").status, 204);
+    assert_eq!(server.post("/write", &[], b"\n# only a comment\n").status, 204);
+    assert_eq!(server.engine.stats().commits, commits);
+}
