@@ -6,9 +6,11 @@
 mod config;
 mod connect;
 mod demo;
+mod embedded;
 mod failure;
 mod inspect;
 mod logging;
+mod serve;
 mod size;
 mod sql;
 mod table;
@@ -47,6 +49,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Arguments),
+    Serve(serve::Arguments),
     Sql(sql::Arguments),
     Write(write::Arguments),
     Inspect(inspect::InspectArguments),
@@ -87,6 +90,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
     let given = Given::new(cli.shared, matches)?;
     match cli.command {
         Command::Demo(arguments) => demo::run(&given, &arguments),
+        Command::Serve(_) => serve::run(&given),
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
         Command::Inspect(arguments) => inspect::run(&given, &arguments),

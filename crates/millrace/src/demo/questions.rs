@@ -15,7 +15,7 @@ pub(super) const ALL: &[Question] = &[
         sql: "\
 SELECT time_bucket('1 day', time, 'Asia/Shanghai') AS day,
        round(avg(pm25), 1) AS pm25, round(avg(temp_c), 1) AS temp_c, count(pm25) AS hours
-FROM air WHERE time >= '2013-01-08 00:00+08' AND time < '2013-01-15 00:00+08'
+FROM air WHERE time >= '2013-01-08 00:00:00+08:00' AND time < '2013-01-15 00:00:00+08:00'
 GROUP BY day ORDER BY day",
         remark: Some("Days begin at 16:00 UTC, midnight in Beijing."),
     },
@@ -29,7 +29,7 @@ GROUP BY day ORDER BY day",
         sql: "\
 SELECT time_bucket_gapfill('1 hour', time) AS hour,
        avg(temp_f) AS measured, locf(avg(temp_f)) AS carried_on
-FROM weather WHERE airport = 'EWR' AND time >= '2013-10-25 22:00Z' AND time < '2013-10-26 07:00Z'
+FROM weather WHERE airport = 'EWR' AND time >= '2013-10-25 22:00:00Z' AND time < '2013-10-26 07:00:00Z'
 GROUP BY hour ORDER BY hour",
         remark: None,
     },
@@ -46,7 +46,7 @@ FROM sensors GROUP BY device ORDER BY temperature DESC LIMIT 5",
 SELECT time_bucket('1 day', time, 'America/New_York') AS day,
        count(*) AS hours, min(temp_f) AS coldest, max(temp_f) AS warmest
 FROM weather WHERE airport = 'LGA'
-  AND time >= '2013-03-09 00:00-05' AND time < '2013-03-12 00:00-04'
+  AND time >= '2013-03-09 00:00:00-05:00' AND time < '2013-03-12 00:00:00-04:00'
 GROUP BY day ORDER BY day",
         remark: Some("March 10 has 23 hours, and the days after it begin an hour earlier in UTC."),
     },

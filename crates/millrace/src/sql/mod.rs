@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use crate::config::Given;
 use crate::connect::connect;
+use crate::embedded::with_database;
 use crate::failure::Failure;
 use session::Session;
 use split::Splitter;
@@ -27,6 +28,7 @@ Examples:
   millrace sql -c \"SELECT * FROM weather\" --format csv > weather.csv
   millrace sql -f setup.sql
   echo 'SELECT 1' | millrace sql --format json
+  millrace sql --data ./millrace-demo -c 'SELECT count(*) FROM air'   opens the directory itself
   millrace sql --url postgres://me@db.example:7432/millrace -c 'SELECT 1'
 
 Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 no connection.")]
@@ -50,13 +52,18 @@ pub(crate) struct Arguments {
 
 /// Connects and runs what was asked for.
 pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(run_async(given, arguments))
 }
 
 async fn run_async(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
-    let connected = connect(arguments.url.as_deref(), given.pg()).await?;
+    let Some(dir) = given.data_flag() else { return run_at(given.pg(), arguments).await };
+    with_database(dir, given.memory_bytes()?, async |address| run_at(address, arguments).await).await
+}
+
+async fn run_at(address: &str, arguments: &Arguments) -> Result<(), Failure> {
+    let connected = connect(arguments.url.as_deref(), address).await?;
     let mut session = Session::new(connected, arguments.format, arguments.timing);
     if !arguments.commands.is_empty() {
         for text in &arguments.commands {

@@ -119,6 +119,24 @@ fn sql_lists_tables_and_copies_both_ways() {
 }
 
 #[test]
+fn sql_opens_a_directory_itself_but_makes_none_and_takes_none_away() {
+    let (_folder, data) = folder();
+    let dir = data.to_str().unwrap();
+    let output = run(&["sql", "--data", dir, "-c", "SELECT 1"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("holds no database") && !data.exists());
+    let server = Server::start(&data);
+    server.sql("CREATE TABLE t (time timestamptz NOT NULL, v float8) WITH (store = 'columns')");
+    assert_eq!(run(&["sql", "--data", dir, "-c", "SELECT 1"], "").status.code(), Some(1));
+    server.stop();
+    let script = "INSERT INTO t VALUES ('2026-01-01', 1.5);\nSELECT v FROM t";
+    for rows in ["v\n1.5\n", "v\n1.5\n1.5\n"] {
+        let output = run(&["sql", "--data", dir, "--format", "csv"], script);
+        assert_eq!(text(&output.stdout), rows, "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn no_server_is_exit_code_2_and_a_hint() {
     let output = run(&["sql", "--pg", "127.0.0.1:1", "-c", "SELECT 1"], "");
     assert_eq!(output.status.code(), Some(2));

@@ -1,0 +1,210 @@
+//! `millrace serve`: a server in the foreground, from opening to a clean end.
+//!
+//! Order matters. Addresses are bound first: a second start fails at once and touches nothing. Then the directory is opened and
+//! recovered, then clients are let in. At the end no one is let in, statements finish, memtables are flushed, and the log
+//! gets its durable mark. A second signal ends it at once, which loses nothing that was acknowledged.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Engine, Recovery};
+use env::RealEnv;
+use query::Database;
+use server::Server;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{Given, LogFormat, Settings};
+use crate::failure::Failure;
+use crate::logging;
+use crate::size;
+
+/// How long running statements may take to finish after SIGTERM.
+const GRACE: Duration = Duration::from_secs(30);
+/// What is left of the budget for queries when memtables and caches have theirs: one in this many.
+const QUERY_MEMORY_SHARE: u64 = 2;
+
+/// Serves a directory on this machine until SIGTERM or Ctrl-C.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  millrace serve                                      ./millrace-data on loopback
+  millrace serve --data /var/lib/millrace --memory 2GiB
+  millrace serve --config /etc/millrace.toml --log-format json
+  MILLRACE_PG=127.0.0.1:5432 millrace serve
+
+Ends with exit code 0 after SIGTERM or Ctrl-C, when all that was acknowledged is in its place; a second signal ends
+it at once. Without authentication, which this version does not have, only loopback addresses are served.")]
+pub(crate) struct Arguments {}
+
+/// Serves until told to stop.
+pub(crate) fn run(given: &Given) -> Result<(), Failure> {
+    let settings = given.settings()?;
+    logging::start(&settings.log_level, settings.log_format);
+    refuse_beyond_loopback(&settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+    runtime.block_on(serve(&settings))
+}
+
+async fn serve(settings: &Settings) -> Result<(), Failure> {
+    let server = Server::bind(server::Options {
+        pg: Some(settings.pg),
+        http: Some(settings.http),
+        health: Some(settings.health),
+        max_connections: settings.max_connections,
+    })
+    .await?;
+    let stop = Stop::listen()?;
+    let (engine, recovery) = open(&settings.data, settings.memory_bytes).await?;
+    let database = Database::new(engine.clone(), query_options(settings.memory_bytes))?;
+    announce(settings, &server, &recovery);
+    server.run(database, stop.wait(), GRACE).await?;
+    close(engine).await
+}
+
+/// Passwords do not exist yet: whoever reaches the port may do everything.
+fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
+    for (flag, address) in [("--pg", settings.pg), ("--http", settings.http), ("--health", settings.health)] {
+        if !address.ip().is_loopback() {
+            return Err(Failure::usage(format!(
+                "{flag} {address} can be reached from other machines, and there is no authentication: refused"
+            ))
+            .with_hint("serve a loopback address, and reach it by a tunnel: ssh -L 7432:127.0.0.1:7432 HOST"));
+        }
+    }
+    Ok(())
+}
+
+/// Opens a directory and says what was recovered.
+pub(crate) async fn open(dir: &Path, memory_bytes: u64) -> Result<(Engine, Recovery), Failure> {
+    tracing::info!(data = %dir.display(), "opening");
+    let (dir, options) = (dir.to_owned(), engine::Options { memory_bytes, ..engine::Options::default() });
+    let opened = blocking(move || Engine::open(Arc::new(RealEnv::new()), &dir, options)).await?;
+    opened.map_err(|error| match error.state() {
+        model::SqlState::LOCK_NOT_AVAILABLE if error.hint().is_none() => {
+            Failure::from(error.with_hint("another process serves it: stop that one, or give another --data"))
+        }
+        _ => Failure::from(error),
+    })
+}
+
+/// The SQL runtime's part of a memory budget.
+pub(crate) fn query_options(memory_bytes: u64) -> query::Options {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    query::Options { memory_bytes: memory_bytes / QUERY_MEMORY_SHARE, threads }
+}
+
+/// Flushes memtables, writes the log's durable mark, stops the workers.
+pub(crate) async fn close(engine: Engine) -> Result<(), Failure> {
+    let started = Instant::now();
+    tracing::info!("flushing");
+    let closed = blocking(move || engine.flush().and_then(|()| engine.close())).await?;
+    if let Err(error) = closed {
+        // The log has all of it; the next start reads it from there.
+        tracing::error!(%error, "not flushed");
+        return Err(
+            Failure::from(error).with_hint("what was acknowledged is in the log, and is recovered at the next start")
+        );
+    }
+    tracing::info!(elapsed_ms = started.elapsed().as_millis() as u64, "stopped");
+    Ok(())
+}
+
+/// Runs what waits for disks on a thread of its own.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(format!("BUG: {error}")))
+}
+
+/// Says what was found and where clients may come: in the log, and for people on standard output.
+fn announce(settings: &Settings, server: &Server, recovery: &Recovery) {
+    let elapsed_ms = recovery.elapsed_ns / 1_000_000;
+    tracing::info!(
+        created = recovery.created,
+        tables = recovery.tables,
+        segments = recovery.segments,
+        series = recovery.series,
+        log_records = recovery.log_records,
+        log_bytes = recovery.log_bytes,
+        commits = recovery.commits,
+        torn_bytes = recovery.torn_bytes,
+        elapsed_ms,
+        "recovered"
+    );
+    // All three were asked for, so all three are bound.
+    let (Some(pg), Some(http), Some(health)) = (server.pg(), server.http(), server.health()) else { return };
+    tracing::info!(
+        %pg, %http, %health,
+        memory_bytes = settings.memory_bytes,
+        max_connections = settings.max_connections,
+        "serving"
+    );
+    if settings.log_format == LogFormat::Text {
+        print!("{}", banner(settings, recovery, [pg, http, health]));
+    }
+}
+
+fn banner(settings: &Settings, recovery: &Recovery, [pg, http, health]: [SocketAddr; 3]) -> String {
+    let found = if recovery.created {
+        "new and empty".to_owned()
+    } else {
+        format!(
+            "{} tables, {} segments, {} series; {} commits of {} recovered from the log in {:.2} s{}",
+            size::group(recovery.tables),
+            size::group(recovery.segments),
+            size::group(recovery.series),
+            size::group(recovery.commits),
+            size::show(recovery.log_bytes),
+            recovery.elapsed_ns as f64 / 1e9,
+            match recovery.torn_bytes {
+                0 => String::new(),
+                bytes => format!("; {} of a torn tail dropped, never acknowledged", size::show(bytes)),
+            }
+        )
+    };
+    let (host, port) = (pg.ip(), pg.port());
+    format!(
+        "Millrace {} serves {} with {} of memory\n  \
+         found        {found}\n  \
+         PostgreSQL   psql -h {host} -p {port} -U millrace\n  \
+         HTTP         http://{http}/write (line protocol), http://{http}/sql\n  \
+         health       http://{health}/health, /ready, /metrics\n  \
+         stop         Ctrl-C or SIGTERM\n",
+        env!("CARGO_PKG_VERSION"),
+        settings.data.display(),
+        size::show(settings.memory_bytes),
+    )
+}
+
+/// The signals that ask for an end.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    /// From here on signals are ours.
+    fn listen() -> Result<Stop, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::new(format!("cannot listen to signals: {error}")));
+        Ok(Stop { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Until the first; the second ends the process.
+    async fn wait(mut self) {
+        let name = self.next().await;
+        tracing::info!(signal = name, "stopping: running statements finish, no new ones begin");
+        tokio::spawn(async move {
+            let name = self.next().await;
+            tracing::warn!(signal = name, "stopped at once; the log is recovered at the next start");
+            std::process::exit(1);
+        });
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
