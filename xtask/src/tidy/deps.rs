@@ -15,9 +15,9 @@ const OURS: &[(&str, &[&str])] = &[
     ("wal", &["model", "env"]),
     ("columns", &["model", "env"]),
     ("engine", &["model", "env", "wal", "columns"]),
-    ("ingest", &["model", "engine"]),
+    ("ingest", &["model", "engine", "pg"]),
     ("pg", &["model"]),
-    ("query", &["model", "env", "engine", "ingest", "pg"]),
+    ("query", &["model", "env", "columns", "engine", "ingest", "pg"]),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server"]),
     ("sim", &["model", "env", "wal", "columns", "engine"]),
@@ -34,7 +34,7 @@ const THEIRS: &[(&str, &[&str], &str)] = &[
 
 /// Crates of others that only these may name in their manifest.
 const NAMED: &[(&str, &[&str])] = &[("datafusion", &["query"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
-const ARROW: [&str; 6] = ["columns", "engine", "ingest", "query", "server", "millrace"];
+const ARROW: [&str; 7] = ["columns", "engine", "ingest", "query", "server", "millrace", "sim"];
 
 /// All dependency rules.
 pub(super) fn check() -> Result<Vec<Finding>> {

@@ -32,7 +32,7 @@ const BANS: &[Ban] = &[
         reason: "at and below `engine` only `env` starts a thread, sleeps or blocks",
     },
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "engine", "ingest", "pg"]),
+        applies: |path| in_crates(path, &["model", "wal", "columns", "engine"]),
         in_tests: false,
         words: &["rand::", "getrandom", "RandomState", "collections::HashMap", "collections::HashSet"],
         reason: "only `env` draws random numbers, and std's maps are seeded at random (use rustc_hash)",

@@ -1,3 +1,5 @@
+//! COPY decoders: formats, values, and streams that are wrong.
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, types};
 use engine::{ColumnSpec, TableSpec};

@@ -1,3 +1,5 @@
+//! Line protocol: what lines mean, and lines that are wrong.
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, types};
 use model::{ColumnRole, DataType, KeyValue, TableId, key, limits};

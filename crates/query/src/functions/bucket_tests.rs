@@ -1,3 +1,5 @@
+//! Buckets across changes of the clocks.
+
 use super::*;
 
 const HOUR: i64 = 3_600_000_000_000;
