@@ -222,6 +222,20 @@ fn concurrent_changes_of_the_catalog_conflict_at_commit_and_change_nothing() {
 }
 
 #[test]
+fn own_ddl_does_not_hide_tables_that_others_make_later() {
+    let dir = tempfile::tempdir().expect("folder");
+    let engine = open(dir.path());
+    make(&engine, "t");
+    let mut txn = begin(&engine);
+    txn.add_columns(&TableName::public("t"), &[column("x", DataType::Int64, ColumnRole::Field)]).expect("add");
+    make(&engine, "later");
+    let snapshot = txn.snapshot();
+    assert!(snapshot.table(&TableName::public("later")).is_ok());
+    assert!(snapshot.catalog().expect(&TableName::public("t")).expect("t").column("x").is_some());
+    engine.finish(txn.commit(Durability::Sync)).expect("commit");
+}
+
+#[test]
 fn a_commit_larger_than_a_log_record_is_one_commit() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
