@@ -297,7 +297,9 @@ fn integer(column: &Column, value: &Value) -> Result<i64> {
         Value::Int64(value) => Ok(*value),
         Value::Float32(value) => float_to_int(f64::from(*value), name),
         Value::Float64(value) => float_to_int(*value, name),
-        Value::Numeric(value, scale) => i64::try_from(round(*value, *scale)).map_err(|_| out_of_range(name)),
+        Value::Numeric(value, scale) => {
+            i64::try_from(round_decimal(*value, scale.cast_signed())).map_err(|_| out_of_range(name))
+        }
         Value::Text(text) => pg::value::parse_int(type_oid(column.ty), text),
         other => Err(mismatch(column, other)),
     }
@@ -313,21 +315,28 @@ fn float_to_int(value: f64, name: &str) -> Result<i64> {
     }
 }
 
-fn round(value: i128, scale: u8) -> i128 {
-    let Some(unit) = 10_i128.checked_pow(u32::from(scale)) else {
+/// `value / 10^scale` rounded to an integer, halves away from zero.
+pub(crate) fn round_decimal(value: i128, scale: i8) -> i128 {
+    let Some(unit) = 10_i128.checked_pow(u32::from(scale.unsigned_abs())) else {
         return 0;
     };
+    if scale <= 0 {
+        return value.saturating_mul(unit);
+    }
     let (whole, rest) = (value / unit, value % unit);
-    if rest.unsigned_abs() * 2 >= unit.unsigned_abs() && scale > 0 { whole + value.signum() } else { whole }
+    // Not twice the rest, which may not fit.
+    if rest.unsigned_abs() >= unit.unsigned_abs() - rest.unsigned_abs() { whole + value.signum() } else { whole }
 }
 
 fn unsigned(column: &Column, value: &Value) -> Result<u64> {
     let name = column.ty.sql_name();
     match value {
-        Value::Numeric(value, scale) => u64::try_from(round(*value, *scale)).map_err(|_| out_of_range(name)),
+        Value::Numeric(value, scale) => {
+            u64::try_from(round_decimal(*value, scale.cast_signed())).map_err(|_| out_of_range(name))
+        }
         Value::Text(text) => match pg::numeric::Numeric::parse_text(text)? {
             pg::numeric::Numeric::Finite { value, scale } => {
-                u64::try_from(round(value, scale)).map_err(|_| out_of_range(name))
+                u64::try_from(round_decimal(value, scale.cast_signed())).map_err(|_| out_of_range(name))
             }
             _ => Err(out_of_range(name)),
         },

@@ -4,7 +4,6 @@ use model::{ColumnId, Result, TableId, TableRef};
 
 use crate::copy::{Forced, Format, Header, Options};
 use crate::session::Session;
-use crate::zone::Zone;
 
 /// A running COPY FROM STDIN. Dropping it abandons the rows.
 pub struct CopyIn {
@@ -18,7 +17,7 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
     let ids: Vec<ColumnId> = columns.iter().map(|at| table.columns[*at].id).collect();
     let options = decoder_options(&table, columns, options)?;
     options.check()?;
-    let zone = Zone::new(&session.settings.time_zone())?.lookup();
+    let zone = session.settings.zone().lookup();
     let id = table.id;
     Ok(CopyIn { decoder: ingest::copy::Decoder::new(table, &ids, options, zone)?, table: id, batches: Vec::new() })
 }

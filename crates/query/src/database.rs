@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use datafusion::config::SpillCompression;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -57,7 +58,8 @@ impl Database {
         let context = SessionContext::new_with_config_rt(config(&options), runtime);
         crate::hooks::register(&context);
         let planner = Arc::new(crate::functions::Planner);
-        let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
+        let mut state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
+        state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
         let inner = Inner { engine, state, next_pid: AtomicI32::new(1) };
         Ok(Database(Arc::new(inner)))
     }

@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType as Arrow;
 use columns::rows::{Ops, arrow_type};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction, OnInsert,
     SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
@@ -18,14 +19,14 @@ use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableName, Tab
 
 use crate::builder::{RowBuilder, null_error};
 use crate::context::StatementContext;
-use crate::errors::{locate, nearest};
+use crate::errors::{OrError, locate, nearest};
 use crate::parameters;
 use crate::query::QueryPlan;
 use crate::rewrite::folded;
+use crate::rounding::rounded;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Statement};
-use crate::types::{Value, oid_of_stored, sql_name};
-use crate::zone::Zone;
+use crate::types::{Value, oid_of_stored, sql_name, timestamptz};
 
 /// An INSERT worked out against one version of its table.
 pub(crate) struct InsertPlan {
@@ -460,9 +461,8 @@ pub(crate) async fn execute(
     if current.is_none_or(|table| table.version != plan.table.version) {
         return Box::pin(execute_anew(session, prepared, values)).await;
     }
-    let zone = Zone::new(&context.settings.time_zone())?;
     let count = match &plan.source {
-        Source::Rows(rows) => insert_rows(session, &context, plan, rows, values, &zone)?,
+        Source::Rows(rows) => insert_rows(session, &context, plan, rows, values)?,
         Source::Query(query) => insert_query(session, plan, query, values).await?,
     };
     Ok(Outcome::command(format!("INSERT 0 {count}")))
@@ -484,8 +484,8 @@ fn insert_rows(
     plan: &InsertPlan,
     rows: &[Vec<Cell>],
     values: &[Value],
-    zone: &Zone,
 ) -> Result<usize> {
+    let zone = context.settings.zone();
     let now = Value::Timestamptz(context.now_ns);
     let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, rows.len())?;
     for (number, row) in rows.iter().enumerate() {
@@ -513,6 +513,7 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
     let Plan::Query(query_plan) = &query.0.plan else {
         return Err(Error::bug("an INSERT … SELECT without a query"));
     };
+    let zone = session.settings.time_zone();
     let ready = crate::query::ready(session, query, query_plan, values).await?;
     let mut batches = ready.stream(Arc::clone(&query.0.statement.0))?;
     let mut count = 0;
@@ -521,7 +522,7 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
         let batch = batch?;
         count += batch.num_rows();
         if batch.num_rows() > 0 {
-            let batch = to_batch(plan, &batch)?;
+            let batch = to_batch(plan, &batch, &zone)?;
             session.writer()?.write(plan.table.id, batch)?;
         }
     }
@@ -529,11 +530,11 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
 }
 
 /// A query's rows as rows of the table.
-fn to_batch(plan: &InsertPlan, batch: &RecordBatch) -> Result<Batch> {
+fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch> {
     let table = &plan.table;
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; table.columns.len()];
     for (target, array) in plan.targets.iter().zip(batch.columns()) {
-        arrays[*target] = Some(assign(&table.columns[*target], array)?);
+        arrays[*target] = Some(assign(&table.columns[*target], array, zone)?);
     }
     for (column, array) in table.columns.iter().zip(&arrays) {
         if !column.nullable && array.as_ref().is_none_or(|array| array.null_count() > 0) {
@@ -556,7 +557,7 @@ fn to_batch(plan: &InsertPlan, batch: &RecordBatch) -> Result<Batch> {
 }
 
 /// PostgreSQL's assignment: numbers among each other, anything to text, texts that are literals to anything.
-fn assign(column: &model::Column, array: &ArrayRef) -> Result<ArrayRef> {
+fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
     let (from, to) = (array.data_type(), arrow_type(column.ty));
     let fits = *from == to
         || *from == Arrow::Null
@@ -577,17 +578,17 @@ fn assign(column: &model::Column, array: &ArrayRef) -> Result<ArrayRef> {
         )
         .with_hint("rewrite or cast the expression"));
     }
-    let array = if from.is_floating() && to.is_integer() { rounded(array)? } else { Arc::clone(array) };
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(&array, &to, &options)
-        .map_err(|error| crate::errors::convert(&datafusion::error::DataFusionError::ArrowError(Box::new(error), None)))
+    let rounds = to.is_integer() && (from.is_floating() || matches!(from, Arrow::Decimal128(..)));
+    let array = if rounds { rounded(array).or_error()? } else { Arc::clone(array) };
+    // A time of day on the wall is one in the session's zone.
+    let local = matches!(to, Arrow::Timestamp(..)) && !matches!(from, Arrow::Timestamp(_, Some(_)));
+    let array = if local { checked_cast(&array, &timestamptz(zone))? } else { array };
+    checked_cast(&array, &to)
 }
 
-/// Floats rounded to even, because a cast to an integer would cut.
-fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
-    use arrow_array::types::Float64Type;
-    let wide = datafusion::arrow::compute::cast(array, &Arrow::Float64).map_err(Error::bug)?;
-    Ok(Arc::new(wide.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)))
+fn checked_cast(array: &ArrayRef, to: &Arrow) -> Result<ArrayRef> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, to, &options).map_err(DataFusionError::from).or_error()
 }
 
 fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(KeyList, Vec<u32>)> {

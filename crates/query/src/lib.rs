@@ -31,6 +31,7 @@ mod planner;
 mod provider;
 mod query;
 mod rewrite;
+mod rounding;
 mod scan;
 mod session;
 mod set;

@@ -257,7 +257,7 @@ impl ContextProvider for Tables<'_> {
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
-        Some(Arc::new(crate::type_planner::Types { zone: self.context.settings.time_zone() }))
+        Some(Arc::new(crate::type_planner::Types { zone: self.context.settings.time_zone().to_string() }))
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {

@@ -153,7 +153,7 @@ pub(crate) struct Block {
     /// The settings that ROLLBACK brings back.
     before: Arc<Settings>,
     /// The settings that COMMIT leaves: without SET LOCAL.
-    pub(crate) after: Settings,
+    pub(crate) after: Arc<Settings>,
 }
 
 impl Session {
@@ -404,13 +404,13 @@ impl Session {
         self.block = Some(Block {
             txn: None,
             isolation,
-            read_only: self.settings.is_on("default_transaction_read_only"),
+            read_only: self.settings.read_only(),
             failed: false,
             implicit,
             single: false,
             started_ns: self.database.engine().env().now_ns(),
             before: Arc::clone(&self.settings),
-            after: (*self.settings).clone(),
+            after: Arc::clone(&self.settings),
         });
     }
 
@@ -431,8 +431,9 @@ impl Session {
                 }
             }
         }
-        if *self.settings != block.after {
-            self.settings = Arc::new(block.after);
+        // The same settings keep the same address, by which kept plans know that they still hold.
+        if *self.settings != *block.after {
+            self.settings = block.after;
         }
         Ok(())
     }
@@ -504,8 +505,8 @@ impl Session {
             state
         });
         let zone = context.settings.time_zone();
-        if state.config_options().execution.time_zone.as_deref() != Some(zone.as_str()) {
-            state.config_mut().options_mut().execution.time_zone = Some(zone);
+        if state.config_options().execution.time_zone.as_deref() != Some(zone.as_ref()) {
+            state.config_mut().options_mut().execution.time_zone = Some(zone.to_string());
         }
         self.slot.set(Some(Arc::clone(context)));
         let now = arrow_array::temporal_conversions::timestamp_ns_to_datetime(context.now_ns);
@@ -532,8 +533,7 @@ impl Session {
                 .to_owned(),
             ),
             "transaction_read_only" => {
-                let read_only =
-                    block.map_or_else(|| self.settings.is_on("default_transaction_read_only"), |block| block.read_only);
+                let read_only = block.map_or_else(|| self.settings.read_only(), |block| block.read_only);
                 Some(if read_only { "on" } else { "off" }.to_owned())
             }
             _ => self.settings.get(name),

@@ -100,7 +100,7 @@ fn change(session: &mut Session, local: bool, change: impl Fn(&mut Settings) -> 
             session.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
             return Ok(());
         }
-        Some(block) if !local => change(&mut block.after)?,
+        Some(block) if !local => change(Arc::make_mut(&mut block.after))?,
         _ => {}
     }
     change(Arc::make_mut(&mut session.settings))

@@ -4,8 +4,11 @@
 //! unasked and some read it back. A name nobody knows is refused with 42704, except dotted ones, which are the user's own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
+
+use crate::zone::Zone;
 
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +123,30 @@ const KNOWN: &[Known] = &[
 pub(crate) struct Settings {
     /// What differs from the default, by canonical name.
     changed: BTreeMap<String, String>,
+    /// What every statement asks for, worked out when a setting changes.
+    derived: Derived,
+}
+
+/// Settings in the form in which statements use them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Derived {
+    zone: Zone,
+    zone_name: Arc<str>,
+    search_path: Arc<[String]>,
+    durability: engine::Durability,
+    read_only: bool,
+}
+
+impl Default for Derived {
+    fn default() -> Derived {
+        Derived {
+            zone: Zone::utc(),
+            zone_name: "UTC".into(),
+            search_path: Arc::new(["public".to_owned()]),
+            durability: engine::Durability::Sync,
+            read_only: false,
+        }
+    }
 }
 
 impl Settings {
@@ -144,6 +171,7 @@ impl Settings {
             None => return Err(unknown(name)),
         };
         self.changed.insert(canonical(name), value);
+        self.derive();
         Ok(())
     }
 
@@ -153,31 +181,53 @@ impl Settings {
             return Err(unknown(name));
         }
         self.changed.remove(&canonical(name));
+        self.derive();
         Ok(())
     }
 
-    /// The schemas of `search_path` in order, `"$user"` left out, `public` if nothing else.
+    fn derive(&mut self) {
+        let is = |settings: &Settings, name: &str, values: &[&str]| {
+            settings.get(name).is_some_and(|value| values.contains(&value.as_str()))
+        };
+        let path = self.get("search_path").unwrap_or_default();
+        let schemas = split_names(&path).into_iter().filter(|name| name != "$user" && name != "pg_catalog");
+        let zone = self.get("timezone").unwrap_or_default();
+        self.derived = Derived {
+            // Checked when it was set.
+            zone: Zone::new(&zone).unwrap_or_else(|_| Zone::utc()),
+            zone_name: zone.into(),
+            search_path: schemas.collect(),
+            durability: match is(self, "synchronous_commit", &["off", "false", "no", "0"]) {
+                true => engine::Durability::Async,
+                false => engine::Durability::Sync,
+            },
+            read_only: is(self, "default_transaction_read_only", &["on"]),
+        };
+    }
+
+    /// The schemas of `search_path` in order, `"$user"` and `pg_catalog` left out.
     pub(crate) fn search_path(&self) -> Vec<String> {
-        let text = self.get("search_path").unwrap_or_default();
-        split_names(&text).into_iter().filter(|name| name != "$user" && name != "pg_catalog").collect()
+        self.derived.search_path.to_vec()
     }
 
-    /// Is `SET search_path` naming pg_catalog itself? Otherwise it comes first, as in PostgreSQL.
-    pub(crate) fn is_on(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value == "on")
+    /// `default_transaction_read_only`
+    pub(crate) fn read_only(&self) -> bool {
+        self.derived.read_only
     }
 
-    /// The time zone as DataFusion and jiff know it.
-    pub(crate) fn time_zone(&self) -> String {
-        self.get("timezone").unwrap_or_else(|| "UTC".to_owned())
+    /// The time zone's name, as DataFusion knows it.
+    pub(crate) fn time_zone(&self) -> Arc<str> {
+        Arc::clone(&self.derived.zone_name)
+    }
+
+    /// The time zone.
+    pub(crate) fn zone(&self) -> &Zone {
+        &self.derived.zone
     }
 
     /// Does a commit wait for the disk?
     pub(crate) fn durability(&self) -> engine::Durability {
-        match self.get("synchronous_commit").as_deref() {
-            Some("off" | "false" | "no" | "0") => engine::Durability::Async,
-            _ => engine::Durability::Sync,
-        }
+        self.derived.durability
     }
 
     /// Those clients are told of (ParameterStatus), with their values.

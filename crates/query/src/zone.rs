@@ -4,10 +4,16 @@ use jiff::tz::{Offset, TimeZone};
 use model::{Error, Result, SqlState};
 
 /// A time zone by the name the settings keep: IANA, `UTC` or an offset such as `+02:00`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
 impl Zone {
+    /// UTC.
+    #[must_use]
+    pub fn utc() -> Zone {
+        Zone(TimeZone::UTC)
+    }
+
     /// The zone called `name`.
     ///
     /// # Errors

@@ -1,0 +1,110 @@
+//! Casts of numbers to integers round as PostgreSQL rounds: floats to the nearest even, decimals away from zero. DataFusion cuts.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
+use arrow_array::{ArrayRef, Decimal128Array};
+use arrow_schema::DataType as Arrow;
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::Transformed;
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::errors::external;
+
+/// Largest number of digits a decimal of 128 bits holds.
+const DIGITS_MAX: u8 = 38;
+
+/// Puts the rounding into casts, when a query is analyzed.
+#[derive(Debug)]
+pub(crate) struct RoundingCasts;
+
+impl FunctionRewrite for RoundingCasts {
+    fn name(&self) -> &str {
+        "rounding_casts"
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        let Expr::Cast(cast) = expr else {
+            return Ok(Transformed::no(expr));
+        };
+        let rounds = cast.field.data_type().is_integer()
+            && cast.expr.get_type(schema).is_ok_and(|ty| ty.is_floating() || matches!(ty, Arrow::Decimal128(..)))
+            && !is_rounding(&cast.expr);
+        if !rounds {
+            return Ok(Transformed::no(Expr::Cast(cast)));
+        }
+        let inner = ScalarUDF::from(Round::default()).call(vec![*cast.expr]);
+        Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })))
+    }
+}
+
+/// A plan may be analyzed twice.
+fn is_rounding(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(function) if function.func.name() == Round::NAME)
+}
+
+/// The rounding itself.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Round {
+    signature: Signature,
+}
+
+impl Default for Round {
+    fn default() -> Round {
+        Round { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl Round {
+    const NAME: &str = "round_for_cast";
+}
+
+impl ScalarUDFImpl for Round {
+    fn name(&self) -> &str {
+        Round::NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[Arrow]) -> Result<Arrow> {
+        Ok(match arguments {
+            [Arrow::Decimal128(..)] => Arrow::Decimal128(DIGITS_MAX, 0),
+            [ty] => ty.clone(),
+            _ => Arrow::Null,
+        })
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalar = matches!(arguments.args.as_slice(), [ColumnarValue::Scalar(_)]);
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let rounded = rounded(&arrays[0])?;
+        if scalar {
+            return Ok(ColumnarValue::Scalar(datafusion::scalar::ScalarValue::try_from_array(&rounded, 0)?));
+        }
+        Ok(ColumnarValue::Array(rounded))
+    }
+}
+
+/// Floats and decimals as whole numbers.
+pub(crate) fn rounded(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        Arrow::Float32 => Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even)),
+        Arrow::Float64 => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even)),
+        Arrow::Decimal128(_, scale) => {
+            let scale = *scale;
+            let values: Decimal128Array =
+                array.as_primitive::<Decimal128Type>().unary(|value| crate::builder::round_decimal(value, scale));
+            Arc::new(values.with_precision_and_scale(DIGITS_MAX, 0)?)
+        }
+        other => return Err(external(model::Error::bug(format!("a rounding cast of {other}")))),
+    })
+}
