@@ -60,6 +60,7 @@ impl Database {
         let planner = Arc::new(crate::functions::Planner);
         let mut state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
         state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
+        state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
         let inner = Inner { engine, state, next_pid: AtomicI32::new(1) };
         Ok(Database(Arc::new(inner)))
     }

@@ -10,8 +10,8 @@ use columns::rows::{Ops, arrow_type};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction, OnInsert,
-    SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
+    self, AssignmentTarget, CastKind, ConflictTarget, Expr, Ident, Insert, ObjectName, OnConflict, OnConflictAction,
+    OnInsert, SelectItem, SetExpr, TableObject, UnaryOperator, Value as Literal,
 };
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
@@ -126,7 +126,7 @@ fn planned_query(
     declared: &[u32],
 ) -> Result<InsertPlan> {
     let mut query = query.clone();
-    fill_defaults(&mut query);
+    type_values(&table, &targets, &mut query);
     let sql = ast::Statement::Query(Box::new(query));
     let inner = Statement(Arc::new(crate::statement::Parsed {
         sql: statement.0.sql.clone(),
@@ -152,14 +152,39 @@ fn planned_query(
     Ok(InsertPlan { table, targets, source: Source::Query(Prepared(Arc::new(prepared))), op, parameters })
 }
 
-/// DEFAULT is NULL here: columns have no other default.
-fn fill_defaults(query: &mut ast::Query) {
-    if let SetExpr::Values(values) = query.body.as_mut() {
-        for expr in values.rows.iter_mut().flat_map(|row| row.content.iter_mut()) {
-            if is_default(expr) {
-                *expr = Expr::Value(Literal::Null.into());
+/// Values are of their column's type, each for itself; DEFAULT is NULL, because columns have no other default.
+fn type_values(table: &Table, targets: &[usize], query: &mut ast::Query) {
+    let SetExpr::Values(values) = query.body.as_mut() else { return };
+    for row in &mut values.rows {
+        for (target, expr) in targets.iter().zip(&mut row.content) {
+            let null = Expr::Value(Literal::Null.into());
+            let value = std::mem::replace(expr, null);
+            if !is_default(&value) {
+                *expr = Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(value),
+                    data_type: sql_type(table.columns[*target].ty),
+                    array: false,
+                    format: None,
+                };
             }
         }
+    }
+}
+
+/// A stored type as the parser would give it.
+fn sql_type(ty: DataType) -> ast::DataType {
+    match ty {
+        DataType::Bool => ast::DataType::Boolean,
+        DataType::Int16 => ast::DataType::SmallInt(None),
+        DataType::Int32 => ast::DataType::Integer(None),
+        DataType::Int64 => ast::DataType::BigInt(None),
+        DataType::UInt64 => ast::DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(20, 0)),
+        DataType::Float32 => ast::DataType::Real,
+        DataType::Float64 => ast::DataType::DoublePrecision,
+        DataType::Text => ast::DataType::Text,
+        DataType::Bytes => ast::DataType::Bytea,
+        DataType::Timestamp => ast::DataType::Timestamp(None, ast::TimezoneInfo::Tz),
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod arithmetic;
 mod builder;
+mod constants;
 mod context;
 mod copy;
 mod copy_in;

@@ -331,6 +331,8 @@ impl Session {
             ast::Statement::ShowVariable { variable } => {
                 Ok((Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other))
             }
+            // Its parameters are those of the statement inside.
+            ast::Statement::Prepare { .. } => Ok((Vec::new(), None, Plan::Other)),
             _ if statement.0.parameters > 0 => {
                 Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
                     .with_hint("this command takes none"))

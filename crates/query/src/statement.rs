@@ -337,7 +337,7 @@ mod tests {
     fn syntax_errors_tell_the_token_and_its_position_in_characters() {
         for (sql, message, position) in [
             ("SELEC 1", "syntax error at or near \"SELEC\"", 1),
-            ("SELECT 1; SELECT a FROM t WHERE ORDER", "syntax error at or near \"ORDER\"", 33),
+            ("SELECT 1; SELECT a FROM t WHERE )", "syntax error at or near \")\"", 33),
             ("SELECT 'é', 1 1", "syntax error at or near \"1\"", 15),
             ("SELECT (1", "syntax error at end of input", 10),
             ("SELECT 'abc", "unterminated quoted string", 8),

@@ -1,0 +1,160 @@
+//! Text constants beside timestamps, read as PostgreSQL reads them.
+//!
+//! `time >= '2024-07-15 14:00'` compares a timestamp with a text that has no type yet; PostgreSQL reads it as a timestamp of the
+//! session's zone, in any of its spellings. The planner would do so later, but knows few spellings. So such constants become values
+//! here, when the query is analyzed; casts of text columns get a function that reads the same way.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, TimestampNanosecondArray};
+use arrow_schema::{DataType as Arrow, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::Transformed;
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::scalar::ScalarValue;
+
+use crate::errors::external;
+use crate::zone::Zone;
+
+/// Reads text constants, when a query is analyzed.
+#[derive(Debug)]
+pub(crate) struct TextConstants;
+
+impl FunctionRewrite for TextConstants {
+    fn name(&self) -> &str {
+        "text_constants"
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        let zone = config.execution.time_zone.as_deref().unwrap_or("UTC");
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+                let (left_ty, right_ty) = (moment_type(&left, schema), moment_type(&right, schema));
+                let left = read_beside(*left, right_ty.as_ref(), zone)?;
+                let right = read_beside(*right, left_ty.as_ref(), zone)?;
+                Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
+            }
+            Expr::Between(Between { expr, negated, low, high }) => {
+                let ty = moment_type(&expr, schema);
+                let low = Box::new(read_beside(*low, ty.as_ref(), zone)?);
+                let high = Box::new(read_beside(*high, ty.as_ref(), zone)?);
+                Ok(Transformed::yes(Expr::Between(Between { expr, negated, low, high })))
+            }
+            Expr::InList(InList { expr, list, negated }) => {
+                let ty = moment_type(&expr, schema);
+                let list = list.into_iter().map(|item| read_beside(item, ty.as_ref(), zone)).collect::<Result<_>>()?;
+                Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+            }
+            Expr::Cast(cast) if is_moment(cast.field.data_type()) => read_cast(cast, schema, zone),
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+fn is_moment(ty: &Arrow) -> bool {
+    matches!(ty, Arrow::Timestamp(TimeUnit::Nanosecond, _))
+}
+
+fn moment_type(expr: &Expr, schema: &DFSchema) -> Option<Arrow> {
+    expr.get_type(schema).ok().filter(is_moment)
+}
+
+/// A text constant beside something of type `ty` is of that type.
+fn read_beside(expr: Expr, ty: Option<&Arrow>, zone: &str) -> Result<Expr> {
+    match (&expr, ty) {
+        (Expr::Literal(ScalarValue::Utf8(Some(text)), metadata), Some(ty)) => {
+            Ok(Expr::Literal(read(text, ty, zone)?, metadata.clone()))
+        }
+        _ => Ok(expr),
+    }
+}
+
+fn read(text: &str, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
+    let Arrow::Timestamp(_, own) = ty else {
+        return Ok(ScalarValue::Utf8(Some(text.to_owned())));
+    };
+    let value = moment(text, own.as_deref(), zone)?;
+    Ok(ScalarValue::TimestampNanosecond(Some(value), own.clone()))
+}
+
+/// Nanoseconds since 1970: of a moment if the type has a zone, else of the wall's clock.
+fn moment(text: &str, own: Option<&str>, zone: &str) -> Result<i64> {
+    let value = match own {
+        Some(_) => Zone::new(zone).and_then(|zone| zone.parse_timestamptz(text)),
+        None => pg::time::parse_timestamp(text),
+    };
+    value.map_err(external)
+}
+
+fn read_cast(cast: Cast, schema: &DFSchema, zone: &str) -> Result<Transformed<Expr>> {
+    if let Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) = cast.expr.as_ref() {
+        let value = read(text, cast.field.data_type(), zone)?;
+        return Ok(Transformed::yes(Expr::Literal(value, metadata.clone())));
+    }
+    if !cast.expr.get_type(schema).is_ok_and(|ty| ty.is_string()) {
+        return Ok(Transformed::no(Expr::Cast(cast)));
+    }
+    let function = ScalarUDF::from(ReadTimestamp::new(cast.field.data_type().clone(), zone));
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
+}
+
+/// `text::timestamptz` and `text::timestamp` for texts that are no constants.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ReadTimestamp {
+    ty: Arrow,
+    zone: String,
+    signature: Signature,
+}
+
+impl ReadTimestamp {
+    fn new(ty: Arrow, zone: &str) -> ReadTimestamp {
+        ReadTimestamp { ty, zone: zone.to_owned(), signature: Signature::any(1, Volatility::Stable) }
+    }
+
+    fn read_all(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let texts = datafusion::arrow::compute::cast(array, &Arrow::Utf8)?;
+        let Arrow::Timestamp(_, own) = &self.ty else {
+            return Ok(texts);
+        };
+        let read = |text: Option<&str>| text.map(|text| moment(text, own.as_deref(), &self.zone)).transpose();
+        let values = texts.as_string::<i32>().iter().map(read).collect::<Result<TimestampNanosecondArray>>()?;
+        Ok(Arc::new(values.with_timezone_opt(own.clone())))
+    }
+}
+
+impl ScalarUDFImpl for ReadTimestamp {
+    fn name(&self) -> &str {
+        "timestamp_from_text"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[Arrow]) -> Result<Arrow> {
+        Ok(self.ty.clone())
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalar = matches!(arguments.args.as_slice(), [ColumnarValue::Scalar(_)]);
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let values = self.read_all(&arrays[0])?;
+        if scalar {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
+        }
+        Ok(ColumnarValue::Array(values))
+    }
+}
