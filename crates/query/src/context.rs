@@ -7,6 +7,7 @@ use engine::{Engine, Snapshot};
 use model::TableName;
 use parking_lot::Mutex;
 
+use crate::sessions::Sessions;
 use crate::settings::Settings;
 
 /// The database clients connect to.
@@ -27,6 +28,8 @@ pub(crate) struct StatementContext {
     pub(crate) now_ns: i64,
     /// `pg_backend_pid()`.
     pub(crate) backend_pid: i32,
+    /// Everybody who is connected.
+    pub(crate) sessions: Sessions,
     /// SETs that functions of the statement ask for (`set_config`), carried out before the session's next statement.
     pub(crate) pending: Pending,
 }

@@ -16,6 +16,7 @@ use model::{Lsn, Result};
 
 use crate::errors::OrError;
 use crate::session::Session;
+use crate::sessions::Sessions;
 
 /// Largest share of a disk-full message's culprits that is listed.
 const CONSUMERS_NAMED: usize = 3;
@@ -39,6 +40,7 @@ struct Inner {
     /// What sessions start from.
     state: SessionState,
     next_pid: AtomicI32,
+    sessions: Sessions,
 }
 
 impl Database {
@@ -61,7 +63,7 @@ impl Database {
         let mut state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
         state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
-        let inner = Inner { engine, state, next_pid: AtomicI32::new(1) };
+        let inner = Inner { engine, state, next_pid: AtomicI32::new(1), sessions: Sessions::default() };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -95,6 +97,10 @@ impl Database {
                 }
             }
         }
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
     }
 
     pub(crate) fn state(&self) -> &SessionState {

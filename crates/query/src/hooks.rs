@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 use model::{Result, TableId};
 
 use crate::context::{DATABASE, StatementContext};
-use crate::functions::{self, ServerFacts, Setting, StatementFacts};
+use crate::functions::{self, Activity, ServerFacts, Setting, StatementFacts};
 use crate::pg_catalog;
 
 /// Adds functions that know nothing of the session, once per database.
@@ -93,8 +93,14 @@ impl ServerFacts for Live {
         all
     }
 
-    fn table_bytes(&self, _table: TableId) -> Option<i64> {
-        None
+    fn table_bytes(&self, table: TableId) -> Option<i64> {
+        let view = self.0.snapshot.table_by_id(table).ok()?;
+        let files: u64 = view.state().segments.iter().map(|segment| segment.meta().bytes).sum();
+        i64::try_from(files).ok()?.checked_add(i64::try_from(view.state().memory_bytes()).ok()?)
+    }
+
+    fn activity(&self) -> Vec<Activity> {
+        self.0.sessions.list()
     }
 
     fn database_bytes(&self) -> i64 {

@@ -35,6 +35,7 @@ mod rewrite;
 mod rounding;
 mod scan;
 mod session;
+mod sessions;
 mod set;
 mod settings;
 mod statement;

@@ -2,6 +2,8 @@
 //!
 //! - Every unnamed item of a SELECT gets PostgreSQL's name (`count`, `?column?`). Where two items share a name, the later ones get a
 //!   private alias, because the planner wants unique names; [`display_name`] gives the real one back.
+//! - An alias of the outermost SELECT that ORDER BY also uses as a table's column (`SELECT t.a::text … ORDER BY t.a`) is private too,
+//!   because the planner would find the column's name twice.
 //! - Integer literals that stand alone become `integer` (the planner reads them as `bigint`).
 
 use std::collections::BTreeSet;
@@ -26,6 +28,49 @@ pub(crate) fn display_name(name: &str) -> &str {
 /// Applies all changes.
 pub(crate) fn rewrite(statement: &mut ast::Statement) {
     let _ = statement.visit(&mut Rewriter);
+    if let ast::Statement::Query(query) = statement {
+        keep_order_apart(query);
+    }
+}
+
+/// Hides aliases that would make the columns of ORDER BY ambiguous.
+fn keep_order_apart(query: &mut Query) {
+    let (SetExpr::Select(select), Some(order)) = (query.body.as_mut(), &mut query.order_by) else { return };
+    let ast::OrderByKind::Expressions(order) = &mut order.kind else { return };
+    let mut columns = QualifiedColumns::default();
+    for item in order.iter_mut() {
+        let _ = item.expr.visit(&mut columns);
+    }
+    for (number, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
+        let name = folded(alias);
+        if !columns.0.contains(&name) || matches!(expr, Expr::CompoundIdentifier(_)) {
+            continue;
+        }
+        *alias = Ident::with_quote('"', private(number, &name));
+        for by in order.iter_mut() {
+            if matches!(&by.expr, Expr::Identifier(ident) if folded(ident) == name) {
+                by.expr = Expr::Identifier(alias.clone());
+            }
+        }
+    }
+}
+
+/// The last parts of names such as `t.a`.
+#[derive(Default)]
+struct QualifiedColumns(BTreeSet<String>);
+
+impl VisitorMut for QualifiedColumns {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let Some(last) = parts.last()
+        {
+            self.0.insert(folded(last));
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 struct Rewriter;
@@ -258,6 +303,26 @@ mod tests {
             "x", "exists", "bool", "?",
         ];
         assert_eq!(names(sql), expected);
+    }
+
+    #[test]
+    fn an_alias_steps_back_where_order_by_names_the_column() {
+        for (sql, item, order) in [
+            ("SELECT t.a::text FROM t ORDER BY t.a", "\u{1}0:a", "t.a"),
+            ("SELECT f(t.a) AS a FROM t ORDER BY t.a, a", "\u{1}0:a", "t.a, \"\u{1}0:a\""),
+            ("SELECT f(t.a) AS a FROM t ORDER BY a", "a", "a"),
+            ("SELECT t.a AS a FROM t ORDER BY t.a", "a", "t.a"),
+        ] {
+            let parsed = parse(sql).unwrap();
+            let Command::Sql(statement) = &parsed[0].0.command else { panic!("not SQL") };
+            let mut statement = statement.clone();
+            rewrite(&mut statement);
+            let ast::Statement::Query(query) = statement else { panic!("no query") };
+            let SetExpr::Select(select) = *query.body else { panic!("no select") };
+            let SelectItem::ExprWithAlias { alias, .. } = &select.projection[0] else { panic!("no alias") };
+            assert_eq!(alias.value, item, "{sql}");
+            assert_eq!(query.order_by.unwrap().to_string(), format!("ORDER BY {order}"), "{sql}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast;
 use engine::{Isolation, Txn};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
 use crate::context::{Pending, Slot, StatementContext};
@@ -20,6 +20,7 @@ use crate::copy::{CopyChunk, CopyIn};
 use crate::database::Database;
 use crate::insert::InsertPlan;
 use crate::query::QueryPlan;
+use crate::sessions::{Entered, Running};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed, Statement};
 use crate::types::{OutputColumn, Value};
@@ -136,6 +137,8 @@ pub struct Session {
     slot: Arc<Slot>,
     /// What `set_config` asked for.
     pending: Pending,
+    /// What other sessions see of it.
+    entered: Entered,
 }
 
 /// A transaction of the session.
@@ -162,9 +165,11 @@ impl Session {
         // The name cannot be refused.
         let _ = settings.set("session_authorization", user);
         let told = settings.reported();
+        let user: Arc<str> = user.into();
+        let entered = database.sessions().enter(pid, &user, database.engine().env().now_ns());
         Session {
             database,
-            user: user.into(),
+            user,
             pid,
             settings: Arc::new(settings),
             told,
@@ -175,6 +180,7 @@ impl Session {
             state: None,
             slot: Arc::new(Slot::default()),
             pending: Pending::default(),
+            entered,
         }
     }
 
@@ -222,11 +228,25 @@ impl Session {
     pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
         self.settle();
         self.check_block(&prepared.0.statement)?;
+        let running = self.enter(&prepared.0.statement);
         let result = self.run(prepared, values).await;
         if result.is_err() {
             self.fail();
         }
-        result
+        self.entered.set_block(self.status(), self.block.as_ref().map(|block| block.started_ns));
+        match result {
+            Ok(Outcome::Rows { columns, batches, tag }) => {
+                let batches = batches.inspect(move |_| _ = &running);
+                Ok(Outcome::Rows { columns, batches: Box::pin(batches), tag })
+            }
+            result => result,
+        }
+    }
+
+    /// Shows the statement to other sessions.
+    fn enter(&self, statement: &Statement) -> Running {
+        let now_ns = self.database.engine().env().now_ns();
+        self.entered.begin(statement, &self.settings, now_ns)
     }
 
     async fn run(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
@@ -356,15 +376,24 @@ impl Session {
         if self.block.as_ref().is_some_and(|block| block.single) {
             self.fail();
         }
+        self.assign_pending();
+    }
+
+    /// Carries out what `set_config` asked for.
+    fn assign_pending(&mut self) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (name, value, local) in pending {
-            // The function has tried it already.
-            let _ = crate::set::assign(self, &name, &value, local);
+            // What is local to a statement's own transaction ended with it.
+            if !local || self.block.is_some() {
+                // The function has tried it already.
+                let _ = crate::set::assign(self, &name, &value, local);
+            }
         }
     }
 
     /// Marks the block as failed after an error met outside `execute` (in a stream, in COPY data). An implicit one is rolled back.
     pub fn fail(&mut self) {
+        self.pending.lock().clear();
         match &mut self.block {
             Some(block) if block.implicit => self.roll_back(),
             Some(block) => {
@@ -490,6 +519,7 @@ impl Session {
             user: Arc::clone(&self.user),
             now_ns,
             backend_pid: self.pid,
+            sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
         })
     }
@@ -552,6 +582,7 @@ impl Session {
 
     /// Settings that changed since the last call and must be told to the client (ParameterStatus), with their values.
     pub fn changed_settings(&mut self) -> BTreeMap<String, String> {
+        self.assign_pending();
         let now = self.settings.reported();
         let changed = now.iter().filter(|(name, value)| self.told.get(*name) != Some(value));
         let changed = changed.map(|(name, value)| (name.clone(), value.clone())).collect();

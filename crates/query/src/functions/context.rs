@@ -101,6 +101,12 @@ pub struct Activity {
     pub client: Option<String>,
     /// When the session began, nanoseconds since 1970.
     pub started_ns: i64,
+    /// When its transaction began, if it is in one.
+    pub transaction_ns: Option<i64>,
+    /// When the statement began.
+    pub statement_ns: Option<i64>,
+    /// When `state` changed last.
+    pub changed_ns: i64,
 }
 
 /// Only the defaults.

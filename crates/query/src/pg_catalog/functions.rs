@@ -26,12 +26,6 @@ pub(crate) fn function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) 
     Some(Arc::new(ScalarUDF::new_from_impl(CatalogFunction::new(name, spec, &facts()))))
 }
 
-/// Every name [`function`] knows.
-#[cfg(test)]
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    SPECS.iter().flat_map(|spec| spec.names.split(' '))
-}
-
 /// One function, or several that do the same.
 struct Spec {
     names: &'static str,

@@ -55,6 +55,31 @@ impl Client {
         Client { session: fixture.database.session("millrace"), storage }
     }
 
+    /// Runs one statement and gives its rows as clients see them: cells in PostgreSQL's text form joined by `|`, NULL as `~`.
+    pub(crate) async fn table(&mut self, sql: &str) -> Result<Vec<String>, String> {
+        let rows = self.cells(sql).await.map_err(|error| shown(&error))?;
+        let cell = |cell: Option<String>| cell.unwrap_or_else(|| "~".to_owned()).replace('\n', "\\n");
+        Ok(rows.into_iter().map(|row| row.into_iter().map(cell).collect::<Vec<_>>().join("|")).collect())
+    }
+
+    async fn cells(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, model::Error> {
+        let statement = &query::parse(sql)?[0];
+        let prepared = self.session.prepare(statement, &[]).await?;
+        let Outcome::Rows { columns, mut batches, .. } = self.session.execute(&prepared, &[]).await? else {
+            return Ok(Vec::new());
+        };
+        let encoder = Encoder::new(&columns, &self.session.setting("timezone").unwrap())?;
+        let mut rows = Vec::new();
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            let cells = encoder.batch(&batch)?;
+            for row in 0..batch.num_rows() {
+                rows.push((0..columns.len()).map(|column| text(&cells, row, column)).collect::<Result<_, _>>()?);
+            }
+        }
+        Ok(rows)
+    }
+
     /// Runs a text of any number of statements and then puts the rows where this run wants them.
     pub(crate) async fn run(&mut self, sql: &str) -> Result<Output, String> {
         let output = self.run_all(sql).await.map_err(|error| shown(&error));
@@ -149,12 +174,15 @@ impl Client {
     }
 }
 
-fn cell(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<String, model::Error> {
+fn text(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<Option<String>, model::Error> {
     let mut out = Vec::new();
-    if !cells.text(row, column, &mut out)? {
+    Ok(cells.text(row, column, &mut out)?.then(|| String::from_utf8(out).unwrap()))
+}
+
+fn cell(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<String, model::Error> {
+    let Some(text) = text(cells, row, column)? else {
         return Ok("NULL".to_owned());
-    }
-    let text = String::from_utf8(out).unwrap();
+    };
     // Blanks set columns apart in the files.
     Ok(if text.is_empty() { "(empty)".to_owned() } else { text.split_whitespace().collect::<Vec<_>>().join("_") })
 }

@@ -3,6 +3,7 @@
 //! A COPY FROM STDIN takes the lines after its statement as its data; a COPY TO STDOUT gives its lines as rows of one column.
 
 mod client;
+mod clients;
 mod script;
 mod statements;
 

@@ -43,7 +43,7 @@ public|millrace
 === DBeaver: databases
 SELECT db.oid,db.* FROM pg_catalog.pg_database db WHERE datallowconn AND NOT datistemplate AND db.datname='millrace' ORDER BY db.datname
 ---
-5|5|millrace|10|6|c|false|true|-1|0|0|1663|C|C.UTF-8|~|~|~|1262
+5|5|millrace|10|6|c|f|t|-1|0|0|1663|C|C.UTF-8|~|~|~|1262
 === DBeaver: schemas
 SELECT n.oid,n.*,d.description FROM pg_catalog.pg_namespace n
 LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=n.oid AND d.objsubid=0 AND d.classoid='pg_namespace'::regclass
@@ -118,8 +118,8 @@ t|16408|1184|timestamp with time zone|text[]|public
 === session functions
 SELECT current_database(), current_user, pg_get_userbyid(10), has_table_privilege('t', 'SELECT'), pg_size_pretty(123456789), pg_encoding_to_char(6), to_regclass('nothing'), pg_is_in_recovery()
 ---
-millrace|millrace|millrace|true|118 MB|UTF8|~|false
+millrace|millrace|millrace|t|118 MB|UTF8|~|f
 === timezone names
 SELECT count(*) > 300 FROM pg_timezone_names
 ---
-true
+t

@@ -102,18 +102,18 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 === getColumns
 SELECT * FROM (SELECT n.nspname,c.relname,a.attname,a.atttypid,a.attnotnull OR (t.typtype = 'd' AND t.typnotnull) AS attnotnull,a.atttypmod,a.attlen,t.typtypmod,row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum) AS attnum, nullif(a.attidentity, '') as attidentity,nullif(a.attgenerated, '') as attgenerated,pg_catalog.pg_get_expr(def.adbin, def.adrelid) AS adsrc,dsc.description,t.typbasetype,t.typtype  FROM pg_catalog.pg_namespace n  JOIN pg_catalog.pg_class c ON (c.relnamespace = n.oid)  JOIN pg_catalog.pg_attribute a ON (a.attrelid=c.oid)  JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid)  LEFT JOIN pg_catalog.pg_attrdef def ON (a.attrelid=def.adrelid AND a.attnum = def.adnum)  LEFT JOIN pg_catalog.pg_description dsc ON (c.oid=dsc.objoid AND a.attnum = dsc.objsubid)  LEFT JOIN pg_catalog.pg_class dc ON (dc.oid=dsc.classoid AND dc.relname='pg_class')  LEFT JOIN pg_catalog.pg_namespace dn ON (dc.relnamespace=dn.oid AND dn.nspname='pg_catalog')  WHERE c.relkind in ('r','p','v','f','m') and a.attnum > 0 AND NOT a.attisdropped  AND n.nspname LIKE 'public' AND c.relname LIKE 't') c WHERE true  AND attname LIKE '%' ORDER BY nspname,c.relname,attnum
 ---
-public|t|dev|25|false|-1|-1|-1|1|~|~|~|~|0|b
-public|t|time|1184|true|-1|8|-1|2|~|~|~|~|0|b
-public|t|v|701|false|-1|8|-1|3|~|~|~|~|0|b
-public|t|n|23|false|-1|4|-1|4|~|~|~|~|0|b
+public|t|dev|25|f|-1|-1|-1|1|~|~|~|~|0|b
+public|t|time|1184|t|-1|8|-1|2|~|~|~|~|0|b
+public|t|v|701|f|-1|8|-1|3|~|~|~|~|0|b
+public|t|n|23|f|-1|4|-1|4|~|~|~|~|0|b
 === getPrimaryKeys
 SELECT        result.TABLE_CAT,        result.TABLE_SCHEM,        result.TABLE_NAME,        result.COLUMN_NAME,        result.KEY_SEQ,        result.PK_NAME FROM      (SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM,   ct.relname AS TABLE_NAME, a.attname AS COLUMN_NAME,   (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, ci.relname AS PK_NAME,   information_schema._pg_expandarray(i.indkey) AS KEYS, a.attnum AS A_ATTNUM FROM pg_catalog.pg_class ct   JOIN pg_catalog.pg_attribute a ON (ct.oid = a.attrelid)   JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid)   JOIN pg_catalog.pg_index i ON ( a.attrelid = i.indrelid)   JOIN pg_catalog.pg_class ci ON (ci.oid = i.indexrelid) WHERE true  AND n.nspname = 'public' AND ct.relname = 't' AND i.indisprimary  ) result where  result.A_ATTNUM = (result.KEYS).x  ORDER BY result.table_name, result.pk_name, result.key_seq
 ---
 === getIndexInfo
 SELECT     tmp.TABLE_CAT,     tmp.TABLE_SCHEM,     tmp.TABLE_NAME,     tmp.NON_UNIQUE,     tmp.INDEX_QUALIFIER,     tmp.INDEX_NAME,     tmp.TYPE,     tmp.ORDINAL_POSITION,     trim(both '"' from pg_catalog.pg_get_indexdef(tmp.CI_OID, tmp.ORDINAL_POSITION, false)) AS COLUMN_NAME,   CASE tmp.AM_NAME     WHEN 'btree' THEN CASE tmp.I_INDOPTION[tmp.ORDINAL_POSITION - 1] & 1::smallint       WHEN 1 THEN 'D'       ELSE 'A'     END     ELSE NULL   END AS ASC_OR_DESC,     tmp.CARDINALITY,     tmp.PAGES,     tmp.FILTER_CONDITION FROM (SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM,   ct.relname AS TABLE_NAME, NOT i.indisunique AS NON_UNIQUE,   NULL AS INDEX_QUALIFIER, ci.relname AS INDEX_NAME,   CASE i.indisclustered     WHEN true THEN 1    ELSE CASE am.amname       WHEN 'hash' THEN 2      ELSE 3    END   END AS TYPE,   (information_schema._pg_expandarray(i.indkey)).n AS ORDINAL_POSITION,   ci.reltuples AS CARDINALITY,   ci.relpages AS PAGES,   pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS FILTER_CONDITION,   ci.oid AS CI_OID,   i.indoption AS I_INDOPTION,   am.amname AS AM_NAME FROM pg_catalog.pg_class ct   JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid)   JOIN pg_catalog.pg_index i ON (ct.oid = i.indrelid)   JOIN pg_catalog.pg_class ci ON (ci.oid = i.indexrelid)   JOIN pg_catalog.pg_am am ON (ci.relam = am.oid) WHERE true  AND n.nspname = 'public' AND ct.relname = 't') AS tmp ORDER BY NON_UNIQUE, TYPE, INDEX_NAME, ORDINAL_POSITION
 ---
-~|public|t|false|~|t_dev_time_key|3|1|dev|A|0.0|0|~
-~|public|t|false|~|t_dev_time_key|3|2|time|A|0.0|0|~
+~|public|t|f|~|t_dev_time_key|3|1|dev|A|0|0|~
+~|public|t|f|~|t_dev_time_key|3|2|time|A|0|0|~
 === getSchemas
 SELECT nspname AS TABLE_SCHEM, NULL AS TABLE_CATALOG FROM pg_catalog.pg_namespace  WHERE nspname <> 'pg_toast' AND (nspname !~ '^pg_temp_'  OR nspname = (pg_catalog.current_schemas(true))[1]) AND (nspname !~ '^pg_toast_temp_'  OR nspname = replace((pg_catalog.current_schemas(true))[1], 'pg_temp_', 'pg_toast_temp_'))  ORDER BY TABLE_SCHEM
 ---
@@ -209,87 +209,87 @@ _t|16394
 === getTypeInfo
 SELECT typinput='pg_catalog.array_in'::regproc as is_array, typtype, typname, pg_type.oid   FROM pg_catalog.pg_type   LEFT JOIN (select ns.oid as nspoid, ns.nspname, r.r           from pg_namespace as ns           join ( select s.r, (current_schemas(false))[s.r] as nspname                    from generate_series(1, array_upper(current_schemas(false), 1)) as s(r) ) as r          using ( nspname )        ) as sp     ON sp.nspoid = typnamespace  ORDER BY sp.r, pg_type.oid DESC
 ---
-true|b|_ev|16402
-false|c|ev|16401
-true|b|_t|16394
-false|c|t|16393
-true|b|_pump|16410
-false|c|pump|16409
-true|b|_regnamespace|4090
-false|b|regnamespace|4089
-true|b|_jsonb|3807
-false|b|jsonb|3802
-true|b|_uuid|2951
-false|b|uuid|2950
-true|p|_record|2287
-false|p|void|2278
-false|p|anyarray|2277
-false|p|any|2276
-false|p|cstring|2275
-false|p|record|2249
-true|b|_regtype|2211
-true|b|_regclass|2210
-true|b|_regprocedure|2207
-false|b|regtype|2206
-false|b|regclass|2205
-false|b|regprocedure|2202
-false|b|numeric|1700
-true|p|_cstring|1263
-true|b|_numeric|1231
-true|b|_interval|1187
-false|b|interval|1186
-true|b|_timestamptz|1185
-false|b|timestamptz|1184
-true|b|_time|1183
-true|b|_date|1182
-true|b|_timestamp|1115
-false|b|timestamp|1114
-false|b|time|1083
-false|b|date|1082
-false|b|varchar|1043
-false|b|bpchar|1042
-true|b|_aclitem|1034
-false|b|aclitem|1033
-true|b|_oid|1028
-true|b|_float8|1022
-true|b|_float4|1021
-true|b|_int8|1016
-true|b|_varchar|1015
-true|b|_bpchar|1014
-true|b|_oidvector|1013
-true|b|_cid|1012
-true|b|_xid|1011
-true|b|_tid|1010
-true|b|_text|1009
-true|b|_regproc|1008
-true|b|_int4|1007
-true|b|_int2vector|1006
-true|b|_int2|1005
-true|b|_name|1003
-true|b|_char|1002
-true|b|_bytea|1001
-true|b|_bool|1000
-false|p|unknown|705
-false|b|float8|701
-false|b|float4|700
-true|b|_json|199
-false|b|pg_node_tree|194
-false|b|json|114
-false|b|oidvector|30
-false|b|cid|29
-false|b|xid|28
-false|b|tid|27
-false|b|oid|26
-false|b|text|25
-false|b|regproc|24
-false|b|int4|23
-false|b|int2vector|22
-false|b|int2|21
-false|b|int8|20
-false|b|name|19
-false|b|char|18
-false|b|bytea|17
-false|b|bool|16
+t|b|_ev|16402
+f|c|ev|16401
+t|b|_t|16394
+f|c|t|16393
+t|b|_pump|16410
+f|c|pump|16409
+t|b|_regnamespace|4090
+f|b|regnamespace|4089
+t|b|_jsonb|3807
+f|b|jsonb|3802
+t|b|_uuid|2951
+f|b|uuid|2950
+t|p|_record|2287
+f|p|void|2278
+f|p|anyarray|2277
+f|p|any|2276
+f|p|cstring|2275
+f|p|record|2249
+t|b|_regtype|2211
+t|b|_regclass|2210
+t|b|_regprocedure|2207
+f|b|regtype|2206
+f|b|regclass|2205
+f|b|regprocedure|2202
+f|b|numeric|1700
+t|p|_cstring|1263
+t|b|_numeric|1231
+t|b|_interval|1187
+f|b|interval|1186
+t|b|_timestamptz|1185
+f|b|timestamptz|1184
+t|b|_time|1183
+t|b|_date|1182
+t|b|_timestamp|1115
+f|b|timestamp|1114
+f|b|time|1083
+f|b|date|1082
+f|b|varchar|1043
+f|b|bpchar|1042
+t|b|_aclitem|1034
+f|b|aclitem|1033
+t|b|_oid|1028
+t|b|_float8|1022
+t|b|_float4|1021
+t|b|_int8|1016
+t|b|_varchar|1015
+t|b|_bpchar|1014
+t|b|_oidvector|1013
+t|b|_cid|1012
+t|b|_xid|1011
+t|b|_tid|1010
+t|b|_text|1009
+t|b|_regproc|1008
+t|b|_int4|1007
+t|b|_int2vector|1006
+t|b|_int2|1005
+t|b|_name|1003
+t|b|_char|1002
+t|b|_bytea|1001
+t|b|_bool|1000
+f|p|unknown|705
+f|b|float8|701
+f|b|float4|700
+t|b|_json|199
+f|b|pg_node_tree|194
+f|b|json|114
+f|b|oidvector|30
+f|b|cid|29
+f|b|xid|28
+f|b|tid|27
+f|b|oid|26
+f|b|text|25
+f|b|regproc|24
+f|b|int4|23
+f|b|int2vector|22
+f|b|int2|21
+f|b|int8|20
+f|b|name|19
+f|b|char|18
+f|b|bytea|17
+f|b|bool|16
 === getImportedKeys
 SELECT setting FROM pg_catalog.pg_settings WHERE name='max_index_keys'
 ---
@@ -339,14 +339,14 @@ public
 === resultSetMetaData
 SELECT c.oid, a.attnum, a.attname, c.relname, n.nspname, a.attnotnull OR (t.typtype = 'd' AND t.typnotnull), a.attidentity != '' OR pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON (c.relnamespace = n.oid) JOIN pg_catalog.pg_attribute a ON (c.oid = a.attrelid) JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid) LEFT JOIN pg_catalog.pg_attrdef d ON (d.adrelid = a.attrelid AND d.adnum = a.attnum) JOIN (SELECT 16392 AS oid , 1 AS attnum UNION ALL SELECT 16392, 2 UNION ALL SELECT 16392, 3 UNION ALL SELECT 16392, 4) vals ON (c.oid = vals.oid AND a.attnum = vals.attnum)
 ---
-16392|1|dev|t|public|false|~
-16392|2|time|t|public|true|~
-16392|3|v|t|public|false|~
-16392|4|n|t|public|false|~
+16392|1|dev|t|public|f|~
+16392|2|time|t|public|t|~
+16392|3|v|t|public|f|~
+16392|4|n|t|public|f|~
 === getArray
 select '{a}'::text[]
 ---
-[a]
+{a}
 === typeByName
 SELECT pg_type.oid, typname   FROM pg_catalog.pg_type   LEFT   JOIN (select ns.oid as nspoid, ns.nspname, r.r           from pg_namespace as ns           join ( select s.r, (current_schemas(false))[s.r] as nspname                    from generate_series(1, array_upper(current_schemas(false), 1)) as s(r) ) as r          using ( nspname )        ) as sp     ON sp.nspoid = typnamespace  WHERE typname = 'hstore'  ORDER BY sp.r, pg_type.oid DESC LIMIT 1
 ---
@@ -359,9 +359,9 @@ SELECT pg_type.oid, typname   FROM pg_catalog.pg_type   LEFT   JOIN (select ns.o
 === getFunctionColumns
 SELECT n.nspname,p.proname,p.prorettype,p.proargtypes, t.typtype,t.typrelid,  p.proargnames, p.proargmodes, p.proallargtypes, p.oid  FROM pg_catalog.pg_proc p, pg_catalog.pg_namespace n, pg_catalog.pg_type t  WHERE p.pronamespace=n.oid AND p.prorettype=t.oid  AND n.nspname LIKE 'pg_catalog' AND p.proname LIKE 'version' ORDER BY n.nspname, p.proname, p.oid::text
 ---
-pg_catalog|version|25|[]|b|0|~|~|~|10007
+pg_catalog|version|25||b|0|~|~|~|10007
 === updatable
 SELECT        result.TABLE_CAT,        result.TABLE_SCHEM,        result.TABLE_NAME,        result.COLUMN_NAME,        result.KEY_SEQ,        result.PK_NAME,        result.IS_NOT_NULL FROM      (SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM,   ct.relname AS TABLE_NAME, a.attname AS COLUMN_NAME,   (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, ci.relname AS PK_NAME,   information_schema._pg_expandarray(i.indkey) AS KEYS, a.attnum AS A_ATTNUM,   a.attnotnull AS IS_NOT_NULL FROM pg_catalog.pg_class ct   JOIN pg_catalog.pg_attribute a ON (ct.oid = a.attrelid)   JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid)   JOIN pg_catalog.pg_index i ON ( a.attrelid = i.indrelid)   JOIN pg_catalog.pg_class ci ON (ci.oid = i.indexrelid) WHERE (i.indisprimary OR (     i.indisunique     AND i.indisvalid     AND i.indpred IS NULL     AND i.indexprs IS NULL   ))  AND ct.relname = 't' ) result where  result.A_ATTNUM = (result.KEYS).x  ORDER BY result.table_name, result.pk_name, result.key_seq
 ---
-~|public|t|dev|1|t_dev_time_key|false
-~|public|t|time|2|t_dev_time_key|true
+~|public|t|dev|1|t_dev_time_key|f
+~|public|t|time|2|t_dev_time_key|t

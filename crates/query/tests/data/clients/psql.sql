@@ -35,7 +35,7 @@ FROM pg_catalog.pg_class c
 LEFT JOIN pg_catalog.pg_am am ON (c.relam = am.oid)
 WHERE c.oid = '16392'
 ---
-0|r|true|false|false|false|false|false|false||0||p|d|columns
+0|r|t|f|f|f|f|f|f||0||p|d|columns
 === psql \d t
 SELECT a.attname,
   pg_catalog.format_type(a.atttypid, a.atttypmod),
@@ -51,10 +51,10 @@ FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = '16392' AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 ---
-dev|text|~|false|~||
-time|timestamp with time zone|~|true|~||
-v|double precision|~|false|~||
-n|integer|~|false|~||
+dev|text|~|f|~||
+time|timestamp with time zone|~|t|~||
+v|double precision|~|f|~||
+n|integer|~|f|~||
 === psql \d t
 SELECT c2.relname, i.indisprimary, i.indisunique, i.indisclustered, i.indisvalid, pg_catalog.pg_get_indexdef(i.indexrelid, 0, true),
   pg_catalog.pg_get_constraintdef(con.oid, true), contype, condeferrable, condeferred, i.indisreplident, c2.reltablespace
@@ -63,7 +63,7 @@ FROM pg_catalog.pg_class c, pg_catalog.pg_class c2, pg_catalog.pg_index i
 WHERE c.oid = '16392' AND c.oid = i.indrelid AND i.indexrelid = c2.oid
 ORDER BY i.indisprimary DESC, c2.relname
 ---
-t_dev_time_key|false|true|false|true|CREATE UNIQUE INDEX t_dev_time_key ON public.t USING btree (dev, "time") NULLS NOT DISTINCT|UNIQUE NULLS NOT DISTINCT (dev, "time")|u|false|false|false|0
+t_dev_time_key|f|t|f|t|CREATE UNIQUE INDEX t_dev_time_key ON public.t USING btree (dev, "time") NULLS NOT DISTINCT|UNIQUE NULLS NOT DISTINCT (dev, "time")|u|f|f|f|0
 === psql \d t
 SELECT pol.polname, pol.polpermissive,
   CASE WHEN pol.polroles = '{0}' THEN NULL ELSE pg_catalog.array_to_string(array(select rolname from pg_catalog.pg_roles where oid = any (pol.polroles) order by 1),',') END,
@@ -138,7 +138,7 @@ FROM pg_catalog.pg_class c
 LEFT JOIN pg_catalog.pg_am am ON (c.relam = am.oid)
 WHERE c.oid = '16392'
 ---
-0|r|true|false|false|false|false|false|false|store=columns, time=time, key=dev, partition=86400 s|0||p|d|columns
+0|r|t|f|f|f|f|f|f|store=columns, time=time, key=dev, partition=86400 s|0||p|d|columns
 === psql \d+ t
 SELECT a.attname,
   pg_catalog.format_type(a.atttypid, a.atttypmod),
@@ -158,10 +158,10 @@ FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = '16392' AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 ---
-dev|text|~|false|~|||x||~|~
-time|timestamp with time zone|~|true|~|||p||~|~
-v|double precision|~|false|~|||p||~|~
-n|integer|~|false|~|||p||~|~
+dev|text|~|f|~|||x||~|~
+time|timestamp with time zone|~|t|~|||p||~|~
+v|double precision|~|f|~|||p||~|~
+n|integer|~|f|~|||p||~|~
 === psql \d+
 SELECT n.nspname as "Schema",
   c.relname as "Name",
@@ -253,7 +253,7 @@ FROM pg_catalog.pg_database d
   JOIN pg_catalog.pg_tablespace t on d.dattablespace = t.oid
 ORDER BY 1
 ---
-millrace|millrace|UTF8|C|C.UTF-8|~|libc|~|0 bytes|pg_default|~
+millrace|millrace|UTF8|C|C.UTF-8|~|libc|~|64 MB|pg_default|~
 === psql \dn
 SELECT n.nspname AS "Name",
   pg_catalog.pg_get_userbyid(n.nspowner) AS "Owner"
@@ -306,7 +306,7 @@ FROM pg_catalog.pg_roles r
 WHERE r.rolname !~ '^pg_'
 ORDER BY 1
 ---
-millrace|true|true|false|false|true|-1|~|~|false|false
+millrace|t|t|f|f|t|-1|~|~|f|f
 === psql \di
 SELECT n.nspname as "Schema",
   c.relname as "Name",
@@ -502,7 +502,7 @@ FROM pg_catalog.pg_class c
 LEFT JOIN pg_catalog.pg_am am ON (c.relam = am.oid)
 WHERE c.oid = '1259'
 ---
-0|r|false|false|false|false|false|false|false||0||p|n|heap
+0|r|f|f|f|f|f|f|f||0||p|n|heap
 === psql \d pg_class
 SELECT a.attname,
   pg_catalog.format_type(a.atttypid, a.atttypmod),
@@ -518,40 +518,40 @@ FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = '1259' AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 ---
-oid|oid|~|true|~||
-relname|name|~|false|~||
-relnamespace|oid|~|false|~||
-reltype|oid|~|false|~||
-reloftype|oid|~|false|~||
-relowner|oid|~|false|~||
-relam|oid|~|false|~||
-relfilenode|oid|~|false|~||
-reltablespace|oid|~|false|~||
-relpages|integer|~|false|~||
-reltuples|real|~|false|~||
-relallvisible|integer|~|false|~||
-reltoastrelid|oid|~|false|~||
-relhasindex|boolean|~|false|~||
-relisshared|boolean|~|false|~||
-relpersistence|"char"|~|false|~||
-relkind|"char"|~|false|~||
-relnatts|smallint|~|false|~||
-relchecks|smallint|~|false|~||
-relhasrules|boolean|~|false|~||
-relhastriggers|boolean|~|false|~||
-relhassubclass|boolean|~|false|~||
-relrowsecurity|boolean|~|false|~||
-relforcerowsecurity|boolean|~|false|~||
-relispopulated|boolean|~|false|~||
-relreplident|"char"|~|false|~||
-relispartition|boolean|~|false|~||
-relrewrite|oid|~|false|~||
-relfrozenxid|xid|~|false|~||
-relminmxid|xid|~|false|~||
-relacl|aclitem[]|~|false|~||
-reloptions|text[]|~|false|~||
-relpartbound|pg_node_tree|~|false|~||
-tableoid|oid|~|false|~||
+oid|oid|~|t|~||
+relname|name|~|f|~||
+relnamespace|oid|~|f|~||
+reltype|oid|~|f|~||
+reloftype|oid|~|f|~||
+relowner|oid|~|f|~||
+relam|oid|~|f|~||
+relfilenode|oid|~|f|~||
+reltablespace|oid|~|f|~||
+relpages|integer|~|f|~||
+reltuples|real|~|f|~||
+relallvisible|integer|~|f|~||
+reltoastrelid|oid|~|f|~||
+relhasindex|boolean|~|f|~||
+relisshared|boolean|~|f|~||
+relpersistence|"char"|~|f|~||
+relkind|"char"|~|f|~||
+relnatts|smallint|~|f|~||
+relchecks|smallint|~|f|~||
+relhasrules|boolean|~|f|~||
+relhastriggers|boolean|~|f|~||
+relhassubclass|boolean|~|f|~||
+relrowsecurity|boolean|~|f|~||
+relforcerowsecurity|boolean|~|f|~||
+relispopulated|boolean|~|f|~||
+relreplident|"char"|~|f|~||
+relispartition|boolean|~|f|~||
+relrewrite|oid|~|f|~||
+relfrozenxid|xid|~|f|~||
+relminmxid|xid|~|f|~||
+relacl|aclitem[]|~|f|~||
+reloptions|text[]|~|f|~||
+relpartbound|pg_node_tree|~|f|~||
+tableoid|oid|~|f|~||
 === psql \d pg_class
 SELECT c2.relname, i.indisprimary, i.indisunique, i.indisclustered, i.indisvalid, pg_catalog.pg_get_indexdef(i.indexrelid, 0, true),
   pg_catalog.pg_get_constraintdef(con.oid, true), contype, condeferrable, condeferred, i.indisreplident, c2.reltablespace

@@ -63,7 +63,7 @@ LEFT JOIN (
 ) a ON a.attrelid = t.typrelid
 WHERE t.oid = to_regtype('t')
 ---
-t|16393|16394|t|[dev, time, v, n]|[25, 1184, 701, 23]
+t|16393|16394|t|{dev,time,v,n}|{25,1184,701,23}
 === Multirange
 SELECT t.typname AS name, t.oid AS oid, t.typarray AS array_oid,
     t.oid::regtype::text AS regtype,

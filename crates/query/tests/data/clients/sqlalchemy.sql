@@ -63,10 +63,10 @@ WHERE pg_catalog.pg_collation.oid = pg_catalog.pg_attribute.attcollation) ELSE N
 FROM pg_catalog.pg_class LEFT OUTER JOIN pg_catalog.pg_attribute ON pg_catalog.pg_class.oid = pg_catalog.pg_attribute.attrelid AND pg_catalog.pg_attribute.attnum > '0'::SMALLINT AND NOT pg_catalog.pg_attribute.attisdropped LEFT OUTER JOIN pg_catalog.pg_description ON pg_catalog.pg_description.objoid = pg_catalog.pg_attribute.attrelid AND pg_catalog.pg_description.objsubid = pg_catalog.pg_attribute.attnum JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
 WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r'::VARCHAR, 'p'::VARCHAR, 'f'::VARCHAR, 'v'::VARCHAR, 'm'::VARCHAR]) AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) AND pg_catalog.pg_namespace.nspname != 'pg_catalog'::VARCHAR AND pg_catalog.pg_class.relname IN ('t'::VARCHAR) ORDER BY pg_catalog.pg_class.relname, pg_catalog.pg_attribute.attnum
 ---
-dev|text|~|false|t|~||~|~
-time|timestamp with time zone|~|true|t|~||~|~
-v|double precision|~|false|t|~||~|~
-n|integer|~|false|t|~||~|~
+dev|text|~|f|t|~||~|~
+time|timestamp with time zone|~|t|t|~||~|~
+v|double precision|~|f|t|~||~|~
+n|integer|~|f|t|~||~|~
 === get_pk_constraint
 SELECT pg_catalog.pg_class.oid, pg_catalog.pg_class.relname
 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
@@ -108,7 +108,7 @@ WHERE NOT pg_catalog.pg_index.indisprimary AND pg_catalog.pg_index.indrelid IN (
 WHERE idx.indrelid IN ('16392')) AS idx_attr GROUP BY idx_attr.indexrelid) AS idx_cols ON pg_catalog.pg_index.indexrelid = idx_cols.indexrelid LEFT OUTER JOIN pg_catalog.pg_constraint ON pg_catalog.pg_index.indrelid = pg_catalog.pg_constraint.conrelid AND pg_catalog.pg_index.indexrelid = pg_catalog.pg_constraint.conindid AND pg_catalog.pg_constraint.contype = ANY (ARRAY['p'::VARCHAR, 'u'::VARCHAR, 'x'::VARCHAR]) 
 WHERE pg_catalog.pg_index.indrelid IN ('16392') AND NOT pg_catalog.pg_index.indisprimary ORDER BY pg_catalog.pg_index.indrelid, pg_catalog.pg_class.relname
 ---
-16392|t_dev_time_key|true|true|true|[0, 0]|~|403|~|2|true|[dev, time]|[false, false]|[3126, 3127]
+16392|t_dev_time_key|t|t|t|0 0|~|403|~|2|t|{dev,time}|{f,f}|{3126,3127}
 === get_unique_constraints
 SELECT attr.conrelid, array_agg(CAST(attr.attname AS TEXT) ORDER BY attr.ord) AS cols, attr.conname, min(attr.description) AS description, min(attr.indnkeyatts) AS indnkeyatts, bool_and(attr.indnullsnotdistinct) AS indnullsnotdistinct
 FROM (SELECT con.conrelid AS conrelid, con.conname AS conname, con.description AS description, con.ord AS ord, con.indnkeyatts AS indnkeyatts, con.indnullsnotdistinct AS indnullsnotdistinct, pg_catalog.pg_attribute.attname AS attname 
@@ -117,7 +117,7 @@ FROM pg_catalog.pg_constraint JOIN pg_catalog.pg_index ON pg_catalog.pg_constrai
 WHERE pg_catalog.pg_constraint.contype = 'u'::VARCHAR AND pg_catalog.pg_constraint.conrelid IN ('16392')) AS con ON pg_catalog.pg_attribute.attnum = con.attnum AND pg_catalog.pg_attribute.attrelid = con.conrelid 
 WHERE con.conrelid IN ('16392')) AS attr GROUP BY attr.conrelid, attr.conname ORDER BY attr.conrelid, attr.conname
 ---
-16392|[dev, time]|t_dev_time_key|~|2|true
+16392|{dev,time}|t_dev_time_key|~|2|t
 === get_check_constraints
 SELECT pg_catalog.pg_class.relname, pg_catalog.pg_constraint.conname, CASE WHEN (pg_catalog.pg_constraint.oid IS NOT NULL) THEN pg_catalog.pg_get_constraintdef(pg_catalog.pg_constraint.oid, 't') END AS anon_1, pg_catalog.pg_description.description
 FROM pg_catalog.pg_class LEFT OUTER JOIN pg_catalog.pg_constraint ON pg_catalog.pg_class.oid = pg_catalog.pg_constraint.conrelid AND pg_catalog.pg_constraint.contype = 'c'::VARCHAR LEFT OUTER JOIN pg_catalog.pg_description ON pg_catalog.pg_description.objoid = pg_catalog.pg_constraint.oid AND pg_catalog.pg_description.classoid = CAST('pg_constraint' AS REGCLASS) JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
@@ -162,12 +162,12 @@ WHERE pg_catalog.pg_collation.oid = pg_catalog.pg_attribute.attcollation) ELSE N
 FROM pg_catalog.pg_class LEFT OUTER JOIN pg_catalog.pg_attribute ON pg_catalog.pg_class.oid = pg_catalog.pg_attribute.attrelid AND pg_catalog.pg_attribute.attnum > '0'::SMALLINT AND NOT pg_catalog.pg_attribute.attisdropped LEFT OUTER JOIN pg_catalog.pg_description ON pg_catalog.pg_description.objoid = pg_catalog.pg_attribute.attrelid AND pg_catalog.pg_description.objsubid = pg_catalog.pg_attribute.attnum JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
 WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r'::VARCHAR, 'p'::VARCHAR, 'f'::VARCHAR]) AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) AND pg_catalog.pg_namespace.nspname != 'pg_catalog'::VARCHAR AND pg_catalog.pg_class.relname IN ('t'::VARCHAR, 'ev'::VARCHAR) ORDER BY pg_catalog.pg_class.relname, pg_catalog.pg_attribute.attnum
 ---
-time|timestamp with time zone|~|true|ev|~||~|~
-msg|text|~|false|ev|~||~|~
-dev|text|~|false|t|~||~|~
-time|timestamp with time zone|~|true|t|~||~|~
-v|double precision|~|false|t|~||~|~
-n|integer|~|false|t|~||~|~
+time|timestamp with time zone|~|t|ev|~||~|~
+msg|text|~|f|ev|~||~|~
+dev|text|~|f|t|~||~|~
+time|timestamp with time zone|~|t|t|~||~|~
+v|double precision|~|f|t|~||~|~
+n|integer|~|f|t|~||~|~
 === reflect
 SELECT pg_catalog.pg_class.oid, pg_catalog.pg_class.relname
 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
@@ -200,7 +200,7 @@ WHERE NOT pg_catalog.pg_index.indisprimary AND pg_catalog.pg_index.indrelid IN (
 WHERE idx.indrelid IN ('16392', '16392')) AS idx_attr GROUP BY idx_attr.indexrelid) AS idx_cols ON pg_catalog.pg_index.indexrelid = idx_cols.indexrelid LEFT OUTER JOIN pg_catalog.pg_constraint ON pg_catalog.pg_index.indrelid = pg_catalog.pg_constraint.conrelid AND pg_catalog.pg_index.indexrelid = pg_catalog.pg_constraint.conindid AND pg_catalog.pg_constraint.contype = ANY (ARRAY['p'::VARCHAR, 'u'::VARCHAR, 'x'::VARCHAR]) 
 WHERE pg_catalog.pg_index.indrelid IN ('16392', '16392') AND NOT pg_catalog.pg_index.indisprimary ORDER BY pg_catalog.pg_index.indrelid, pg_catalog.pg_class.relname
 ---
-16392|t_dev_time_key|true|true|true|[0, 0]|~|403|~|2|true|[dev, time]|[false, false]|[3126, 3127]
+16392|t_dev_time_key|t|t|t|0 0|~|403|~|2|t|{dev,time}|{f,f}|{3126,3127}
 === reflect
 SELECT attr.conrelid, array_agg(CAST(attr.attname AS TEXT) ORDER BY attr.ord) AS cols, attr.conname, min(attr.description) AS description, min(attr.indnkeyatts) AS indnkeyatts, bool_and(attr.indnullsnotdistinct) AS indnullsnotdistinct
 FROM (SELECT con.conrelid AS conrelid, con.conname AS conname, con.description AS description, con.ord AS ord, con.indnkeyatts AS indnkeyatts, con.indnullsnotdistinct AS indnullsnotdistinct, pg_catalog.pg_attribute.attname AS attname 
@@ -209,7 +209,7 @@ FROM pg_catalog.pg_constraint JOIN pg_catalog.pg_index ON pg_catalog.pg_constrai
 WHERE pg_catalog.pg_constraint.contype = 'u'::VARCHAR AND pg_catalog.pg_constraint.conrelid IN ('16392', '16392')) AS con ON pg_catalog.pg_attribute.attnum = con.attnum AND pg_catalog.pg_attribute.attrelid = con.conrelid 
 WHERE con.conrelid IN ('16392', '16392')) AS attr GROUP BY attr.conrelid, attr.conname ORDER BY attr.conrelid, attr.conname
 ---
-16392|[dev, time]|t_dev_time_key|~|2|true
+16392|{dev,time}|t_dev_time_key|~|2|t
 === reflect
 SELECT pg_catalog.pg_class.relname, pg_catalog.pg_description.description
 FROM pg_catalog.pg_class LEFT OUTER JOIN pg_catalog.pg_description ON pg_catalog.pg_class.oid = pg_catalog.pg_description.objoid AND pg_catalog.pg_description.objsubid = '0'::INTEGER AND pg_catalog.pg_description.classoid = CAST('pg_class' AS REGCLASS) JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
@@ -230,5 +230,5 @@ FROM pg_catalog.pg_class LEFT OUTER JOIN pg_catalog.pg_am ON pg_catalog.pg_class
 FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class ON pg_catalog.pg_inherits.inhparent = pg_catalog.pg_class.oid GROUP BY pg_catalog.pg_inherits.inhrelid) AS inherits ON pg_catalog.pg_class.oid = inherits.inhrelid LEFT OUTER JOIN pg_catalog.pg_tablespace ON pg_catalog.pg_tablespace.oid = pg_catalog.pg_class.reltablespace JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
 WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r'::VARCHAR, 'p'::VARCHAR, 'f'::VARCHAR]) AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) AND pg_catalog.pg_namespace.nspname != 'pg_catalog'::VARCHAR AND pg_catalog.pg_class.relname IN ('t'::VARCHAR, 'ev'::VARCHAR)
 ---
-16400|ev|[store=columns, time=time, partition=86400 s]|~|~|~|~
-16392|t|[store=columns, time=time, key=dev, partition=86400 s]|~|~|~|~
+16400|ev|{store=columns,time=time,"partition=86400 s"}|~|~|~|~
+16392|t|{store=columns,time=time,key=dev,"partition=86400 s"}|~|~|~|~

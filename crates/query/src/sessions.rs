@@ -1,0 +1,134 @@
+//! Who is connected and what runs, for `pg_stat_activity`.
+//!
+//! A statement runs from its start until its last row was taken: a result's stream holds a [`Running`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::functions::Activity;
+use crate::session::TxnStatus;
+use crate::settings::Settings;
+use crate::statement::Statement;
+
+/// All sessions of a database, by number. Cloning shares it.
+#[derive(Clone, Default)]
+pub(crate) struct Sessions(Arc<Mutex<BTreeMap<i32, Arc<Presence>>>>);
+
+/// What others see of a session.
+struct Presence {
+    user: Arc<str>,
+    started_ns: i64,
+    now: Mutex<Now>,
+}
+
+struct Now {
+    /// For `application_name`, which is seldom asked for.
+    settings: Arc<Settings>,
+    statement: Option<Statement>,
+    /// Statements and results that are not finished.
+    running: usize,
+    block: TxnStatus,
+    transaction_ns: Option<i64>,
+    statement_ns: Option<i64>,
+    changed_ns: i64,
+}
+
+impl Now {
+    fn state(&self) -> &'static str {
+        match self.block {
+            _ if self.running > 0 => "active",
+            TxnStatus::Idle => "idle",
+            TxnStatus::InBlock => "idle in transaction",
+            TxnStatus::Failed => "idle in transaction (aborted)",
+        }
+    }
+}
+
+impl Sessions {
+    /// Enters a session; it leaves when the result is dropped.
+    pub(crate) fn enter(&self, pid: i32, user: &Arc<str>, now_ns: i64) -> Entered {
+        let now = Now {
+            settings: Arc::default(),
+            statement: None,
+            running: 0,
+            block: TxnStatus::Idle,
+            transaction_ns: None,
+            statement_ns: None,
+            changed_ns: now_ns,
+        };
+        let presence = Arc::new(Presence { user: Arc::clone(user), started_ns: now_ns, now: Mutex::new(now) });
+        self.0.lock().insert(pid, Arc::clone(&presence));
+        Entered { sessions: self.clone(), pid, presence }
+    }
+
+    /// Everyone, by number.
+    pub(crate) fn list(&self) -> Vec<Activity> {
+        let sessions: Vec<(i32, Arc<Presence>)> =
+            self.0.lock().iter().map(|(pid, presence)| (*pid, Arc::clone(presence))).collect();
+        let activity = |(pid, presence): (i32, Arc<Presence>)| {
+            let now = presence.now.lock();
+            Activity {
+                pid,
+                user: presence.user.to_string(),
+                application: now.settings.get("application_name").unwrap_or_default(),
+                state: now.state().to_owned(),
+                query: now.statement.as_ref().map(|statement| statement.sql().to_owned()).unwrap_or_default(),
+                client: None,
+                started_ns: presence.started_ns,
+                transaction_ns: now.transaction_ns,
+                statement_ns: now.statement_ns,
+                changed_ns: now.changed_ns,
+            }
+        };
+        sessions.into_iter().map(activity).collect()
+    }
+}
+
+/// A session's own entry.
+pub(crate) struct Entered {
+    sessions: Sessions,
+    pid: i32,
+    presence: Arc<Presence>,
+}
+
+impl Entered {
+    /// The list it is in.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// A statement begins.
+    pub(crate) fn begin(&self, statement: &Statement, settings: &Arc<Settings>, now_ns: i64) -> Running {
+        let mut now = self.presence.now.lock();
+        now.settings = Arc::clone(settings);
+        now.statement = Some(statement.clone());
+        now.statement_ns = Some(now_ns);
+        now.changed_ns = now_ns;
+        now.running += 1;
+        Running(Arc::clone(&self.presence))
+    }
+
+    /// Where the session stands after a statement.
+    pub(crate) fn set_block(&self, block: TxnStatus, transaction_ns: Option<i64>) {
+        let mut now = self.presence.now.lock();
+        now.block = block;
+        now.transaction_ns = transaction_ns;
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.sessions.0.lock().remove(&self.pid);
+    }
+}
+
+/// A statement or a result that is not finished.
+pub(crate) struct Running(Arc<Presence>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.now.lock().running -= 1;
+    }
+}
