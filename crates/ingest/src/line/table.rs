@@ -329,7 +329,12 @@ impl<'a> TableBuild<'a> {
                 value.is_finite() && column.put_f32(row, value)
             }
             _ => {
-                let seen = format!("{} {}", seen.what(), shown(word(text, 0)));
+                let value = match seen {
+                    // As it is meant: written, it stands in quotes of its own and may hold spaces.
+                    Seen::Text(value) => shown(value),
+                    _ => shown(word(text, 0)),
+                };
+                let seen = format!("{} {value}", seen.what());
                 return Err(self.mismatch(slot, &seen, ty.sql_name()));
             }
         };

@@ -349,14 +349,15 @@ fn type_conflicts_are_refused_line_by_line() {
     )]);
     for (field, message) in [
         ("f=1i", "column \"f\" of table \"m\" is double precision, seen integer \"1i\""),
-        ("f=\"x\"", "column \"f\" of table \"m\" is double precision, seen string \"\"x\"\""),
+        ("f=\"x\"", "column \"f\" of table \"m\" is double precision, seen string \"x\""),
+        ("f=\"two words\"", "column \"f\" of table \"m\" is double precision, seen string \"two words\""),
         ("i=1", "column \"i\" of table \"m\" is bigint, seen float \"1\""),
         ("i=1u", "column \"i\" of table \"m\" is bigint, seen unsigned integer \"1u\""),
         ("u=1i", "column \"u\" of table \"m\" is numeric(20), seen integer \"1i\""),
         ("s=t", "column \"s\" of table \"m\" is text, seen boolean \"t\""),
         ("b=1", "column \"b\" of table \"m\" is boolean, seen float \"1\""),
         ("t=1i", "column \"t\" of table \"m\" is timestamp with time zone, seen integer \"1i\""),
-        ("y=\"x\"", "column \"y\" of table \"m\" is bytea, seen string"),
+        ("y=\"x\"", "column \"y\" of table \"m\" is bytea, seen string \"x\""),
         ("k=1", "column \"k\" of table \"m\" is a tag, seen a field"),
     ] {
         let body = format!("m,k=1 f=1 1\nm,k=1 {field} 2\nm,k=1 f=3 3");
