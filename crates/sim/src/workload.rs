@@ -559,11 +559,11 @@ impl Driver {
             let random = self.dice.next();
             let cell = match ty {
                 DataType::Int64 => {
-                    Cell::Int(if random % 50 == 0 { random.cast_signed() } else { (random % 1000) as i64 })
+                    Cell::Int(if random.is_multiple_of(50) { random.cast_signed() } else { (random % 1000) as i64 })
                 }
-                DataType::Float64 if random % 60 == 0 => Cell::Float(random | 0x7ff0_0000_0000_0000),
+                DataType::Float64 if random.is_multiple_of(60) => Cell::Float(random | 0x7ff0_0000_0000_0000),
                 DataType::Float64 => Cell::Float(((random % 100_000) as f64 / 100.0).to_bits()),
-                DataType::Bool => Cell::Bool(random % 2 == 0),
+                DataType::Bool => Cell::Bool(random.is_multiple_of(2)),
                 _ => Cell::Text(["on", "off", "", "a longer text, ü"][(random % 4) as usize].to_owned()),
             };
             fields.insert(*id, cell);
@@ -581,10 +581,9 @@ impl Driver {
         if numbers.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
-        let keys = match &numbers {
-            None => None,
-            Some(numbers) => Some(view.keys_of(numbers).expect("keys of numbers").iter().map(<[u8]>::to_vec).collect()),
-        };
+        let keys = numbers
+            .as_ref()
+            .map(|numbers| view.keys_of(numbers).expect("keys of numbers").iter().map(<[u8]>::to_vec).collect());
         txn.delete(view, numbers.as_deref(), TimeRange { start: first, last }).ok()?;
         Some(Change::Delete { table: table.id, keys, first, last })
     }
