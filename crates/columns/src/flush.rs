@@ -35,8 +35,7 @@ impl TableState {
     /// get their numbers from `next_file`. Call it on the durable state, with its LSN.
     ///
     /// # Errors
-    /// 58030 or 53100; nothing is changed, and files half written are gone or under temporary names. A file that was
-    /// finished before the failure is named by nobody and removed at the next open.
+    /// 58030 or 53100; nothing is changed, and what was written is removed (at the next open, if it cannot be now).
     pub fn flush(
         &self,
         env: &Arc<dyn Env>,
@@ -46,8 +45,13 @@ impl TableState {
     ) -> Result<Flushed> {
         let entries = self.flushable(upto);
         let segment = self.write_entries(env, dir, entries, next_file)?;
-        let (series_files, obsolete) = self.write_series(env, dir, next_file)?;
-        Ok(Flushed { upto, segment, series_files, obsolete })
+        match self.write_series(env, dir, next_file) {
+            Ok((series_files, obsolete)) => Ok(Flushed { upto, segment, series_files, obsolete }),
+            Err(error) => {
+                segment.iter().for_each(|segment| segment.remove_when_unused());
+                Err(error)
+            }
+        }
     }
 
     /// Without the entries that were flushed, with the segment they became, and with their deletes kept as tombstones

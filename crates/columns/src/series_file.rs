@@ -43,8 +43,11 @@ pub fn write_series_file(env: &Arc<dyn Env>, dir: &Path, file: &SeriesFile, seri
         from = to;
     }
     let path = series_path(dir, file.file);
-    env::replace_file(env.as_ref(), &path, &out)
-        .map_err(|error| Error::io(format_args!("write {}", path.display()), &error))
+    env::replace_file(env.as_ref(), &path, &out).map_err(|error| {
+        // It may have its name already, which nobody will ever use.
+        let _ = env.remove(&path);
+        Error::io(format_args!("write {}", path.display()), &error)
+    })
 }
 
 fn write_section(series: &SeriesIndex, from: u32, to: u32, out: &mut Vec<u8>) -> Result<()> {

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use columns::{Flushed, TableState};
+use columns::{Compacted, Compaction, Flushed, Segment, TableState};
 use env::{Event, Step};
 use model::{Error, Lsn, Result, TableId};
 
-use crate::engine::Inner;
+use crate::engine::{CommitState, Inner, closing};
 use crate::manifest::Manifest;
 use crate::root::Root;
 
@@ -22,7 +22,26 @@ const RETRY_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub(crate) struct Flusher {
     phase: Phase,
+    /// Those who asked before the flush in hand began: it answers them, whatever is committed meanwhile.
+    waiters: Vec<FlushWaiter>,
     retry_at: u64,
+}
+
+/// What the compactor remembers between steps.
+#[derive(Default)]
+pub(crate) struct Compactor {
+    retry_at: u64,
+    /// The table whose compaction failed last: the search goes on behind it, so that one damaged segment does not keep
+    /// the other tables from being compacted.
+    failed: Option<TableId>,
+}
+
+/// Files of a flush or compaction whose manifest could not be written. The manifest on disk may name them, so they stay
+/// until a later one is there, which does not.
+#[derive(Default)]
+pub(crate) struct Doubtful {
+    segments: Vec<Arc<Segment>>,
+    series_files: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -58,7 +77,7 @@ impl Inner {
             Err(error) => {
                 tracing::warn!(%error, "flush failed; memtables are kept and it will be tried again");
                 self.abandon_flush(&mut flusher);
-                self.answer_flush_waiters(Some(&error));
+                answer(std::mem::take(&mut flusher.waiters), Some(&error));
                 flusher.retry_at = now + RETRY_NS;
                 Step::Until(flusher.retry_at)
             }
@@ -97,6 +116,7 @@ impl Inner {
                     }
                 }
                 self.finish_flush(&job, done)?;
+                answer(std::mem::take(&mut flusher.waiters), None);
                 Ok(Step::Again)
             }
         }
@@ -111,11 +131,15 @@ impl Inner {
             self.answer_flush_waiters(None);
             return Step::Idle;
         }
-        if self.wal.failure().is_some() || !self.flush_wanted(&lock.dropped) {
+        if let Some(error) = self.wal.failure() {
             drop(lock);
-            self.answer_flush_waiters(self.wal.failure().as_ref());
+            self.answer_flush_waiters(Some(&error));
             return Step::Idle;
         }
+        if !self.flush_wanted(&lock.dropped) {
+            return Step::Idle;
+        }
+        flusher.waiters = std::mem::take(&mut *self.flush_waiters.lock());
         self.barrier.store(root.lsn.0, Ordering::SeqCst);
         let first_open = self.open_txns.lock().values().min().copied();
         drop(lock);
@@ -154,8 +178,7 @@ impl Inner {
     fn finish_flush(&self, job: &Job, done: BTreeMap<TableId, Flushed>) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let next = self.manifest_after_flush(&manifest, job, &done)?;
-        next.write(&*self.env, &self.dir)?;
-        *manifest = next;
+        self.write_manifest(&mut manifest, next, || job.new_files(&done))?;
 
         let mut lock = self.commit.lock();
         let mut root = (*self.roots.newest()).clone();
@@ -173,12 +196,7 @@ impl Inner {
         drop(manifest);
 
         discard_tables(gone);
-        for file in done.values().flat_map(|flushed| &flushed.obsolete) {
-            let path = columns::series_path(&self.data_dir(), *file);
-            if let Err(error) = self.env.remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "an unused series file stays until the next start");
-            }
-        }
+        self.remove_series_files(done.values().flat_map(|flushed| &flushed.obsolete));
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.flushed_log_bytes.store(self.counters.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         if let Err(error) = self.wal.remove_below(job.replay_from) {
@@ -224,51 +242,99 @@ impl Inner {
         })
     }
 
-    fn abandon_flush(&self, flusher: &mut Flusher) {
-        if let Phase::Write { done, .. } = std::mem::take(&mut flusher.phase) {
-            // Written but never named by a manifest. (A failed manifest write does not come here with its files.)
-            for flushed in done.into_values() {
-                if let Some(segment) = flushed.segment {
-                    segment.remove_when_unused();
-                }
+    /// Replaces the manifest, and then removes what earlier attempts left behind.
+    fn write_manifest(&self, manifest: &mut Manifest, next: Manifest, new: impl FnOnce() -> Doubtful) -> Result<()> {
+        let written = next.write(&*self.env, &self.dir);
+        let mut doubtful = self.doubtful.lock();
+        if let Err(error) = written {
+            let new = new();
+            doubtful.segments.extend(new.segments);
+            doubtful.series_files.extend(new.series_files);
+            return Err(error);
+        }
+        *manifest = next;
+        let unnamed = std::mem::take(&mut *doubtful);
+        drop(doubtful);
+        self.remove_unnamed(unnamed);
+        Ok(())
+    }
+
+    fn remove_unnamed(&self, unnamed: Doubtful) {
+        unnamed.segments.iter().for_each(|segment| segment.remove_when_unused());
+        self.remove_series_files(&unnamed.series_files);
+    }
+
+    fn remove_series_files<'a>(&self, files: impl IntoIterator<Item = &'a u64>) {
+        for file in files {
+            let path = columns::series_path(&self.data_dir(), *file);
+            if let Err(error) = self.env.remove(&path) {
+                tracing::warn!(path = %path.display(), %error, "an unused series file stays until the next start");
             }
+        }
+    }
+
+    fn abandon_flush(&self, flusher: &mut Flusher) {
+        if let Phase::Write { job, done, .. } = std::mem::take(&mut flusher.phase) {
+            // Written but never named by a manifest. (A failed manifest write does not come here with its files.)
+            self.remove_unnamed(job.new_files(&done));
         }
         self.barrier.store(0, Ordering::SeqCst);
     }
 
-    /// Merges what small segments there are, one compaction a step.
+    /// Merges segments, one compaction a step: what is due, or all that can be while somebody waits for that.
     pub(crate) fn compact_step(&self) -> Step {
-        let mut retry_at = self.compaction_retry_at.lock();
+        let mut compactor = self.compactor.lock();
         let now = self.env.monotonic_ns();
-        if *retry_at > now {
-            return Step::Until(*retry_at);
+        if compactor.retry_at > now {
+            return Step::Until(compactor.retry_at);
         }
-        match self.compact_once() {
+        let asked = self.settle_waiters.lock().len();
+        match self.compact_once(&mut compactor, asked > 0) {
             Ok(true) => Step::Again,
             Ok(false) => {
-                for waiter in std::mem::take(&mut *self.settle_waiters.lock()) {
-                    waiter.set();
-                }
+                self.answer_settle_waiters(asked);
                 Step::Idle
             }
             Err(error) => {
                 tracing::warn!(%error, "compaction failed; its inputs are kept and it will be tried again");
-                for waiter in std::mem::take(&mut *self.settle_waiters.lock()) {
-                    waiter.set();
-                }
-                *retry_at = now + RETRY_NS;
-                Step::Until(*retry_at)
+                self.answer_settle_waiters(asked);
+                compactor.retry_at = now + RETRY_NS;
+                Step::Until(compactor.retry_at)
             }
         }
     }
 
-    fn compact_once(&self) -> Result<bool> {
+    /// Whoever asked during the step is left to the next one, which the asking has called for.
+    fn answer_settle_waiters(&self, asked: usize) {
+        let mut waiters = self.settle_waiters.lock();
+        // Fewer when closing has let them go.
+        let asked = asked.min(waiters.len());
+        let answered: Vec<Event> = waiters.drain(..asked).collect();
+        drop(waiters);
+        answered.iter().for_each(Event::set);
+    }
+
+    fn compact_once(&self, compactor: &mut Compactor, settling: bool) -> Result<bool> {
         let root = self.roots.newest();
-        let Some((id, compaction)) = root.tables.iter().find_map(|(id, state)| Some((*id, state.pick_compaction()?)))
-        else {
-            return Ok(false);
-        };
+        let behind = compactor.failed.take();
+        let later = root.tables.iter().filter(|(id, _)| Some(**id) > behind);
+        let earlier = root.tables.iter().filter(|(id, _)| Some(**id) <= behind);
+        let mut picked = later.chain(earlier).filter_map(|(_, state)| {
+            let compaction = pick(state, settling).transpose()?;
+            Some((Arc::clone(&state.table), compaction))
+        });
+        let Some((table, compaction)) = picked.next() else { return Ok(false) };
+        drop(picked);
+        // It would keep memory and files for as long as the compaction takes.
         drop(root);
+        compaction.and_then(|compaction| self.compact(table.id, &compaction)).map_err(|error| {
+            compactor.failed = Some(table.id);
+            error.context(format!("compaction of table {}", table.name))
+        })
+    }
+
+    /// False when told to stop.
+    fn compact(&self, id: TableId, compaction: &Compaction) -> Result<bool> {
         let dir = self.data_dir();
         let keep_going = || !self.closing.load(Ordering::Relaxed);
         let Some(done) = compaction.run(&self.env, &dir, &mut || self.next_file(), &keep_going)? else {
@@ -285,15 +351,16 @@ impl Inner {
         let mut next = manifest.clone();
         next.files.insert(id, files);
         next.next_file = self.file_count();
-        next.write(&*self.env, &self.dir)?;
-        *manifest = next;
+        let outputs = || Doubtful { segments: done.outputs.clone(), series_files: Vec::new() };
+        self.write_manifest(&mut manifest, next, outputs)?;
 
-        let lock = self.commit.lock();
+        let mut lock = self.commit.lock();
         let root = self.roots.newest();
-        if let Some(state) = root.tables.get(&id) {
-            self.roots.replace_newest(root.with_state(id, state.with_compacted(&done)));
-            done.inputs.iter().for_each(|segment| segment.remove_when_unused());
+        match root.tables.get(&id) {
+            Some(state) => self.roots.replace_newest(root.with_state(id, state.with_compacted(&done))),
+            None => lock.compacted_after_drop(id, &done),
         }
+        done.inputs.iter().for_each(|segment| segment.remove_when_unused());
         drop(lock);
         let written: u64 = done.outputs.iter().map(|segment| segment.meta().bytes).sum();
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
@@ -335,12 +402,57 @@ impl Inner {
         next.map_or(Step::Idle, Step::Until)
     }
 
-    /// Called with `None` only when nothing is left to flush or the last flush has just ended; those who asked since are flushed for.
-    fn answer_flush_waiters(&self, error: Option<&Error>) {
-        for waiter in std::mem::take(&mut *self.flush_waiters.lock()) {
-            *waiter.error.lock() = error.cloned();
-            waiter.event.set();
+    /// Called with `None` only when nothing is left to flush.
+    pub(crate) fn answer_flush_waiters(&self, error: Option<&Error>) {
+        answer(std::mem::take(&mut *self.flush_waiters.lock()), error);
+    }
+
+    /// Lets those go whose flush the flusher has in hand, once it has stopped.
+    pub(crate) fn release_flush(&self) {
+        let waiters = std::mem::take(&mut self.flusher.lock().waiters);
+        answer(waiters, Some(&closing()));
+    }
+
+    /// Lets everyone else go who waits for work behind the scenes.
+    pub(crate) fn release_waiters(&self) {
+        self.answer_flush_waiters(Some(&closing()));
+        let asked = std::mem::take(&mut *self.settle_waiters.lock());
+        asked.iter().for_each(Event::set);
+        self.release_memory_waiters();
+    }
+}
+
+impl CommitState {
+    /// The table was dropped while its segments were merged: what goes with the drop is now the merged ones.
+    fn compacted_after_drop(&mut self, id: TableId, done: &Compacted) {
+        for (_, state) in self.dropped.iter_mut().filter(|(_, state)| state.table.id == id) {
+            *state = Arc::new(state.with_compacted(done));
         }
+    }
+}
+
+impl Job {
+    /// Files that this flush has written.
+    fn new_files(&self, done: &BTreeMap<TableId, Flushed>) -> Doubtful {
+        let mut new = Doubtful::default();
+        for (id, flushed) in done {
+            new.segments.extend(flushed.segment.clone());
+            let old = self.root.tables.get(id).map(|state| &*state.series_files).unwrap_or_default();
+            let made = flushed.series_files.iter().filter(|file| !old.contains(file));
+            new.series_files.extend(made.map(|file| file.file));
+        }
+        new
+    }
+}
+
+fn pick(state: &TableState, settling: bool) -> Result<Option<Compaction>> {
+    if settling { state.pick_settling() } else { Ok(state.pick_compaction()) }
+}
+
+fn answer(waiters: Vec<FlushWaiter>, error: Option<&Error>) {
+    for waiter in waiters {
+        *waiter.error.lock() = error.cloned();
+        waiter.event.set();
     }
 }
 

@@ -12,7 +12,7 @@ use model::{Error, Lsn, Result, SqlState};
 use parking_lot::Mutex;
 use wal::{Wal, WalOptions};
 
-use crate::background::{FlushWaiter, Flusher};
+use crate::background::{Compactor, Doubtful, FlushWaiter, Flusher};
 use crate::commit::{Committing, Progress, Replay};
 use crate::manifest::Manifest;
 use crate::root::{Root, Roots};
@@ -74,7 +74,36 @@ pub struct Recovery {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
+    running: Arc<Running>,
+}
+
+/// What all clones of an engine hold and nobody else: the last of them closes it. The workers themselves wake each other
+/// through weak references, which must not turn out to be the last.
+struct Running {
+    inner: Arc<Inner>,
     workers: Arc<Workers>,
+}
+
+impl Running {
+    fn close(&self) -> Result<()> {
+        let (inner, workers) = (&self.inner, &self.workers);
+        inner.refuse_writes();
+        workers.compact.stop();
+        workers.flush.stop();
+        workers.governor.stop();
+        workers.log.stop();
+        let closed = inner.wal.close(&|lsn| inner.roots.advance(lsn));
+        inner.release_flush();
+        inner.release_waiters();
+        closed
+    }
+}
+
+impl Drop for Running {
+    /// What was acknowledged without waiting for the disk gets there. A failure was told to whoever asked.
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
 }
 
 /// Threads (or simulated ones); they hold `Inner`, never the other way round.
@@ -107,7 +136,8 @@ pub(crate) struct Inner {
     pub(crate) flusher: Mutex<Flusher>,
     pub(crate) flush_waiters: Mutex<Vec<FlushWaiter>>,
     pub(crate) settle_waiters: Mutex<Vec<Event>>,
-    pub(crate) compaction_retry_at: Mutex<u64>,
+    pub(crate) compactor: Mutex<Compactor>,
+    pub(crate) doubtful: Mutex<Doubtful>,
     pub(crate) consolidating: Mutex<()>,
     /// Writers that wait: for a moment, and for memory.
     pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
@@ -205,7 +235,8 @@ impl Engine {
             }
         });
         recovery.elapsed_ns = inner.env.monotonic_ns().saturating_sub(started);
-        Ok((Engine { inner, workers }, recovery))
+        let running = Arc::new(Running { inner: Arc::clone(&inner), workers });
+        Ok((Engine { inner, running }, recovery))
     }
 
     /// Starts a transaction. `seen` is the session's own last commit (`Lsn::ZERO` at first): it reads at least that.
@@ -238,43 +269,39 @@ impl Engine {
         let waiter = FlushWaiter { event: Event::new(), error: Arc::default() };
         let flushing = Flushing { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
         self.inner.flush_waiters.lock().push(waiter);
-        self.workers.flush.wake();
+        self.running.workers.flush.wake();
+        self.inner.unless_closing();
         flushing
     }
 
     /// Flushes all memtables now and waits.
     ///
     /// # Errors
-    /// Why the flush failed; the memtables are kept.
+    /// Why the flush failed; the memtables are kept. 57P01 when the database closes before it is done.
     pub fn flush(&self) -> Result<()> {
         let flushing = self.start_flush();
         self.inner.env.wait(&flushing.event);
         flushing.result()
     }
 
-    /// Waits until no compaction is due ("settled"). For `demo` and benchmarks.
+    /// Waits until what is in segments has its final form ("settled"): no two segments share a moment, deletes are
+    /// applied, every row stands for itself. Memtables are not flushed for it. Ends early when a compaction fails or the
+    /// database closes. For `demo` and benchmarks.
     pub fn settle(&self) {
         let event = Event::new();
         self.inner.settle_waiters.lock().push(event.clone());
-        self.workers.compact.wake();
+        self.running.workers.compact.wake();
+        self.inner.unless_closing();
         self.inner.env.wait(&event);
     }
 
-    /// Flushes the log with a durable mark and stops the workers. Commits after it are refused; reads go on.
+    /// Flushes the log with a durable mark and stops the workers. Commits after it are refused; reads go on. Whoever
+    /// waits for a flush or for memory is let go.
     ///
     /// # Errors
     /// 58030 when the log cannot be flushed.
     pub fn close(&self) -> Result<()> {
-        self.inner.closing.store(true, Ordering::SeqCst);
-        let wal = &self.inner.wal;
-        let event = wal.when_durable(wal.last());
-        self.workers.log.wake();
-        self.inner.env.wait(&event);
-        self.workers.compact.stop();
-        self.workers.flush.stop();
-        self.workers.governor.stop();
-        self.workers.log.stop();
-        wal.close(&|lsn| self.inner.roots.advance(lsn))
+        self.running.close()
     }
 
     /// Numbers for metrics and EXPLAIN.
@@ -323,6 +350,10 @@ impl Flushing {
     pub fn result(&self) -> Result<()> {
         self.error.lock().take().map_or(Ok(()), Err)
     }
+}
+
+pub(crate) fn closing() -> Error {
+    Error::new(SqlState::ADMIN_SHUTDOWN, "the database is closing; nothing was written")
 }
 
 fn spill_dir(dir: &Path) -> PathBuf {
@@ -396,7 +427,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     let memtable_bytes = root.memory_bytes();
     let inner = Inner {
         dir: dir.to_owned(),
-        next_txn: AtomicU64::new(wal.last().0 + 1),
+        next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
         next_file: AtomicU64::new(manifest.next_file),
         roots: Roots::new(root, wal.durable()),
@@ -410,7 +441,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         flusher: Mutex::default(),
         flush_waiters: Mutex::default(),
         settle_waiters: Mutex::default(),
-        compaction_retry_at: Mutex::new(0),
+        compactor: Mutex::default(),
+        doubtful: Mutex::default(),
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
         closing: AtomicBool::new(false),
@@ -509,14 +541,28 @@ impl Inner {
     /// # Errors
     /// 57P01 when closing, 58030 when the log has failed.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.closing.load(Ordering::Relaxed) {
-            return Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the database is closing; nothing was written"));
+        if self.closing.load(Ordering::SeqCst) {
+            return Err(closing());
         }
         self.wal.failure().map_or(Ok(()), Err)
     }
 
-    pub(crate) fn memtable_grew(&self, bytes: u64) {
-        self.memtable_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Every append to the log holds one of these locks and has asked [`Inner::check_writable`] under it, so nothing
+    /// comes into the log after this that its worker might not live to write.
+    fn refuse_writes(&self) {
+        let _commit = self.commit.lock();
+        let _open_txns = self.open_txns.lock();
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    /// For whoever has just begun to wait: the workers may have stopped before they could see it.
+    fn unless_closing(&self) {
+        if self.closing.load(Ordering::SeqCst) {
+            self.release_waiters();
+        }
+    }
+
+    pub(crate) fn wake_flusher_if_due(&self) {
         if self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
             || self.log_bytes_since_flush() >= self.options.log_flush_bytes
         {
@@ -546,6 +592,7 @@ impl Inner {
         if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
             workers.governor.wake();
         }
+        self.unless_closing();
         event
     }
 

@@ -77,6 +77,12 @@ pub(crate) enum Ddl {
 }
 
 impl Record<'_> {
+    pub(crate) fn txn(&self) -> u64 {
+        match self {
+            Record::Item { txn, .. } | Record::Commit { txn, .. } => *txn,
+        }
+    }
+
     /// Reads a payload; `lsn` is for messages.
     pub(crate) fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
         decode(payload).map_err(|error| error.context(format!("log record {lsn}")))

@@ -154,12 +154,21 @@ pub fn replace_file(env: &dyn Env, path: &Path, contents: &[u8]) -> io::Result<(
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = env.open(&temporary, Open::CreateNew)?;
+    let written = write_and_rename(env, &temporary, path, contents);
+    if written.is_err() {
+        // On a full disk the rest of an attempt would be in the way of the next. Should this fail too, the next open removes it.
+        let _ = env.remove(&temporary);
+    }
+    written?;
+    env.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+fn write_and_rename(env: &dyn Env, temporary: &Path, path: &Path, contents: &[u8]) -> io::Result<()> {
+    let file = env.open(temporary, Open::CreateNew)?;
     file.write_at(contents, 0)?;
     file.sync()?;
     drop(file);
-    env.rename(&temporary, path)?;
-    env.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    env.rename(temporary, path)
 }
 
 /// The name a file has until it is complete: `<name>.tmp`. Files so named are removed at open.

@@ -75,6 +75,9 @@ impl Flusher {
             self.queue_mark(shared);
             self.flush_one(shared, advanced);
         }
+        // Who waits for room is told to look again: nobody makes any after this.
+        let busy = shared.state.lock().busy.take();
+        busy.iter().for_each(Event::set);
     }
 
     fn mark_is_due(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The engine from outside, on a real directory. Faults are the business of crate `sim`.
 
+mod workers;
+
 use std::path::Path;
 use std::sync::Arc;
 

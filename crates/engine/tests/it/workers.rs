@@ -1,0 +1,264 @@
+//! Facts about what goes on behind the scenes, on a simulated machine: whoever waits for what never comes panics there.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::{Durability, Engine, Isolation, Options, Progress, inspect};
+use env::sim::SimEnv;
+use env::{Env, Step};
+use model::{Lsn, SqlState, TableName};
+
+use crate::{batch, begin, commit, make, now, put, spec};
+
+const DIR: &str = "/db";
+
+fn open(env: &SimEnv, options: &Options) -> Engine {
+    Engine::open(Arc::new(env.clone()), Path::new(DIR), options.clone()).expect("open").0
+}
+
+fn small() -> Options {
+    Options { log_file_bytes: 1 << 20, ..Options::default() }
+}
+
+fn fill(engine: &Engine, name: &str, segments: i64) {
+    for round in 0..segments {
+        commit(engine, name, &[("a", 1, round as f64), ("b", round, 2.0), ("c", 100, 3.0)]).expect("commit");
+        engine.flush().expect("flush");
+    }
+}
+
+/// Files of the data folder, against those that the manifest names.
+fn assert_no_strays(env: &SimEnv, what: &str) {
+    let data = Path::new(DIR).join("data");
+    let seen: Vec<_> = env.list(&data).expect("list").into_iter().map(|entry| data.join(entry.name)).collect();
+    let manifest = inspect::manifest(env, Path::new(DIR)).expect("manifest");
+    let mut named = Vec::new();
+    for files in manifest.files.values() {
+        named.extend(files.segments.iter().map(|meta| columns::segment_path(&data, meta.file)));
+        named.extend(files.series_files.iter().map(|file| columns::series_path(&data, file.file)));
+    }
+    named.sort();
+    assert_eq!(seen, named, "{what}");
+}
+
+#[test]
+fn settling_leaves_one_segment_where_fewer_overlap_than_are_merged_otherwise() {
+    let env = SimEnv::new(1);
+    let engine = open(&env, &small());
+    make(&engine, "t");
+    fill(&engine, "t", 3);
+    env.run_until_idle();
+    assert_eq!(engine.stats().segments, 3, "three are not worth it while nobody asks");
+    let before = now(&engine, "t");
+    engine.settle();
+    assert_eq!(engine.stats().segments, 1);
+    assert_eq!(now(&engine, "t"), before);
+    let compactions = engine.stats().compactions;
+    engine.settle();
+    assert_eq!(engine.stats().compactions, compactions, "what is settled stays as it is");
+}
+
+/// The bug: a flush answered those who asked for it only when nothing was left to flush. Under steady commits that never
+/// was, so CHECKPOINT waited for ever while flush after flush wrote tiny segments. The fix: a flush answers who asked before
+/// it began.
+#[test]
+fn a_flush_ends_although_others_go_on_committing() {
+    let env = SimEnv::new(2);
+    let engine = open(&env, &small());
+    make(&engine, "t");
+    commit(&engine, "t", &[("a", 0, 1.0)]).expect("commit");
+    let count = Arc::new(AtomicU64::new(0));
+    let write = || {
+        let (engine, count) = (engine.clone(), Arc::clone(&count));
+        move || {
+            let time = count.fetch_add(1, Ordering::Relaxed) as i64;
+            let mut txn = begin(&engine);
+            put(&mut txn, "t", &[("b", time, 1.0)]).expect("write");
+            let mut committing = txn.commit(Durability::Async);
+            assert!(matches!(committing.poll().expect("poll"), Progress::Done(_)));
+            Step::Again
+        }
+    };
+    let writers: Vec<_> = (0..8).map(|_| env.spawn("writer", Box::new(write()))).collect();
+    for _ in 0..10 {
+        engine.flush().expect("flush");
+    }
+    drop(writers);
+    assert_eq!(engine.stats().flushes, 10, "one flush for each that was asked for");
+    assert!(count.load(Ordering::Relaxed) > 10, "it did go on");
+}
+
+/// The bug: transaction numbers went on from the log's last LSN after a restart. Failed commits use up numbers but no LSN, so
+/// a number could be given again while records of its first owner, sent ahead of a commit that never came, were still in the
+/// log; the next recovery counted them to the new owner's commit. The fix: recovery looks at the numbers it reads.
+#[test]
+fn rows_sent_ahead_of_a_commit_that_failed_never_join_a_later_transaction() {
+    let env = SimEnv::new(3);
+    let options = Options::default();
+    let engine = open(&env, &options);
+    make(&engine, "t");
+    let duplicates: Vec<_> = (0..301)
+        .map(|_| {
+            let mut txn = begin(&engine);
+            txn.create_table(&spec("u")).expect("not there yet");
+            txn
+        })
+        .collect();
+    let many: Vec<(String, i64, f64)> = (0..120_000).map(|at| ("a".to_owned(), at, (at as f64).sin())).collect();
+    let many: Vec<(&str, i64, f64)> = many.iter().map(|(dev, time, value)| (dev.as_str(), *time, *value)).collect();
+    for (nth, mut txn) in duplicates.into_iter().enumerate() {
+        let table = engine.snapshot(Lsn::ZERO).catalog().expect(&TableName::public("t")).expect("t").id;
+        if nth == 300 {
+            txn.write(table, batch(&many)).expect("write");
+        }
+        let outcome = engine.finish(txn.commit(Durability::Sync));
+        assert_eq!(outcome.is_ok(), nth == 0, "the name is taken by the first");
+    }
+    engine.close().expect("close");
+    drop(engine);
+
+    let engine = open(&env, &options);
+    assert!(engine.stats().last_lsn < 200, "{:?}", engine.stats());
+    for time in 0..400 {
+        commit(&engine, "t", &[("a", time, 7.0)]).expect("commit");
+    }
+    engine.close().expect("close");
+    drop(engine);
+    assert_eq!(now(&open(&env, &options), "t").len(), 400);
+}
+
+/// The bug: the workers were stopped and nobody told those who waited for them, or came to wait later.
+#[test]
+fn after_close_a_flush_is_refused_and_settling_ends() {
+    let env = SimEnv::new(4);
+    let engine = open(&env, &small());
+    make(&engine, "t");
+    engine.close().expect("close");
+    assert_eq!(engine.flush().unwrap_err().state(), SqlState::ADMIN_SHUTDOWN);
+    engine.settle();
+    let waiting = open_after(engine, &env).start_flush();
+    assert!(waiting.event.is_set());
+    assert_eq!(waiting.result().unwrap_err().state(), SqlState::ADMIN_SHUTDOWN);
+}
+
+/// Opened again, with a flush asked for and no time to do it before closing.
+fn open_after(old: Engine, env: &SimEnv) -> Engine {
+    drop(old);
+    let engine = open(env, &small());
+    commit(&engine, "t", &[("a", 1, 1.0)]).expect("commit");
+    let flushing = engine.start_flush();
+    engine.close().expect("close");
+    assert!(flushing.event.is_set(), "closing lets go of who waits for a flush");
+    engine
+}
+
+#[test]
+fn closing_lets_go_of_writers_that_wait_for_memory() {
+    let env = SimEnv::new(5);
+    let engine = open(&env, &Options { memory_bytes: 1 << 20, ..small() });
+    make(&engine, "t");
+    env.run_until_idle();
+    env.set_capacity(env.used_bytes());
+    let chunk: Vec<(&str, i64, f64)> = (0..500).map(|at| ("a", at, 0.5)).collect();
+    let (event, mut committing) = (0..1_000)
+        .find_map(|_| {
+            let mut txn = begin(&engine);
+            put(&mut txn, "t", &chunk).expect("write");
+            let mut committing = txn.commit(Durability::Async);
+            match committing.poll().expect("poll") {
+                Progress::Wait(event) => Some((event, committing)),
+                Progress::Done(_) => None,
+            }
+        })
+        .expect("memory is full some time");
+    assert!(!event.is_set());
+    engine.close().expect("close");
+    assert!(event.is_set());
+    assert_eq!(committing.poll().unwrap_err().state(), SqlState::ADMIN_SHUTDOWN);
+}
+
+/// The bug: dropping the last handle stopped the log's worker without writing what was pending.
+#[test]
+fn what_was_acknowledged_at_once_is_there_after_the_last_handle_is_dropped() {
+    let env = SimEnv::new(6);
+    let engine = open(&env, &small());
+    make(&engine, "t");
+    let mut txn = engine.begin(Isolation::ReadCommitted, Lsn::ZERO);
+    put(&mut txn, "t", &[("a", 1, 1.0)]).expect("write");
+    engine.finish(txn.commit(Durability::Async)).expect("commit");
+    drop(engine);
+    assert_eq!(now(&open(&env, &small()), "t").len(), 1);
+}
+
+/// The bug: what a failed flush or compaction had written stayed until the next start, and on a full disk, where it is tried
+/// again every second, took what space there was. The fix: it is removed, at once or when a manifest is on disk that is sure
+/// not to name it.
+#[test]
+fn a_failed_flush_or_compaction_leaves_no_files_behind() {
+    for settling in [false, true] {
+        let mut failures = 0;
+        for nth in 1..200 {
+            let env = SimEnv::new(7);
+            let engine = open(&env, &small());
+            make(&engine, "t");
+            make(&engine, "u");
+            commit(&engine, "u", &[("x", 1, 1.0)]).expect("commit");
+            fill(&engine, "t", 3);
+            env.run_until_idle();
+            commit(&engine, "t", &[("new", 1, 1.0)]).expect("commit");
+            commit(&engine, "u", &[("new", 1, 1.0)]).expect("commit");
+            // The log has nothing left to say, so that it is not the log that fails.
+            env.advance(20_000_000);
+            env.run_until_idle();
+            let compactions = engine.stats().compactions;
+            env.fail_at(env.io_calls() + nth);
+            let failed = if settling {
+                engine.settle();
+                engine.stats().compactions == compactions
+            } else {
+                engine.flush().is_err()
+            };
+            env.heal();
+            if engine.failure().is_some() {
+                continue;
+            }
+            failures += u32::from(failed);
+            engine.flush().expect("flush");
+            engine.settle();
+            engine.settle();
+            if failed {
+                assert_no_strays(&env, &format!("call {nth} failed, settling: {settling}"));
+            }
+        }
+        assert!(failures > 5, "{failures} failures");
+    }
+}
+
+/// The bug: compaction always began with the first table that had something due, so one damaged segment there kept every
+/// other table from ever being compacted.
+#[test]
+fn a_damaged_segment_of_one_table_does_not_keep_others_from_compaction() {
+    let env = SimEnv::new(8);
+    let engine = open(&env, &small());
+    make(&engine, "damaged");
+    make(&engine, "sound");
+    fill(&engine, "damaged", 3);
+    fill(&engine, "sound", 3);
+    let manifest = inspect::manifest(&env, Path::new(DIR)).expect("manifest");
+    let first = manifest.files.values().next().expect("files of the first table");
+    let segment = columns::segment_path(&Path::new(DIR).join("data"), first.segments[0].file);
+    // Behind the header, in the block's own bytes.
+    env.flip_bit(&segment, 40, 3);
+    for _ in 0..3 {
+        engine.settle();
+    }
+    let left: Vec<usize> = inspect::manifest(&env, Path::new(DIR))
+        .expect("manifest")
+        .files
+        .values()
+        .map(|files| files.segments.len())
+        .collect();
+    assert_eq!(left, [3, 1]);
+    assert_eq!(now(&engine, "sound").len(), 5);
+}
