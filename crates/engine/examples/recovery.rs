@@ -75,7 +75,7 @@ fn make(engine: &Engine) -> Result<TableId> {
 
 fn batch(at: usize, rows: usize) -> Batch {
     let mut keys = KeyList::new();
-    let name = |row: usize| KeyValue::Text(format!("device-{:05}", row % SERIES).into());
+    let name = |row: usize| KeyValue::Text(format!("device-{:05}", row % SERIES));
     let series = (at..at + rows).map(|row| keys.intern(&key::encode(&[name(row)]))).collect();
     let times = (at..at + rows).map(|row| (row / SERIES) as i64 * 1_000_000_000).collect();
     let float = |scale: f64| -> ArrayRef {

@@ -224,7 +224,7 @@ fn push_column(table: &mut Table, spec: &ColumnSpec) -> Result<()> {
     Ok(())
 }
 
-fn check_shape(table: &Table) -> Result<()> {
+pub(crate) fn check_shape(table: &Table) -> Result<()> {
     let mut times = table.columns.iter().filter(|column| column.role == ColumnRole::Time);
     let Some(time) = times.next() else {
         return Err(Error::new(

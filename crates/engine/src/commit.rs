@@ -4,7 +4,7 @@
 //! the log ahead of the commit record, a record at a time, so that small commits pass between them. Under the lock: the catalog is
 //! checked, series get their numbers, the commit record is queued, the new root is derived. Nothing fails after the queueing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use wal::{Appended, Space};
 
 use crate::engine::Room;
 use crate::record::{self, Ddl};
-use crate::root::{Root, dropped};
+use crate::root::Root;
 use crate::{Batch, Durability, Engine, Rows};
 
 /// How long a writer waits for memory before it is refused.
@@ -25,6 +25,8 @@ const ADMISSION_NS_MAX: u64 = 30_000_000_000;
 const RECHECK_NS: u64 = 250_000_000;
 /// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
 const ROWS_ITEM_BYTES: usize = 768 << 10;
+/// Replay puts entries into their tables' states this many at a time.
+const PENDING_ENTRIES_MAX: usize = 4_096;
 
 /// How far a commit is.
 #[derive(Debug)]
@@ -519,6 +521,10 @@ fn install(
 /// Puts one commit read from the log into a root. Shared by recovery and, later, followers.
 pub(crate) struct Replay {
     open: BTreeMap<u64, OpenTxn>,
+    /// Entries that are not in the root's states yet, in commit order, by table. Adding to a state copies its list of
+    /// entries, so that it is done for many at once.
+    pending: BTreeMap<TableId, Vec<Entry>>,
+    pending_entries: usize,
     pub(crate) commits: u64,
     /// No record that was read has this transaction number or a higher one.
     pub(crate) next_txn: u64,
@@ -531,10 +537,11 @@ struct OpenTxn {
 
 impl Replay {
     pub(crate) fn new() -> Replay {
-        Replay { open: BTreeMap::new(), commits: 0, next_txn: 1 }
+        Replay { open: BTreeMap::new(), pending: BTreeMap::new(), pending_entries: 0, commits: 0, next_txn: 1 }
     }
 
-    /// Takes one record. Commits at or below `flushed` are in the files already.
+    /// Takes one record. Commits at or below `flushed` are in the files already. The root has all rows only after
+    /// [`Replay::install`].
     pub(crate) fn record(
         &mut self,
         lsn: Lsn,
@@ -562,12 +569,33 @@ impl Replay {
                     }
                 }
                 all.extend(items);
-                let replayed = replay_commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
+                let replayed = self.commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
                 root.lsn = lsn;
                 root.wall_ns = root.wall_ns.max(wall_ns);
+                if self.pending_entries >= PENDING_ENTRIES_MAX {
+                    self.install(root);
+                }
                 Ok(Some(replayed))
             }
         }
+    }
+
+    /// Puts what was kept back into the root, merged as commits merge it.
+    pub(crate) fn install(&mut self, root: &mut Root) {
+        self.pending_entries = 0;
+        for (id, entries) in std::mem::take(&mut self.pending) {
+            let Some(state) = root.tables.get(&id) else { continue };
+            let mut state = state.with_entries(entries, state.series_count);
+            while let Some(merged) = state.consolidate(Lsn::ZERO).and_then(|done| state.with_consolidated(&done)) {
+                state = merged;
+            }
+            root.tables.insert(id, Arc::new(state));
+        }
+    }
+
+    fn keep(&mut self, table: TableId, entry: Entry) {
+        self.pending.entry(table).or_default().push(entry);
+        self.pending_entries += 1;
     }
 }
 
@@ -577,58 +605,59 @@ pub(crate) struct Replayed {
     pub(crate) tables_made: Vec<TableId>,
 }
 
-fn replay_commit(root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
-    let mut replayed = Replayed { dropped: Vec::new(), tables_made: Vec::new() };
-    let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for item in &items {
-        match item {
-            record::Item::Ddl(ddl) => {
-                if let Ddl::CreateTable(table) = ddl {
-                    replayed.tables_made.push(table.id);
+impl Replay {
+    fn commit(&mut self, root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
+        let mut replayed = Replayed { dropped: Vec::new(), tables_made: Vec::new() };
+        let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for item in &items {
+            match item {
+                record::Item::Ddl(ddl) => {
+                    if let Ddl::CreateTable(table) = ddl {
+                        replayed.tables_made.push(table.id);
+                    }
+                    replayed.dropped.extend(root.apply(ddl)?);
+                    if let Ddl::DropTable(id) = ddl {
+                        self.pending.remove(id);
+                    }
                 }
-                replayed.dropped.extend(root.apply(ddl)?);
-            }
-            record::Item::Series { batch, first, ids: numbers, .. } => {
-                let all = ids.entry(*batch).or_default();
-                if all.len() != *first as usize {
-                    return Err(Error::corrupt(format!("series of batch {batch} start at {first}, not {}", all.len())));
+                record::Item::Series { batch, first, ids: numbers, .. } => {
+                    let all = ids.entry(*batch).or_default();
+                    if all.len() != *first as usize {
+                        return Err(Error::corrupt(format!(
+                            "series of batch {batch} start at {first}, not {}",
+                            all.len()
+                        )));
+                    }
+                    all.extend(numbers);
                 }
-                all.extend(numbers);
+                record::Item::Rows { .. } | record::Item::Delete { .. } => {}
             }
-            record::Item::Rows { .. } | record::Item::Delete { .. } => {}
         }
-    }
-    replay_series(root, &items)?;
-    for item in &items {
-        if let record::Item::Delete { table, series, times } = item {
-            let series = series.as_ref().map(|series| series.as_slice().into());
-            let state = root.state(*table)?.with_delete(Tombstone { lsn, series, times: *times });
-            root.tables.insert(*table, Arc::new(state));
+        replay_series(root, &items)?;
+        for item in &items {
+            if let record::Item::Delete { table, series, times } = item {
+                root.state(*table)?;
+                let series = series.as_ref().map(|series| series.as_slice().into());
+                self.keep(*table, Entry::Delete(Arc::new(Tombstone { lsn, series, times: *times })));
+            }
         }
-    }
-    let mut touched = BTreeSet::new();
-    for item in items {
-        if let record::Item::Rows { table, batch, rows } = item {
-            replay_rows(root, lsn, table, rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
-            touched.insert(table);
+        for item in items {
+            if let record::Item::Rows { table, batch, rows } = item {
+                root.state(table)?;
+                let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
+                self.keep(table, Entry::Rows { lsns: (lsn, lsn), rows: Arc::new(rows) });
+            }
         }
-    }
-    touched.into_iter().for_each(|table| consolidate(root, table));
-    Ok(replayed)
-}
-
-/// As after a commit: the next one copies the table's list of entries, which must not grow with the log.
-fn consolidate(root: &mut Root, id: TableId) {
-    let state = root.tables.get(&id);
-    let merged = state.and_then(|state| state.with_consolidated(&state.consolidate(Lsn::ZERO)?));
-    if let Some(merged) = merged {
-        root.tables.insert(id, Arc::new(merged));
+        Ok(replayed)
     }
 }
 
 fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
     for item in items {
         let record::Item::Series { table, new_keys, .. } = item else { continue };
+        if new_keys.is_empty() {
+            continue;
+        }
         let mut state = (**root.state(*table)?).clone();
         for (number, key) in new_keys {
             state.series.insert(model::SeriesId(*number), key)?;
@@ -639,7 +668,7 @@ fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn replay_rows(root: &mut Root, lsn: Lsn, table: TableId, bytes: &[u8], ids: &[u32]) -> Result<()> {
+fn replay_rows(bytes: &[u8], ids: &[u32]) -> Result<Rows> {
     let rows = Rows::decode(bytes)?;
     let series = rows
         .series
@@ -647,11 +676,7 @@ fn replay_rows(root: &mut Root, lsn: Lsn, table: TableId, bytes: &[u8], ids: &[u
         .map(|local| ids.get(*local as usize).copied())
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| Error::corrupt("rows name a series that their commit does not number"))?;
-    let state = root.state(table).map_err(|_| dropped(table))?;
-    let rows = Rows::new(series, rows.times, rows.ops, rows.columns);
-    let state = state.with_rows(lsn, Arc::new(rows), state.series_count);
-    root.tables.insert(table, Arc::new(state));
-    Ok(())
+    Ok(Rows::new(series, rows.times, rows.ops, rows.columns))
 }
 
 #[cfg(test)]
@@ -691,6 +716,7 @@ mod tests {
             record::encode_commit_record(at, 0, &items, &mut payload);
             replay.record(Lsn(at), &payload, Lsn::ZERO, &mut root).unwrap();
         }
+        replay.install(&mut root);
         let state = root.state(TableId(1)).unwrap();
         let rows: usize = state
             .entries

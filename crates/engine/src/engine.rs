@@ -412,6 +412,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
             Ok(())
         },
     )?;
+    replay.install(&mut root);
     if wal.last() < manifest.flushed_lsn {
         return Err(Error::corrupt(format!(
             "the log ends at LSN {}, but the manifest says that commits up to {} were flushed: log files are missing",

@@ -147,8 +147,12 @@ fn decode_body(body: &[u8]) -> Result<Manifest> {
     }
     for _ in 0..take.count(8)? {
         let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
-        let mut files = take.bytes()?;
-        manifest.files.insert(table.id, TableFiles::decode(&mut files)?);
+        let mut bytes = take.bytes()?;
+        let files = TableFiles::decode(&mut bytes)?;
+        if !bytes.is_empty() || catalog.table_by_id(table.id).is_some() || catalog.table(&table.name).is_some() {
+            return Err(take.malformed(&format!("has table {} twice, or too many bytes of it", table.name)));
+        }
+        manifest.files.insert(table.id, files);
         catalog = catalog.with_table(table)?;
     }
     take.end()?;
@@ -194,6 +198,32 @@ mod tests {
             wild[bit / 8] ^= 1 << (bit % 8);
             assert!(Manifest::decode(&wild).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_table_that_is_there_twice_is_refused() {
+        let column =
+            |id, ty, role| model::Column { id: model::ColumnId(id), name: format!("c{id}"), ty, nullable: false, role };
+        let table = model::Table {
+            id: TableId(1),
+            name: model::TableName::public("t"),
+            version: 1,
+            keyed: true,
+            columns: vec![column(0, model::DataType::Timestamp, model::ColumnRole::Time)],
+            next_column_id: model::ColumnId(1),
+            options: model::TableOptions::default(),
+        };
+        let catalog = Catalog::default().with_table(Arc::new(table)).unwrap();
+        let files = BTreeMap::from([(TableId(1), TableFiles::default())]);
+        let manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
+        let once = manifest.encode();
+        assert_eq!(Manifest::decode(&once).unwrap(), manifest);
+        let count_at = Manifest::default().encode().len() - 4;
+        let mut twice = [&once[..], &once[count_at + 4..]].concat();
+        twice[count_at] = 2;
+        let sum = crc32c::crc32c(&twice[16..]).to_le_bytes();
+        twice[12..16].copy_from_slice(&sum);
+        assert!(Manifest::decode(&twice).unwrap_err().to_string().contains("twice"));
     }
 
     #[test]

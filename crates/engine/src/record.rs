@@ -6,6 +6,7 @@ use model::{
     Column, ColumnId, ColumnRole, DataType, Lsn, Result, Table, TableId, TableName, TableOptions, TimeRange, limits,
 };
 
+use crate::catalog::check_shape;
 use crate::codec::{Put, Take};
 
 /// Bytes of a commit record before its items.
@@ -260,7 +261,22 @@ pub(crate) fn decode_table(take: &mut Take<'_>) -> Result<Table> {
     let options = TableOptions { partition_ns: take.i64()? };
     let count = take.count(11)?;
     let columns = (0..count).map(|_| decode_column(take)).collect::<Result<Vec<_>>>()?;
-    Ok(Table { id, name, version, keyed, columns, next_column_id, options })
+    let table = Table { id, name, version, keyed, columns, next_column_id, options };
+    check_table(&table).map_err(|problem| take.malformed(&problem))?;
+    Ok(table)
+}
+
+/// What everyone who has a table relies on. Limits are not checked: they may have been wider when it was made.
+fn check_table(table: &Table) -> std::result::Result<(), String> {
+    check_shape(table).map_err(|error| error.to_string())?;
+    let mut ids = std::collections::BTreeSet::new();
+    let mut names = std::collections::BTreeSet::new();
+    for column in &table.columns {
+        if column.id >= table.next_column_id || !ids.insert(column.id) || !names.insert(&column.name) {
+            return Err(format!("has a second or impossible column \"{}\", number {}", column.name, column.id));
+        }
+    }
+    Ok(())
 }
 
 fn decode_column(take: &mut Take<'_>) -> Result<Column> {
@@ -361,6 +377,23 @@ mod tests {
                 let _ = Record::decode(Lsn(1), &wild);
             }
         }
+    }
+
+    /// The bug: a table was taken from the log or the manifest as it was; one without a time column then ended the process
+    /// where its time column was asked for.
+    #[test]
+    fn a_table_that_nobody_could_have_made_is_refused() {
+        let refused = |change: &dyn Fn(&mut Table)| {
+            let mut wrong = table();
+            change(&mut wrong);
+            decode_table(&mut Take::new(&encode_table(&wrong), "table")).is_err()
+        };
+        assert!(!refused(&|_| ()));
+        assert!(refused(&|table| drop(table.columns.remove(0))), "no time");
+        assert!(refused(&|table| table.columns[2].id = table.columns[1].id), "a column number twice");
+        assert!(refused(&|table| table.columns[2].name = "dev".into()), "a column name twice");
+        assert!(refused(&|table| table.next_column_id = ColumnId(2)), "a column that is still to come");
+        assert!(refused(&|table| table.options.partition_ns = 0), "a partition of nothing");
     }
 
     #[test]
