@@ -5,9 +5,22 @@ use std::process::Command;
 use crate::Result;
 use crate::run::{nothing_left, output, root, show, take_number, target_dir};
 
+const USAGE: &str = "\
+cargo xtask fuzz [--seconds N] [TARGET]
+
+Runs every fuzz target one after the other, N seconds in all (default 60) and at least 2 each, or TARGET alone for N
+seconds. Stops at the first input that crashes a target, takes it 10 seconds or takes 4 GiB, and says where it is kept. What
+was found to be of interest is kept in fuzz/corpus, and the next run starts from it. Needs a nightly toolchain and cargo-fuzz.
+
+Targets: the files of fuzz/fuzz_targets, each of which says what it feeds and what must hold.";
+
 /// Runs all targets for `--seconds` in all (at least 2 each), or the named one for all of them.
 pub(crate) fn run(arguments: &[String]) -> Result {
     let mut arguments = arguments.to_vec();
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        println!("{USAGE}");
+        return Ok(());
+    }
     let seconds = take_number(&mut arguments, "--seconds")?.unwrap_or(60);
     let wanted = if arguments.is_empty() { None } else { Some(arguments.remove(0)) };
     nothing_left(&arguments)?;
@@ -22,7 +35,9 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     let each = (seconds / targets.len().max(1) as u64).max(2);
     for target in &targets {
         let log = logged(
-            cargo_fuzz(&["run", target]).args(["--", "-rss_limit_mb=4096"]).arg(format!("-max_total_time={each}")),
+            cargo_fuzz(&["run", target])
+                .args(["--", "-rss_limit_mb=4096", "-timeout=10"])
+                .arg(format!("-max_total_time={each}")),
         )
         .map_err(|error| format!("{error}\nThe input that did it is in fuzz/artifacts/{target}/"))?;
         let done = log.lines().find(|line| line.starts_with("Done ")).unwrap_or("done");
