@@ -63,6 +63,7 @@ impl Database {
         let mut state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
         state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
+        state.register_function_rewrite(Arc::new(crate::functions::dates::DateCasts)).or_error()?;
         let inner = Inner { engine, state, next_pid: AtomicI32::new(1), sessions: Sessions::default() };
         Ok(Database(Arc::new(inner)))
     }

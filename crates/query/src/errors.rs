@@ -299,6 +299,12 @@ fn plan(message: &str) -> Error {
             None => error,
         };
     }
+    // What a function of our own says of its arguments, in the planner's wrapping.
+    if let Some((_, own)) = message.split_once("user-defined coercion failed with: External error: ") {
+        let own = own.split(". No function matches").next().unwrap_or(own);
+        return Error::new(SqlState::UNDEFINED_FUNCTION, own)
+            .with_hint("no function takes these types; add explicit casts");
+    }
     let function = lower.contains("no function matches")
         || lower.contains("candidate functions")
         || lower.contains("coercion from")

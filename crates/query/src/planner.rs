@@ -114,7 +114,8 @@ pub(crate) struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     pub(crate) fn new(state: &'a SessionState, context: &'a Arc<StatementContext>) -> Tables<'a> {
-        let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(crate::arithmetic::Arithmetic)];
+        let dates = crate::functions::dates::DateOperators { zone: context.settings.time_zone() };
+        let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(dates), Arc::new(crate::arithmetic::Arithmetic)];
         planners.extend(state.expr_planners().iter().cloned());
         Tables { state, context, planners, bound: Cell::new(false) }
     }
@@ -262,6 +263,10 @@ impl ContextProvider for Tables<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let name = bare(name);
+        // They depend on the session's zone only, with which the plan is kept.
+        if let Some(function) = crate::functions::dates::function(name, &self.context.settings.time_zone()) {
+            return Some(function);
+        }
         if let Some(function) = crate::hooks::function(self.context, name) {
             self.bound.set(true);
             return Some(function);

@@ -80,7 +80,7 @@ pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
         Arrow::UInt16 | Arrow::Int32 => oid::INT4,
         // Only catalog columns are of this type.
         Arrow::UInt32 => oid::OID,
-        Arrow::Int64 | Arrow::Duration(_) => oid::INT8,
+        Arrow::Int64 => oid::INT8,
         Arrow::UInt64 | Arrow::Decimal32(..) | Arrow::Decimal64(..) | Arrow::Decimal128(..) | Arrow::Decimal256(..) => {
             oid::NUMERIC
         }
@@ -91,7 +91,7 @@ pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
         Arrow::Timestamp(_, None) => oid::TIMESTAMP,
         Arrow::Date32 | Arrow::Date64 => oid::DATE,
         Arrow::Time32(_) | Arrow::Time64(_) => oid::TIME,
-        Arrow::Interval(_) => oid::INTERVAL,
+        Arrow::Interval(_) | Arrow::Duration(_) => oid::INTERVAL,
         Arrow::List(item) | Arrow::LargeList(item) | Arrow::FixedSizeList(item, _) => {
             pg::types::Type::array_of(oid_of(item)).unwrap_or(oid::TEXT)
         }

@@ -34,6 +34,23 @@ impl Zone {
         })
     }
 
+    pub(crate) fn is_utc(&self) -> bool {
+        self.0 == TimeZone::UTC
+    }
+
+    /// What a clock on the wall shows at a moment, as nanoseconds since 1970 without zone.
+    pub(crate) fn local_of(&self, ns: i64) -> Option<i64> {
+        ns.checked_add(i64::from(self.offset_at(ns)) * 1_000_000_000)
+    }
+
+    /// The zone's short name at a moment, such as CEST.
+    pub(crate) fn abbreviation_at(&self, ns: i64) -> String {
+        match jiff::Timestamp::from_second(ns.div_euclid(1_000_000_000)) {
+            Ok(moment) => self.0.to_offset_info(moment).abbreviation().to_owned(),
+            Err(_) => String::new(),
+        }
+    }
+
     /// Seconds east of UTC at a moment (nanoseconds since 1970 UTC).
     #[must_use]
     pub fn offset_at(&self, ns: i64) -> i32 {

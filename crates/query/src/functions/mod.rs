@@ -1,10 +1,12 @@
-//! The SQL functions DataFusion lacks: time buckets and gap fill, `first`/`last`, and PostgreSQL's of general use.
+//! The SQL functions DataFusion lacks, or has with other results: time buckets and gap fill, `first`/`last`, PostgreSQL's of dates
+//! and intervals.
 //!
 //! Functions here know nothing of the session and are registered once; those that do are in `pg_catalog`. Errors carry an
 //! SQLSTATE: they are `model::Error` inside `DataFusionError::External`.
 
 pub mod bucket;
 mod context;
+pub(crate) mod dates;
 mod first_last;
 mod gap_fill;
 mod gap_fill_exec;

@@ -330,7 +330,7 @@ impl ScalarUDFImpl for ZonedTrunc {
 }
 
 /// The width of a field, and where its count begins if not where weeks and years do.
-fn truncation(field: &str) -> model::Result<(Interval, Option<i64>)> {
+pub(super) fn truncation(field: &str) -> model::Result<(Interval, Option<i64>)> {
     const MICROSECOND: i64 = 1_000;
     const SECOND: i64 = 1_000_000_000;
     // Noon, so that it is in January 2001 in every zone.

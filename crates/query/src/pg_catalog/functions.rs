@@ -382,7 +382,7 @@ fn type_name(call: &Call<'_>) -> String {
         DataType::Timestamp(_, None) => name(oid::TIMESTAMP),
         DataType::Date32 | DataType::Date64 => name(oid::DATE),
         DataType::Time32(_) | DataType::Time64(_) => name(oid::TIME),
-        DataType::Interval(_) => name(oid::INTERVAL),
+        DataType::Interval(_) | DataType::Duration(_) => name(oid::INTERVAL),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => name(oid::BYTEA),
         DataType::Null => "unknown".to_owned(),
         _ => name(oid::TEXT),

@@ -14,6 +14,11 @@
 //! | `(SELECT x FROM pg_… WHERE … = outer)`          | `(SELECT max(x) …)`, because a correlated subquery must aggregate   |
 //! | a subquery over a relation that has no rows     | NULL                                                                |
 //! | `p LIKE q ESCAPE '/'`                           | `p LIKE` with the pattern in the default escape                     |
+//! | `x AT TIME ZONE z`                              | `timezone(z, x)`                                                    |
+//! | `interval '1-2'`, `'36:00'::interval`           | `interval '14 months 0 days 0 nanoseconds'`                         |
+//! | `mod(a, b)`, `-(a - b)`                         | `a % b`, `b - a`                                                    |
+//! | `generate_series(…)` as a value                 | `unnest(generate_series(…))`, a row each                            |
+//! | `FROM generate_series(t1, t2, '1 hour')`        | `FROM unnest(generate_series(…))`                                   |
 //! | `date_trunc('day', t, 'Europe/Berlin')`          | `millrace_date_trunc(…)`                                            |
 //! | `f(x, start => y)` of `time_bucket_gapfill`     | arguments by position                                               |
 //!
@@ -24,8 +29,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableFactor, TableWithJoins,
-    Value, VisitMut, VisitorMut,
+    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableAlias,
+    TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use super::relations;
@@ -124,6 +129,11 @@ fn before_children(expr: &mut Expr) -> Option<Expr> {
 fn after_children(expr: &mut Expr) -> Option<Expr> {
     match expr {
         Expr::Collate { expr, .. } => Some((**expr).clone()),
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            Some(call("timezone", vec![(**time_zone).clone(), (**timestamp).clone()]))
+        }
+        Expr::Interval(interval) => plain_interval(interval),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => negative(expr),
         Expr::Cast { .. } => plain_cast(expr),
         Expr::CompoundFieldAccess { root, access_chain } => access(root, access_chain),
         Expr::Function(function) => plain_call(function),
@@ -161,6 +171,9 @@ fn plain_cast(expr: &mut Expr) -> Option<Expr> {
         return Some(call(&format!("{family}in"), vec![inner]));
     }
     let Expr::Cast { expr: inner, data_type, .. } = expr else { return None };
+    if let (DataType::Interval { .. }, Some(text)) = (&*data_type, literal(inner)) {
+        return interval(text, None);
+    }
     let quoted_char = data_type.to_string().contains("\"char\"");
     match type_name(data_type).as_str() {
         "oid" | "xid" => return Some(call("oidin", vec![(**inner).clone()])),
@@ -175,6 +188,52 @@ fn plain_cast(expr: &mut Expr) -> Option<Expr> {
         *data_type = plain;
     }
     None
+}
+
+/// Minus an interval or a difference, which may be one of times: the planner negates neither.
+fn negative(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Interval(_) => {
+            let minus_one = Expr::Value(Value::Number("-1".to_owned(), false).into());
+            Some(call("millrace_multiply", vec![expr.clone(), minus_one]))
+        }
+        Expr::Nested(inner) => match inner.as_ref() {
+            Expr::BinaryOp { left, op: op @ BinaryOperator::Minus, right } => {
+                let turned = Expr::BinaryOp {
+                    left: Box::new(Expr::Nested(right.clone())),
+                    op: op.clone(),
+                    right: Box::new(Expr::Nested(left.clone())),
+                };
+                Some(Expr::Nested(Box::new(turned)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// An interval's text as DataFusion reads it, which knows fewer forms than PostgreSQL. What is wrong stays, for its error.
+fn plain_interval(written: &datafusion::sql::sqlparser::ast::Interval) -> Option<Expr> {
+    // `'1:30' MINUTE TO SECOND` means other units than it does alone.
+    let minutes = written.leading_field == Some(datafusion::sql::sqlparser::ast::DateTimeField::Minute);
+    if written.last_field.is_some() {
+        return if minutes { None } else { interval(literal(&written.value)?, None) };
+    }
+    interval(literal(&written.value)?, written.leading_field.as_ref().map(ToString::to_string).as_deref())
+}
+
+fn interval(text: &str, unit: Option<&str>) -> Option<Expr> {
+    let whole = unit.map_or_else(|| text.to_owned(), |unit| format!("{text} {unit}"));
+    let read = pg::time::parse_interval(&whole).or_else(|_| pg::time::parse_interval(text)).ok()?;
+    let nanoseconds = read.micros.checked_mul(1_000)?;
+    let plain = format!("{} months {} days {nanoseconds} nanoseconds", read.months, read.days);
+    Some(Expr::Interval(datafusion::sql::sqlparser::ast::Interval {
+        value: Box::new(string(&plain)),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    }))
 }
 
 /// The type DataFusion's parser knows in place of one of `pg_catalog`.
@@ -357,6 +416,18 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
             empty_arrays(function);
             None
         }
+        // One that is quoted stands in FROM, where it is unfolded already.
+        "generate_series" if !is_quoted(function) => {
+            Some(call("unnest", vec![function_of("generate_series", function.args.clone())]))
+        }
+        "to_timestamp" if arguments(function)?.len() == 2 => Some(call("millrace_to_timestamp", arguments(function)?)),
+        "mod" => remainder(arguments(function)?),
+        "to_date" if arguments(function)?.len() == 2 => Some(call("millrace_to_date", arguments(function)?)),
+        "age" => age(arguments(function)?),
+        "make_interval" => {
+            by_position(function, &["years", "months", "weeks", "days", "hours", "mins", "secs"]);
+            None
+        }
         // DataFusion's takes no zone.
         "date_trunc" if arguments(function)?.len() == 3 => Some(call("millrace_date_trunc", arguments(function)?)),
         "time_bucket" => {
@@ -369,6 +440,34 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+fn is_quoted(function: &Function) -> bool {
+    function.name.0.last().and_then(ObjectNamePart::as_ident).is_some_and(|name| name.quote_style.is_some())
+}
+
+fn remainder(arguments: Vec<Expr>) -> Option<Expr> {
+    let [left, right] = <[Expr; 2]>::try_from(arguments).ok()?;
+    let nested = |expr: Expr| Box::new(Expr::Nested(Box::new(expr)));
+    let remainder = Expr::BinaryOp { left: nested(left), op: BinaryOperator::Modulo, right: nested(right) };
+    Some(Expr::Nested(Box::new(remainder)))
+}
+
+/// Of two times, or of one and today; that of a transaction's number is another function.
+fn age(mut arguments: Vec<Expr>) -> Option<Expr> {
+    let of_transaction = match arguments.as_slice() {
+        [Expr::Identifier(name)] => name.value.to_lowercase().ends_with("xid"),
+        [Expr::CompoundIdentifier(names)] => names.last()?.value.to_lowercase().ends_with("xid"),
+        [_] | [_, _] => false,
+        _ => true,
+    };
+    if of_transaction {
+        return None;
+    }
+    if arguments.len() == 1 {
+        arguments.insert(0, call("current_date", Vec::new()));
+    }
+    Some(call("millrace_age", arguments))
 }
 
 /// `coalesce(array, '{}')`.
@@ -561,6 +660,20 @@ fn table_function(factor: &mut TableFactor) {
     {
         *name = ObjectName(vec![last.clone()]);
     }
+    if last_name(name).as_deref() == Some("generate_series") && !*with_ordinality {
+        *alias = Some(series_alias(alias.take()));
+    }
+    if last_name(name).as_deref() == Some("generate_series") && is_series_of_times(&args.args) {
+        let array = Expr::Function(series_of_times(&args.args));
+        *factor = TableFactor::UNNEST {
+            alias: alias.take(),
+            array_exprs: vec![array],
+            with_offset: false,
+            with_offset_alias: None,
+            with_ordinality: *with_ordinality,
+        };
+        return;
+    }
     if last_name(name).as_deref() == Some("generate_series") {
         for argument in &mut args.args {
             // The planner's own takes bigint and no other integer.
@@ -583,6 +696,45 @@ fn table_function(factor: &mut TableFactor) {
             with_ordinality: *with_ordinality,
         };
     }
+}
+
+/// Its step is no number.
+fn is_series_of_times(args: &[FunctionArg]) -> bool {
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(step))) = args.get(2) else { return false };
+    match step {
+        Expr::Interval(_) => true,
+        Expr::Cast { data_type, .. } => matches!(data_type, DataType::Interval { .. }),
+        other => literal(other).is_some(),
+    }
+}
+
+fn series_of_times(args: &[FunctionArg]) -> Function {
+    let step = |step: &Expr| literal(step).and_then(|text| interval(text, None)).unwrap_or_else(|| step.clone());
+    let argument = |(at, argument): (usize, &FunctionArg)| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if at == 2 => {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(step(expr)))
+        }
+        other => other.clone(),
+    };
+    let args = args.iter().enumerate().map(argument).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    let mut series = plain_function("generate_series", FunctionArguments::List(list));
+    series.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::with_quote('"', "generate_series"))]);
+    series
+}
+
+/// The alias of a function in FROM names its column too.
+fn series_alias(alias: Option<TableAlias>) -> TableAlias {
+    let mut alias = alias.unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new("generate_series"),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+    }
+    alias
 }
 
 fn last_name(name: &ObjectName) -> Option<String> {
@@ -629,16 +781,24 @@ fn argument_list(arguments: Vec<Expr>) -> FunctionArgumentList {
 }
 
 fn function(name: &str, list: FunctionArgumentList) -> Expr {
-    Expr::Function(Function {
+    function_of(name, FunctionArguments::List(list))
+}
+
+fn function_of(name: &str, args: FunctionArguments) -> Expr {
+    Expr::Function(plain_function(name, args))
+}
+
+fn plain_function(name: &str, args: FunctionArguments) -> Function {
+    Function {
         name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
+        args,
         filter: None,
         null_treatment: None,
         over: None,
         within_group: Vec::new(),
-    })
+    }
 }
 
 fn arguments(function: &Function) -> Option<Vec<Expr>> {

@@ -173,7 +173,7 @@ fn a_dropped_result_stops_and_the_session_goes_on() {
     with_session(async |mut session| {
         run(
             &mut session,
-            "INSERT INTO m (time, dev) SELECT to_timestamp_seconds(value), 'a' FROM generate_series(1, 50000)",
+            "INSERT INTO m (time, dev) SELECT to_timestamp_seconds(g), 'a' FROM generate_series(1, 50000) g",
             &[],
         )
         .await
@@ -193,7 +193,7 @@ fn a_sort_beyond_the_memory_spills_and_one_far_beyond_fails_with_53200() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let mut session = fixture.database.session("millrace");
-        let sql = "SELECT array_agg(repeat('x', 100) || value::text) FROM generate_series(1, 200000)";
+        let sql = "SELECT array_agg(repeat('x', 100) || value::text) FROM generate_series(1, 200000) AS g(value)";
         let outcome = run(&mut session, sql, &[]).await;
         let error = match outcome {
             Err(error) => error,
