@@ -59,10 +59,16 @@ impl Root {
 /// The catalog after one change.
 ///
 /// # Errors
-/// 42P07, 42P06, 3F000 for names; 40001 when the table changed since the change was made; 42P01 when it is gone.
+/// 42P07, 42P06, 3F000 for names; 40001 when the table changed since the change was made; 42P01 when it is gone; XX001 for a
+/// change that no transaction makes.
 pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
-        Ddl::CreateTable(table) => catalog.with_table(Arc::clone(table)),
+        Ddl::CreateTable(table) => {
+            if catalog.table_by_id(table.id).is_some() {
+                return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
+            }
+            catalog.with_table(Arc::clone(table))
+        }
         Ddl::AlterTable(table) => {
             let old = expect_id(catalog, table.id)?;
             if old.version + 1 != table.version {
@@ -76,6 +82,12 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
                     ),
                 )
                 .with_hint("run the transaction again"));
+            }
+            if (&old.name, old.keyed) != (&table.name, table.keyed) || !table.columns.starts_with(&old.columns) {
+                return Err(Error::corrupt(format!(
+                    "table {} turns into table {} by more than columns added",
+                    old.name, table.name
+                )));
             }
             catalog.with_table(Arc::clone(table))
         }
@@ -170,5 +182,47 @@ impl Inner {
                 self.durable = root;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Column, ColumnId, ColumnRole, DataType, ErrorKind, Table, TableName, TableOptions};
+
+    use super::*;
+
+    fn table(name: &str) -> Table {
+        let column = |id, ty, role| Column { id: ColumnId(id), name: format!("c{id}"), ty, nullable: false, role };
+        Table {
+            id: TableId(1),
+            name: TableName::public(name),
+            version: 1,
+            keyed: true,
+            columns: vec![
+                column(0, DataType::Timestamp, ColumnRole::Time),
+                column(1, DataType::Float64, ColumnRole::Field),
+            ],
+            next_column_id: ColumnId(2),
+            options: TableOptions::default(),
+        }
+    }
+
+    /// The bug: a damaged log record that altered a table's name left it in the catalog under both; the fuzzer found it. The
+    /// fix: a change of the catalog is checked for what transactions can do at all.
+    #[test]
+    fn changes_that_no_transaction_makes_are_refused() {
+        let catalog = Catalog::default().with_table(Arc::new(table("t"))).unwrap();
+        let altered = |change: &dyn Fn(&mut Table)| {
+            let mut next = Table { version: 2, ..table("t") };
+            change(&mut next);
+            apply_ddl(&catalog, &Ddl::AlterTable(Arc::new(next))).map_err(|error| error.kind()).map(drop)
+        };
+        assert_eq!(altered(&|_| ()), Ok(()));
+        assert_eq!(altered(&|table| table.name = TableName::public("u")), Err(ErrorKind::Corrupt));
+        assert_eq!(altered(&|table| table.keyed = false), Err(ErrorKind::Corrupt));
+        assert_eq!(altered(&|table| table.columns[1].ty = DataType::Text), Err(ErrorKind::Corrupt));
+        assert_eq!(altered(&|table| drop(table.columns.pop())), Err(ErrorKind::Corrupt));
+        let again = apply_ddl(&catalog, &Ddl::CreateTable(Arc::new(table("u"))));
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::Corrupt);
     }
 }
