@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -18,25 +18,20 @@ pub(super) struct Key {
 /// Every session that can be cancelled.
 #[derive(Default)]
 pub(super) struct Registry {
-    next: AtomicU32,
+    turn: AtomicU64,
     /// Its keys come from the system's random numbers, which makes its hashes secrets that nobody can guess.
     secrets: RandomState,
     sessions: Mutex<HashMap<u32, (u32, Arc<Notify>)>>,
 }
 
 impl Registry {
-    /// Adds a session; it is taken out when the registration is dropped.
-    pub(super) fn register(self: &Arc<Registry>) -> Registration {
-        let mut sessions = self.sessions.lock();
-        let process = loop {
-            let process = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & 0x7fff_ffff;
-            if process != 0 && !sessions.contains_key(&process) {
-                break process;
-            }
-        };
-        let key = Key { process, secret: self.secrets.hash_one(process) as u32 };
+    /// Adds a session under its process number, which no other has; it is taken out when the registration is dropped.
+    pub(super) fn register(self: &Arc<Registry>, process: u32) -> Registration {
+        // Counted in, so that a number that is used again gets another secret.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let key = Key { process, secret: self.secrets.hash_one((process, turn)) as u32 };
         let stop = Arc::new(Notify::new());
-        sessions.insert(process, (key.secret, Arc::clone(&stop)));
+        self.sessions.lock().insert(process, (key.secret, Arc::clone(&stop)));
         Registration { registry: Arc::clone(self), key, stop }
     }
 
@@ -75,9 +70,8 @@ mod tests {
     #[test]
     fn only_the_right_secret_of_a_living_session_cancels() {
         let registry = Arc::new(Registry::default());
-        let one = registry.register();
-        let two = registry.register();
-        assert_ne!(one.key.process, two.key.process);
+        let one = registry.register(1);
+        let two = registry.register(2);
         assert!(registry.cancel(one.key.process, &one.key.secret.to_be_bytes()));
         assert!(!registry.cancel(one.key.process, &two.key.secret.to_be_bytes()));
         assert!(!registry.cancel(one.key.process, &[]));
@@ -89,7 +83,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_between_two_statements_stops_neither() {
         let registry = Arc::new(Registry::default());
-        let session = registry.register();
+        let session = registry.register(7);
         registry.cancel(session.key.process, &session.key.secret.to_be_bytes());
         let late = session.stop.notified();
         tokio::pin!(late);

@@ -13,10 +13,9 @@ use super::cancel::Registration;
 use super::extended::Named;
 use super::guard::{Fault, Guard, duration};
 use super::rows::Encoder;
-use super::startup::report_changes;
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
-use super::{Context, Counters, Phase, shutting_down};
+use super::{Context, Counters, Phase, reached, shutting_down};
 
 /// One client's connection and session.
 pub(super) struct Connection<'a> {
@@ -103,7 +102,7 @@ impl<'a> Connection<'a> {
         let mut phase = self.context.phase.subscribe();
         tokio::select! {
             biased;
-            _ = phase.wait_for(|phase| *phase != Phase::Running) => Err(shutting_down()),
+            () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
             message = self.wire.message() => message,
         }
     }
@@ -186,11 +185,11 @@ impl<'a> Connection<'a> {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
         Counters::add(&self.context.counters.statements, 1);
-        match self.session.execute(&prepared, &[]).await? {
+        match self.context.pump.within(self.session.execute(&prepared, &[])).await? {
             Outcome::Rows { columns, batches, tag } => {
                 let forms = vec![Form::Text; columns.len()];
                 describe_rows(&mut self.wire.output, &columns, &forms);
-                let mut rows = Running::new(columns, forms, batches, tag);
+                let mut rows = Running::new(columns, forms, self.context.pump.run(batches), tag);
                 let sent = self.send_rows(&mut rows, u64::MAX).await?;
                 self.complete_rows(rows.tag, sent.rows);
                 Ok(())
@@ -300,7 +299,9 @@ impl<'a> Connection<'a> {
 
     /// ReadyForQuery, after the settings that changed.
     fn ready(&mut self) {
-        report_changes(&mut self.wire.output, &mut self.session);
+        for (name, value) in self.session.changed_settings() {
+            backend::parameter_status(&mut self.wire.output, &name, &value);
+        }
         let status = match self.session.status() {
             TxnStatus::Idle => Status::Idle,
             TxnStatus::InBlock => Status::InTransaction,

@@ -232,9 +232,10 @@ impl Connection<'_> {
         if self.deallocate(&portal.sql) {
             return Ok(());
         }
-        match self.session.execute(prepared, &portal.values).await? {
+        match self.context.pump.within(self.session.execute(prepared, &portal.values)).await? {
             Outcome::Rows { columns, batches, tag } => {
                 check_same(prepared.columns(), &columns)?;
+                let batches = self.context.pump.run(batches);
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
                 self.go_on(portal, running, rows_max).await
             }

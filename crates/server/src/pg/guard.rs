@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 
 use super::wire::Lost;
-use super::{Phase, shutting_down};
+use super::{Phase, reached, shutting_down};
 
 /// Why a statement did not come to its end.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Guard {
             result = work => result,
             () = stopped => Err(canceled("user request").into()),
             () = expired(self.timeout) => Err(canceled("statement timeout").into()),
-            _ = self.phase.wait_for(|phase| *phase == Phase::Killing) => Err(shutting_down().into()),
+            () = reached(&mut self.phase, Phase::Killing) => Err(shutting_down().into()),
             () = gone(&self.stream) => Err(Lost::Gone.into()),
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! - [`serve_pg`] accepts until [`Context::shut_down`]; `startup` brings a connection to its first ReadyForQuery;
 //!   `connection` runs simple queries, `extended` the extended protocol, `copy` both directions of COPY; `rows` writes
-//!   record batches; `guard` stops a statement that is cancelled, too slow, or has lost its client.
+//!   record batches that `pump` has produced on threads of their own; `guard` stops a statement that is cancelled, too slow, or has lost its client.
 //!
 //! Always true:
 //! - A result is never held in memory: rows are encoded as their batches come, and a client that does not read stops them.
@@ -19,6 +19,7 @@ mod connection;
 mod copy;
 mod extended;
 mod guard;
+mod pump;
 mod rows;
 mod startup;
 mod wire;
@@ -38,12 +39,10 @@ use tokio::task::JoinSet;
 use self::cancel::Registry;
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
+use self::pump::Pump;
 pub(crate) use self::rows::TextCells;
 use self::startup::Hello;
 use self::wire::{Lost, Wire};
-
-/// What `server_version` says: a version of PostgreSQL whose protocol and catalog we follow, and ours.
-pub const SERVER_VERSION: &str = concat!("15.0 (Millrace ", env!("CARGO_PKG_VERSION"), ")");
 
 /// How long to wait after an accept that failed for want of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -59,6 +58,8 @@ pub struct Options {
     pub startup_timeout: Duration,
     /// Time that running statements have to finish after [`Context::shut_down`].
     pub shutdown_grace: Duration,
+    /// Threads that compute results, apart from those that serve sockets.
+    pub query_threads: usize,
 }
 
 impl Default for Options {
@@ -67,6 +68,7 @@ impl Default for Options {
             connections_max: model::limits::CONNECTIONS_DEFAULT,
             startup_timeout: Duration::from_secs(10),
             shutdown_grace: Duration::from_secs(30),
+            query_threads: std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get),
         }
     }
 }
@@ -112,13 +114,15 @@ pub struct Context {
     registry: Arc<Registry>,
     slots: Arc<Semaphore>,
     phase: watch::Sender<Phase>,
+    pump: Pump,
 }
 
 impl Context {
-    /// A context over an open database.
+    /// A context over an open database, with its threads for queries.
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
+            pump: Pump::new(options.query_threads),
             database,
             counters: Counters::default(),
             registry: Arc::default(),
@@ -154,7 +158,7 @@ pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = stopping(&mut phase) => break,
+            () = reached(&mut phase, Phase::Stopping) => break,
             Some(ended) = connections.join_next() => report_panic(ended),
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
@@ -172,9 +176,10 @@ pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     finish(&context, connections).await;
 }
 
-/// Resolves when the listener is to stop. The guard of the value is dropped at once: the caller's future moves between threads.
-async fn stopping(phase: &mut watch::Receiver<Phase>) {
-    let _ = phase.wait_for(|phase| *phase != Phase::Running).await.map(drop);
+/// Ends when the shutdown has come to `least`, or the context is gone.
+async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
+    // The value is borrowed under a lock that must not be held across an await of the caller.
+    drop(phase.wait_for(|phase| *phase >= least).await);
 }
 
 /// Waits for the connections to end, first by themselves, then with their statements stopped.
@@ -244,9 +249,9 @@ async fn serve_session(
         return Err(Lost::Fatal(Error::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")));
     }
     let _slot = slot(context).map_err(Lost::Fatal)?;
-    let registration = context.registry.register();
     let mut session = context.database.session(user);
-    startup::welcome(&mut wire.output, &mut session, user, registration.key, settings).map_err(Lost::Fatal)?;
+    let registration = context.registry.register(session.pid().unsigned_abs());
+    startup::welcome(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     Counters::add(&context.counters.sessions, 1);
     tracing::debug!(user, process = registration.key.process, "session started");
     let mut connection = Connection::new(wire, session, Arc::clone(context), registration);

@@ -7,27 +7,9 @@ use ::pg::frontend::{self, Startup};
 use model::{Error, Result, SqlState};
 use query::Session;
 
+use super::Context;
 use super::cancel::Key;
 use super::wire::{Lost, Wire};
-use super::{Context, SERVER_VERSION};
-
-/// The settings every client is told at the start and whenever they change, in the spelling drivers look for, with the value
-/// they have unless the session says otherwise.
-const REPORTED: [(&str, &str); 13] = [
-    ("server_version", SERVER_VERSION),
-    ("server_encoding", "UTF8"),
-    ("client_encoding", "UTF8"),
-    ("application_name", ""),
-    ("default_transaction_read_only", "off"),
-    ("in_hot_standby", "off"),
-    ("is_superuser", "on"),
-    ("session_authorization", ""),
-    ("DateStyle", "ISO, MDY"),
-    ("IntervalStyle", "postgres"),
-    ("TimeZone", "UTC"),
-    ("integer_datetimes", "on"),
-    ("standard_conforming_strings", "on"),
-];
 
 /// What a client asked for.
 pub(super) enum Hello {
@@ -127,54 +109,19 @@ fn words(text: &str) -> Vec<String> {
 /// Applies the client's settings and writes everything up to, not including, the first ReadyForQuery.
 ///
 /// # Errors
-/// What the session has against a setting; 22023 for another encoding than UTF8.
-pub(super) fn welcome(
-    out: &mut Vec<u8>,
-    session: &mut Session,
-    user: &str,
-    key: Key,
-    settings: &[(String, String)],
-) -> Result<()> {
+/// What the session has against a setting.
+pub(super) fn welcome(out: &mut Vec<u8>, session: &mut Session, key: Key, settings: &[(String, String)]) -> Result<()> {
     for (name, value) in settings {
-        if name.eq_ignore_ascii_case("client_encoding") {
-            check_encoding(value)?;
-        } else {
-            session.set(name, value)?;
-        }
+        session.set(name, value)?;
     }
-    // Told below with all the others.
-    session.changed_settings();
     backend::authentication_ok(out);
-    for (name, default) in REPORTED {
-        let value = match name {
-            "session_authorization" => Some(user.to_owned()),
-            "server_version" => None,
-            _ => session.setting(&name.to_ascii_lowercase()),
-        };
-        backend::parameter_status(out, name, value.as_deref().unwrap_or(default));
+    for (name, value) in session.reported_settings() {
+        backend::parameter_status(out, &name, &value);
     }
+    // They have just been told.
+    session.changed_settings();
     backend::backend_key_data(out, key.process, key.secret);
     Ok(())
-}
-
-/// The settings that changed, as far as clients are told, in the spelling they know.
-pub(super) fn report_changes(out: &mut Vec<u8>, session: &mut Session) {
-    for (name, value) in session.changed_settings() {
-        if let Some((reported, _)) = REPORTED.iter().find(|(reported, _)| reported.eq_ignore_ascii_case(&name)) {
-            backend::parameter_status(out, reported, &value);
-        }
-    }
-}
-
-fn check_encoding(value: &str) -> Result<()> {
-    let plain: String = value.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    if ["utf8", "unicode", "sqlascii"].contains(&plain.as_str()) {
-        return Ok(());
-    }
-    Err(Error::new(
-        SqlState::INVALID_PARAMETER_VALUE,
-        format!("invalid value for parameter \"client_encoding\": \"{value}\", expected UTF8"),
-    ))
 }
 
 #[cfg(test)]
@@ -227,7 +174,5 @@ mod tests {
         ] {
             assert_eq!(read(parameters).unwrap_err().state().0, state, "{}", parameters.escape_ascii());
         }
-        assert_eq!(check_encoding("LATIN1").unwrap_err().state().0, "22023");
-        assert!(check_encoding("utf-8").is_ok());
     }
 }
