@@ -62,7 +62,17 @@ struct Job {
 impl Inner {
     /// The log's flusher.
     pub(crate) fn log_step(&self) -> Step {
-        self.wal.flush_step(&|lsn| self.roots.advance(lsn))
+        let step = self.wal.flush_step(&|lsn| self.roots.advance(lsn));
+        if self.log_starves() {
+            self.wake_flusher();
+        }
+        step
+    }
+
+    /// Does the log find no room while a flush would free files of its own? Segments hold the same rows in a fraction of the bytes.
+    /// A flush frees every file but the one being written, so one is worth it when about half of that is full again.
+    fn log_starves(&self) -> bool {
+        self.log_bytes_since_flush() >= self.options.log_file_bytes / 2 && self.wal.out_of_space().is_some()
     }
 
     /// Writes memtables to segments when they are large, the log is long, or somebody asked.
@@ -159,6 +169,7 @@ impl Inner {
     fn flush_wanted(&self, dropped: &[(Lsn, Arc<TableState>)]) -> bool {
         self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
             || self.log_bytes_since_flush() >= self.options.log_flush_bytes
+            || self.log_starves()
             || !dropped.is_empty()
             || !self.flush_waiters.lock().is_empty()
     }
