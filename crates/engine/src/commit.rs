@@ -100,6 +100,12 @@ impl Committing {
         }
     }
 
+    /// Is the commit record in the log? Then it happens, whether anybody waits for it or not.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        matches!(self.stage, Stage::Durable(_) | Stage::Done(_))
+    }
+
     /// Goes on as far as possible without waiting.
     ///
     /// # Errors

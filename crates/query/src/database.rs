@@ -1,7 +1,7 @@
 //! The SQL runtime: one memory budget, one spill folder, one set of functions for all sessions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use datafusion::config::SpillCompression;
 use datafusion::execution::FunctionRegistry;
@@ -84,11 +84,17 @@ impl Database {
     ///
     /// # Errors
     /// As [`Committing::poll`].
-    pub async fn finish(&self, mut committing: Committing) -> Result<Lsn> {
+    pub async fn finish(&self, committing: Committing) -> Result<Lsn> {
+        self.finish_telling(committing, &AtomicBool::new(false)).await
+    }
+
+    /// The same; sets `decided` when there is no way back, so that nobody gives up waiting from then on.
+    pub(crate) async fn finish_telling(&self, mut committing: Committing, decided: &AtomicBool) -> Result<Lsn> {
         loop {
             match committing.poll()? {
                 Progress::Done(lsn) => return Ok(lsn),
                 Progress::Wait(event) => {
+                    decided.store(committing.is_decided(), Ordering::Release);
                     let (set, ready) = tokio::sync::oneshot::channel();
                     event.on_set(move || {
                         // The waiter may be gone: its client cancelled.

@@ -16,6 +16,7 @@ use model::{Error, Result};
 
 use crate::context::StatementContext;
 use crate::errors::{OrError, convert, locate};
+use crate::interrupt::Interrupt;
 use crate::planner::{Planned, plan as plan_query};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::settings::Settings;
@@ -100,13 +101,15 @@ pub(crate) struct Ready {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) task: Arc<TaskContext>,
     pub(crate) columns: Vec<OutputColumn>,
+    interrupt: Interrupt,
 }
 
 impl Ready {
     /// Starts it.
     pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
         let stream = execute_stream(self.plan, self.task).or_error_in(&parsed)?;
-        Ok(Box::pin(stream.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed)))))
+        let stream = stream.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed)));
+        Ok(Box::pin(self.interrupt.held_by(stream)))
     }
 }
 
@@ -146,7 +149,9 @@ async fn ready_in(
     };
     let bound = plan.bound(values, &context.settings.time_zone()).map_err(|error| locate(error, parsed))?;
     let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
-    Ok(Ready { plan: physical, task: task(state), columns: plan.columns.clone() })
+    let interrupt = Interrupt::default();
+    let physical = interrupt.watch(physical).or_error_in(parsed)?;
+    Ok(Ready { plan: physical, task: task(state), columns: plan.columns.clone(), interrupt })
 }
 
 /// Optimizes and makes the physical plan.

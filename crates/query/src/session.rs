@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use datafusion::execution::context::SessionState;
@@ -139,6 +140,8 @@ pub struct Session {
     pending: Pending,
     /// What other sessions see of it.
     entered: Entered,
+    /// A commit waits for the log, and happens.
+    decided: Arc<AtomicBool>,
 }
 
 /// A transaction of the session.
@@ -181,6 +184,7 @@ impl Session {
             slot: Arc::new(Slot::default()),
             pending: Pending::default(),
             entered,
+            decided: Arc::default(),
         }
     }
 
@@ -194,6 +198,12 @@ impl Session {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Set while a commit waits for the log and can no longer fail to happen: a statement stopped now would be reported wrongly.
+    #[must_use]
+    pub fn commit_decided(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.decided)
     }
 
     /// Where the session stands. An implicit transaction counts as none.
@@ -453,7 +463,9 @@ impl Session {
         let before = block.before;
         if let Some(txn) = block.txn.filter(|txn| !txn.is_empty()) {
             // Settings go back should the commit fail; a dropped future leaves them as they are.
-            let committed = self.database.clone().finish(txn.commit(durability)).await;
+            let database = self.database.clone();
+            let committed = database.finish_telling(txn.commit(durability), &self.decided).await;
+            self.decided.store(false, Ordering::Release);
             match committed {
                 Ok(lsn) => self.seen = self.seen.max(lsn),
                 Err(error) => {

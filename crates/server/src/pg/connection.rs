@@ -316,6 +316,7 @@ impl<'a> Connection<'a> {
             stop: Arc::clone(&self.registration.stop),
             phase: self.context.phase.subscribe(),
             stream: self.wire.stream(),
+            decided: self.session.commit_decided(),
             timeout: self.session.setting("statement_timeout").as_deref().and_then(duration),
         }
     }

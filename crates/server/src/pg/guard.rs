@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::{Error, SqlState};
@@ -39,6 +40,8 @@ pub(super) struct Guard {
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) stream: Arc<TcpStream>,
     pub(super) timeout: Option<Duration>,
+    /// Set while the statement's commit waits for the log: it happens, and is not reported as stopped.
+    pub(super) decided: Arc<AtomicBool>,
 }
 
 impl Guard {
@@ -47,14 +50,20 @@ impl Guard {
         // Made first: from here on a request is for this statement.
         let stopped = self.stop.notified();
         let canceled = |why: &str| Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"));
-        tokio::select! {
+        let mut work = std::pin::pin!(work);
+        let fault = tokio::select! {
             biased;
-            result = work => result,
-            () = stopped => Err(canceled("user request").into()),
-            () = expired(self.timeout) => Err(canceled("statement timeout").into()),
-            () = reached(&mut self.phase, Phase::Killing) => Err(shutting_down().into()),
-            () = gone(&self.stream) => Err(Lost::Gone.into()),
+            result = &mut work => return result,
+            () = stopped => canceled("user request").into(),
+            () = expired(self.timeout) => canceled("statement timeout").into(),
+            () = reached(&mut self.phase, Phase::Killing) => shutting_down().into(),
+            () = gone(&self.stream) => Lost::Gone.into(),
+        };
+        if self.decided.load(Ordering::Acquire) {
+            // A right answer a little later beats a wrong one now.
+            return work.await;
         }
+        Err(fault)
     }
 }
 
