@@ -96,7 +96,7 @@ pub(crate) async fn serve_health(listener: TcpListener, health: Arc<Health>) {
         let router = router.clone();
         tokio::spawn(async move {
             let _slot = slot;
-            let mut builder = auto::Builder::new(TokioExecutor::new());
+            let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
             builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
             let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
             if let Err(error) = served {

@@ -257,10 +257,10 @@ async fn serve(mut stream: TcpStream, context: Arc<Context>, router: Router) {
         let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(refusal.as_bytes())).await;
         return;
     };
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // HTTP/1 without looking first: who waits to see which version the client speaks waits without a deadline.
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     let http1 = &mut builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(context.options.head_timeout).max_buf_size(HEAD_BYTES_MAX);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30)).max_concurrent_streams(100);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

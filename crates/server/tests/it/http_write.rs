@@ -65,7 +65,7 @@ fn bad_lines_are_named_and_the_others_are_stored() {
     let reply = server.post("/write", &[], lines);
     assert_eq!(reply.status, 400);
     let message =
-        "partial write: line 2: column \"v\" of table \"m\" is double precision, seen string \"\"text\"\" dropped=2";
+        "partial write: line 2: column \"v\" of table \"m\" is double precision, seen string \"text\" dropped=2";
     assert_eq!(reply.json()["error"], message);
     let reply = server.post("/api/v2/write", &[], lines);
     assert_eq!((reply.status, &reply.json()["code"], &reply.json()["line"]), (400, &"invalid".into(), &2.into()));
