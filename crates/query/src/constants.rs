@@ -1,4 +1,4 @@
-//! Text constants beside timestamps, read as PostgreSQL reads them.
+//! Text constants beside timestamps, and as bytes, read as PostgreSQL reads them.
 //!
 //! `time >= '2024-07-15 14:00'` compares a timestamp with a text that has no type yet; PostgreSQL reads it as a timestamp of the
 //! session's zone, in any of its spellings. The planner would do so later, but knows few spellings. So such constants become values
@@ -54,6 +54,7 @@ impl FunctionRewrite for TextConstants {
                 Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
             }
             Expr::Cast(cast) if is_moment(cast.field.data_type()) => read_cast(cast, schema, zone),
+            Expr::Cast(cast) if *cast.field.data_type() == Arrow::Binary => read_bytes(cast),
             other => Ok(Transformed::no(other)),
         }
     }
@@ -109,6 +110,17 @@ fn read_cast(cast: Cast, schema: &DFSchema, zone: &str) -> Result<Transformed<Ex
     }
     let function = ScalarUDF::from(ReadTimestamp::new(cast.field.data_type().clone(), zone));
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
+}
+
+/// `'\x00ff'::bytea`; the planner would take the text for the bytes.
+fn read_bytes(cast: Cast) -> Result<Transformed<Expr>> {
+    match cast.expr.as_ref() {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
+            let bytes = pg::value::parse_bytea(text).map_err(external)?;
+            Ok(Transformed::yes(Expr::Literal(ScalarValue::Binary(Some(bytes)), metadata.clone())))
+        }
+        _ => Ok(Transformed::no(Expr::Cast(cast))),
+    }
 }
 
 /// `text::timestamptz` and `text::timestamp` for texts that are no constants.

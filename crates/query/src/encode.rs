@@ -386,7 +386,7 @@ fn intervals<'a>(array: &'a dyn Array, unit: IntervalUnit) -> Box<dyn Fn(usize) 
             let values = values::<IntervalMonthDayNanoType>(array);
             Box::new(move |row| {
                 let value = values[row];
-                Interval { months: value.months, days: value.days, micros: value.nanoseconds.div_euclid(1_000) }
+                Interval { months: value.months, days: value.days, micros: value.nanoseconds / 1_000 }
             })
         }
     }

@@ -202,6 +202,10 @@ fn cast(message: &str) -> Error {
         || message.starts_with("Cannot cast")
     {
         let ty = type_in(message).unwrap_or("the type asked for");
+        if matches!(ty, "smallint" | "integer" | "bigint") && is_integer(value) {
+            let text = format!("value \"{value}\" is out of range for type {ty}");
+            return Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text);
+        }
         return Error::new(
             SqlState::INVALID_TEXT_REPRESENTATION,
             format!("invalid input syntax for type {ty}: \"{value}\""),
@@ -212,6 +216,11 @@ fn cast(message: &str) -> Error {
         return Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range")).with_detail(clean(message));
     }
     Error::new(SqlState::INVALID_TEXT_REPRESENTATION, lower_first(&clean(message)))
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.trim().trim_start_matches(['+', '-']);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn single_quoted(message: &str) -> &str {

@@ -24,6 +24,7 @@ mod explain;
 pub mod functions;
 mod hooks;
 mod insert;
+mod interrupt;
 mod named;
 mod output;
 mod parameters;

@@ -4,6 +4,7 @@
 //!   private alias, because the planner wants unique names; [`display_name`] gives the real one back.
 //! - An alias of the outermost SELECT that ORDER BY also uses as a table's column (`SELECT t.a::text … ORDER BY t.a`) is private too,
 //!   because the planner would find the column's name twice.
+//! - A number with an exponent is a float: the planner takes it for a decimal, and few of those fit.
 //! - Integer literals that stand alone become `integer` (the planner reads them as `bigint`).
 
 use std::collections::BTreeSet;
@@ -95,6 +96,16 @@ impl VisitorMut for Rewriter {
                 if let Some(result) = else_result {
                     demote(result);
                 }
+            }
+            Expr::Value(value) if matches!(&value.value, Value::Number(text, _) if text.contains(['e', 'E'])) => {
+                let text = Value::SingleQuotedString(value.value.to_string());
+                *expr = Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(Expr::Value(text.into())),
+                    data_type: DataType::DoublePrecision,
+                    array: false,
+                    format: None,
+                };
             }
             Expr::Function(function) if takes_values(&function.name) => demote_arguments(&mut function.args),
             _ => {}

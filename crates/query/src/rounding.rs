@@ -1,4 +1,4 @@
-//! Casts of numbers to integers round as PostgreSQL rounds: floats to the nearest even, decimals away from zero. DataFusion cuts.
+//! Casts of numbers to integers, and `round`, round as PostgreSQL rounds: floats to the nearest even, decimals away from zero.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -31,8 +31,13 @@ impl FunctionRewrite for RoundingCasts {
     }
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
-        let Expr::Cast(cast) = expr else {
-            return Ok(Transformed::no(expr));
+        let cast = match expr {
+            Expr::Cast(cast) => cast,
+            Expr::ScalarFunction(call) if is_round_of_float(&call, schema) => {
+                let inner = ScalarUDF::from(Round::default()).call(call.args);
+                return Ok(Transformed::yes(inner));
+            }
+            other => return Ok(Transformed::no(other)),
         };
         let rounds = cast.field.data_type().is_integer()
             && cast.expr.get_type(schema).is_ok_and(|ty| ty.is_floating() || matches!(ty, Arrow::Decimal128(..)))
@@ -43,6 +48,12 @@ impl FunctionRewrite for RoundingCasts {
         let inner = ScalarUDF::from(Round::default()).call(vec![*cast.expr]);
         Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })))
     }
+}
+
+/// `round(x)` rounds halves of floats to even, and halves of decimals away from zero, as the planner does with both.
+fn is_round_of_float(call: &ScalarFunction, schema: &DFSchema) -> bool {
+    matches!(call.args.as_slice(), [one] if one.get_type(schema).is_ok_and(|ty| ty.is_floating()))
+        && call.func.name() == "round"
 }
 
 /// A plan may be analyzed twice.

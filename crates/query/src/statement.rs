@@ -129,7 +129,23 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     if is_word(&tokens[0], "abort") {
         tokens[0].token = Token::Word(Word { value: "ROLLBACK".into(), quote_style: None, keyword: Keyword::ROLLBACK });
     }
+    reset_time_zone(&mut tokens);
     tokens
+}
+
+/// `RESET TIME ZONE` is `RESET TimeZone` in two words.
+fn reset_time_zone(tokens: &mut Vec<TokenWithSpan>) {
+    let words: Vec<usize> =
+        (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).take(4).collect();
+    if let [reset, time, zone] = words[..]
+        && is_word(&tokens[reset], "reset")
+        && is_word(&tokens[time], "time")
+        && is_word(&tokens[zone], "zone")
+    {
+        let value = "timezone".into();
+        tokens[time].token = Token::Word(Word { value, quote_style: None, keyword: Keyword::NoKeyword });
+        tokens.truncate(zone);
+    }
 }
 
 /// Is the token this word, in any case and unquoted?

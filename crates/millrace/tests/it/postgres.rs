@@ -29,7 +29,7 @@ impl Postgres {
         let data = postgres.path().join("data");
         let data = data.to_str().unwrap();
         run(&mut postgres
-            .command("initdb", &["-A", "trust", "-U", "millrace", "-E", "UTF8", "--locale=C", "-N", "-D", data]));
+            .command("initdb", &["-A", "trust", "-U", "millrace", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D", data]));
         let options = format!(
             "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off -c timezone=UTC",
             postgres.path().display()

@@ -10,6 +10,7 @@ pub(crate) mod dates;
 mod first_last;
 mod gap_fill;
 mod gap_fill_exec;
+mod min_max;
 mod time_bucket;
 
 pub use gap_fill::{Planner, rewrite_plan};
@@ -27,9 +28,12 @@ pub fn register(session: &SessionContext) {
     for function in gap_fill::functions() {
         session.register_udf(function);
     }
-    for function in first_last::functions() {
+    for function in first_last::functions().into_iter().chain(min_max::functions()) {
         session.register_udaf(function);
     }
+    session.register_udf(datafusion::functions::math::signum().as_ref().clone().with_aliases(["sign"]));
+    let variance = datafusion::functions_aggregate::variance::var_samp_udaf();
+    session.register_udaf(variance.as_ref().clone().with_aliases(["variance"]));
 }
 
 /// A `model::Error` on its way through DataFusion.

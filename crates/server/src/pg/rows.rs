@@ -308,7 +308,15 @@ fn interval_writer(array: &ArrayRef, write: impl Fn(&mut Vec<u8>, Interval) + Se
             unit,
             array,
             [DurationSecondType, DurationMillisecondType, DurationMicrosecondType, DurationNanosecondType],
-            |out, micros| write(out, Interval { months: 0, days: 0, micros })
+            // The difference of two timestamps: PostgreSQL gives days and a rest.
+            |out, micros| write(
+                out,
+                Interval {
+                    months: 0,
+                    days: (micros / pg::time::DAY_MICROS) as i32,
+                    micros: micros % pg::time::DAY_MICROS
+                }
+            )
         ),
         _ => primitive!(array, IntervalMonthDayNanoType, |out, v| {
             // Towards zero: half an interval keeps its sign.
