@@ -21,7 +21,7 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   check                          formatting, clippy, tidy, rustdoc, licences: seconds to minutes, run it before a push
-  test                           everything CI runs: tidy, all tests below `query`, then the rest, then doc tests
+  test                           everything CI runs: tidy, all tests below `query`, then the rest with its real clients
   tidy                           the rules of ARCHITECTURE.md, checked from `cargo metadata` and the sources
   tools                          fetches what the end-to-end tests need (PostgreSQL, psycopg, pgjdbc)
   sim --minutes N [--seed S]     the engine under random faults, release build; prints its seed, which replays it

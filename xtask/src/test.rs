@@ -7,47 +7,28 @@ use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::run::{cargo, nothing_left, passes, show};
+use crate::run::{cargo, nothing_left, show};
 use crate::{Result, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
 const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
 
-/// Tidy, the crates below `query`, and that the binary builds. With `--all` also the SQL, server and end-to-end suites with their real
-/// clients: they are not all green yet, so what lands does not wait for them, and this says so. The lines are summed up at the end.
+/// Tidy, the crates below `query`, then the rest with its real clients. The lines are summed up at the end.
 pub(crate) fn run(arguments: &[String]) -> Result {
-    let mut arguments = arguments.to_vec();
-    let all = arguments.iter().position(|argument| argument == "--all").map(|at| arguments.remove(at)).is_some();
-    nothing_left(&arguments)?;
+    nothing_left(arguments)?;
     let started = Instant::now();
     tidy::run()?;
-    let tools = if all { Some(tools::fetch()?) } else { None };
+    let tools = tools::fetch()?;
     let mut summary = Summary::default();
-    let mut stages: Vec<(&str, &[&str], &[&str])> = vec![("below query", BELOW_QUERY, &["--lib", "--bins", "--tests"])];
-    if all {
-        stages.push(("query and above", FROM_QUERY, &["--lib", "--bins", "--tests"]));
-        stages.push(("doc tests", &[], &["--workspace", "--doc"]));
-    }
-    for (name, packages, selection) in stages {
+    for (name, packages) in [("below query", BELOW_QUERY), ("query and above", FROM_QUERY)] {
         let stage = Instant::now();
-        let mut command = cargo(&["test", "--locked", "--no-fail-fast"]);
+        let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
         for package in packages {
             command.args(["--package", package]);
         }
-        command.args(selection);
-        if let Some(tools) = &tools {
-            tools.tell(&mut command);
-        }
-        run_tests(&mut command, &mut summary)?;
+        run_tests(tools.tell(&mut command), &mut summary)?;
         println!("test: {name}: {} s", stage.elapsed().as_secs());
-    }
-    if !all {
-        println!(
-            "test: not run: the suites of {} (`cargo xtask test --all`); now building the binary",
-            FROM_QUERY.join(", ")
-        );
-        passes(&mut cargo(&["build", "--quiet", "--locked", "--package", "millrace"]))?;
     }
     println!(
         "test: {} passed, {} failed, {} ignored in {} programs; {} s",

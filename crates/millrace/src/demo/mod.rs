@@ -9,7 +9,7 @@ mod load;
 mod questions;
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -151,10 +151,16 @@ fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
     Ok(draw(&head.map(|(title, align)| (title.to_owned(), align)), &rows, "  "))
 }
 
+/// Bold (`1`) or dim (`2`) on a terminal, and plain elsewhere.
+fn styled(style: &str, text: &str) -> String {
+    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
+    if plain { text.to_owned() } else { format!("\x1b[{style}m{text}\x1b[0m") }
+}
+
 async fn ask(session: &mut Session, question: &questions::Question) -> Result<(), Failure> {
-    println!("\x1b[1m{}\x1b[0m\n", question.title);
+    println!("{}\n", styled("1", question.title));
     for line in question.sql.lines() {
-        println!("  \x1b[2m{line}\x1b[0m");
+        println!("  {}", styled("2", line));
     }
     let started = Instant::now();
     let answer = answer::run(session, question.sql).await?;

@@ -12,5 +12,8 @@ mod full_disk;
 mod http;
 mod inspect;
 mod postgres;
+#[path = "../../../query/tests/it/script.rs"]
+mod script;
 mod serve;
 mod server;
+mod sql_files;

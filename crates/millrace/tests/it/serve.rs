@@ -99,7 +99,7 @@ fn a_busy_session_finishes_its_statement_before_the_server_ends() {
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let long =
-            "SELECT count(*) FROM generate_series(1, 4000) a(x), generate_series(1, 7000) b(y) WHERE x * y % 7 = 0";
+            "SELECT count(*) FROM generate_series(1, 20000) a(x), generate_series(1, 7000) b(y) WHERE x * y % 7 = 0";
         let running = tokio::spawn(async move { client.simple_query(long).await });
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!running.is_finished(), "the statement is too short to be in the middle of");
@@ -110,8 +110,8 @@ fn a_busy_session_finishes_its_statement_before_the_server_ends() {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });
-    // Of x 571 are divisible by 7, of y 1,000: all pairs with either.
-    assert_eq!(counted, Some((571 * 7_000 + 3_429 * 1_000).to_string().as_str()));
+    // Of x 2,857 are divisible by 7, of y 1,000: all pairs with either.
+    assert_eq!(counted, Some((2_857 * 7_000 + 17_143 * 1_000).to_string().as_str()));
     assert!(server.ended().success());
 }
 

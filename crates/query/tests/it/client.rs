@@ -5,7 +5,9 @@ use std::sync::Arc;
 use engine::Engine;
 use futures::StreamExt;
 use query::encode::Encoder;
-use query::{Database, Options, Outcome, OutputColumn, Session, Statement, TxnStatus};
+use query::{Database, Options, Outcome, Session, Statement, TxnStatus};
+
+use crate::script::{Connection, Output, kind, shown_cell};
 
 /// Where rows are when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +43,13 @@ pub(crate) struct Client {
     storage: Storage,
 }
 
-/// What a script sees of an outcome.
-#[derive(Debug)]
-pub(crate) enum Output {
-    /// One letter a column (I integer, R other number, T anything else), and the rows as lines.
-    Rows(String, Vec<String>),
-    /// The count of the command tag.
-    Done(u64),
+impl Connection for Client {
+    /// Runs it and then puts the rows where this run wants them.
+    async fn run(&mut self, sql: &str) -> Result<Output, String> {
+        let output = self.run_all(sql).await.map_err(|error| shown(&error));
+        self.place_rows();
+        output
+    }
 }
 
 impl Client {
@@ -78,13 +80,6 @@ impl Client {
             }
         }
         Ok(rows)
-    }
-
-    /// Runs a text of any number of statements and then puts the rows where this run wants them.
-    pub(crate) async fn run(&mut self, sql: &str) -> Result<Output, String> {
-        let output = self.run_all(sql).await.map_err(|error| shown(&error));
-        self.place_rows();
-        output
     }
 
     async fn run_all(&mut self, sql: &str) -> Result<Output, model::Error> {
@@ -123,7 +118,7 @@ impl Client {
                         rows.push((0..columns.len()).map(cell).collect::<Result<Vec<_>, _>>()?.join(" "));
                     }
                 }
-                Ok(Output::Rows(columns.iter().map(kind).collect(), rows))
+                Ok(Output::Rows(columns.iter().map(|column| kind(column.oid)).collect(), rows))
             }
             Outcome::CopyOut { mut chunks, .. } => {
                 let mut bytes = Vec::new();
@@ -180,19 +175,7 @@ fn text(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<Op
 }
 
 fn cell(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<String, model::Error> {
-    let Some(text) = text(cells, row, column)? else {
-        return Ok("NULL".to_owned());
-    };
-    // Blanks set columns apart in the files.
-    Ok(if text.is_empty() { "(empty)".to_owned() } else { text.split_whitespace().collect::<Vec<_>>().join("_") })
-}
-
-fn kind(column: &OutputColumn) -> char {
-    match column.oid {
-        20 | 21 | 23 => 'I',
-        700 | 701 | 1700 => 'R',
-        _ => 'T',
-    }
+    Ok(shown_cell(text(cells, row, column)?.as_deref()))
 }
 
 /// An error as the files match it: `42P01: relation "x" does not exist [15] (hint)`.

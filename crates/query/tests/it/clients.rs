@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::client::{Client, Fixture, Storage};
+use crate::script::Connection;
 
 /// `public.t` keyed by a nullable column (OID 16392), `public.ev` without key (16400), `plant.pump` with a primary key (16408).
 const TABLES: [&str; 4] = [

@@ -1,13 +1,77 @@
 //! sqllogictest's file format, as much of it as the files use: `statement ok|count N|error REGEX-free text`, `query TYPES [sort]`,
 //! `connection NAME`, `halt`, comments. Our own because the crate of that name would more than double what this test compiles.
 
+//! Shared with the tests of the binary, which run the same files over the wire.
+
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use crate::client::{Client, Fixture, Output, Storage};
+/// A client that runs statements.
+pub(crate) trait Connection: Sized {
+    /// Runs a text of any number of statements; an error as `SQLSTATE: message [position] (hint)`.
+    async fn run(&mut self, sql: &str) -> Result<Output, String>;
+}
 
-/// Runs one file.
-pub(crate) async fn run(text: &str, fixture: &Fixture, storage: Storage) -> Result<(), String> {
-    let mut clients: BTreeMap<String, Client> = BTreeMap::new();
+/// What a script sees of an outcome.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// One letter a column (I integer, R other number, T anything else), and the rows as lines.
+    Rows(String, Vec<String>),
+    /// The count of the command tag.
+    Done(u64),
+}
+
+/// All `.slt` files of `tests/sql`, by path; with `SLT_ONLY=part of a path` only those that contain it.
+pub(crate) fn files() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sql");
+    let mut found = Vec::new();
+    collect(&root, &mut found);
+    assert!(!found.is_empty(), "no tests in {}", root.display());
+    if let Ok(only) = std::env::var("SLT_ONLY") {
+        found.retain(|path| path.to_string_lossy().contains(&only));
+    }
+    found
+}
+
+fn collect(dir: &Path, out: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "slt") {
+            out.push(path);
+        }
+    }
+}
+
+/// The letter of a column whose type has this OID.
+pub(crate) fn kind(oid: u32) -> char {
+    match oid {
+        20 | 21 | 23 => 'I',
+        700 | 701 | 1700 => 'R',
+        _ => 'T',
+    }
+}
+
+/// A cell as the files have it: blanks set columns apart there.
+pub(crate) fn shown_cell(cell: Option<&str>) -> String {
+    match cell {
+        None => "NULL".to_owned(),
+        Some("") => "(empty)".to_owned(),
+        Some(text) => text.split_whitespace().collect::<Vec<_>>().join("_"),
+    }
+}
+
+/// Runs one file; `connect` makes its connections.
+pub(crate) async fn run<C: Connection>(path: &Path, mut connect: impl AsyncFnMut() -> C) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let failed = |error| format!("{}: {error}", path.display());
+    run_text(&text, &mut connect).await.map_err(failed)
+}
+
+async fn run_text<C: Connection>(text: &str, connect: &mut impl AsyncFnMut() -> C) -> Result<(), String> {
+    let mut clients: BTreeMap<String, C> = BTreeMap::new();
     let mut connection = String::new();
     let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
@@ -22,7 +86,10 @@ pub(crate) async fn run(text: &str, fixture: &Fixture, storage: Storage) -> Resu
                 while let Some((_, line)) = lines.next_if(|(_, line)| !line.trim().is_empty()) {
                     block.push(line);
                 }
-                let client = clients.entry(connection.clone()).or_insert_with(|| Client::new(fixture, storage));
+                if !clients.contains_key(&connection) {
+                    clients.insert(connection.clone(), connect().await);
+                }
+                let client = clients.get_mut(&connection).unwrap();
                 record(client, line, &words, &block).await.map_err(|error| format!("line {}: {error}", number + 1))?;
             }
             _ => return Err(format!("line {}: what is {line:?}?", number + 1)),
@@ -31,7 +98,7 @@ pub(crate) async fn run(text: &str, fixture: &Fixture, storage: Storage) -> Resu
     Ok(())
 }
 
-async fn record(client: &mut Client, line: &str, words: &[&str], block: &[&str]) -> Result<(), String> {
+async fn record(client: &mut impl Connection, line: &str, words: &[&str], block: &[&str]) -> Result<(), String> {
     let cut = block.iter().position(|line| *line == "----").unwrap_or(block.len());
     let sql = block[..cut].join("\n");
     let output = client.run(&sql).await;
