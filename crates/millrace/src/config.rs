@@ -27,7 +27,7 @@ const MEMORY_MIN: u64 = 64 << 20;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Shared options")]
 pub(crate) struct Shared {
-    /// Directory of the database [default: ./millrace-data].
+    /// Directory of the database [default: ./millrace-data; demo: ./millrace-demo].
     #[arg(long, global = true, value_name = "DIR", env = "MILLRACE_DATA")]
     pub(crate) data: Option<PathBuf>,
     /// Address of the PostgreSQL protocol [default: 127.0.0.1:7432].

@@ -37,7 +37,7 @@ Examples:
   millrace sql -c \"SELECT count(*) FROM weather\"   ask a running server
   millrace write --file data.csv --table t --create --key device
 
-Every shared flag has an environment variable (MILLRACE_DATA, …) and a key in the file given by --config.
+Every shared flag has an environment variable (MILLRACE_DATA, …) and a key in the file of --config.
 What is stated last in this list wins: default, file, environment, flag.")]
 struct Cli {
     #[command(flatten)]

@@ -34,8 +34,9 @@ Examples:
   millrace serve --config /etc/millrace.toml --log-format json
   MILLRACE_PG=127.0.0.1:5432 millrace serve
 
-Ends with exit code 0 after SIGTERM or Ctrl-C, when all that was acknowledged is in its place; a second signal ends
-it at once. Without authentication, which this version does not have, only loopback addresses are served.")]
+Ends with exit code 0 after SIGTERM or Ctrl-C, when all that was acknowledged is in its place; a
+second signal ends it at once. Without authentication, which this version does not have, only
+loopback addresses are served.")]
 pub(crate) struct Arguments {}
 
 /// Serves until told to stop.

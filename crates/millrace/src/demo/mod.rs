@@ -35,7 +35,8 @@ Examples:
   millrace demo
   millrace demo --data /tmp/demo --rows 100000
 
-Needs about a minute and 200 MB of disk. A second run starts afresh; a directory that is not a demo's is refused.")]
+Without --data the directory is ./millrace-demo. Takes some seconds and 200 MB of disk. A second
+run starts afresh; a directory that is not a demo's is refused.")]
 pub(crate) struct Arguments {
     /// Rows of generated device data, ten values each.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
@@ -194,9 +195,9 @@ fn farewell(dir: &Path) {
     let dir = dir.display();
     println!(
         "Go on with it:\n\n  \
-         millrace serve --data {dir}                 serves it on this machine\n  \
-         millrace sql                                a shell; \\d lists the tables\n  \
-         psql -h 127.0.0.1 -p 7432 -U millrace       any PostgreSQL client does\n"
+         serve it on this machine          millrace serve --data {dir}\n  \
+         a shell; \\d lists the tables      millrace sql\n  \
+         or any PostgreSQL client          psql -h 127.0.0.1 -p 7432 -U millrace\n"
     );
 }
 

@@ -29,9 +29,9 @@ Examples:
   millrace sql -f setup.sql
   echo 'SELECT 1' | millrace sql --format json
   millrace sql --data ./millrace-demo -c 'SELECT count(*) FROM air'   opens the directory itself
-  millrace sql --url postgres://me@db.example:7432/millrace -c 'SELECT 1'
+  millrace sql --url postgres://me@127.0.0.1:7432/millrace -c 'SELECT 1'
 
-Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 no connection.")]
+Exit codes: 0 all done, 1 a statement failed (those after it were not run), 2 nothing was begun.")]
 pub(crate) struct Arguments {
     /// Statements to run; may be given several times.
     #[arg(short = 'c', long = "command", value_name = "SQL")]

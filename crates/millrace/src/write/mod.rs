@@ -26,8 +26,9 @@ Examples:
   millrace write --file metrics.lp --precision ms
   zcat old.lp.gz | millrace write --file - --format lp
 
-CSV needs a header line; its names are the table's columns, in any order. With --create the table is made if it does
-not exist: types from the first rows, the time from --time or from the column that holds times.")]
+CSV needs a header line; its names are the table's columns, in any order. With --create the
+table is made if it does not exist: types from the first rows, the time from --time or from the
+column that holds times.")]
 pub(crate) struct Arguments {
     /// File to load, gzip or plain; `-` is standard input.
     #[arg(long, short = 'f', value_name = "FILE")]
