@@ -391,9 +391,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     };
     remove_orphans(&*env, &data_dir(dir), &manifest)?;
     let mut root = load(&env, dir, &manifest)?;
-    recovery.tables = manifest.files.len() as u64;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
-    recovery.series = manifest.files.values().map(|files| u64::from(files.series_count())).sum();
 
     let mut replay = Replay::new();
     let mut next_table = manifest.next_table;
@@ -413,6 +411,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         },
     )?;
     replay.install(&mut root);
+    recovery.tables = root.tables.len() as u64;
+    recovery.series = root.tables.values().map(|state| u64::from(state.series_count)).sum();
     if wal.last() < manifest.flushed_lsn {
         return Err(Error::corrupt(format!(
             "the log ends at LSN {}, but the manifest says that commits up to {} were flushed: log files are missing",

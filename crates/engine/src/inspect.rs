@@ -129,7 +129,10 @@ impl LogEnd {
 }
 
 fn describe_record(lsn: Lsn, payload: &[u8]) -> LogRecord {
-    let text = Record::decode(lsn, payload).map_or_else(|error| error.to_string(), |record| describe(&record));
+    let text = match payload {
+        [] => "durable mark: everything before it is on disk".to_owned(),
+        payload => Record::decode(lsn, payload).map_or_else(|error| error.to_string(), |record| describe(&record)),
+    };
     LogRecord { lsn, bytes: payload.len(), text }
 }
 
