@@ -171,7 +171,7 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_durable_lsn", "Newest log record that is on disk.", stats.durable_lsn),
         ("millrace_flushed_lsn", "Log records up to this one are in segments.", stats.flushed_lsn),
         ("millrace_memtable_bytes", "Memory of the memtables.", stats.memtable_bytes),
-        ("millrace_memory_bytes", "Memory of the stores.", stats.memory_bytes),
+        ("millrace_memory_bytes", "The memory budget.", stats.memory_bytes),
         ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
         ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
         ("millrace_segments", "Segments.", stats.segments),

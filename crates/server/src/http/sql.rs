@@ -104,7 +104,14 @@ fn take_body(ask: &mut Ask, headers: &HeaderMap, body: &[u8]) -> Result<()> {
         "application/x-www-form-urlencoded" if body.starts_with(b"q=") || body.starts_with(b"sql=") => {
             let uri = format!("/?{}", text(body)?).parse::<Uri>();
             let pairs = uri.ok().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(&uri).ok());
-            take_pairs(ask, pairs.ok_or_else(|| invalid("the form cannot be read"))?.0)
+            take_pairs(
+                ask,
+                pairs
+                    .ok_or_else(|| {
+                        invalid("the form cannot be read; it must be URL-encoded: curl --data-urlencode does it")
+                    })?
+                    .0,
+            )
         }
         _ => {
             text(body)?.clone_into(&mut ask.sql);
@@ -152,6 +159,7 @@ struct Running {
     writer: Writer,
     batches: Batches,
     started: Instant,
+    limit: Option<tokio::time::Instant>,
     done: bool,
     /// Kept until the last row is written: the statement runs as long.
     _session: Session,
@@ -166,7 +174,8 @@ async fn run(context: &Arc<Context>, ask: Ask) -> Result<Response> {
     match execute_all(&mut session, &statements, &ask.params).await? {
         Outcome::Rows { columns, batches, .. } => {
             let writer = Writer::new(ask.format, columns);
-            rows(Running { writer, batches, started, done: false, _session: session, _slot: slot }).await
+            let limit = limit(&session);
+            rows(Running { writer, batches, started, limit, done: false, _session: session, _slot: slot }).await
         }
         Outcome::Command { tag } => Ok(command(&tag, ask.format, started)),
         Outcome::Empty => Ok(command("", ask.format, started)),
@@ -194,14 +203,29 @@ async fn execute_all(session: &mut Session, statements: &[Statement], params: &[
         session.begin_implicit();
     }
     for statement in first {
-        drain(execute(session, statement, &[]).await?).await?;
+        let limit = limit(session);
+        within(limit, async { drain(execute(session, statement, &[]).await?).await }).await?;
     }
-    let outcome = execute(session, last, params).await?;
+    let limit = limit(session);
+    let outcome = within(limit, execute(session, last, params)).await?;
     // The rows that are still to come see the snapshot of the statement, committed or not.
     if !first.is_empty() {
         session.end_implicit().await?;
     }
     Ok(outcome)
+}
+
+/// When a statement that begins now is too slow (`statement_timeout`).
+fn limit(session: &Session) -> Option<tokio::time::Instant> {
+    let timeout = session.setting("statement_timeout").as_deref().and_then(crate::pg::duration)?;
+    tokio::time::Instant::now().checked_add(timeout)
+}
+
+async fn within<T>(limit: Option<tokio::time::Instant>, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let Some(limit) = limit else { return work.await };
+    tokio::time::timeout_at(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")))
 }
 
 async fn execute(session: &mut Session, statement: &Statement, params: &[Json]) -> Result<Outcome> {
@@ -255,7 +279,8 @@ async fn drain(outcome: Outcome) -> Result<()> {
 
 /// Starts a streamed answer once the first batch, or the error in its place, is there.
 async fn rows(mut running: Running) -> Result<Response> {
-    let first = running.batches.next().await.transpose()?;
+    let limit = running.limit;
+    let first = within(limit, async { running.batches.next().await.transpose() }).await?;
     let mut start = Vec::new();
     running.writer.head(&mut start);
     match &first {
@@ -287,10 +312,11 @@ impl Running {
             return None;
         }
         let mut out = Vec::new();
-        let written = match self.batches.next().await {
-            Some(Ok(batch)) => self.writer.batch(&batch, &mut out),
-            Some(Err(error)) => Err(error),
-            None => {
+        let next = within(self.limit, async { self.batches.next().await.transpose() }).await;
+        let written = match next {
+            Ok(Some(batch)) => self.writer.batch(&batch, &mut out),
+            Err(error) => Err(error),
+            Ok(None) => {
                 finish(self, &mut out);
                 Ok(())
             }

@@ -84,7 +84,7 @@ async fn gone(stream: &TcpStream) {
 }
 
 /// Reads what SHOW gives for a time setting: a number, in milliseconds unless a unit follows; zero is none.
-pub(super) fn duration(setting: &str) -> Option<Duration> {
+pub(crate) fn duration(setting: &str) -> Option<Duration> {
     let setting = setting.trim();
     let end = setting.find(|c: char| !c.is_ascii_digit()).unwrap_or(setting.len());
     let count: u64 = setting[..end].parse().ok().filter(|count| *count > 0)?;
