@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
         }
         ["commits"] => commits(&runtime),
         ["select"] => select(&runtime),
-        ["recovery"] => recovery(),
+        ["recovery"] => recovery(&runtime),
         ["mixed", minutes] => mixed(&runtime, minutes.parse()?),
         _ => {
             Err("usage: load (line|copy|insert) (sync|async) [requests] | commits | select | recovery | mixed MINUTES"
@@ -477,7 +477,7 @@ fn select(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
 }
 
 /// How long a start takes after kill -9 with 1 GB of log to replay.
-fn recovery() -> Result<(), Failure> {
+fn recovery(runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
     let dir = fresh_dir("recovery")?;
     let server = Server::start(&dir, &["--memory", "16GiB"])?;
     let bodies: Vec<String> = (0..500).map(line_body).collect();
@@ -492,7 +492,10 @@ fn recovery() -> Result<(), Failure> {
     println!("{} log bytes on disk after {at} requests", log_bytes()?);
     let begun = Instant::now();
     let server = Server::start(&dir, &["--memory", "16GiB"])?;
-    println!("accepting connections {:.2} s after the start; the server said:", begun.elapsed().as_secs_f64());
+    let rows: i64 = runtime.block_on(async {
+        Ok::<_, Failure>(server.client().await?.query_one("SELECT count(*) FROM cpu", &[]).await?.get(0))
+    })?;
+    println!("counted {rows} rows {:.2} s after the start; the server said:", begun.elapsed().as_secs_f64());
     println!("{}", server.log.lock().expect("the log"));
     server.stop()?;
     std::fs::remove_dir_all(&dir)?;

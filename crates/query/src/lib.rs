@@ -45,6 +45,9 @@ mod type_planner;
 mod types;
 mod zone;
 
+/// Stack for threads that plan or run statements: the deepest tree that a statement may have fits (address space, not memory).
+pub const STACK_BYTES: usize = 32 << 20;
+
 pub use copy::{CopyChunk, CopyIn};
 pub use database::{Database, Options};
 pub use session::{Batches, Outcome, Prepared, Session, TxnStatus};

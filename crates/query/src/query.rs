@@ -1,5 +1,6 @@
 //! SELECT, VALUES, WITH: planned once, executed many times.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_schema::DataType as Arrow;
@@ -9,7 +10,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
 use engine::Catalog;
 use futures::StreamExt;
 use model::{Error, Result};
@@ -56,7 +57,7 @@ fn plan_in(
     sql: &ast::Statement,
     declared: &[u32],
 ) -> Result<QueryPlan> {
-    refuse_locks(sql)?;
+    refuse(sql)?;
     let zone = context.settings.time_zone();
     let types: Vec<Option<Arrow>> = declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect();
     let Planned { plan, columns, parameters, reusable } = plan_query(state, context, parsed, sql, &types)?;
@@ -68,13 +69,36 @@ fn plan_in(
     Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, valid })
 }
 
-/// There are no row locks on these tables.
-fn refuse_locks(sql: &ast::Statement) -> Result<()> {
-    match sql {
-        ast::Statement::Query(query) if !query.locks.is_empty() => {
-            Err(Error::unsupported("SELECT FOR UPDATE and FOR SHARE are not supported on columns tables"))
+/// What the planner would take and answer wrongly.
+fn refuse(sql: &ast::Statement) -> Result<()> {
+    if let ast::Statement::Query(query) = sql
+        && !query.locks.is_empty()
+    {
+        return Err(Error::unsupported("SELECT FOR UPDATE and FOR SHARE are not supported on columns tables"));
+    }
+    match sql.visit(&mut Refuser) {
+        ControlFlow::Break(what) => Err(Error::unsupported(format!("{what} is not supported"))),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Refuser;
+
+impl Visitor for Refuser {
+    type Break = &'static str;
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<&'static str> {
+        match expr {
+            ast::Expr::SimilarTo { .. } => ControlFlow::Break("SIMILAR TO"),
+            _ => ControlFlow::Continue(()),
         }
-        _ => Ok(()),
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<&'static str> {
+        match factor {
+            ast::TableFactor::Table { sample: Some(_), .. } => ControlFlow::Break("TABLESAMPLE"),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 

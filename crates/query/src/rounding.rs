@@ -1,4 +1,5 @@
 //! Casts of numbers to integers, and `round`, round as PostgreSQL rounds: floats to the nearest even, decimals away from zero.
+//! And `sum` of integers does not wrap.
 
 use std::sync::Arc;
 
@@ -37,6 +38,14 @@ impl FunctionRewrite for RoundingCasts {
                 let inner = ScalarUDF::from(Round::default()).call(call.args);
                 return Ok(Transformed::yes(inner));
             }
+            Expr::AggregateFunction(mut call) if call.func.name() == "sum" => {
+                let changed = widen(&mut call.params.args, schema);
+                return Ok(Transformed::new_transformed(Expr::AggregateFunction(call), changed));
+            }
+            Expr::WindowFunction(mut call) if call.fun.name() == "sum" => {
+                let changed = widen(&mut call.params.args, schema);
+                return Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed));
+            }
             other => return Ok(Transformed::no(other)),
         };
         let rounds = cast.field.data_type().is_integer()
@@ -48,6 +57,25 @@ impl FunctionRewrite for RoundingCasts {
         let inner = ScalarUDF::from(Round::default()).call(vec![*cast.expr]);
         Ok(Transformed::yes(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })))
     }
+}
+
+/// `sum` of eight-byte integers is a numeric; the planner's wraps around.
+fn widen(args: &mut [Expr], schema: &DFSchema) -> bool {
+    let [arg] = args else { return false };
+    let digits = match arg.get_type(schema) {
+        Ok(Arrow::Int64) if !is_widened(arg, schema) => 19,
+        Ok(Arrow::UInt64) => 20,
+        _ => return false,
+    };
+    let inner = std::mem::take(arg);
+    *arg = Expr::Cast(Cast::new(Box::new(inner), Arrow::Decimal128(digits, 0)));
+    true
+}
+
+/// Shorter integers, whose sums cannot leave eight bytes, are brought to eight by the planner.
+fn is_widened(arg: &Expr, schema: &DFSchema) -> bool {
+    let shorter = |ty: Arrow| matches!(ty, Arrow::Int8 | Arrow::Int16 | Arrow::Int32);
+    matches!(arg, Expr::Cast(cast) if cast.expr.get_type(schema).is_ok_and(shorter))
 }
 
 /// `round(x)` rounds halves of floats to even, and halves of decimals away from zero, as the planner does with both.

@@ -16,8 +16,14 @@ use crate::copy::CopyStatement;
 
 /// Deepest nesting of parentheses, subqueries and the like.
 const DEPTH_MAX: usize = 100;
+/// Most function calls inside each other: the parser reads the first argument of each twice, in case it is a name.
+const CALLS_MAX: usize = 16;
+/// The parser enters some of its functions twice or three times for one level.
+const PARSER_DEPTH_MAX: usize = 3 * DEPTH_MAX;
 /// Most operators in a row (`1 + 1 + 1 …`, `a OR b OR c …`): each makes the tree one deeper.
 const CHAIN_MAX: usize = 1_000;
+/// Most operators of arithmetic in a row: typing them costs the cube of their number, as each is typed with all before it.
+const ARITHMETIC_MAX: usize = 100;
 
 /// A parsed statement, not yet typed. Cloning is cheap.
 #[derive(Clone)]
@@ -113,7 +119,8 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Command> {
         return crate::copy::parse(tokens, text).map(Command::Copy);
     }
     let dialect = PostgreSqlDialect {};
-    let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(prepared(tokens));
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(PARSER_DEPTH_MAX).with_tokens_with_locations(prepared(tokens));
     let statement = parser.parse_statement().map_err(|error| text.parse_error(&error, tokens))?;
     let next = parser.peek_token();
     if next.token == Token::EOF {
@@ -174,22 +181,100 @@ pub(crate) fn parameter_number(name: &str) -> Result<usize> {
 
 /// Refuses what would make a tree too deep, before there is a tree.
 fn check_depth(tokens: &[TokenWithSpan], offset: u32) -> Result<()> {
-    let mut chains = vec![0_usize];
+    let mut levels = vec![Chain::default()];
+    let mut after_name = false;
     for token in tokens {
         match &token.token {
-            Token::LParen | Token::LBracket => chains.push(0),
-            Token::RParen | Token::RBracket if chains.len() > 1 => {
-                chains.pop();
+            Token::LParen | Token::LBracket => levels.push(Chain { is_call: after_name, ..Chain::default() }),
+            Token::RParen | Token::RBracket if levels.len() > 1 => {
+                levels.pop();
             }
-            Token::Comma => *chains.last_mut().expect("one level is always there") = 0,
-            token if deepens(token) => *chains.last_mut().expect("one level is always there") += 1,
-            _ => {}
+            token => levels.last_mut().expect("one level is always there").add(token),
         }
-        if chains.len() > DEPTH_MAX || chains.last().is_some_and(|chain| *chain > CHAIN_MAX) {
+        if levels.len() > DEPTH_MAX || levels.last().is_some_and(Chain::is_too_long) {
             return Err(too_complex().with_position(offset + 1));
+        }
+        if after_name && levels.iter().filter(|level| level.is_call).count() > CALLS_MAX {
+            return Err(too_complex().with_position(offset + 1));
+        }
+        if !matches!(token.token, Token::Whitespace(_)) {
+            after_name = is_name(&token.token);
         }
     }
     Ok(())
+}
+
+/// Operators in a row, between two parentheses or commas.
+#[derive(Default)]
+struct Chain {
+    /// They are the arguments of a function.
+    is_call: bool,
+    operators: usize,
+    /// Those of arithmetic since the last AND or OR.
+    arithmetic: usize,
+}
+
+impl Chain {
+    fn add(&mut self, token: &Token) {
+        match token {
+            Token::Comma => *self = Chain { is_call: self.is_call, ..Chain::default() },
+            Token::Plus | Token::Minus | Token::Mul | Token::Div | Token::Mod => self.arithmetic += 1,
+            Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::FROM) => {
+                self.arithmetic = 0;
+            }
+            _ => {}
+        }
+        self.operators += usize::from(deepens(token));
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.operators > CHAIN_MAX || self.arithmetic > ARITHMETIC_MAX
+    }
+}
+
+/// May a parenthesis after it begin the arguments of a function? Words that never name one do not count.
+fn is_name(token: &Token) -> bool {
+    use Keyword as K;
+    let Token::Word(word) = token else { return false };
+    let never = [
+        K::ALL,
+        K::AND,
+        K::ANY,
+        K::AS,
+        K::BETWEEN,
+        K::BY,
+        K::CASE,
+        K::DISTINCT,
+        K::ELSE,
+        K::EXCEPT,
+        K::EXISTS,
+        K::FILTER,
+        K::FROM,
+        K::HAVING,
+        K::IN,
+        K::INTERSECT,
+        K::INTO,
+        K::JOIN,
+        K::LATERAL,
+        K::LIKE,
+        K::LIMIT,
+        K::NOT,
+        K::OFFSET,
+        K::ON,
+        K::OR,
+        K::OVER,
+        K::RETURNING,
+        K::SELECT,
+        K::SOME,
+        K::THEN,
+        K::UNION,
+        K::USING,
+        K::VALUES,
+        K::WHEN,
+        K::WHERE,
+        K::WITH,
+    ];
+    word.quote_style.is_some() || !never.contains(&word.keyword)
 }
 
 /// Operators and the words that chain.
@@ -229,7 +314,10 @@ fn deepens(token: &Token) -> bool {
 fn too_complex() -> Error {
     Error::new(
         SqlState::STATEMENT_TOO_COMPLEX,
-        format!("statement nests deeper than {DEPTH_MAX} levels or chains more than {CHAIN_MAX} operators"),
+        format!(
+            "statement nests deeper than {DEPTH_MAX} levels ({CALLS_MAX} of function calls) or chains more than {CHAIN_MAX} \
+             operators ({ARITHMETIC_MAX} of arithmetic)"
+        ),
     )
     .with_hint("write long alternatives as `x IN (…)` or join a VALUES list")
 }
@@ -325,6 +413,10 @@ fn short(text: &str) -> String {
 
 pub(crate) fn lower_first(text: &str) -> String {
     let mut characters = text.chars();
+    // A word in capitals is SQL.
+    if text.chars().nth(1).is_some_and(char::is_uppercase) {
+        return text.to_owned();
+    }
     match characters.next() {
         Some(first) => first.to_lowercase().chain(characters).collect(),
         None => String::new(),
@@ -370,8 +462,9 @@ mod tests {
     fn deep_and_long_statements_are_refused_with_54001() {
         for sql in [
             format!("SELECT {}1{}", "(".repeat(100_000), ")".repeat(100_000)),
-            format!("SELECT 1{}", "+1".repeat(100_000)),
+            format!("SELECT 1{}", "+1".repeat(101)),
             format!("SELECT {}true", "NOT ".repeat(100_000)),
+            format!("SELECT {}1{}", "abs (".repeat(17), ")".repeat(17)),
             format!("SELECT 1{}", " UNION SELECT 1".repeat(100_000)),
             format!("SELECT {}1", "- ".repeat(100_000)),
             format!("SELECT 1{}", "::int".repeat(100_000)),
@@ -379,6 +472,7 @@ mod tests {
             assert_eq!(parse(&sql).err().unwrap().state(), SqlState::STATEMENT_TOO_COMPLEX, "{}", &sql[..40]);
         }
         assert!(parse(&format!("SELECT {}", vec!["1+1"; 10_000].join(","))).is_ok());
+        assert!(parse(&format!("SELECT true WHERE {}", vec!["a+b > -c"; 200].join(" OR "))).is_ok());
     }
 
     #[test]

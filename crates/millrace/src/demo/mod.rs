@@ -47,7 +47,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
     let dir = given.data().map_or_else(|| PathBuf::from(DATA_DEFAULT), Path::to_owned);
     prepare(&dir)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_stack_size(query::STACK_BYTES).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let started = Instant::now();
     runtime.block_on(run_async(&dir, given.memory_bytes()?, arguments.rows))?;

@@ -52,7 +52,8 @@ pub(crate) struct Arguments {
 
 /// Connects and runs what was asked for.
 pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_stack_size(query::STACK_BYTES).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(run_async(given, arguments))
 }

@@ -210,3 +210,34 @@ fn a_sort_beyond_the_memory_spills_and_one_far_beyond_fails_with_53200() {
         assert!(!error.to_string().contains("DataFusion"), "{error}");
     });
 }
+
+#[test]
+fn statements_at_the_limits_of_depth_are_planned_and_run() {
+    let fixture = Fixture::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(query::STACK_BYTES)
+        .enable_all()
+        .build()
+        .unwrap();
+    let run_all = runtime.spawn(async move {
+        let mut session = fixture.database.session("millrace");
+        run(&mut session, TABLE, &[]).await.unwrap();
+        for sql in [
+            format!("SELECT n{} FROM m", " + n".repeat(100)),
+            format!("SELECT {}n{} FROM m", "(".repeat(98), ")".repeat(98)),
+            format!("SELECT {}n{} FROM m", "abs(".repeat(16), ")".repeat(16)),
+            format!("SELECT count(*) FROM m WHERE n = 1{}", " OR n = 1".repeat(450)),
+            format!("SELECT dev{} FROM m", " || dev".repeat(900)),
+            format!("SELECT count(*) FROM m WHERE {}ok", "NOT ".repeat(90)),
+            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(400)),
+        ] {
+            let outcome = run(&mut session, &sql, &[]).await.unwrap_or_else(|error| panic!("{}: {error}", &sql[..60]));
+            let Outcome::Rows { mut batches, .. } = outcome else { panic!("no rows") };
+            while let Some(batch) = batches.next().await {
+                batch.unwrap();
+            }
+        }
+    });
+    runtime.block_on(run_all).unwrap();
+}

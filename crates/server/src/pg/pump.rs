@@ -19,8 +19,12 @@ pub(super) struct Pump(Option<Runtime>);
 impl Pump {
     /// Starts the threads. Where the system gives none, results are produced on those of the sockets.
     pub(super) fn new(threads: usize) -> Pump {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(threads.max(1)).thread_name("query").enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_name("query")
+            .thread_stack_size(query::STACK_BYTES)
+            .enable_all()
+            .build();
         let told = runtime.inspect_err(|error| tracing::warn!(%error, "cannot start the query threads"));
         Pump(told.ok())
     }
