@@ -100,8 +100,8 @@ pub struct Txn {
     seen: Lsn,
     /// The snapshot of the first statement, kept under REPEATABLE READ.
     base: Option<Arc<Root>>,
-    /// The catalog with own DDL as of the last snapshot; `None` without own DDL.
-    catalog: Option<(Lsn, Arc<Catalog>)>,
+    /// What own DDL was put on top of last, and the catalog it gave; `None` without own DDL.
+    catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
     own: Arc<BTreeMap<TableId, OwnWrites>>,
     memory_bytes: usize,
@@ -131,13 +131,14 @@ impl Txn {
     /// Own DDL on top of what is visible. Where the two do not fit (somebody took the name, altered or dropped the table) the catalog
     /// stays as it was seen last; the commit will be refused.
     fn catalog_over(&mut self, root: &Root) -> Arc<Catalog> {
-        let Some((lsn, last)) = &self.catalog else { return Arc::clone(&root.catalog) };
-        if *lsn == root.lsn {
+        let Some((base, last)) = &self.catalog else { return Arc::clone(&root.catalog) };
+        // Commits of rows leave the catalog as it is, and there may be one between any two changes of ours.
+        if Arc::ptr_eq(base, &root.catalog) {
             return Arc::clone(last);
         }
         let over = self.ddl.iter().try_fold((*root.catalog).clone(), |catalog, ddl| apply_ddl(&catalog, ddl));
         let catalog = over.map_or_else(|_| Arc::clone(last), Arc::new);
-        self.catalog = Some((root.lsn, Arc::clone(&catalog)));
+        self.catalog = Some((Arc::clone(&root.catalog), Arc::clone(&catalog)));
         catalog
     }
 
@@ -219,7 +220,7 @@ impl Txn {
     fn change(&mut self, ddl: Ddl) -> Result<()> {
         let snapshot = self.snapshot();
         let catalog = apply_ddl(&snapshot.catalog, &ddl)?;
-        self.catalog = Some((snapshot.lsn(), Arc::new(catalog)));
+        self.catalog = Some((Arc::clone(&snapshot.root.catalog), Arc::new(catalog)));
         self.ddl.push(ddl);
         Ok(())
     }
