@@ -89,8 +89,12 @@ impl Server {
             shutdown_grace: grace,
             ..http::Options::for_memory(memory_bytes)
         };
-        let pg_options =
-            pg::Options { connections_max: self.max_connections, shutdown_grace: grace, ..pg::Options::default() };
+        let pg_options = pg::Options {
+            connections_max: self.max_connections,
+            shutdown_grace: grace,
+            input_bytes_max: http_options.bodies_bytes_max,
+            ..pg::Options::default()
+        };
         let http = self.http.take().map(|listener| (listener, http::Context::new(database.clone(), http_options)));
         let pg = self.pg.take().map(|listener| (listener, pg::Context::new(database.clone(), pg_options)));
         self.health.set(Phase::Running(Serving {

@@ -199,12 +199,14 @@ async fn execute_all(session: &mut Session, statements: &[Statement], params: &[
     if !params.is_empty() && !first.is_empty() {
         return Err(invalid(format!("params go with one statement, and there are {}", statements.len())));
     }
-    if !first.is_empty() {
-        session.begin_implicit();
-    }
     for statement in first {
+        // Also after a COMMIT among them.
+        session.begin_implicit();
         let limit = limit(session);
         within(limit, async { drain(execute(session, statement, &[]).await?).await }).await?;
+    }
+    if !first.is_empty() {
+        session.begin_implicit();
     }
     let limit = limit(session);
     let outcome = within(limit, execute(session, last, params)).await?;

@@ -166,10 +166,11 @@ impl<'a> Connection<'a> {
         if statements.is_empty() {
             backend::empty_query_response(&mut self.wire.output);
         }
-        if statements.len() > 1 {
-            self.begin_implicit();
-        }
         for statement in &statements {
+            // Also after a COMMIT among them.
+            if statements.len() > 1 {
+                self.begin_implicit();
+            }
             let guard = self.guard();
             guard.watch(self.simple_statement(statement)).await?;
         }
@@ -274,7 +275,7 @@ impl<'a> Connection<'a> {
 
     /// Starts the implicit transaction unless there is one, or an explicit one.
     pub(super) fn begin_implicit(&mut self) {
-        if !self.implicit && self.session.status() == TxnStatus::Idle {
+        if self.session.status() == TxnStatus::Idle {
             self.session.begin_implicit();
             self.implicit = true;
         }

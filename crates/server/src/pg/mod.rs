@@ -43,7 +43,7 @@ pub(crate) use self::guard::duration;
 use self::pump::Pump;
 pub(crate) use self::rows::TextCells;
 use self::startup::Hello;
-use self::wire::{Lost, Wire};
+use self::wire::{Budget, Lost, Wire};
 
 /// How long to wait after an accept that failed for want of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -61,6 +61,8 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// Threads that compute results, apart from those that serve sockets.
     pub query_threads: usize,
+    /// Memory of messages that have not arrived whole, over all connections; beyond it 53200.
+    pub input_bytes_max: usize,
 }
 
 impl Default for Options {
@@ -70,6 +72,7 @@ impl Default for Options {
             startup_timeout: Duration::from_secs(10),
             shutdown_grace: Duration::from_secs(30),
             query_threads: std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get),
+            input_bytes_max: 256 << 20,
         }
     }
 }
@@ -116,6 +119,7 @@ pub struct Context {
     slots: Arc<Semaphore>,
     phase: watch::Sender<Phase>,
     pump: Pump,
+    input: Arc<Budget>,
 }
 
 impl Context {
@@ -124,6 +128,7 @@ impl Context {
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
             pump: Pump::new(options.query_threads),
+            input: Arc::new(Budget::new(options.input_bytes_max)),
             database,
             counters: Counters::default(),
             registry: Arc::default(),
@@ -209,7 +214,7 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
 async fn serve(stream: TcpStream, context: Arc<Context>) {
     Counters::add(&context.counters.connections, 1);
     prepare_socket(&stream);
-    let mut wire = Wire::new(stream);
+    let mut wire = Wire::new(stream, Arc::clone(&context.input));
     let greeting = tokio::time::timeout(context.options.startup_timeout, startup::greet(&mut wire, &context)).await;
     let end = match greeting {
         Ok(Ok(Hello::Session { user, settings })) => serve_session(&mut wire, &context, &user, &settings).await,

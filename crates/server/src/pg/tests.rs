@@ -616,3 +616,27 @@ async fn a_large_result_arrives_whole_and_in_order() {
         lines[1..=5_000].iter().enumerate().all(|(at, line)| line.starts_with(&format!("D {at}|d|{at}|2024-01-01 ")))
     );
 }
+
+#[tokio::test]
+async fn unfinished_messages_take_no_more_than_their_memory_all_together() {
+    let server = Server::with(Options { input_bytes_max: 3 << 20, ..Options::default() }).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        let mut half = vec![b'Q'];
+        half.extend_from_slice(&16_000_000_u32.to_be_bytes());
+        half.extend_from_slice(&vec![b' '; 1 << 20]);
+        // The one too many may be gone before all of it is sent.
+        let _ = client.stream.write_all(&half).await;
+        clients.push(client);
+    }
+    let mut refused = 0;
+    for client in &mut clients {
+        let answer = tokio::time::timeout(Duration::from_millis(500), client.transcript()).await;
+        refused += usize::from(answer.is_ok_and(|lines| lines[0].starts_with("E 53200")));
+    }
+    assert!((1..4).contains(&refused), "{refused} of 4 refused");
+    drop(clients);
+    let mut next = server.connect().await;
+    next.check("SELECT 1 AS a", &["T a:23", "D 1", "C SELECT 1", "Z I"]).await;
+}

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::pg::frontend;
 use bytes::{BufMut, BytesMut};
@@ -17,6 +18,58 @@ use super::rows::FLUSH_BYTES;
 const READ_BYTES: usize = 16 << 10;
 /// Buffers that grew beyond this are given back when they are empty.
 const KEEP_BYTES: usize = 256 << 10;
+
+/// What a connection may hold of an unfinished message without asking.
+const FREE_BYTES: usize = 64 << 10;
+
+/// Memory of the messages that have not arrived whole, over all connections.
+pub(super) struct Budget {
+    used: AtomicUsize,
+    max: usize,
+}
+
+impl Budget {
+    pub(super) fn new(max: usize) -> Budget {
+        Budget { used: AtomicUsize::new(0), max }
+    }
+}
+
+/// One connection's part of it.
+struct Share {
+    budget: Arc<Budget>,
+    held: usize,
+}
+
+impl Share {
+    /// Holds as much as `bytes` need, from now on.
+    fn hold(&mut self, bytes: usize) -> Result<(), Lost> {
+        let wanted = bytes.saturating_sub(FREE_BYTES);
+        if wanted <= self.held {
+            self.budget.used.fetch_sub(self.held - wanted, Ordering::Relaxed);
+        } else {
+            let more = wanted - self.held;
+            if self.budget.used.fetch_add(more, Ordering::Relaxed) + more > self.budget.max {
+                self.budget.used.fetch_sub(more, Ordering::Relaxed);
+                let max = self.budget.max;
+                let error = Error::new(
+                    SqlState::OUT_OF_MEMORY,
+                    format!("messages that have not arrived whole take all of their {max} bytes of memory"),
+                );
+                return Err(Lost::Fatal(
+                    error.with_hint("try again later, with smaller messages or fewer connections"),
+                ));
+            }
+        }
+        self.held = wanted;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.held, Ordering::Relaxed);
+    }
+}
 
 /// Why a connection cannot go on.
 #[derive(Debug)]
@@ -40,11 +93,13 @@ pub(super) struct Wire {
     /// Messages to send. Append whole messages only.
     pub(super) output: Vec<u8>,
     sent: usize,
+    share: Share,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream) -> Wire {
-        Wire { stream: Arc::new(stream), input: BytesMut::new(), output: Vec::new(), sent: 0 }
+    pub(super) fn new(stream: TcpStream, budget: Arc<Budget>) -> Wire {
+        let share = Share { budget, held: 0 };
+        Wire { stream: Arc::new(stream), input: BytesMut::new(), output: Vec::new(), sent: 0, share }
     }
 
     /// The socket, to watch while a statement runs.
@@ -98,7 +153,9 @@ impl Wire {
     async fn read(&mut self) -> Result<bool, Lost> {
         // A message announced as large gets its room at once, but no more than has a chance to arrive soon.
         let missing = frontend::frame_len_hint(&self.input).saturating_sub(self.input.len());
-        self.input.reserve(missing.clamp(READ_BYTES, 1 << 20));
+        let room = missing.clamp(READ_BYTES, 1 << 20);
+        self.share.hold(self.input.len() + room)?;
+        self.input.reserve(room);
         loop {
             self.stream.readable().await?;
             let room = self.input.chunk_mut().len().min(1 << 20);
