@@ -1,4 +1,4 @@
-//! Text constants beside timestamps, and as bytes, read as PostgreSQL reads them.
+//! Text constants beside timestamps, and as bytes, and numerics beside floats, read as PostgreSQL reads them.
 //!
 //! `time >= '2024-07-15 14:00'` compares a timestamp with a text that has no type yet; PostgreSQL reads it as a timestamp of the
 //! session's zone, in any of its spellings. The planner would do so later, but knows few spellings. So such constants become values
@@ -35,6 +35,7 @@ impl FunctionRewrite for TextConstants {
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transformed<Expr>> {
         let zone = config.execution.time_zone.as_deref().unwrap_or("UTC");
+        let expr = floats_beside_decimals(expr, schema);
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
                 let (left_ty, right_ty) = (moment_type(&left, schema), moment_type(&right, schema));
@@ -55,9 +56,55 @@ impl FunctionRewrite for TextConstants {
             }
             Expr::Cast(cast) if is_moment(cast.field.data_type()) => read_cast(cast, schema, zone),
             Expr::Cast(cast) if *cast.field.data_type() == Arrow::Binary => read_bytes(cast),
-            other => Ok(Transformed::no(other)),
+            // Whether it was changed or not: nobody asks again.
+            other => Ok(Transformed::yes(other)),
         }
     }
+}
+
+/// A numeric beside a float becomes a float, as in PostgreSQL. The planner does it the other way round, and few floats fit a decimal.
+fn floats_beside_decimals(mut expr: Expr, schema: &DFSchema) -> Expr {
+    match &mut expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => float_all(vec![left, right], schema),
+        Expr::Between(Between { expr, low, high, .. }) => float_all(vec![expr, low, high], schema),
+        Expr::InList(InList { expr, list, .. }) => {
+            let mut all: Vec<&mut Expr> = list.iter_mut().collect();
+            all.push(expr);
+            float_all(all, schema);
+        }
+        Expr::ScalarFunction(call) if ["coalesce", "greatest", "least", "nullif"].contains(&call.func.name()) => {
+            float_all(call.args.iter_mut().collect(), schema);
+        }
+        Expr::Case(case) => {
+            let branches = case.when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
+            float_all(branches.chain(case.else_expr.as_deref_mut()).collect(), schema);
+        }
+        _ => {}
+    }
+    expr
+}
+
+/// Makes the decimals among them floats, if there is a float among them.
+fn float_all(all: Vec<&mut Expr>, schema: &DFSchema) {
+    let types: Vec<Option<Arrow>> = all.iter().map(|expr| expr.get_type(schema).ok()).collect();
+    if !types.iter().flatten().any(Arrow::is_floating) {
+        return;
+    }
+    for (expr, ty) in all.into_iter().zip(types) {
+        if matches!(ty, Some(Arrow::Decimal128(..) | Arrow::Decimal256(..))) {
+            *expr = as_float(std::mem::take(expr));
+        }
+    }
+}
+
+/// A constant is changed at once: blocks are pruned by constants of the column's type.
+fn as_float(expr: Expr) -> Expr {
+    if let Expr::Literal(value, metadata) = &expr
+        && let Ok(float @ ScalarValue::Float64(_)) = value.cast_to(&Arrow::Float64)
+    {
+        return Expr::Literal(float, metadata.clone());
+    }
+    Expr::Cast(Cast::new(Box::new(expr), Arrow::Float64))
 }
 
 fn compares(op: Operator) -> bool {
@@ -77,10 +124,27 @@ fn moment_type(expr: &Expr, schema: &DFSchema) -> Option<Arrow> {
 fn read_beside(expr: Expr, ty: Option<&Arrow>, zone: &str) -> Result<Expr> {
     match (&expr, ty) {
         (Expr::Literal(ScalarValue::Utf8(Some(text)), metadata), Some(ty)) => {
-            Ok(Expr::Literal(read(text, ty, zone)?, metadata.clone()))
+            let value = match (read(text, ty, zone), ty) {
+                // A bound that no row can reach is as good as the last one that a row can.
+                (Err(_), Arrow::Timestamp(_, own)) if year(text).is_some_and(|year| !(1677..=2262).contains(&year)) => {
+                    let bound = if year(text) > Some(2262) { i64::MAX } else { i64::MIN };
+                    ScalarValue::TimestampNanosecond(Some(bound), own.clone())
+                }
+                (read, _) => read?,
+            };
+            Ok(Expr::Literal(value, metadata.clone()))
         }
         _ => Ok(expr),
     }
+}
+
+/// The year of `9999-12-31`.
+fn year(text: &str) -> Option<u32> {
+    let (year, rest) = text.trim().split_once('-')?;
+    let date = year.len() == 4
+        && rest.len() >= 4
+        && rest.bytes().all(|byte| byte.is_ascii_digit() || b"-: .+Zz".contains(&byte));
+    if date { year.parse().ok() } else { None }
 }
 
 fn read(text: &str, ty: &Arrow, zone: &str) -> Result<ScalarValue> {

@@ -5,6 +5,7 @@
 //! SQLSTATE: they are `model::Error` inside `DataFusionError::External`.
 
 pub mod bucket;
+mod capped;
 mod context;
 pub(crate) mod dates;
 mod first_last;
@@ -26,6 +27,9 @@ pub fn register(session: &SessionContext) {
         session.register_udf(function);
     }
     for function in gap_fill::functions() {
+        session.register_udf(function);
+    }
+    for function in capped::functions() {
         session.register_udf(function);
     }
     for function in first_last::functions().into_iter().chain(min_max::functions()) {

@@ -87,11 +87,11 @@ impl Client {
             return self.copy_in(sql).await;
         }
         let statements = query::parse(sql)?;
-        if statements.len() > 1 {
-            self.session.begin_implicit();
-        }
         let mut output = Output::Done(0);
         for statement in &statements {
+            if statements.len() > 1 {
+                self.session.begin_implicit();
+            }
             output = match self.run_one(statement).await {
                 Ok(output) => output,
                 Err(error) => {
