@@ -508,7 +508,8 @@ fn mixed(runtime: &tokio::runtime::Runtime, minutes: u64) -> Result<(), Failure>
     let server = Server::start(&dir, &["--memory", "1GiB"])?;
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     runtime.block_on(async {
-        server.client().await?.batch_execute(&CREATE.replace("cpu", "orders")).await.map_err(Failure::from)
+        let both = format!("{CREATE}; {}", CREATE.replace("cpu", "orders"));
+        server.client().await?.batch_execute(&both).await.map_err(Failure::from)
     })?;
     std::thread::scope(|scope| -> Result<(), Failure> {
         scope.spawn(|| {

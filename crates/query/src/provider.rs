@@ -66,6 +66,7 @@ impl TableProvider for ColumnsTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| match part(&self.table, filter) {
+            Part::Keys if may_fail(filter) => TableProviderFilterPushDown::Inexact,
             Part::Keys | Part::Time(_) => TableProviderFilterPushDown::Exact,
             Part::Field(_) => TableProviderFilterPushDown::Inexact,
             Part::Other => TableProviderFilterPushDown::Unsupported,
@@ -296,7 +297,37 @@ fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[
         .collect::<std::result::Result<_, _>>()
         .map_err(Error::bug)?;
     let keys = Arc::new(Schema::new(fields));
-    let predicate = key_predicate(&keys, filters)?;
+    match matching(&keys, view, filters) {
+        // It may be the key of a series without rows that fails. The filter stands above the scan as well, and looks at rows.
+        Err(_) if filters.iter().any(may_fail) => {
+            let sure: Vec<Expr> = filters.iter().filter(|filter| !may_fail(filter)).cloned().collect();
+            if sure.is_empty() { Ok((0..view.series_count()).collect()) } else { matching(&keys, view, &sure) }
+        }
+        found => found,
+    }
+}
+
+/// Is there anything in it that some values make fail, such as a cast?
+fn may_fail(filter: &Expr) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    let fails = |expr: &Expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(binary) => !(binary.op.supports_propagation() || binary.op.is_logic_operator()),
+            Expr::Column(_)
+            | Expr::Literal(..)
+            | Expr::Alias(_)
+            | Expr::Not(_)
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_) => false,
+            Expr::InList(_) | Expr::Between(_) | Expr::Like(_) => false,
+            _ => true,
+        })
+    };
+    filter.exists(fails).unwrap_or(true)
+}
+
+fn matching(keys: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<u32>> {
+    let predicate = key_predicate(keys, filters)?;
     let mut found = Vec::new();
     let count = view.series_count();
     for from in (0..count).step_by(KEYS_PER_STEP as usize) {
@@ -304,7 +335,7 @@ fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[
         let arrays = view.key_columns(from, to)?;
         let arrays = keys.fields().iter().zip(arrays).map(|(field, array)| relabel(array, field.data_type())).collect();
         let options = RecordBatchOptions::new().with_row_count(Some((to - from) as usize));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&keys), arrays, &options).map_err(Error::bug)?;
+        let batch = RecordBatch::try_new_with_options(Arc::clone(keys), arrays, &options).map_err(Error::bug)?;
         let chosen = predicate.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()?;
         let chosen = chosen.as_boolean();
         found.extend(
