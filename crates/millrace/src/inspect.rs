@@ -108,7 +108,7 @@ pub(crate) fn check(given: &Given) -> Result<(), Failure> {
         bar.tick();
     });
     bar.finish_and_clear();
-    let report = report.map_err(|error| Failure::usage(error))?;
+    let report = report.map_err(Failure::usage)?;
     for note in &report.notes {
         println!("note: {note}");
     }

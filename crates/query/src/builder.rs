@@ -308,7 +308,7 @@ fn integer(column: &Column, value: &Value) -> Result<i64> {
 fn float_to_int(value: f64, name: &str) -> Result<i64> {
     let rounded = value.round_ties_even();
     // 2^63 itself does not fit; NaN fails both comparisons.
-    if rounded >= -9_223_372_036_854_775_808.0 && rounded < 9_223_372_036_854_775_808.0 {
+    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
         Ok(rounded as i64)
     } else {
         Err(out_of_range(name))

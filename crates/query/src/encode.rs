@@ -241,9 +241,7 @@ impl<'a> Column<'a> {
                 Cell::List(..) => array.nested(|out| result = column.text(row, zone, out)),
                 _ => array.element(|out| result = column.text(row, zone, out)),
             }
-            if result.is_err() {
-                return result;
-            }
+            std::mem::replace(&mut result, Ok(true))?;
         }
         array.finish();
         Ok(true)

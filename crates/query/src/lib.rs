@@ -53,4 +53,4 @@ pub use database::{Database, Options};
 pub use session::{Batches, Outcome, Prepared, Session, TxnStatus};
 pub use statement::{Statement, parse};
 pub use types::{OutputColumn, Value};
-pub use zone::Zone;
+pub use zone::{Offsets, Zone};

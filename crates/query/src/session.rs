@@ -41,6 +41,10 @@ pub enum TxnStatus {
 }
 
 /// What executing a statement gave.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for a statement, and a box would cost an allocation for each"
+)]
 pub enum Outcome {
     /// A result; the command tag is `tag` and, for SELECT, the number of rows.
     Rows {
@@ -91,6 +95,10 @@ pub(crate) struct PreparedStatement {
 }
 
 /// What was worked out when the statement was prepared.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for a statement, and a box would cost an allocation for each"
+)]
 pub(crate) enum Plan {
     Query(QueryPlan),
     Insert(Box<InsertPlan>),

@@ -7,6 +7,9 @@ use model::{Error, Result, SqlState};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
+/// Seconds east of UTC of a named zone, or of the session's (`None`), at a local time in seconds since 1970.
+pub type Offsets = dyn Fn(Option<&str>, i64) -> Option<i32> + Send + Sync;
+
 impl Zone {
     /// UTC.
     #[must_use]
@@ -26,7 +29,7 @@ impl Zone {
 
     /// For `ingest`, which asks for offsets: of a named zone or (`None`) of this one, at a local time in seconds since 1970.
     #[must_use]
-    pub fn lookup(&self) -> Box<dyn Fn(Option<&str>, i64) -> Option<i32> + Send + Sync> {
+    pub fn lookup(&self) -> Box<Offsets> {
         let own = self.0.clone();
         Box::new(move |name, local| match name {
             Some(name) => find(name).map(|zone| offset_of_local(&zone, local)),

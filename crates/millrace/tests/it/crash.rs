@@ -101,7 +101,7 @@ fn write_sql(url: &str, writer: usize, acknowledged: &AtomicU64, rolled_back: &A
         tokio::spawn(connection);
         while !stop.load(Ordering::Relaxed) {
             let n = acknowledged.load(Ordering::Relaxed);
-            if n % 3 == 2 && rolled_back.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+            if n % 3 == 2 && rolled_back.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
                 match transaction(&mut client, writer, -1, false).await {
                     Ok(()) => continue,
                     Err(error) if error.is_closed() || is_io(&error) => return,

@@ -3,6 +3,8 @@
 //! What these need beside Rust (PostgreSQL 15, psycopg, pgjdbc) `cargo xtask tools` fetches; a test that misses one
 //! fails and says so, because a client that is not tested does not work.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod cli;
 mod clients;
 mod crash;

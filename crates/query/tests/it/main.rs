@@ -2,6 +2,8 @@
 //!
 //! A COPY FROM STDIN takes the lines after its statement as its data; a COPY TO STDOUT gives its lines as rows of one column.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod client;
 mod clients;
 mod script;

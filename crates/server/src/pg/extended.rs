@@ -130,6 +130,7 @@ impl Connection<'_> {
             );
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
+        #[expect(clippy::type_complexity, reason = "two zips and a count, taken apart at once")]
         let value = |(at, (oid, (form, bytes))): (usize, (&u32, (Form, Option<&[u8]>)))| {
             let Some(bytes) = bytes else { return Ok(Value::Null) };
             let datum =

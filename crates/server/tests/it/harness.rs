@@ -195,7 +195,8 @@ impl Client {
             let start = body.len();
             body.resize(start + length, 0);
             self.0.read_exact(&mut body[start..]).ok()?;
-            (self.byte()?, self.byte()?);
+            self.byte()?;
+            self.byte()?;
             if length == 0 {
                 return Some(());
             }
