@@ -1,6 +1,6 @@
 //! The database: one directory, one catalog, one commit point, recovery, flush and compaction; the Rust API.
 //!
-//! Words: a [`Root`] is the whole database at one LSN; a [`Snapshot`] is a root and the reader's own uncommitted writes; a
+//! Words: a root is the whole database at one LSN; a [`Snapshot`] is a root and the reader's own uncommitted writes; a
 //! [`Txn`] collects changes; [`Committing`] carries them through the log.
 //!
 //! Always true:

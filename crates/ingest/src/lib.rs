@@ -2,7 +2,7 @@
 //!
 //! Words: a *line* is one line of line protocol, one row; a *point* is one of its field values; a *tag* is a key column of type text.
 //!
-//! - [`line`]: a whole request body of line protocol into one batch per table, bad lines told one by one.
+//! - [`mod@line`]: a whole request body of line protocol into one batch per table, bad lines told one by one.
 //! - [`copy`]: a COPY stream in text, CSV or binary, cut anywhere, into batches of one table.
 //!
 //! Always true:
