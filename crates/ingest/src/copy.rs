@@ -20,6 +20,7 @@ use model::{ColumnId, Error, Result, SqlState, TableRef, limits};
 use self::binary::Binary;
 use self::lines::Lines;
 use self::rows::RowSet;
+pub use self::rows::oid_of;
 
 /// Largest line of text or CSV, and largest binary tuple: a row of the largest size, each byte escaped in four.
 pub const LINE_BYTES_MAX: usize = 4 * limits::ROW_BYTES_MAX;

@@ -26,7 +26,7 @@ use crate::rewrite::folded;
 use crate::rounding::rounded;
 use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
 use crate::statement::{Command, Statement};
-use crate::types::{Value, oid_of_stored, sql_name, timestamptz};
+use crate::types::{Value, sql_name, timestamptz};
 
 /// An INSERT worked out against one version of its table.
 pub(crate) struct InsertPlan {
@@ -94,7 +94,7 @@ pub(crate) fn plan(
 fn type_bare_parameters(table: &Table, targets: &[usize], query: &ast::Query, parameters: &mut [u32]) {
     let mut assign = |target: &usize, expr: &Expr| {
         if let Some(oid @ 0) = parameters::number(expr).and_then(|number| parameters.get_mut(number - 1)) {
-            *oid = oid_of_stored(table.columns[*target].ty);
+            *oid = ingest::copy::oid_of(table.columns[*target].ty);
         }
     };
     match query.body.as_ref() {
@@ -311,7 +311,7 @@ fn simple_rows<'a>(
             if let Cell::Parameter(number) = cell
                 && let Some(oid @ 0) = parameters.get_mut(number)
             {
-                *oid = oid_of_stored(table.columns[*target].ty);
+                *oid = ingest::copy::oid_of(table.columns[*target].ty);
             }
             cells.push(cell);
         }

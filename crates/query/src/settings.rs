@@ -88,7 +88,7 @@ const KNOWN: &[Known] = &[
     known("log_statement", "none", Kind::Text),
     known("maintenance_work_mem", "64MB", Kind::Text),
     known("max_connections", "1000", Kind::Fixed),
-    known("max_identifier_length", "255", Kind::Fixed),
+    known("max_identifier_length", "128", Kind::Fixed),
     known("max_index_keys", "32", Kind::Fixed),
     known("max_parallel_workers_per_gather", "2", Kind::Int),
     known("quote_all_identifiers", "off", Kind::Bool),

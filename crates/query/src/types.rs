@@ -152,22 +152,6 @@ pub(crate) fn arrow_of(ty: DataType, zone: &str) -> Arrow {
     }
 }
 
-/// The OID of a stored column.
-pub(crate) fn oid_of_stored(ty: DataType) -> u32 {
-    match ty {
-        DataType::Bool => oid::BOOL,
-        DataType::Int16 => oid::INT2,
-        DataType::Int32 => oid::INT4,
-        DataType::Int64 => oid::INT8,
-        DataType::UInt64 => oid::NUMERIC,
-        DataType::Float32 => oid::FLOAT4,
-        DataType::Float64 => oid::FLOAT8,
-        DataType::Text => oid::TEXT,
-        DataType::Bytes => oid::BYTEA,
-        DataType::Timestamp => oid::TIMESTAMPTZ,
-    }
-}
-
 /// A parameter's value as DataFusion takes it; `ty` is what its type was inferred or declared to be.
 pub(crate) fn scalar(value: &Value, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
     Ok(match value {
@@ -237,7 +221,7 @@ mod tests {
     #[test]
     fn stored_types_have_the_same_oid_by_both_roads() {
         for ty in DataType::ALL {
-            assert_eq!(oid_of_arrow(&arrow_of(ty, "UTC")), oid_of_stored(ty), "{ty:?}");
+            assert_eq!(oid_of_arrow(&arrow_of(ty, "UTC")), ingest::copy::oid_of(ty), "{ty:?}");
         }
     }
 

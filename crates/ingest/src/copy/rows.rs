@@ -413,7 +413,9 @@ fn unsigned(value: pg::numeric::Numeric) -> Result<u64> {
     })
 }
 
-fn oid_of(ty: DataType) -> Oid {
+/// The type that PostgreSQL's clients see for a stored column.
+#[must_use]
+pub fn oid_of(ty: DataType) -> Oid {
     match ty {
         DataType::Bool => oid::BOOL,
         DataType::Int16 => oid::INT2,
