@@ -130,3 +130,14 @@ fn an_error_after_the_first_rows_ends_the_answer_with_it() {
         assert_eq!(reply.json()["sqlstate"], "22012");
     }
 }
+
+#[test]
+fn a_statement_ends_at_its_timeout() {
+    let server = start();
+    let endless =
+        b"SET statement_timeout = 200; SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
+    let started = std::time::Instant::now();
+    let reply = server.post("/sql", &[], endless);
+    assert_eq!((reply.status, &reply.json()["sqlstate"]), (504, &"57014".into()), "{}", reply.text());
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}
