@@ -11,7 +11,7 @@ use crate::run::{cargo, nothing_left, show};
 use crate::{Result, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
-const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"];
+const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim", "bench"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
 
 /// Tidy, the crates below `query`, then the rest with its real clients. The lines are summed up at the end.

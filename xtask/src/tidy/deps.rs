@@ -19,7 +19,8 @@ const OURS: &[(&str, &[&str])] = &[
     ("pg", &["model"]),
     ("query", &["model", "env", "columns", "engine", "ingest", "pg"]),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
-    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server"]),
+    ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "bench"]),
+    ("bench", &[]),
     ("sim", &["model", "env", "wal", "columns", "engine"]),
     ("xtask", &[]),
 ];
@@ -29,7 +30,7 @@ const THEIRS: &[(&str, &[&str], &str)] = &[
     ("datafusion", &["query", "server", "millrace"], "crates below `query` are built and tested without it"),
     ("tokio", &["query", "server", "millrace"], "engine calls are synchronous"),
     ("axum", &["server", "millrace"], "HTTP is the server's"),
-    ("rand", &["query", "server", "millrace"], "randomness comes from `env`, or a simulation does not replay"),
+    ("rand", &["query", "server", "millrace", "bench"], "randomness comes from `env`, or a simulation does not replay"),
 ];
 
 /// Crates of others that only these may name in their manifest.

@@ -50,10 +50,10 @@ const BANS: &[Ban] = &[
         reason: "DataFusion is named only in `query`",
     },
     Ban {
-        applies: |path| path.starts_with("crates/") && !in_crates(path, &["server", "millrace"]),
+        applies: |path| path.starts_with("crates/") && !in_crates(path, &["server", "millrace", "bench"]),
         in_tests: false,
         words: &["TcpListener", "TcpStream", "UdpSocket", "UnixStream", "UnixListener", "std::net::"],
-        reason: "sockets are the server's (and the client commands')",
+        reason: "sockets are the server's (and those of the client commands and of `bench`)",
     },
     Ban {
         applies: |path| path.starts_with("crates/millrace/src/"),

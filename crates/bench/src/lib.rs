@@ -1,0 +1,1 @@
+//! The benchmark tool for time-series databases: sees what a client sees, checks every kind of answer, and says how it measured.

@@ -1,0 +1,3 @@
+//! The tool by itself, for machines that only measure: the same as `millrace bench`.
+
+fn main() {}
