@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod peers;
 mod run;
 mod sim;
 mod test;
@@ -23,7 +24,8 @@ cargo xtask <command>
   check                          formatting, clippy, tidy, rustdoc, licences: seconds to minutes, run it before a push
   test                           everything CI runs: tidy, all tests below `query`, then the rest with its real clients
   tidy                           the rules of ARCHITECTURE.md, checked from `cargo metadata` and the sources
-  tools                          fetches what the end-to-end tests need (PostgreSQL, psycopg, pgjdbc)
+  tools [--peers]                fetches what the end-to-end tests need (PostgreSQL, psycopg, pgjdbc); with --peers also
+                                 the databases that `millrace bench` measures against (docs/manual/benchmark-peers.md)
   sim --minutes N [--seed S]     the engine under random faults, release build; prints its seed, which replays it
   fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
   bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         "check" => check::run(),
         "test" => test::run(rest),
         "tidy" => tidy::run(),
-        "tools" => tools::fetch().map(|_| ()),
+        "tools" => tools::run(rest),
         "sim" => sim::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench-compare" => bench::run(rest),

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Result;
 use crate::run::{cache_dir, in_path, output, passes};
+use crate::{Result, peers};
 
 /// Versions are fixed so that a run today and one next year test the same clients.
 const PSYCOPG: &str = "psycopg[binary]==3.2.3";
@@ -30,6 +30,18 @@ impl Tools {
             .env("MILLRACE_TEST_PYTHON", &self.python)
             .env("MILLRACE_TEST_PGJDBC", &self.pgjdbc)
             .env("MILLRACE_TEST_POSTGRES", &self.postgres)
+    }
+}
+
+/// `cargo xtask tools [--peers]`.
+pub(crate) fn run(arguments: &[String]) -> Result {
+    match arguments {
+        [] => fetch().map(|_| ()),
+        [option] if option == "--peers" => {
+            fetch()?;
+            peers::fetch().map(|_| ())
+        }
+        _ => Err(format!("do not know what to do with {arguments:?}; expected nothing or --peers")),
     }
 }
 
@@ -86,7 +98,7 @@ fn pgjdbc(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Installs Debian packages where we are root, and says how where we are not.
-fn install(packages: &[&str]) -> Result {
+pub(crate) fn install(packages: &[&str]) -> Result {
     let by_hand = format!("install it: sudo apt-get install -y {}", packages.join(" "));
     if !in_path("apt-get") || output(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err(format!("{} is missing and cannot be installed from here; {by_hand}", packages.join(", ")));
