@@ -1,0 +1,373 @@
+//! What no single key can get wrong: contradictions between keys. Some are put right as in the original, some are
+//! worth a warning, some stop the run.
+
+use super::value::{Dialect, GroupStrategy, InsertMode, OutOfOrderMode, Product, Value};
+use super::{Config, ConfigError};
+use crate::java_random::string_hash;
+
+/// Positions in `OPERATION_PROPORTION` of queries that filter by value and therefore need numbers: Q3, Q5, Q6, Q10.
+const VALUE_FILTER_QUERIES: [usize; 4] = [3, 5, 6, 10];
+/// Position of the set operation query.
+const SET_QUERY: usize = 12;
+/// Which of the 11 types are numbers: a value filter passes over BOOLEAN, TEXT, STRING and BLOB.
+const IS_NUMERIC: [bool; 11] = [false, true, true, true, true, false, false, false, true, true, false];
+
+/// Findings of one check.
+struct Findings<'a> {
+    config: &'a Config,
+    fatal: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Config {
+    /// Puts right what the original puts right, and returns the warnings: those of reading the keys first.
+    ///
+    /// Call it when `db_switch` names the product that will really be tested.
+    ///
+    /// # Errors
+    /// All contradictions that make a run impossible, one a line.
+    pub fn check(&mut self) -> Result<Vec<String>, ConfigError> {
+        let mut warnings = self.normalise();
+        let mut findings = Findings { config: self, fatal: Vec::new(), warnings: Vec::new() };
+        findings.connections();
+        findings.clients_and_devices();
+        findings.groups_and_tables();
+        findings.sensors();
+        findings.operations();
+        findings.queries();
+        findings.order_of_time();
+        findings.measurement();
+        let Findings { fatal, warnings: found, .. } = findings;
+        if !fatal.is_empty() {
+            return Err(ConfigError(fatal.join("\n")));
+        }
+        warnings.extend(found);
+        Ok(warnings)
+    }
+
+    /// The share of writes, 0 ..= 1.
+    pub fn write_share(&self) -> f64 {
+        self.operation_proportion[0] / self.operation_proportion.iter().sum::<f64>()
+    }
+
+    /// Whether the run can write: by its proportion, or because it begins with a phase of writes.
+    pub fn writes(&self) -> bool {
+        self.operation_proportion[0] > 0.0
+    }
+
+    fn normalise(&mut self) -> Vec<String> {
+        let mut warnings = self.notes.clone();
+        if !self.writes() {
+            let forced = [
+                ("IS_DELETE_DATA", &mut self.is_delete_data),
+                ("CREATE_SCHEMA", &mut self.create_schema),
+                ("IS_RECENT_QUERY", &mut self.is_recent_query),
+            ];
+            for (key, flag) in forced {
+                if std::mem::take(flag) && self.given.contains_key(key) {
+                    warnings.push(format!("{key}=true has no effect in a run without writes"));
+                }
+            }
+        }
+        if !self.uses_tables() {
+            self.iotdb_table_number = self.group_number;
+        }
+        warnings
+    }
+
+    /// Whether devices are dealt to tables: IoTDB's table dialect.
+    pub fn uses_tables(&self) -> bool {
+        self.db_switch.product == Product::IoTDB && self.iotdb_dialect_mode == Dialect::Table
+    }
+
+    /// The table (in the tree dialect: the group) of device `id`.
+    pub fn table_of_device(&self, id: u64) -> u64 {
+        self.deal(id, self.device_number, self.iotdb_table_number)
+    }
+
+    /// The group of table `id`.
+    pub fn group_of_table(&self, id: u64) -> u64 {
+        self.deal(id, self.iotdb_table_number, self.group_number)
+    }
+
+    /// Deals item `id` of `total` to one of `n` places by `SG_STRATEGY`.
+    fn deal(&self, id: u64, total: u64, n: u64) -> u64 {
+        match self.sg_strategy {
+            GroupStrategy::Mod => id % n,
+            GroupStrategy::Hash => u64::from(string_hash(&id.to_string()).unsigned_abs()) % n,
+            GroupStrategy::Div => id / (total / n).max(1) % n,
+        }
+    }
+
+    /// How many devices each client owns, in the order of clients: the first ones get one more.
+    pub fn devices_per_client(&self) -> impl Iterator<Item = u64> {
+        let (devices, clients) = (self.device_number, self.data_client_number);
+        (0..clients).map(move |client| devices / clients + u64::from(client < devices % clients))
+    }
+
+    /// Sensors whose type is a number, for the type proportion of this configuration.
+    fn numeric_sensors(&self) -> u64 {
+        let total: f64 = self.insert_datatype_proportion.iter().sum();
+        let (mut upper, mut below, mut numeric) = (0.0, 0_u64, 0_u64);
+        for (share, is_numeric) in self.insert_datatype_proportion.iter().zip(IS_NUMERIC) {
+            upper += share / total;
+            // Rounding must not cost the last type its last sensor.
+            let up_to = ((upper * self.sensor_number as f64 + 1e-9).floor() as u64).min(self.sensor_number);
+            numeric += if is_numeric { up_to.saturating_sub(below) } else { 0 };
+            below = up_to;
+        }
+        numeric
+    }
+}
+
+impl Findings<'_> {
+    /// `KEY=VALUE` and who said so, for messages.
+    fn said(&self, key: &str) -> String {
+        let value = self.config.shown(key).unwrap_or_default();
+        match self.config.source_of(key) {
+            Some(source) => format!("{key}={value} ({source})"),
+            None => format!("{key}={value} (default)"),
+        }
+    }
+
+    fn refuse(&mut self, keys: &[&str], reason: impl std::fmt::Display) {
+        let said = keys.iter().map(|key| self.said(key)).collect::<Vec<_>>().join(", ");
+        self.fatal.push(format!("{said}: {reason}"));
+    }
+
+    fn warn(&mut self, keys: &[&str], consequence: impl std::fmt::Display) {
+        let said = keys.iter().map(|key| self.said(key)).collect::<Vec<_>>().join(", ");
+        self.warnings.push(format!("{said}: {consequence}"));
+    }
+
+    fn connections(&mut self) {
+        let c = self.config;
+        if c.host.len() != c.port.len() || c.host.is_empty() {
+            self.refuse(&["HOST", "PORT"], "expected lists of equal length, a port for each host");
+        }
+        if c.is_double_write && (c.another_host.len() != c.another_port.len() || c.another_host.is_empty()) {
+            self.refuse(&["ANOTHER_HOST", "ANOTHER_PORT"], "expected lists of equal length, a port for each host");
+        }
+        for (flag, key) in [(c.is_comparison, "IS_COMPARISON"), (c.is_point_comparison, "IS_POINT_COMPARISON")] {
+            if flag && !c.is_double_write {
+                self.refuse(
+                    &[key, "IS_DOUBLE_WRITE"],
+                    "a comparison needs two databases: expected IS_DOUBLE_WRITE=true",
+                );
+            }
+        }
+        if c.remark.contains(['.', '/', '`', '"']) {
+            self.refuse(&["REMARK"], "becomes part of names of tables and files: expected no dot, slash or quote");
+        }
+    }
+
+    fn clients_and_devices(&mut self) {
+        let c = self.config;
+        if c.is_client_bind && c.device_number < c.data_client_number {
+            self.refuse(
+                &["DEVICE_NUMBER", "DATA_CLIENT_NUMBER", "IS_CLIENT_BIND"],
+                "bound clients need a device each: expected at least as many devices as clients",
+            );
+        }
+        if c.tag_number != c.tag_value_cardinality.len() as u64 || c.tag_value_cardinality.contains(&0) {
+            self.refuse(
+                &["TAG_NUMBER", "TAG_VALUE_CARDINALITY"],
+                "expected a number of values, 1 or more, for each tag",
+            );
+        }
+        if c.device_num_per_write > 1 && c.writes() {
+            self.devices_per_write();
+        }
+    }
+
+    fn devices_per_write(&mut self) {
+        let c = self.config;
+        const KEY: &str = "DEVICE_NUM_PER_WRITE";
+        if !c.is_sensor_ts_alignment {
+            self.refuse(&[KEY, "IS_SENSOR_TS_ALIGNMENT"], "several devices in a batch need aligned sensors");
+        }
+        let needed = if c.uses_tables() { InsertMode::SessionByTablet } else { InsertMode::SessionByRecords };
+        if c.db_switch.product == Product::IoTDB && c.db_switch.mode != Some(needed) {
+            self.refuse(
+                &[KEY, "DB_SWITCH", "IoTDB_DIALECT_MODE"],
+                format!("IoTDB takes several devices by {needed} only"),
+            );
+        }
+        if c.is_client_bind && c.devices_per_client().any(|devices| !devices.is_multiple_of(c.device_num_per_write)) {
+            let (most, least) = (c.devices_per_client().max().unwrap_or(0), c.devices_per_client().min().unwrap_or(0));
+            self.refuse(&[KEY], format!("does not divide the devices of every client: they own {least} to {most}"));
+        }
+    }
+
+    fn groups_and_tables(&mut self) {
+        let c = self.config;
+        if c.group_number > c.device_number {
+            self.refuse(&["GROUP_NUMBER", "DEVICE_NUMBER"], "expected no more groups than devices");
+        }
+        if !c.uses_tables() {
+            return;
+        }
+        if !c.iotdb_table_number.is_multiple_of(c.group_number) {
+            self.refuse(&["IoTDB_TABLE_NUMBER", "GROUP_NUMBER"], "expected as many tables in every group");
+        }
+        if !c.device_number.is_multiple_of(c.iotdb_table_number) {
+            self.refuse(&["DEVICE_NUMBER", "IoTDB_TABLE_NUMBER"], "expected as many devices in every table");
+        }
+        if !c.writes() {
+            return;
+        }
+        if !c.data_client_number.is_multiple_of(c.group_number) {
+            self.refuse(&["DATA_CLIENT_NUMBER", "GROUP_NUMBER"], "expected as many clients in every group");
+        } else if c.is_client_bind && !self.clients_stay_in_their_group() {
+            let keys = ["DATA_CLIENT_NUMBER", "GROUP_NUMBER", "DEVICE_NUMBER", "SG_STRATEGY"];
+            self.refuse(&keys, "a client would own devices of two groups; a session of the table dialect sees one");
+        }
+    }
+
+    fn clients_stay_in_their_group(&self) -> bool {
+        let c = self.config;
+        let mut devices_in_group = vec![0_u64; usize::try_from(c.group_number).unwrap_or(usize::MAX)];
+        for device in 0..c.device_number {
+            devices_in_group[c.group_of_table(c.table_of_device(device)) as usize] += 1;
+        }
+        // Devices are ordered by group and dealt out in runs, so a run must not cross the end of a group.
+        let mut groups = devices_in_group.into_iter().filter(|&devices| devices > 0);
+        let mut left = 0;
+        c.devices_per_client().all(|devices| {
+            if left == 0 {
+                left = groups.next().unwrap_or(0);
+            }
+            let fits = devices <= left;
+            left = left.saturating_sub(devices);
+            fits
+        })
+    }
+
+    fn sensors(&mut self) {
+        let c = self.config;
+        if c.line_ratio + c.sin_ratio + c.square_ratio + c.random_ratio + c.constant_ratio <= 0.0 {
+            let keys = ["LINE_RATIO", "SIN_RATIO", "SQUARE_RATIO", "RANDOM_RATIO", "CONSTANT_RATIO"];
+            self.refuse(&keys, "expected a ratio above 0");
+        }
+        if c.query_sensor_num > c.sensor_number && c.writes_or_queries(1..=SET_QUERY) {
+            self.refuse(
+                &["QUERY_SENSOR_NUM", "SENSOR_NUMBER"],
+                "a query needs distinct sensors: there are not so many",
+            );
+        }
+        let numeric = c.numeric_sensors();
+        let filters = VALUE_FILTER_QUERIES.iter().any(|&query| c.operation_proportion[query] > 0.0);
+        if filters && numeric < c.query_sensor_num.min(c.sensor_number) {
+            let reason =
+                format!("Q3, Q5, Q6 and Q10 compare with a number: only {numeric} sensors have a numeric type");
+            self.refuse(&["QUERY_SENSOR_NUM", "INSERT_DATATYPE_PROPORTION"], reason);
+        }
+    }
+
+    fn operations(&mut self) {
+        let c = self.config;
+        let kinds = c.operation_proportion.iter().filter(|&&share| share > 0.0).count() as u64;
+        if c.loop_ != 0 && kinds > c.loop_ && c.run_seconds == 0.0 {
+            self.refuse(&["LOOP", "OPERATION_PROPORTION"], format!("too few operations for {kinds} kinds"));
+        }
+        let rows = if c.run_seconds > 0.0 { 0 } else { i128::from(c.loop_) * i128::from(c.batch_size_per_write) };
+        let start = c.start_time.as_nanosecond() / i128::from(c.timestamp_precision.nanos());
+        let last = i128::from(c.point_step).checked_mul(rows + 1).and_then(|span| span.checked_add(start));
+        if c.writes() && last.is_none_or(|last| i64::try_from(last).is_err()) {
+            let keys = ["START_TIME", "LOOP", "BATCH_SIZE_PER_WRITE", "POINT_STEP", "TIMESTAMP_PRECISION"];
+            self.refuse(&keys, "the last timestamp would not fit into 64 bits");
+        }
+    }
+
+    fn queries(&mut self) {
+        let c = self.config;
+        if !c.writes_or_queries(1..=SET_QUERY) {
+            return;
+        }
+        let smallest_place = c.device_number / c.iotdb_table_number.max(1);
+        if c.query_device_num > smallest_place {
+            let reason = format!("a query's devices are of one group: the smallest has {smallest_place}");
+            self.refuse(&["QUERY_DEVICE_NUM", "DEVICE_NUMBER", "GROUP_NUMBER"], reason);
+        }
+        let function = c.query_aggregate_fun.to_ascii_lowercase();
+        if c.uses_tables() && ["max_by", "min_by"].iter().any(|refused| function.starts_with(refused)) {
+            self.refuse(&["QUERY_AGGREGATE_FUN", "IoTDB_DIALECT_MODE"], "needs two arguments, a query has one");
+        }
+        let limits_as_original = matches!(c.db_switch.product, Product::InfluxDB | Product::TDengine3)
+            || (c.db_switch.product == Product::IoTDB && c.db_switch.version == Some(110));
+        if c.align_by_device && !limits_as_original {
+            self.refuse(&["ALIGN_BY_DEVICE", "DB_SWITCH"], "expected IoTDB-110, TDengine-3 or InfluxDB");
+        }
+        if c.result_row_limit >= 0 && !limits_as_original {
+            self.warn(&["RESULT_ROW_LIMIT"], "the original would refuse it for this product; here answers are limited");
+        }
+        if c.compat && !c.is_recent_query && c.operation_proportion[1] > 0.0 && c.step_size == 0 {
+            self.warn(
+                &["STEP_SIZE", "COMPAT"],
+                "Q1 asks for START_TIME itself, where no row is: its answers are empty",
+            );
+        }
+    }
+
+    fn order_of_time(&mut self) {
+        let c = self.config;
+        if !c.is_out_of_order || !c.writes() {
+            return;
+        }
+        match c.out_of_order_mode {
+            OutOfOrderMode::Poisson => self.warn(
+                &["OUT_OF_ORDER_MODE"],
+                "rows out of order overwrite earlier ones, so fewer points exist than are written; LATE writes each once",
+            ),
+            OutOfOrderMode::Batch if c.compat && c.batch_size_per_write > 1 => self.warn(
+                &["OUT_OF_ORDER_MODE", "BATCH_SIZE_PER_WRITE", "COMPAT"],
+                "only LOOP distinct timestamps exist, each is written BATCH_SIZE_PER_WRITE times",
+            ),
+            OutOfOrderMode::Batch if c.run_seconds > 0.0 => self.refuse(
+                &["OUT_OF_ORDER_MODE", "RUN_SECONDS"],
+                "which rows come first depends on their number: expected LOOP instead of RUN_SECONDS",
+            ),
+            OutOfOrderMode::Batch | OutOfOrderMode::Late => {}
+        }
+    }
+
+    fn measurement(&mut self) {
+        let c = self.config;
+        if c.rate > 0.0 && c.point_rate > 0.0 {
+            self.refuse(&["RATE", "POINT_RATE"], "one rate, please");
+        }
+        if (c.rate > 0.0 || c.point_rate > 0.0) && c.op_min_interval != 0 {
+            self.refuse(&["RATE", "POINT_RATE", "OP_MIN_INTERVAL"], "a set rate already spaces the operations");
+        }
+        if c.run_seconds > 0.0 && c.warmup >= c.run_seconds {
+            self.refuse(&["WARMUP", "RUN_SECONDS"], "nothing would be measured");
+        }
+        if c.is_record_current_really_time && c.verify {
+            self.warn(
+                &["IS_RECORD_CURRENT_REALLY_TIME", "VERIFY"],
+                "the rows of a batch share one timestamp and overwrite each other: nothing can be verified",
+            );
+        }
+        if !c.verify {
+            self.warn(&["VERIFY"], "answers and data are not checked, and the report will say so");
+        }
+    }
+}
+
+impl Config {
+    /// Whether an operation with a position in `positions` of `OPERATION_PROPORTION` will run.
+    fn writes_or_queries(&self, mut positions: std::ops::RangeInclusive<usize>) -> bool {
+        self.query_count > 0 || positions.any(|position| self.operation_proportion[position] > 0.0)
+    }
+}
+
+impl super::DbSwitch {
+    /// What stands for `product` when only the product is known: for IoTDB and DolphinDB the newest version and the
+    /// fastest mode.
+    pub fn of(product: Product) -> Self {
+        let newest = Self::all().into_iter().filter(|switch| switch.product == product);
+        let mut newest =
+            newest.filter(|switch| matches!(switch.mode, None | Some(InsertMode::SessionByTablet | InsertMode::Mtw)));
+        newest.next().unwrap_or_else(|| Self { text: product.show(), product, version: None, mode: None })
+    }
+}
