@@ -6,8 +6,10 @@
 
 mod copy;
 mod digits;
+mod http;
 mod line;
 mod null;
+mod socket;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

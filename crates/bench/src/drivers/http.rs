@@ -1,0 +1,510 @@
+//! One keep-alive connection of HTTP/1.1, synchronous.
+//!
+//! A client of its own, because what it does is in the timed half of every write: a request is one `writev` of its head
+//! and the caller's buffer, without copying the body, and an answer is read into a buffer that is used again.
+//!
+//! Always true:
+//! - A request is never sent twice by itself: its effect after a broken connection is unknown, and the caller's ledger
+//!   must know. An idle connection that the server closed is noticed *before* a request and made anew.
+//! - What comes from outside is bounded: [`HEAD_BYTES_MAX`], [`BODY_BYTES_MAX`]; malformed bytes are a `Protocol` error,
+//!   after which the connection is dropped.
+//! - A request ends by its time-out, even if the server sends a byte now and then (twice the time-out at worst).
+//!
+//! Not here: TLS, compression (bodies are sent and asked for as they are: on one machine it would cost more than the
+//! loopback does), redirects, cookies. Source: RFC 9112.
+
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use super::digits::push_u64;
+use super::socket::connect;
+use crate::error::{Class, Error, Result};
+
+/// Longest line, and longest head, that is accepted.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest answer that is accepted.
+const BODY_BYTES_MAX: usize = 1 << 30;
+/// An answer grows by at most so much before its bytes have come, whatever the length that was announced.
+const BODY_STEP_BYTES: usize = 1 << 20;
+/// Characters of a refusal that are repeated in an error.
+const EXCERPT_CHARS_MAX: usize = 400;
+/// For connecting alone.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to one server. Connects when first needed and again after it broke.
+pub(crate) struct Http {
+    address: String,
+    network_of: Option<u32>,
+    /// Header lines of every request, from `Host` on.
+    headers: Vec<u8>,
+    link: Option<Link>,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Http {
+    /// For `address` (`host:port`). Does not connect. `network_of`: see [`connect`].
+    pub(crate) fn new(address: String, network_of: Option<u32>) -> Http {
+        let headers = format!("Host: {address}\r\nUser-Agent: millrace-bench\r\nAccept: */*\r\n").into_bytes();
+        Http { address, network_of, headers, link: None, head: Vec::new(), body: Vec::new() }
+    }
+
+    /// Adds a header to every request.
+    pub(crate) fn header(&mut self, name: &str, value: &str) -> Result<()> {
+        if value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            return Err(Error::setup(format!("HTTP header {name}: its value has control characters")));
+        }
+        self.headers.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        Ok(())
+    }
+
+    /// Adds `Authorization: Basic …` to every request.
+    pub(crate) fn basic_authorization(&mut self, user: &str, password: &str) -> Result<()> {
+        self.header("Authorization", &format!("Basic {}", base64(format!("{user}:{password}").as_bytes())))
+    }
+
+    /// Connects now, so that a wrong address is known before the clock runs.
+    pub(crate) fn open(&mut self) -> Result<()> {
+        if self.link.is_none() {
+            self.link = Some(Link::new(connect(&self.address, self.network_of, CONNECT_TIMEOUT)?));
+        }
+        Ok(())
+    }
+
+    /// GETs `target` (path and query, encoded). Fails unless the answer is 2xx; its body is in [`Http::body`].
+    pub(crate) fn get(&mut self, target: &str, timeout: Duration) -> Result<()> {
+        let status = self.exchange("GET", target, "", &[], timeout)?;
+        self.accepted("GET", target, status)
+    }
+
+    /// POSTs `body`. Fails unless the answer is 2xx; its body is in [`Http::body`].
+    pub(crate) fn post(&mut self, target: &str, content_type: &str, body: &[u8], timeout: Duration) -> Result<()> {
+        let status = self.exchange("POST", target, content_type, body, timeout)?;
+        self.accepted("POST", target, status)
+    }
+
+    /// The last answer's body.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The last answer's body, as text with what is not UTF-8 replaced.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Sends a request and reads its answer to the last byte, whatever its status, which is returned.
+    ///
+    /// - `target`: path and query, without spaces and control characters (see [`push_encoded`]).
+    ///
+    /// # Cost
+    /// 3 system calls for a small answer (is the connection alive, write, read); no allocation once warm.
+    pub(crate) fn exchange(
+        &mut self,
+        method: &str,
+        target: &str,
+        content_type: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<u16> {
+        assert!(!target.bytes().any(|byte| byte <= b' '), "BUG: request target not encoded: {target:?}");
+        if self.link.as_ref().is_some_and(|link| !link.is_idle()) {
+            self.link = None;
+        }
+        self.open()?;
+        self.write_head(method, target, content_type, body.len());
+        self.body.clear();
+        // Out of `self` while in use: any early return drops the connection, whose state would be unknown.
+        let mut link = self.link.take().ok_or_else(|| Error::setup("BUG: not connected"))?;
+        let outcome = link.start(timeout).and_then(|()| link.exchange(method, &self.head, body, &mut self.body));
+        let (status, keep) =
+            outcome.map_err(|error| error.during(format_args!("{} {method} {target}", self.address)))?;
+        self.link = keep.then_some(link);
+        Ok(status)
+    }
+
+    fn write_head(&mut self, method: &str, target: &str, content_type: &str, length: usize) {
+        let head = &mut self.head;
+        head.clear();
+        for piece in [method, " ", target, " HTTP/1.1\r\n"] {
+            head.extend_from_slice(piece.as_bytes());
+        }
+        head.extend_from_slice(&self.headers);
+        if !content_type.is_empty() {
+            head.extend_from_slice(b"Content-Type: ");
+            head.extend_from_slice(content_type.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        if method != "GET" {
+            head.extend_from_slice(b"Content-Length: ");
+            push_u64(length as u64, head);
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+    }
+
+    fn accepted(&self, method: &str, target: &str, status: u16) -> Result<()> {
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        let said = excerpt(&self.body);
+        let path = target.split('?').next().unwrap_or(target);
+        Err(Error::new(class_of(status, &said), format!("{} {method} {path}: HTTP {status}: {said}", self.address)))
+    }
+}
+
+/// What a status that is not 2xx says about the target.
+pub(crate) fn class_of(status: u16, message: &str) -> Class {
+    if status == 507 || says_disk_full(message) {
+        return Class::DiskFull;
+    }
+    match status {
+        429 | 503 => Class::Overloaded,
+        500..=599 => Class::Server,
+        400..=499 => Class::Refused,
+        _ => Class::Protocol,
+    }
+}
+
+/// Does a product's message mean that its disk is full?
+pub(crate) fn says_disk_full(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["no space left", "disk full", "disk is full", "not enough free disk space"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+/// The beginning of what a server said, for an error: one line, printable.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * EXCERPT_CHARS_MAX)]);
+    let text = text.trim().chars().take(EXCERPT_CHARS_MAX);
+    text.map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// Appends `text` so that it can stand in a query string (`key=text`) or a form.
+pub(crate) fn push_encoded(text: &str, out: &mut String) {
+    use std::fmt::Write;
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+/// `key=value&…`, encoded.
+pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
+    let mut out = String::new();
+    for (key, value) in pairs {
+        if !out.is_empty() {
+            out.push('&');
+        }
+        out.push_str(key);
+        out.push('=');
+        push_encoded(value, &mut out);
+    }
+    out
+}
+
+/// The content type of a [`form`].
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for at in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * at) & 63) as usize];
+            out.push(if at <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
+/// A connected socket and what was read from it but not used yet.
+struct Link {
+    stream: TcpStream,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// What the socket's time-outs are set to.
+    timeout: Duration,
+    deadline: Instant,
+}
+
+/// How an answer's body ends.
+enum Ending {
+    Length(u64),
+    Chunks,
+    Close,
+}
+
+impl Link {
+    fn new(stream: TcpStream) -> Link {
+        let input = vec![0; HEAD_BYTES_MAX].into_boxed_slice();
+        Link { stream, input, start: 0, end: 0, timeout: Duration::ZERO, deadline: Instant::now() }
+    }
+
+    /// Is the connection open and silent? Bytes or an end that nobody asked for mean that the server gave it up.
+    fn is_idle(&self) -> bool {
+        let mut byte = 0u8;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        // SAFETY: the buffer is one byte of this frame, and the descriptor is open.
+        let got = unsafe { libc::recv(self.stream.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+        got < 0 && std::io::Error::last_os_error().kind() == ErrorKind::WouldBlock
+    }
+
+    fn start(&mut self, timeout: Duration) -> Result<()> {
+        if self.timeout != timeout {
+            let set = self.stream.set_read_timeout(Some(timeout));
+            set.and_then(|()| self.stream.set_write_timeout(Some(timeout))).map_err(|error| failed(&error))?;
+            self.timeout = timeout;
+        }
+        self.deadline = Instant::now() + timeout;
+        Ok(())
+    }
+
+    /// Returns the status, and whether the connection can be used again.
+    fn exchange(&mut self, method: &str, head: &[u8], body: &[u8], answer: &mut Vec<u8>) -> Result<(u16, bool)> {
+        match self.send(head, body) {
+            Ok(()) => self.receive(method, answer),
+            // A server that refuses early answers and closes while we still write: its answer says why.
+            Err(error) if error.class == Class::Connection => match self.receive(method, answer) {
+                Ok((status, _)) if status >= 300 => Ok((status, false)),
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send(&mut self, head: &[u8], body: &[u8]) -> Result<()> {
+        let mut sent = 0;
+        while sent < head.len() + body.len() {
+            let head_left = &head[sent.min(head.len())..];
+            let body_left = &body[sent.saturating_sub(head.len())..];
+            match self.stream.write_vectored(&[IoSlice::new(head_left), IoSlice::new(body_left)]) {
+                Ok(0) => return Err(Error::new(Class::Connection, "the connection takes no more bytes")),
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&error)),
+            }
+            self.check_deadline()?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, method: &str, answer: &mut Vec<u8>) -> Result<(u16, bool)> {
+        loop {
+            let (status, keep, ending) = self.answer_head()?;
+            if (100..200).contains(&status) && status != 101 {
+                // An interim answer; the real one follows.
+                continue;
+            }
+            match ending {
+                _ if method == "HEAD" || status == 204 || status == 304 => {}
+                Ending::Length(length) => self.take(length, answer)?,
+                Ending::Chunks => self.take_chunks(answer)?,
+                Ending::Close => self.take_to_end(answer)?,
+            }
+            // Bytes that nobody asked for: the two sides disagree about where an answer ends.
+            return Ok((status, keep && self.start == self.end));
+        }
+    }
+
+    fn answer_head(&mut self) -> Result<(u16, bool, Ending)> {
+        let first = self.line()?;
+        let (status, modern) = status_line(first)
+            .ok_or_else(|| Error::protocol(format!("expected a status line of HTTP/1, got {:?}", excerpt(first))))?;
+        let mut keep = modern;
+        let mut ending = Ending::Close;
+        let mut bytes = 0;
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            bytes += line.len();
+            if bytes > HEAD_BYTES_MAX {
+                return Err(Error::protocol(format!("an answer's head is longer than {HEAD_BYTES_MAX} bytes")));
+            }
+            header_line(line, &mut keep, &mut ending)?;
+        }
+        keep &= !matches!(ending, Ending::Close) || status == 204 || status == 304;
+        Ok((status, keep, ending))
+    }
+
+    /// The next line, without its end.
+    fn line(&mut self) -> Result<&[u8]> {
+        let mut searched = 0;
+        loop {
+            let unread = &self.input[self.start..self.end];
+            if let Some(at) = unread[searched..].iter().position(|byte| *byte == b'\n') {
+                let from = self.start;
+                self.start += searched + at + 1;
+                let line = &self.input[from..self.start - 1];
+                return Ok(line.strip_suffix(b"\r").unwrap_or(line));
+            }
+            searched = unread.len();
+            if searched == self.input.len() {
+                return Err(Error::protocol(format!("a line is longer than {HEAD_BYTES_MAX} bytes")));
+            }
+            self.fill_or_fail()?;
+        }
+    }
+
+    fn take(&mut self, length: u64, answer: &mut Vec<u8>) -> Result<()> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > BODY_BYTES_MAX - answer.len() {
+            return Err(Error::protocol(format!("an answer is longer than {BODY_BYTES_MAX} bytes")));
+        }
+        let mut left = length;
+        let buffered = left.min(self.end - self.start);
+        answer.extend_from_slice(&self.input[self.start..self.start + buffered]);
+        self.start += buffered;
+        left -= buffered;
+        while left > 0 {
+            let from = answer.len();
+            answer.resize(from + left.min(BODY_STEP_BYTES), 0);
+            let got = self.read_into(&mut answer[from..]);
+            answer.truncate(from + *got.as_ref().unwrap_or(&0));
+            left -= got?;
+        }
+        Ok(())
+    }
+
+    fn take_chunks(&mut self, answer: &mut Vec<u8>) -> Result<()> {
+        loop {
+            let line = self.line()?;
+            let digits = line.split(|byte| *byte == b';').next().unwrap_or(line).trim_ascii();
+            let size = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            let size =
+                size.ok_or_else(|| Error::protocol(format!("expected a chunk's length, got {:?}", excerpt(line))))?;
+            if size == 0 {
+                // Trailers, then an empty line.
+                while !self.line()?.is_empty() {}
+                return Ok(());
+            }
+            self.take(size, answer)?;
+            let end = self.line()?;
+            if !end.is_empty() {
+                return Err(Error::protocol(format!("expected the end of a chunk, got {:?}", excerpt(end))));
+            }
+        }
+    }
+
+    fn take_to_end(&mut self, answer: &mut Vec<u8>) -> Result<()> {
+        loop {
+            self.take((self.end - self.start) as u64, answer)?;
+            if self.fill()? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn fill_or_fail(&mut self) -> Result<()> {
+        match self.fill()? {
+            0 => Err(closed()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads more into `input`; 0 at the end of the stream.
+    fn fill(&mut self) -> Result<usize> {
+        self.input.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        loop {
+            match self.stream.read(&mut self.input[self.end..]) {
+                Ok(count) => {
+                    self.end += count;
+                    self.check_deadline()?;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+    }
+
+    /// Reads at least one byte into `out`.
+    fn read_into(&mut self, out: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.stream.read(out) {
+                Ok(0) => return Err(closed()),
+                Ok(count) => {
+                    self.check_deadline()?;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+    }
+
+    fn check_deadline(&self) -> Result<()> {
+        if Instant::now() < self.deadline {
+            return Ok(());
+        }
+        Err(Error::new(Class::Timeout, format!("no whole answer within {} ms", self.timeout.as_millis())))
+    }
+}
+
+fn failed(error: &std::io::Error) -> Error {
+    match Error::socket("", error).class {
+        Class::Timeout => Error::new(Class::Timeout, "no answer in time"),
+        class => Error::new(class, error.to_string()),
+    }
+}
+
+fn closed() -> Error {
+    Error::new(Class::Connection, "the server closed the connection before its answer was complete")
+}
+
+/// Status, and whether connections persist unless told otherwise (HTTP/1.1).
+fn status_line(line: &[u8]) -> Option<(u16, bool)> {
+    let line = std::str::from_utf8(line.get(..12)?).ok()?;
+    let (version, status) = line.split_once(' ')?;
+    let modern = match version {
+        "HTTP/1.1" => true,
+        "HTTP/1.0" => false,
+        _ => return None,
+    };
+    let status = status.parse::<u16>().ok().filter(|status| (100..600).contains(status))?;
+    Some((status, modern))
+}
+
+fn header_line(line: &[u8], keep: &mut bool, ending: &mut Ending) -> Result<()> {
+    let malformed = || Error::protocol(format!("expected a header, got {:?}", excerpt(line)));
+    let colon = line.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
+    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+    if name.eq_ignore_ascii_case(b"content-length") {
+        let length =
+            std::str::from_utf8(value).ok().and_then(|digits| digits.parse::<u64>().ok()).ok_or_else(malformed)?;
+        // Chunks win over a length, RFC 9112 §6.3.
+        if !matches!(ending, Ending::Chunks) {
+            *ending = Ending::Length(length);
+        }
+    } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        if !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(Error::protocol(format!("transfer coding {:?}: expected chunked", excerpt(value))));
+        }
+        *ending = Ending::Chunks;
+    } else if name.eq_ignore_ascii_case(b"connection") {
+        for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if token.eq_ignore_ascii_case(b"close") {
+                *keep = false;
+            } else if token.eq_ignore_ascii_case(b"keep-alive") {
+                *keep = true;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
