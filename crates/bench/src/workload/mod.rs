@@ -7,6 +7,8 @@
 //! Words: a *slot* is one time of a device, numbered from 0 in the order of time. A *unit* is one request's share of a
 //! device: some slots, all or one of the fields; numbered from 0 in the order of arrival.
 
+mod iot;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use crate::query::Query;
 use crate::schema::Schema;
 
 /// Every workload this tool knows.
-pub(crate) const WORKLOADS: &[Entry] = &[];
+pub(crate) const WORKLOADS: &[Entry] = &[iot::ENTRY];
 
 /// A workload in the list.
 pub(crate) struct Entry {
@@ -47,6 +49,9 @@ pub(crate) trait Workload: Send + Sync {
     /// Tables and devices.
     fn schema(&self) -> &Arc<Schema>;
 
+    /// Devices in the order in which clients share them out: runs of it go to one client each.
+    fn order(&self) -> Vec<u32>;
+
     /// Units a device has in all; a run may end before.
     fn units(&self, device: u32) -> u64;
 
@@ -65,6 +70,9 @@ pub(crate) trait Workload: Send + Sync {
 
     /// Slots whose times may lie in `window` (half-open): a superset, small at the edges.
     fn slots_in(&self, device: u32, window: Range<i64>) -> Range<u64>;
+
+    /// A slot above all that the first `units` units of a device carry.
+    fn slot_bound(&self, device: u32, units: u64) -> u64;
 
     /// Units (see [`crate::schema::Kind`]) of one field in some slots, into `out[i]` for `slots[i]`.
     fn fill(&self, device: u32, field: u32, slots: &[u64], out: &mut [i64]);
