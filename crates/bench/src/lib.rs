@@ -12,6 +12,7 @@ mod drivers;
 pub mod error;
 mod generate;
 pub mod java_random;
+mod measure;
 pub mod query;
 pub mod result;
 pub mod schema;

@@ -1,0 +1,453 @@
+//! A thread that samples machine and server during a run, and waiting until a server has come to rest.
+//!
+//! Sampling costs less than 1 % of one processor, whatever it looks at: what takes longer is done less often.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::proc;
+use super::tree::Tree;
+use crate::result::ResourceSample;
+
+/// Between two samples, unless they cost too much.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
+/// Between two looks for new children and two sizes of the data directories, unless they cost too much.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// Each of the three jobs pauses so many times its CPU cost: 0.3 % of a processor each.
+const PAUSE_PER_COST: f64 = 330.0;
+/// When a run is so long that it has this many samples, every other one is dropped …
+const SAMPLES_MAX: usize = 8192;
+/// … and the interval doubled, up to this one.
+const SAMPLE_INTERVAL_MAX: Duration = Duration::from_secs(1);
+
+/// Samples a server and this machine until it is stopped.
+pub(crate) struct Sampler {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    stopped: AtomicBool,
+    wake: Condvar,
+}
+
+struct State {
+    start: Instant,
+    tree: Tree,
+    host_before: Host,
+    client_cpu_before_s: f64,
+    /// As the last look found it.
+    data_bytes: Option<u64>,
+    interval: Duration,
+    samples: Vec<ResourceSample>,
+}
+
+impl Sampler {
+    /// Begins to sample every 250 ms. Counters of the samples begin now, their times at `start`.
+    ///
+    /// `pids`: the server's processes (children are found); none where it cannot be seen. `dirs`: its data directories.
+    pub(crate) fn start(pids: &[u32], dirs: &[PathBuf], start: Instant) -> Sampler {
+        let state = State {
+            start,
+            tree: Tree::new(pids),
+            host_before: Host::read(),
+            client_cpu_before_s: proc::own_cpu_s(),
+            data_bytes: proc::allocated_bytes_of_all(dirs),
+            interval: SAMPLE_INTERVAL,
+            samples: Vec::new(),
+        };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), stopped: AtomicBool::new(false), wake: Condvar::new() });
+        let mut threads = Vec::from_iter(shared.spawn("sampler", Shared::sample_until_stopped));
+        if !dirs.is_empty() {
+            let dirs = dirs.to_vec();
+            threads.extend(shared.spawn("sizes", move |shared| shared.measure_until_stopped(&dirs)));
+        }
+        Sampler { shared, threads }
+    }
+
+    /// Takes a sample out of turn, such as at a phase's boundary or right before a server is killed.
+    pub(crate) fn now(&self) -> ResourceSample {
+        let mut state = self.shared.lock();
+        state.tree.scan();
+        state.sample()
+    }
+
+    /// Other processes are the server from now on, such as after a restart. Counters go on.
+    pub(crate) fn replace_pids(&self, pids: &[u32]) {
+        self.shared.lock().tree.replace(pids);
+    }
+
+    /// Takes a last sample and hands all of them out, in order of time.
+    pub(crate) fn stop(mut self) -> Vec<ResourceSample> {
+        self.join();
+        let mut state = self.shared.lock();
+        state.tree.scan();
+        state.sample();
+        std::mem::take(&mut state.samples)
+    }
+
+    fn join(&mut self) {
+        {
+            // Under the lock, so that no thread is between looking at the flag and waiting.
+            let _state = self.shared.lock();
+            self.shared.stopped.store(true, Ordering::Relaxed);
+        }
+        self.shared.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic there has been printed by its thread; the samples so far are good.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+impl Shared {
+    /// A sample is plain data: whatever a thread that panicked left is usable.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: there is no thread to be had; then the report shows fewer samples, and the run goes on.
+    fn spawn(self: &Arc<Shared>, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> Option<JoinHandle<()>> {
+        let shared = Arc::clone(self);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).ok()
+    }
+
+    fn sample_until_stopped(&self) {
+        let mut scan_at = Instant::now() + SCAN_INTERVAL;
+        loop {
+            let mut state = self.lock();
+            let interval = state.interval;
+            if Instant::now() >= scan_at {
+                let cost_s = cpu_cost_s(|| state.tree.scan());
+                scan_at = Instant::now() + pause(SCAN_INTERVAL, cost_s);
+            }
+            let cost_s = cpu_cost_s(|| {
+                state.sample();
+            });
+            if self.wait(state, pause(interval, cost_s)) {
+                return;
+            }
+        }
+    }
+
+    fn measure_until_stopped(&self, dirs: &[PathBuf]) {
+        loop {
+            let began = Instant::now();
+            let mut bytes = None;
+            let cost_s = cpu_cost_s(|| bytes = proc::allocated_bytes_of_all(dirs));
+            // A look that has to fetch the tree from disk shall not be what the disk is busy with.
+            let pause = pause(SCAN_INTERVAL, cost_s).max(began.elapsed() * 10);
+            let mut state = self.lock();
+            state.data_bytes = bytes.or(state.data_bytes);
+            if self.wait(state, pause) {
+                return;
+            }
+        }
+    }
+
+    /// Waits; true: stopped.
+    fn wait(&self, state: MutexGuard<'_, State>, pause: Duration) -> bool {
+        let waited = self.wake.wait_timeout_while(state, pause, |_| !self.stopped.load(Ordering::Relaxed));
+        drop(waited);
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+fn cpu_cost_s(work: impl FnOnce()) -> f64 {
+    let before = proc::thread_cpu_s();
+    work();
+    proc::thread_cpu_s() - before
+}
+
+fn pause(interval: Duration, cost_s: f64) -> Duration {
+    interval.max(Duration::from_secs_f64((cost_s * PAUSE_PER_COST).min(3600.0)))
+}
+
+impl State {
+    fn sample(&mut self) -> ResourceSample {
+        let usage = self.tree.read();
+        let host = Host::read();
+        let before = &self.host_before;
+        let sample = ResourceSample {
+            at_s: self.start.elapsed().as_secs_f64(),
+            server_cpu_s: usage.cpu_s,
+            server_rss_bytes: usage.rss_bytes,
+            server_read_bytes: usage.io.map(|io| io.read_bytes),
+            server_written_bytes: usage.io.map(|io| io.written_bytes),
+            data_bytes: self.data_bytes,
+            client_cpu_s: proc::own_cpu_s() - self.client_cpu_before_s,
+            host_cpu_s: (host.busy_s - before.busy_s).max(0.0),
+            host_memory_bytes: host.memory_bytes,
+            host_read_bytes: host.read_bytes.saturating_sub(before.read_bytes),
+            host_written_bytes: host.written_bytes.saturating_sub(before.written_bytes),
+            host_received_bytes: host.received_bytes.saturating_sub(before.received_bytes),
+            host_sent_bytes: host.sent_bytes.saturating_sub(before.sent_bytes),
+        };
+        self.samples.push(sample.clone());
+        if self.samples.len() >= SAMPLES_MAX && self.interval < SAMPLE_INTERVAL_MAX {
+            thin_out(&mut self.samples);
+            self.interval *= 2;
+        }
+        sample
+    }
+}
+
+/// Keeps the first, third, fifth … sample: counters lose nothing by it.
+fn thin_out(samples: &mut Vec<ResourceSample>) {
+    let mut index = 0;
+    samples.retain(|_| {
+        index += 1;
+        index % 2 == 1
+    });
+}
+
+/// Sums over the host since its start.
+#[derive(Default)]
+struct Host {
+    busy_s: f64,
+    memory_bytes: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+impl Host {
+    fn read() -> Host {
+        let disks = proc::disks().unwrap_or_default();
+        let interfaces = proc::interfaces().unwrap_or_default();
+        Host {
+            busy_s: proc::host_cpu().unwrap_or_default().busy_s,
+            memory_bytes: proc::host_memory().map_or(0, |(_, used)| used),
+            read_bytes: disks.iter().map(|disk| disk.read_bytes).sum(),
+            written_bytes: disks.iter().map(|disk| disk.written_bytes).sum(),
+            received_bytes: interfaces.iter().map(|interface| interface.received_bytes).sum(),
+            sent_bytes: interfaces.iter().map(|interface| interface.sent_bytes).sum(),
+        }
+    }
+}
+
+// ---- coming to rest ----
+
+/// A server is at rest when for so long …
+pub(crate) const REST_WINDOW: Duration = Duration::from_secs(3);
+/// … it used less than this many processors on average, and its directories kept their size.
+pub(crate) const REST_CORES: f64 = 0.02;
+/// A directory of many files is measured less often: so many times what it cost.
+const REST_PAUSE_PER_COST: f64 = 50.0;
+
+/// How a server came to rest, or did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rest {
+    /// It did, within the time allowed.
+    pub(crate) settled: bool,
+    /// Seconds until the quiet began ([`REST_WINDOW`] before it was known); or all that was waited.
+    pub(crate) settling_s: f64,
+    /// Bytes its directories occupy at the end; `None` where they cannot be read.
+    pub(crate) bytes: Option<u64>,
+    /// Processors it used on average at the end; `None` where its processes cannot be seen. Tells why it did not settle.
+    pub(crate) cores: Option<f64>,
+}
+
+/// Waits until a server is at rest: for 3 seconds it used less than 2 % of one processor and its data directories kept
+/// their size. Gives up after `max` or when cancelled. What cannot be seen is not asked for; where neither processes
+/// nor directories can be seen it returns at once, not settled.
+pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, cancelled: &AtomicBool) -> Rest {
+    let start = Instant::now();
+    let mut tree = Tree::new(pids);
+    let mut quiet = Quiet::default();
+    let mut size_at = start;
+    let mut bytes = None;
+    loop {
+        if Instant::now() >= size_at {
+            tree.scan();
+            let cost_s = cpu_cost_s(|| bytes = proc::allocated_bytes_of_all(dirs));
+            size_at = Instant::now() + SCAN_INTERVAL.max(Duration::from_secs_f64(cost_s * REST_PAUSE_PER_COST));
+        }
+        let cpu_s = tree.read().cpu_s;
+        let began_s = quiet.observe(Observation { at_s: start.elapsed().as_secs_f64(), cpu_s, bytes });
+        let rest = Rest { settled: false, settling_s: start.elapsed().as_secs_f64(), bytes, cores: quiet.cores() };
+        if cpu_s.is_none() && bytes.is_none() {
+            return rest;
+        }
+        if let Some(began_s) = began_s {
+            // The size may be older than the window.
+            let now = proc::allocated_bytes_of_all(dirs);
+            if now == bytes {
+                return Rest { settled: true, settling_s: began_s, ..rest };
+            }
+            bytes = now;
+        }
+        if start.elapsed() >= max || cancelled.load(Ordering::Relaxed) {
+            return Rest { bytes: proc::allocated_bytes_of_all(dirs), ..rest };
+        }
+        std::thread::sleep(SAMPLE_INTERVAL.min(max.saturating_sub(start.elapsed())));
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Observation {
+    at_s: f64,
+    cpu_s: Option<f64>,
+    bytes: Option<u64>,
+}
+
+/// The last few observations: as many as the window needs.
+#[derive(Default)]
+struct Quiet {
+    window: VecDeque<Observation>,
+}
+
+impl Quiet {
+    /// When the quiet began, if all is quiet.
+    fn observe(&mut self, now: Observation) -> Option<f64> {
+        self.window.push_back(now);
+        let old = |observation: &Observation| observation.at_s <= now.at_s - REST_WINDOW.as_secs_f64();
+        while self.window.get(1).is_some_and(old) {
+            self.window.pop_front();
+        }
+        let first = *self.window.front()?;
+        let still = self.window.iter().all(|observation| observation.bytes == now.bytes);
+        let idle = self.cores().is_none_or(|cores| cores < REST_CORES);
+        (old(&first) && still && idle).then_some(first.at_s)
+    }
+
+    /// Processors used on average over the window.
+    fn cores(&self) -> Option<f64> {
+        let (first, last) = (self.window.front()?, self.window.back()?);
+        let span_s = last.at_s - first.at_s;
+        if span_s > 0.0 { Some((last.cpu_s? - first.cpu_s?) / span_s) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled_at(observations: impl IntoIterator<Item = (f64, f64, u64)>) -> Option<(f64, f64)> {
+        let mut quiet = Quiet::default();
+        observations.into_iter().find_map(|(at_s, cpu_s, bytes)| {
+            let began_s = quiet.observe(Observation { at_s, cpu_s: Some(cpu_s), bytes: Some(bytes) })?;
+            Some((began_s, at_s))
+        })
+    }
+
+    fn quarters(to_s: f64) -> impl Iterator<Item = f64> {
+        (0..).map(|quarter| f64::from(quarter) * 0.25).take_while(move |at_s| *at_s <= to_s)
+    }
+
+    #[test]
+    fn a_quiet_server_is_at_rest_after_three_seconds() {
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, 7.0, 1000))), Some((0.0, 3.0)));
+    }
+
+    #[test]
+    fn a_busy_server_is_not_at_rest() {
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.05, 1000))), None);
+        assert!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.015, 1000))).is_some());
+    }
+
+    #[test]
+    fn a_growing_directory_is_not_at_rest() {
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, 0.0, (at_s / 2.0) as u64))), None);
+    }
+
+    #[test]
+    fn quiet_begins_when_the_last_work_ends() {
+        let (began_s, known_s) =
+            settled_at(quarters(60.0).map(|at_s| (at_s, at_s.min(10.0), at_s.min(12.0) as u64))).unwrap();
+        assert!((9.5..=12.25).contains(&began_s) && known_s - began_s >= 3.0, "{began_s} {known_s}");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_waited_for() {
+        let began = Instant::now();
+        let rest = wait_until_idle(&[], &[], Duration::from_secs(60), &AtomicBool::new(false));
+        assert!(!rest.settled && rest.bytes.is_none() && began.elapsed() < Duration::from_secs(1), "{rest:?}");
+    }
+
+    #[test]
+    fn a_directory_at_rest_settles_with_its_size() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), vec![3u8; 1 << 20]).unwrap();
+        std::fs::File::open(directory.path().join("f")).unwrap().sync_all().unwrap();
+        let dirs = [directory.path().to_path_buf()];
+        let rest = wait_until_idle(&[], &dirs, Duration::from_secs(30), &AtomicBool::new(false));
+        assert!(rest.settled && rest.settling_s < 1.0 && rest.bytes.unwrap() >= 1 << 20, "{rest:?}");
+    }
+
+    #[test]
+    fn a_process_that_works_does_not_settle_within_the_time_allowed() {
+        let mut burner = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let rest = wait_until_idle(&[burner.id()], &[], Duration::from_secs(4), &AtomicBool::new(false));
+        let cancelled = wait_until_idle(&[burner.id()], &[], Duration::from_secs(60), &AtomicBool::new(true));
+        burner.kill().unwrap();
+        burner.wait().unwrap();
+        assert!(!rest.settled && rest.settling_s >= 4.0 && rest.cores.unwrap() > REST_CORES, "{rest:?}");
+        assert!(!cancelled.settled && cancelled.settling_s < 2.0, "{cancelled:?}");
+    }
+
+    #[test]
+    fn samples_go_on_over_a_kill_and_restart() {
+        let burn = || std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut first = burn();
+        let sampler = Sampler::start(&[first.id()], &[directory.path().to_path_buf()], Instant::now());
+        std::thread::sleep(Duration::from_millis(700));
+        let before = sampler.now();
+        first.kill().unwrap();
+        first.wait().unwrap();
+        std::fs::write(directory.path().join("f"), vec![3u8; 1 << 20]).unwrap();
+        let mut second = burn();
+        sampler.replace_pids(&[second.id()]);
+        std::thread::sleep(Duration::from_millis(1500));
+        let samples = sampler.stop();
+        second.kill().unwrap();
+        second.wait().unwrap();
+
+        assert!(samples.len() >= 5, "{}", samples.len());
+        let last = samples.last().unwrap();
+        assert!(before.server_cpu_s.unwrap() > 0.02, "{before:?}");
+        assert!(last.server_cpu_s.unwrap() > before.server_cpu_s.unwrap() + 0.02, "{last:?}");
+        assert!(last.data_bytes.unwrap() >= before.data_bytes.unwrap() + (1 << 20), "{last:?}");
+        assert!(last.host_cpu_s > 0.0 && last.host_memory_bytes > 0 && last.client_cpu_s > 0.0, "{last:?}");
+        for pair in samples.windows(2) {
+            assert!(pair[0].at_s <= pair[1].at_s && pair[0].server_cpu_s <= pair[1].server_cpu_s, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn sampling_many_files_stays_cheap() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..2000 {
+            std::fs::write(directory.path().join(number.to_string()), b"").unwrap();
+        }
+        let walk_s = cpu_cost_s(|| {
+            proc::allocated_bytes(directory.path()).unwrap();
+        });
+        let next = pause(SCAN_INTERVAL, walk_s);
+        assert!(walk_s / next.as_secs_f64() < 0.004, "{walk_s} s every {next:?}");
+        assert_eq!(pause(SCAN_INTERVAL, 0.0), SCAN_INTERVAL);
+    }
+
+    #[test]
+    fn long_runs_keep_fewer_samples() {
+        let mut samples: Vec<ResourceSample> =
+            (0..9).map(|at| ResourceSample { at_s: f64::from(at), ..ResourceSample::default() }).collect();
+        thin_out(&mut samples);
+        let kept: Vec<f64> = samples.iter().map(|sample| sample.at_s).collect();
+        assert_eq!(kept, [0.0, 2.0, 4.0, 6.0, 8.0]);
+    }
+}
