@@ -4,6 +4,8 @@
 //! be able to say that a peer was handicapped. Connections are synchronous; each belongs to one client thread. See
 //! docs/manual/benchmark-drivers.md for a guide.
 
+#[cfg(test)]
+mod conformance;
 mod copy;
 mod digits;
 mod http;
