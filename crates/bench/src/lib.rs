@@ -14,6 +14,7 @@ mod generate;
 pub mod java_random;
 mod measure;
 pub mod query;
+mod report;
 pub mod result;
 pub mod schema;
 mod workload;

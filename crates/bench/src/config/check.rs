@@ -1,8 +1,9 @@
 //! What no single key can get wrong: contradictions between keys. Some are put right as in the original, some are
 //! worth a warning, some stop the run.
 
+use super::Config;
 use super::value::{Dialect, GroupStrategy, InsertMode, OutOfOrderMode, Product, Value};
-use super::{Config, ConfigError};
+use crate::error::{Error, Result};
 use crate::java_random::string_hash;
 
 /// Positions in `OPERATION_PROPORTION` of queries that filter by value and therefore need numbers: Q3, Q5, Q6, Q10.
@@ -26,7 +27,7 @@ impl Config {
     ///
     /// # Errors
     /// All contradictions that make a run impossible, one a line.
-    pub fn check(&mut self) -> Result<Vec<String>, ConfigError> {
+    pub fn check(&mut self) -> Result<Vec<String>> {
         let mut warnings = self.normalise();
         let mut findings = Findings { config: self, fatal: Vec::new(), warnings: Vec::new() };
         findings.connections();
@@ -39,7 +40,7 @@ impl Config {
         findings.measurement();
         let Findings { fatal, warnings: found, .. } = findings;
         if !fatal.is_empty() {
-            return Err(ConfigError(fatal.join("\n")));
+            return Err(Error::setup(fatal.join("\n")));
         }
         warnings.extend(found);
         Ok(warnings)

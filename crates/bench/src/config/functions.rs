@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{ConfigError, properties};
+use super::properties;
+use crate::error::{Error, Result};
 
 /// Course of a generated value over time `t` (in timestamp units), between `min` and `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +49,14 @@ pub struct Function {
 }
 
 /// The entries of the XML file at `path` in file order, and notes about entries left out.
-pub(crate) fn load(path: &Path) -> Result<(Vec<Function>, Vec<String>), ConfigError> {
+pub(crate) fn load(path: &Path) -> Result<(Vec<Function>, Vec<String>)> {
     let bytes =
-        std::fs::read(path).map_err(|error| ConfigError(format!("{}: cannot be read: {error}", path.display())))?;
+        std::fs::read(path).map_err(|error| Error::setup(format!("{}: cannot be read: {error}", path.display())))?;
     parse(&properties::decode(&bytes))
-        .map_err(|(line, message)| ConfigError(format!("{}:{line}: {message}", path.display())))
+        .map_err(|(line, message)| Error::setup(format!("{}:{line}: {message}", path.display())))
 }
 
-pub(super) type At<T> = Result<T, (usize, String)>;
+pub(super) type At<T> = std::result::Result<T, (usize, String)>;
 
 pub(super) fn parse(text: &str) -> At<(Vec<Function>, Vec<String>)> {
     let (mut functions, mut notes) = (Vec::new(), Vec::new());
@@ -74,7 +75,7 @@ pub(super) fn parse(text: &str) -> At<(Vec<Function>, Vec<String>)> {
     Ok((functions, notes))
 }
 
-fn function(element: &Element) -> Result<Function, String> {
+fn function(element: &Element) -> std::result::Result<Function, String> {
     let kind = element.attribute("function-type").or_else(|| element.attribute("type"));
     let kind = kind.ok_or("<function> has neither \"function-type\" nor \"type\"")?;
     let (numeric, shape) = match kind.split_once('_') {
@@ -119,7 +120,7 @@ impl Element {
         self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    fn number(&self, name: &str) -> Result<f64, String> {
+    fn number(&self, name: &str) -> std::result::Result<f64, String> {
         let text = self.attribute(name).ok_or_else(|| format!("<function> has no \"{name}\""))?;
         let number = text.trim().parse().ok().filter(|number: &f64| number.is_finite());
         number.ok_or_else(|| format!("{name}={text:?}: expected a finite number"))
@@ -155,7 +156,7 @@ fn after<'a>(text: &'a str, end: &str) -> Option<&'a str> {
     text.find(end).map(|at| &text[at + end.len()..])
 }
 
-fn start_tag(line: usize, text: &str) -> Result<(Element, &str), String> {
+fn start_tag(line: usize, text: &str) -> std::result::Result<(Element, &str), String> {
     let is_name = |c: char| !c.is_whitespace() && !"=/><\"'".contains(c);
     let name_end = text.find(|c| !is_name(c)).ok_or("tag is not closed")?;
     let mut element = Element { line, name: text[..name_end].to_owned(), attributes: Vec::new() };

@@ -18,6 +18,8 @@ mod value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::error::{Error, Result};
+
 pub use functions::{Function, Numeric, Shape};
 pub use keys::{Config, KEYS, Key, Origin};
 pub use value::{
@@ -29,18 +31,6 @@ pub use value::{
 const FILE_NAME: &str = "config.properties";
 /// The one environment variable of the original.
 const ENVIRONMENT_AUTHORIZATION: &str = "BENCHMARK_REST_AUTHORIZATION";
-
-/// A configuration that cannot be run: where, what was seen, what had been expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 /// Who set a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +133,7 @@ impl Config {
     ///
     /// # Errors
     /// Names file and line (or the setting), the key, what was seen and what had been expected.
-    pub fn load(path: Option<&Path>, settings: &[String]) -> Result<Config, ConfigError> {
+    pub fn load(path: Option<&Path>, settings: &[String]) -> Result<Config> {
         let mut config = Config::default();
         if let Some(path) = path {
             config.read_file(path)?;
@@ -155,18 +145,18 @@ impl Config {
         Ok(config)
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+    fn read_file(&mut self, path: &Path) -> Result {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
-        let cannot = |error| ConfigError(format!("{}: configuration cannot be read: {error}", file.display()));
+        let cannot = |error| Error::setup(format!("{}: configuration cannot be read: {error}", file.display()));
         let bytes = std::fs::read(&file).map_err(cannot)?;
         self.directory = Some(file.parent().map_or_else(PathBuf::new, Path::to_owned));
         self.read_text(&properties::decode(&bytes), &file)
     }
 
     /// The entries of `text`, as if they stood in `file`.
-    fn read_text(&mut self, text: &str, file: &Path) -> Result<(), ConfigError> {
+    fn read_text(&mut self, text: &str, file: &Path) -> Result {
         let entries = properties::parse(text)
-            .map_err(|(line, message)| ConfigError(format!("{}:{line}: {message}", file.display())))?;
+            .map_err(|(line, message)| Error::setup(format!("{}:{line}: {message}", file.display())))?;
         let mut seen = std::collections::HashMap::new();
         for entry in entries {
             let source = Source::File(file.to_owned(), entry.line);
@@ -178,7 +168,7 @@ impl Config {
         Ok(())
     }
 
-    fn read_environment(&mut self, authorization: Option<String>) -> Result<(), ConfigError> {
+    fn read_environment(&mut self, authorization: Option<String>) -> Result {
         match authorization.filter(|value| !value.is_empty()) {
             Some(value) => self.set("REST_AUTHORIZATION", &value, Source::Environment(ENVIRONMENT_AUTHORIZATION)),
             None => Ok(()),
@@ -189,9 +179,9 @@ impl Config {
     ///
     /// # Errors
     /// As [`Config::load`].
-    pub fn set_text(&mut self, setting: &str) -> Result<(), ConfigError> {
+    pub fn set_text(&mut self, setting: &str) -> Result {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
-            ConfigError(format!("--set {setting:?}: expected KEY=VALUE, for example --set LOOP=1000"))
+            Error::setup(format!("--set {setting:?}: expected KEY=VALUE, for example --set LOOP=1000"))
         })?;
         self.set(key.trim(), value.trim(), Source::CommandLine)
     }
@@ -200,14 +190,14 @@ impl Config {
     ///
     /// # Errors
     /// As [`Config::load`].
-    pub fn set(&mut self, name: &str, value: &str, source: Source) -> Result<(), ConfigError> {
+    pub fn set(&mut self, name: &str, value: &str, source: Source) -> Result {
         if let Some(removed) = REMOVED.iter().find(|removed| removed.name == name) {
             return self.set_removed(removed, value, &source);
         }
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
             let known = KEYS.iter().map(|key| key.name).chain(REMOVED.iter().map(|removed| removed.name));
             let nearest = nearest(name, known);
-            return Err(ConfigError(format!("{source}: unknown key {name:?}; the nearest known key is {nearest}")));
+            return Err(Error::setup(format!("{source}: unknown key {name:?}; the nearest known key is {nearest}")));
         };
         if value.trim().is_empty() && !key.empty_is_a_value {
             self.notes.push(format!("{source}: {name} is empty: {} stays", (key.show)(self)));
@@ -215,13 +205,13 @@ impl Config {
         }
         key.assign(self, value.trim()).map_err(|expected| {
             let seen = if key.is_secret() { "…" } else { value };
-            ConfigError(format!("{source}: {name}={seen}: expected {expected}"))
+            Error::setup(format!("{source}: {name}={seen}: expected {expected}"))
         })?;
         self.given.insert(key.name, source);
         Ok(())
     }
 
-    fn set_removed(&mut self, removed: &Removed, value: &str, source: &Source) -> Result<(), ConfigError> {
+    fn set_removed(&mut self, removed: &Removed, value: &str, source: &Source) -> Result {
         let name = removed.name;
         match removed.fate {
             Fate::Ignored(reason) => {
@@ -265,7 +255,7 @@ impl Config {
     ///
     /// # Errors
     /// The file is there and cannot be read, or says something that no generator can follow.
-    pub fn functions(&self) -> Result<(Vec<Function>, Vec<String>), ConfigError> {
+    pub fn functions(&self) -> Result<(Vec<Function>, Vec<String>)> {
         let path = self.directory.as_ref().map(|directory| directory.join("function.xml"));
         match path.filter(|path| path.exists()) {
             Some(path) => functions::load(&path),
@@ -276,7 +266,7 @@ impl Config {
 
 impl Key {
     /// Parses `text` and checks the range; says what had been expected.
-    fn assign(&self, config: &mut Config, text: &str) -> Result<(), String> {
+    fn assign(&self, config: &mut Config, text: &str) -> std::result::Result<(), String> {
         let before = config.clone();
         (self.set)(config, text)?;
         if (self.number)(config).is_some_and(|number| !self.range.contains(number)) {

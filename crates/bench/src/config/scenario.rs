@@ -1,6 +1,7 @@
 //! Documented workloads, as settings of keys. The numbers of the default run are here and nowhere else.
 
-use super::{Config, ConfigError, Source};
+use super::{Config, Source};
+use crate::error::Result;
 
 /// IoT-benchmark's documented example of a write workload (Table 1-4 of its manual): 100 clients and devices, 300
 /// sensors of six types in equal shares, one row a second and a request, on 30 October 2022.
@@ -40,7 +41,7 @@ impl Config {
     ///
     /// # Errors
     /// Never, unless a key of the list above is misspelt; a test sees to that.
-    pub fn iot_table_1_4() -> Result<Config, ConfigError> {
+    pub fn iot_table_1_4() -> Result<Config> {
         let mut config = Config::default();
         config.apply(TABLE_1_4)?;
         config.apply(TABLE_1_5)?;
@@ -52,14 +53,14 @@ impl Config {
     ///
     /// # Errors
     /// As [`Config::iot_table_1_4`].
-    pub fn iot_default_run() -> Result<Config, ConfigError> {
+    pub fn iot_default_run() -> Result<Config> {
         let mut config = Self::iot_table_1_4()?;
         config.apply(DEFAULT_RUN)?;
         Ok(config)
     }
 
     /// Sets keys as defaults: nobody is recorded as having set them.
-    fn apply(&mut self, settings: &[(&str, &str)]) -> Result<(), ConfigError> {
+    fn apply(&mut self, settings: &[(&str, &str)]) -> Result {
         for (key, value) in settings {
             self.set(key, value, Source::CommandLine)?;
         }

@@ -1,0 +1,42 @@
+//! What is made of a result: the original's matrices and files, and stores that keep every operation.
+
+pub(crate) mod csv_output;
+pub(crate) mod matrix;
+pub(crate) mod store;
+
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+
+/// The directory under which `data/` is written: `$BENCHMARK_HOME`, as in the original, or the current one.
+pub(crate) fn home() -> PathBuf {
+    std::env::var_os("BENCHMARK_HOME").filter(|home| !home.is_empty()).map_or_else(PathBuf::new, PathBuf::from)
+}
+
+/// Creates a directory of results with its parents.
+fn create_dir(dir: &std::path::Path) -> Result {
+    let cannot = |error| Error::setup(format!("{}: directory of results cannot be created: {error}", dir.display()));
+    std::fs::create_dir_all(dir).map_err(cannot)
+}
+
+/// Cells as a line of a CSV file (RFC 4180, but a bare newline at its end).
+fn csv_line<T: AsRef<str>>(cells: &[T]) -> String {
+    let quoted = |cell: &T| {
+        let cell = cell.as_ref();
+        let plain = !cell.contains([',', '"', '\n', '\r']);
+        if plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+    };
+    cells.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// Compares with `tests/golden/NAME`; `MILLRACE_GOLDEN=write` writes it anew: look at the difference then.
+#[cfg(test)]
+#[track_caller]
+fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var("MILLRACE_GOLDEN").as_deref() == Ok("write") {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, expected, "{}", path.display());
+}

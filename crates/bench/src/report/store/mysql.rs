@@ -1,0 +1,89 @@
+//! `TEST_DATA_PERSISTENCE=MySQL`: MySQL and MariaDB.
+
+use std::time::Duration;
+
+use super::Run;
+use super::mysql_wire::Client;
+use super::sql::{Dialect, SqlStore, cut};
+use crate::config::Config;
+use crate::error::Result;
+
+pub(super) struct MySql {
+    client: Client,
+    place: String,
+}
+
+/// The store that the `TEST_DATA_STORE_` keys name. Its database is created if it is not there.
+pub(super) fn open(run: &Run<'_>) -> Result<SqlStore<MySql>> {
+    let config = run.config.clone();
+    SqlStore::open(run, Box::new(move || connect(&config)))
+}
+
+fn connect(config: &Config) -> Result<MySql> {
+    let (host, port) = (&config.test_data_store_ip, config.test_data_store_port);
+    let place = format!("MySQL at {host}:{port}/{}", config.test_data_store_db);
+    let timeout = Duration::from_millis(config.test_data_write_time_out);
+    let at_place = |error: crate::error::Error| error.during(&place);
+    let client = Client::connect(host, port, &config.test_data_store_user, &config.test_data_store_pw, timeout);
+    let mut client = client.map_err(at_place)?;
+    // Literals are written with backslashes, so the server must read them so.
+    let database = quoted_name(&config.test_data_store_db);
+    let preparations = [
+        "SET NAMES utf8mb4".to_owned(),
+        "SET SESSION sql_mode='STRICT_ALL_TABLES'".to_owned(),
+        format!("CREATE DATABASE IF NOT EXISTS {database} CHARACTER SET utf8mb4"),
+        format!("USE {database}"),
+    ];
+    for statement in preparations {
+        client.query(&statement).map_err(at_place)?;
+    }
+    Ok(MySql { client, place })
+}
+
+fn quoted_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+impl Dialect for MySql {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn execute(&mut self, sql: &str) -> Result {
+        self.client.query(sql).map(|_| ())
+    }
+
+    fn name(&self, name: &str) -> String {
+        quoted_name(name)
+    }
+
+    fn name_chars_max(&self) -> usize {
+        64
+    }
+
+    fn text(&self, text: &str, chars_max: usize) -> String {
+        let mut literal = String::with_capacity(text.len() + 2);
+        literal.push('\'');
+        for c in cut(text, chars_max).chars() {
+            match c {
+                '\0' => literal.push_str("\\0"),
+                '\'' | '\\' => literal.extend(['\\', c]),
+                c => literal.push(c),
+            }
+        }
+        literal.push('\'');
+        literal
+    }
+
+    fn id_column(&self) -> &'static str {
+        "id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY"
+    }
+
+    fn double(&self) -> &'static str {
+        "DOUBLE"
+    }
+
+    fn create(&self, table: &str, columns: &str, comment: &str) -> Vec<String> {
+        vec![format!("CREATE TABLE {} ({columns}) COMMENT={}", self.name(table), self.text(comment, 2_048))]
+    }
+}

@@ -1,0 +1,217 @@
+//! The original's three tables in a database that speaks SQL; what differs between products is its [`Dialect`].
+//!
+//! A statement is sent once. After a broken connection the next one connects anew; what the broken one carried counts
+//! as lost, because sending it again could store it twice.
+
+use super::{FinalValue, Pieces, Run, Store, Stored};
+use crate::error::{Class, Error, Result};
+
+/// Longest texts that the tables hold, in characters.
+const NAME_CHARS_MAX: usize = 50;
+const VALUE_CHARS_MAX: usize = 150;
+const REMARK_CHARS_MAX: usize = 1_000;
+/// A statement is sent when it has grown to this; products refuse long ones.
+const STATEMENT_BYTES_MAX: usize = 256 << 10;
+
+/// What differs between products.
+pub(super) trait Dialect: Send {
+    /// For messages and the report, such as `MySQL at 127.0.0.1:3306/result`.
+    fn place(&self) -> String;
+    /// Runs one statement that returns nothing.
+    fn execute(&mut self, sql: &str) -> Result;
+    /// A name of a table, quoted where it must be.
+    fn name(&self, name: &str) -> String;
+    /// Longest name of a table, in characters.
+    fn name_chars_max(&self) -> usize;
+    /// A text as a literal, never longer than `chars_max` characters.
+    fn text(&self, text: &str, chars_max: usize) -> String;
+    /// Definition of the column `id` that counts by itself.
+    fn id_column(&self) -> &'static str;
+    /// Type of the columns `latency` and `rate`.
+    fn double(&self) -> &'static str;
+    /// Statements that create a table with a comment.
+    fn create(&self, table: &str, columns: &str, comment: &str) -> Vec<String>;
+}
+
+pub(super) struct SqlStore<D> {
+    dialect: Option<D>,
+    connect: Box<dyn Fn() -> Result<D> + Send>,
+    place: String,
+    /// Name of the first table of operations; also the value of `PROJECT_ID`.
+    id: String,
+    /// The id in full, as a comment of the tables.
+    comment: String,
+    pieces: Pieces,
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Connects, creates what is missing and keeps the configuration.
+    pub(super) fn open(run: &Run<'_>, connect: Box<dyn Fn() -> Result<D> + Send>) -> Result<Self> {
+        let dialect = connect()?;
+        let mut store = SqlStore {
+            place: dialect.place(),
+            dialect: Some(dialect),
+            connect,
+            id: run.id(5),
+            comment: run.id(usize::MAX),
+            pieces: Pieces::new(run.rows_max()),
+        };
+        store.check_name_length()?;
+        store.create_common_tables()?;
+        store.create_piece()?;
+        let items = run.configuration("DEFAULT_TEST_MODE");
+        let rows: Vec<[&str; 2]> = items.iter().map(|(item, value)| [item.as_str(), value.as_str()]).collect();
+        store.insert("CONFIG", "PROJECT_ID, configuration_item, configuration_value", &rows, |row, store| {
+            store.texts(&[(&store.id, VALUE_CHARS_MAX), (row[0], VALUE_CHARS_MAX), (row[1], VALUE_CHARS_MAX)])
+        })?;
+        Ok(store)
+    }
+
+    fn check_name_length(&mut self) -> Result {
+        let longest = format!("{}_split{}", self.id, u16::MAX);
+        let (chars, chars_max) = (longest.chars().count(), self.dialect()?.name_chars_max());
+        if chars > chars_max {
+            return Err(Error::setup(format!("REMARK: table {longest:?} has {chars} characters: at most {chars_max}")));
+        }
+        Ok(())
+    }
+
+    fn create_common_tables(&mut self) -> Result {
+        let dialect = self.dialect()?;
+        let id = dialect.id_column();
+        let config =
+            format!("{id}, PROJECT_ID VARCHAR(150), configuration_item VARCHAR(150), configuration_value VARCHAR(150)");
+        let result = format!(
+            "{id}, PROJECT_ID VARCHAR(150), operation VARCHAR(50), result_key VARCHAR(150), result_value VARCHAR(150)"
+        );
+        for (table, columns) in [("CONFIG", config), ("FINAL_RESULT", result)] {
+            let name = dialect.name(table);
+            dialect.execute(&format!("CREATE TABLE IF NOT EXISTS {name} ({columns})"))?;
+        }
+        Ok(())
+    }
+
+    fn create_piece(&mut self) -> Result {
+        let (table, comment) = (self.piece_table(), self.comment.clone());
+        let dialect = self.dialect()?;
+        let (id, double) = (dialect.id_column(), dialect.double());
+        let columns = format!(
+            "{id}, recordTime VARCHAR(50), clientName VARCHAR(50), operation VARCHAR(50), okPoint INTEGER, \
+             failPoint INTEGER, latency {double}, rate {double}, remark VARCHAR(1000)"
+        );
+        for statement in dialect.create(&table, &columns, &comment) {
+            dialect.execute(&statement)?;
+        }
+        Ok(())
+    }
+
+    fn piece_table(&self) -> String {
+        self.pieces.name(&self.id, &self.id)
+    }
+
+    /// The connection, made anew if the last one broke.
+    fn dialect(&mut self) -> Result<&mut D> {
+        let dialect = match self.dialect.take() {
+            Some(dialect) => dialect,
+            None => (self.connect)()?,
+        };
+        Ok(self.dialect.insert(dialect))
+    }
+
+    fn execute(&mut self, sql: &str) -> Result {
+        let place = self.place.clone();
+        let executed = self.dialect()?.execute(sql);
+        if executed.as_ref().is_err_and(|error| error.class != Class::Refused) {
+            self.dialect = None;
+        }
+        executed.map_err(|error| error.during(place))
+    }
+
+    /// `INSERT INTO table (columns) VALUES …`, in as many statements as the length asks for.
+    fn insert<R>(&mut self, table: &str, columns: &str, rows: &[R], values: impl Fn(&R, &Self) -> String) -> Result {
+        // The dialect is needed to write literals.
+        self.dialect()?;
+        let name = self.dialect.as_ref().map(|dialect| dialect.name(table)).unwrap_or_default();
+        let head = format!("INSERT INTO {name} ({columns}) VALUES ");
+        let mut statement = head.clone();
+        for (index, row) in rows.iter().enumerate() {
+            statement.push_str(&values(row, self));
+            if statement.len() >= STATEMENT_BYTES_MAX || index + 1 == rows.len() {
+                self.execute(&statement)?;
+                self.dialect()?;
+                statement.clone_from(&head);
+            } else {
+                statement.push(',');
+            }
+        }
+        Ok(())
+    }
+
+    /// `('a','b')`, each cut to its length.
+    fn texts(&self, texts: &[(&str, usize)]) -> String {
+        let quoted = texts.iter().map(|(text, chars_max)| self.quoted(text, *chars_max));
+        format!("({})", quoted.collect::<Vec<_>>().join(","))
+    }
+
+    fn quoted(&self, text: &str, chars_max: usize) -> String {
+        self.dialect.as_ref().map(|dialect| dialect.text(text, chars_max)).unwrap_or_default()
+    }
+
+    fn operation_values(&self, stored: &Stored<'_>) -> String {
+        format!(
+            "({},{},{},{},{},{:.6},{:.3},{})",
+            self.quoted(&stored.time, NAME_CHARS_MAX),
+            self.quoted(stored.client, NAME_CHARS_MAX),
+            self.quoted(stored.operation, NAME_CHARS_MAX),
+            stored.ok_points,
+            stored.failed_points,
+            stored.latency_ms,
+            stored.rate,
+            self.quoted(stored.remark, REMARK_CHARS_MAX),
+        )
+    }
+}
+
+impl<D: Dialect> Store for SqlStore<D> {
+    fn append(&mut self, operations: &[Stored<'_>]) -> Result {
+        const COLUMNS: &str = "recordTime, clientName, operation, okPoint, failPoint, latency, rate, remark";
+        let mut rest = operations;
+        while !rest.is_empty() {
+            if self.pieces.room(1) == 0 {
+                self.pieces.next();
+                self.create_piece()?;
+            }
+            let (now, later) = rest.split_at(self.pieces.room(rest.len()));
+            let table = self.piece_table();
+            self.insert(&table, COLUMNS, now, |stored, store| store.operation_values(stored))?;
+            self.pieces.add(now.len());
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, results: &[FinalValue]) -> Result {
+        self.insert("FINAL_RESULT", "PROJECT_ID, operation, result_key, result_value", results, |value, store| {
+            store.texts(&[
+                (&store.id, VALUE_CHARS_MAX),
+                (&value.operation, NAME_CHARS_MAX),
+                (value.key, VALUE_CHARS_MAX),
+                (&value.value, VALUE_CHARS_MAX),
+            ])
+        })
+    }
+
+    fn place(&self) -> String {
+        format!("{}, table {}", self.place, self.id)
+    }
+}
+
+/// `text` without its characters beyond `chars_max`.
+pub(super) fn cut(text: &str, chars_max: usize) -> &str {
+    text.char_indices().nth(chars_max).map_or(text, |(end, _)| &text[..end])
+}
+
+/// A failure of a store's server.
+pub(super) fn refused(message: impl Into<String>) -> Error {
+    Error::new(Class::Refused, message)
+}
