@@ -13,6 +13,7 @@ pub mod error;
 mod generate;
 pub mod java_random;
 mod measure;
+pub mod peers;
 pub mod query;
 mod report;
 pub mod result;

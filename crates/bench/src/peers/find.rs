@@ -1,0 +1,165 @@
+//! Where the products are on this machine.
+//!
+//! `cargo xtask tools --peers` puts them into one folder, a subfolder `NAME-VERSION` for each. A test run is told the
+//! folder by MILLRACE_TEST_PEERS, a user may name one by MILLRACE_PEERS, and otherwise it is where that command puts it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Error, Result};
+
+/// What to type when something is missing.
+const FETCH: &str = "fetch it: cargo xtask tools --peers";
+
+/// The folder of a fetched peer and its version, the folder's name after `NAME-`.
+///
+/// - `name`: like `questdb`, or `python`.
+/// - `has`: a path below the folder that must be there.
+///
+/// # Errors
+/// It is not there; the message says what was looked for and the command that fetches it.
+pub fn tool(name: &str, has: &str) -> Result<(PathBuf, String)> {
+    let folder = peers_folder()?;
+    let prefix = format!("{name}-");
+    let mut found: Vec<(String, PathBuf)> = std::fs::read_dir(&folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let version = path.file_name()?.to_str()?.strip_prefix(&prefix)?.to_owned();
+            path.join(has).exists().then_some((version, path))
+        })
+        .collect();
+    found.sort();
+    found.pop().map(|(version, path)| (path, version)).ok_or_else(|| {
+        Error::setup(format!("{name} is not installed: no {prefix}*/{has} in {}; {FETCH}", folder.display()))
+    })
+}
+
+/// A Python with `duckdb`, `chdb`, `iotdb`, `pyarrow` and `tableauhyperapi`.
+///
+/// # Errors
+/// As [`tool`].
+pub fn python() -> Result<PathBuf> {
+    tool("python", "bin/python").map(|(folder, _)| folder.join("bin/python"))
+}
+
+fn peers_folder() -> Result<PathBuf> {
+    for name in ["MILLRACE_TEST_PEERS", "MILLRACE_PEERS"] {
+        if let Some(folder) = std::env::var_os(name) {
+            return Ok(PathBuf::from(folder));
+        }
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    let cache = cache.ok_or_else(|| Error::setup(format!("neither MILLRACE_PEERS nor HOME is set; {FETCH}")))?;
+    Ok(cache.join("millrace/tools/peers"))
+}
+
+/// The `millrace` program: this one, the one MILLRACE_SERVER_BINARY names, one beside this one, or one in PATH.
+pub(super) fn millrace() -> Result<PathBuf> {
+    let this =
+        std::env::current_exe().map_err(|error| Error::setup(format!("cannot tell which program runs: {error}")))?;
+    if this.file_stem().is_some_and(|stem| stem == "millrace") {
+        return Ok(this);
+    }
+    if let Some(named) = std::env::var_os("MILLRACE_SERVER_BINARY") {
+        let named = PathBuf::from(named);
+        let missing =
+            || Error::setup(format!("MILLRACE_SERVER_BINARY is {}, and no such file is there", named.display()));
+        return if named.is_file() { Ok(named) } else { Err(missing()) };
+    }
+    let folder = this.parent().unwrap_or(Path::new("/"));
+    // Cargo keeps test programs one folder below the programs themselves.
+    let beside = [Some(folder), folder.parent().filter(|_| folder.ends_with("deps"))];
+    let beside = beside.into_iter().flatten().map(|folder| folder.join("millrace"));
+    beside.chain(in_path("millrace")).find(|path| path.is_file()).ok_or_else(|| {
+        Error::setup(format!(
+            "no program millrace beside {} nor in PATH; build it with `cargo build --release -p millrace`, or name one \
+             in MILLRACE_SERVER_BINARY",
+            this.display()
+        ))
+    })
+}
+
+/// The folder with `initdb` and `postgres`, which Debian keeps out of PATH; 15 is the version we compare with.
+pub(super) fn postgres() -> Result<PathBuf> {
+    let named = std::env::var_os("MILLRACE_TEST_POSTGRES").map(PathBuf::from);
+    let debian = PathBuf::from("/usr/lib/postgresql/15/bin");
+    // A wrapper in PATH may be a link into the folder where the other programs are.
+    let linked = in_path("initdb").and_then(|path| path.canonicalize().ok()?.parent().map(Path::to_owned));
+    let candidates = [named, Some(debian), linked];
+    candidates.into_iter().flatten().find(|folder| folder.join("initdb").is_file()).ok_or_else(|| {
+        Error::setup(
+            "PostgreSQL 15 is not installed: no initdb in /usr/lib/postgresql/15/bin nor in PATH; install it: \
+                   cargo xtask tools"
+                .to_owned(),
+        )
+    })
+}
+
+/// A `java` that is new enough, 17 or above.
+pub(super) fn java() -> Result<PathBuf> {
+    let home = std::env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin/java"));
+    let found = home.filter(|path| path.is_file()).or_else(|| in_path("java"));
+    let java =
+        found.ok_or_else(|| Error::setup(format!("no java in JAVA_HOME nor in PATH, and 17 is needed; {FETCH}")))?;
+    let text = output(Command::new(&java).arg("-version"))?;
+    match java_major(&text) {
+        Some(major) if major >= 17 => Ok(java),
+        _ => Err(Error::setup(format!(
+            "{} is no Java 17 or above, it says {:?}; name a newer one in JAVA_HOME",
+            java.display(),
+            text.lines().next().unwrap_or_default()
+        ))),
+    }
+}
+
+/// `openjdk version "17.0.15" 2025-04-15` is 17, `java version "1.8.0_292"` is 1.
+fn java_major(text: &str) -> Option<u32> {
+    text.split('"').nth(1)?.split('.').next()?.parse().ok()
+}
+
+/// A program by its name in PATH.
+pub(super) fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Runs a short program and gives all it printed.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| Error::setup(format!("cannot start {program}: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return Ok(text.into_owned());
+    }
+    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
+    Err(Error::setup(format!("`{program} {}` ended with {}: {}", arguments.join(" "), output.status, text.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn javas_version_is_read_in_its_old_and_new_form() {
+        assert_eq!(java_major("openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime"), Some(17));
+        assert_eq!(java_major("java version \"1.8.0_292\""), Some(1));
+        assert_eq!(java_major("openjdk version \"21\" 2023-09-19"), Some(21));
+        assert_eq!(java_major("no such thing"), None);
+    }
+
+    #[test]
+    fn a_missing_peer_is_named_with_the_place_and_the_command() {
+        let error = tool("nosuchpeer", "bin/x").unwrap_err().message;
+        assert!(error.contains("nosuchpeer-*/bin/x in /"), "{error}");
+        assert!(error.ends_with("cargo xtask tools --peers"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_fails_is_named_with_its_arguments_and_words() {
+        let error = output(Command::new("sh").args(["-c", "echo no; exit 3"])).unwrap_err().message;
+        assert!(error.contains("`sh -c echo no; exit 3`") && error.ends_with("3: no"), "{error}");
+    }
+}

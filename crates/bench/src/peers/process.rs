@@ -1,0 +1,212 @@
+//! Starting, watching and ending processes.
+//!
+//! A process gets a group of its own, so that Ctrl-C at the terminal ends the benchmark and not the server under it,
+//! and the kernel kills it when we end, even if we are killed ourselves.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::network::Network;
+use super::products::Launch;
+use super::{Error, Result};
+
+/// Lines of a log that an error shows.
+const TAIL_LINES: usize = 15;
+const TAIL_BYTES: u64 = 32 << 10;
+
+/// A process we started, and its log.
+pub(super) struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+    /// Length of the log when this process started: the rest is an earlier process's.
+    log_start: u64,
+}
+
+impl Process {
+    /// Starts it with both outputs going to the end of `logs/NAME.log`.
+    pub(super) fn start(
+        launch: &Launch,
+        logs: &Path,
+        network: Option<&Network>,
+    ) -> std::result::Result<Process, String> {
+        let log = logs.join(format!("{}.log", launch.name));
+        let context = |error: std::io::Error| format!("{}: {error}", log.display());
+        let output = OpenOptions::new().create(true).append(true).open(&log).map_err(context)?;
+        let log_start = output.metadata().map_err(context)?.len();
+        let mut command = launch.command();
+        command.stdin(Stdio::null()).stdout(output.try_clone().map_err(context)?).stderr(output);
+        detach(&mut command, network.cloned());
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = spawn(command).map_err(|error| format!("cannot start {program}: {error}"))?;
+        Ok(Process { name: launch.name, child, log, log_start })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its status, when it has ended.
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().map_err(|error| Error::setup(format!("waiting for {}: {error}", self.name)))
+    }
+
+    pub(super) fn signal(&mut self, signal: libc::c_int) {
+        // Not after it was waited for: the number may be another's by then.
+        if matches!(self.ended(), Ok(None)) {
+            send(self.pid(), signal);
+        }
+    }
+
+    /// Has it ended by `deadline`?
+    pub(super) fn wait_until(&mut self, deadline: Instant) -> bool {
+        loop {
+            match self.ended() {
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) => return false,
+                Ok(Some(_)) | Err(_) => return true,
+            }
+        }
+    }
+
+    /// The end of what it wrote, and where the rest is.
+    pub(super) fn tail(&self) -> String {
+        let text = read_tail(&self.log, self.log_start).unwrap_or_else(|error| format!("(cannot be read: {error})"));
+        // A Java exception's words say more than the places it passed through.
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("at ")).collect();
+        let end = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        format!("the end of {}:\n{end}", self.log.display())
+    }
+}
+
+fn read_tail(log: &Path, start: u64) -> std::io::Result<String> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(start.max(length.saturating_sub(TAIL_BYTES))))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A group of its own, the death of ours is its own, as many files as it may have, and the network it belongs into.
+fn detach(command: &mut Command, network: Option<Network>) {
+    let parent = std::process::id() as libc::pid_t;
+    let prepare = move || {
+        if network.as_ref().is_some_and(|network| network.enter_raw() != 0) {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: plain system calls on numbers and on a struct of this frame.
+        unsafe {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // We may have died before the line above.
+            if libc::getppid() != parent {
+                return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            // Databases hold a file open for each column or part; the usual soft limit of 1024 is for programs that
+            // use select(2). A server that can do with fewer does not mind.
+            let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
+                files.rlim_cur = files.rlim_max;
+                libc::setrlimit(libc::RLIMIT_NOFILE, &files);
+            }
+        }
+        Ok(())
+    };
+    command.process_group(0);
+    // SAFETY: the closure makes system calls only; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Starts the process from a thread that lives as long as we do: "the parent's death", which kills the child, is to the
+/// kernel the death of the thread that started it.
+fn spawn(command: Command) -> std::io::Result<Child> {
+    type Job = (Command, Sender<std::io::Result<Child>>);
+    static SPAWNER: OnceLock<Option<Sender<Job>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (jobs, queue) = channel::<Job>();
+        let work = move || {
+            for (mut command, reply) in queue {
+                // The one who asked waits for the answer; if it is gone, the child is not waited for, but killed with us.
+                let _ = reply.send(command.spawn());
+            }
+        };
+        std::thread::Builder::new().name("peers-spawner".to_owned()).spawn(work).ok().map(|_| jobs)
+    });
+    let gone = || std::io::Error::other("the thread that starts processes is gone");
+    let (reply, answer) = channel();
+    spawner.as_ref().ok_or_else(gone)?.send((command, reply)).map_err(|_| gone())?;
+    answer.recv().map_err(|_| gone())?
+}
+
+/// Kills the processes and all their descendants, and waits until none is left.
+pub(super) fn kill_all(processes: &mut [Process]) -> std::result::Result<(), String> {
+    let roots: Vec<u32> =
+        processes.iter_mut().filter_map(|p| matches!(p.ended(), Ok(None)).then_some(p.pid())).collect();
+    // Roots first: they can then start no others. The list is in that order.
+    let all = processes_of(&roots);
+    for pid in &all {
+        send(*pid, libc::SIGKILL);
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let ended = processes.iter_mut().all(|process| process.wait_until(deadline));
+    if ended && gone_by(&all, deadline) { Ok(()) } else { Err("processes are left 10 s after SIGKILL".to_owned()) }
+}
+
+/// Are all these processes gone by `deadline`? One that only waits to be collected by its parent is.
+pub(super) fn gone_by(pids: &[u32], deadline: Instant) -> bool {
+    loop {
+        if pids.iter().all(|pid| state(*pid).is_none_or(|(_, state)| state == 'Z')) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn send(pid: u32, signal: libc::c_int) {
+    // SAFETY: no pointers. A process that has ended in between is no error to us.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
+}
+
+/// The processes of `roots` and all their descendants that live, parents before children.
+pub fn processes_of(roots: &[u32]) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+        let pid = entry.ok()?.file_name().to_str()?.parse::<u32>().ok()?;
+        let (parent, state) = state(pid)?;
+        (state != 'Z').then_some((pid, parent))
+    });
+    let processes: Vec<(u32, u32)> = processes.collect();
+    let mut found: Vec<u32> =
+        roots.iter().copied().filter(|root| processes.iter().any(|(pid, _)| pid == root)).collect();
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        let children = processes.iter().filter(|(pid, of)| *of == parent && !found.contains(pid));
+        let children: Vec<u32> = children.map(|(pid, _)| *pid).collect();
+        found.extend(children);
+        next += 1;
+    }
+    found
+}
+
+/// Parent and state letter of a process, from `/proc/PID/stat`: `PID (NAME) STATE PARENT …`, where NAME may hold anything.
+fn state(pid: u32) -> Option<(u32, char)> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((fields.next()?.parse().ok()?, state))
+}

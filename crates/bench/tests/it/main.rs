@@ -1,0 +1,3 @@
+//! The benchmark tool against real servers, each private to its test.
+
+mod peers;
