@@ -9,10 +9,13 @@
 
 pub mod config;
 mod drivers;
+mod engine;
 pub mod error;
 mod generate;
 pub mod java_random;
+mod ledger;
 mod measure;
+mod oracle;
 pub mod peers;
 pub mod query;
 mod report;

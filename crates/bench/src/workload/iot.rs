@@ -176,8 +176,11 @@ impl Workload for Iot {
     }
 
     fn units(&self, device: u32) -> u64 {
-        let per_pass = if self.config.is_sensor_ts_alignment { 1 } else { self.sources.len() as u64 };
-        if device < self.written { self.arrival.batches() * per_pass } else { 0 }
+        if device < self.written { self.arrival.batches() * self.units_per_pass() } else { 0 }
+    }
+
+    fn units_per_pass(&self) -> u64 {
+        if self.config.is_sensor_ts_alignment { 1 } else { self.sources.len() as u64 }
     }
 
     fn unit_fields(&self, _device: u32, unit: u64) -> Range<u32> {
@@ -236,8 +239,7 @@ impl Workload for Iot {
     }
 
     fn slot_bound(&self, _device: u32, units: u64) -> u64 {
-        let per_pass = if self.config.is_sensor_ts_alignment { 1 } else { self.sources.len() as u64 };
-        self.arrival.slot_bound(units.div_ceil(per_pass))
+        self.arrival.slot_bound(units.div_ceil(self.units_per_pass()))
     }
 
     fn fill(&self, device: u32, field: u32, slots: &[u64], out: &mut [i64]) {

@@ -55,6 +55,11 @@ pub(crate) trait Workload: Send + Sync {
     /// Units a device has in all; a run may end before.
     fn units(&self, device: u32) -> u64;
 
+    /// Units of each device that one write loop of a client sends: 1, or one a sensor where sensors are not aligned.
+    fn units_per_pass(&self) -> u64 {
+        1
+    }
+
     /// Fields that a unit carries.
     fn unit_fields(&self, device: u32, unit: u64) -> Range<u32>;
 

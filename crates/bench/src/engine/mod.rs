@@ -1,0 +1,294 @@
+//! The clients: threads that write and ask, paced or as fast as the target lets them, and what they measure.
+//!
+//! Words: a *phase* is a time in which a number of clients do one mix of operations; a *loop* is one draw from the mix;
+//! a write loop writes one batch for every device of its client, as in the original.
+//!
+//! Always true: encoding, decoding and checking are outside the measured time; a write is in the ledger before its
+//! first byte leaves; latency in an open loop counts from the moment the operation was due, not from when it could be
+//! sent.
+
+mod client;
+pub(crate) mod histogram;
+mod recorder;
+mod verifier;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::drivers::Driver;
+use crate::error::{Error, Result};
+use crate::ledger::Ledger;
+use crate::measure::proc;
+use crate::result::{Checked, Failure, OperationRecord, PhaseResult, Second};
+use crate::workload::Workload;
+use recorder::Recorder;
+use verifier::Verifier;
+
+/// When a phase ends, besides by the stop flag.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    /// After so many loops of each client.
+    Loops(u64),
+    /// After so many operations of all clients.
+    Operations(u64),
+    /// After so long.
+    Clock(Duration),
+}
+
+/// What a phase does.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) clients: usize,
+    /// Weight of each kind of operation.
+    pub(crate) mix: Vec<f64>,
+    pub(crate) end: End,
+    /// Requests per second of all clients; 0: closed loop.
+    pub(crate) rate: f64,
+    /// Operations begun earlier are not measured.
+    pub(crate) warmup: Duration,
+}
+
+impl Plan {
+    fn writes(&self) -> bool {
+        self.mix.first().is_some_and(|weight| *weight > 0.0)
+    }
+}
+
+/// A run's state that outlives its phases.
+pub(crate) struct Engine {
+    config: Arc<Config>,
+    workload: Arc<dyn Workload>,
+    driver: Arc<dyn Driver>,
+    pub(crate) ledger: Ledger,
+    pub(crate) start: Instant,
+    /// Devices in the order in which they are dealt to clients.
+    order: Vec<u32>,
+    /// Next unit of each device.
+    next: Vec<AtomicU64>,
+    /// Next share of all devices, where clients are not bound to devices.
+    cursor: AtomicU64,
+    /// Newest acknowledged time of each client; `i64::MIN`: none.
+    newest: Vec<AtomicI64>,
+    /// Set by Ctrl-C and by time limits: clients end after the operation they are in.
+    pub(crate) stop: Arc<AtomicBool>,
+    verifier: Verifier,
+    /// Where every operation is recorded, if anywhere.
+    records: Option<mpsc::SyncSender<OperationRecord>>,
+    /// One statement of each kind, as it was sent.
+    pub(crate) examples: Mutex<Vec<Option<String>>>,
+    /// While the server is being restarted on purpose, clients keep trying to connect for so long.
+    pub(crate) patience: Duration,
+}
+
+/// What a phase found.
+pub(crate) struct Outcome {
+    pub(crate) phase: PhaseResult,
+    pub(crate) seconds: Vec<Second>,
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// Progress of a phase, for whoever shows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) operations: u64,
+    pub(crate) points: u64,
+    pub(crate) failed: u64,
+    /// 0 ..= 1.
+    pub(crate) share: f64,
+    pub(crate) elapsed: Duration,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        workload: &Arc<dyn Workload>,
+        driver: &Arc<dyn Driver>,
+        stop: &Arc<AtomicBool>,
+        records: Option<mpsc::SyncSender<OperationRecord>>,
+    ) -> Engine {
+        let devices = workload.schema().devices.len();
+        let clients = config.data_client_number as usize;
+        let about = driver.about();
+        Engine {
+            verifier: Verifier::new(config, workload.kinds().len(), !about.visible_at_once),
+            config: Arc::clone(config),
+            workload: Arc::clone(workload),
+            driver: Arc::clone(driver),
+            ledger: Ledger::new(devices),
+            start: Instant::now(),
+            order: workload.order(),
+            next: (0..devices).map(|_| AtomicU64::new(0)).collect(),
+            cursor: AtomicU64::new(0),
+            newest: (0..clients.max(1024)).map(|_| AtomicI64::new(i64::MIN)).collect(),
+            stop: Arc::clone(stop),
+            records,
+            examples: Mutex::new(vec![None; workload.kinds().len()]),
+            patience: Duration::from_secs(2),
+        }
+    }
+
+    /// Runs one phase to its end. `number`: its place in the run. `show`: called about five times a second.
+    ///
+    /// # Errors
+    /// No client could connect, or a question cannot be made from the configuration.
+    pub(crate) fn run(&self, plan: &Plan, number: u32, show: &mut dyn FnMut(&Progress)) -> Result<Outcome> {
+        let recorder = Recorder::new(self.start, number);
+        self.verifier.expect(plan);
+        let shared = Phase {
+            engine: self,
+            plan,
+            recorder: &recorder,
+            ready: Barrier::new(plan.clients + 1),
+            begin: Mutex::new(None),
+            done: AtomicU64::new(0),
+            share_left: AtomicU64::new(match plan.end {
+                End::Operations(n) => n,
+                _ => u64::MAX,
+            }),
+            loops: AtomicU64::new(0),
+            trouble: Mutex::new(Vec::new()),
+            connected: AtomicU64::new(0),
+        };
+        let cpu = std::thread::scope(|scope| {
+            for index in 0..plan.clients {
+                let shared = &shared;
+                std::thread::Builder::new()
+                    .name(format!("client {index}"))
+                    .stack_size(512 << 10)
+                    .spawn_scoped(scope, move || client::run(shared, index))
+                    .map_err(|error| Error::setup(format!("client {index}: no thread: {error}")))?;
+            }
+            shared.ready.wait();
+            let cpu = proc::own_cpu_s();
+            *lock(&shared.begin) = Some(Instant::now());
+            shared.ready.wait();
+            shared.watch(show);
+            Ok::<f64, Error>(proc::own_cpu_s() - cpu)
+        })?;
+        let trouble = shared.trouble.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if shared.connected.into_inner() == 0 {
+            return Err(trouble
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| Error::setup("no client could connect".to_owned())));
+        }
+        let began = lock(&shared.begin).unwrap_or(self.start);
+        if let Some(fatal) = trouble.into_iter().find(|error| error.class == crate::error::Class::Setup) {
+            return Err(fatal);
+        }
+        Ok(self.outcome(plan, recorder, began, cpu))
+    }
+
+    fn outcome(&self, plan: &Plan, recorder: Recorder, began: Instant, client_cpu_s: f64) -> Outcome {
+        let mut recorded = recorder.finish(self.workload.kinds());
+        let examples = lock(&self.examples);
+        for (operation, example) in recorded.operations.iter_mut().zip(examples.iter()) {
+            operation.example = example.clone().filter(|_| operation.ok + operation.failed > 0);
+        }
+        let (client_bound, client_bound_why) = self.client_bound(plan, &recorded, client_cpu_s);
+        Outcome {
+            phase: PhaseResult {
+                name: plan.name.clone(),
+                clients: plan.clients as u32,
+                rate: plan.rate,
+                elapsed_s: recorded.elapsed.as_secs_f64(),
+                began_s: (began - self.start).as_secs_f64(),
+                operations: recorded.operations,
+                server_cpu_s: None,
+                client_cpu_s,
+                client_bound,
+                client_bound_why,
+            },
+            seconds: recorded.seconds,
+            failures: recorded.failures,
+        }
+    }
+
+    /// Whose figure is it? Clients that mostly wait for the target measure the target.
+    fn client_bound(&self, plan: &Plan, recorded: &recorder::Recorded, cpu_s: f64) -> (bool, String) {
+        let elapsed = recorded.elapsed.as_secs_f64();
+        if elapsed <= 0.0 {
+            return (false, "nothing was measured".to_owned());
+        }
+        let cpus = f64::from(proc::machine().cpus.max(1));
+        let waiting = recorded.service.as_secs_f64() / (elapsed * plan.clients as f64);
+        let used = cpu_s / (elapsed * cpus);
+        let why = format!(
+            "clients waited for the target {:.0} % of the time and used {:.0} % of this machine's processors",
+            waiting * 100.0,
+            used * 100.0
+        );
+        // An open loop is meant to wait; there the schedule kept or missed says it.
+        ((plan.rate == 0.0 && waiting < 0.3) || used > 0.7, why)
+    }
+
+    /// Checks what was kept for later, and tells what was found by now.
+    pub(crate) fn verified(&self) -> (Vec<Checked>, Vec<String>, f64) {
+        self.verifier.results(&*self.workload, &self.ledger)
+    }
+
+    /// Loops of a client until everything the workload has is written.
+    pub(crate) fn passes(&self) -> u64 {
+        let per_pass = self.workload.units_per_pass();
+        self.order.iter().map(|device| self.workload.units(*device).div_ceil(per_pass)).max().unwrap_or(0)
+    }
+
+    /// Devices of one client out of `clients`: a run of the order, the first clients having one more.
+    fn share(&self, index: usize, clients: usize) -> &[u32] {
+        let (quotient, rest) = (self.order.len() / clients, self.order.len() % clients);
+        let start = index * quotient + index.min(rest);
+        &self.order[start..start + quotient + usize::from(index < rest)]
+    }
+}
+
+/// What the threads of a phase share.
+struct Phase<'a> {
+    engine: &'a Engine,
+    plan: &'a Plan,
+    recorder: &'a Recorder,
+    /// Twice: all connected; go.
+    ready: Barrier,
+    begin: Mutex<Option<Instant>>,
+    /// Clients that ended.
+    done: AtomicU64,
+    /// Operations left to be taken.
+    share_left: AtomicU64,
+    /// Loops done by all clients.
+    loops: AtomicU64,
+    trouble: Mutex<Vec<Error>>,
+    connected: AtomicU64,
+}
+
+impl Phase<'_> {
+    /// Shows progress until the last client has ended.
+    fn watch(&self, show: &mut dyn FnMut(&Progress)) {
+        let begin = lock(&self.begin).unwrap_or(self.engine.start);
+        while self.done.load(Ordering::Acquire) < self.plan.clients as u64 {
+            std::thread::sleep(Duration::from_millis(if begin.elapsed().as_secs() < 1 { 10 } else { 100 }));
+            show(&self.progress(begin));
+        }
+    }
+
+    fn progress(&self, begin: Instant) -> Progress {
+        let elapsed = begin.elapsed();
+        let share = match self.plan.end {
+            End::Clock(whole) => elapsed.as_secs_f64() / whole.as_secs_f64(),
+            End::Operations(n) => 1.0 - self.share_left.load(Ordering::Relaxed).min(n) as f64 / n.max(1) as f64,
+            End::Loops(n) => self.loops.load(Ordering::Relaxed) as f64 / (n.max(1) * self.plan.clients as u64) as f64,
+        };
+        Progress {
+            operations: self.recorder.operations.load(Ordering::Relaxed),
+            points: self.recorder.points.load(Ordering::Relaxed),
+            failed: self.recorder.failed.load(Ordering::Relaxed),
+            share: share.clamp(0.0, 1.0),
+            elapsed,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,721 @@
+//! The right answer of every question, computed from the workload and from what was acknowledged; and whether an answer
+//! that came agrees with it.
+//!
+//! Always true: nothing is remembered but which units were sent and acknowledged ([`crate::ledger`]); values, times and
+//! order come from the generator. An answer is wrong only if no state that the target may be in gives it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::error::{Error, Result};
+use crate::ledger::{State, View};
+use crate::query::{Aggregate, Cell, Order, Query, Row, Rows, SetOperator, Shape};
+use crate::schema::{Kind, POWERS, text_of};
+use crate::workload::Workload;
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// Agrees.
+    Right,
+    /// Contradicts: what was seen and what was expected.
+    Wrong(String),
+    /// Writes with an unknown outcome touch it, and the answer is possible as far as can be told.
+    Undecided,
+}
+
+/// A value that is or may be there.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    units: i64,
+    certain: bool,
+}
+
+/// A row of the truth.
+struct Truth {
+    device: u32,
+    time: i64,
+    /// One a field asked for; `None`: must not be there.
+    cells: Vec<Option<Known>>,
+    /// All filters pass for certain.
+    passes: bool,
+}
+
+/// Most rows that a message shows.
+const SHOWN: usize = 3;
+/// Relative difference allowed between sums of 64-bit floats added in different orders.
+const TOLERANCE: f64 = 1e-9;
+/// The same where values are 32-bit floats.
+const TOLERANCE_FLOAT: f64 = 1e-5;
+
+/// Compares an answer with the truth.
+///
+/// Cost: generates every value in the question's window.
+pub(crate) fn check(workload: &dyn Workload, query: &Query, answer: &Rows, view: &View<'_>) -> Verdict {
+    let oracle = Oracle { workload, query, view, kinds: kinds(workload, query) };
+    if let Some(problem) = oracle.out_of_order(answer) {
+        return Verdict::Wrong(problem);
+    }
+    match (&query.shape, &query.set) {
+        (_, Some(_)) => oracle.check_set(answer),
+        (Shape::Rows, None) => oracle.check_rows(answer),
+        (Shape::Aggregate { aggregate, by_device }, None) => oracle.check_aggregate(*aggregate, *by_device, answer),
+        (Shape::Buckets { aggregate, width, origin, by_device }, None) => {
+            oracle.check_buckets(*aggregate, (*width, *origin), *by_device, answer)
+        }
+        (Shape::Latest, None) => oracle.check_latest(answer),
+    }
+}
+
+/// Types of the fields asked for.
+fn kinds(workload: &dyn Workload, query: &Query) -> Vec<Kind> {
+    let table = &workload.schema().tables[query.table as usize];
+    query.fields.iter().map(|field| table.fields[*field as usize].kind).collect()
+}
+
+struct Oracle<'a> {
+    workload: &'a dyn Workload,
+    query: &'a Query,
+    view: &'a View<'a>,
+    kinds: Vec<Kind>,
+}
+
+impl Oracle<'_> {
+    fn devices(&self) -> Vec<u32> {
+        match &self.query.devices {
+            Some(devices) => devices.clone(),
+            None => {
+                let all = self.workload.schema().devices.iter().enumerate();
+                all.filter(|(_, device)| device.table == self.query.table).map(|(number, _)| number as u32).collect()
+            }
+        }
+    }
+
+    /// Rows of a device in the window, oldest first, that may pass the filters and may have a value.
+    fn truth(&self, device: u32) -> Vec<Truth> {
+        let window = self.query.window.clone().unwrap_or(i64::MIN..i64::MAX);
+        let bound = self.workload.slot_bound(device, self.view.bound(device));
+        let slots = self.workload.slots_in(device, window.clone());
+        let mut rows = Vec::new();
+        for slot in slots.start..slots.end.min(bound) {
+            let time = self.workload.time(device, slot);
+            if window.contains(&time) {
+                rows.extend(self.row(device, slot, time));
+            }
+        }
+        rows
+    }
+
+    fn row(&self, device: u32, slot: u64, time: i64) -> Option<Truth> {
+        let mut passes = true;
+        for filter in &self.query.filters {
+            let known = self.known(device, slot, filter.field)?;
+            let kind = self.workload.schema().tables[self.query.table as usize].fields[filter.field as usize].kind;
+            if kind.number(known.units) <= filter.above {
+                return None;
+            }
+            passes &= known.certain;
+        }
+        let cells: Vec<_> = self.query.fields.iter().map(|field| self.known(device, slot, *field)).collect();
+        cells.iter().any(Option::is_some).then_some(Truth { device, time, cells, passes })
+    }
+
+    fn known(&self, device: u32, slot: u64, field: u32) -> Option<Known> {
+        let mut units = Vec::new();
+        self.workload.units_of(device, slot, field, &mut units);
+        let mut seen = State::Unsent;
+        for unit in units {
+            match self.view.state(device, unit) {
+                State::Acked => seen = State::Acked,
+                State::Unknown if seen == State::Unsent => seen = State::Unknown,
+                _ => {}
+            }
+        }
+        if seen == State::Unsent {
+            return None;
+        }
+        let mut units = [0];
+        self.workload.fill(device, field, &[slot], &mut units);
+        Some(Known { units: units[0], certain: seen == State::Acked })
+    }
+
+    /// Rows whose order contradicts the question.
+    fn out_of_order(&self, answer: &Rows) -> Option<String> {
+        let sign = match self.query.order {
+            Order::Any => return None,
+            Order::Ascending => 1,
+            Order::Descending => -1,
+        };
+        let mut last: HashMap<Option<u32>, i64> = HashMap::new();
+        for (number, row) in answer.rows.iter().enumerate() {
+            let Some(time) = row.time else { continue };
+            if let Some(before) = last.insert(row.device, time) {
+                if (time as i128 - before as i128) * sign < 0 {
+                    return Some(format!("row {number}: time {time} after {before}, but the order is by time"));
+                }
+            }
+        }
+        None
+    }
+
+    fn check_rows(&self, answer: &Rows) -> Verdict {
+        let truth: Vec<Truth> = self.devices().into_iter().flat_map(|device| self.truth(device)).collect();
+        let certain = truth.iter().filter(|row| row.is_certain()).count();
+        if let Some(limit) = self.query.limit {
+            return self.check_limited(answer, &truth, limit as usize);
+        }
+        match self.matched(answer, &truth) {
+            Err(problem) => Verdict::Wrong(problem),
+            Ok(used) => {
+                let missing: Vec<&Truth> =
+                    truth.iter().zip(&used).filter(|(row, used)| row.is_certain() && !**used).map(|(r, _)| r).collect();
+                match missing.first() {
+                    None if certain < truth.len() => Verdict::Undecided,
+                    None => Verdict::Right,
+                    Some(first) => Verdict::Wrong(format!(
+                        "{} of {certain} rows are missing, the first: {}",
+                        missing.len(),
+                        self.shown(first)
+                    )),
+                }
+            }
+        }
+    }
+
+    /// As `check_rows`, where only the first rows are asked for.
+    fn check_limited(&self, answer: &Rows, truth: &[Truth], limit: usize) -> Verdict {
+        let uncertain = truth.iter().any(|row| !row.is_certain());
+        let used = match self.matched(answer, truth) {
+            Err(problem) => return Verdict::Wrong(problem),
+            Ok(used) => used,
+        };
+        if uncertain {
+            return Verdict::Undecided;
+        }
+        let expected = truth.len().min(limit);
+        let seen = used.iter().filter(|used| **used).count();
+        if seen != expected {
+            return Verdict::Wrong(format!("{seen} rows where the limit and the data give {expected}"));
+        }
+        let times =
+            |which: bool| truth.iter().zip(&used).filter(move |(_, used)| **used == which).map(|(row, _)| row.time);
+        let wrong_end = match self.query.order {
+            Order::Any => false,
+            Order::Ascending => times(true).max() > times(false).min() && times(false).next().is_some(),
+            Order::Descending => times(true).min() < times(false).max() && times(true).next().is_some(),
+        };
+        if wrong_end { Verdict::Wrong("the limit kept other rows than the first".to_owned()) } else { Verdict::Right }
+    }
+
+    /// Finds each row of the answer in the truth; says which rows of the truth were found.
+    fn matched(&self, answer: &Rows, truth: &[Truth]) -> std::result::Result<Vec<bool>, String> {
+        let mut by_time: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (number, row) in truth.iter().enumerate() {
+            by_time.entry(row.time).or_default().push(number);
+        }
+        let mut used = vec![false; truth.len()];
+        for row in answer.rows.iter().filter(|row| row.cells.iter().any(|cell| *cell != Cell::Null)) {
+            let time = row.time.ok_or_else(|| format!("a row without a time: {row:?}"))?;
+            let candidates = by_time.get(&time).map_or(&[][..], Vec::as_slice);
+            let fits = |number: &&usize| {
+                let truth = &truth[**number];
+                !used[**number] && row.device.is_none_or(|device| device == truth.device) && self.same(truth, row)
+            };
+            match candidates.iter().find(fits) {
+                Some(number) => used[*number] = true,
+                None => return Err(self.unexpected(row, candidates.iter().map(|number| &truth[*number]))),
+            }
+        }
+        Ok(used)
+    }
+
+    fn same(&self, truth: &Truth, row: &Row) -> bool {
+        truth.cells.len() == row.cells.len()
+            && truth.cells.iter().zip(&row.cells).zip(&self.kinds).all(|((known, cell), kind)| match known {
+                None => *cell == Cell::Null,
+                Some(known) => (!known.certain && *cell == Cell::Null) || equals(*kind, known.units, cell),
+            })
+    }
+
+    fn unexpected<'t>(&self, row: &Row, candidates: impl Iterator<Item = &'t Truth>) -> String {
+        let there: Vec<String> = candidates.take(SHOWN).map(|truth| self.shown(truth)).collect();
+        let there = if there.is_empty() { "no row at that time".to_owned() } else { there.join("; ") };
+        let device = row.device.map_or_else(String::new, |device| format!("{} ", self.device_name(device)));
+        format!("seen {device}{:?} {:?}, expected {there}", row.time, row.cells)
+    }
+
+    fn device_name(&self, device: u32) -> &str {
+        self.workload.schema().device_name(device)
+    }
+
+    fn shown(&self, truth: &Truth) -> String {
+        let cells: Vec<String> = truth
+            .cells
+            .iter()
+            .zip(&self.kinds)
+            .map(|(known, kind)| known.map_or("null".to_owned(), |known| shown(*kind, known.units)))
+            .take(8)
+            .collect();
+        format!("{} {} [{}]", self.device_name(truth.device), truth.time, cells.join(", "))
+    }
+
+    fn check_aggregate(&self, aggregate: Aggregate, by_device: bool, answer: &Rows) -> Verdict {
+        let mut groups: BTreeMap<Option<u32>, Vec<Truth>> = BTreeMap::new();
+        for device in self.devices() {
+            groups.entry(by_device.then_some(device)).or_default().extend(self.truth(device));
+        }
+        let mut seen: HashMap<Option<u32>, &Row> = HashMap::new();
+        for row in &answer.rows {
+            let group = if by_device { row.device } else { None };
+            if by_device && group.is_none() {
+                return Verdict::Wrong(format!("a row without a device: {row:?}"));
+            }
+            if !groups.contains_key(&group) || seen.insert(group, row).is_some() {
+                return Verdict::Wrong(format!("a row nobody asked for: {row:?}"));
+            }
+        }
+        let mut verdict = Verdict::Right;
+        for (group, rows) in &groups {
+            let cells = seen.get(group).map(|row| row.cells.as_slice());
+            match self.check_group(aggregate, rows, cells) {
+                Verdict::Right => {}
+                Verdict::Undecided => verdict = Verdict::Undecided,
+                Verdict::Wrong(problem) => {
+                    let whose = group.map_or("all devices", |device| self.device_name(device));
+                    return Verdict::Wrong(format!("{whose}: {problem}"));
+                }
+            }
+        }
+        verdict
+    }
+
+    fn check_buckets(
+        &self,
+        aggregate: Aggregate,
+        (width, origin): (i64, i64),
+        by_device: bool,
+        answer: &Rows,
+    ) -> Verdict {
+        let mut groups: BTreeMap<(i64, Option<u32>), Vec<Truth>> = BTreeMap::new();
+        for device in self.devices() {
+            for row in self.truth(device) {
+                let bucket = origin + (row.time - origin).div_euclid(width) * width;
+                groups.entry((bucket, by_device.then_some(device))).or_default().push(row);
+            }
+        }
+        if let Some(limit) = self.query.limit {
+            if groups.values().flatten().any(|row| !row.is_certain()) {
+                return Verdict::Undecided;
+            }
+            keep_first(&mut groups, limit as usize, self.query.order);
+        }
+        let mut seen: HashMap<(i64, Option<u32>), &Row> = HashMap::new();
+        for row in &answer.rows {
+            let Some(time) = row.time else { return Verdict::Wrong(format!("a bucket without a time: {row:?}")) };
+            let group = (time, if by_device { row.device } else { None });
+            let empty = row.cells.iter().all(is_nothing);
+            if seen.insert(group, row).is_some() || (!groups.contains_key(&group) && !empty) {
+                return Verdict::Wrong(format!("a bucket nobody asked for, or twice: {row:?}"));
+            }
+        }
+        let mut verdict = Verdict::Right;
+        for ((bucket, device), rows) in &groups {
+            let cells = seen.get(&(*bucket, *device)).map(|row| row.cells.as_slice());
+            match self.check_group(aggregate, rows, cells) {
+                Verdict::Right => {}
+                Verdict::Undecided => verdict = Verdict::Undecided,
+                Verdict::Wrong(problem) => {
+                    let whose = device.map_or("", |device| self.device_name(device));
+                    return Verdict::Wrong(format!("bucket {bucket} {whose}: {problem}"));
+                }
+            }
+        }
+        verdict
+    }
+
+    /// One row of aggregates; `None`: there is no such row.
+    fn check_group(&self, aggregate: Aggregate, rows: &[Truth], cells: Option<&[Cell]>) -> Verdict {
+        let mut verdict = Verdict::Right;
+        for (column, kind) in self.kinds.iter().enumerate() {
+            let cell = match cells {
+                None => &Cell::Null,
+                Some(cells) => match cells.get(column) {
+                    Some(cell) => cell,
+                    None => return Verdict::Wrong(format!("{} columns, expected {}", cells.len(), self.kinds.len())),
+                },
+            };
+            let known =
+                |row: &Truth| row.cells[column].map(|known| (row.time, known.units, known.certain && row.passes));
+            let values: Vec<(i64, i64, bool)> = rows.iter().filter_map(known).collect();
+            match check_value(aggregate, *kind, &values, cell) {
+                Verdict::Right => {}
+                Verdict::Undecided => verdict = Verdict::Undecided,
+                Verdict::Wrong(problem) => {
+                    let table = &self.workload.schema().tables[self.query.table as usize];
+                    let field = &table.fields[self.query.fields[column] as usize].name;
+                    return Verdict::Wrong(format!("{}({field}): {problem}", aggregate.name()));
+                }
+            }
+        }
+        verdict
+    }
+
+    fn check_latest(&self, answer: &Rows) -> Verdict {
+        let mut verdict = Verdict::Right;
+        let devices = self.devices();
+        for device in &devices {
+            let rows: Vec<&Row> = answer
+                .rows
+                .iter()
+                .filter(|row| row.device == Some(*device) || (row.device.is_none() && devices.len() == 1))
+                .filter(|row| row.cells.iter().any(|cell| *cell != Cell::Null))
+                .collect();
+            let newest = self.newest(*device);
+            let certain = newest.last().is_some_and(Truth::is_certain);
+            match (rows.as_slice(), newest.is_empty()) {
+                ([], true) => {}
+                ([], false) if !certain => verdict = Verdict::Undecided,
+                ([row], false) if self.is_one_of(row, &newest) => {
+                    if newest.len() > 1 {
+                        verdict = Verdict::Undecided;
+                    }
+                }
+                _ => {
+                    let expected = newest.last().map_or("nothing".to_owned(), |row| self.shown(row));
+                    return Verdict::Wrong(format!(
+                        "{}: seen {rows:?}, expected {expected}",
+                        self.device_name(*device)
+                    ));
+                }
+            }
+        }
+        if answer.rows.iter().any(|row| row.device.is_some_and(|device| !devices.contains(&device))) {
+            return Verdict::Wrong("a row of a device nobody asked for".to_owned());
+        }
+        verdict
+    }
+
+    /// Rows that may be the newest: back to the first that is certain.
+    fn newest(&self, device: u32) -> Vec<Truth> {
+        let bound = self.workload.slot_bound(device, self.view.bound(device));
+        let mut rows = Vec::new();
+        for slot in (0..bound).rev() {
+            if let Some(row) = self.row(device, slot, self.workload.time(device, slot)) {
+                let certain = row.is_certain() && row.cells.iter().all(Option::is_some);
+                rows.push(row);
+                if certain {
+                    break;
+                }
+            }
+        }
+        rows
+    }
+
+    /// Is it one of the rows, or put together of each field's newest value?
+    fn is_one_of(&self, row: &Row, newest: &[Truth]) -> bool {
+        let time_fits = |truth: &Truth| row.time.is_none_or(|time| time == truth.time);
+        let whole = newest.iter().any(|truth| time_fits(truth) && self.same(truth, row));
+        whole
+            || newest.iter().any(time_fits)
+                && row.cells.iter().enumerate().all(|(column, cell)| {
+                    let of_field = newest.iter().filter_map(|truth| truth.cells[column]);
+                    *cell == Cell::Null
+                        || of_field.into_iter().any(|known| equals(self.kinds[column], known.units, cell))
+                })
+    }
+
+    fn check_set(&self, answer: &Rows) -> Verdict {
+        let Some(set) = &self.query.set else { return Verdict::Right };
+        let own = self.query.devices.clone().unwrap_or_default();
+        let mut children = Vec::new();
+        for devices in std::iter::once(&own).chain(&set.others) {
+            let rows: Vec<Truth> = devices.iter().flat_map(|device| self.truth(*device)).collect();
+            if rows.iter().any(|row| !row.is_certain()) {
+                return Verdict::Undecided;
+            }
+            let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+            for row in rows {
+                *counts.entry(self.identity_of_truth(&row)).or_default() += 1;
+            }
+            children.push(counts);
+        }
+        let expected = combined(&children, set.operator, set.all);
+        let mut seen: BTreeMap<String, i64> = BTreeMap::new();
+        for row in &answer.rows {
+            *seen.entry(self.identity(row)).or_default() += 1;
+        }
+        let different = expected
+            .iter()
+            .chain(&seen)
+            .find(|(row, _)| expected.get(*row).copied().unwrap_or(0) != seen.get(*row).copied().unwrap_or(0));
+        match different {
+            None => Verdict::Right,
+            Some((row, _)) => Verdict::Wrong(format!(
+                "row {row}: seen {} times, expected {}",
+                seen.get(row).unwrap_or(&0),
+                expected.get(row).unwrap_or(&0)
+            )),
+        }
+    }
+
+    fn identity_of_truth(&self, row: &Truth) -> String {
+        let cells = row.cells.iter().zip(&self.kinds);
+        let cells: Vec<String> =
+            cells.map(|(known, kind)| known.map_or("null".to_owned(), |known| shown(*kind, known.units))).collect();
+        format!("{} [{}]", row.time, cells.join(", "))
+    }
+
+    /// The same text for the same values, as far as a type distinguishes them.
+    fn identity(&self, row: &Row) -> String {
+        let cells = row.cells.iter().zip(&self.kinds).map(|(cell, kind)| shown_cell(*kind, cell));
+        format!("{} [{}]", row.time.unwrap_or(i64::MIN), cells.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Truth {
+    fn is_certain(&self) -> bool {
+        self.passes && self.cells.iter().flatten().all(|known| known.certain)
+    }
+}
+
+/// Keeps the first `limit` groups in the order asked for.
+fn keep_first<T>(groups: &mut BTreeMap<(i64, Option<u32>), T>, limit: usize, order: Order) {
+    while groups.len() > limit {
+        match order {
+            Order::Descending => drop(groups.pop_first()),
+            _ => drop(groups.pop_last()),
+        }
+    }
+}
+
+fn combined(children: &[BTreeMap<String, i64>], operator: SetOperator, all: bool) -> BTreeMap<String, i64> {
+    let mut result = children[0].clone();
+    for child in &children[1..] {
+        for (row, count) in child {
+            let sum = result.entry(row.clone()).or_default();
+            match operator {
+                SetOperator::Union => *sum += count,
+                SetOperator::Intersect => *sum = (*sum).min(*count),
+                // Without ALL, one on the right removes every one on the left.
+                SetOperator::Except => *sum = if all { *sum - count } else { 0 },
+            }
+        }
+        if operator == SetOperator::Intersect {
+            result.retain(|row, _| child.contains_key(row));
+        }
+    }
+    result.retain(|_, count| *count > 0);
+    if !all {
+        result.values_mut().for_each(|count| *count = 1);
+    }
+    result
+}
+
+fn is_nothing(cell: &Cell) -> bool {
+    match cell {
+        Cell::Null => true,
+        Cell::Int(n) => *n == 0,
+        Cell::Float(x) => *x == 0.0,
+        _ => false,
+    }
+}
+
+/// One aggregate over values `(time, units, certain)`.
+fn check_value(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)], cell: &Cell) -> Verdict {
+    let certain = values.iter().filter(|value| value.2).count();
+    if aggregate == Aggregate::Count {
+        let seen = match cell {
+            Cell::Null => 0,
+            Cell::Int(n) => *n,
+            Cell::Float(x) if x.fract() == 0.0 => *x as i64,
+            _ => return Verdict::Wrong(format!("seen {cell:?}, expected a count")),
+        };
+        return if !(certain as i64..=values.len() as i64).contains(&seen) {
+            Verdict::Wrong(format!("seen {seen}, expected {}", range(certain, values.len())))
+        } else if certain == values.len() {
+            Verdict::Right
+        } else {
+            Verdict::Undecided
+        };
+    }
+    if certain < values.len() {
+        return Verdict::Undecided;
+    }
+    let right = match (expected(aggregate, kind, values), cell) {
+        (None, cell) => is_nothing(cell),
+        (Some(Expected::Exactly(units)), cell) => equals(kind, units, cell),
+        (Some(Expected::About { value, scale }), Cell::Int(_) | Cell::Float(_)) => {
+            let tolerance = if matches!(kind, Kind::Float { .. }) { TOLERANCE_FLOAT } else { TOLERANCE };
+            (number(cell) - value).abs() <= tolerance * scale.max(1.0)
+        }
+        _ => false,
+    };
+    if right {
+        return Verdict::Right;
+    }
+    let expected = match expected(aggregate, kind, values) {
+        None => "nothing".to_owned(),
+        Some(Expected::Exactly(units)) => shown(kind, units),
+        Some(Expected::About { value, .. }) => value.to_string(),
+    };
+    Verdict::Wrong(format!("seen {cell:?}, expected {expected} over {} values", values.len()))
+}
+
+fn range(least: usize, most: usize) -> String {
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
+}
+
+fn number(cell: &Cell) -> f64 {
+    match cell {
+        Cell::Int(n) => *n as f64,
+        Cell::Float(x) => *x,
+        _ => f64::NAN,
+    }
+}
+
+enum Expected {
+    /// This value.
+    Exactly(i64),
+    /// A sum or mean, of which `scale` is the sum (or mean) of magnitudes.
+    About { value: f64, scale: f64 },
+}
+
+fn expected(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)]) -> Option<Expected> {
+    // Ties in time do not matter: one device has one value a time, and over several devices first and last are not asked.
+    let units = values.iter().map(|value| value.1);
+    Some(match aggregate {
+        Aggregate::Count => return None,
+        Aggregate::Min => Expected::Exactly(units.min()?),
+        Aggregate::Max => Expected::Exactly(units.max()?),
+        Aggregate::First => Expected::Exactly(values.iter().min_by_key(|value| value.0)?.1),
+        Aggregate::Last => Expected::Exactly(values.iter().max_by_key(|value| value.0)?.1),
+        Aggregate::Sum | Aggregate::Avg => {
+            let n = if aggregate == Aggregate::Sum { 1.0 } else { values.first().map(|_| values.len() as f64)? };
+            values.first()?;
+            let scale = POWERS[usize::from(kind.decimals())] * n;
+            let sum: i128 = units.clone().map(i128::from).sum();
+            let magnitude: i128 = units.map(|units| i128::from(units).abs()).sum();
+            Expected::About { value: sum as f64 / scale, scale: magnitude as f64 / scale }
+        }
+    })
+}
+
+/// Is `cell` the value that `units` mean?
+pub(crate) fn equals(kind: Kind, units: i64, cell: &Cell) -> bool {
+    match (kind, cell) {
+        (Kind::Bool, Cell::Bool(value)) => i64::from(*value) == units,
+        // Products without booleans store 0 and 1.
+        (Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Timestamp | Kind::Date, Cell::Int(value)) => *value == units,
+        (Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Date, Cell::Float(value)) => *value == units as f64,
+        (Kind::Double { .. }, Cell::Float(value)) => *value == kind.number(units),
+        // Some products keep the decimal number that they were sent in 64 bits.
+        (Kind::Float { .. }, Cell::Float(value)) => *value as f32 == kind.number(units) as f32,
+        (Kind::Float { .. } | Kind::Double { .. }, Cell::Int(value)) => *value as f64 == kind.number(units),
+        (_, Cell::Text(text)) => kind.text_length().is_some_and(|length| {
+            let mut expected = Vec::new();
+            text_of(units, length, &mut expected);
+            expected == *text
+        }),
+        _ => false,
+    }
+}
+
+fn shown(kind: Kind, units: i64) -> String {
+    match kind.text_length() {
+        Some(length) => {
+            let mut text = Vec::new();
+            text_of(units, length, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+        None if matches!(kind, Kind::Float { .. }) => (kind.number(units) as f32).to_string(),
+        None if matches!(kind, Kind::Double { .. }) => kind.number(units).to_string(),
+        None => units.to_string(),
+    }
+}
+
+fn shown_cell(kind: Kind, cell: &Cell) -> String {
+    match cell {
+        Cell::Null => "null".to_owned(),
+        Cell::Bool(value) => i64::from(*value).to_string(),
+        Cell::Int(value) if matches!(kind, Kind::Float { .. } | Kind::Double { .. }) => (*value as f64).to_string(),
+        Cell::Int(value) => value.to_string(),
+        Cell::Float(value) if matches!(kind, Kind::Float { .. }) => (*value as f32).to_string(),
+        Cell::Float(value) => value.to_string(),
+        Cell::Text(text) => String::from_utf8_lossy(text).into_owned(),
+    }
+}
+
+/// Counts and sums of everything that one device must have, by field.
+pub(crate) struct Totals {
+    /// By field.
+    pub(crate) fields: Vec<Total>,
+}
+
+/// Of one field of one device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Total {
+    /// Values that must be there.
+    pub(crate) certain: u64,
+    /// Values that may be there besides.
+    pub(crate) unknown: u64,
+    /// Sum of the certain values, in units; only meaningful without unknown ones.
+    pub(crate) sum: i128,
+    /// Sum of their magnitudes.
+    pub(crate) magnitude: i128,
+}
+
+/// Totals of a device. `replaces`: a slot written twice is one row; otherwise every write of it is one.
+///
+/// Cost: a few nanoseconds a value, 16 bytes a slot of memory.
+///
+/// # Errors
+/// The device has more slots than fit into memory.
+pub(crate) fn totals(workload: &dyn Workload, device: u32, view: &View<'_>, replaces: bool) -> Result<Totals> {
+    let table = workload.schema().table_of(device);
+    let bound = workload.slot_bound(device, view.bound(device));
+    if bound > 1 << 32 {
+        return Err(Error::setup(format!("{bound} rows of one device: too many to be added up")));
+    }
+    let mut fields = vec![Total::default(); table.fields.len()];
+    let aligned = workload.unit_fields(device, 0) == (0..table.fields.len() as u32);
+    let mut slots = Presence::default();
+    for (field, total) in fields.iter_mut().enumerate() {
+        if field == 0 || !aligned {
+            slots = presence(workload, device, field as u32, bound, view, replaces);
+        }
+        total.unknown = slots.unknown;
+        total.certain = slots.certain.len() as u64;
+        if table.fields[field].kind.is_number() {
+            let mut units = vec![0i64; slots.certain.len()];
+            workload.fill(device, field as u32, &slots.certain, &mut units);
+            total.sum = units.iter().map(|units| i128::from(*units)).sum();
+            total.magnitude = units.iter().map(|units| i128::from(units.unsigned_abs())).sum();
+        }
+    }
+    Ok(Totals { fields })
+}
+
+#[derive(Default)]
+struct Presence {
+    /// Slots that must be there; more than once where the target keeps every write.
+    certain: Vec<u64>,
+    unknown: u64,
+}
+
+fn presence(workload: &dyn Workload, device: u32, field: u32, bound: u64, view: &View<'_>, replaces: bool) -> Presence {
+    let mut presence = Presence::default();
+    let mut units = Vec::new();
+    for slot in 0..bound {
+        units.clear();
+        workload.units_of(device, slot, field, &mut units);
+        let acked = units.iter().filter(|unit| view.state(device, **unit) == State::Acked).count();
+        let unknown = units.iter().filter(|unit| view.state(device, **unit) == State::Unknown).count();
+        let (certain, maybe) =
+            if replaces { (acked.min(1), if acked == 0 { unknown.min(1) } else { 0 }) } else { (acked, unknown) };
+        presence.certain.extend(std::iter::repeat_n(slot, certain));
+        presence.unknown += maybe as u64;
+    }
+    presence
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+//! The oracle against answers made by brute force.
