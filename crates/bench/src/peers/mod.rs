@@ -300,7 +300,11 @@ impl Server {
     /// # Errors
     /// A process is still there after ten seconds.
     pub fn kill9(&mut self) -> Result<()> {
-        process::kill_all(&mut self.running).map_err(|what| self.error(&what))?;
+        self.kill_with(&[])
+    }
+
+    fn kill_with(&mut self, others: &[u32]) -> Result<()> {
+        process::kill_all(&mut self.running, others).map_err(|what| self.error(&what))?;
         self.running.clear();
         Ok(())
     }
@@ -324,7 +328,7 @@ impl Server {
     /// It did not end in time and was killed; the message has the end of its log.
     pub fn stop(&mut self) -> Result<()> {
         let deadline = Instant::now() + self.options.stop_within;
-        let all = self.pids();
+        let mut all = self.pids();
         let mut late = None;
         // The last one started depends on the others.
         for process in self.running.iter_mut().rev() {
@@ -338,7 +342,8 @@ impl Server {
             }
         }
         if late.is_some() || !process::gone_by(&all, deadline) {
-            self.kill9()?;
+            all.retain(|pid| !self.root_pids().contains(pid));
+            self.kill_with(&all)?;
         }
         self.running.clear();
         late.map_or(Ok(()), |what| Err(self.error(&what)))

@@ -150,12 +150,13 @@ fn spawn(command: Command) -> std::io::Result<Child> {
     answer.recv().map_err(|_| gone())?
 }
 
-/// Kills the processes and all their descendants, and waits until none is left.
-pub(super) fn kill_all(processes: &mut [Process]) -> std::result::Result<(), String> {
+/// Kills the processes, all their descendants and `others`, and waits until none is left.
+pub(super) fn kill_all(processes: &mut [Process], others: &[u32]) -> std::result::Result<(), String> {
     let roots: Vec<u32> =
         processes.iter_mut().filter_map(|p| matches!(p.ended(), Ok(None)).then_some(p.pid())).collect();
     // Roots first: they can then start no others. The list is in that order.
-    let all = processes_of(&roots);
+    let mut all = processes_of(&roots);
+    all.extend(others);
     for pid in &all {
         send(*pid, libc::SIGKILL);
     }

@@ -20,6 +20,8 @@ fn live(product: Product, processes: usize, mut ask: impl FnMut(&Server)) {
     let first = server.pids();
     assert!(first.len() >= processes && server.root_pids().len() == processes, "{first:?}");
     ask(&server);
+    let exposed = exposed(&first);
+    assert!(server.network().is_some() || exposed.is_empty(), "not on loopback only: {exposed:?}");
     server.check_alive().unwrap();
     let ports = server.ports().clone();
 
@@ -38,6 +40,29 @@ fn live(product: Product, processes: usize, mut ask: impl FnMut(&Server)) {
     server.stop().unwrap();
     assert!(!second.iter().any(|pid| lives(*pid)), "stopped, and still there: {second:?}");
     assert!(server.network().is_some() || !ports.values().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()));
+}
+
+/// Addresses other than loopback's that these processes listen on or receive datagrams at, in the kernel's notation.
+fn exposed(pids: &[u32]) -> Vec<String> {
+    let descriptors = pids.iter().filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/fd")).ok()).flatten();
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let inodes: Vec<String> = links.filter_map(|link| inode(link.to_str()?)).collect();
+    assert!(!inodes.is_empty(), "no sockets of {pids:?} are seen");
+    let tables =
+        ["tcp", "tcp6", "udp", "udp6"].map(|name| std::fs::read_to_string(format!("/proc/net/{name}")).unwrap());
+    let rows =
+        tables.iter().flat_map(|table| table.lines().skip(1)).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // 0A is listening, 07 an unconnected datagram socket.
+    let open = rows.filter(|row| ["0A", "07"].contains(&row[3]) && inodes.iter().any(|inode| inode == row[9]));
+    let loopback = ["0100007F:", "0000000000000000FFFF00000100007F:", "00000000000000000000000001000000:"];
+    open.filter(|row| !loopback.iter().any(|address| row[1].starts_with(address)))
+        .map(|row| row[1].to_owned())
+        .collect()
+}
+
+/// `socket:[123]` is 123.
+fn inode(link: &str) -> Option<String> {
+    Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
 }
 
 /// Sends `request` to the port called `name` and gives what comes back until the server closes or `whole` says so.
@@ -231,6 +256,64 @@ fn iotdb_lives_and_leaves_nothing() {
         let said = String::from_utf8_lossy(&client.stdout) + String::from_utf8_lossy(&client.stderr);
         assert!(said.contains("7.0"), "{said}");
     });
+}
+
+#[test]
+fn a_directory_is_taken_up_again_with_its_ports_and_a_setting_of_the_user_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let show = |server: &Server| pg_query(server, "postgres", "select current_setting('shared_buffers') as b");
+    let mut server = peers::start(Product::Postgres, dir.path(), Options::default()).unwrap();
+    let ports = server.ports().clone();
+    assert!(pg_query(&server, "postgres", "create table kept (n int)").contains("CREATE TABLE"));
+    server.stop().unwrap();
+    drop(server);
+
+    let settings = [("shared_buffers", "16MB"), ("synchronous_commit", "off")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let options = Options { settings, memory_mib: Some(32), ..Options::default() };
+    let server = peers::start(Product::Postgres, dir.path(), options).unwrap();
+    assert_eq!(*server.ports(), ports);
+    assert!(show(&server).contains("16MB"), "{}", show(&server));
+    assert_eq!(server.durability(), Durability::Process);
+    assert_eq!(server.durability_reason(), "synchronous_commit=off, fsync=on");
+    assert!(pg_query(&server, "postgres", "select 'rows ' || count(*) from kept").contains("rows 0"));
+
+    let other = peers::start(Product::InfluxDb, dir.path(), Options::default()).err().unwrap().message;
+    assert!(other.contains("belongs to postgres, not to influxdb"), "{other}");
+}
+
+/// The benchmark may be killed itself, and a server of 5 GiB must not stay behind.
+#[test]
+fn a_server_ends_with_the_process_that_started_it() {
+    const DIR: &str = "MILLRACE_TEST_PEERS_CHILD";
+    if let Some(dir) = std::env::var_os(DIR) {
+        // The second process, see below: it is killed here.
+        let server = peers::start(Product::Postgres, Path::new(&dir), Options::default()).unwrap();
+        let pids: Vec<String> = server.pids().iter().map(u32::to_string).collect();
+        std::fs::write(Path::new(&dir).join("pids"), pids.join(" ") + "\n").unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        panic!("was not killed");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let name = "peers::a_server_ends_with_the_process_that_started_it";
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut starter = command.args(["--exact", name]).env(DIR, dir.path()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let pids: Vec<u32> = loop {
+        let text = std::fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
+        if text.ends_with('\n') {
+            break text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        }
+        assert!(Instant::now() < deadline && starter.try_wait().unwrap().is_none(), "the server was not started");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(pids.len() > 1 && pids.iter().all(|pid| lives(*pid)), "{pids:?}");
+    starter.kill().unwrap();
+    starter.wait().unwrap();
+    while pids.iter().any(|pid| lives(*pid)) {
+        assert!(Instant::now() < deadline, "still there: {pids:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Apache IoTDB: one ConfigNode and one DataNode, one copy of everything.
 //!
-//! It listens on every address whatever it is told, so it runs in a network of its own, and there on its usual ports
-//! plus nothing. The DataNode's heap is 5 GiB: with 1 GiB it refuses writes under load ("memory is not enough"), and
-//! its own default, half of the machine, would leave too little for the client. Everything else is as it comes.
+//! It listens on every address whatever it is told, so it runs in a network of its own. The DataNode's heap is 5 GiB: with 1 GiB it refuses writes under load ("memory is not enough"), and
+//! its own default, half of the machine, would leave too little for the client. What else its start scripts tell Java is told here; its settings are as they come.
 
 use super::{LOGBACK, Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
@@ -31,7 +30,6 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let mut config_node = Launch::new("confignode", java.clone(), setup, Probe::Listens("cn_internal"));
     arguments(&mut config_node, setup, &home, CONFIG_NODE_HEAP_MIB, "org.apache.iotdb.confignode.service.ConfigNode");
     let mut data_node = Launch::new("datanode", java, setup, Probe::IoTDb("rpc"));
-    data_node.argument(format!("-XX:MaxDirectMemorySize={}m", heap / DIRECT_SHARE));
     arguments(&mut data_node, setup, &home, heap, "org.apache.iotdb.db.service.DataNode");
 
     let data = setup.data();
@@ -80,7 +78,11 @@ fn properties(setup: &Setup) -> Vec<(&'static str, String)> {
 }
 
 fn arguments(launch: &mut Launch, setup: &Setup, home: &Path, heap_mib: u32, main: &str) {
-    launch.argument(format!("-Xmx{heap_mib}m"));
+    let direct_mib = heap_mib / DIRECT_SHARE;
+    launch.argument(format!("-Xms{heap_mib}m")).argument(format!("-Xmx{heap_mib}m")).argument("-Xss512k");
+    launch.argument(format!("-XX:MaxDirectMemorySize={direct_mib}m"));
+    // Buffers that each of up to a thousand threads keeps.
+    launch.argument(format!("-Djdk.nio.maxCachedBufferSize={}", u64::from(direct_mib) * 1024 * 1024 / 1000));
     for module in OPENED {
         launch.argument("--add-opens").argument(format!("java.base/{module}=ALL-UNNAMED"));
     }

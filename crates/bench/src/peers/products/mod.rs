@@ -47,6 +47,10 @@ pub(super) struct Launch {
     pub(super) probe: Probe,
 }
 
+/// What of our environment a server sees. Most of these products also take settings from variables, and a figure must
+/// not depend on what happens to be set in somebody's shell.
+const KEPT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "TZ"];
+
 impl Launch {
     fn new(name: &'static str, program: PathBuf, setup: &Setup, probe: Probe) -> Launch {
         let working_dir = setup.dir.join("log");
@@ -72,7 +76,8 @@ impl Launch {
     /// Another program in its place: the same folder, environment and user, no arguments yet.
     fn bare_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.working_dir);
+        command.current_dir(&self.working_dir).env_clear();
+        command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some((user, group)) = self.user {
             command.gid(group).uid(user);
