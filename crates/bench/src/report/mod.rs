@@ -1,6 +1,10 @@
 //! What is made of a result: the original's matrices and files, and stores that keep every operation.
 
 pub(crate) mod csv_output;
+#[cfg(test)]
+mod fixture;
+mod format;
+pub(crate) mod json;
 pub(crate) mod matrix;
 pub(crate) mod store;
 
