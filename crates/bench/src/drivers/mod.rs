@@ -11,6 +11,7 @@ mod digits;
 mod http;
 mod line;
 mod null;
+mod pgwire;
 mod socket;
 
 use std::collections::BTreeMap;
