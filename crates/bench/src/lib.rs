@@ -15,6 +15,7 @@ mod generate;
 pub mod java_random;
 mod ledger;
 mod measure;
+pub mod monitor;
 mod oracle;
 pub mod peers;
 pub mod query;

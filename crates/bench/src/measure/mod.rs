@@ -6,4 +6,4 @@
 pub(crate) mod histogram;
 pub(crate) mod proc;
 pub(crate) mod sampler;
-mod tree;
+pub(crate) mod tree;

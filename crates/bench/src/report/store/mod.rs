@@ -11,6 +11,7 @@ mod csv;
 mod mysql;
 mod mysql_wire;
 mod parquet;
+pub(crate) mod server;
 mod sql;
 
 use std::path::Path;
@@ -420,5 +421,7 @@ impl Pieces {
     }
 }
 
+#[cfg(test)]
+mod product_tests;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Run;
 use super::mysql_wire::Client;
-use super::sql::{Dialect, SqlStore, cut};
+use super::sql::{Connect, Dialect, SqlStore, cut};
 use crate::config::Config;
 use crate::error::Result;
 
@@ -15,8 +15,13 @@ pub(super) struct MySql {
 
 /// The store that the `TEST_DATA_STORE_` keys name. Its database is created if it is not there.
 pub(super) fn open(run: &Run<'_>) -> Result<SqlStore<MySql>> {
-    let config = run.config.clone();
-    SqlStore::open(run, Box::new(move || connect(&config)))
+    SqlStore::open(run, connector(run.config))
+}
+
+/// Connects to the server that the `TEST_DATA_STORE_` keys name, as often as it is called.
+pub(super) fn connector(config: &Config) -> Connect<MySql> {
+    let config = config.clone();
+    Box::new(move || connect(&config))
 }
 
 fn connect(config: &Config) -> Result<MySql> {

@@ -33,10 +33,47 @@ pub(super) trait Dialect: Send {
     fn create(&self, table: &str, columns: &str, comment: &str) -> Vec<String>;
 }
 
-pub(super) struct SqlStore<D> {
+/// A connection that is made anew after it broke.
+pub(super) struct Reconnecting<D> {
     dialect: Option<D>,
-    connect: Box<dyn Fn() -> Result<D> + Send>,
+    connect: Connect<D>,
     place: String,
+}
+
+/// Makes a connection.
+pub(super) type Connect<D> = Box<dyn Fn() -> Result<D> + Send>;
+
+impl<D: Dialect> Reconnecting<D> {
+    /// Connects.
+    pub(super) fn open(connect: Connect<D>) -> Result<Self> {
+        let dialect = connect()?;
+        Ok(Reconnecting { place: dialect.place(), dialect: Some(dialect), connect })
+    }
+
+    /// The connection, made anew if the last one broke.
+    pub(super) fn dialect(&mut self) -> Result<&mut D> {
+        let dialect = match self.dialect.take() {
+            Some(dialect) => dialect,
+            None => (self.connect)()?,
+        };
+        Ok(self.dialect.insert(dialect))
+    }
+
+    pub(super) fn execute(&mut self, sql: &str) -> Result {
+        let executed = self.dialect()?.execute(sql);
+        if executed.as_ref().is_err_and(|error| error.class != Class::Refused) {
+            self.dialect = None;
+        }
+        executed.map_err(|error| error.during(&self.place))
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+}
+
+pub(super) struct SqlStore<D> {
+    connection: Reconnecting<D>,
     /// Name of the first table of operations; also the value of `PROJECT_ID`.
     id: String,
     /// The id in full, as a comment of the tables.
@@ -46,12 +83,9 @@ pub(super) struct SqlStore<D> {
 
 impl<D: Dialect> SqlStore<D> {
     /// Connects, creates what is missing and keeps the configuration.
-    pub(super) fn open(run: &Run<'_>, connect: Box<dyn Fn() -> Result<D> + Send>) -> Result<Self> {
-        let dialect = connect()?;
+    pub(super) fn open(run: &Run<'_>, connect: Connect<D>) -> Result<Self> {
         let mut store = SqlStore {
-            place: dialect.place(),
-            dialect: Some(dialect),
-            connect,
+            connection: Reconnecting::open(connect)?,
             id: run.id(5),
             comment: run.id(usize::MAX),
             pieces: Pieces::new(run.rows_max()),
@@ -59,17 +93,22 @@ impl<D: Dialect> SqlStore<D> {
         store.check_name_length()?;
         store.create_common_tables()?;
         store.create_piece()?;
+        let id = store.id.clone();
         let items = run.configuration("DEFAULT_TEST_MODE");
-        let rows: Vec<[&str; 2]> = items.iter().map(|(item, value)| [item.as_str(), value.as_str()]).collect();
-        store.insert("CONFIG", "PROJECT_ID, configuration_item, configuration_value", &rows, |row, store| {
-            store.texts(&[(&store.id, VALUE_CHARS_MAX), (row[0], VALUE_CHARS_MAX), (row[1], VALUE_CHARS_MAX)])
-        })?;
+        store.insert(
+            "CONFIG",
+            "PROJECT_ID, configuration_item, configuration_value",
+            &items,
+            |(item, value), dialect| {
+                texts(dialect, &[(&id, VALUE_CHARS_MAX), (item, VALUE_CHARS_MAX), (value, VALUE_CHARS_MAX)])
+            },
+        )?;
         Ok(store)
     }
 
     fn check_name_length(&mut self) -> Result {
         let longest = format!("{}_split{}", self.id, u16::MAX);
-        let (chars, chars_max) = (longest.chars().count(), self.dialect()?.name_chars_max());
+        let (chars, chars_max) = (longest.chars().count(), self.connection.dialect()?.name_chars_max());
         if chars > chars_max {
             return Err(Error::setup(format!("REMARK: table {longest:?} has {chars} characters: at most {chars_max}")));
         }
@@ -77,7 +116,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     fn create_common_tables(&mut self) -> Result {
-        let dialect = self.dialect()?;
+        let dialect = self.connection.dialect()?;
         let id = dialect.id_column();
         let config =
             format!("{id}, PROJECT_ID VARCHAR(150), configuration_item VARCHAR(150), configuration_value VARCHAR(150)");
@@ -93,7 +132,7 @@ impl<D: Dialect> SqlStore<D> {
 
     fn create_piece(&mut self) -> Result {
         let (table, comment) = (self.piece_table(), self.comment.clone());
-        let dialect = self.dialect()?;
+        let dialect = self.connection.dialect()?;
         let (id, double) = (dialect.id_column(), dialect.double());
         let columns = format!(
             "{id}, recordTime VARCHAR(50), clientName VARCHAR(50), operation VARCHAR(50), okPoint INTEGER, \
@@ -109,67 +148,43 @@ impl<D: Dialect> SqlStore<D> {
         self.pieces.name(&self.id, &self.id)
     }
 
-    /// The connection, made anew if the last one broke.
-    fn dialect(&mut self) -> Result<&mut D> {
-        let dialect = match self.dialect.take() {
-            Some(dialect) => dialect,
-            None => (self.connect)()?,
-        };
-        Ok(self.dialect.insert(dialect))
-    }
-
-    fn execute(&mut self, sql: &str) -> Result {
-        let place = self.place.clone();
-        let executed = self.dialect()?.execute(sql);
-        if executed.as_ref().is_err_and(|error| error.class != Class::Refused) {
-            self.dialect = None;
-        }
-        executed.map_err(|error| error.during(place))
-    }
-
     /// `INSERT INTO table (columns) VALUES …`, in as many statements as the length asks for.
-    fn insert<R>(&mut self, table: &str, columns: &str, rows: &[R], values: impl Fn(&R, &Self) -> String) -> Result {
-        // The dialect is needed to write literals.
-        self.dialect()?;
-        let name = self.dialect.as_ref().map(|dialect| dialect.name(table)).unwrap_or_default();
-        let head = format!("INSERT INTO {name} ({columns}) VALUES ");
-        let mut statement = head.clone();
+    fn insert<R>(&mut self, table: &str, columns: &str, rows: &[R], values: impl Fn(&R, &D) -> String) -> Result {
+        let mut statement = String::new();
         for (index, row) in rows.iter().enumerate() {
-            statement.push_str(&values(row, self));
-            if statement.len() >= STATEMENT_BYTES_MAX || index + 1 == rows.len() {
-                self.execute(&statement)?;
-                self.dialect()?;
-                statement.clone_from(&head);
+            let dialect = self.connection.dialect()?;
+            if statement.is_empty() {
+                statement = format!("INSERT INTO {} ({columns}) VALUES ", dialect.name(table));
             } else {
                 statement.push(',');
+            }
+            statement.push_str(&values(row, dialect));
+            if statement.len() >= STATEMENT_BYTES_MAX || index + 1 == rows.len() {
+                self.connection.execute(&std::mem::take(&mut statement))?;
             }
         }
         Ok(())
     }
+}
 
-    /// `('a','b')`, each cut to its length.
-    fn texts(&self, texts: &[(&str, usize)]) -> String {
-        let quoted = texts.iter().map(|(text, chars_max)| self.quoted(text, *chars_max));
-        format!("({})", quoted.collect::<Vec<_>>().join(","))
-    }
+/// `('a','b')`, each cut to its length.
+fn texts(dialect: &impl Dialect, texts: &[(&str, usize)]) -> String {
+    let quoted = texts.iter().map(|(text, chars_max)| dialect.text(text, *chars_max));
+    format!("({})", quoted.collect::<Vec<_>>().join(","))
+}
 
-    fn quoted(&self, text: &str, chars_max: usize) -> String {
-        self.dialect.as_ref().map(|dialect| dialect.text(text, chars_max)).unwrap_or_default()
-    }
-
-    fn operation_values(&self, stored: &Stored<'_>) -> String {
-        format!(
-            "({},{},{},{},{},{:.6},{:.3},{})",
-            self.quoted(&stored.time, NAME_CHARS_MAX),
-            self.quoted(stored.client, NAME_CHARS_MAX),
-            self.quoted(stored.operation, NAME_CHARS_MAX),
-            stored.ok_points,
-            stored.failed_points,
-            stored.latency_ms,
-            stored.rate,
-            self.quoted(stored.remark, REMARK_CHARS_MAX),
-        )
-    }
+fn operation_values(stored: &Stored<'_>, dialect: &impl Dialect) -> String {
+    format!(
+        "({},{},{},{},{},{:.6},{:.3},{})",
+        dialect.text(&stored.time, NAME_CHARS_MAX),
+        dialect.text(stored.client, NAME_CHARS_MAX),
+        dialect.text(stored.operation, NAME_CHARS_MAX),
+        stored.ok_points,
+        stored.failed_points,
+        stored.latency_ms,
+        stored.rate,
+        dialect.text(stored.remark, REMARK_CHARS_MAX),
+    )
 }
 
 impl<D: Dialect> Store for SqlStore<D> {
@@ -183,7 +198,7 @@ impl<D: Dialect> Store for SqlStore<D> {
             }
             let (now, later) = rest.split_at(self.pieces.room(rest.len()));
             let table = self.piece_table();
-            self.insert(&table, COLUMNS, now, |stored, store| store.operation_values(stored))?;
+            self.insert(&table, COLUMNS, now, operation_values)?;
             self.pieces.add(now.len());
             rest = later;
         }
@@ -191,18 +206,18 @@ impl<D: Dialect> Store for SqlStore<D> {
     }
 
     fn finish(&mut self, results: &[FinalValue]) -> Result {
-        self.insert("FINAL_RESULT", "PROJECT_ID, operation, result_key, result_value", results, |value, store| {
-            store.texts(&[
-                (&store.id, VALUE_CHARS_MAX),
-                (&value.operation, NAME_CHARS_MAX),
-                (value.key, VALUE_CHARS_MAX),
-                (&value.value, VALUE_CHARS_MAX),
-            ])
+        let id = self.id.clone();
+        self.insert("FINAL_RESULT", "PROJECT_ID, operation, result_key, result_value", results, |value, dialect| {
+            let operation = (value.operation.as_str(), NAME_CHARS_MAX);
+            texts(
+                dialect,
+                &[(&id, VALUE_CHARS_MAX), operation, (value.key, VALUE_CHARS_MAX), (&value.value, VALUE_CHARS_MAX)],
+            )
         })
     }
 
     fn place(&self) -> String {
-        format!("{}, table {}", self.place, self.id)
+        format!("{}, table {}", self.connection.place(), self.id)
     }
 }
 

@@ -1,0 +1,125 @@
+//! Where server-monitor mode keeps its samples: the original's file and table, a new one each day.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::sql::{Connect, Dialect, Reconnecting};
+use super::{host_name, mysql};
+use crate::config::{Config, Persistence};
+use crate::error::{Error, Result};
+use crate::report::{create_dir, csv_line};
+
+/// Columns after `id` (milliseconds since 1970): the original's names, spelling included, then ours.
+pub(crate) const COLUMNS: [&str; COLUMNS_COUNT] = [
+    "cpu_usage",
+    "mem_usage",
+    "diskIo_usage",
+    "net_recv_rate",
+    "net_send_rate",
+    "pro_mem_size",
+    "dataFileSize",
+    "systemFizeSize",
+    "sequenceFileSize",
+    "unsequenceFileSize",
+    "walFileSize",
+    "tps",
+    "MB_read",
+    "MB_wrtn",
+    "pro_cpu_cores",
+    "pro_MB_read",
+    "pro_MB_wrtn",
+];
+/// The original's 14 and 3 more.
+pub(crate) const COLUMNS_COUNT: usize = 17;
+
+/// One sample; -1 stands for what could not be read, as in the original.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ServerSample {
+    pub(crate) at_ms: i64,
+    /// In the order of [`COLUMNS`].
+    pub(crate) values: [f64; COLUMNS_COUNT],
+}
+
+/// Where samples are kept.
+pub(crate) trait ServerStore {
+    /// Keeps one. `day`: `yyyy_MM_dd` of the local zone.
+    fn append(&mut self, day: &str, sample: &ServerSample) -> Result;
+
+    /// For the person at the terminal.
+    fn place(&self) -> String;
+}
+
+/// The store that the configuration asks for, if it asks for one.
+///
+/// # Errors
+/// It cannot be reached, or it cannot keep samples.
+pub(crate) fn open(config: &Config, home: &Path) -> Result<Option<Box<dyn ServerStore>>> {
+    Ok(match config.test_data_persistence {
+        Persistence::None => None,
+        Persistence::Csv => {
+            let dir = home.join("data/csv");
+            create_dir(&dir)?;
+            Some(Box::new(CsvServerStore { dir }))
+        }
+        Persistence::MySQL => Some(Box::new(SqlServerStore::open(mysql::connector(config))?)),
+        other => {
+            let expected = "expected None, CSV or MySQL";
+            return Err(Error::unsupported(format!(
+                "TEST_DATA_PERSISTENCE={other} keeps no samples of a server: {expected}"
+            )));
+        }
+    })
+}
+
+struct CsvServerStore {
+    dir: PathBuf,
+}
+
+impl ServerStore for CsvServerStore {
+    fn append(&mut self, day: &str, sample: &ServerSample) -> Result {
+        let path = self.dir.join(format!("serverInfo_{}_{day}.csv", host_name()));
+        let cannot = |error| Error::setup(format!("{}: sample cannot be written: {error}", path.display()));
+        let mut text = if path.exists() { String::new() } else { csv_line(&[&["id"][..], &COLUMNS].concat()) };
+        let values = sample.values.iter().map(|value| format!("{value:.4}"));
+        text.push_str(&csv_line(&std::iter::once(sample.at_ms.to_string()).chain(values).collect::<Vec<_>>()));
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
+        file.write_all(text.as_bytes()).map_err(cannot)
+    }
+
+    fn place(&self) -> String {
+        self.dir.join(format!("serverInfo_{}_*.csv", host_name())).display().to_string()
+    }
+}
+
+struct SqlServerStore<D> {
+    connection: Reconnecting<D>,
+    /// The day whose table is known to be there.
+    day: String,
+}
+
+impl<D: Dialect> SqlServerStore<D> {
+    fn open(connect: Connect<D>) -> Result<Self> {
+        Ok(SqlServerStore { connection: Reconnecting::open(connect)?, day: String::new() })
+    }
+}
+
+impl<D: Dialect> ServerStore for SqlServerStore<D> {
+    fn append(&mut self, day: &str, sample: &ServerSample) -> Result {
+        let dialect = self.connection.dialect()?;
+        let table = dialect.name(&format!("SERVER_MODE_{}_{day}", host_name()));
+        if self.day != day {
+            let columns = COLUMNS.map(|column| format!("{column} {}", dialect.double())).join(", ");
+            let create = format!("CREATE TABLE IF NOT EXISTS {table} (id BIGINT NOT NULL PRIMARY KEY, {columns})");
+            self.connection.execute(&create)?;
+            day.clone_into(&mut self.day);
+        }
+        let values = sample.values.map(|value| format!("{value:.6}")).join(",");
+        let columns = COLUMNS.join(",");
+        self.connection.execute(&format!("INSERT INTO {table} (id,{columns}) VALUES ({},{values})", sample.at_ms))
+    }
+
+    fn place(&self) -> String {
+        format!("{}, table SERVER_MODE_{}_*", self.connection.place(), host_name())
+    }
+}
