@@ -134,7 +134,16 @@ impl Config {
     /// # Errors
     /// Names file and line (or the setting), the key, what was seen and what had been expected.
     pub fn load(path: Option<&Path>, settings: &[String]) -> Result<Config> {
+        Self::load_over(&[], path, settings)
+    }
+
+    /// As [`Config::load`], over a workload's own defaults: keys that it wants otherwise than the original has them.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_over(defaults: &[(&str, &str)], path: Option<&Path>, settings: &[String]) -> Result<Config> {
         let mut config = Config::default();
+        config.apply(defaults)?;
         if let Some(path) = path {
             config.read_file(path)?;
         }

@@ -60,7 +60,7 @@ impl Config {
     }
 
     /// Sets keys as defaults: nobody is recorded as having set them.
-    fn apply(&mut self, settings: &[(&str, &str)]) -> Result {
+    pub(super) fn apply(&mut self, settings: &[(&str, &str)]) -> Result {
         for (key, value) in settings {
             self.set(key, value, Source::CommandLine)?;
         }

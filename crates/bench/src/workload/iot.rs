@@ -22,6 +22,7 @@ use values::Source;
 pub(crate) const ENTRY: Entry = Entry {
     name: "iot",
     summary: "IoT-benchmark: devices, sensors, Q1 to Q12",
+    defaults: &[],
     open: |config| Ok(Arc::new(Iot::new(config)?)),
 };
 

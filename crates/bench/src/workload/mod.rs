@@ -7,7 +7,12 @@
 //! Words: a *slot* is one time of a device, numbered from 0 in the order of time. A *unit* is one request's share of a
 //! device: some slots, all or one of the fields; numbered from 0 in the order of arrival.
 
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod counter;
 mod iot;
+mod tsbs;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +23,12 @@ use crate::query::Query;
 use crate::schema::Schema;
 
 /// Every workload this tool knows.
-pub(crate) const WORKLOADS: &[Entry] = &[iot::ENTRY];
+pub(crate) const WORKLOADS: &[Entry] = &[
+    iot::ENTRY,
+    tsbs::ENTRY,
+    #[cfg(test)]
+    counter::ENTRY,
+];
 
 /// A workload in the list.
 pub(crate) struct Entry {
@@ -26,6 +36,9 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// What it is, in a line.
     pub(crate) summary: &'static str,
+    /// What keys are where nobody sets them, where that is not the original's default: the first argument of
+    /// [`Config::load_over`].
+    pub(crate) defaults: &'static [(&'static str, &'static str)],
     /// Makes it from a configuration.
     pub(crate) open: fn(&Arc<Config>) -> Result<Arc<dyn Workload>>,
 }
@@ -89,9 +102,13 @@ pub(crate) trait Workload: Send + Sync {
 
 /// The workload of a name.
 pub(crate) fn open(name: &str, config: &Arc<Config>) -> Result<Arc<dyn Workload>> {
-    let entry = WORKLOADS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+    (entry(name)?.open)(config)
+}
+
+/// The line of a name in the list.
+pub(crate) fn entry(name: &str) -> Result<&'static Entry> {
+    WORKLOADS.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
         Error::setup(format!("no workload {name:?}; there are: {}", names.join(", ")))
-    })?;
-    (entry.open)(config)
+    })
 }
