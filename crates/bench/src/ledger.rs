@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use crate::workload::Workload;
+
 /// What is known of one unit of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -29,12 +31,17 @@ struct Device {
     in_flight: Vec<u64>,
     acked: u64,
     unknown: u64,
+    /// Units below this were written by an earlier run.
+    assumed: u64,
 }
 
 const PER_WORD: u64 = 32;
 
 impl Device {
     fn get(&self, unit: u64) -> State {
+        if unit < self.assumed {
+            return State::Acked;
+        }
         let word = self.states.get((unit / PER_WORD) as usize).copied().unwrap_or(0);
         match (word >> (2 * (unit % PER_WORD))) & 3 {
             0 => State::Unsent,
@@ -90,6 +97,16 @@ impl Ledger {
     fn device(&self, device: u32) -> std::sync::MutexGuard<'_, Device> {
         // A panic elsewhere cannot leave half a change here: each is a few assignments.
         self.devices[device as usize].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Everything the workload has was written and acknowledged before this run.
+    pub(crate) fn assume_all(&self, workload: &dyn Workload) {
+        for number in 0..self.devices.len() as u32 {
+            let units = workload.units(number);
+            let mut device = self.device(number);
+            device.assumed = units;
+            device.bound = units;
+        }
     }
 
     /// To be called before the first byte of a request goes out.

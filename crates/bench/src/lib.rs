@@ -7,6 +7,7 @@
 //!
 //! Always true: no crate of ours is linked, so that the database and what measures it cannot share a mistake.
 
+pub mod cli;
 pub mod config;
 mod drivers;
 mod engine;
@@ -21,5 +22,6 @@ pub mod peers;
 pub mod query;
 mod report;
 pub mod result;
+mod run;
 pub mod schema;
 mod workload;

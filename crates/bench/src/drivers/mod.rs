@@ -180,6 +180,15 @@ impl Target {
         Ok(target)
     }
 
+    /// As it would be typed, without the password.
+    pub(crate) fn shown(&self) -> String {
+        let user = self.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
+        let database = self.database.as_ref().map_or_else(String::new, |database| format!("/{database}"));
+        let options: Vec<String> = self.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let options = if options.is_empty() { String::new() } else { format!("?{}", options.join("&")) };
+        format!("{}://{user}{}{database}{options}", self.name, self.hosts.join(","))
+    }
+
     /// Is it to be started here rather than connected to?
     pub(crate) fn is_private(&self) -> bool {
         self.hosts.is_empty() && self.name != "null"

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::recorder::Sample;
-use super::{End, Phase, lock};
+use super::{End, Fresh, Phase, lock};
 use crate::drivers::Connection;
 use crate::error::{Class, Error, Result};
 use crate::generate::{at, unit_interval};
 use crate::java_random::JavaRandom;
+use crate::report::store;
 use crate::result::OperationRecord;
 use crate::schema::{Batch, Part};
 
@@ -17,13 +18,15 @@ const LOT: usize = 256;
 const LOT_AGE: Duration = Duration::from_millis(100);
 /// A client whose operations all fail gives up after so many in a row.
 const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
+/// Between two rows whose way to being seen is measured.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Stream of the draws of operations.
 const MIX: u64 = u64::MAX - 16;
 const PACE: u64 = u64::MAX - 17;
 
 /// Connects, waits for the others, works until the phase ends.
 pub(super) fn run(phase: &Phase<'_>, index: usize) {
-    let connection = phase.engine.driver.connect(index);
+    let connection = phase.engine.enter().and_then(|()| phase.engine.driver.connect(index));
     phase.ready.wait();
     phase.ready.wait();
     let begin = lock(&phase.begin).unwrap_or(phase.engine.start);
@@ -59,6 +62,9 @@ struct Client<'a> {
     /// Units of the batch being written.
     units: Vec<(u32, u64)>,
     java: JavaRandom,
+    records: Option<store::ClientRecorder>,
+    /// When the last row was handed to the probe.
+    probed: Instant,
 }
 
 /// Clients at this point of a loop may go on or not.
@@ -86,6 +92,8 @@ impl<'a> Client<'a> {
             slots: Vec::new(),
             units: Vec::new(),
             java: JavaRandom::new(index as i64),
+            records: phase.engine.records.as_ref().map(store::Recorder::client),
+            probed: begin,
         }
     }
 
@@ -279,6 +287,7 @@ impl<'a> Client<'a> {
             if let Some(newest) = newest {
                 self.phase.engine.newest[self.index].fetch_max(*newest, Ordering::Relaxed);
             }
+            self.probe(ended);
         }
         self.record(0, due, began, ended, points, &outcome);
         self.after(0, outcome)?;
@@ -287,6 +296,19 @@ impl<'a> Client<'a> {
             self.sleep_until(began + Duration::from_millis(pause as u64));
         }
         Ok(())
+    }
+
+    /// Now and then, a row for the probe.
+    fn probe(&mut self, acknowledged: Instant) {
+        if self.index != 0 || acknowledged - self.probed < PROBE_INTERVAL || self.batch.fields.start != 0 {
+            return;
+        }
+        self.probed = acknowledged;
+        let row = self.batch.parts.first().and_then(|part| Some((part.device, *part.times.last()?)));
+        if let (Some((device, time)), Some(sender)) = (row, &*lock(&self.phase.engine.fresh)) {
+            // The probe is still busy with an earlier row: then not this one.
+            let _ = sender.try_send(Fresh { device, table: self.batch.table, time, acknowledged });
+        }
     }
 
     /// Fills the batch from `self.units`; false if there is nothing in it.
@@ -339,7 +361,9 @@ impl<'a> Client<'a> {
             self.sleep_until(due);
         }
         let quiet = !self.phase.plan.writes();
-        let before = engine.ledger.before(query.devices.as_deref(), quiet, engine.verifier.eventual);
+        // Set operations ask for devices of several lists: then all are noted.
+        let devices = query.devices.as_deref().filter(|_| query.set.is_none());
+        let before = engine.ledger.before(devices, quiet, engine.verifier.eventual);
         let began = Instant::now();
         let outcome = self.connection.query(&query);
         let ended = Instant::now();
@@ -401,8 +425,8 @@ impl<'a> Client<'a> {
         self.keep_record(&sample, outcome);
     }
 
-    fn keep_record(&self, sample: &Sample, outcome: &Result<()>) {
-        let Some(records) = &self.phase.engine.records else { return };
+    fn keep_record(&mut self, sample: &Sample, outcome: &Result<()>) {
+        let Some(records) = &mut self.records else { return };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let points = |wanted: bool| if sample.ok == wanted { sample.points } else { 0 };
         let record = OperationRecord {
@@ -415,8 +439,7 @@ impl<'a> Client<'a> {
             latency_ns: sample.latency.as_nanos() as u64,
             remark: outcome.as_ref().err().map(|error| error.message.clone()),
         };
-        // The store has gone: it said so itself, and the run goes on.
-        let _ = records.send(record);
+        records.record(record);
     }
 
     /// What a failure means for the rest.

@@ -13,7 +13,8 @@ mod recorder;
 mod verifier;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -21,7 +22,9 @@ use crate::drivers::Driver;
 use crate::error::{Error, Result};
 use crate::ledger::Ledger;
 use crate::measure::proc;
-use crate::result::{Checked, Failure, OperationRecord, PhaseResult, Second};
+use crate::peers::Network;
+use crate::report::store;
+use crate::result::{Checked, Failure, PhaseResult, Second};
 use crate::workload::Workload;
 use recorder::Recorder;
 use verifier::Verifier;
@@ -76,7 +79,11 @@ pub(crate) struct Engine {
     pub(crate) stop: Arc<AtomicBool>,
     verifier: Verifier,
     /// Where every operation is recorded, if anywhere.
-    records: Option<mpsc::SyncSender<OperationRecord>>,
+    records: Option<store::Recorder>,
+    /// Just-acknowledged rows, for the probe of how soon they are seen.
+    fresh: Mutex<Option<SyncSender<Fresh>>>,
+    /// Where the target's addresses are meant.
+    pub(crate) network: Option<Network>,
     /// One statement of each kind, as it was sent.
     pub(crate) examples: Mutex<Vec<Option<String>>>,
     /// While the server is being restarted on purpose, clients keep trying to connect for so long.
@@ -88,6 +95,15 @@ pub(crate) struct Outcome {
     pub(crate) phase: PhaseResult,
     pub(crate) seconds: Vec<Second>,
     pub(crate) failures: Vec<Failure>,
+}
+
+/// A row that was just acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub(crate) device: u32,
+    pub(crate) table: u32,
+    pub(crate) time: i64,
+    pub(crate) acknowledged: Instant,
 }
 
 /// Progress of a phase, for whoever shows it.
@@ -107,7 +123,7 @@ impl Engine {
         workload: &Arc<dyn Workload>,
         driver: &Arc<dyn Driver>,
         stop: &Arc<AtomicBool>,
-        records: Option<mpsc::SyncSender<OperationRecord>>,
+        records: Option<store::Recorder>,
     ) -> Engine {
         let devices = workload.schema().devices.len();
         let clients = config.data_client_number as usize;
@@ -125,9 +141,31 @@ impl Engine {
             newest: (0..clients.max(1024)).map(|_| AtomicI64::new(i64::MIN)).collect(),
             stop: Arc::clone(stop),
             records,
+            fresh: Mutex::new(None),
+            network: None,
             examples: Mutex::new(vec![None; workload.kinds().len()]),
             patience: Duration::from_secs(2),
         }
+    }
+
+    /// Moves the calling thread to where the target can be reached.
+    pub(crate) fn enter(&self) -> Result<()> {
+        self.network.as_ref().map_or(Ok(()), Network::enter)
+    }
+
+    /// From now on just-acknowledged rows go to `sender`, as long as it takes them.
+    pub(crate) fn probe_with(&self, sender: SyncSender<Fresh>) {
+        *lock(&self.fresh) = Some(sender);
+    }
+
+    /// No rows any more: the other end sees the end.
+    pub(crate) fn end_of_probes(&self) {
+        *lock(&self.fresh) = None;
+    }
+
+    /// The recorder, for its end.
+    pub(crate) fn take_records(&mut self) -> Option<store::Recorder> {
+        self.records.take()
     }
 
     /// Runs one phase to its end. `number`: its place in the run. `show`: called about five times a second.

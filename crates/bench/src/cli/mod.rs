@@ -1,0 +1,267 @@
+//! The command line: `millrace bench …`.
+//!
+//! Exit codes: 0 done and verified; 1 verification failed; 2 not begun (command line, configuration, target out of
+//! reach); 3 stopped before its end, what was done is verified; 4 done and verified, but operations failed.
+
+mod options;
+mod progress;
+mod target;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::Subcommand;
+
+use crate::config::{self, Config, Source};
+use crate::drivers::{DRIVERS, Target};
+use crate::error::{Error, Result};
+use crate::report::{self, matrix};
+use crate::result::RunResult;
+use crate::run::{self, INTERRUPTED, Order};
+use options::RunOptions;
+use progress::Terminal;
+
+/// Measures time-series databases: ours and others, with every kind of answer checked.
+#[derive(clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  millrace bench iot                                            this database, canonical workload, private server
+  millrace bench iot --target questdb --target millrace         a private server each, one after the other
+  millrace bench iot --target postgresql://me:pw@host:5432/db   a server that is there already
+  millrace bench iot --config conf/                             an IoT-benchmark configuration, unchanged
+  millrace bench iot --set LOOP=1000 --set DEVICE_NUMBER=50     any of its keys
+  millrace bench list-targets
+
+Exit codes: 0 done and verified; 1 verification failed; 2 not begun; 3 stopped before its end;
+4 done and verified, but operations failed.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// IoT-benchmark's workload: devices with sensors, writes, queries Q1 to Q12.
+    #[command(after_help = options::EXAMPLES)]
+    Iot(RunOptions),
+    /// Lists every target: its write path, and how far its driver is proved.
+    ListTargets,
+    /// Lists every key of the configuration with type, default and meaning.
+    Keys,
+}
+
+/// Runs a command; prints; the exit code tells how it went.
+pub fn main(arguments: &Arguments) -> ExitCode {
+    let outcome = match &arguments.command {
+        Command::Iot(options) => measure("iot", options),
+        Command::ListTargets => {
+            list_targets();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Keys => {
+            print!("{}", config::help_keys());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(2)
+    })
+}
+
+fn list_targets() {
+    for entry in DRIVERS {
+        println!("{:<16} {}\n{:<16} {}", entry.name, entry.summary, "", entry.proof.text());
+    }
+    println!(
+        "\nA name alone starts a private server on a temporary directory, where this machine has the product\n\
+         (cargo xtask tools --peers fetches them). NAME://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE is one that\n\
+         is there already."
+    );
+}
+
+/// Configuration and its warnings.
+fn configuration(options: &RunOptions, workload: &str) -> Result<(Config, Vec<String>)> {
+    let wrong = |error: config::ConfigError| Error::setup(error.to_string());
+    let mut config = match (&options.config, workload) {
+        (Some(path), _) => Config::load(Some(path), &[]).map_err(wrong)?,
+        (None, "iot") => Config::iot_default_run().map_err(wrong)?,
+        (None, _) => Config::load(None, &[]).map_err(wrong)?,
+    };
+    for (key, value) in options.settings() {
+        config.set(key, &value, Source::CommandLine).map_err(wrong)?;
+    }
+    for setting in &options.set {
+        config.set_text(setting).map_err(wrong)?;
+    }
+    let warnings = config.check().map_err(wrong)?;
+    Ok((config, warnings))
+}
+
+/// Runs a workload on every target, as often as asked for.
+fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
+    let (config, warnings) = configuration(options, workload)?;
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    let targets = targets(options, &config)?;
+    stop_at_interrupt();
+    let config = Arc::new(config);
+    let order = options.order(workload)?;
+    let mut results = Vec::new();
+    let mut terminal = Terminal::new(options.quiet, config.log_print_interval);
+    for round in 0..options.repeat.max(1) {
+        // Every other round runs backwards, so that a machine that gets slower or faster favours nobody.
+        let turn: Vec<&Target> =
+            if round % 2 == 0 { targets.iter().collect() } else { targets.iter().rev().collect() };
+        for target in turn {
+            if INTERRUPTED.load(Ordering::Relaxed) {
+                break;
+            }
+            let result = run::run(&order, &config, target, &mut terminal);
+            terminal.finish();
+            let mut result = result.map_err(|error| error.during(&target.name))?;
+            result.notes.splice(0..0, warnings.iter().cloned());
+            print_result(&result);
+            finish_one(&result, &config)?;
+            results.push(result);
+        }
+    }
+    options.write(&results)?;
+    Ok(verdict(&results))
+}
+
+/// The targets named, or that of the configuration file, or our own.
+fn targets(options: &RunOptions, config: &Config) -> Result<Vec<Target>> {
+    if !options.target.is_empty() {
+        return options.target.iter().map(|text| Target::parse(text)).collect();
+    }
+    let given = ["DB_SWITCH", "HOST", "PORT"].iter().any(|key| config.source_of(key).is_some());
+    Ok(vec![if given { target::of_config(config)? } else { Target::parse("millrace")? }])
+}
+
+fn finish_one(result: &RunResult, config: &Config) -> Result<()> {
+    if config.csv_output && config.source_of("CSV_OUTPUT").is_some() {
+        let path = report::csv_output::write(result, &report::home(), &jiff::Zoned::now())?;
+        println!("matrices: {}", path.display());
+    }
+    Ok(())
+}
+
+/// The two figures, the matrices, what was verified, and what a reader should know.
+fn print_result(result: &RunResult) {
+    let target = &result.target;
+    println!("{}", matrix::report(result));
+    println!("{}", matrix::statements(result));
+    println!("target: {} {} ({})", target.product, target.version, target.write_path);
+    println!("durability: {}", target.durability);
+    if !target.proof.starts_with("tested with") {
+        println!("driver: {}", target.proof);
+    }
+    print_figures(result);
+    for phase in &result.phases {
+        let bound = if phase.client_bound { "yes" } else { "no" };
+        println!("client-bound: {bound} ({}: {})", phase.name, phase.client_bound_why);
+        for operation in &phase.operations {
+            if let Some(note) = operation.note.as_ref().filter(|_| phase.operations.len() > 1) {
+                if operation.ok + operation.failed > 0 || note.starts_with("not asked") {
+                    println!("{}: {note}", operation.name);
+                }
+            }
+        }
+    }
+    for failure in &result.failures {
+        println!("failed: {} x {} ({}): {}", failure.count, failure.operation, failure.class, failure.first);
+    }
+    for note in &result.notes {
+        println!("note: {note}");
+    }
+    print_verification(result);
+}
+
+fn print_figures(result: &RunResult) {
+    if !matrix::throughput_shown(result) {
+        return;
+    }
+    let Some(server) = &result.server else { return };
+    println!();
+    if server.points_per_cpu_s > 0.0 {
+        println!("points per server-CPU-second: {}", report::grouped(server.points_per_cpu_s as u64));
+    }
+    if server.settled_bytes > 0 && server.points > 0 {
+        println!(
+            "settled bytes per point: {:.3} ({} bytes, {} points{})",
+            server.bytes_per_point,
+            report::grouped(server.settled_bytes),
+            report::grouped(server.points),
+            if server.settled { "" } else { ", not at rest" }
+        );
+    }
+    if let Some(lag) = &server.lag_ms {
+        println!("acknowledged to seen: {}", run::quantile_line(lag));
+    }
+}
+
+fn print_verification(result: &RunResult) {
+    let verification = &result.verification;
+    if !verification.on {
+        println!("verification: off");
+        return;
+    }
+    let checked: u64 = verification.answers.iter().map(|kind| kind.checked).sum();
+    let answers: u64 = verification.answers.iter().map(|kind| kind.answers).sum();
+    let undecided: u64 = verification.answers.iter().map(|kind| kind.undecided).sum();
+    println!(
+        "verification: {}: {} of {} answers checked{}; {} devices: {} points found, {} expected, {} lost, {} too many{}",
+        if verification.passed { "PASSED" } else { "FAILED" },
+        checked,
+        answers,
+        if undecided > 0 { format!(" ({undecided} touched by writes of unknown outcome)") } else { String::new() },
+        verification.devices,
+        report::grouped(verification.points_found),
+        report::grouped(verification.points_expected),
+        report::grouped(verification.lost),
+        report::grouped(verification.surplus),
+        if verification.points_unknown > 0 {
+            format!(", {} of unknown outcome", report::grouped(verification.points_unknown))
+        } else {
+            String::new()
+        }
+    );
+    for finding in verification.findings.iter().take(10) {
+        println!("  {finding}");
+    }
+    if verification.findings.len() > 10 {
+        println!("  … and {} more", verification.findings.len() - 10);
+    }
+}
+
+fn verdict(results: &[RunResult]) -> ExitCode {
+    let failed = |result: &RunResult| result.verification.on && !result.verification.passed;
+    if results.iter().any(failed) {
+        ExitCode::from(1)
+    } else if results.is_empty() || results.iter().any(|result| result.stopped.is_some()) {
+        ExitCode::from(3)
+    } else if results.iter().any(|result| result.phases.iter().flat_map(|phase| &phase.operations).any(|op| op.failed > 0)) {
+        ExitCode::from(4)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// The first Ctrl-C ends the run after the operations in flight; the second ends this process.
+fn stop_at_interrupt() {
+    extern "C" fn interrupted(_: libc::c_int) {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            // SAFETY: `_exit` may be called from a signal handler.
+            unsafe { libc::_exit(130) };
+        }
+    }
+    let handler = interrupted as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler touches an atomic alone.
+        unsafe { libc::signal(signal, handler) };
+    }
+}

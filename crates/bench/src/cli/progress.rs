@@ -1,0 +1,103 @@
+//! How a run goes on, on the terminal: one line that is written over, or a line now and then where it is no terminal.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Plan, Progress};
+use crate::run::Show;
+
+pub(super) struct Terminal {
+    quiet: bool,
+    /// The line can be written over.
+    live: bool,
+    interval: Duration,
+    last: Option<(Instant, Progress)>,
+    /// There is a line to be ended.
+    open: bool,
+}
+
+impl Terminal {
+    pub(super) fn new(quiet: bool, interval_s: u64) -> Terminal {
+        let live = std::io::stderr().is_terminal();
+        let interval = if live { Duration::from_millis(500) } else { Duration::from_secs(interval_s) };
+        Terminal { quiet, live, interval, last: None, open: false }
+    }
+
+    /// Ends the line that is being written over.
+    pub(super) fn finish(&mut self) {
+        if std::mem::take(&mut self.open) {
+            eprintln!();
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        if self.live {
+            eprint!("\r\x1b[2K{text}");
+            let _ = std::io::stderr().flush();
+            self.open = true;
+        } else {
+            eprintln!("{text}");
+        }
+    }
+}
+
+impl Show for Terminal {
+    fn stage(&mut self, text: &str) {
+        if !self.quiet {
+            self.finish();
+            self.line(text);
+            self.last = None;
+        }
+    }
+
+    fn progress(&mut self, plan: &Plan, progress: &Progress) {
+        if self.quiet {
+            return;
+        }
+        let (since, before) = match &self.last {
+            None => (progress.elapsed, Progress::default()),
+            Some((at, before)) => (at.elapsed(), before.clone()),
+        };
+        if since < self.interval {
+            return;
+        }
+        let seconds = since.as_secs_f64();
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let left = match progress.share {
+            share if share > 0.001 => {
+                let left = progress.elapsed.as_secs_f64() * (1.0 - share) / share;
+                format!(", {} left", duration(left))
+            }
+            _ => String::new(),
+        };
+        let failed = if progress.failed > 0 { format!(", {} FAILED", progress.failed) } else { String::new() };
+        self.line(&format!(
+            "{}: {:5.1} %  {} operations/s  {} points/s{failed}  {} gone{left}",
+            plan.name,
+            progress.share * 100.0,
+            short(rate(progress.operations, before.operations)),
+            short(rate(progress.points, before.points)),
+            duration(progress.elapsed.as_secs_f64()),
+        ));
+        self.last = Some((Instant::now(), progress.clone()));
+    }
+}
+
+/// `12.3 M` and the like.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        v if v >= 1e3 => format!("{:.1} k", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{}:{:02}", whole / 60, whole % 60),
+        _ => format!("{}:{:02}:{:02}", whole / 3600, whole % 3600 / 60, whole % 60),
+    }
+}
