@@ -15,7 +15,7 @@ use clap::Subcommand;
 
 use crate::config::{self, Config, Source};
 use crate::drivers::{DRIVERS, Target};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::report::{self, matrix};
 use crate::result::RunResult;
 use crate::run::{self, INTERRUPTED, Order};
@@ -84,19 +84,18 @@ fn list_targets() {
 
 /// Configuration and its warnings.
 fn configuration(options: &RunOptions, workload: &str) -> Result<(Config, Vec<String>)> {
-    let wrong = |error: config::ConfigError| Error::setup(error.to_string());
     let mut config = match (&options.config, workload) {
-        (Some(path), _) => Config::load(Some(path), &[]).map_err(wrong)?,
-        (None, "iot") => Config::iot_default_run().map_err(wrong)?,
-        (None, _) => Config::load(None, &[]).map_err(wrong)?,
+        (Some(path), _) => Config::load(Some(path), &[])?,
+        (None, "iot") => Config::iot_default_run()?,
+        (None, _) => Config::load(None, &[])?,
     };
     for (key, value) in options.settings() {
-        config.set(key, &value, Source::CommandLine).map_err(wrong)?;
+        config.set(key, &value, Source::CommandLine)?;
     }
     for setting in &options.set {
-        config.set_text(setting).map_err(wrong)?;
+        config.set_text(setting)?;
     }
-    let warnings = config.check().map_err(wrong)?;
+    let warnings = config.check()?;
     Ok((config, warnings))
 }
 
@@ -114,8 +113,7 @@ fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
     let mut terminal = Terminal::new(options.quiet, config.log_print_interval);
     for round in 0..options.repeat.max(1) {
         // Every other round runs backwards, so that a machine that gets slower or faster favours nobody.
-        let turn: Vec<&Target> =
-            if round % 2 == 0 { targets.iter().collect() } else { targets.iter().rev().collect() };
+        let turn: Vec<&Target> = if round % 2 == 0 { targets.iter().collect() } else { targets.iter().rev().collect() };
         for target in turn {
             if INTERRUPTED.load(Ordering::Relaxed) {
                 break;
@@ -188,14 +186,14 @@ fn print_figures(result: &RunResult) {
     let Some(server) = &result.server else { return };
     println!();
     if server.points_per_cpu_s > 0.0 {
-        println!("points per server-CPU-second: {}", report::grouped(server.points_per_cpu_s as u64));
+        println!("points per server-CPU-second: {}", report::whole(server.points_per_cpu_s as u64));
     }
     if server.settled_bytes > 0 && server.points > 0 {
         println!(
             "settled bytes per point: {:.3} ({} bytes, {} points{})",
             server.bytes_per_point,
-            report::grouped(server.settled_bytes),
-            report::grouped(server.points),
+            report::whole(server.settled_bytes),
+            report::whole(server.points),
             if server.settled { "" } else { ", not at rest" }
         );
     }
@@ -220,12 +218,12 @@ fn print_verification(result: &RunResult) {
         answers,
         if undecided > 0 { format!(" ({undecided} touched by writes of unknown outcome)") } else { String::new() },
         verification.devices,
-        report::grouped(verification.points_found),
-        report::grouped(verification.points_expected),
-        report::grouped(verification.lost),
-        report::grouped(verification.surplus),
+        report::whole(verification.points_found),
+        report::whole(verification.points_expected),
+        report::whole(verification.lost),
+        report::whole(verification.surplus),
         if verification.points_unknown > 0 {
-            format!(", {} of unknown outcome", report::grouped(verification.points_unknown))
+            format!(", {} of unknown outcome", report::whole(verification.points_unknown))
         } else {
             String::new()
         }
@@ -244,7 +242,10 @@ fn verdict(results: &[RunResult]) -> ExitCode {
         ExitCode::from(1)
     } else if results.is_empty() || results.iter().any(|result| result.stopped.is_some()) {
         ExitCode::from(3)
-    } else if results.iter().any(|result| result.phases.iter().flat_map(|phase| &phase.operations).any(|op| op.failed > 0)) {
+    } else if results
+        .iter()
+        .any(|result| result.phases.iter().flat_map(|phase| &phase.operations).any(|op| op.failed > 0))
+    {
         ExitCode::from(4)
     } else {
         ExitCode::SUCCESS

@@ -534,7 +534,7 @@ fn target_result(place: &Place, about: &About) -> TargetResult {
 pub(crate) fn with_settings(config: &Config, settings: &[(&str, String)]) -> Result<Arc<Config>> {
     let mut config = config.clone();
     for (key, value) in settings {
-        config.set(key, value, Source::CommandLine).map_err(|error| Error::setup(error.to_string()))?;
+        config.set(key, value, Source::CommandLine)?;
     }
     Ok(Arc::new(config))
 }
