@@ -186,14 +186,14 @@ fn print_figures(result: &RunResult) {
     let Some(server) = &result.server else { return };
     println!();
     if server.points_per_cpu_s > 0.0 {
-        println!("points per server-CPU-second: {}", report::whole(server.points_per_cpu_s as u64));
+        println!("points per server-CPU-second: {}", report::format::whole(server.points_per_cpu_s as u64));
     }
     if server.settled_bytes > 0 && server.points > 0 {
         println!(
             "settled bytes per point: {:.3} ({} bytes, {} points{})",
             server.bytes_per_point,
-            report::whole(server.settled_bytes),
-            report::whole(server.points),
+            report::format::whole(server.settled_bytes),
+            report::format::whole(server.points),
             if server.settled { "" } else { ", not at rest" }
         );
     }
@@ -218,12 +218,12 @@ fn print_verification(result: &RunResult) {
         answers,
         if undecided > 0 { format!(" ({undecided} touched by writes of unknown outcome)") } else { String::new() },
         verification.devices,
-        report::whole(verification.points_found),
-        report::whole(verification.points_expected),
-        report::whole(verification.lost),
-        report::whole(verification.surplus),
+        report::format::whole(verification.points_found),
+        report::format::whole(verification.points_expected),
+        report::format::whole(verification.lost),
+        report::format::whole(verification.surplus),
         if verification.points_unknown > 0 {
-            format!(", {} of unknown outcome", report::whole(verification.points_unknown))
+            format!(", {} of unknown outcome", report::format::whole(verification.points_unknown))
         } else {
             String::new()
         }

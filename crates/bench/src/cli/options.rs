@@ -117,7 +117,7 @@ impl RunOptions {
     /// Files asked for.
     pub(super) fn write(&self, results: &[RunResult]) -> Result<()> {
         if let Some(path) = &self.json {
-            report::json::write(path, results)?;
+            report::json::Report::new(results.to_vec()).write(path)?;
             say(path);
         }
         Ok(())

@@ -243,7 +243,7 @@ impl KindStats {
             throughput: if seconds > 0.0 { self.ok_points as f64 / seconds } else { 0.0 },
             latency_ms,
             service_ms: histogram::latency(&self.service),
-            histogram: histogram::to_text(&self.latency),
+            histogram: crate::measure::histogram::to_text(&self.latency),
             example: None,
             note: None,
         }

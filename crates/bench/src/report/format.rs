@@ -4,7 +4,7 @@
 const DIGITS: i32 = 3;
 
 /// Text for HTML, in elements and in quoted attributes. Characters that HTML does not allow are replaced.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -22,7 +22,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// `1234567` as `1,234,567`.
-pub(super) fn whole(number: u64) -> String {
+pub(crate) fn whole(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -46,7 +46,7 @@ fn significant(number: f64) -> String {
 }
 
 /// A number with a prefix of thousands: `950`, `12.3 k`, `1.23 M`.
-pub(super) fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     let (scale, prefix) = match number.abs() {
         size if size >= 0.9995e12 => (1e12, " T"),
         size if size >= 0.9995e9 => (1e9, " G"),
@@ -58,7 +58,7 @@ pub(super) fn short(number: f64) -> String {
 }
 
 /// Bytes with a binary prefix.
-pub(super) fn bytes(number: f64) -> String {
+pub(crate) fn bytes(number: f64) -> String {
     const PREFIXES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut scaled = number;
     let mut prefix = 0;
@@ -70,7 +70,7 @@ pub(super) fn bytes(number: f64) -> String {
 }
 
 /// Milliseconds, in the unit a person would use.
-pub(super) fn milliseconds(number: f64) -> String {
+pub(crate) fn milliseconds(number: f64) -> String {
     match number.abs() {
         size if size >= 999.5 => format!("{} s", significant(number / 1e3)),
         size if size >= 0.9995 || size == 0.0 => format!("{} ms", significant(number)),
@@ -79,7 +79,7 @@ pub(super) fn milliseconds(number: f64) -> String {
 }
 
 /// A duration: `0.25 s`, `12.3 s`, `2 min 5 s`, `1 h 0 min`.
-pub(super) fn seconds(number: f64) -> String {
+pub(crate) fn seconds(number: f64) -> String {
     let total = number.round() as u64;
     match number {
         long if long >= 3600.0 => format!("{} h {} min", total / 3600, total % 3600 / 60),
@@ -89,12 +89,12 @@ pub(super) fn seconds(number: f64) -> String {
 }
 
 /// A ratio as a percentage, with the digits it needs: `98.7 %`, `412 %`.
-pub(super) fn percent(ratio: f64) -> String {
+pub(crate) fn percent(ratio: f64) -> String {
     format!("{} %", significant(ratio * 100.0))
 }
 
 /// An argument as a shell would take it.
-pub(super) fn quoted(argument: &str) -> String {
+pub(crate) fn quoted(argument: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&byte);
     if !argument.is_empty() && argument.bytes().all(plain) {
         argument.to_owned()

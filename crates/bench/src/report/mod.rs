@@ -3,7 +3,7 @@
 pub(crate) mod csv_output;
 #[cfg(test)]
 mod fixture;
-mod format;
+pub(crate) mod format;
 pub(crate) mod json;
 pub(crate) mod matrix;
 pub(crate) mod store;
