@@ -459,6 +459,6 @@ mod tests {
     fn a_store_that_keeps_no_samples_is_refused() {
         let config = config(&["TEST_DATA_PERSISTENCE=Parquet".to_owned()]);
         let error = run_in(&config, Path::new(""), &AtomicBool::new(true), &mut Vec::new()).unwrap_err();
-        assert!(error.message.contains("expected None, CSV or MySQL"), "{error}");
+        assert!(error.message.contains("expected None, CSV, MySQL or PostgreSQL"), "{error}");
     }
 }

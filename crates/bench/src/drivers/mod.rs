@@ -11,7 +11,7 @@ mod digits;
 mod http;
 mod line;
 mod null;
-mod pgwire;
+pub(crate) mod pgwire;
 mod socket;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ mod csv;
 mod mysql;
 mod mysql_wire;
 mod parquet;
+mod postgres;
 pub(crate) mod server;
 mod sql;
 
@@ -145,6 +146,7 @@ pub(crate) fn open(run: &Run<'_>) -> Result<Option<Box<dyn Store>>> {
         Persistence::Csv => Box::new(csv::CsvStore::open(run)?),
         Persistence::Parquet => Box::new(parquet::ParquetStore::open(run)?),
         Persistence::MySQL => Box::new(mysql::open(run)?),
+        Persistence::PostgreSQL => Box::new(postgres::open(run)?),
         other => return Err(Error::unsupported(format!("TEST_DATA_PERSISTENCE={other} is not there yet"))),
     };
     Ok(Some(store))

@@ -222,3 +222,57 @@ for path in sys.argv[1:]:
     assert_eq!(lines[3], failed);
     assert_eq!(lines[5], "300 b'100' b'25000000000'");
 }
+
+/// What `psql` says, a line a row, cells between `|`.
+fn psql(server: &Server, database: &str, sql: &str) -> Vec<String> {
+    let port = server.port("pg").unwrap().to_string();
+    let mut psql = Command::new("psql");
+    psql.args(["-X", "-A", "-t", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-d", database, "-c", sql]);
+    let output = psql.output().expect("psql in PATH; install it: cargo xtask tools");
+    assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn postgresql_holds_every_record_in_the_same_tables() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = peers::start(Product::Postgres, home.path(), Options::default()).unwrap();
+    let port = format!("TEST_DATA_STORE_PORT={}", server.port("pg").unwrap());
+    let common = ["TEST_DATA_PERSISTENCE=PostgreSQL", &port, "TEST_DATA_STORE_PW=", "TEST_DATA_STORE_USER=postgres"];
+    let more = ["REMARK=de'mo", "DB_SWITCH=QuestDB", "RECORD_SPLIT_MAX_LINE=1000", "TEST_DATA_STORE_DB=Runs"];
+    let config = config(&[&common[..], &more].concat());
+    let summary = record_all(&config, home.path(), 1_500);
+    assert_eq!((summary.stored, summary.lost), (1_500, 0), "{summary:?}");
+
+    const TABLE: &str = "testw_quest_de'mo_2026_11_21_14_03_29_123";
+    let sql = |sql: &str| psql(&server, "Runs", sql);
+    let tables =
+        sql("SELECT relname, obj_description(oid) FROM pg_class WHERE relkind='r' AND relnamespace=2200 ORDER BY 1");
+    const COMMENT: &str = "testWithDefaultPath_QuestDB_de'mo_2026_11_21_14_03_29_123";
+    let expected = [
+        "config|".to_owned(),
+        "final_result|".to_owned(),
+        format!("{TABLE}|{COMMENT}"),
+        format!("{TABLE}_split1|{COMMENT}"),
+    ];
+    assert_eq!(tables, expected);
+    let counts = sql(&format!("SELECT count(*), min(id), max(id), sum(okPoint) FROM \"{TABLE}_split1\""));
+    assert_eq!(counts, ["500|1|500|42800"]);
+    let rows = sql(&format!(
+        "SELECT recordTime, clientName, operation, failPoint, latency, rate, remark FROM \"{TABLE}\" LIMIT 7"
+    ));
+    assert_eq!(rows[0], format!("{}|d_0|INGESTION|0|2|50000|", local_time(1_700_000_000_000)));
+    let failed = format!("{}|d_0|INGESTION|100|2|0|it's \"down\", \\ really", local_time(1_700_000_000_006));
+    assert_eq!(rows[6..], [failed, "ü 🙂".to_owned()]);
+    assert_eq!(sql("SELECT count(*) FROM CONFIG WHERE configuration_item = 'getDATA_CLIENT_NUMBER()'"), ["1"]);
+    assert_eq!(
+        sql("SELECT result_value FROM FINAL_RESULT WHERE result_key='P999' AND operation='INGESTION'"),
+        ["5799.89"]
+    );
+
+    let mut store = super::server::open(&config, home.path()).unwrap().expect("a store");
+    store.append("2026_11_21", &super::server::ServerSample { at_ms: 7, values: [0.25; 17] }).unwrap();
+    let table = format!("\"server_mode_{}_2026_11_21\"", host_name().to_lowercase());
+    assert_eq!(sql(&format!("SELECT id, cpu_usage, systemFizeSize FROM {table}")), ["7|0.25|0.25"]);
+    server.stop().unwrap();
+}

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::sql::{Connect, Dialect, Reconnecting};
-use super::{host_name, mysql};
+use super::{host_name, mysql, postgres};
 use crate::config::{Config, Persistence};
 use crate::error::{Error, Result};
 use crate::report::{create_dir, csv_line};
@@ -63,8 +63,9 @@ pub(crate) fn open(config: &Config, home: &Path) -> Result<Option<Box<dyn Server
             Some(Box::new(CsvServerStore { dir }))
         }
         Persistence::MySQL => Some(Box::new(SqlServerStore::open(mysql::connector(config))?)),
+        Persistence::PostgreSQL => Some(Box::new(SqlServerStore::open(postgres::connector(config))?)),
         other => {
-            let expected = "expected None, CSV or MySQL";
+            let expected = "expected None, CSV, MySQL or PostgreSQL";
             return Err(Error::unsupported(format!(
                 "TEST_DATA_PERSISTENCE={other} keeps no samples of a server: {expected}"
             )));
