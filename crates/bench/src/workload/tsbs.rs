@@ -427,7 +427,7 @@ const INTERVAL_MIN: u64 = 256;
 /// deviation 1, never leaving 0 ..= 100. The value is the state without its fraction.
 ///
 /// A state follows from all steps before it, so some states are remembered: one in `interval`, filled as the walks get
-/// there, and each series' furthest. Everything remembered follows from the seed, so that threads may overwrite each
+/// there, and each series' last. Everything remembered follows from the seed, so that threads may overwrite each
 /// other's memory without locks: they write the same.
 struct Walks {
     seed: u64,
@@ -438,7 +438,7 @@ struct Walks {
     checkpoints_per_series: u64,
     /// State plus one at every `interval`-th tick; 0: not known yet. By series, then tick.
     checkpoints: Vec<AtomicU32>,
-    /// By series: furthest known tick plus one, and its state; 0: none.
+    /// By series: the tick last asked for plus one, and its state; 0: none. Who goes on from there takes one step.
     cursors: Vec<AtomicU64>,
 }
 
@@ -481,25 +481,22 @@ impl Walks {
             self.walk(series, &mut walker, *tick);
             *out = i64::from(walker.state >> FRACTION_BITS);
         }
-        let cursor = ((walker.tick + 1) << STATE_BITS) | walker.state as u64;
-        if cursor > self.cursors[series].load(Relaxed) {
-            self.cursors[series].store(cursor, Relaxed);
-        }
+        self.cursors[series].store(((walker.tick + 1) << STATE_BITS) | walker.state as u64, Relaxed);
     }
 
     /// The series at the nearest known tick at or before `tick`.
     fn walker(&self, series: usize, stream: u64, tick: u64) -> Walker {
         let cursor = self.cursors[series].load(Relaxed);
-        let furthest = (cursor >> STATE_BITS).checked_sub(1).filter(|furthest| *furthest <= tick);
+        let near = (cursor >> STATE_BITS).checked_sub(1).filter(|near| *near <= tick);
         let last = (tick / self.interval).min(self.checkpoints_per_series - 1);
-        let from = furthest.map_or(0, |furthest| furthest / self.interval + 1);
+        let from = near.map_or(0, |near| near / self.interval + 1);
         for number in (from..=last).rev() {
             if let Some(state) = self.checkpoint(series, number).load(Relaxed).checked_sub(1) {
                 return Walker { stream, tick: number * self.interval, state: state as i32 };
             }
         }
-        match furthest {
-            Some(furthest) => Walker { stream, tick: furthest, state: (cursor & ((1 << STATE_BITS) - 1)) as i32 },
+        match near {
+            Some(near) => Walker { stream, tick: near, state: (cursor & ((1 << STATE_BITS) - 1)) as i32 },
             None => Walker { stream, tick: 0, state: self.start(series) },
         }
     }
