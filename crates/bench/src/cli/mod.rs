@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::report::{self, matrix};
 use crate::result::RunResult;
 use crate::run::{self, INTERRUPTED, Order};
+use crate::workload;
 use options::RunOptions;
 use progress::Terminal;
 
@@ -46,6 +47,9 @@ enum Command {
     /// IoT-benchmark's workload: devices with sensors, writes, queries Q1 to Q12.
     #[command(after_help = options::EXAMPLES)]
     Iot(RunOptions),
+    /// TSBS's cpu-only workload: hosts with ten CPU figures, writes, 15 kinds of questions.
+    #[command(after_help = options::EXAMPLES_TSBS)]
+    Tsbs(RunOptions),
     /// Lists every target: its write path, and how far its driver is proved.
     ListTargets,
     /// Lists every key of the configuration with type, default and meaning.
@@ -56,6 +60,7 @@ enum Command {
 pub fn main(arguments: &Arguments) -> ExitCode {
     let outcome = match &arguments.command {
         Command::Iot(options) => measure("iot", options),
+        Command::Tsbs(options) => measure("tsbs", options),
         Command::ListTargets => {
             list_targets();
             Ok(ExitCode::SUCCESS)
@@ -85,9 +90,8 @@ fn list_targets() {
 /// Configuration and its warnings.
 fn configuration(options: &RunOptions, workload: &str) -> Result<(Config, Vec<String>)> {
     let mut config = match (&options.config, workload) {
-        (Some(path), _) => Config::load(Some(path), &[])?,
         (None, "iot") => Config::iot_default_run()?,
-        (None, _) => Config::load(None, &[])?,
+        (path, name) => Config::load_over(workload::entry(name)?.defaults, path.as_deref(), &[])?,
     };
     for (key, value) in options.settings() {
         config.set(key, &value, Source::CommandLine)?;

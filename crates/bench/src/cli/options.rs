@@ -17,6 +17,12 @@ Examples:
   millrace bench iot --find-rate 20          highest rate of writes whose 99th percentile is below 20 ms
   millrace bench iot --kill-server           SIGKILL in the middle of the writes; nothing acknowledged may be lost";
 
+pub(super) const EXAMPLES_TSBS: &str = "\
+Examples:
+  millrace bench tsbs                        100 hosts, three days: 25.9 million points, then each kind 200 times
+  millrace bench tsbs --set DEVICE_NUMBER=4000 --set DEVICE_NUM_PER_WRITE=1000 --set BATCH_SIZE_PER_WRITE=10 --set LOOP=2592
+                                             the 4,000 hosts of most publications: 1.04 billion points";
+
 /// What every run understands.
 #[derive(clap::Args, Clone)]
 pub(crate) struct RunOptions {

@@ -35,6 +35,8 @@ pub(crate) const ENTRY: Entry = Entry {
 /// TSBS's usual data set (seed 123, 10 s, three days) at scale 100: 25.9 million points, in requests of about the 10,000
 /// rows of its loader, of four workers.
 const DEFAULTS: &[(&str, &str)] = &[
+    // Any product that limits nothing: the default is IoTDB, which does not take several devices by its usual way.
+    ("DB_SWITCH", "Millrace"),
     ("DEVICE_NUMBER", "100"),
     ("SENSOR_NUMBER", "10"),
     ("INSERT_DATATYPE_PROPORTION", "0:0:1:0:0:0:0:0:0:0:0"),
