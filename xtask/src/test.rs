@@ -1,28 +1,34 @@
 //! `test`: what CI runs, in an order that fails early.
 //!
-//! Crates below `query` come first: they build without DataFusion, so a mistake in them shows within a minute. Output
-//! is a line per test program; only a program that fails is shown whole.
+//! Crates below `query` come first: they build without DataFusion, so a mistake in them shows within a minute. `bench`
+//! comes last, because it measures the program that the stage before it builds. Output is a line per test program; only
+//! a program that fails is shown whole.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::run::{cargo, nothing_left, show};
+use crate::run::{cargo, nothing_left, passes, show};
 use crate::{Result, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
-const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim", "bench"];
+const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
+/// Measures our program and its peers from outside.
+const BENCH: &[&str] = &["bench"];
 
-/// Tidy, the crates below `query`, then the rest with its real clients. The lines are summed up at the end.
+/// Tidy, the crates below `query`, then the rest with its real clients and peers. The lines are summed up at the end.
 pub(crate) fn run(arguments: &[String]) -> Result {
     nothing_left(arguments)?;
     let started = Instant::now();
     tidy::run()?;
-    let tools = tools::fetch()?;
+    let tools = tools::fetch_all()?;
     let mut summary = Summary::default();
-    for (name, packages) in [("below query", BELOW_QUERY), ("query and above", FROM_QUERY)] {
+    for (name, packages) in [("below query", BELOW_QUERY), ("query and above", FROM_QUERY), ("the benchmark", BENCH)] {
         let stage = Instant::now();
+        if packages == BENCH {
+            passes(&mut cargo(&["build", "--locked", "--quiet", "--package", "millrace", "--bin", "millrace"]))?;
+        }
         let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
         for package in packages {
             command.args(["--package", package]);

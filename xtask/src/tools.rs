@@ -1,12 +1,12 @@
 //! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, a JDK with pgjdbc.
 //!
 //! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
-//! not, the command to type is the error.
+//! not, the command to type is the error. The databases that the benchmark measures against are in `peers`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{cache_dir, in_path, output, passes};
+use crate::run::{cache_dir, in_path, output, passes, target_dir};
 use crate::{Result, peers};
 
 /// Versions are fixed so that a run today and one next year test the same clients.
@@ -21,6 +21,8 @@ pub(crate) struct Tools {
     pub(crate) pgjdbc: PathBuf,
     /// Folder with `initdb`, `postgres`, `pg_ctl`.
     pub(crate) postgres: PathBuf,
+    /// Folder of the benchmark's peers, when they were asked for.
+    pub(crate) peers: Option<PathBuf>,
 }
 
 impl Tools {
@@ -30,6 +32,9 @@ impl Tools {
             .env("MILLRACE_TEST_PYTHON", &self.python)
             .env("MILLRACE_TEST_PGJDBC", &self.pgjdbc)
             .env("MILLRACE_TEST_POSTGRES", &self.postgres)
+            .envs(self.peers.as_ref().map(|folder| ("MILLRACE_TEST_PEERS", folder)))
+            // What the benchmark's tests start as our server: the program that was built to be tested.
+            .env("MILLRACE_SERVER_BINARY", target_dir().join("debug/millrace"))
     }
 }
 
@@ -37,19 +42,21 @@ impl Tools {
 pub(crate) fn run(arguments: &[String]) -> Result {
     match arguments {
         [] => fetch().map(|_| ()),
-        [option] if option == "--peers" => {
-            fetch()?;
-            peers::fetch().map(|_| ())
-        }
+        [option] if option == "--peers" => fetch_all().map(|_| ()),
         _ => Err(format!("do not know what to do with {arguments:?}; expected nothing or --peers")),
     }
 }
 
-/// Finds or fetches all of them.
+/// Finds or fetches all of them, and the benchmark's peers.
+pub(crate) fn fetch_all() -> Result<Tools> {
+    Ok(Tools { peers: Some(peers::fetch()?), ..fetch()? })
+}
+
+/// Finds or fetches what the end-to-end tests need.
 pub(crate) fn fetch() -> Result<Tools> {
     let folder = cache_dir().join("tools");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let tools = Tools { postgres: postgres()?, python: python(&folder)?, pgjdbc: pgjdbc(&folder)? };
+    let tools = Tools { postgres: postgres()?, python: python(&folder)?, pgjdbc: pgjdbc(&folder)?, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());

@@ -249,6 +249,12 @@ impl Server {
         &self.recipe.settings
     }
 
+    /// What of this machine holds the product back, and the command that would change it. For the report: the benchmark
+    /// does not change the machine.
+    pub fn notes(&self) -> &[String] {
+        &self.recipe.notes
+    }
+
     /// Processes started for it; others may be their children, see [`Server::pids`].
     pub fn root_pids(&self) -> Vec<u32> {
         self.running.iter().map(Process::pid).collect()

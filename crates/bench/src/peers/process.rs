@@ -18,6 +18,9 @@ use super::{Error, Result};
 
 /// Lines of a log that an error shows.
 const TAIL_LINES: usize = 15;
+/// Files a server may hold open, where that can be allowed: what QuestDB asks for, and the most that a kernel allows by
+/// default (`fs.nr_open`).
+const OPEN_FILES: libc::rlim_t = 1 << 20;
 const TAIL_BYTES: u64 = 32 << 10;
 
 /// A process we started, and its log.
@@ -115,9 +118,12 @@ fn detach(command: &mut Command, network: Option<Network>) {
                 return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
             }
             // Databases hold a file open for each column or part; the usual soft limit of 1024 is for programs that
-            // use select(2). A server that can do with fewer does not mind.
+            // use select(2). More than the hard limit is root's to give; without it, the hard limit has to do.
+            let raised = libc::rlimit { rlim_cur: OPEN_FILES, rlim_max: OPEN_FILES };
             let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0
+                && (files.rlim_max >= OPEN_FILES || libc::setrlimit(libc::RLIMIT_NOFILE, &raised) != 0)
+            {
                 files.rlim_cur = files.rlim_max;
                 libc::setrlimit(libc::RLIMIT_NOFILE, &files);
             }

@@ -20,6 +20,9 @@ fn live(product: Product, processes: usize, mut ask: impl FnMut(&Server)) {
     let first = server.pids();
     assert!(first.len() >= processes && server.root_pids().len() == processes, "{first:?}");
     ask(&server);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", first[0])).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().nth(3), files.split_whitespace().nth(4), "the soft limit is not the hard one");
     let exposed = exposed(&first);
     assert!(server.network().is_some() || exposed.is_empty(), "not on loopback only: {exposed:?}");
     server.check_alive().unwrap();

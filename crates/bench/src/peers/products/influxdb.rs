@@ -35,6 +35,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGTERM,
         durability: (Durability::Disk, format!("wal-fsync-delay={delay}")),
         settings,
+        notes: Vec::new(),
     })
 }
 

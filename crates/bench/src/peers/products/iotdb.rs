@@ -43,6 +43,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGTERM,
         durability: (level, format!("wal_mode={mode}")),
         settings: setup.settings(&[("heap", format!("{heap}MiB"))]),
+        notes: Vec::new(),
     })
 }
 

@@ -29,6 +29,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGTERM,
         durability: (Durability::Process, "H2 writes what is committed within its WRITE_DELAY, 500 ms".to_owned()),
         settings: setup.settings(&[("heap", format!("{heap}MiB"))]),
+        notes: Vec::new(),
     })
 }
 

@@ -37,6 +37,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGTERM,
         durability: (level, format!("innodb-flush-log-at-trx-commit={flush}")),
         settings,
+        notes: Vec::new(),
     })
 }
 

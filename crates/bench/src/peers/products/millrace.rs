@@ -36,5 +36,6 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
             "the write-ahead log is synced before the answer; there is no other mode".to_owned(),
         ),
         settings: setup.settings(memory.as_slice()),
+        notes: Vec::new(),
     })
 }

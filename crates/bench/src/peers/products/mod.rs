@@ -31,6 +31,8 @@ pub(super) struct Recipe {
     pub(super) durability: (Durability, String),
     /// The settings that matter to a measurement, ours and then the user's, as `name=value`.
     pub(super) settings: Vec<String>,
+    /// What of this machine holds the product back, and what to do about it.
+    pub(super) notes: Vec<String>,
 }
 
 /// One process.

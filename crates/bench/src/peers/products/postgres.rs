@@ -47,6 +47,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGINT,
         durability: durability(setup),
         settings,
+        notes: Vec::new(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! QuestDB with its defaults: addresses, and no telemetry.
+//! QuestDB with its defaults but for addresses and telemetry.
 //!
 //! Java: the collector of its own start script, and a heap of 4 GiB. Data is outside the heap, in mapped files.
 
@@ -47,5 +47,20 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGTERM,
         durability: (level, format!("cairo.commit.mode={commit}")),
         settings: setup.settings(&[("heap", format!("{heap}MiB"))]),
+        notes: notes(),
     })
+}
+
+/// Each open column of each table is a mapping or more; beyond the limit, writes fail.
+const MAPPINGS: u64 = 1 << 20;
+
+fn notes() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    match text.trim().parse::<u64>() {
+        Ok(allowed) if allowed < MAPPINGS => vec![format!(
+            "vm.max_map_count is {allowed} and QuestDB asks for {MAPPINGS}, which tables of thousands of columns need: \
+             sysctl -w vm.max_map_count={MAPPINGS}"
+        )],
+        _ => Vec::new(),
+    }
 }

@@ -41,5 +41,6 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         stop_signal: libc::SIGINT,
         durability: (Durability::Process, "no log: parts in memory are written within seconds".to_owned()),
         settings,
+        notes: Vec::new(),
     })
 }
