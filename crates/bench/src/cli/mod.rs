@@ -7,6 +7,7 @@ mod options;
 mod progress;
 mod target;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,6 +51,9 @@ enum Command {
     /// TSBS's cpu-only workload: hosts with ten CPU figures, writes, 15 kinds of questions.
     #[command(after_help = options::EXAMPLES_TSBS)]
     Tsbs(RunOptions),
+    /// Samples this machine and the server that listens on PORT, until Ctrl-C.
+    #[command(after_help = MONITOR_HELP)]
+    Monitor(MonitorOptions),
     /// Lists every target: its write path, and how far its driver is proved.
     ListTargets,
     /// Lists every key of the configuration with type, default and meaning.
@@ -61,6 +65,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let outcome = match &arguments.command {
         Command::Iot(options) => measure("iot", options),
         Command::Tsbs(options) => measure("tsbs", options),
+        Command::Monitor(options) => monitor(options),
         Command::ListTargets => {
             list_targets();
             Ok(ExitCode::SUCCESS)
@@ -87,8 +92,34 @@ fn list_targets() {
     );
 }
 
-/// Configuration and its warnings.
-fn configuration(options: &RunOptions, workload: &str) -> Result<(Config, Vec<String>)> {
+/// What the server monitor understands.
+#[derive(clap::Args)]
+struct MonitorOptions {
+    /// IoT-benchmark's configuration: its directory, or the file.
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// A key of the configuration; `millrace bench keys` lists them.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+const MONITOR_HELP: &str = "\
+Keys: PORT (whose server), MONITOR_INTERVAL (s), NET_DEVICE, IOTDB_DATA_DIR, IOTDB_WAL_DIR, IOTDB_SYSTEM_DIR (sizes),
+TEST_MAX_TIME (ms), TEST_DATA_PERSISTENCE (None, CSV, MySQL, PostgreSQL) and the TEST_DATA_STORE_ keys.
+
+Examples:
+  millrace bench monitor --set PORT=5432 --set IOTDB_DATA_DIR=/var/lib/db
+  millrace bench monitor --config conf/ --set TEST_DATA_PERSISTENCE=CSV";
+
+fn monitor(options: &MonitorOptions) -> Result<ExitCode> {
+    let config = Config::load(options.config.as_deref(), &options.set)?;
+    stop_at_interrupt();
+    crate::monitor::run(&config, &INTERRUPTED, &mut std::io::stdout().lock())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Configuration before its check: that needs to know the target.
+fn configuration(options: &RunOptions, workload: &str) -> Result<Config> {
     let mut config = match (&options.config, workload) {
         (None, "iot") => Config::iot_default_run()?,
         (path, name) => Config::load_over(workload::entry(name)?.defaults, path.as_deref(), &[])?,
@@ -99,40 +130,60 @@ fn configuration(options: &RunOptions, workload: &str) -> Result<(Config, Vec<St
     for setting in &options.set {
         config.set_text(setting)?;
     }
-    let warnings = config.check()?;
-    Ok((config, warnings))
+    Ok(config)
 }
 
 /// Runs a workload on every target, as often as asked for.
 fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
-    let (config, warnings) = configuration(options, workload)?;
-    for warning in &warnings {
-        eprintln!("warning: {warning}");
-    }
-    let targets = targets(options, &config)?;
+    let config = configuration(options, workload)?;
+    let targets = checked_targets(options, &config)?;
     stop_at_interrupt();
-    let config = Arc::new(config);
     let order = options.order(workload)?;
     let mut results = Vec::new();
     let mut terminal = Terminal::new(options.quiet, config.log_print_interval);
     for round in 0..options.repeat.max(1) {
         // Every other round runs backwards, so that a machine that gets slower or faster favours nobody.
-        let turn: Vec<&Target> = if round % 2 == 0 { targets.iter().collect() } else { targets.iter().rev().collect() };
-        for target in turn {
+        let turn: Vec<&Checked> =
+            if round % 2 == 0 { targets.iter().collect() } else { targets.iter().rev().collect() };
+        for Checked { target, config, warnings } in turn {
             if INTERRUPTED.load(Ordering::Relaxed) {
                 break;
             }
-            let result = run::run(&order, &config, target, &mut terminal);
+            let result = run::run(&order, config, target, &mut terminal);
             terminal.finish();
             let mut result = result.map_err(|error| error.during(&target.name))?;
             result.notes.splice(0..0, warnings.iter().cloned());
             print_result(&result);
-            finish_one(&result, &config)?;
+            finish_one(&result, config)?;
             results.push(result);
         }
     }
     options.write(&results)?;
     Ok(verdict(&results))
+}
+
+/// A target with the configuration as it holds for it.
+struct Checked {
+    target: Target,
+    config: Arc<Config>,
+    warnings: Vec<String>,
+}
+
+/// The targets of a run; tells each warning once.
+fn checked_targets(options: &RunOptions, config: &Config) -> Result<Vec<Checked>> {
+    let mut told: Vec<String> = Vec::new();
+    let mut checked = Vec::new();
+    for target in targets(options, config)? {
+        let (config, warnings) = target::config_for(config, &target)?;
+        for warning in &warnings {
+            if !told.contains(warning) {
+                eprintln!("warning: {warning}");
+                told.push(warning.clone());
+            }
+        }
+        checked.push(Checked { target, config: Arc::new(config), warnings });
+    }
+    Ok(checked)
 }
 
 /// The targets named, or that of the configuration file, or our own.

@@ -1,8 +1,39 @@
 //! The target that an IoT-benchmark configuration names by `DB_SWITCH`, `HOST` and `PORT`.
 
-use crate::config::{Config, InsertMode, Product};
+use crate::config::{Config, DbSwitch, InsertMode, Product};
 use crate::drivers::Target;
 use crate::error::{Error, Result};
+
+/// Products that both `DB_SWITCH` and `--target` can name.
+const PRODUCTS: &[(Product, &str)] = &[
+    (Product::IoTDB, "iotdb"),
+    (Product::InfluxDB, "influxdb"),
+    (Product::InfluxDB2, "influxdb2"),
+    (Product::OpenTSDB, "opentsdb"),
+    (Product::KairosDB, "kairosdb"),
+    (Product::TimescaleDB, "timescaledb"),
+    (Product::FakeDB, "null"),
+    (Product::TDengine3, "tdengine"),
+    (Product::QuestDB, "questdb"),
+    (Product::VictoriaMetrics, "victoriametrics"),
+    (Product::Millrace, "millrace"),
+    (Product::PostgreSQL, "postgresql"),
+];
+
+/// `config` for a run on `target`, checked, and its warnings: `DB_SWITCH` names the product that is really measured, so
+/// that checks hold for it and stores of results carry its name.
+///
+/// # Errors
+/// Contradictions between keys.
+pub(super) fn config_for(config: &Config, target: &Target) -> Result<(Config, Vec<String>)> {
+    let mut config = config.clone();
+    let product = PRODUCTS.iter().find(|(_, name)| *name == target.name).map(|(product, _)| *product);
+    if let Some(product) = product.filter(|product| *product != config.db_switch.product) {
+        config.db_switch = DbSwitch::of(product);
+    }
+    let warnings = config.check()?;
+    Ok((config, warnings))
+}
 
 /// That target.
 ///
@@ -10,28 +41,14 @@ use crate::error::{Error, Result};
 /// There is no driver for the product.
 pub(super) fn of_config(config: &Config) -> Result<Target> {
     let switch = &config.db_switch;
-    let name = match switch.product {
-        Product::IoTDB => "iotdb",
-        Product::InfluxDB => "influxdb",
-        Product::InfluxDB2 => "influxdb2",
-        Product::OpenTSDB => "opentsdb",
-        Product::KairosDB => "kairosdb",
-        Product::TimescaleDB => "timescaledb",
-        Product::FakeDB => "null",
-        Product::TDengine3 => "tdengine",
-        Product::QuestDB => "questdb",
-        Product::VictoriaMetrics => "victoriametrics",
-        Product::Millrace => "millrace",
-        Product::PostgreSQL => "postgresql",
-        _ => {
-            return Err(Error::setup(format!(
-                "DB_SWITCH={}: there is no driver for it; name another target with --target (millrace bench list-targets)",
-                switch.text
-            )));
-        }
+    let Some((_, name)) = PRODUCTS.iter().find(|(product, _)| *product == switch.product) else {
+        return Err(Error::setup(format!(
+            "DB_SWITCH={}: there is no driver for it; name another target with --target (millrace bench list-targets)",
+            switch.text
+        )));
     };
-    let mut target = Target { name: name.to_owned(), ..Target::default() };
-    if name == "null" {
+    let mut target = Target { name: (*name).to_owned(), ..Target::default() };
+    if *name == "null" {
         return Ok(target);
     }
     target.hosts = config.host.iter().zip(&config.port).map(|(host, port)| format!("{host}:{port}")).collect();
@@ -49,4 +66,37 @@ pub(super) fn of_config(config: &Config) -> Result<Target> {
         target.options.insert("write".to_owned(), write.to_owned());
     }
     Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(settings: &[&str]) -> Config {
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        Config::load(None, &settings).unwrap()
+    }
+
+    #[test]
+    fn a_configuration_is_checked_for_the_target_that_is_measured() {
+        let asked = config(&["DEVICE_NUM_PER_WRITE=2", "DATA_CLIENT_NUMBER=10"]);
+        let (config, _) = config_for(&asked, &Target::parse("questdb").unwrap()).unwrap();
+        assert_eq!(config.db_switch.text, "QuestDB");
+        let error = config_for(&asked, &Target::parse("iotdb").unwrap()).unwrap_err();
+        assert!(error.message.contains("SESSION_BY_RECORDS only"), "{error}");
+    }
+
+    #[test]
+    fn an_insert_mode_of_the_measured_product_stays() {
+        let asked = config(&["DB_SWITCH=IoTDB-130-SESSION_BY_RECORD"]);
+        let (config, _) = config_for(&asked, &Target::parse("iotdb").unwrap()).unwrap();
+        assert_eq!(config.db_switch.text, "IoTDB-130-SESSION_BY_RECORD");
+        assert_eq!(of_config(&config).unwrap().options["write"], "record");
+    }
+
+    #[test]
+    fn a_product_without_driver_is_refused_by_name() {
+        let error = of_config(&config(&["DB_SWITCH=PIArchive"])).unwrap_err();
+        assert!(error.message.contains("DB_SWITCH=PIArchive: there is no driver"), "{error}");
+    }
 }
