@@ -8,13 +8,14 @@ use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::run::{cargo, nothing_left, passes, show};
+use crate::run::{cargo, nothing_left, show};
 use crate::{Result, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
 const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
-/// Measures our program and its peers from outside.
+/// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of `millrace`:
+/// a `cargo build` of its own would choose other features of dependencies and compile them all again.
 const BENCH: &[&str] = &["bench"];
 
 /// Tidy, the crates below `query`, then the rest with its real clients and peers. The lines are summed up at the end.
@@ -26,9 +27,6 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     let mut summary = Summary::default();
     for (name, packages) in [("below query", BELOW_QUERY), ("query and above", FROM_QUERY), ("the benchmark", BENCH)] {
         let stage = Instant::now();
-        if packages == BENCH {
-            passes(&mut cargo(&["build", "--locked", "--quiet", "--package", "millrace", "--bin", "millrace"]))?;
-        }
         let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
         for package in packages {
             command.args(["--package", package]);
