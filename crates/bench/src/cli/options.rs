@@ -68,6 +68,9 @@ pub(crate) struct RunOptions {
     /// Write the results to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a report with charts to this file; it opens without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Where private servers get their directories.
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
@@ -124,6 +127,10 @@ impl RunOptions {
     pub(super) fn write(&self, results: &[RunResult]) -> Result<()> {
         if let Some(path) = &self.json {
             report::json::Report::new(results.to_vec()).write(path)?;
+            say(path);
+        }
+        if let Some(path) = &self.html {
+            report::html::write(&report::json::Report::new(results.to_vec()), path)?;
             say(path);
         }
         Ok(())

@@ -33,7 +33,7 @@ pub(crate) fn run(target: &str, speed: f64) -> RunResult {
     };
     made.phase("write", &[0], WRITE_S, |_, second| requests(second));
     for kind in 1..KINDS.len() {
-        made.settle(1.5);
+        made.settle(2.0);
         let seconds = if kind == 5 { 9 } else { 2 };
         made.phase(KINDS[kind].0, &[kind], seconds, |_, _| 200.0 / f64::from(seconds));
     }
@@ -150,7 +150,7 @@ impl Made {
             schema_s: 0.31,
             ..RunResult::default()
         };
-        Made { run, speed, now_s: 0.4, server_cpu_s: 0.0, written: 0 }
+        Made { run, speed, now_s: 1.0, server_cpu_s: 0.0, written: 0 }
     }
 
     /// `rate` gives requests a second of a kind.

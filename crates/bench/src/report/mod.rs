@@ -1,11 +1,14 @@
 //! What is made of a result: the original's matrices and files, and stores that keep every operation.
 
+mod charts;
 pub(crate) mod csv_output;
 #[cfg(test)]
 mod fixture;
 pub(crate) mod format;
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod matrix;
+mod series;
 pub(crate) mod store;
 
 use std::path::PathBuf;

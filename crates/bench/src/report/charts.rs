@@ -1,0 +1,788 @@
+//! Charts as inline SVG: lines over time, distributions, bars. No library, no script needed to read them.
+//!
+//! Colours, dashes and the showing and hiding of series are classes, which the page's style sheet gives a meaning to in
+//! light, dark and print. The values under the pointer come from a block of JSON beside each chart that only the
+//! page's script reads.
+
+use std::fmt::Write;
+
+use super::format::{self, escape};
+
+/// Colours that the style sheet has; more series than that repeat them dashed.
+const COLORS: usize = 8;
+/// Space for a label of an axis, above, below and at the right.
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 20.0;
+const BOTTOM: f64 = 36.0;
+/// More bands than that hide each other.
+const BANDS_MAX: usize = 3;
+/// Width of a character of a label, for deciding whether it fits.
+const CHARACTER: f64 = 6.2;
+
+/// What a number on an axis is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Number,
+    PerSecond,
+    Bytes,
+    BytesPerSecond,
+    Milliseconds,
+    Seconds,
+    Percent,
+}
+
+impl Unit {
+    pub(super) fn text(self, value: f64) -> String {
+        match self {
+            Unit::Number => format::short(value),
+            Unit::PerSecond => format!("{}/s", format::short(value)),
+            Unit::Bytes => format::bytes(value),
+            Unit::BytesPerSecond => format!("{}/s", format::bytes(value)),
+            Unit::Milliseconds => format::milliseconds(value),
+            Unit::Seconds => clock(value),
+            Unit::Percent => percentage(value),
+        }
+    }
+
+    /// As the page's script knows it.
+    fn code(self) -> &'static str {
+        match self {
+            Unit::Number => "n",
+            Unit::PerSecond => "n/s",
+            Unit::Bytes => "B",
+            Unit::BytesPerSecond => "B/s",
+            Unit::Milliseconds => "ms",
+            Unit::Seconds => "s",
+            Unit::Percent => "%",
+        }
+    }
+}
+
+/// A moment of a run: `45 s`, `2:05 min`, `1:30 h`.
+fn clock(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match seconds {
+        long if long >= 7200.0 && whole.is_multiple_of(3600) => format!("{} h", whole / 3600),
+        long if long >= 7200.0 => format!("{}:{:02} h", whole / 3600, whole % 3600 / 60),
+        long if long > 120.0 && whole.is_multiple_of(60) => format!("{} min", whole / 60),
+        long if long > 120.0 => format!("{}:{:02} min", whole / 60, whole % 60),
+        short if short.fract() == 0.0 => format!("{short} s"),
+        short => format!("{short:.1} s"),
+    }
+}
+
+/// `0.999` as `99.9 %`: all its nines, and nothing else.
+fn percentage(share: f64) -> String {
+    let text = format!("{:.6}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// How numbers become places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scale {
+    Linear,
+    /// Equal ratios are equal distances; what is not positive lies at the lower end.
+    Log,
+    /// For shares below 1: 90 %, 99 %, 99.9 % … are equally far from each other.
+    Nines,
+}
+
+impl Scale {
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Scale::Linear => value,
+            Scale::Log => value.max(f64::MIN_POSITIVE).log10(),
+            Scale::Nines => -(1.0 - value).max(1e-12).log10(),
+        }
+    }
+
+    fn code(self) -> &'static str {
+        match self {
+            Scale::Linear => "lin",
+            Scale::Log => "log",
+            Scale::Nines => "nines",
+        }
+    }
+}
+
+/// One direction of a chart.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    pub(super) label: String,
+    pub(super) unit: Unit,
+    pub(super) scale: Scale,
+    /// `None`: what the values need.
+    pub(super) range: Option<(f64, f64)>,
+}
+
+impl Axis {
+    pub(super) fn new(label: &str, unit: Unit, scale: Scale) -> Axis {
+        Axis { label: label.to_owned(), unit, scale, range: None }
+    }
+
+    /// From `low` to `high`, in which a scale has an extent.
+    pub(super) fn over(mut self, low: f64, high: f64) -> Axis {
+        self.range = Some((low, high));
+        self
+    }
+}
+
+/// A value and, where it stands for several, the least and the greatest of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    /// Not a number: the line has a gap here.
+    pub(super) y: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Point {
+    pub(super) fn new(x: f64, y: f64) -> Point {
+        Point { x, y, low: y, high: y }
+    }
+}
+
+/// A series.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) name: String,
+    /// Any number: decides colour and dash.
+    pub(super) color: usize,
+    /// Faint, for what is less important.
+    pub(super) thin: bool,
+    pub(super) points: Vec<Point>,
+}
+
+/// A stretch of the x axis with a name: a phase.
+#[derive(Clone, Debug)]
+pub(super) struct Shade {
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) label: String,
+}
+
+/// Lines over an axis.
+#[derive(Clone, Debug)]
+pub(super) struct Chart {
+    pub(super) title: String,
+    /// In pixels, before the page makes it fit.
+    pub(super) size: (f64, f64),
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) lines: Vec<Line>,
+    pub(super) shades: Vec<Shade>,
+}
+
+/// Linear, unless series are so far apart that the small ones would lie on the axis.
+pub(super) fn fitting_scale(lines: &[Line]) -> Scale {
+    let greatest = |line: &Line| line.points.iter().map(|point| point.y).filter(|y| *y > 0.0).fold(0.0, f64::max);
+    let tops: Vec<f64> = lines.iter().map(greatest).filter(|top| *top > 0.0).collect();
+    let (low, high) = (tops.iter().copied().fold(f64::MAX, f64::min), tops.iter().copied().fold(0.0, f64::max));
+    if high > low * 30.0 { Scale::Log } else { Scale::Linear }
+}
+
+/// An axis with its range, ticks, and the pixels it lies on.
+struct Ruler {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    /// Pixels of `low` and `high`.
+    from: f64,
+    to: f64,
+    ticks: Vec<f64>,
+}
+
+impl Ruler {
+    fn new(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Ruler {
+        // Labels are wider than high.
+        let apart = if to > from { 75.0 } else { 38.0 };
+        let room = ((to - from).abs() / apart).clamp(2.0, 10.0);
+        let (low, high) = axis.range.unwrap_or_else(|| range_of(axis.scale, values));
+        let (low, high, ticks) = match axis.scale {
+            Scale::Linear => linear_ticks(low, high, room, axis),
+            Scale::Log => log_ticks(low, high, room, axis.range.is_some()),
+            Scale::Nines => (low, high, nines(low, high)),
+        };
+        Ruler { scale: axis.scale, low, high, from, to, ticks }
+    }
+
+    fn pixel(&self, value: f64) -> f64 {
+        let (low, high) = (self.scale.place(self.low), self.scale.place(self.high));
+        let share = (self.scale.place(value) - low) / (high - low);
+        self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
+    }
+}
+
+/// From nothing (or, on a logarithmic axis, from the least) to the greatest value.
+fn range_of(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (mut low, mut high) = (f64::MAX, f64::MIN);
+    for value in values.filter(|value| value.is_finite() && (scale != Scale::Log || *value > 0.0)) {
+        (low, high) = (low.min(value), high.max(value));
+    }
+    match scale {
+        _ if low > high => (if scale == Scale::Log { 0.1 } else { 0.0 }, 1.0),
+        Scale::Log => (low, high),
+        Scale::Linear | Scale::Nines => (low.min(0.0), high.max(0.0)),
+    }
+}
+
+/// Multiples of 1, 2 or 5 times a power of ten (for bytes: of a power of two), at most `room` of them. The range grows
+/// to whole steps unless it was given.
+fn linear_ticks(low: f64, high: f64, room: f64, axis: &Axis) -> (f64, f64, Vec<f64>) {
+    let span = if high > low { high - low } else { 1.0 };
+    let step = match axis.unit {
+        Unit::Seconds => time_step(span / room),
+        Unit::Bytes | Unit::BytesPerSecond => (span / room).max(1.0).log2().ceil().exp2(),
+        _ => decimal_step(span / room),
+    };
+    let (low, high) = match axis.range {
+        Some(_) => (low, low + span),
+        None => ((low / step).floor() * step, ((low + span) / step).ceil() * step),
+    };
+    let first = (low / step).ceil() as i64;
+    let last = (high / step + 1e-9).floor() as i64;
+    (low, high, (first..=last).map(|count| count as f64 * step).collect())
+}
+
+/// The least of 1, 2, 5, 10, 20 … that is not below `least`.
+fn decimal_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .map(|digit| digit * power)
+        .into_iter()
+        .find(|step| *step >= least * 0.999)
+        .unwrap_or(power * 10.0)
+}
+
+/// The same for time, whose tens are sixties.
+fn time_step(least: f64) -> f64 {
+    const STEPS: [f64; 12] = [10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0];
+    if least <= 5.0 {
+        return decimal_step(least);
+    }
+    STEPS.into_iter().find(|step| *step >= least).unwrap_or_else(|| (least / 86_400.0).ceil() * 86_400.0)
+}
+
+/// Powers of ten, with their doubles and fivefolds while there is room.
+fn log_ticks(low: f64, high: f64, room: f64, exact: bool) -> (f64, f64, Vec<f64>) {
+    const DIGITS: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let ticks_of = |digits: &[f64], every: i32| -> Vec<f64> {
+        let powers = (first..=last).filter(|power| power.rem_euclid(every) == 0);
+        powers.flat_map(|power| digits.iter().map(move |digit| digit * 10f64.powi(power))).collect()
+    };
+    let (low, high) = if exact {
+        (low, high)
+    } else {
+        let fine = ticks_of(DIGITS[0], 1);
+        let below = fine.iter().copied().filter(|tick| *tick <= low * 1.001).fold(10f64.powi(first), f64::max);
+        let above = fine.iter().copied().filter(|tick| *tick >= high * 0.999).fold(10f64.powi(last), f64::min);
+        (below, if above > below { above } else { below * 10.0 })
+    };
+    let inside = |ticks: Vec<f64>| -> Vec<f64> {
+        ticks.into_iter().filter(|tick| *tick >= low * 0.999 && *tick <= high * 1.001).collect()
+    };
+    let choices = DIGITS.iter().map(|digits| ticks_of(digits, 1)).chain((2..12).map(|every| ticks_of(&[1.0], every)));
+    let ticks = choices.map(inside).find(|ticks| ticks.len() as f64 <= room + 1.0).unwrap_or_default();
+    (low, high, ticks)
+}
+
+fn nines(low: f64, high: f64) -> Vec<f64> {
+    [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999]
+        .into_iter()
+        .filter(|share| *share >= low && *share <= high)
+        .collect()
+}
+
+impl Chart {
+    /// The chart with its legend as HTML. `id` must be unique in the page.
+    pub(super) fn render(&self, id: &str, html: &mut String) {
+        let (width, height) = self.size;
+        let xs = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.x));
+        let ys = self.lines.iter().flat_map(|line| line.points.iter().flat_map(|point| [point.low, point.high]));
+        let x = Ruler::new(&self.x, xs, LEFT, width - RIGHT);
+        let y = Ruler::new(&self.y, ys, height - BOTTOM, TOP);
+        let _ = write!(html, "<figure class=\"chart\" id=\"{id}\"><figcaption>{}</figcaption>", escape(&self.title));
+        if self.lines.len() > 1 {
+            legend(id, self.lines.iter().map(|line| (line.name.as_str(), line.color)), html);
+        }
+        let _ = write!(
+            html,
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
+            escape(&format!("{}: {}", self.title, self.y.label))
+        );
+        self.shades(&x, html);
+        grid(&x, &y, &self.x, &self.y, (width, height), html);
+        for (number, line) in self.lines.iter().enumerate() {
+            line.render(number, self.lines.len() <= BANDS_MAX, &x, &y, html);
+        }
+        html.push_str("<g class=\"cross\"></g></svg>");
+        self.values(&x, &y, html);
+        html.push_str("</figure>\n");
+    }
+
+    fn shades(&self, x: &Ruler, html: &mut String) {
+        for (number, shade) in self.shades.iter().enumerate() {
+            let (from, to) = (x.pixel(shade.from), x.pixel(shade.to));
+            let (label, height) = (escape(&shade.label), self.size.1 - BOTTOM - TOP);
+            let _ = write!(
+                html,
+                "<rect class=\"shade{}\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{height}\"><title>{label}</title></rect>",
+                number % 2,
+                (to - from).max(0.5),
+            );
+            if shade.label.chars().count() as f64 * CHARACTER < to - from {
+                let middle = f64::midpoint(from, to);
+                let _ = write!(html, "<text class=\"phase\" x=\"{middle:.1}\" y=\"{}\">{label}</text>", TOP - 6.0);
+            }
+        }
+    }
+
+    /// What the script shows under the pointer.
+    fn values(&self, x: &Ruler, y: &Ruler, html: &mut String) {
+        let _ = write!(
+            html,
+            "<script type=\"application/json\">{{\"l\":{LEFT},\"r\":{},\"t\":{TOP},\"b\":{},\"x\":[\"{}\",\"{}\",{},{}],\"y\":\"{}\",\"s\":[",
+            x.to,
+            y.from,
+            self.x.unit.code(),
+            self.x.scale.code(),
+            compact(x.low),
+            compact(x.high),
+            self.y.unit.code(),
+        );
+        let mut before: Option<&Line> = None;
+        for line in &self.lines {
+            let separator = if before.is_some() { "," } else { "" };
+            let same =
+                |other: &Line| other.points.iter().map(|point| point.x).eq(line.points.iter().map(|point| point.x));
+            let xs = if before.is_some_and(same) {
+                "0".to_owned()
+            } else {
+                numbers(line.points.iter().map(|point| point.x))
+            };
+            let ys = numbers(line.points.iter().map(|point| point.y));
+            let _ = write!(html, "{separator}[{},{},{xs},{ys}]", json_text(&line.name), line.color);
+            before = Some(line);
+        }
+        html.push_str("]}</script>");
+    }
+}
+
+fn numbers(values: impl Iterator<Item = f64>) -> String {
+    let texts: Vec<String> = values.map(compact).collect();
+    format!("[{}]", texts.join(","))
+}
+
+/// A number with as many digits as a reader of a chart can use, as JSON.
+fn compact(number: f64) -> String {
+    if !number.is_finite() {
+        return "null".to_owned();
+    }
+    if number == number.trunc() && number.abs() < 1e6 {
+        return format!("{number}");
+    }
+    let text = format!("{number:.3e}");
+    // `1.234e3` is shorter as `1234`.
+    let plain = text.parse::<f64>().map(|rounded| format!("{rounded}")).unwrap_or_default();
+    if plain.len() <= text.len() { plain } else { text }
+}
+
+/// A JSON string that may stand in a `script` element.
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// A box to show or hide each series; they must stand before the drawing for the style sheet to reach it.
+fn legend<'a>(id: &str, names: impl Iterator<Item = (&'a str, usize)>, html: &mut String) {
+    for (number, (name, color)) in names.enumerate() {
+        let dash = if color >= COLORS { " dash" } else { "" };
+        let _ = write!(
+            html,
+            "<input type=\"checkbox\" checked class=\"t{number}\" id=\"{id}-{number}\"><label for=\"{id}-{number}\" class=\"c{}{dash}\">{}</label>",
+            color % COLORS,
+            escape(name)
+        );
+    }
+}
+
+fn grid(x: &Ruler, y: &Ruler, x_axis: &Axis, y_axis: &Axis, (width, height): (f64, f64), html: &mut String) {
+    for tick in &y.ticks {
+        let at = y.pixel(*tick);
+        let text = y_axis.unit.text(*tick);
+        let _ = write!(
+            html,
+            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{}\"/><text class=\"y\" x=\"{}\" y=\"{:.1}\">{text}</text>",
+            width - RIGHT,
+            LEFT - 7.0,
+            at + 3.5
+        );
+    }
+    for tick in &x.ticks {
+        let at = x.pixel(*tick);
+        let text = x_axis.unit.text(*tick);
+        let _ = write!(
+            html,
+            "<path class=\"tick\" d=\"M{at:.1} {}v4\"/><text class=\"x\" x=\"{at:.1}\" y=\"{}\">{text}</text>",
+            height - BOTTOM,
+            height - BOTTOM + 16.0
+        );
+    }
+    let _ = write!(
+        html,
+        "<path class=\"axis\" d=\"M{LEFT} {}H{}\"/><text class=\"x label\" x=\"{}\" y=\"{}\">{}</text>",
+        height - BOTTOM,
+        width - RIGHT,
+        f64::midpoint(LEFT, width - RIGHT),
+        height - 4.0,
+        escape(&x_axis.label)
+    );
+}
+
+impl Line {
+    fn render(&self, number: usize, banded: bool, x: &Ruler, y: &Ruler, html: &mut String) {
+        let color = self.color % COLORS;
+        let mut class = format!("s s{number} c{color}");
+        class.push_str(if self.color >= COLORS { " dash" } else { "" });
+        class.push_str(if self.thin { " thin" } else { "" });
+        if banded && self.points.iter().any(|point| point.high > point.low) {
+            let _ = write!(html, "<path class=\"band s{number} c{color}\" d=\"{}\"/>", self.band(x, y));
+        }
+        let _ = write!(html, "<path class=\"{class}\" d=\"{}\"/>", self.path(x, y));
+        // A point between two gaps has no line to lie on.
+        for run in self.runs().filter(|run| run.len() == 1) {
+            let (x, y) = (x.pixel(run[0].x), y.pixel(run[0].y));
+            let _ = write!(html, "<circle class=\"dot s{number} c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\"/>");
+        }
+    }
+
+    /// Points between gaps.
+    fn runs(&self) -> impl Iterator<Item = &[Point]> {
+        self.points.split(|point| !point.y.is_finite()).filter(|run| !run.is_empty())
+    }
+
+    fn path(&self, x: &Ruler, y: &Ruler) -> String {
+        let mut path = String::new();
+        for run in self.runs().filter(|run| run.len() > 1) {
+            trace(&mut path, 'M', run.iter().map(|point| (x.pixel(point.x), y.pixel(point.y))));
+        }
+        path
+    }
+
+    fn band(&self, x: &Ruler, y: &Ruler) -> String {
+        let mut path = String::new();
+        for run in self.runs() {
+            trace(&mut path, 'M', run.iter().map(|point| (x.pixel(point.x), y.pixel(point.high))));
+            trace(&mut path, 'L', run.iter().rev().map(|point| (x.pixel(point.x), y.pixel(point.low))));
+            path.push('Z');
+        }
+        path
+    }
+}
+
+fn trace(path: &mut String, begin: char, points: impl Iterator<Item = (f64, f64)>) {
+    for (number, (x, y)) in points.enumerate() {
+        let _ = write!(path, "{}{x:.1} {y:.1}", if number == 0 { begin } else { 'L' });
+    }
+}
+
+/// Bars side by side, in groups: kinds of operations on several targets.
+#[derive(Clone, Debug)]
+pub(super) struct Bars {
+    pub(super) title: String,
+    pub(super) width: f64,
+    pub(super) unit: Unit,
+    /// Whose bars they are; the legend. None, where the groups say it.
+    pub(super) names: Vec<String>,
+    pub(super) groups: Vec<Group>,
+}
+
+/// Bars of one thing.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) label: String,
+    /// One a name; `None`: there is no figure.
+    pub(super) bars: Vec<Option<Bar>>,
+}
+
+/// A value as a bar.
+#[derive(Clone, Debug)]
+pub(super) struct Bar {
+    pub(super) value: f64,
+    /// As of [`Line::color`].
+    pub(super) color: usize,
+    /// Behind the value, such as a ratio.
+    pub(super) remark: String,
+    /// Where the true value lies, if that is known.
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+const BAR: f64 = 15.0;
+const BAR_GAP: f64 = 11.0;
+/// For the label of a group, in characters.
+const BAR_LABEL: usize = 26;
+
+impl Bars {
+    /// The bars with their legend as HTML. `id` must be unique in the page.
+    pub(super) fn render(&self, id: &str, html: &mut String) {
+        let left = 12.0
+            + CHARACTER
+                * self.groups.iter().map(|group| group.label.chars().count()).max().unwrap_or(0).min(BAR_LABEL) as f64;
+        let group_height = BAR * self.groups.iter().map(|group| group.bars.len()).max().unwrap_or(0) as f64 + BAR_GAP;
+        let height = group_height * self.groups.len() as f64 + BOTTOM;
+        let axis = Axis::new("", self.unit, self.scale());
+        let ends = |bar: &Bar| [bar.value, bar.interval.map_or(bar.value, |interval| interval.1)];
+        let values = self.groups.iter().flat_map(|group| group.bars.iter().flatten().flat_map(ends));
+        // Room for the text behind the longest bar.
+        let mut ruler = Ruler::new(&axis, values, left, self.width - 150.0);
+        if ruler.scale == Scale::Log {
+            // The least bar must have a length.
+            ruler.low /= 2.0;
+        }
+        let _ =
+            write!(html, "<figure class=\"chart bars\" id=\"{id}\"><figcaption>{}</figcaption>", escape(&self.title));
+        if self.names.len() > 1 {
+            legend(id, self.names.iter().enumerate().map(|(number, name)| (name.as_str(), number)), html);
+        }
+        let _ = write!(
+            html,
+            "<svg viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">",
+            self.width,
+            escape(&self.title)
+        );
+        for tick in &ruler.ticks {
+            let (at, foot) = (ruler.pixel(*tick), height - BOTTOM);
+            let _ = write!(
+                html,
+                "<path class=\"grid\" d=\"M{at:.1} 0V{foot}\"/><text class=\"x\" x=\"{at:.1}\" y=\"{}\">{}</text>",
+                foot + 16.0,
+                self.unit.text(*tick)
+            );
+        }
+        for (number, group) in self.groups.iter().enumerate() {
+            group.render(self.unit, &ruler, group_height * number as f64, html);
+        }
+        html.push_str("</svg></figure>\n");
+    }
+
+    /// Bars should begin at nothing; where the shortest could not be seen then, lengths are logarithms.
+    fn scale(&self) -> Scale {
+        let values = || {
+            self.groups
+                .iter()
+                .flat_map(|group| group.bars.iter().flatten().map(|bar| bar.value))
+                .filter(|value| *value > 0.0)
+        };
+        let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
+        if high > low * 100.0 { Scale::Log } else { Scale::Linear }
+    }
+}
+
+impl Group {
+    fn render(&self, unit: Unit, ruler: &Ruler, top: f64, html: &mut String) {
+        let middle = top + BAR_GAP / 2.0 + BAR * self.bars.len() as f64 / 2.0 + 3.5;
+        let mut label: String = self.label.chars().take(BAR_LABEL).collect();
+        if label.len() < self.label.len() {
+            label.pop();
+            label.push('…');
+        }
+        let _ =
+            write!(html, "<text class=\"y\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", ruler.from - 7.0, escape(&label));
+        for (number, bar) in self.bars.iter().enumerate() {
+            let y = top + BAR_GAP / 2.0 + BAR * number as f64;
+            let Some(bar) = bar else {
+                let _ = write!(
+                    html,
+                    "<text class=\"s{number} value\" x=\"{:.1}\" y=\"{:.1}\">–</text>",
+                    ruler.from + 4.0,
+                    y + 11.0
+                );
+                continue;
+            };
+            bar.render(number, unit, ruler, y, html);
+        }
+    }
+}
+
+impl Bar {
+    fn render(&self, number: usize, unit: Unit, ruler: &Ruler, y: f64, html: &mut String) {
+        let end = ruler.pixel(self.value);
+        let _ = write!(
+            html,
+            "<rect class=\"bar s{number} c{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            self.color % COLORS,
+            ruler.from,
+            y + 1.0,
+            (end - ruler.from).max(1.0),
+            BAR - 2.0
+        );
+        let mut behind = end;
+        if let Some((low, high)) = self.interval {
+            let (low, high) = (ruler.pixel(low), ruler.pixel(high));
+            let middle = y + BAR / 2.0;
+            let _ = write!(
+                html,
+                "<path class=\"whisker s{number}\" d=\"M{low:.1} {:.1}v6m0 -3H{high:.1}m0 -3v6\"/>",
+                middle - 3.0
+            );
+            behind = behind.max(high);
+        }
+        let _ = write!(
+            html,
+            "<text class=\"s{number} value\" x=\"{:.1}\" y=\"{:.1}\">{} <tspan class=\"remark\">{}</tspan></text>",
+            behind + 5.0,
+            y + 11.0,
+            unit.text(self.value),
+            escape(&self.remark)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(scale: Scale, lines: Vec<Line>) -> Chart {
+        Chart {
+            title: "A <chart>".to_owned(),
+            size: (600.0, 200.0),
+            x: Axis::new("seconds", Unit::Seconds, Scale::Linear).over(0.0, 60.0),
+            y: Axis::new("points/s", Unit::PerSecond, scale),
+            lines,
+            shades: vec![Shade { from: 0.0, to: 30.0, label: "write & <more>".to_owned() }],
+        }
+    }
+
+    fn line(name: &str, ys: &[f64]) -> Line {
+        let points = ys.iter().enumerate().map(|(x, y)| Point::new(x as f64, *y)).collect();
+        Line { name: name.to_owned(), color: 0, thin: false, points }
+    }
+
+    fn rendered(chart: &Chart) -> String {
+        let mut html = String::new();
+        chart.render("c1", &mut html);
+        html
+    }
+
+    /// Every `x y` after a command letter of every path.
+    fn places(html: &str) -> Vec<(f64, f64)> {
+        let paths = html.split("d=\"M").skip(1).filter_map(|rest| rest.split('"').next());
+        let pairs =
+            paths.filter(|path| path.contains('L')).flat_map(|path| path.split(['M', 'L', 'Z'])).map(str::to_owned);
+        pairs
+            .filter_map(|pair| {
+                let (x, y) = pair.split_once(' ')?;
+                Some((x.parse().ok()?, y.parse().ok()?))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn lines_stay_inside_the_axes() {
+        for scale in [Scale::Linear, Scale::Log] {
+            let html =
+                rendered(&chart(scale, vec![line("a", &[0.0, 5.0, 123.0, 1e9, 0.001, -4.0]), line("b", &[7.0; 90])]));
+            let places = places(&html);
+            assert_eq!(places.len(), 96, "{html}");
+            for (x, y) in places {
+                assert!((LEFT..=600.0 - RIGHT).contains(&x) && (TOP..=200.0 - BOTTOM).contains(&y), "{x} {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_gap_is_not_bridged_and_a_lonely_point_is_seen() {
+        let html = rendered(&chart(Scale::Linear, vec![line("a", &[1.0, 2.0, f64::NAN, 4.0, f64::NAN, 5.0, 6.0])]));
+        assert_eq!(places(&html).len(), 4, "{html}");
+        assert_eq!(html.matches("<circle").count(), 1);
+        assert!(html.contains("[1,2,null,4,null,5,6]"), "{html}");
+    }
+
+    #[test]
+    fn larger_values_are_higher() {
+        for scale in [Scale::Linear, Scale::Log, Scale::Nines] {
+            let axis = Axis::new("", Unit::Number, scale).over(if scale == Scale::Log { 0.1 } else { 0.0 }, 0.999);
+            let ruler = Ruler::new(&axis, std::iter::empty(), 180.0, 20.0);
+            let pixels = [0.1, 0.5, 0.9, 0.99].map(|value| ruler.pixel(value));
+            assert!(pixels.windows(2).all(|pair| pair[0] > pair[1]), "{scale:?} {pixels:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_round_few_and_inside() {
+        let axis = |unit, scale| Axis::new("", unit, scale);
+        let ticks = |axis: Axis, values: &[f64]| Ruler::new(&axis, values.iter().copied(), 200.0, 0.0).ticks;
+        assert_eq!(ticks(axis(Unit::Number, Scale::Linear), &[0.0, 4.1]), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(
+            ticks(axis(Unit::Bytes, Scale::Linear), &[3.0 * 1024.0 * 1024.0]),
+            [0.0, 1048576.0, 2097152.0, 3145728.0]
+        );
+        assert_eq!(ticks(axis(Unit::Milliseconds, Scale::Log), &[0.3, 900.0]), [1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!(ticks(axis(Unit::Milliseconds, Scale::Log), &[1.1, 4.0]), [1.0, 2.0, 5.0]);
+        assert_eq!(ticks(axis(Unit::Percent, Scale::Nines).over(0.0, 0.999), &[]), [0.0, 0.5, 0.9, 0.99, 0.999]);
+        assert_eq!(ticks(axis(Unit::Seconds, Scale::Linear).over(0.0, 3600.0), &[]), [0.0, 900.0, 1800.0, 2700.0, 3600.0]);
+        for values in [&[][..], &[0.0], &[7.0], &[-3.0, 2.0], &[f64::NAN], &[1e-12, 1e15]] {
+            for scale in [Scale::Linear, Scale::Log] {
+                let ticks = ticks(axis(Unit::Number, scale), values);
+                assert!((1..=9).contains(&ticks.len()), "{values:?} {scale:?} {ticks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn series_far_apart_get_a_logarithmic_axis() {
+        assert_eq!(fitting_scale(&[line("a", &[5e6]), line("b", &[200.0])]), Scale::Log);
+        assert_eq!(fitting_scale(&[line("a", &[100.0, 0.0]), line("b", &[20.0])]), Scale::Linear);
+        assert_eq!(fitting_scale(&[]), Scale::Linear);
+    }
+
+    #[test]
+    fn names_are_text_and_not_markup() {
+        let html = rendered(&chart(Scale::Linear, vec![line("</script><b>", &[1.0]), line("b", &[1.0])]));
+        assert_eq!(html.matches("</script>").count(), 1, "{html}");
+        assert!(!html.contains("<b>") && !html.contains("<more>") && !html.contains("<chart>"), "{html}");
+    }
+
+    #[test]
+    fn numbers_of_the_block_are_short_json() {
+        let cases =
+            [(0.0, "0"), (12.0, "12"), (12.345_678, "12.35"), (1.234_56e7, "1.235e7"), (0.000_012_3, "1.230e-5")];
+        for (number, text) in cases {
+            assert_eq!(compact(number), text);
+            assert!(serde_json::from_str::<f64>(&compact(number)).is_ok());
+        }
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        let bar = |value| Some(Bar { value, color: 0, remark: String::new(), interval: None });
+        let groups = vec![Group { label: "write".to_owned(), bars: vec![bar(10.0), bar(20.0), None] }];
+        let bars = Bars {
+            title: "t".into(),
+            width: 600.0,
+            unit: Unit::Number,
+            names: vec!["a".into(), "b".into(), "c".into()],
+            groups,
+        };
+        let mut html = String::new();
+        bars.render("b1", &mut html);
+        let widths: Vec<f64> = html
+            .split("<rect")
+            .skip(1)
+            .map(|rect| rect.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert!((widths[1] / widths[0] - 2.0).abs() < 0.01, "{widths:?}");
+        assert_eq!(widths.len(), 2);
+    }
+
+    #[test]
+    fn moments_and_shares_read_well() {
+        assert_eq!(
+            [0.0, 0.5, 45.0, 125.0, 5400.0, 9000.0].map(clock),
+            ["0 s", "0.5 s", "45 s", "2:05 min", "90 min", "2:30 h"]
+        );
+        assert_eq!([0.0, 0.5, 0.999, 0.999_99].map(percentage), ["0 %", "50 %", "99.9 %", "99.999 %"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! The report as one HTML file that needs no network, no font and, for reading, no script.
+//!
+//! Always true: every text from outside goes through [`Page::text`] or a [`Cell`], which escape it; a run that failed
+//! its verification shows no rate and no latency; the page forbids itself to load anything.
+
+mod run;
+
+use std::path::Path;
+
+use super::charts::{Bars, Chart};
+use super::format::escape;
+use super::json::Report;
+use crate::error::{Error, Result};
+
+const STYLE: &str = include_str!("html/page.css");
+const SCRIPT: &str = include_str!("html/page.js");
+
+/// Writes the report of one or more runs.
+pub(crate) fn write(report: &Report, path: &Path) -> Result {
+    std::fs::write(path, page(report))
+        .map_err(|error| Error::setup(format!("{}: cannot be written: {error}", path.display())))
+}
+
+/// The text of the file.
+pub(crate) fn page(report: &Report) -> String {
+    let mut page = Page::default();
+    let title = match report.runs.as_slice() {
+        [run] => format!("{} {}: {}", run.target.product, run.target.version, run.workload),
+        runs => format!("{} runs", runs.len()),
+    };
+    page.raw("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n");
+    page.raw("<title>");
+    page.text(&format!("millrace bench: {title}"));
+    page.raw("</title>\n<style>\n").raw(STYLE).raw("</style>\n</head>\n<body>\n");
+    for run in &report.runs {
+        run::header(&mut page, run);
+        run::sections(&mut page, run);
+    }
+    footer(&mut page, report);
+    page.raw("<div id=\"tip\"></div>\n<script>\n").raw(SCRIPT).raw("</script>\n</body>\n</html>\n");
+    page.html
+}
+
+fn footer(page: &mut Page, report: &Report) {
+    let mut tools: Vec<&str> = report.runs.iter().map(|run| run.tool.as_str()).collect();
+    tools.dedup();
+    page.raw("<footer>");
+    page.text(&format!("Measured by {}. All figures are in report.json beside this page.", tools.join(", ")));
+    page.raw("</footer>\n");
+}
+
+/// A page while it is written.
+#[derive(Default)]
+struct Page {
+    html: String,
+    charts: usize,
+}
+
+impl Page {
+    /// Markup of ours.
+    fn raw(&mut self, markup: &str) -> &mut Page {
+        self.html.push_str(markup);
+        self
+    }
+
+    /// Text from anywhere.
+    fn text(&mut self, text: &str) -> &mut Page {
+        self.html.push_str(&escape(text));
+        self
+    }
+
+    /// `tag` may carry attributes of ours: `p class="soft"`.
+    fn element(&mut self, tag: &str, text: &str) -> &mut Page {
+        let name = tag.split(' ').next().unwrap_or(tag);
+        self.raw("<").raw(tag).raw(">").text(text).raw("</").raw(name).raw(">\n")
+    }
+
+    fn chart(&mut self, chart: &Chart) {
+        let id = self.next_id();
+        chart.render(&id, &mut self.html);
+    }
+
+    fn next_id(&mut self) -> String {
+        self.charts += 1;
+        format!("chart{}", self.charts)
+    }
+
+    /// Pairs of a name and a text.
+    fn facts<'a>(&mut self, facts: impl IntoIterator<Item = (&'a str, String)>) {
+        self.raw("<dl class=\"facts\">\n");
+        for (name, value) in facts {
+            self.raw("<dt>").text(name).raw("</dt><dd>").text(&value).raw("</dd>\n");
+        }
+        self.raw("</dl>\n");
+    }
+
+    /// A table; columns whose name begins with `#` hold numbers.
+    fn table(&mut self, class: &str, columns: &[&str], rows: impl IntoIterator<Item = Row>) {
+        self.raw("<div class=\"wide\"><table class=\"").raw(class).raw("\"><thead><tr>");
+        for column in columns {
+            match column.strip_prefix('#') {
+                Some(name) => self.raw("<th class=\"n\">").text(name),
+                None => self.raw("<th>").text(column),
+            };
+            self.raw("</th>");
+        }
+        self.raw("</tr></thead><tbody>\n");
+        for row in rows {
+            self.raw("<tr class=\"").raw(row.class).raw("\">");
+            for (cell, column) in row.cells.iter().zip(columns) {
+                let number = if column.starts_with('#') { "n " } else { "" };
+                self.raw("<td class=\"").raw(number).raw(cell.class).raw("\">").text(&cell.text).raw("</td>");
+            }
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n");
+    }
+}
+
+/// A row of a table; `class` is ours.
+struct Row {
+    class: &'static str,
+    cells: Vec<Cell>,
+}
+
+impl Row {
+    fn new(cells: Vec<Cell>) -> Row {
+        Row { class: "", cells }
+    }
+}
+
+/// A cell of a table: text from anywhere; `class` is ours.
+struct Cell {
+    class: &'static str,
+    text: String,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell { class: "", text: text.into() }
+    }
+}
+
+/// The cell that names its row.
+fn name(text: &str) -> Cell {
+    Cell { class: "k", text: text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

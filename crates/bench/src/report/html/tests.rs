@@ -1,0 +1,173 @@
+//! What a page must hold for every run.
+
+use std::time::Instant;
+
+use super::*;
+use crate::report::fixture;
+use crate::result::RunResult;
+
+fn page_of(run: RunResult) -> String {
+    page(&Report::new(vec![run]))
+}
+
+/// For looking at: `REPORT_SAMPLES=DIR cargo test -p bench html` keeps the pages.
+fn keep(name: &str, html: &str) {
+    if let Some(directory) = std::env::var_os("REPORT_SAMPLES") {
+        std::fs::write(Path::new(&directory).join(name), html).unwrap();
+    }
+}
+
+/// Names of elements in the order they open, after checking that each is closed where it must be.
+fn elements(html: &str) -> Vec<String> {
+    const VOID: [&str; 3] = ["meta", "input", "!DOCTYPE"];
+    let (mut names, mut open) = (Vec::new(), Vec::new());
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        let end = rest.find('>').expect("a tag ends");
+        let tag = &rest[..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "closes what is not open, before {:.80}", rest);
+            continue;
+        }
+        let name = tag.split([' ', '/']).next().unwrap().to_owned();
+        names.push(name.clone());
+        if name == "style" || name == "script" {
+            rest = &rest[rest.find(&format!("</{name}>")).expect("a block ends") + name.len() + 3..];
+        } else if !tag.ends_with('/') && !VOID.contains(&name.as_str()) {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, Vec::<String>::new(), "left open");
+    names
+}
+
+#[test]
+fn a_page_is_well_formed_and_has_every_section() {
+    let html = page_of(fixture::run("millrace", 1.0));
+    keep("run.html", &html);
+    let names = elements(&html);
+    assert!(names.iter().filter(|name| *name == "svg").count() >= 8, "charts");
+    for section in [
+        "Results",
+        "Over time",
+        "Distribution of latencies",
+        "Resources",
+        "Phases",
+        "Verification",
+        "Failures",
+        "Notes",
+        "Statements",
+        "Configuration",
+        "How it was measured",
+    ] {
+        assert!(html.contains(&format!("<h2>{section}</h2>")), "{section}");
+    }
+    for said in
+        ["5.84 M", "acknowledged after fsync", "client-bound: no", "REMARK=it&#39;\\&#39;&#39;s a test", "6,929,500.00"]
+    {
+        assert!(html.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn a_kind_of_several_phases_has_a_row_for_each() {
+    let mut run = fixture::run("millrace", 1.0);
+    let mut again = run.phases[2].clone();
+    run.phases[2].name = "TIME_RANGE x10".to_owned();
+    again.name = "TIME_RANGE x100".to_owned();
+    run.phases.push(again);
+    let html = page_of(run);
+    let rows = |name: &str| html.matches(&format!("<td class=\"k\">{name}</td>")).count();
+    // The two matrices and the phases.
+    assert_eq!([rows("TIME_RANGE x10"), rows("TIME_RANGE x100"), rows("VALUE_RANGE")], [3, 3, 5]);
+}
+
+#[test]
+fn a_page_loads_nothing() {
+    for run in [fixture::run("millrace", 1.0), fixture::hostile()] {
+        let html = page_of(run);
+        let markup = html.replace("http://www.w3.org/2000/svg", "");
+        for name in ["link", "img", "iframe", "object", "embed", "base", "form", "image", "use"] {
+            assert!(!elements(&html).contains(&name.to_owned()), "{name}");
+        }
+        for word in [" src=\"", " href=\"http", "url(", "@import", "fetch(", "http://", "https://"] {
+            assert!(!markup.contains(word), "{word}");
+        }
+        assert!(html.contains("default-src 'none'"));
+    }
+}
+
+#[test]
+fn hostile_texts_stay_texts() {
+    let html = page_of(fixture::hostile());
+    keep("hostile.html", &html);
+    let plain = page_of(fixture::run("millrace", 1.0));
+    let scripts = |html: &str| elements(html).iter().filter(|name| *name == "script").count();
+    assert_eq!(scripts(&html), scripts(&plain));
+    assert!(!html.contains("<script>alert") && !html.contains("<img"), "markup from outside");
+    assert!(html.contains("&lt;script&gt;alert(1)"), "but it can be read");
+}
+
+#[test]
+fn a_failed_run_shows_findings_and_no_figures() {
+    let run = fixture::failed();
+    let rates: Vec<String> = [run.phases[0].operations[0].throughput, run.server.as_ref().unwrap().points_per_cpu_s]
+        .iter()
+        .map(|rate| crate::report::format::short(*rate))
+        .collect();
+    let html = page_of(run);
+    keep("failed.html", &html);
+    elements(&html);
+    assert!(html.contains("This run failed its verification.") && html.contains("d_17: count 29700"), "findings");
+    assert!(rates.iter().all(|rate| !html.contains(rate.as_str())), "{rates:?}");
+    for section in ["Latency matrix", "Over time", "Distribution", "CPU-second"] {
+        assert!(!html.contains(section), "{section}");
+    }
+}
+
+#[test]
+fn a_driver_that_was_never_tried_is_said_first() {
+    let mut run = fixture::run("millrace", 1.0);
+    run.target.proof = crate::drivers::Proof::Documents.text();
+    let html = page_of(run);
+    let said = html.find("<strong>Never run against the product.</strong>").expect("a banner");
+    assert!(said < html.find("class=\"cards\"").unwrap(), "before the figures");
+    assert!(html.contains("badge bad\">driver never run against the product"), "a badge");
+}
+
+#[test]
+fn verdicts_are_told_apart() {
+    let verdict = |change: &dyn Fn(&mut RunResult)| {
+        let mut run = fixture::run("millrace", 1.0);
+        change(&mut run);
+        run::verdict(&run).1
+    };
+    assert_eq!(verdict(&|_| {}), "verified");
+    assert_eq!(verdict(&|run| run.verification.on = false), "not verified");
+    assert_eq!(verdict(&|run| run.stopped = Some("Ctrl-C".to_owned())), "stopped early");
+    assert_eq!(verdict(&|run| run.verification.passed = false), "failed verification");
+    let failure = crate::result::Failure { count: 1200, ..Default::default() };
+    assert_eq!(verdict(&|run| run.failures = vec![failure.clone()]), "verified, 1,200 operations failed");
+}
+
+#[test]
+fn a_run_of_nothing_has_a_page() {
+    let html = page_of(RunResult { format: crate::result::RESULT_FORMAT, ..RunResult::default() });
+    elements(&html);
+    assert!(html.contains("cannot be seen from here"), "why there are no figures");
+}
+
+#[test]
+fn an_hour_of_thirteen_kinds_stays_small() {
+    let run = fixture::hour();
+    assert_eq!(run.seconds.len(), 13 * 3600);
+    let began = Instant::now();
+    let html = page_of(run);
+    let took = began.elapsed();
+    keep("hour.html", &html);
+    println!("an hour, 13 kinds: {} KiB in {took:?}", html.len() / 1024);
+    assert!(html.len() < 3 << 20, "{}", html.len());
+    elements(&html);
+}
