@@ -346,6 +346,44 @@ fn the_list_of_keys_is_golden() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), help_keys(), "{}", path.display());
 }
 
+/// Every key as a row of the manual's tables.
+fn manual_tables() -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for key in KEYS {
+        if key.section != section {
+            section = key.section;
+            text.push_str(&format!("\n### {section}\n\n| key | default | type | meaning |\n|---|---|---|---|\n"));
+        }
+        let origin = match key.origin {
+            Origin::Now => "",
+            Origin::Early2023 => " *2023*",
+            Origin::Ours => " *ours*",
+        };
+        let range = if key.range == Range::Any { String::new() } else { format!(", {}", key.range) };
+        let kind = (key.kind)().replace('|', " \\| ");
+        let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+        let meaning = key.meaning.replace('|', "\\|");
+        text.push_str(&format!("| `{}`{origin} | {default} | {kind}{range} | {meaning} |\n", key.name));
+    }
+    text + "\n"
+}
+
+/// `MILLRACE_GOLDEN=write` writes the tables anew.
+#[test]
+fn the_manual_lists_every_key() {
+    let path = repository("docs/manual/benchmark-configuration.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let begin = page.find(" config` -->\n").unwrap() + " config` -->\n".len();
+    let end = page.find("<!-- end of keys -->").unwrap();
+    let expected = page[..begin].to_owned() + &manual_tables() + &page[end..];
+    if std::env::var("MILLRACE_GOLDEN").as_deref() == Ok("write") {
+        std::fs::write(&path, &expected).unwrap();
+        return;
+    }
+    assert!(page == expected, "{} is not what the table of keys says", path.display());
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_read_or_refused_but_never_panics(text in "(?s)(LOOP|START_TIME|DB_SWITCH|OPERATION_PROPORTION|HOST|=|:|\\\\|#|\n|.){0,60}") {

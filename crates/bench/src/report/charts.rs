@@ -722,7 +722,10 @@ mod tests {
         assert_eq!(ticks(axis(Unit::Milliseconds, Scale::Log), &[0.3, 900.0]), [1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(ticks(axis(Unit::Milliseconds, Scale::Log), &[1.1, 4.0]), [1.0, 2.0, 5.0]);
         assert_eq!(ticks(axis(Unit::Percent, Scale::Nines).over(0.0, 0.999), &[]), [0.0, 0.5, 0.9, 0.99, 0.999]);
-        assert_eq!(ticks(axis(Unit::Seconds, Scale::Linear).over(0.0, 3600.0), &[]), [0.0, 900.0, 1800.0, 2700.0, 3600.0]);
+        assert_eq!(
+            ticks(axis(Unit::Seconds, Scale::Linear).over(0.0, 3600.0), &[]),
+            [0.0, 900.0, 1800.0, 2700.0, 3600.0]
+        );
         for values in [&[][..], &[0.0], &[7.0], &[-3.0, 2.0], &[f64::NAN], &[1e-12, 1e15]] {
             for scale in [Scale::Linear, Scale::Log] {
                 let ticks = ticks(axis(Unit::Number, scale), values);
