@@ -440,7 +440,7 @@ impl Oracle<'_> {
         }
         let expected = combined(&children, set.operator, set.all);
         let mut seen: BTreeMap<String, i64> = BTreeMap::new();
-        for row in &answer.rows {
+        for row in answer.rows.iter().filter(|row| row.cells.iter().any(|cell| *cell != Cell::Null)) {
             *seen.entry(self.identity(row)).or_default() += 1;
         }
         let different = expected

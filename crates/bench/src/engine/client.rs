@@ -30,6 +30,7 @@ pub(super) fn run(phase: &Phase<'_>, index: usize) {
     phase.ready.wait();
     phase.ready.wait();
     let begin = lock(&phase.begin).unwrap_or(phase.engine.start);
+    let _end = AtEnd(phase);
     match connection {
         Err(error) => lock(&phase.trouble).push(error.during(format_args!("client {index} connects"))),
         Ok(connection) => {
@@ -41,7 +42,15 @@ pub(super) fn run(phase: &Phase<'_>, index: usize) {
             client.finish();
         }
     }
-    phase.done.fetch_add(1, Ordering::Release);
+}
+
+/// Counts a client as ended however it ends: the phase waits for all of them, and a panic must not make it wait for ever.
+struct AtEnd<'a>(&'a Phase<'a>);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.done.fetch_add(1, Ordering::Release);
+    }
 }
 
 struct Client<'a> {

@@ -543,3 +543,6 @@ pub(crate) fn with_settings(config: &Config, settings: &[(&str, String)]) -> Res
 pub(crate) fn quantile_line(latency: &Latency) -> String {
     format!("p50 {:.2} ms, p99 {:.2} ms", latency.median, latency.p99)
 }
+
+#[cfg(test)]
+mod tests;

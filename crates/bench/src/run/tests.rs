@@ -1,0 +1,535 @@
+//! Whole runs against a store in memory that answers by going through everything it was sent, and against the same
+//! store with one fault: every fault must be found.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+
+use super::*;
+use crate::drivers::Connection;
+use crate::query::{Aggregate, Cell, Order as RowOrder, Query, Row, Rows, SetOperator, Shape};
+use crate::schema::{Batch, Kind, Schema, text_of};
+
+/// What goes wrong, once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    None,
+    /// An acknowledged request is not stored.
+    DropWrite,
+    /// One of its rows is not.
+    DropRow,
+    /// One of its values is another.
+    AlterValue,
+    /// A request is stored twice, by a store that keeps every row.
+    DuplicateWrite,
+    /// An acknowledged request is seen only later.
+    DelayWrite,
+    /// An answer lacks a row.
+    DropAnswerRow,
+    /// An answer has a row twice.
+    DuplicateAnswerRow,
+    /// A value of an answer is another.
+    AlterAnswer,
+    /// An answer is that of another device.
+    OtherDevice,
+    /// Rows come in another order than asked for.
+    Reorder,
+    /// An answer is empty.
+    EmptyAnswer,
+    /// An answer comes to the end of a query before it: stale.
+    RepeatAnswer,
+}
+
+/// Which request or answer the fault hits.
+const HIT: u64 = 17;
+
+struct Memory {
+    schema: Arc<Schema>,
+    state: Mutex<State>,
+    fault: Fault,
+    /// Counts requests, or answers of the kind that is hit.
+    count: AtomicU64,
+    /// The kind whose answers are hit.
+    kind: usize,
+    replaces: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// (device, time) → rows; a row is its cells' units.
+    rows: BTreeMap<(u32, i64), Vec<Vec<Option<i64>>>>,
+    /// Acknowledged and not yet seen, and for how many more requests.
+    delayed: Option<(Batch, u64)>,
+}
+
+impl State {
+    fn store(&mut self, batch: &Batch, fields: usize, replaces: bool) {
+        for part in &batch.parts {
+            for (row, time) in part.times.iter().enumerate() {
+                let rows = self.rows.entry((part.device, *time)).or_default();
+                if rows.is_empty() || !replaces {
+                    rows.push(vec![None; fields]);
+                }
+                let cells = rows.last_mut().expect("a row");
+                for (column, field) in batch.fields.clone().enumerate() {
+                    cells[field as usize] = Some(part.unit(column, row));
+                }
+            }
+        }
+    }
+}
+
+impl Driver for Arc<Memory> {
+    fn about(&self) -> About {
+        About {
+            product: "memory",
+            write_path: "a call".to_owned(),
+            why: "a test",
+            durability: "none".to_owned(),
+            durable: false,
+            visible_at_once: true,
+            replaces: self.replaces,
+        }
+    }
+
+    fn connect(&self, _client: usize) -> Result<Box<dyn Connection>> {
+        let memory = Arc::clone(self);
+        Ok(Box::new(MemoryConnection { memory, batch: Batch::default(), answer: Rows::default(), last: None }))
+    }
+}
+
+struct MemoryConnection {
+    memory: Arc<Memory>,
+    batch: Batch,
+    answer: Rows,
+    last: Option<Rows>,
+}
+
+impl Connection for MemoryConnection {
+    fn version(&mut self) -> Result<String> {
+        Ok("1".to_owned())
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn create(&mut self, _devices: Range<u32>) -> Result<()> {
+        Ok(())
+    }
+
+    fn encode(&mut self, batch: &Batch) -> Result<()> {
+        self.batch = batch.clone();
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let fields = self.memory.schema.tables[self.batch.table as usize].fields.len();
+        let count = self.memory.count.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.memory.state.lock().expect("no panic");
+        if let Some((batch, left)) = state.delayed.take() {
+            if left == 0 {
+                state.store(&batch, fields, self.memory.replaces);
+            } else {
+                state.delayed = Some((batch, left - 1));
+            }
+        }
+        let mut batch = self.batch.clone();
+        if count == HIT {
+            match self.memory.fault {
+                Fault::DropWrite => return Ok(()),
+                Fault::DropRow => remove_row(&mut batch),
+                // The last sensor but two is a number.
+                Fault::AlterValue => {
+                    let rows = batch.parts[0].times.len();
+                    batch.parts[0].units[8 * rows] += 1;
+                }
+                Fault::DuplicateWrite => state.store(&batch, fields, self.memory.replaces),
+                Fault::DelayWrite => {
+                    state.delayed = Some((batch, 40));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        state.store(&batch, fields, self.memory.replaces);
+        Ok(())
+    }
+
+    fn statement(&self, query: &Query) -> Result<String> {
+        Ok(format!("{query:?}"))
+    }
+
+    fn query(&mut self, query: &Query) -> Result<()> {
+        self.answer = self.memory.answer(query);
+        if query.kind != self.memory.kind {
+            return Ok(());
+        }
+        // Kind 0 is the final check's own.
+        let count = self.memory.count.fetch_add(1, Ordering::Relaxed);
+        let before = self.last.replace(self.answer.clone());
+        if count == HIT {
+            let rows = &mut self.answer.rows;
+            match self.memory.fault {
+                Fault::DropAnswerRow => drop(rows.pop()),
+                Fault::DuplicateAnswerRow => rows.extend(rows.last().cloned()),
+                Fault::AlterAnswer => alter(rows),
+                Fault::OtherDevice => rows.iter_mut().for_each(|row| row.device = row.device.map(|device| device ^ 1)),
+                Fault::Reorder => rows.reverse(),
+                Fault::EmptyAnswer => rows.clear(),
+                Fault::RepeatAnswer => self.answer = before.unwrap_or_default(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, _query: &Query) -> Result<Rows> {
+        Ok(self.answer.clone())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn remove_row(batch: &mut Batch) {
+    let part = &mut batch.parts[0];
+    let rows = part.times.len();
+    part.units = (0..part.units.len()).filter(|at| at % rows != 0).map(|at| part.units[at]).collect();
+    part.times.remove(0);
+}
+
+fn alter(rows: &mut [Row]) {
+    let cell = rows.last_mut().and_then(|row| row.cells.first_mut());
+    if let Some(cell) = cell {
+        *cell = match cell {
+            Cell::Int(value) => Cell::Int(*value + 1),
+            Cell::Float(value) => Cell::Float(*value + 0.01),
+            Cell::Bool(value) => Cell::Bool(!*value),
+            _ => Cell::Text(b"?".to_vec()),
+        };
+    }
+}
+
+fn cell(kind: Kind, units: i64) -> Cell {
+    match kind {
+        Kind::Bool => Cell::Bool(units != 0),
+        Kind::Float { .. } | Kind::Double { .. } => Cell::Float(kind.number(units)),
+        Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => {
+            let mut text = Vec::new();
+            text_of(units, length, &mut text);
+            Cell::Text(text)
+        }
+        _ => Cell::Int(units),
+    }
+}
+
+/// (device, time, cells of all fields).
+type Full = (u32, i64, Vec<Option<i64>>);
+
+impl Memory {
+    fn answer(&self, query: &Query) -> Rows {
+        let own = query.devices.clone();
+        let rows = self.select(query, own.as_deref());
+        let rows = match (&query.shape, &query.set) {
+            (_, Some(set)) => {
+                let mut all: Vec<Vec<Row>> = vec![self.plain(query, &rows, false)];
+                all.extend(set.others.iter().map(|devices| {
+                    let rows = self.select(query, Some(devices));
+                    self.plain(query, &rows, false)
+                }));
+                combine(all, set.operator, set.all)
+            }
+            (Shape::Rows, None) => self.plain(query, &rows, true),
+            (Shape::Aggregate { aggregate, by_device }, None) => {
+                self.grouped(query, *aggregate, &rows, |device, _| (by_device.then_some(device), None))
+            }
+            (Shape::Buckets { aggregate, width, origin, by_device }, None) => {
+                self.grouped(query, *aggregate, &rows, |device, time| {
+                    (by_device.then_some(device), Some(origin + (time - origin).div_euclid(*width) * width))
+                })
+            }
+            (Shape::Latest, None) => {
+                let mut newest: BTreeMap<u32, Full> = BTreeMap::new();
+                let rows = rows.into_iter().filter(|row| query.fields.iter().any(|f| row.2[*f as usize].is_some()));
+                rows.for_each(|row| drop(newest.insert(row.0, row)));
+                self.plain(query, &newest.into_values().collect::<Vec<_>>(), true)
+            }
+        };
+        self.in_order(query, rows)
+    }
+
+    fn select(&self, query: &Query, devices: Option<&[u32]>) -> Vec<Full> {
+        let state = self.state.lock().expect("no panic");
+        let table = &self.schema.tables[query.table as usize];
+        let mut selected = Vec::new();
+        for ((device, time), rows) in &state.rows {
+            let wanted = match devices {
+                Some(devices) => devices.contains(device),
+                None => self.schema.devices[*device as usize].table == query.table,
+            };
+            if !wanted || query.window.as_ref().is_some_and(|window| !window.contains(time)) {
+                continue;
+            }
+            for row in rows {
+                let passes = query.filters.iter().all(|filter| {
+                    let kind = table.fields[filter.field as usize].kind;
+                    row[filter.field as usize].is_some_and(|units| kind.number(units) > filter.above)
+                });
+                if passes {
+                    selected.push((*device, *time, row.clone()));
+                }
+            }
+        }
+        selected
+    }
+
+    fn plain(&self, query: &Query, rows: &[Full], with_device: bool) -> Vec<Row> {
+        let table = &self.schema.tables[query.table as usize];
+        let cells = |row: &Full| {
+            let cell = |field: &u32| {
+                row.2[*field as usize].map_or(Cell::Null, |units| cell(table.fields[*field as usize].kind, units))
+            };
+            query.fields.iter().map(cell).collect()
+        };
+        rows.iter()
+            .map(|row| Row { device: with_device.then_some(row.0), time: Some(row.1), cells: cells(row) })
+            .collect()
+    }
+
+    fn grouped(
+        &self,
+        query: &Query,
+        aggregate: Aggregate,
+        rows: &[Full],
+        group: impl Fn(u32, i64) -> (Option<u32>, Option<i64>),
+    ) -> Vec<Row> {
+        let table = &self.schema.tables[query.table as usize];
+        let mut groups: BTreeMap<(Option<i64>, Option<u32>), Vec<&Full>> = BTreeMap::new();
+        for row in rows {
+            let (device, time) = group(row.0, row.1);
+            groups.entry((time, device)).or_default().push(row);
+        }
+        let of = |rows: &[&Full], field: u32| {
+            let kind = table.fields[field as usize].kind;
+            let values: Vec<i64> = rows.iter().filter_map(|row| row.2[field as usize]).collect();
+            let numbers: Vec<f64> = values.iter().map(|units| kind.number(*units)).collect();
+            let number = |value: Option<f64>| value.map_or(Cell::Null, Cell::Float);
+            match aggregate {
+                Aggregate::Count => Cell::Int(values.len() as i64),
+                _ if values.is_empty() => Cell::Null,
+                Aggregate::Sum => Cell::Float(numbers.iter().sum()),
+                Aggregate::Avg => Cell::Float(numbers.iter().sum::<f64>() / numbers.len() as f64),
+                Aggregate::Min => number(numbers.iter().copied().reduce(f64::min)),
+                Aggregate::Max => number(numbers.iter().copied().reduce(f64::max)),
+                Aggregate::First => number(numbers.first().copied()),
+                Aggregate::Last => number(numbers.last().copied()),
+            }
+        };
+        groups
+            .into_iter()
+            .map(|((time, device), rows)| {
+                let cells = query.fields.iter().map(|field| of(&rows, *field)).collect();
+                Row { device, time, cells }
+            })
+            .collect()
+    }
+
+    fn in_order(&self, query: &Query, mut rows: Vec<Row>) -> Rows {
+        if query.order == RowOrder::Descending {
+            rows.sort_by_key(|row| std::cmp::Reverse(row.time));
+        }
+        rows.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+        Rows { rows }
+    }
+}
+
+fn combine(children: Vec<Vec<Row>>, operator: SetOperator, all: bool) -> Vec<Row> {
+    let mut children = children.into_iter();
+    let mut result = children.next().unwrap_or_default();
+    for child in children {
+        match operator {
+            SetOperator::Union => result.extend(child),
+            SetOperator::Intersect => result.retain(|row| child.contains(row)),
+            SetOperator::Except => result.retain(|row| !child.contains(row)),
+        }
+    }
+    if !all {
+        let mut distinct: Vec<Row> = Vec::new();
+        result.into_iter().for_each(|row| {
+            if !distinct.contains(&row) {
+                distinct.push(row);
+            }
+        });
+        return distinct;
+    }
+    result
+}
+
+struct Silent;
+
+impl Show for Silent {
+    fn stage(&mut self, _text: &str) {}
+    fn progress(&mut self, _plan: &Plan, _progress: &Progress) {}
+}
+
+const BASE: &[&str] = &[
+    "DEVICE_NUMBER=6",
+    "SENSOR_NUMBER=12",
+    "DATA_CLIENT_NUMBER=2",
+    "SCHEMA_CLIENT_NUMBER=2",
+    "BATCH_SIZE_PER_WRITE=10",
+    "LOOP=30",
+    "QUERY_DEVICE_NUM=2",
+    "QUERY_SENSOR_NUM=2",
+    "SETTLE_MAX=0",
+    "INIT_WAIT_TIME=0",
+];
+
+fn run_with(fault: Fault, kind: usize, replaces: bool, settings: &[&str]) -> RunResult {
+    let settings: Vec<String> = BASE.iter().chain(settings).map(|text| (*text).to_owned()).collect();
+    let mut config = Config::load(None, &settings).expect("valid settings");
+    config.check().expect("a usable configuration");
+    let config = Arc::new(config);
+    let order = Order { workload: "iot".to_owned(), ..Order::default() };
+    let workload = workload::open("iot", &config).expect("a workload");
+    let memory = Arc::new(Memory {
+        schema: Arc::clone(workload.schema()),
+        state: Mutex::default(),
+        fault,
+        count: AtomicU64::new(0),
+        kind,
+        replaces,
+    });
+    let target = Target { name: "memory".to_owned(), hosts: vec!["here".to_owned()], ..Target::default() };
+    let place = Place::take(&target, &Placing::default()).expect("a place");
+    Run::new(&order, &config, workload, Arc::new(memory), place).and_then(|run| run.run(&mut Silent)).expect("a run")
+}
+
+fn settings_of(name: &str) -> Vec<&'static str> {
+    match name {
+        "apart" => vec!["QUERY_COUNT=60"],
+        "irregular" => vec!["QUERY_COUNT=60", "IS_REGULAR_FREQUENCY=false"],
+        "mixed" => vec!["OPERATION_PROPORTION=1:1:1:1:1:1:1:1:1:1:1:1:1", "LOOP=200"],
+        "recent" => vec!["OPERATION_PROPORTION=1:1:1:1:1:1:1:1:1:1:1:1:1", "LOOP=200", "IS_RECENT_QUERY=true"],
+        "unbound" => vec!["OPERATION_PROPORTION=1:1:1:1:1:1:1:1:1:1:1:1:1", "LOOP=200", "IS_CLIENT_BIND=false"],
+        "late" => vec!["QUERY_COUNT=60", "IS_OUT_OF_ORDER=true", "OUT_OF_ORDER_MODE=LATE", "LATE_MAX=50"],
+        "late mixed" => vec![
+            "OPERATION_PROPORTION=1:1:1:1:1:1:1:1:1:1:1:1:1",
+            "LOOP=200",
+            "IS_OUT_OF_ORDER=true",
+            "OUT_OF_ORDER_MODE=LATE",
+            "LATE_MAX=50",
+        ],
+        "overwriting" => vec!["QUERY_COUNT=60", "IS_OUT_OF_ORDER=true", "LAMBDA=5", "MAX_K=20"],
+        "backwards" => vec!["QUERY_COUNT=60", "IS_OUT_OF_ORDER=true", "OUT_OF_ORDER_MODE=BATCH"],
+        "not aligned" => vec!["QUERY_COUNT=60", "IS_SENSOR_TS_ALIGNMENT=false", "TS_ALIGNMENT_RATIO=0.7"],
+        "averages" => vec!["QUERY_COUNT=60", "QUERY_AGGREGATE_FUN=avg"],
+        "compat" => vec!["OPERATION_PROPORTION=1:1:1:1:1:1:1:1:1:1:1:1:1", "LOOP=200", "COMPAT=true"],
+        "fixed" => vec!["QUERY_COUNT=60", "ENABLE_FIXED_QUERY=true"],
+        "intersect" => vec!["QUERY_COUNT=60", "QUERY_SET_OP_TYPE=intersect"],
+        "limited" => vec!["QUERY_COUNT=60"],
+        other => panic!("no settings {other:?}"),
+    }
+}
+
+#[test]
+fn a_right_store_passes_whatever_the_workload() {
+    let names = [
+        "apart",
+        "irregular",
+        "mixed",
+        "recent",
+        "unbound",
+        "late",
+        "late mixed",
+        "overwriting",
+        "backwards",
+        "not aligned",
+        "averages",
+        "compat",
+        "fixed",
+        "intersect",
+        "limited",
+    ];
+    for name in names {
+        let result = run_with(Fault::None, usize::MAX, true, &settings_of(name));
+        let verification = &result.verification;
+        assert!(verification.passed, "{name}: {:#?}", verification.findings);
+        assert!(result.failures.is_empty(), "{name}: {:?}", result.failures);
+        assert!(verification.points_expected > 0 && verification.points_found == verification.points_expected);
+        for (kind, checked) in verification.answers.iter().enumerate().skip(1) {
+            assert!(checked.answers > 0 && checked.checked > checked.undecided, "{name}: kind {kind}: {checked:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_altered_or_doubled_write_is_found() {
+    let writes = [Fault::DropWrite, Fault::DropRow, Fault::AlterValue];
+    for fault in writes {
+        for settings in ["apart", "mixed", "late"] {
+            let result = run_with(fault, usize::MAX, true, &settings_of(settings));
+            assert!(!result.verification.passed, "{fault:?} in {settings} was not found");
+        }
+    }
+    let lost = run_with(Fault::DropWrite, usize::MAX, true, &settings_of("apart")).verification.lost;
+    assert_eq!(lost, 10 * 12, "rows of a batch times sensors");
+    let result = run_with(Fault::DuplicateWrite, usize::MAX, false, &settings_of("apart"));
+    assert_eq!((result.verification.passed, result.verification.surplus), (false, 10 * 12));
+    assert!(run_with(Fault::None, usize::MAX, false, &settings_of("apart")).verification.passed);
+}
+
+#[test]
+fn a_write_that_is_seen_later_than_acknowledged_is_found() {
+    let settings =
+        ["OPERATION_PROPORTION=1:0:0:0:0:0:0:0:1:0:0:0:0", "LOOP=400", "VERIFY_RATIO=1", "DATA_CLIENT_NUMBER=1"];
+    let result = run_with(Fault::DelayWrite, usize::MAX, true, &settings);
+    assert!(!result.verification.passed, "a count was less than what was acknowledged");
+    assert_eq!(result.verification.lost, 0, "in the end all was there");
+}
+
+#[test]
+fn a_wrong_answer_of_any_kind_is_found() {
+    for kind in 1..13 {
+        let faults: &[Fault] = match kind {
+            1 => &[Fault::DropAnswerRow, Fault::AlterAnswer, Fault::OtherDevice, Fault::DuplicateAnswerRow],
+            2 | 3 => &[Fault::DropAnswerRow, Fault::DuplicateAnswerRow, Fault::AlterAnswer, Fault::EmptyAnswer],
+            4..=6 | 8 => &[Fault::DropAnswerRow, Fault::DuplicateAnswerRow, Fault::AlterAnswer],
+            7 => &[Fault::DropAnswerRow, Fault::DuplicateAnswerRow, Fault::AlterAnswer, Fault::RepeatAnswer],
+            9..=11 => &[Fault::Reorder, Fault::AlterAnswer, Fault::DropAnswerRow],
+            _ => &[Fault::DropAnswerRow, Fault::DuplicateAnswerRow, Fault::AlterAnswer],
+        };
+        for fault in faults {
+            // Writes do not count: only answers of this kind are hit. Values that differ from row to row.
+            let settings = [
+                "QUERY_COUNT=40",
+                "DATA_CLIENT_NUMBER=1",
+                "QUERY_LOWER_VALUE=-1000000000",
+                "INSERT_DATATYPE_PROPORTION=0:0:0:0:1:0:0:0:0:0:0",
+                "CONSTANT_RATIO=0",
+            ];
+            let result = run_kind(*fault, kind, &settings);
+            assert!(!result.verification.passed, "{fault:?} in an answer of kind {kind} was not found");
+            assert_eq!(
+                result.verification.answers[kind].wrong, 1,
+                "{fault:?} {kind}: {:?}",
+                result.verification.findings
+            );
+        }
+    }
+}
+
+/// As `run_with`, but the count begins with the answers: requests are not counted by a store whose fault is in answers.
+fn run_kind(fault: Fault, kind: usize, settings: &[&str]) -> RunResult {
+    // 30 loops of 6 devices are sent before the first answer.
+    run_with_offset(fault, kind, settings)
+}
+
+fn run_with_offset(fault: Fault, kind: usize, settings: &[&str]) -> RunResult {
+    let mut all = settings.to_vec();
+    // Two devices and three loops: six requests, well below the answer that is hit.
+    all.extend(["LOOP=3", "BATCH_SIZE_PER_WRITE=100", "DEVICE_NUMBER=4"]);
+    run_with(fault, kind, true, &all)
+}
