@@ -483,8 +483,14 @@ fn a_lost_altered_or_doubled_write_is_found() {
 
 #[test]
 fn a_write_that_is_seen_later_than_acknowledged_is_found() {
-    let settings =
-        ["OPERATION_PROPORTION=1:0:0:0:0:0:0:0:1:0:0:0:0", "LOOP=400", "VERIFY_RATIO=1", "DATA_CLIENT_NUMBER=1"];
+    let settings = [
+        "OPERATION_PROPORTION=1:0:0:0:0:9",
+        "LOOP=400",
+        "VERIFY_RATIO=1",
+        "DATA_CLIENT_NUMBER=1",
+        "QUERY_DEVICE_NUM=6",
+        "QUERY_LOWER_VALUE=-1000000000",
+    ];
     let result = run_with(Fault::DelayWrite, usize::MAX, true, &settings);
     assert!(!result.verification.passed, "a count was less than what was acknowledged");
     assert_eq!(result.verification.lost, 0, "in the end all was there");
