@@ -52,6 +52,7 @@ enum Command {
     Serve(serve::Arguments),
     Sql(sql::Arguments),
     Write(write::Arguments),
+    Bench(bench::cli::Arguments),
     Inspect(inspect::InspectArguments),
     Check(inspect::CheckArguments),
     Version(VersionArguments),
@@ -77,6 +78,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    // A benchmark's exit code says more than done or not.
+    if let Command::Bench(arguments) = &cli.command {
+        return bench::cli::main(arguments);
+    }
     match run(cli, &matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -93,6 +98,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         Command::Serve(_) => serve::run(&given),
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
+        Command::Bench(_) => Ok(()),
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => {
