@@ -19,6 +19,7 @@ mod measure;
 pub mod monitor;
 mod oracle;
 pub mod peers;
+mod published;
 pub mod query;
 mod report;
 pub mod result;

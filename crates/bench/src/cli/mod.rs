@@ -17,6 +17,7 @@ use clap::Subcommand;
 use crate::config::{self, Config, Source};
 use crate::drivers::{DRIVERS, Target};
 use crate::error::Result;
+use crate::published;
 use crate::report::{self, matrix};
 use crate::result::RunResult;
 use crate::run::{self, INTERRUPTED, Order};
@@ -56,8 +57,20 @@ enum Command {
     Monitor(MonitorOptions),
     /// Lists every target: its write path, and how far its driver is proved.
     ListTargets,
+    /// Puts our figures beside those that others have published, each with whether they can be compared.
+    Published(PublishedOptions),
     /// Lists every key of the configuration with type, default and meaning.
     Keys,
+}
+
+#[derive(clap::Args)]
+struct PublishedOptions {
+    /// Results of ours (`--json` of a run); without any, every figure of ours is "not measured".
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    from: Vec<PathBuf>,
+    /// The page to write.
+    #[arg(long, value_name = "FILE", default_value = "docs/benchmarks/published.md")]
+    out: PathBuf,
 }
 
 /// Runs a command; prints; the exit code tells how it went.
@@ -66,6 +79,10 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Iot(options) => measure("iot", options),
         Command::Tsbs(options) => measure("tsbs", options),
         Command::Monitor(options) => monitor(options),
+        Command::Published(options) => published::run(&options.from, &options.out).map(|()| {
+            println!("written: {}", options.out.display());
+            ExitCode::SUCCESS
+        }),
         Command::ListTargets => {
             list_targets();
             Ok(ExitCode::SUCCESS)

@@ -154,6 +154,16 @@ impl Config {
         Ok(config)
     }
 
+    /// The configuration that `text` gives, as if it stood in a file `name`; no environment.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub(crate) fn from_text(text: &str, name: &str) -> Result<Config> {
+        let mut config = Config::default();
+        config.read_text(text, Path::new(name))?;
+        Ok(config)
+    }
+
     fn read_file(&mut self, path: &Path) -> Result {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
         let cannot = |error| Error::setup(format!("{}: configuration cannot be read: {error}", file.display()));

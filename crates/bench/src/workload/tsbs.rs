@@ -158,8 +158,6 @@ pub(crate) struct Tsbs {
     walks: Walks,
     query_seed: u64,
     fixed_query: bool,
-    /// Number of the first host in a run of several tools.
-    first: u64,
     /// Is this tool one of several, whose hosts are only some of those in the target?
     shared: bool,
     /// Time of slot 0.
@@ -191,7 +189,6 @@ impl Tsbs {
             walks: Walks::new(config.data_seed as u64, first, hosts, ticks),
             query_seed: config.query_seed as u64,
             fixed_query: config.enable_fixed_query,
-            first,
             shared: config.benchmark_cluster,
             start,
             step: config.point_step,

@@ -1,0 +1,337 @@
+//! `millrace bench published`: what others have published, and our figures beside it.
+//!
+//! A published page is a table in code, with the configuration that repeats it. Our figures come from `report.json` of
+//! runs of that configuration, and from nowhere else: a number without such a run is "not measured".
+//!
+//! Always true: nothing is multiplied. A run of a part of the published work says which part, and only figures that do
+//! not depend on the amount of work are called comparable. A run that failed its verification gives no figure.
+
+mod iot_benchmark;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, KEYS};
+use crate::error::{Error, Result};
+use crate::report::format::whole;
+use crate::report::json::Report;
+use crate::result::{Latency, OperationResult, PhaseResult, RunResult};
+
+/// Every page this product answers to.
+const PAGES: &[&Page] = &[&iot_benchmark::USE_CASE, &iot_benchmark::README, &iot_benchmark::TABLE_MODEL];
+
+/// A published page.
+struct Page {
+    title: &'static str,
+    /// Where it stands, and of when it is.
+    source: &'static str,
+    /// What it was measured on, in a few words.
+    machine: &'static str,
+    /// The workload of runs that repeat it.
+    workload: &'static str,
+    cases: &'static [Case],
+}
+
+/// One measurement that was published.
+struct Case {
+    name: &'static str,
+    /// What repeats it, after `millrace`; a target is added.
+    command: &'static str,
+    /// The file that the command reads: a run of ours must have had its settings.
+    configuration: &'static str,
+    /// Requests in all.
+    requests: u64,
+    numbers: fn() -> Vec<Number>,
+    /// What a reader must know. Without numbers: why there is nothing to compare.
+    note: &'static str,
+}
+
+/// One published number.
+struct Number {
+    name: String,
+    value: f64,
+    unit: Unit,
+    read: Read,
+    amount: Amount,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unit {
+    Count,
+    PerSecond,
+    Millis,
+    Seconds,
+    Bytes,
+}
+
+/// How a number depends on how much of the work was done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Amount {
+    /// Not: a part of the work shows it as well.
+    Free,
+    /// It is a sum over the work.
+    Total,
+    /// A request takes longer the more data there is.
+    Grows,
+}
+
+/// Where our figure stands in a result.
+#[derive(Clone, Copy, Debug)]
+enum Read {
+    OkOperation(&'static str),
+    OkPoint(&'static str),
+    FailOperation(&'static str),
+    FailPoint(&'static str),
+    Throughput(&'static str),
+    /// Operation, and column of the latency matrix.
+    Latency(&'static str, usize),
+    Elapsed,
+    Disk,
+}
+
+impl Number {
+    fn new(name: &str, value: f64, unit: Unit, read: Read, amount: Amount) -> Number {
+        Number { name: name.to_owned(), value, unit, read, amount }
+    }
+}
+
+/// Writes the page of all published numbers to `out`, with our figures from the reports `from`.
+///
+/// # Errors
+/// A report cannot be read, the page cannot be written.
+pub(crate) fn run(from: &[PathBuf], out: &Path) -> Result {
+    let mut runs = Vec::new();
+    for path in from {
+        runs.extend(Report::read(path)?.runs);
+    }
+    let text = page(&runs)?;
+    if let Some(folder) = out.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Error::setup(format!("{}: cannot be created: {error}", folder.display())))?;
+    }
+    std::fs::write(out, text).map_err(|error| Error::setup(format!("{}: cannot be written: {error}", out.display())))
+}
+
+const HEAD: &str = "\
+# Published figures, and ours
+
+Written by `millrace bench published --from REPORT…`; changes by hand are lost.
+
+- *Ours* comes from runs of the same configuration file, verified; product and processors stand beside it.
+- **Nothing is multiplied.** Our machine is smaller than most of theirs. *CPU per unit* is what lets machines be compared:
+  processor time of the server, which those pages do not give.
+- *measured*: the same settings, all of the work. *scaled*: the same settings, a part of the work; rates and latencies of
+  requests stand for themselves, sums over the work and latencies that grow with the data do not.
+- Their elapsed times include connecting and at least a second of waiting at the end; ours go from the first request to
+  the last answer. Their latencies include putting rows into the product's form; ours do not.
+";
+
+fn page(runs: &[RunResult]) -> Result<String> {
+    let mut text = HEAD.to_owned();
+    for page in PAGES {
+        let Page { title, source, machine, cases, .. } = page;
+        let _ = write!(text, "\n## {title}\n\nSource: {source}. Their machine: {machine}.\n");
+        for case in *cases {
+            let runs = runs.iter().filter(|run| run.workload == page.workload);
+            case.write(machine, runs, &mut text)?;
+        }
+    }
+    Ok(text)
+}
+
+impl Case {
+    fn write<'a>(&self, machine: &str, runs: impl Iterator<Item = &'a RunResult>, text: &mut String) -> Result {
+        let _ = write!(text, "\n### {}\n", self.name);
+        if !self.note.is_empty() {
+            let _ = write!(text, "\n{}\n", self.note);
+        }
+        let numbers = (self.numbers)();
+        if numbers.is_empty() {
+            let _ = write!(text, "\nOur command: `millrace {}`. Comparable: impossible.\n", self.command);
+            return Ok(());
+        }
+        let settings = self.settings()?;
+        let ours: Vec<Ours<'_>> = runs.filter_map(|run| Ours::of(run, self, &settings)).collect();
+        text.push_str("\n| figure | published | their machine | our command | ours | CPU per unit | comparable? |\n");
+        text.push_str("|---|---:|---|---|---:|---|---|\n");
+        for number in &numbers {
+            let published = number.unit.show(number.value);
+            let mut row = |ours: &str, cpu: &str, comparable: &str| {
+                let Number { name, .. } = number;
+                let command = self.command;
+                let _ = writeln!(
+                    text,
+                    "| {name} | {published} | {machine} | `{command}` | {ours} | {cpu} | {comparable} |"
+                );
+            };
+            if ours.is_empty() {
+                row("not measured", "", "");
+            }
+            for ours in &ours {
+                let (value, comparable) = ours.compare(number);
+                let cpu = ours.cpu_per_unit(number.read);
+                row(&value, &cpu, &comparable);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys of the configuration that a run must share, with their values.
+    fn settings(&self) -> Result<Vec<(&'static str, String)>> {
+        let config = Config::from_text(self.configuration, self.command)?;
+        let counts = |name: &str| config.source_of(name).is_some() && !FREE_KEYS.contains(&name);
+        let keys = KEYS.iter().filter(|key| counts(key.name));
+        Ok(keys.map(|key| (key.name, key.shown(&config))).collect())
+    }
+
+    fn only_writes(&self) -> bool {
+        self.configuration.lines().any(|line| {
+            line.strip_prefix("OPERATION_PROPORTION=1:").is_some_and(|rest| rest.split(':').all(|share| share == "0"))
+        })
+    }
+}
+
+/// Keys that say where and how long, not what; and those of one product.
+const FREE_KEYS: [&str; 8] =
+    ["LOOP", "DB_SWITCH", "HOST", "PORT", "IS_DELETE_DATA", "VECTOR", "IoTDB_DIALECT_MODE", "IoTDB_TABLE_NUMBER"];
+/// Keys that must not be set at all: a rate is no longer a capacity.
+const RATES: [&str; 2] = ["RATE", "POINT_RATE"];
+
+/// A run of ours that repeats a case, in whole or in part.
+struct Ours<'a> {
+    run: &'a RunResult,
+    /// Of the published requests; `None`: all that were asked for.
+    share: Option<f64>,
+}
+
+impl Ours<'_> {
+    fn of<'a>(run: &'a RunResult, case: &Case, settings: &[(&'static str, String)]) -> Option<Ours<'a>> {
+        let value = |name: &str| run.configuration.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let number = |name: &str| value(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        let same = settings.iter().all(|(key, expected)| value(key) == Some(expected.as_str()));
+        let paced = RATES.iter().any(|key| number(key) > 0.0);
+        // Each kind by itself is not a mix.
+        let mixed = case.only_writes() || number("QUERY_COUNT") == 0.0;
+        if !same || paced || !mixed {
+            return None;
+        }
+        let requests: u64 = run.phases.iter().flat_map(|phase| &phase.operations).map(|o| o.ok + o.failed).sum();
+        let asked = Config::from_text(case.configuration, case.command).map_or(0, |config| config.loop_);
+        let whole = number("LOOP") == asked as f64 && number("RUN_SECONDS") == 0.0 && run.stopped.is_none();
+        Some(Ours { run, share: (!whole).then(|| requests as f64 / case.requests as f64) })
+    }
+
+    /// The phase that did most of an operation, and its figures.
+    fn operation(&self, name: &str) -> Option<(&PhaseResult, &OperationResult)> {
+        let of = |phase| -> Option<(&PhaseResult, &OperationResult)> {
+            let phase: &PhaseResult = phase;
+            phase.operations.iter().find(|operation| operation.name == name).map(|operation| (phase, operation))
+        };
+        self.run.phases.iter().filter_map(of).filter(|(_, o)| o.ok + o.failed > 0).max_by_key(|(_, o)| o.ok)
+    }
+
+    fn value(&self, read: Read) -> Option<f64> {
+        let operation = |name| self.operation(name).map(|(_, operation)| operation);
+        match read {
+            Read::OkOperation(name) => operation(name).map(|o| o.ok as f64),
+            Read::OkPoint(name) => operation(name).map(|o| o.ok_points as f64),
+            Read::FailOperation(name) => operation(name).map(|o| o.failed as f64),
+            Read::FailPoint(name) => operation(name).map(|o| o.failed_points as f64),
+            Read::Throughput(name) => operation(name).map(|o| o.throughput),
+            Read::Latency(name, column) => operation(name).map(|o| column_of(&o.latency_ms, column)),
+            Read::Elapsed => {
+                let busy = |phase: &&PhaseResult| phase.operations.iter().any(|o| o.ok + o.failed > 0);
+                let mut phases = self.run.phases.iter().filter(busy);
+                // Several phases are not one elapsed time.
+                phases.next().filter(|_| phases.next().is_none()).map(|phase| phase.elapsed_s)
+            }
+            Read::Disk => self.run.server.as_ref().filter(|s| s.settled_bytes > 0).map(|s| s.settled_bytes as f64),
+        }
+    }
+
+    /// Our figure with whose it is, and whether it can be compared.
+    fn compare(&self, number: &Number) -> (String, String) {
+        let run = self.run;
+        let whose = format!("{} {}, {} processors", run.target.product, run.target.version, run.machine.cpus);
+        if run.verification.on && !run.verification.passed {
+            return (format!("– ({whose})"), "no: verification failed".to_owned());
+        }
+        let Some(value) = self.value(number.read) else {
+            return (format!("– ({whose})"), "no: not in this run".to_owned());
+        };
+        let mut comparable = match (self.share, number.amount) {
+            (None, _) => "measured".to_owned(),
+            (Some(share), Amount::Free) => format!("scaled: {} of the requests", percent(share)),
+            (Some(share), Amount::Total) => format!("no: a sum over {} of the requests", percent(share)),
+            (Some(share), Amount::Grows) => format!("no: grows with the data, and {} was asked for", percent(share)),
+        };
+        if !run.verification.on {
+            comparable.push_str("; not verified");
+        }
+        if self.client_bound(number.read) {
+            comparable.push_str("; this tool was the limit");
+        }
+        (format!("{} ({whose})", number.unit.show(value)), comparable)
+    }
+
+    fn client_bound(&self, read: Read) -> bool {
+        let (Read::Throughput(name) | Read::Latency(name, _)) = read else { return false };
+        self.operation(name).is_some_and(|(phase, _)| phase.client_bound)
+    }
+
+    /// Of throughputs and mean latencies: what the server's processors did for it, where that can be told apart.
+    fn cpu_per_unit(&self, read: Read) -> String {
+        let (Read::Throughput(name) | Read::Latency(name, 0)) = read else { return String::new() };
+        if self.run.verification.on && !self.run.verification.passed {
+            return String::new();
+        }
+        let Some((phase, operation)) = self.operation(name) else { return String::new() };
+        let alone = phase.operations.iter().filter(|o| o.ok + o.failed > 0).count() == 1;
+        let settled = self.run.server.as_ref().filter(|s| name == "INGESTION" && s.points_per_cpu_s > 0.0);
+        let cpu = phase.server_cpu_s.filter(|cpu| alone && *cpu > 0.0 && operation.ok > 0);
+        match (read, settled, cpu) {
+            (Read::Throughput(_), Some(server), _) => {
+                format!("{} points/CPU-s, settled", whole(server.points_per_cpu_s as u64))
+            }
+            (Read::Throughput(_), None, Some(cpu)) => {
+                format!("{} points/CPU-s", whole((operation.ok_points as f64 / cpu) as u64))
+            }
+            (Read::Latency(..), _, Some(cpu)) => format!("{:.3} CPU-ms/request", cpu * 1e3 / operation.ok as f64),
+            _ => String::new(),
+        }
+    }
+}
+
+fn column_of(latency: &Latency, column: usize) -> f64 {
+    let l = latency;
+    [l.avg, l.min, l.p10, l.p25, l.median, l.p75, l.p90, l.p95, l.p99, l.p999, l.max, l.slowest_thread][column]
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let decimals = if percent >= 10.0 { 0 } else { 2 };
+    format!("{percent:.decimals$} %")
+}
+
+impl Unit {
+    /// With two decimals where the original prints them, and groups of three digits.
+    fn show(self, value: f64) -> String {
+        let grouped =
+            |value: f64| format!("{}.{:02}", whole(value as u64), (value.fract() * 100.0).round() as u64 % 100);
+        match self {
+            Unit::Count => whole(value as u64),
+            Unit::PerSecond => format!("{} /s", grouped(hundredths(value))),
+            Unit::Millis => format!("{} ms", grouped(hundredths(value))),
+            Unit::Seconds => format!("{} s", grouped(hundredths(value))),
+            Unit::Bytes => format!("{:.1} GiB", value / (1u64 << 30) as f64),
+        }
+    }
+}
+
+/// Rounded so that the cents do not carry into the whole.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Published numbers stand as printed; ours stand beside them only where a run really repeats the work.
+
+use super::*;
+use crate::result::{Machine, ServerResult, TargetResult, Verification};
+
+/// A verified run of the use case's configuration, `changed`.
+fn run_of_use_case(changed: &[(&str, &str)]) -> RunResult {
+    let mut config =
+        Config::from_text(iot_benchmark::USE_CASE.cases[0].configuration, "usecase").expect("a configuration");
+    for (key, value) in changed {
+        config.set(key, value, crate::config::Source::CommandLine).expect("a setting");
+    }
+    let writes = OperationResult {
+        name: "INGESTION".to_owned(),
+        ok: config.loop_ * 100,
+        ok_points: config.loop_ * 300_000,
+        throughput: 1_234_567.891,
+        latency_ms: Latency { avg: 80.25, ..Latency::default() },
+        ..OperationResult::default()
+    };
+    RunResult {
+        workload: "iot".to_owned(),
+        target: TargetResult { product: "Millrace".to_owned(), version: "1".to_owned(), ..TargetResult::default() },
+        machine: Machine { cpus: 2, ..Machine::default() },
+        configuration: config.entries().map(|(key, value)| (key.to_owned(), value)).collect(),
+        phases: vec![PhaseResult {
+            elapsed_s: 2_430.0,
+            operations: vec![writes],
+            server_cpu_s: Some(1_000.0),
+            ..PhaseResult::default()
+        }],
+        server: Some(ServerResult { points_per_cpu_s: 2_500_000.0, settled_bytes: 5 << 30, ..ServerResult::default() }),
+        verification: Verification { on: true, passed: true, ..Verification::default() },
+        ..RunResult::default()
+    }
+}
+
+/// The row of a figure in the first case of a page made from `runs`.
+fn row(runs: &[RunResult], figure: &str) -> String {
+    let text = page(runs).expect("a page");
+    let from = text.find("### writes, IoTDB 0.13").expect("the use case");
+    let mut rows = text[from..].lines().filter(|line| line.starts_with(&format!("| {figure} ")));
+    rows.next().expect("a row").to_owned()
+}
+
+#[test]
+fn without_runs_every_figure_of_ours_is_not_measured() {
+    let text = page(&[]).expect("a page");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| figure")).collect();
+    assert!(rows.len() > 500, "{} rows", rows.len());
+    assert!(rows.iter().all(|row| row.contains("| not measured |")), "{rows:#?}");
+    assert!(text.contains("| INGESTION throughput | 20,180,954.09 /s | i7-11700,"));
+    assert!(text.contains("| INGESTION throughput | 5,125,600.86 /s | 16 cores,"));
+    assert!(text.contains("published as a picture") || text.contains("Published as a picture"));
+}
+
+#[test]
+fn a_run_of_all_the_work_is_measured_with_its_cpu_and_processors() {
+    let run = run_of_use_case(&[]);
+    assert_eq!(
+        row(&[run.clone()], "INGESTION throughput"),
+        "| INGESTION throughput | 5,125,600.86 /s | 16 cores, 32 GB, 200 GB disk; client on another; gigabit | \
+         `bench iot --config docs/benchmarks/usecase` | 1,234,567.89 /s (Millrace 1, 2 processors) | \
+         2,500,000 points/CPU-s, settled | measured |"
+    );
+    assert!(
+        row(&[run.clone()], "INGESTION AVG")
+            .ends_with("| 80.25 ms (Millrace 1, 2 processors) | 1.000 CPU-ms/request | measured |")
+    );
+    assert!(row(&[run.clone()], "elapsed").ends_with("| 2,430.00 s (Millrace 1, 2 processors) |  | measured |"));
+    assert!(row(&[run], "bytes on disk").ends_with("| 5.0 GiB (Millrace 1, 2 processors) |  | measured |"));
+}
+
+#[test]
+fn a_run_of_a_part_says_which_and_its_sums_are_not_compared() {
+    let run = run_of_use_case(&[("LOOP", "1000")]);
+    assert!(row(&[run.clone()], "INGESTION throughput").ends_with("| scaled: 10 % of the requests |"));
+    assert!(row(&[run.clone()], "elapsed").ends_with("| no: a sum over 10 % of the requests |"));
+    let mut stopped = run_of_use_case(&[]);
+    stopped.stopped = Some("Ctrl-C".to_owned());
+    stopped.phases[0].operations[0].ok = 12_345;
+    assert!(row(&[stopped], "INGESTION throughput").ends_with("| scaled: 1.23 % of the requests |"));
+}
+
+#[test]
+fn a_run_of_other_settings_or_at_a_set_rate_does_not_count() {
+    for change in
+        [("SENSOR_NUMBER", "300"), ("BATCH_SIZE_PER_WRITE", "10"), ("RATE", "100"), ("DATA_CLIENT_NUMBER", "10")]
+    {
+        let row = row(&[run_of_use_case(&[change])], "INGESTION throughput");
+        assert!(row.contains("not measured"), "{change:?}: {row}");
+    }
+    let other_target = run_of_use_case(&[("DB_SWITCH", "QuestDB"), ("HOST", "10.0.0.1")]);
+    assert!(row(&[other_target], "INGESTION throughput").ends_with("measured |"));
+}
+
+#[test]
+fn a_run_that_failed_its_verification_gives_no_figure() {
+    let mut run = run_of_use_case(&[]);
+    run.verification.passed = false;
+    let row = row(&[run], "INGESTION throughput");
+    assert!(row.ends_with("| – (Millrace 1, 2 processors) |  | no: verification failed |"), "{row}");
+}
+
+#[test]
+fn a_client_bound_run_says_so() {
+    let mut run = run_of_use_case(&[]);
+    run.phases[0].client_bound = true;
+    assert!(row(&[run], "INGESTION AVG").ends_with("| measured; this tool was the limit |"));
+}
+
+#[test]
+fn configurations_of_all_cases_can_be_run() {
+    for case in PAGES.iter().flat_map(|page| page.cases) {
+        let mut config = Config::from_text(case.configuration, case.name).expect("readable");
+        // Whatever is measured, not IoTDB alone.
+        config.set("DB_SWITCH", "Millrace", crate::config::Source::CommandLine).expect("known");
+        config.check().unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        assert!(case.settings().expect("settings").len() >= 8, "{}: too little to tell runs apart", case.name);
+        let folder = case.command.rsplit(' ').next().expect("a folder");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder).join("config.properties");
+        assert_eq!(std::fs::read_to_string(file).expect("the file the command reads"), case.configuration);
+    }
+}
+
+#[test]
+fn numbers_are_shown_in_groups_with_the_decimals_of_the_original() {
+    let shown = [
+        (Unit::PerSecond.show(5_125_600.86), "5,125,600.86 /s"),
+        (Unit::Millis.show(0.999), "1.00 ms"),
+        (Unit::Millis.show(1_227_561.44), "1,227,561.44 ms"),
+        (Unit::Count.show(25e9), "25,000,000,000"),
+        (Unit::Bytes.show(4.7 * (1u64 << 30) as f64), "4.7 GiB"),
+    ];
+    for (seen, expected) in shown {
+        assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn the_page_is_written_where_asked_and_a_bad_report_is_refused_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("deep/published.md");
+    run(&[], &out).expect("written");
+    assert!(std::fs::read_to_string(&out).expect("there").starts_with("# Published figures"));
+    let bad = folder.path().join("bad.json");
+    std::fs::write(&bad, "{}").expect("written");
+    let error = run(&[bad.clone()], &out).expect_err("no report").to_string();
+    assert!(error.contains(&bad.display().to_string()), "{error}");
+}
