@@ -161,7 +161,7 @@ impl Case {
                 let command = self.command;
                 let _ = writeln!(
                     text,
-                    "| {name} | {published} | {machine} | `{command}` | {ours} | {cpu} | {comparable} |"
+                    "| {name} | {published} | {machine} | `millrace {command}` | {ours} | {cpu} | {comparable} |"
                 );
             };
             if ours.is_empty() {

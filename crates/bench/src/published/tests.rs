@@ -60,7 +60,7 @@ fn a_run_of_all_the_work_is_measured_with_its_cpu_and_processors() {
     assert_eq!(
         row(&[run.clone()], "INGESTION throughput"),
         "| INGESTION throughput | 5,125,600.86 /s | 16 cores, 32 GB, 200 GB disk; client on another; gigabit | \
-         `bench iot --config docs/benchmarks/usecase` | 1,234,567.89 /s (Millrace 1, 2 processors) | \
+         `millrace bench iot --config docs/benchmarks/usecase` | 1,234,567.89 /s (Millrace 1, 2 processors) | \
          2,500,000 points/CPU-s, settled | measured |"
     );
     assert!(
