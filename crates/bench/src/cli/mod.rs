@@ -52,6 +52,9 @@ enum Command {
     /// TSBS's cpu-only workload: hosts with ten CPU figures, writes, 15 kinds of questions.
     #[command(after_help = options::EXAMPLES_TSBS)]
     Tsbs(RunOptions),
+    /// Tries numbers of clients and rows a request on one target, and says which is best.
+    #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
+    Tune(TuneOptions),
     /// Samples this machine and the server that listens on PORT, until Ctrl-C.
     #[command(after_help = MONITOR_HELP)]
     Monitor(MonitorOptions),
@@ -78,6 +81,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let outcome = match &arguments.command {
         Command::Iot(options) => measure("iot", options),
         Command::Tsbs(options) => measure("tsbs", options),
+        Command::Tune(options) => tune("iot", options),
         Command::Monitor(options) => monitor(options),
         Command::Published(options) => published::run(&options.from, &options.out).map(|()| {
             println!("written: {}", options.out.display());
@@ -144,10 +148,16 @@ fn configuration(options: &RunOptions, workload: &str) -> Result<Config> {
     for (key, value) in options.settings() {
         config.set(key, &value, Source::CommandLine)?;
     }
-    for setting in &options.set {
+    for setting in options.set.iter().filter(|setting| of_one_target(setting).is_none()) {
         config.set_text(setting)?;
     }
     Ok(config)
+}
+
+/// `NAME:KEY=VALUE` is for the target of that name alone.
+fn of_one_target(setting: &str) -> Option<(&str, &str)> {
+    let key = setting.split('=').next().unwrap_or(setting);
+    key.contains(':').then(|| setting.split_once(':')).flatten()
 }
 
 /// Runs a workload on every target, as often as asked for.
@@ -168,7 +178,16 @@ fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
             }
             let result = run::run(&order, config, target, &mut terminal);
             terminal.finish();
-            let mut result = result.map_err(|error| error.during(&target.name))?;
+            let mut result = match result {
+                Ok(result) => result,
+                Err(error) if targets.len() == 1 => return Err(error.during(&target.name)),
+                // The others are measured nevertheless, and the report says what became of this one.
+                Err(error) => {
+                    eprintln!("error: {}: {error}", target.name);
+                    results.push(run::not_run(&order, target, &error));
+                    continue;
+                }
+            };
             result.notes.splice(0..0, warnings.iter().cloned());
             print_result(&result);
             finish_one(&result, config)?;
@@ -177,6 +196,75 @@ fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
     }
     options.write(&results)?;
     Ok(verdict(&results))
+}
+
+/// Tries numbers of clients and rows a request, and says which is best.
+fn tune(workload: &str, options: &TuneOptions) -> Result<ExitCode> {
+    let base = configuration(&options.run, workload)?;
+    let Checked { target, config, .. } = checked_targets(&options.run, &base)?.swap_remove(0);
+    stop_at_interrupt();
+    let order = options.run.order(workload)?;
+    let mut terminal = Terminal::new(options.run.quiet, config.log_print_interval);
+    let mut tried: Vec<(u64, u64, RunResult)> = Vec::new();
+    let seconds =
+        if config.run_seconds > 0.0 && config.source_of("RUN_SECONDS").is_some() { config.run_seconds } else { 5.0 };
+    println!(
+        "{:>8} {:>8} {:>14} {:>12} {:>12} {:>20}",
+        "clients", "rows", "points/s", "p50 ms", "p99 ms", "points/server-CPU-s"
+    );
+    for clients in &options.clients {
+        for rows in &options.rows {
+            let settings = [
+                ("DATA_CLIENT_NUMBER", clients.to_string()),
+                ("BATCH_SIZE_PER_WRITE", rows.to_string()),
+                ("RUN_SECONDS", seconds.to_string()),
+                ("QUERY_COUNT", "0".to_owned()),
+                ("OPERATION_PROPORTION", "1".to_owned()),
+            ];
+            let config = run::with_settings(&config, &settings)?;
+            let result = run::run(&order, &config, &target, &mut terminal)?;
+            terminal.finish();
+            if INTERRUPTED.load(Ordering::Relaxed) {
+                break;
+            }
+            let writes = &result.phases[0].operations[0];
+            let per_cpu = result.server.as_ref().map_or(0.0, |server| server.points_per_cpu_s);
+            println!(
+                "{clients:>8} {rows:>8} {:>14} {:>12.2} {:>12.2} {:>20}{}{}",
+                report::format::whole(writes.throughput as u64),
+                writes.latency_ms.median,
+                writes.latency_ms.p99,
+                report::format::whole(per_cpu as u64),
+                if result.phases[0].client_bound { "  client-bound" } else { "" },
+                if result.verification.passed || !result.verification.on { "" } else { "  VERIFICATION FAILED" },
+            );
+            tried.push((*clients, *rows, result));
+        }
+    }
+    let throughput = |result: &RunResult| result.phases[0].operations[0].throughput;
+    let right = tried.iter().filter(|(_, _, result)| result.verification.passed || !result.verification.on);
+    if let Some((clients, rows, best)) = right.max_by(|a, b| throughput(&a.2).total_cmp(&throughput(&b.2))) {
+        println!(
+            "best: --set DATA_CLIENT_NUMBER={clients} --set BATCH_SIZE_PER_WRITE={rows} ({} points/s)",
+            report::format::whole(throughput(best) as u64)
+        );
+    }
+    let results: Vec<RunResult> = tried.into_iter().map(|(_, _, result)| result).collect();
+    options.run.write(&results)?;
+    Ok(verdict(&results))
+}
+
+/// What the search for the best settings understands.
+#[derive(clap::Args)]
+struct TuneOptions {
+    #[command(flatten)]
+    run: RunOptions,
+    /// Numbers of clients that are tried.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 4, 16])]
+    clients: Vec<u64>,
+    /// Rows of a request that are tried.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 10, 100, 1000])]
+    rows: Vec<u64>,
 }
 
 /// A target with the configuration as it holds for it.
@@ -191,7 +279,13 @@ fn checked_targets(options: &RunOptions, config: &Config) -> Result<Vec<Checked>
     let mut told: Vec<String> = Vec::new();
     let mut checked = Vec::new();
     for target in targets(options, config)? {
-        let (config, warnings) = target::config_for(config, &target)?;
+        let mut config = config.clone();
+        for (name, setting) in options.set.iter().filter_map(|setting| of_one_target(setting)) {
+            if name == target.name {
+                config.set_text(setting)?;
+            }
+        }
+        let (config, warnings) = target::config_for(&config, &target)?;
         for warning in &warnings {
             if !told.contains(warning) {
                 eprintln!("warning: {warning}");

@@ -32,7 +32,7 @@ pub(crate) struct RunOptions {
     /// IoT-benchmark's configuration: its directory, or the file.
     #[arg(long, value_name = "PATH")]
     pub(super) config: Option<PathBuf>,
-    /// A key of the configuration; `millrace bench keys` lists them.
+    /// A key of the configuration (`millrace bench keys` lists them); TARGET:KEY=VALUE is for that target alone.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) set: Vec<String>,
     /// Reproduce the original's quirks where they change what is measured.
@@ -71,6 +71,9 @@ pub(crate) struct RunOptions {
     /// Write a report with charts to this file; it opens without a network.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Give private servers a file system of their own of this size (root, in memory): they meet a full disk.
+    #[arg(long, value_name = "MIB")]
+    server_disk: Option<u64>,
     /// Where private servers get their directories.
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
@@ -112,6 +115,7 @@ impl RunOptions {
             command: std::env::args().collect(),
             placing: Placing {
                 under: self.server_dir.clone(),
+                disk_mib: self.server_disk,
                 settings: self.server_set.iter().map(pair).collect::<Result<_>>()?,
                 memory_mib: self.server_memory,
                 pids: self.server_pid.clone(),
@@ -125,12 +129,13 @@ impl RunOptions {
 
     /// Files asked for.
     pub(super) fn write(&self, results: &[RunResult]) -> Result<()> {
+        let report = report::json::Report::new(results.to_vec());
         if let Some(path) = &self.json {
-            report::json::Report::new(results.to_vec()).write(path)?;
+            report.write(path)?;
             say(path);
         }
         if let Some(path) = &self.html {
-            report::html::write(&report::json::Report::new(results.to_vec()), path)?;
+            report::html::write(&report, path)?;
             say(path);
         }
         Ok(())

@@ -163,6 +163,12 @@ impl<'a> Run<'a> {
             Ok(version)
         })?;
         self.result.target.version = version;
+        let notes = self.lock_place().server.as_ref().map(|server| {
+            let mut notes = server.notes().to_vec();
+            notes.push(format!("started with: {}", server.settings().join(", ")));
+            notes
+        });
+        self.result.notes.extend(notes.unwrap_or_default());
         if self.config.is_delete_data && self.lock_place().server.is_none() {
             std::thread::sleep(Duration::from_millis(self.config.init_wait_time as u64));
         }
@@ -524,6 +530,26 @@ fn target_result(place: &Place, about: &About) -> TargetResult {
         durability: about.durability.clone(),
         durable: about.durable,
         proof: proof.unwrap_or_default(),
+    }
+}
+
+/// The result of a run that could not begin or go on, among others that could.
+pub(crate) fn not_run(order: &Order, target: &Target, error: &Error) -> RunResult {
+    RunResult {
+        format: RESULT_FORMAT,
+        tool: format!("millrace bench {}", env!("CARGO_PKG_VERSION")),
+        command: order.command.clone(),
+        started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        workload: order.workload.clone(),
+        target: TargetResult {
+            name: target.name.clone(),
+            url: target.shown(),
+            product: target.name.clone(),
+            ..Default::default()
+        },
+        machine: proc::machine(),
+        stopped: Some(format!("could not be measured: {error}")),
+        ..RunResult::default()
     }
 }
 

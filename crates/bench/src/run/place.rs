@@ -1,5 +1,6 @@
 //! Where a target is: a server started for this run on a directory of its own, or one that is there already.
 
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use crate::drivers::Target;
@@ -14,8 +15,38 @@ pub(crate) struct Place {
     /// Processes and directories that are sampled.
     pub(crate) pids: Vec<u32>,
     pub(crate) dirs: Vec<PathBuf>,
-    /// Declared last, so that it is removed after the server has ended.
+    /// Declared after the server, so that both go when it has ended.
+    _disk: Option<Disk>,
     _directory: Option<tempfile::TempDir>,
+}
+
+/// A small file system in memory, mounted as long as this lives.
+struct Disk(CString);
+
+impl Disk {
+    fn mount(at: &Path, mib: u64) -> Result<Disk> {
+        let wrong = |_| Error::setup("a path with a zero byte".to_owned());
+        let path = CString::new(at.as_os_str().as_encoded_bytes()).map_err(wrong)?;
+        let options = CString::new(format!("size={mib}m,mode=0755")).map_err(wrong)?;
+        let kind = c"tmpfs".as_ptr();
+        // SAFETY: all four are texts that end with a zero byte and live until the call returns.
+        let done = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, options.as_ptr().cast()) };
+        if done == 0 {
+            return Ok(Disk(path));
+        }
+        let error = std::io::Error::last_os_error();
+        Err(Error::setup(format!(
+            "--server-disk: no file system can be mounted at {}: {error}; it takes root",
+            at.display()
+        )))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // SAFETY: the path ends with a zero byte and lives until the call returns.
+        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
+    }
 }
 
 /// How private servers are started, and what is known of others.
@@ -26,6 +57,8 @@ pub(crate) struct Placing {
     /// Settings of private servers, `KEY=VALUE`.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) memory_mib: Option<u32>,
+    /// Size of the private server's file system; the machine's if `None`.
+    pub(crate) disk_mib: Option<u64>,
     /// Processes of a server that was not started here; found by its port if empty and it is on this machine.
     pub(crate) pids: Vec<u32>,
     /// Its data directories.
@@ -42,6 +75,7 @@ impl Place {
                 dirs: placing.dirs.clone(),
                 target: target.clone(),
                 server: None,
+                _disk: None,
                 _directory: None,
             }),
         }
@@ -53,6 +87,7 @@ impl Place {
             .prefix(&format!("millrace-bench-{}-", product.name()))
             .tempdir_in(&under)
             .map_err(|error| Error::setup(format!("{}: no directory can be made: {error}", under.display())))?;
+        let disk = placing.disk_mib.map(|mib| Disk::mount(directory.path(), mib)).transpose()?;
         let place = directory.path().join("server");
         let options =
             Options { settings: placing.settings.clone(), memory_mib: placing.memory_mib, ..Options::default() };
@@ -64,6 +99,7 @@ impl Place {
             pids: server.root_pids(),
             dirs: server.data_dirs().to_vec(),
             server: Some(server),
+            _disk: disk,
             _directory: Some(directory),
         })
     }
@@ -82,11 +118,6 @@ impl Place {
     /// Moves the calling thread to where the target can be reached.
     pub(crate) fn enter(&self) -> Result<()> {
         self.server.as_ref().map_or(Ok(()), Server::enter_netns)
-    }
-
-    /// The directory of a private server.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.server.as_ref().map(Server::dir)
     }
 }
 
