@@ -5,6 +5,7 @@
 
 mod options;
 mod progress;
+mod results;
 mod target;
 
 use std::path::PathBuf;
@@ -58,6 +59,12 @@ enum Command {
     /// Samples this machine and the server that listens on PORT, until Ctrl-C.
     #[command(after_help = MONITOR_HELP)]
     Monitor(MonitorOptions),
+    /// Sets results side by side: ratios with intervals, and whether the runs did the same work.
+    #[command(after_help = results::COMPARE_HELP)]
+    Compare(results::CompareOptions),
+    /// Makes other reports of results that are there already.
+    #[command(after_help = results::REPORT_HELP)]
+    Report(results::ReportOptions),
     /// Lists every target: its write path, and how far its driver is proved.
     ListTargets,
     /// Puts our figures beside those that others have published, each with whether they can be compared.
@@ -87,6 +94,8 @@ pub fn main(arguments: &Arguments) -> ExitCode {
             println!("written: {}", options.out.display());
             ExitCode::SUCCESS
         }),
+        Command::Compare(options) => results::compare(options),
+        Command::Report(options) => results::report(options),
         Command::ListTargets => {
             list_targets();
             Ok(ExitCode::SUCCESS)
@@ -194,6 +203,7 @@ fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
             results.push(result);
         }
     }
+    results::print_side_by_side(&results)?;
     options.write(&results)?;
     Ok(verdict(&results))
 }

@@ -142,6 +142,6 @@ impl RunOptions {
     }
 }
 
-fn say(path: &Path) {
+pub(super) fn say(path: &Path) {
     println!("written: {}", path.display());
 }

@@ -521,14 +521,15 @@ pub(super) struct Bar {
 
 const BAR: f64 = 15.0;
 const BAR_GAP: f64 = 11.0;
-/// For the label of a group, in characters.
-const BAR_LABEL: usize = 26;
+/// For the label of a group, in characters, and the width of one: kinds of operations are capitals.
+const BAR_LABEL: usize = 28;
+const CAPITAL: f64 = 7.4;
 
 impl Bars {
     /// The bars with their legend as HTML. `id` must be unique in the page.
     pub(super) fn render(&self, id: &str, html: &mut String) {
         let left = 12.0
-            + CHARACTER
+            + CAPITAL
                 * self.groups.iter().map(|group| group.label.chars().count()).max().unwrap_or(0).min(BAR_LABEL) as f64;
         let group_height = BAR * self.groups.iter().map(|group| group.bars.len()).max().unwrap_or(0) as f64 + BAR_GAP;
         let height = group_height * self.groups.len() as f64 + BOTTOM;
@@ -631,10 +632,11 @@ impl Bar {
         }
         let _ = write!(
             html,
-            "<text class=\"s{number} value\" x=\"{:.1}\" y=\"{:.1}\">{} <tspan class=\"remark\">{}</tspan></text>",
+            "<text class=\"s{number} value\" x=\"{:.1}\" y=\"{:.1}\">{}<tspan class=\"remark\">{}{}</tspan></text>",
             behind + 5.0,
             y + 11.0,
             unit.text(self.value),
+            if self.remark.is_empty() { "" } else { " · " },
             escape(&self.remark)
         );
     }

@@ -3,11 +3,13 @@
 //! Always true: every text from outside goes through [`Page::text`] or a [`Cell`], which escape it; a run that failed
 //! its verification shows no rate and no latency; the page forbids itself to load anything.
 
+mod comparison;
 mod run;
 
 use std::path::Path;
 
 use super::charts::{Bars, Chart};
+use super::compare::{self, Comparison, Source};
 use super::format::escape;
 use super::json::Report;
 use crate::error::{Error, Result};
@@ -15,36 +17,56 @@ use crate::error::{Error, Result};
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// Writes the report of one or more runs.
+/// Writes the report of one run, or of several side by side.
 pub(crate) fn write(report: &Report, path: &Path) -> Result {
-    std::fs::write(path, page(report))
-        .map_err(|error| Error::setup(format!("{}: cannot be written: {error}", path.display())))
+    save(path, &page(report)?)
+}
+
+/// Writes the report of a comparison.
+pub(crate) fn write_comparison(comparison: &Comparison, path: &Path) -> Result {
+    save(path, &comparison_page(comparison))
+}
+
+fn save(path: &Path, html: &str) -> Result {
+    std::fs::write(path, html).map_err(|error| Error::setup(format!("{}: cannot be written: {error}", path.display())))
 }
 
 /// The text of the file.
-pub(crate) fn page(report: &Report) -> String {
-    let mut page = Page::default();
-    let title = match report.runs.as_slice() {
-        [run] => format!("{} {}: {}", run.target.product, run.target.version, run.workload),
-        runs => format!("{} runs", runs.len()),
+fn page(report: &Report) -> Result<String> {
+    let [run] = report.runs.as_slice() else {
+        let source = [Source { name: "report".to_owned(), runs: report.runs.clone() }];
+        return Ok(comparison_page(&Comparison::new(compare::sides(&source))?));
     };
+    let title = format!("{} {}: {}", run.target.product, run.target.version, run.workload);
+    Ok(document(&title, &[&run.tool], |page| {
+        run::header(page, run);
+        run::sections(page, run);
+    }))
+}
+
+fn comparison_page(comparison: &Comparison) -> String {
+    let labels: Vec<&str> = comparison.sides.iter().map(|side| side.label.as_str()).collect();
+    let tools: Vec<&str> =
+        comparison.sides.iter().flat_map(|side| side.runs.iter().map(|run| run.tool.as_str())).collect();
+    document(&labels.join(" and "), &tools, |page| comparison::sections(page, comparison))
+}
+
+fn document(title: &str, tools: &[&str], body: impl FnOnce(&mut Page)) -> String {
+    let mut page = Page::default();
     page.raw("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n");
-    page.raw("<title>");
-    page.text(&format!("millrace bench: {title}"));
-    page.raw("</title>\n<style>\n").raw(STYLE).raw("</style>\n</head>\n<body>\n");
-    for run in &report.runs {
-        run::header(&mut page, run);
-        run::sections(&mut page, run);
-    }
-    footer(&mut page, report);
+    page.raw("<title>").text(&format!("millrace bench: {title}")).raw("</title>\n<style>\n").raw(STYLE);
+    page.raw("</style>\n</head>\n<body>\n");
+    body(&mut page);
+    footer(&mut page, tools);
     page.raw("<div id=\"tip\"></div>\n<script>\n").raw(SCRIPT).raw("</script>\n</body>\n</html>\n");
     page.html
 }
 
-fn footer(page: &mut Page, report: &Report) {
-    let mut tools: Vec<&str> = report.runs.iter().map(|run| run.tool.as_str()).collect();
+fn footer(page: &mut Page, tools: &[&str]) {
+    let mut tools = tools.to_vec();
+    tools.sort_unstable();
     tools.dedup();
     page.raw("<footer>");
     page.text(&format!("Measured by {}. All figures are in report.json beside this page.", tools.join(", ")));
@@ -80,6 +102,11 @@ impl Page {
     fn chart(&mut self, chart: &Chart) {
         let id = self.next_id();
         chart.render(&id, &mut self.html);
+    }
+
+    fn bars(&mut self, bars: &Bars) {
+        let id = self.next_id();
+        bars.render(&id, &mut self.html);
     }
 
     fn next_id(&mut self) -> String {

@@ -1,6 +1,7 @@
 //! What is made of a result: the original's matrices and files, and stores that keep every operation.
 
 mod charts;
+pub(crate) mod compare;
 pub(crate) mod csv_output;
 #[cfg(test)]
 mod fixture;
@@ -9,6 +10,7 @@ pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod matrix;
 mod series;
+mod statistics;
 pub(crate) mod store;
 
 use std::path::PathBuf;

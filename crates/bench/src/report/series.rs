@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::charts::{Line, Point, Shade};
 use crate::measure::histogram;
-use crate::result::{ResourceSample, RunResult, Second};
+use crate::result::{OperationResult, PhaseResult, ResourceSample, RunResult, Second};
 
 /// Points of a line, at most.
 const POINTS_MAX: u32 = 480;
@@ -33,7 +33,7 @@ pub(super) fn bucket_s(length_s: f64) -> u32 {
 
 /// Phases as stretches of time.
 pub(super) fn shades(run: &RunResult) -> Vec<Shade> {
-    let shade = |phase: &crate::result::PhaseResult| Shade {
+    let shade = |phase: &PhaseResult| Shade {
         from: phase.began_s,
         to: phase.began_s + phase.elapsed_s,
         label: phase.name.clone(),
@@ -49,6 +49,55 @@ pub(super) fn kinds(run: &RunResult) -> Vec<&str> {
 /// Did any operation of a kind end well or badly?
 pub(super) fn ran(run: &RunResult, kind: usize) -> bool {
     run.phases.iter().filter_map(|phase| phase.operations.get(kind)).any(|kind| kind.ok + kind.failed > 0)
+}
+
+/// A kind's results by phase.
+pub(super) fn of_kind(run: &RunResult, kind: usize) -> impl Iterator<Item = (&PhaseResult, &OperationResult)> {
+    run.phases.iter().filter_map(move |phase| Some((phase, phase.operations.get(kind)?)))
+}
+
+/// A kind of operation in a phase, or a kind that never ran.
+pub(super) struct KindResult<'a> {
+    pub(super) kind: usize,
+    /// With the phase where it ran in several.
+    pub(super) name: String,
+    pub(super) operation: &'a OperationResult,
+    /// 0 where it never ran.
+    pub(super) elapsed_s: f64,
+    /// Of the server, where nothing else ran in the phase.
+    pub(super) server_cpu_s: Option<f64>,
+}
+
+impl KindResult<'_> {
+    pub(super) fn ran(&self) -> bool {
+        self.operation.ok + self.operation.failed > 0
+    }
+}
+
+/// What each kind did: by kind, then by phase.
+pub(super) fn results(run: &RunResult) -> Vec<KindResult<'_>> {
+    let ran = |operation: &OperationResult| operation.ok + operation.failed > 0;
+    let mut results = Vec::new();
+    for (kind, name) in kinds(run).into_iter().enumerate() {
+        let phases: Vec<_> = of_kind(run, kind).filter(|(_, operation)| ran(operation)).collect();
+        if phases.is_empty() {
+            let (name, nothing) = (name.to_owned(), of_kind(run, kind).next());
+            let nothing =
+                nothing.map(|(_, operation)| KindResult { kind, name, operation, elapsed_s: 0.0, server_cpu_s: None });
+            results.extend(nothing);
+        }
+        for (phase, operation) in &phases {
+            let name = match phases.len() {
+                1 => name.to_owned(),
+                _ if phase.name.starts_with(name) => phase.name.clone(),
+                _ => format!("{name} ({})", phase.name),
+            };
+            let alone = phase.operations.iter().filter(|operation| ran(operation)).count() == 1;
+            let server_cpu_s = phase.server_cpu_s.filter(|_| alone);
+            results.push(KindResult { kind, name, operation, elapsed_s: phase.elapsed_s, server_cpu_s });
+        }
+    }
+    results
 }
 
 /// Which number of a second a rate counts.
@@ -230,7 +279,6 @@ pub(super) fn greatest(line: &Line) -> f64 {
 mod tests {
     use super::super::fixture;
     use super::*;
-    use crate::result::{OperationResult, PhaseResult};
 
     fn run(seconds: &[(u32, u64)], began_s: f64, elapsed_s: f64) -> RunResult {
         let operation = OperationResult { ok: 1, ..OperationResult::default() };

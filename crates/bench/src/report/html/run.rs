@@ -4,7 +4,7 @@ use super::{Cell, Page, Row, name};
 use crate::report::charts::{Axis, Chart, Line, Scale, Unit, fitting_scale};
 use crate::report::format::{bytes, milliseconds, percent, quoted, seconds, short, whole};
 use crate::report::matrix::{self, LATENCY_COLUMNS};
-use crate::report::series::{self, Counted};
+use crate::report::series::{self, Counted, KindResult, of_kind};
 use crate::result::{Latency, OperationResult, PhaseResult, ResourceSample, RunResult, ServerResult};
 
 /// How far a driver is proved begins so where nobody has run it against its product.
@@ -193,52 +193,12 @@ fn card(page: &mut Page, name: &str, value: &str, more: &str) {
     page.raw("</div>\n");
 }
 
-/// A kind's results by phase.
-fn of_kind(run: &RunResult, kind: usize) -> impl Iterator<Item = (&PhaseResult, &OperationResult)> {
-    run.phases.iter().filter_map(move |phase| Some((phase, phase.operations.get(kind)?)))
-}
-
 // ---- the matrices ----
-
-/// A kind of operation in a phase, or a kind that never ran.
-struct Result<'a> {
-    name: String,
-    operation: &'a OperationResult,
-    /// 0 where it never ran.
-    elapsed_s: f64,
-}
-
-impl Result<'_> {
-    fn ran(&self) -> bool {
-        self.operation.ok + self.operation.failed > 0
-    }
-}
-
-/// By kind, then by phase.
-fn results_of(run: &RunResult) -> Vec<Result<'_>> {
-    let mut results = Vec::new();
-    for (kind, name) in series::kinds(run).into_iter().enumerate() {
-        let ran: Vec<_> = of_kind(run, kind).filter(|(_, operation)| operation.ok + operation.failed > 0).collect();
-        if ran.is_empty() {
-            let empty = of_kind(run, kind).next();
-            results.extend(empty.map(|(_, operation)| Result { name: name.to_owned(), operation, elapsed_s: 0.0 }));
-        }
-        for (phase, operation) in &ran {
-            let name = match ran.len() {
-                1 => name.to_owned(),
-                _ if phase.name.starts_with(name) => phase.name.clone(),
-                _ => format!("{name} ({})", phase.name),
-            };
-            results.push(Result { name, operation, elapsed_s: phase.elapsed_s });
-        }
-    }
-    results
-}
 
 fn results(page: &mut Page, run: &RunResult) {
     page.element("h2", "Results").element("h3", "Result matrix");
     let shown = matrix::throughput_shown(run);
-    let results = results_of(run);
+    let results = series::results(run);
     result_matrix(page, &results, shown);
     if shown {
         let paced = run.phases.iter().any(|phase| phase.rate > 0.0);
@@ -257,7 +217,7 @@ fn results(page: &mut Page, run: &RunResult) {
     kind_notes(page, run);
 }
 
-fn result_matrix(page: &mut Page, results: &[Result], shown: bool) {
+fn result_matrix(page: &mut Page, results: &[KindResult], shown: bool) {
     let columns = [
         "Operation",
         "#okOperation",
@@ -267,7 +227,7 @@ fn result_matrix(page: &mut Page, results: &[Result], shown: bool) {
         "#throughput (point/s)",
         "#operation/s",
     ];
-    let line = |result: &Result| {
+    let line = |result: &KindResult| {
         let operation = result.operation;
         let rate = |count: f64| if shown { grouped(count) } else { "–".to_owned() };
         let per_s = if result.elapsed_s > 0.0 { operation.ok as f64 / result.elapsed_s } else { 0.0 };
@@ -280,10 +240,10 @@ fn result_matrix(page: &mut Page, results: &[Result], shown: bool) {
     page.table("full", &columns, results.iter().map(line));
 }
 
-fn latency_matrix(page: &mut Page, results: &[Result], latency: fn(&OperationResult) -> &Latency) {
+fn latency_matrix(page: &mut Page, results: &[KindResult], latency: fn(&OperationResult) -> &Latency) {
     let columns: Vec<String> = LATENCY_COLUMNS[1..].iter().map(|column| format!("#{column}")).collect();
     let columns: Vec<&str> = std::iter::once(LATENCY_COLUMNS[0]).chain(columns.iter().map(String::as_str)).collect();
-    let line = |result: &Result| {
+    let line = |result: &KindResult| {
         let values = matrix::latency_values(latency(result.operation));
         let cells =
             std::iter::once(name(&result.name)).chain(values.iter().map(|(_, value)| Cell::from(grouped(*value))));
@@ -292,7 +252,7 @@ fn latency_matrix(page: &mut Page, results: &[Result], latency: fn(&OperationRes
     page.table("full", &columns, results.iter().map(line));
 }
 
-fn class_of(result: &Result) -> &'static str {
+fn class_of(result: &KindResult) -> &'static str {
     if result.ran() { "" } else { "none" }
 }
 

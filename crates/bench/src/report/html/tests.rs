@@ -7,7 +7,7 @@ use crate::report::fixture;
 use crate::result::RunResult;
 
 fn page_of(run: RunResult) -> String {
-    page(&Report::new(vec![run]))
+    page(&Report::new(vec![run])).unwrap()
 }
 
 /// For looking at: `REPORT_SAMPLES=DIR cargo test -p bench html` keeps the pages.
@@ -170,4 +170,45 @@ fn an_hour_of_thirteen_kinds_stays_small() {
     println!("an hour, 13 kinds: {} KiB in {took:?}", html.len() / 1024);
     assert!(html.len() < 3 << 20, "{}", html.len());
     elements(&html);
+}
+
+#[test]
+fn several_runs_are_set_side_by_side() {
+    let mut runs = Vec::new();
+    for round in 0..5 {
+        for (second, (target, speed)) in [("millrace", 1.0), ("questdb", 0.4)].into_iter().enumerate() {
+            let mut run = fixture::run(target, speed * (1.0 + 0.02 * f64::from(round % 3)));
+            run.started = format!("2026-11-21T14:{round:02}:{second:02}+01:00");
+            runs.push(run);
+        }
+    }
+    let html = page(&Report::new(runs)).unwrap();
+    keep("comparison.html", &html);
+    elements(&html);
+    for said in [
+        "Millrace 0.0.0 · QuestDB 9.3.4",
+        "Not comparable.",
+        "Points per server-CPU-second (more is better)",
+        "worse\">",
+        "they took turns",
+        "<details class=\"run\">",
+    ] {
+        assert!(html.contains(said), "{said}");
+    }
+    assert_eq!(html.matches("<details class=\"run\">").count(), 2, "the first run of each");
+}
+
+#[test]
+fn a_comparison_with_a_failed_side_shows_nothing_of_it() {
+    let html = page(&Report::new(vec![fixture::run("millrace", 1.0), fixture::failed()])).unwrap();
+    let rate = crate::report::format::short(fixture::failed().phases[0].operations[0].throughput);
+    assert!(html.contains("failed verification") && !html.contains(&rate), "{rate}");
+    elements(&html);
+}
+
+#[test]
+fn hostile_texts_stay_texts_side_by_side() {
+    let html = page(&Report::new(vec![fixture::hostile(), fixture::run("millrace", 1.0)])).unwrap();
+    elements(&html);
+    assert!(!html.contains("<script>alert") && !html.contains("<img"), "markup from outside");
 }

@@ -1,0 +1,84 @@
+//! What is made of results that are there already: comparisons and other reports.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::error::{Error, Result};
+use crate::report::compare::{self, Comparison, Source};
+use crate::report::html;
+use crate::report::json::Report;
+use crate::result::RunResult;
+
+pub(super) const COMPARE_HELP: &str = "\
+The first target of the first file is the base, 100 %. Runs of a file are told apart by target and settings; files with
+a comma between them are repeats of each other. Intervals need 3 runs of each, better 5 (--repeat 5).
+
+Examples:
+  millrace bench compare r.json                       the targets of one file
+  millrace bench compare old.json new.json --html c.html
+  millrace bench compare old1.json,old2.json new.json
+
+Exit codes: 0 comparable; 1 not the same work, durability or machine, or a run failed verification; 2 cannot be read.";
+
+/// Options of `compare`.
+#[derive(clap::Args)]
+pub(super) struct CompareOptions {
+    /// Files that `--json` wrote.
+    #[arg(required = true, value_name = "REPORT.JSON")]
+    reports: Vec<String>,
+    /// Write the comparison with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// `millrace bench compare`.
+pub(super) fn compare(options: &CompareOptions) -> Result<ExitCode> {
+    let sources = compare::read(&options.reports)?;
+    let comparison = Comparison::new(compare::sides(&sources))?;
+    print!("{}", comparison.text());
+    if let Some(path) = &options.html {
+        html::write_comparison(&comparison, path)?;
+        super::options::say(path);
+    }
+    Ok(if comparison.obstacles.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Several runs that have just ended, side by side; nothing for one.
+pub(super) fn print_side_by_side(results: &[RunResult]) -> Result<()> {
+    let source = [Source { name: "this run".to_owned(), runs: results.to_vec() }];
+    let sides = compare::sides(&source);
+    if sides.len() > 1 {
+        println!("\n{}", Comparison::new(sides)?.text());
+    }
+    Ok(())
+}
+
+pub(super) const REPORT_HELP: &str = "\
+Examples:
+  millrace bench report r.json --html r.html";
+
+/// Options of `report`.
+#[derive(clap::Args)]
+pub(super) struct ReportOptions {
+    /// Files that `--json` wrote; their runs are put together.
+    #[arg(required = true, value_name = "REPORT.JSON")]
+    reports: Vec<PathBuf>,
+    /// Write a report with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// `millrace bench report`.
+pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
+    let mut runs = Vec::new();
+    for path in &options.reports {
+        runs.extend(Report::read(path)?.runs);
+    }
+    let report = Report::new(runs);
+    let Some(path) = &options.html else {
+        return Err(Error::setup("nothing to write: expected --html FILE"));
+    };
+    html::write(&report, path)?;
+    super::options::say(path);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,561 @@
+//! Runs side by side: ratios with intervals, and whether the runs did the same work at all.
+//!
+//! A *side* is one target's repeats; the first side is the base, 100 %. Sides that did not do the same work are still
+//! set side by side, but the first thing said is that they are not comparable, and why.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use super::charts::Unit;
+use super::format::percent;
+use super::json::Report;
+use super::statistics::{self, Estimate, REPEATS_GOOD, REPEATS_MIN};
+use super::{matrix, series};
+use crate::config;
+use crate::error::{Error, Result};
+use crate::result::{Latency, RunResult};
+
+/// Sections of the configuration that say where a target is and what becomes of results. All others decide the work.
+const NOT_THE_WORK: [&str; 5] =
+    ["Database under test", "Two databases", "Settings of single products", "Output", "Server monitor"];
+/// Keys that say where a target is.
+const ADDRESSES: [&str; 4] = ["DB_SWITCH", "HOST", "PORT", "DB_NAME"];
+/// Differences named in one line; the table has all.
+const NAMED_MAX: usize = 5;
+
+/// Runs that belong together: what one argument of `millrace bench compare` names.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// For telling sides apart.
+    pub(crate) name: String,
+    pub(crate) runs: Vec<RunResult>,
+}
+
+/// Reads the arguments: a file each, or several files with commas between them, which are repeats of each other.
+pub(crate) fn read(arguments: &[String]) -> Result<Vec<Source>> {
+    let source = |argument: &String| {
+        let mut runs = Vec::new();
+        for file in argument.split(',') {
+            runs.extend(Report::read(Path::new(file))?.runs);
+        }
+        if runs.is_empty() {
+            return Err(Error::setup(format!("{argument}: holds no run")));
+        }
+        Ok(Source { name: argument.clone(), runs })
+    };
+    arguments.iter().map(source).collect()
+}
+
+/// One target's repeats.
+#[derive(Debug)]
+pub(crate) struct Side<'a> {
+    /// For people; no two are alike.
+    pub(crate) label: String,
+    /// In the order they ran; at least one.
+    pub(crate) runs: Vec<&'a RunResult>,
+}
+
+/// Runs of each source, by what ran. Targets keep the order in which they come.
+pub(crate) fn sides(sources: &[Source]) -> Vec<Side<'_>> {
+    let mut found: Vec<(usize, Vec<&RunResult>)> = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        for run in &source.runs {
+            match found.iter_mut().find(|(of, runs)| *of == number && same_thing(runs[0], run)) {
+                Some((_, runs)) => runs.push(run),
+                None => found.push((number, vec![run])),
+            }
+        }
+    }
+    let names = found.iter().map(|(number, runs)| (runs[0], sources[*number].name.as_str()));
+    let labels = labels(&names.collect::<Vec<_>>());
+    found.into_iter().zip(labels).map(|((_, runs), label)| Side { label, runs }).collect()
+}
+
+/// Were two runs the same product used in the same way for the same work, so that they are repeats? A private server
+/// has another address each time.
+fn same_thing(a: &RunResult, b: &RunResult) -> bool {
+    let what = |run: &RunResult| {
+        let target = &run.target;
+        let options = target.url.split_once('?').map_or("", |(_, options)| options);
+        let texts = [&target.name, &target.version, &target.write_path, &target.durability, &run.workload, options];
+        texts.map(str::to_owned)
+    };
+    let is_place =
+        |key: &String| ADDRESSES.contains(&key.as_str()) || ["Output", "Server monitor"].contains(&section(key));
+    what(a) == what(b) && differing_keys(a, b).iter().all(is_place)
+}
+
+/// Product and version, and as much more as it takes to tell them apart.
+fn labels(runs: &[(&RunResult, &str)]) -> Vec<String> {
+    let mut labels: Vec<String> = runs.iter().map(|(run, _)| run_label(run)).collect();
+    let more: [&dyn Fn(usize) -> String; 3] =
+        [&|at| runs[at].0.target.write_path.clone(), &|at| runs[at].1.to_owned(), &|at| format!("{}", at + 1)];
+    for addition in more {
+        let before = labels.clone();
+        for at in 0..labels.len() {
+            let alike: Vec<usize> = (0..labels.len()).filter(|other| before[*other] == before[at]).collect();
+            if alike.iter().any(|other| addition(*other) != addition(at)) {
+                labels[at] = format!("{} ({})", labels[at], addition(at));
+            }
+        }
+    }
+    labels
+}
+
+fn run_label(run: &RunResult) -> String {
+    format!("{} {}", run.target.product, run.target.version).trim().to_owned()
+}
+
+/// Which direction is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    Higher,
+    Lower,
+}
+
+/// What a ratio says about the base and another side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    Better,
+    Worse,
+    /// The interval holds 100 %.
+    Same,
+    /// There is no interval.
+    Unknown,
+}
+
+impl Finding {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Finding::Better => "better",
+            Finding::Worse => "worse",
+            Finding::Same => "no difference shown",
+            Finding::Unknown => "",
+        }
+    }
+}
+
+/// One figure on all sides.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(super) unit: Unit,
+    pub(crate) better: Better,
+    /// By side, then by run; runs without the figure are left out.
+    pub(crate) values: Vec<Vec<f64>>,
+    /// By side; none for the base.
+    estimates: Vec<Option<Estimate>>,
+}
+
+impl Metric {
+    /// Mean of a side's runs.
+    pub(crate) fn mean(&self, side: usize) -> Option<f64> {
+        statistics::mean(&self.values[side])
+    }
+
+    /// Of a side to the base.
+    pub(super) fn estimate(&self, side: usize) -> Option<Estimate> {
+        self.estimates[side]
+    }
+
+    pub(crate) fn finding(&self, side: usize) -> Finding {
+        let Some((low, high)) = self.estimates[side].and_then(|estimate| estimate.interval) else {
+            return Finding::Unknown;
+        };
+        match self.better {
+            _ if low <= 1.0 && high >= 1.0 => Finding::Same,
+            Better::Higher if low > 1.0 => Finding::Better,
+            Better::Lower if high < 1.0 => Finding::Better,
+            _ => Finding::Worse,
+        }
+    }
+
+    pub(crate) fn text(&self, value: Option<f64>) -> String {
+        value.map_or_else(|| "–".to_owned(), |value| self.unit.text(value))
+    }
+}
+
+/// Sides, their figures, and what stands in the way of comparing them.
+#[derive(Debug)]
+pub(crate) struct Comparison<'a> {
+    /// The first is the base; at least one.
+    pub(crate) sides: Vec<Side<'a>>,
+    /// Did the sides take turns?
+    pub(crate) interleaved: bool,
+    /// Why the sides are not comparable; none: they are.
+    pub(crate) obstacles: Vec<String>,
+    /// What to keep in mind.
+    pub(crate) cautions: Vec<String>,
+    /// Key and its value on each side, where not all are alike.
+    pub(crate) differences: Vec<(String, Vec<String>)>,
+    pub(crate) metrics: Vec<Metric>,
+}
+
+impl<'a> Comparison<'a> {
+    /// Compares all sides with the first.
+    ///
+    /// # Errors
+    /// There is no run.
+    pub(crate) fn new(sides: Vec<Side<'a>>) -> Result<Comparison<'a>> {
+        if sides.is_empty() {
+            return Err(Error::setup("nothing to compare: expected reports with runs"));
+        }
+        let interleaved = interleaved(&sides);
+        Ok(Comparison {
+            interleaved,
+            obstacles: obstacles(&sides),
+            cautions: cautions(&sides, interleaved),
+            differences: differences(&sides),
+            metrics: metrics(&sides, interleaved),
+            sides,
+        })
+    }
+
+    /// The metric of a name, if any side has it.
+    pub(crate) fn metric(&self, name: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.name == name)
+    }
+
+    /// For a terminal.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for (number, side) in self.sides.iter().enumerate() {
+            let role = if number == 0 { "base   " } else { "against" };
+            let _ = writeln!(text, "{role} {}: {}", side.label, self.description(number));
+        }
+        text.push('\n');
+        if self.obstacles.is_empty() {
+            text.push_str("comparable: the same work, acknowledged alike, on the same machine\n");
+        } else {
+            text.push_str("NOT COMPARABLE:\n");
+            self.obstacles.iter().for_each(|obstacle| {
+                let _ = writeln!(text, "  {obstacle}");
+            });
+        }
+        for caution in &self.cautions {
+            let _ = writeln!(text, "note: {caution}");
+        }
+        text.push('\n');
+        text.push_str(&lined_up(&self.table()));
+        if !self.differences.is_empty() {
+            text.push_str("\nConfiguration that differs:\n");
+            let labels = self.sides.iter().map(|side| side.label.clone());
+            let mut rows = vec![std::iter::once("key".to_owned()).chain(labels).collect()];
+            rows.extend(self.differences.iter().map(|(key, values)| [&[key.clone()][..], values].concat()));
+            text.push_str(&lined_up(&rows));
+        }
+        text
+    }
+
+    /// How a side was run, in a line.
+    pub(crate) fn description(&self, side: usize) -> String {
+        let (runs, target) = (&self.sides[side].runs, &self.sides[side].runs[0].target);
+        let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
+        format!("{count}, {}, acknowledged {}, driver {}", target.write_path, target.durability, target.proof)
+    }
+
+    /// Header and a row a metric: its name, the base, and of each other side value, ratio, interval and finding.
+    fn table(&self) -> Vec<Vec<String>> {
+        let mut header = vec![String::new(), self.sides[0].label.clone()];
+        for side in &self.sides[1..] {
+            header.extend([side.label.clone(), "ratio".to_owned(), "95 % interval".to_owned(), String::new()]);
+        }
+        let row = |metric: &Metric| {
+            let mut row = vec![metric.name.clone(), metric.text(metric.mean(0))];
+            for side in 1..self.sides.len() {
+                let estimate = metric.estimate(side);
+                row.push(metric.text(metric.mean(side)));
+                row.push(estimate.map_or_else(|| "–".to_owned(), |estimate| percent(estimate.ratio)));
+                row.push(interval_text(estimate));
+                row.push(metric.finding(side).text().to_owned());
+            }
+            row
+        };
+        std::iter::once(header).chain(self.metrics.iter().map(row)).collect()
+    }
+}
+
+/// `93.1 … 104 %`; nothing where there is no interval.
+pub(super) fn interval_text(estimate: Option<Estimate>) -> String {
+    let Some((low, high)) = estimate.and_then(|estimate| estimate.interval) else { return String::new() };
+    format!("{} … {}", percent(low).trim_end_matches(" %"), percent(high))
+}
+
+/// Columns of a table for a terminal: the first left, numbers right.
+fn lined_up(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let length = |text: &String| text.chars().count();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(length).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let fill = " ".repeat(widths[column] - length(cell));
+            let _ = if column == 0 { write!(line, "{cell}{fill}") } else { write!(line, "  {fill}{cell}") };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+// ---- figures ----
+
+/// A figure of one run.
+struct Figure {
+    name: String,
+    unit: Unit,
+    better: Better,
+    value: f64,
+}
+
+/// The two figures come first; then what each kind of operation did; then what the server needed.
+fn figures(run: &RunResult) -> Vec<Figure> {
+    if !matrix::throughput_shown(run) {
+        return Vec::new();
+    }
+    let mut figures = Vec::new();
+    let mut figure = |name: String, unit, better, value: f64| {
+        if value.is_finite() && value > 0.0 {
+            figures.push(Figure { name, unit, better, value });
+        }
+    };
+    if let Some(server) = &run.server {
+        figure(POINTS_PER_CPU.to_owned(), Unit::Number, Better::Higher, server.points_per_cpu_s);
+        figure(BYTES_PER_POINT.to_owned(), Unit::Number, Better::Lower, server.bytes_per_point);
+    }
+    for result in series::results(run).iter().filter(|result| result.operation.ok > 0) {
+        let (name, operation) = (&result.name, result.operation);
+        if result.kind == 0 {
+            figure(format!("{name}: points/s"), Unit::PerSecond, Better::Higher, operation.throughput);
+        } else {
+            figure(
+                format!("{name}: operations/s"),
+                Unit::PerSecond,
+                Better::Higher,
+                operation.ok as f64 / result.elapsed_s,
+            );
+        }
+        let Latency { median, p99, .. } = operation.latency_ms;
+        figure(format!("{name}: p50"), Unit::Milliseconds, Better::Lower, median);
+        figure(format!("{name}: p99"), Unit::Milliseconds, Better::Lower, p99);
+        if let (Some(cpu_s), true) = (result.server_cpu_s, result.kind > 0) {
+            let each_ms = cpu_s * 1e3 / operation.ok as f64;
+            figure(format!("{name}: server CPU each"), Unit::Milliseconds, Better::Lower, each_ms);
+        }
+    }
+    if let Some(server) = &run.server {
+        let written = server.written_bytes as f64 / server.points as f64;
+        figure("bytes written to disk per point".to_owned(), Unit::Number, Better::Lower, written);
+        figure("server memory, most".to_owned(), Unit::Bytes, Better::Lower, server.rss_bytes_max as f64);
+        if server.settled {
+            figure("time to settle".to_owned(), Unit::Seconds, Better::Lower, server.settling_s);
+        }
+        if let Some(lag) = &server.lag_ms {
+            figure("write to first read: p50".to_owned(), Unit::Milliseconds, Better::Lower, lag.median);
+            figure("write to first read: p99".to_owned(), Unit::Milliseconds, Better::Lower, lag.p99);
+        }
+    }
+    figures
+}
+
+/// Name of the first figure.
+pub(super) const POINTS_PER_CPU: &str = "points per server-CPU-second";
+/// Name of the second figure.
+pub(super) const BYTES_PER_POINT: &str = "settled bytes per point";
+
+/// All figures that any run has, in the order of the first run that has each.
+fn metrics(sides: &[Side], interleaved: bool) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for (number, side) in sides.iter().enumerate() {
+        for figure in side.runs.iter().flat_map(|run| figures(run)) {
+            let at = metrics.iter().position(|metric| metric.name == figure.name).unwrap_or_else(|| {
+                metrics.push(Metric {
+                    name: figure.name,
+                    unit: figure.unit,
+                    better: figure.better,
+                    values: vec![Vec::new(); sides.len()],
+                    estimates: vec![None; sides.len()],
+                });
+                metrics.len() - 1
+            });
+            metrics[at].values[number].push(figure.value);
+        }
+    }
+    for metric in &mut metrics {
+        for side in 1..sides.len() {
+            metric.estimates[side] = statistics::ratio(&metric.values[0], &metric.values[side], interleaved);
+        }
+    }
+    metrics
+}
+
+/// Did the sides take turns: after each round, has every side run once?
+fn interleaved(sides: &[Side]) -> bool {
+    let rounds = sides[0].runs.len();
+    if sides.len() < 2 || sides.iter().any(|side| side.runs.len() != rounds) {
+        return false;
+    }
+    let started = |run: &&RunResult| run.started.parse::<jiff::Timestamp>().ok();
+    let mut order: Vec<(Option<jiff::Timestamp>, usize)> = Vec::new();
+    for (number, side) in sides.iter().enumerate() {
+        order.extend(side.runs.iter().map(|run| (started(run), number)));
+    }
+    order.sort();
+    let one_of_each = |round: &[(Option<jiff::Timestamp>, usize)]| {
+        let mut numbers: Vec<usize> = round.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        numbers.iter().copied().eq(0..sides.len())
+    };
+    order.iter().all(|(started, _)| started.is_some()) && order.chunks(sides.len()).all(one_of_each)
+}
+
+// ---- what stands in the way ----
+
+/// Heading of a key; nothing for one that this version does not know.
+fn section(key: &str) -> &'static str {
+    config::KEYS.iter().find(|known| known.name == key).map_or("", |known| known.section)
+}
+
+/// Does a key decide what is written and asked?
+fn is_work(key: &str) -> bool {
+    !NOT_THE_WORK.contains(&section(key))
+}
+
+fn value<'a>(run: &'a RunResult, key: &str) -> &'a str {
+    run.configuration.iter().find(|(name, _)| name == key).map_or("(not there)", |(_, value)| value)
+}
+
+fn differing_keys(a: &RunResult, b: &RunResult) -> Vec<String> {
+    let map = |run: &RunResult| run.configuration.iter().cloned().collect::<BTreeMap<String, String>>();
+    let (of_a, of_b) = (map(a), map(b));
+    // In the order of the configuration, for keys both or one of them have.
+    let keys = a.configuration.iter().chain(b.configuration.iter().filter(|(key, _)| !of_a.contains_key(key)));
+    keys.filter(|(key, _)| of_a.get(key) != of_b.get(key)).map(|(key, _)| key.clone()).collect()
+}
+
+fn differences(sides: &[Side]) -> Vec<(String, Vec<String>)> {
+    let mut keys: Vec<String> = Vec::new();
+    for side in &sides[1..] {
+        for key in differing_keys(sides[0].runs[0], side.runs[0]) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+    }
+    let row = |key: String| {
+        let values = sides.iter().map(|side| value(side.runs[0], &key).to_owned()).collect();
+        (key, values)
+    };
+    keys.into_iter().map(row).collect()
+}
+
+fn obstacles(sides: &[Side]) -> Vec<String> {
+    let mut obstacles = Vec::new();
+    let base = &sides[0];
+    for side in &sides[1..] {
+        for (what, of_base, of_side) in unlike(base.runs[0], side.runs[0]) {
+            obstacles.push(format!("{what}: {} {of_base}; {} {of_side}", base.label, side.label));
+        }
+        let keys: Vec<String> =
+            differing_keys(base.runs[0], side.runs[0]).into_iter().filter(|key| is_work(key)).collect();
+        if !keys.is_empty() {
+            obstacles.push(format!("not the same work: {} has other values of {}", side.label, some_of(&keys)));
+        }
+    }
+    for side in sides {
+        let failed = side.runs.iter().filter(|run| !matrix::throughput_shown(run)).count();
+        if failed > 0 {
+            obstacles.push(format!(
+                "{}: {failed} of {} runs failed verification and have no figures",
+                side.label,
+                side.runs.len()
+            ));
+        }
+    }
+    obstacles
+}
+
+/// What must be alike, and is not: (what, of the base, of the other).
+fn unlike(base: &RunResult, other: &RunResult) -> Vec<(&'static str, String, String)> {
+    let machine = |run: &RunResult| {
+        let machine = &run.machine;
+        // Kernels keep a little of the memory for themselves, not always the same.
+        let memory = (machine.memory_bytes as f64 / f64::from(1 << 28)).round() / 4.0;
+        format!("on {} × {}, {memory} GiB", machine.cpus, machine.cpu)
+    };
+    let durable = |run: &RunResult| {
+        let on_disk = if run.target.durable { "on disk" } else { "not on disk" };
+        format!("{on_disk} ({})", run.target.durability)
+    };
+    let mut unlike = Vec::new();
+    if base.workload != other.workload {
+        unlike.push(("another workload", base.workload.clone(), other.workload.clone()));
+    }
+    if base.target.durable != other.target.durable {
+        unlike.push(("an acknowledged write is another promise", durable(base), durable(other)));
+    }
+    if machine(base) != machine(other) {
+        unlike.push(("another machine", machine(base), machine(other)));
+    }
+    unlike
+}
+
+fn some_of(names: &[String]) -> String {
+    let mut text = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMED_MAX {
+        let _ = write!(text, " and {} more", names.len() - NAMED_MAX);
+    }
+    text
+}
+
+fn cautions(sides: &[Side], interleaved: bool) -> Vec<String> {
+    let mut cautions = Vec::new();
+    for side in sides {
+        let some = |what: &dyn Fn(&&&RunResult) -> bool| side.runs.iter().filter(what).count();
+        let mut say = |count: usize, text: &str| {
+            if count > 0 {
+                cautions.push(format!("{}: {text}{}", side.label, of_runs(count, side.runs.len())));
+            }
+        };
+        say(some(&|run| !run.verification.on), "not verified");
+        say(some(&|run| run.phases.iter().any(|phase| phase.client_bound)), "client-bound: its figures are the tool's");
+        say(some(&|run| run.stopped.is_some()), "stopped before its end");
+        say(
+            some(&|run| run.server.as_ref().is_some_and(|server| !server.settled)),
+            "had not come to rest when its bytes were counted",
+        );
+        say(some(&|run| !run.failures.is_empty()), "some operations failed");
+        if !side.runs[0].target.proof.starts_with("tested with") {
+            cautions.push(format!("{}: its driver was {}", side.label, side.runs[0].target.proof));
+        }
+    }
+    cautions.extend(caution_of_repeats(sides, interleaved));
+    cautions
+}
+
+fn of_runs(count: usize, all: usize) -> String {
+    if all == 1 { String::new() } else { format!(" ({count} of {all} runs)") }
+}
+
+fn caution_of_repeats(sides: &[Side], interleaved: bool) -> Option<String> {
+    let fewest = sides.iter().map(|side| side.runs.len()).min().unwrap_or(0);
+    if sides.len() < 2 {
+        None
+    } else if fewest < REPEATS_MIN {
+        Some(format!(
+            "no intervals: they need at least {REPEATS_MIN} runs of each, better {REPEATS_GOOD} (--repeat {REPEATS_GOOD})"
+        ))
+    } else if fewest < REPEATS_GOOD {
+        Some(format!("intervals of fewer than {REPEATS_GOOD} runs are too narrow"))
+    } else if !interleaved {
+        Some("the runs did not take turns: a machine that changed meanwhile is in the ratios".to_owned())
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
