@@ -117,7 +117,8 @@ impl<'a> Run<'a> {
         config.is_sensor_ts_alignment = scenario != Scenario::SingleFields;
         let opening = Opening { target: target.clone(), schema: Arc::clone(&schema), config: Arc::new(config) };
         let driver = open(opening)?;
-        Ok(Run { abilities, scenario, driver, model: Model::new(schema), patience: Instant::now() })
+        let model = Model { float32: abilities.float32, ..Model::new(schema) };
+        Ok(Run { abilities, scenario, driver, model, patience: Instant::now() })
     }
 
     fn all(mut self) -> Checked {
@@ -339,6 +340,8 @@ fn batch(schema: &Schema, fields: Option<Range<u32>>, parts: &[(u32, Vec<u64>)])
 /// All that was written.
 struct Model {
     schema: Arc<Schema>,
+    /// As in [`Abilities`].
+    float32: bool,
     /// Units of each field by device and time.
     values: BTreeMap<(u32, i64), Vec<Option<i64>>>,
 }
@@ -348,7 +351,7 @@ type Found<'a> = (u32, i64, &'a [Option<i64>]);
 
 impl Model {
     fn new(schema: Arc<Schema>) -> Model {
-        Model { schema, values: BTreeMap::new() }
+        Model { schema, float32: true, values: BTreeMap::new() }
     }
 
     fn put(&mut self, batch: &Batch) {
@@ -483,28 +486,32 @@ impl Model {
             rows.sort_by_key(|row| row.1);
             let cell = |field: &u32| {
                 let values: Vec<i64> = rows.iter().filter_map(|row| row.2[*field as usize]).collect();
-                aggregated(self.kind(query, *field), aggregate, &values)
+                self.aggregated(self.kind(query, *field), aggregate, &values)
             };
             Row { device, time, cells: query.fields.iter().map(cell).collect() }
         };
         groups.into_iter().map(row).collect()
     }
-}
 
-/// `values` in the order of time.
-fn aggregated(kind: Kind, aggregate: Aggregate, values: &[i64]) -> Cell {
-    let sum = || values.iter().map(|units| kind.number(*units)).sum::<f64>();
-    let units = match aggregate {
-        Aggregate::Count => return Cell::Int(values.len() as i64),
-        _ if values.is_empty() => return Cell::Null,
-        Aggregate::Sum => return Cell::Float(sum()),
-        Aggregate::Avg => return Cell::Float(sum() / values.len() as f64),
-        Aggregate::Min => values.iter().min(),
-        Aggregate::Max => values.iter().max(),
-        Aggregate::First => values.first(),
-        Aggregate::Last => values.last(),
-    };
-    units.map_or(Cell::Null, |units| cell(kind, *units))
+    /// `values` in the order of time.
+    fn aggregated(&self, kind: Kind, aggregate: Aggregate, values: &[i64]) -> Cell {
+        let number = |units: i64| match kind {
+            Kind::Float { decimals } if !self.float32 => Kind::Double { decimals }.number(units),
+            _ => kind.number(units),
+        };
+        let sum = || values.iter().map(|units| number(*units)).sum::<f64>();
+        let units = match aggregate {
+            Aggregate::Count => return Cell::Int(values.len() as i64),
+            _ if values.is_empty() => return Cell::Null,
+            Aggregate::Sum => return Cell::Float(sum()),
+            Aggregate::Avg => return Cell::Float(sum() / values.len() as f64),
+            Aggregate::Min => values.iter().min(),
+            Aggregate::Max => values.iter().max(),
+            Aggregate::First => values.first(),
+            Aggregate::Last => values.last(),
+        };
+        units.map_or(Cell::Null, |units| cell(kind, *units))
+    }
 }
 
 fn cell(kind: Kind, units: i64) -> Cell {

@@ -18,6 +18,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use super::Target;
 use super::digits::push_u64;
 use super::socket::connect;
 use crate::error::{Class, Error, Result};
@@ -49,6 +50,15 @@ impl Http {
     pub(crate) fn new(address: String, network_of: Option<u32>) -> Http {
         let headers = format!("Host: {address}\r\nUser-Agent: millrace-bench\r\nAccept: */*\r\n").into_bytes();
         Http { address, network_of, headers, link: None, head: Vec::new(), body: Vec::new() }
+    }
+
+    /// For client `client` of `target`, with its login if it has one.
+    pub(crate) fn to(target: &Target, client: usize, port: u16) -> Result<Http> {
+        let mut http = Http::new(target.address(client, port)?, target.network_of);
+        if let Some(user) = &target.user {
+            http.basic_authorization(user, target.password.as_deref().unwrap_or(""))?;
+        }
+        Ok(http)
     }
 
     /// Adds a header to every request.

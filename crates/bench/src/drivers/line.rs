@@ -110,7 +110,10 @@ fn head(schema: &Schema, device: usize) -> Box<[u8]> {
     let table = schema.table_of(device as u32);
     let mut head = Vec::new();
     escape(&table.name, b", ", &mut head);
-    for (tag, value) in table.tags.iter().zip(&schema.devices[device].tags) {
+    // InfluxDB's documents ask for tags in the order of their keys: it would sort them itself otherwise.
+    let mut tags: Vec<(&String, &String)> = table.tags.iter().zip(&schema.devices[device].tags).collect();
+    tags.sort();
+    for (tag, value) in tags {
         head.push(b',');
         escape(tag, b",= ", &mut head);
         head.push(b'=');

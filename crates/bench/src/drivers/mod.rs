@@ -4,15 +4,19 @@
 //! be able to say that a peer was handicapped. Connections are synchronous; each belongs to one client thread. See
 //! docs/manual/benchmark-drivers.md for a guide.
 
+mod cells;
 #[cfg(test)]
 mod conformance;
 mod copy;
 mod digits;
 mod http;
+mod influxdb;
 mod line;
 mod null;
 pub(crate) mod pgwire;
 mod socket;
+#[cfg(test)]
+mod testing;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,7 +29,7 @@ use crate::query::{Query, Rows};
 use crate::schema::{Batch, Schema};
 
 /// Every product this tool knows.
-pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY];
+pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY, influxdb::ENTRY];
 
 /// A product in the list.
 pub(crate) struct Entry {
