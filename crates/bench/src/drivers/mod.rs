@@ -14,9 +14,11 @@ mod influxdb;
 mod line;
 mod null;
 pub(crate) mod pgwire;
+mod series;
 mod socket;
 #[cfg(test)]
 mod testing;
+mod victoriametrics;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +31,7 @@ use crate::query::{Query, Rows};
 use crate::schema::{Batch, Schema};
 
 /// Every product this tool knows.
-pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY, influxdb::ENTRY];
+pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY, influxdb::ENTRY, victoriametrics::ENTRY];
 
 /// A product in the list.
 pub(crate) struct Entry {

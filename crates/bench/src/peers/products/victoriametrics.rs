@@ -3,7 +3,7 @@
 //! - `retentionPeriod`: data of a benchmark may be of any year, and older than this is refused.
 //! - `search.latencyOffset`: by default the newest 30 s are hidden from queries, and a benchmark asks for them.
 //! - the limits of a query are raised, since checking an answer may ask for every series and every sample: the default
-//!   of 300,000 series is just that of the smallest published use case.
+//!   of 300,000 series is just that of the smallest published use case. Its text may name a thousand devices.
 //! - `influx.maxLineSize`: a device of some thousand sensors is one line.
 
 use super::{Launch, Recipe, Setup};
@@ -26,6 +26,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         ("search.maxSeries", "10000000".to_owned()),
         ("search.maxSamplesPerQuery", "100000000000".to_owned()),
         ("search.maxQueryDuration", "10m".to_owned()),
+        ("search.maxQueryLen", "1MB".to_owned()),
         ("influx.maxLineSize", "16MB".to_owned()),
     ];
     if let Some(mib) = setup.options.memory_mib {
