@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use crate::error::{Error, Result};
 use crate::report::compare::{self, Comparison, Source};
-use crate::report::html;
 use crate::report::json::Report;
+use crate::report::{html, hyper};
 use crate::result::RunResult;
 
 pub(super) const COMPARE_HELP: &str = "\
@@ -55,7 +55,8 @@ pub(super) fn print_side_by_side(results: &[RunResult]) -> Result<()> {
 
 pub(super) const REPORT_HELP: &str = "\
 Examples:
-  millrace bench report r.json --html r.html";
+  millrace bench report r.json --html r.html
+  millrace bench report monday.json tuesday.json --hyper week.hyper     for Tableau; needs Python's tableauhyperapi";
 
 /// Options of `report`.
 #[derive(clap::Args)]
@@ -66,6 +67,12 @@ pub(super) struct ReportOptions {
     /// Write a report with charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write tables for Tableau to this file.
+    #[arg(long, value_name = "FILE")]
+    hyper: Option<PathBuf>,
+    /// Python with the package tableauhyperapi, for --hyper.
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
 }
 
 /// `millrace bench report`.
@@ -75,10 +82,16 @@ pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
         runs.extend(Report::read(path)?.runs);
     }
     let report = Report::new(runs);
-    let Some(path) = &options.html else {
-        return Err(Error::setup("nothing to write: expected --html FILE"));
-    };
-    html::write(&report, path)?;
-    super::options::say(path);
+    if options.html.is_none() && options.hyper.is_none() {
+        return Err(Error::setup("nothing to write: expected --html FILE or --hyper FILE"));
+    }
+    if let Some(path) = &options.html {
+        html::write(&report, path)?;
+        super::options::say(path);
+    }
+    if let Some(path) = &options.hyper {
+        hyper::write(&report, path, options.python.as_deref())?;
+        super::options::say(path);
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ pub(crate) mod csv_output;
 mod fixture;
 pub(crate) mod format;
 pub(crate) mod html;
+pub(crate) mod hyper;
 pub(crate) mod json;
 pub(crate) mod matrix;
 mod series;
