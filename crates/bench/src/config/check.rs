@@ -1,8 +1,8 @@
 //! What no single key can get wrong: contradictions between keys. Some are put right as in the original, some are
 //! worth a warning, some stop the run.
 
-use super::Config;
-use super::value::{Dialect, GroupStrategy, InsertMode, OutOfOrderMode, Product, Value};
+use super::value::{Dialect, GroupStrategy, InsertMode, OutOfOrderMode, Product, Value, WorkMode};
+use super::{Config, KEYS, Key};
 use crate::error::{Error, Result};
 use crate::java_random::string_hash;
 
@@ -12,6 +12,48 @@ const VALUE_FILTER_QUERIES: [usize; 4] = [3, 5, 6, 10];
 const SET_QUERY: usize = 12;
 /// Which of the 11 types are numbers: a value filter passes over BOOLEAN, TEXT, STRING and BLOB.
 const IS_NUMERIC: [bool; 11] = [false, true, true, true, true, false, false, false, true, true, false];
+
+/// Keys that are read for the files' sake, and why nothing comes of them here. A run that sets one is warned.
+pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
+    (&["KAFKA_LOCATION", "ZOOKEEPER_LOCATION", "TOPIC_NAME"], "nor has it in the original"),
+    (&["REST_AUTHORIZATION", "REST_PORT"], "IoTDB is spoken to by its native RPC only"),
+    (
+        &["TRUST_STORE_PATH", "TRUST_STORE_PWD", "KEY_STORE_PATH", "KEY_STORE_PWD", "SSL_PROTOCOL"],
+        "TLS to IoTDB is not spoken",
+    ),
+    (&["ENABLE_AUTO_FETCH"], "every client connects to the hosts listed in HOST"),
+    (&["ENABLE_IOTDB_RPC_COMPRESSION"], "tablets travel as they are"),
+    (&["IOTDB_SESSION_POOL_SIZE", "HTTP_CLIENT_POOL_SIZE"], "every client has a connection of its own"),
+    (&["TEMPLATE_NAME", "IOTDB_USE_DEBUG_RATIO"], "what it belongs to is not there"),
+    (
+        &["COMPRESSION", "TIMESCALEDB_REPLICATION_FACTOR", "CNOSDB_SHARD_NUMBER", "DOLPHINDB_DEVICE_HASH_BUCKETS"],
+        "there is no driver for its product",
+    ),
+    (&["USE_MEASUREMENT"], "every run is measured"),
+    (&["RESULT_PRECISION"], "latencies are kept with three digits, 0.1 %"),
+    (
+        &["VERIFICATION_STEP_SIZE", "FILE_PATH", "BIG_BATCH_SIZE", "ANOMALY_RATE", "ANOMALY_TIMES"],
+        "no data set is kept in files",
+    ),
+    (&["OBJECT_QUERY_FULL_CONTENT"], "there is no OBJECT type"),
+    (&["TEST_DATA_MAX_CONNECTION"], "one connection writes many records at a time"),
+    (&["IS_QUIET_MODE"], "TEST_DATA_PERSISTENCE keeps every operation"),
+    (&["RESULT_PRINT_INTERVAL"], "progress is shown all the time, results at the end"),
+];
+
+/// Modes of the original whose purpose is reached otherwise: a run that asked for one would measure something else.
+const REFUSED_MODES: &[(&str, &str)] = &[
+    ("IS_COMPARISON", "every answer can be checked against the closed form instead (VERIFY)"),
+    ("IS_POINT_COMPARISON", "count and sum of every device are checked after the run instead (VERIFY)"),
+    ("IS_DOUBLE_WRITE", "name both databases by --target: they get identical data, and each answer is checked"),
+    ("IS_COPY_MODE", "there is no data set in files to be copied"),
+    ("IS_ADD_ANOMALY", "there is no data set in files to be altered"),
+];
+
+/// Why keys and modes have no effect, for the list of keys.
+pub(super) fn without_effect(name: &str) -> Option<&'static str> {
+    WITHOUT_EFFECT.iter().find(|(keys, _)| keys.contains(&name)).map(|(_, reason)| *reason)
+}
 
 /// Findings of one check.
 struct Findings<'a> {
@@ -30,6 +72,8 @@ impl Config {
     pub fn check(&mut self) -> Result<Vec<String>> {
         let mut warnings = self.normalise();
         let mut findings = Findings { config: self, fatal: Vec::new(), warnings: Vec::new() };
+        findings.modes();
+        findings.settings_without_effect();
         findings.connections();
         findings.clients_and_devices();
         findings.groups_and_tables();
@@ -141,21 +185,40 @@ impl Findings<'_> {
         self.warnings.push(format!("{said}: {consequence}"));
     }
 
+    fn modes(&mut self) {
+        let c = self.config;
+        match c.benchmark_work_mode {
+            WorkMode::TestWithDefaultPath => {}
+            WorkMode::Server => self.refuse(&["BENCHMARK_WORK_MODE"], "use `millrace bench monitor`"),
+            _ => self.refuse(
+                &["BENCHMARK_WORK_MODE"],
+                "data is a pure function of the configuration, so there is no data set to generate, and every run is \
+                 verified: expected testWithDefaultPath",
+            ),
+        }
+        for (key, instead) in REFUSED_MODES {
+            if c.shown(key).as_deref() == Some("true") {
+                self.refuse(&[key], format!("not here: {instead}"));
+            }
+        }
+    }
+
+    fn settings_without_effect(&mut self) {
+        let set_to_something_else = |key: &&Key| {
+            self.config.source_of(key.name).is_some() && (key.show)(self.config) != (key.show)(&Config::default())
+        };
+        let set: Vec<&Key> = KEYS.iter().filter(set_to_something_else).collect();
+        for key in set {
+            if let Some(reason) = without_effect(key.name) {
+                self.warn(&[key.name], format!("has no effect: {reason}"));
+            }
+        }
+    }
+
     fn connections(&mut self) {
         let c = self.config;
         if c.host.len() != c.port.len() || c.host.is_empty() {
             self.refuse(&["HOST", "PORT"], "expected lists of equal length, a port for each host");
-        }
-        if c.is_double_write && (c.another_host.len() != c.another_port.len() || c.another_host.is_empty()) {
-            self.refuse(&["ANOTHER_HOST", "ANOTHER_PORT"], "expected lists of equal length, a port for each host");
-        }
-        for (flag, key) in [(c.is_comparison, "IS_COMPARISON"), (c.is_point_comparison, "IS_POINT_COMPARISON")] {
-            if flag && !c.is_double_write {
-                self.refuse(
-                    &[key, "IS_DOUBLE_WRITE"],
-                    "a comparison needs two databases: expected IS_DOUBLE_WRITE=true",
-                );
-            }
         }
         if c.remark.contains(['.', '/', '`', '"']) {
             self.refuse(&["REMARK"], "becomes part of names of tables and files: expected no dot, slash or quote");

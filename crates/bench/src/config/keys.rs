@@ -118,16 +118,16 @@ keys! {
         "ENABLE_AUTO_FETCH" enable_auto_fetch: bool = "false", Any, Now, "IoTDB sessions refresh their list of nodes";
         "IS_DELETE_DATA" is_delete_data: bool = "true", Any, Now, "drop old data before the run";
         "INIT_WAIT_TIME" init_wait_time: u64 = "1000", Any, Now, "pause after the drop, ms";
-        "KAFKA_LOCATION" kafka_location: String = "127.0.0.1:9092", Any, Now, "accepted, without effect (in the original too)";
-        "ZOOKEEPER_LOCATION" zookeeper_location: String = "127.0.0.1:2181", Any, Now, "accepted, without effect (in the original too)";
-        "TOPIC_NAME" topic_name: String = "test-topic", Any, Now, "accepted, without effect (in the original too)";
+        "KAFKA_LOCATION" kafka_location: String = "127.0.0.1:9092", Any, Now, "once a source of data";
+        "ZOOKEEPER_LOCATION" zookeeper_location: String = "127.0.0.1:2181", Any, Now, "once a source of data";
+        "TOPIC_NAME" topic_name: String = "test-topic", Any, Now, "once a source of data";
     }
     "Run control" {
         "LOOP" loop_: u64 = "100", Any, Now, "operations per client; 0 registers the schema only";
         "BENCHMARK_WORK_MODE" benchmark_work_mode: WorkMode = "testWithDefaultPath", Any, Now, "what the run does";
         "TEST_MAX_TIME" test_max_time: u64 = "0", Any, Now, "longest run without schema registration, ms; 0 = no limit";
         "USE_MEASUREMENT" use_measurement: bool = "true", Any, Now, "measure; false prints the configuration only";
-        "RESULT_PRECISION" result_precision: f64 = "0.1", Above(0.0), Now, "precision of quantiles, %; our histograms always keep 3 digits (0.1 %)";
+        "RESULT_PRECISION" result_precision: f64 = "0.1", Above(0.0), Now, "precision of quantiles, %";
         "IS_RECORD_CURRENT_REALLY_TIME" is_record_current_really_time: bool = "false", Any, Now, "timestamps are the wall clock when a row is generated";
         "OPERATION_PROPORTION" operation_proportion: [f64; 13] = "1:0:0:0:0:0:0:0:0:0:0:0:0", Any, Now, "shares of writes and of the queries Q1 to Q12; shorter lists are filled with 0";
         "WRITE_OPERATION_TIMEOUT_MS" write_operation_timeout_ms: u64 = "120000", AtLeast(1.0), Now, "a write that takes longer has failed, ms";
@@ -242,7 +242,7 @@ keys! {
         "VECTOR" vector: bool = "true", Any, Now, "IoTDB: aligned series";
         "IOTDB_USE_DEBUG" iotdb_use_debug: bool = "false", Any, Now, "IoTDB: prefix some queries with debug";
         "IOTDB_USE_DEBUG_RATIO" iotdb_use_debug_ratio: f64 = "0.01", Unit, Now, "IoTDB: share of those queries";
-        "HTTP_CLIENT_POOL_SIZE" http_client_pool_size: u64 = "1000", AtLeast(1.0), Now, "HTTP connections of the original's pool; ours has one a client";
+        "HTTP_CLIENT_POOL_SIZE" http_client_pool_size: u64 = "1000", AtLeast(1.0), Now, "HTTP connections of the pool";
         "COMPRESSION" compression: TableCompression = "NONE", Any, Now, "SQL Server: table compression";
         "TIMESCALEDB_REPLICATION_FACTOR" timescaledb_replication_factor: u64 = "1", AtLeast(1.0), Now, "distributed TimescaleDB: copies";
         "TDENGINE_WAL_LEVEL" tdengine_wal_level: u64 = "2", Any, Now, "TDengine: level of its write-ahead log";
@@ -265,7 +265,7 @@ keys! {
         "TEST_DATA_STORE_USER" test_data_store_user: String = "root", Any, Now, "user of the store";
         "TEST_DATA_STORE_PW" test_data_store_pw: String = "root", Any, Now, "password of the store";
         "TEST_DATA_WRITE_TIME_OUT" test_data_write_time_out: u64 = "300000", AtLeast(1.0), Now, "a record that takes longer has failed, ms";
-        "TEST_DATA_MAX_CONNECTION" test_data_max_connection: u64 = "1", AtLeast(1.0), Now, "connections of the original's recorder; ours has one that writes many records at a time";
+        "TEST_DATA_MAX_CONNECTION" test_data_max_connection: u64 = "1", AtLeast(1.0), Now, "connections of the recorder";
         "REMARK" remark: String = "", Any, Now, "part of table and file names; no dots";
         "MYSQL_REAL_INSERT_RATE" mysql_real_insert_rate: f64 = "1.0", Unit, Now, "share of the records that are stored";
         "CSV_OUTPUT" csv_output: bool = "true", Any, Now, "write the matrices to data/csvOutput";

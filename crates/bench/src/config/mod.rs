@@ -323,7 +323,7 @@ pub fn help_keys() -> String {
         };
         let range = if key.range == Range::Any { String::new() } else { format!(", {}", key.range) };
         text.push_str(&format!("  {}={}  ({}{range}){origin}\n", key.name, key.default, (key.kind)()));
-        text.push_str(&format!("      {}\n", key.meaning));
+        text.push_str(&format!("      {}{}\n", key.meaning, without_effect_note(key)));
     }
     text.push_str("\nOf 2023, accepted with a warning\n");
     for removed in REMOVED {
@@ -335,6 +335,11 @@ pub fn help_keys() -> String {
         text.push_str(&format!("  {}\n      {fate}\n", removed.name));
     }
     text
+}
+
+/// What a list of keys adds to the meaning of a key that has no effect here.
+fn without_effect_note(key: &Key) -> String {
+    check::without_effect(key.name).map_or_else(String::new, |reason| format!(" (no effect here: {reason})"))
 }
 
 /// The candidate with the fewest edits to `text`, letter case aside; one that begins with `text` before others.

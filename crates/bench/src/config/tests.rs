@@ -194,7 +194,7 @@ fn keys_of_2023_are_read_with_a_warning() {
     check("IS_ALL_NODES_VISIBLE=true", &|_| true, 1);
     check("MONITOR_INTERVAL=3\nNET_DEVICE=eth\nIOTDB_DATA_DIR=/a,/b", &|c| c.iotdb_data_dir == ["/a", "/b"], 0);
     check("OPERATION_PROPORTION=1:0:0:0:0:0:0:0:0:0:0", &|c| c.operation_proportion[0] == 1.0, 0);
-    check("BENCHMARK_WORK_MODE=serverMODE", &|c| c.benchmark_work_mode == WorkMode::Server, 0);
+    assert_eq!(read("BENCHMARK_WORK_MODE=serverMODE").unwrap().benchmark_work_mode, WorkMode::Server);
 }
 
 #[test]
@@ -217,8 +217,11 @@ fn contradictions_between_keys_are_refused() {
     let table = "IoTDB_DIALECT_MODE=table\nIoTDB_TABLE_NUMBER=4\nGROUP_NUMBER=2\n";
     let refused = [
         ("HOST=a,b", "a port for each host"),
-        ("IS_DOUBLE_WRITE=true\nANOTHER_PORT=1,2", "ANOTHER_PORT=1,2"),
-        ("IS_COMPARISON=true", "expected IS_DOUBLE_WRITE=true"),
+        ("IS_DOUBLE_WRITE=true", "name both databases by --target"),
+        ("IS_COMPARISON=true", "checked against the closed form instead"),
+        ("IS_COPY_MODE=true", "no data set in files"),
+        ("BENCHMARK_WORK_MODE=generateDataMode", "expected testWithDefaultPath"),
+        ("BENCHMARK_WORK_MODE=serverMODE", "use `millrace bench monitor`"),
         ("REMARK=a.b", "no dot"),
         ("DEVICE_NUMBER=9", "at least as many devices as clients"),
         ("TAG_NUMBER=1", "for each tag"),
@@ -267,6 +270,7 @@ fn all_contradictions_are_told_at_once_with_their_places() {
 fn what_may_mislead_is_warned_of() {
     let warned = [
         ("VERIFY=false", "not checked"),
+        ("RESULT_PRINT_INTERVAL=60", "has no effect: progress is shown"),
         ("IS_OUT_OF_ORDER=true", "LATE writes each once"),
         ("IS_OUT_OF_ORDER=true\nOUT_OF_ORDER_MODE=BATCH\nCOMPAT=true", "only LOOP distinct timestamps"),
         ("OPERATION_PROPORTION=0:1\nCOMPAT=true\nSTEP_SIZE=0", "its answers are empty"),
@@ -278,6 +282,13 @@ fn what_may_mislead_is_warned_of() {
         let warnings = read(text).unwrap().check().unwrap();
         assert!(warnings.len() == 1 && warnings[0].contains(consequence), "{text:?}: {warnings:?}");
     }
+}
+
+#[test]
+fn a_key_without_effect_is_not_warned_of_at_its_default() {
+    assert_eq!(read("RESULT_PRINT_INTERVAL=3600\nIS_QUIET_MODE=true").unwrap().check().unwrap(), [] as [&str; 0]);
+    let known = |name: &str| KEYS.iter().any(|key| key.name == name);
+    assert!(check::WITHOUT_EFFECT.iter().flat_map(|(keys, _)| *keys).all(|name| known(name)), "a key that is none");
 }
 
 #[test]
@@ -363,7 +374,7 @@ fn manual_tables() -> String {
         let range = if key.range == Range::Any { String::new() } else { format!(", {}", key.range) };
         let kind = (key.kind)().replace('|', " \\| ");
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
-        let meaning = key.meaning.replace('|', "\\|");
+        let meaning = (key.meaning.to_owned() + &without_effect_note(key)).replace('|', "\\|");
         text.push_str(&format!("| `{}`{origin} | {default} | {kind}{range} | {meaning} |\n", key.name));
     }
     text + "\n"
