@@ -35,7 +35,7 @@ pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
         &["VERIFICATION_STEP_SIZE", "FILE_PATH", "BIG_BATCH_SIZE", "ANOMALY_RATE", "ANOMALY_TIMES"],
         "no data set is kept in files",
     ),
-    (&["OBJECT_QUERY_FULL_CONTENT"], "there is no OBJECT type"),
+    (&["OBJECT_QUERY_FULL_CONTENT"], "OBJECT values are BLOBs here, always read whole"),
     (&["TEST_DATA_MAX_CONNECTION"], "one connection writes many records at a time"),
     (&["IS_QUIET_MODE"], "TEST_DATA_PERSISTENCE keeps every operation"),
     (&["RESULT_PRINT_INTERVAL"], "progress is shown all the time, results at the end"),
