@@ -335,14 +335,14 @@ fn print_result(result: &RunResult) {
         println!("driver: {}", target.proof);
     }
     print_figures(result);
-    for phase in &result.phases {
-        let bound = if phase.client_bound { "yes" } else { "no" };
-        println!("client-bound: {bound} ({}: {})", phase.name, phase.client_bound_why);
-        for operation in &phase.operations {
-            if let Some(note) = operation.note.as_ref().filter(|_| phase.operations.len() > 1) {
-                if operation.ok + operation.failed > 0 || note.starts_with("not asked") {
-                    println!("{}: {note}", operation.name);
-                }
+    print_client_bound(result);
+    let mut told = Vec::new();
+    for operation in result.phases.iter().flat_map(|phase| &phase.operations) {
+        let note = operation.note.iter().filter(|note| !note.starts_with("its share in OPERATION_PROPORTION"));
+        for line in note.map(|note| format!("{}: {note}", operation.name)) {
+            if !told.contains(&line) {
+                println!("{line}");
+                told.push(line);
             }
         }
     }
@@ -353,6 +353,18 @@ fn print_result(result: &RunResult) {
         println!("note: {note}");
     }
     print_verification(result);
+}
+
+/// One line: whose figures are these?
+fn print_client_bound(result: &RunResult) {
+    let bound: Vec<&str> =
+        result.phases.iter().filter(|phase| phase.client_bound).map(|phase| phase.name.as_str()).collect();
+    let first = result.phases.first().map_or("", |phase| phase.client_bound_why.as_str());
+    if bound.is_empty() {
+        println!("client-bound: no ({first})");
+    } else {
+        println!("client-bound: yes, in {} ({first})", bound.join(", "));
+    }
 }
 
 fn print_figures(result: &RunResult) {

@@ -162,7 +162,9 @@ impl<'a> Run<'a> {
             }
             Ok(version)
         })?;
-        self.result.target.version = version;
+        // A product that does not tell its version: that of the program that was started.
+        let started = self.lock_place().server.as_ref().map(|server| server.version().to_owned());
+        self.result.target.version = if version.starts_with("unknown") { started.unwrap_or(version) } else { version };
         let notes = self.lock_place().server.as_ref().map(|server| {
             let mut notes = server.notes().to_vec();
             notes.push(format!("started with: {}", server.settings().join(", ")));
@@ -477,7 +479,9 @@ impl<'a> Run<'a> {
             for (kind, operation) in phase.operations.iter_mut().enumerate() {
                 let failure = failures.iter().find(|failure| failure.operation == operation.name);
                 operation.note = match (operation.ok, operation.failed, failure) {
-                    (0, 0, Some(failure)) => Some(format!("not asked: {}", failure.first)),
+                    (0, 0, Some(failure)) if phase.name == "mixed" || phase.name.starts_with(&operation.name) => {
+                        Some(format!("not asked: {}", failure.first))
+                    }
                     (0, 0, None) if self.config.query_count == 0 && proportions.get(kind).is_none_or(|p| *p == 0.0) => {
                         Some("its share in OPERATION_PROPORTION is 0".to_owned())
                     }
