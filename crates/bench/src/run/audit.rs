@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::drivers::{About, Connection};
 use crate::error::{Class, Result};
+use crate::generate::{at, below};
 use crate::ledger::Ledger;
-use crate::oracle::{self, Total};
+use crate::oracle::{self, Total, Verdict};
 use crate::query::{Aggregate, Cell, Order, Query, Rows, Shape};
 use crate::result::Verification;
 use crate::schema::{Kind, POWERS};
@@ -14,6 +15,9 @@ use crate::workload::Workload;
 /// Aggregates of one statement: wide tables are asked in several.
 const FIELDS_A_QUERY: usize = 100;
 const DEVICES_A_QUERY: usize = 50;
+/// Of every so many devices one is read in part, so many rows of it.
+const DEVICES_A_SAMPLE: usize = 10;
+const ROWS_A_SAMPLE: u64 = 20;
 /// How long counts may go on moving after the last write on a target that shows writes late.
 const PATIENCE: Duration = Duration::from_secs(120);
 const FINDINGS_MAX: usize = 20;
@@ -62,6 +66,9 @@ impl Audit<'_> {
         let fields: Vec<u32> = (0..self.workload.schema().tables[table as usize].fields.len() as u32).collect();
         for fields in fields.chunks(FIELDS_A_QUERY) {
             self.chunk(table, devices, fields, &expected)?;
+            for device in devices.iter().step_by(DEVICES_A_SAMPLE) {
+                self.sample(table, *device, fields)?;
+            }
         }
         self.verification.devices += devices.len() as u64;
         Ok(())
@@ -98,6 +105,42 @@ impl Audit<'_> {
                 Err(error) if error.class == Class::Unsupported => self.sums = false,
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    /// Some rows in full: sums say nothing of texts and booleans.
+    fn sample(&mut self, table: u32, device: u32, fields: &[u32]) -> Result<()> {
+        let bound = self.workload.slot_bound(device, self.ledger.bound(device));
+        if bound == 0 {
+            return Ok(());
+        }
+        let first = below(at(bound, u64::from(device), u64::from(fields[0]), 0), bound);
+        let last = (first + ROWS_A_SAMPLE).min(bound) - 1;
+        let query = Query {
+            kind: 0,
+            table,
+            devices: Some(vec![device]),
+            fields: fields.to_vec(),
+            window: Some(self.workload.time(device, first)..self.workload.time(device, last) + 1),
+            filters: Vec::new(),
+            shape: Shape::Rows,
+            order: Order::Any,
+            limit: None,
+            set: None,
+        };
+        match self.connection.query(&query) {
+            Err(error) if error.class == Class::Unsupported => return Ok(()),
+            other => other.map_err(|error| error.during("the final check of some rows"))?,
+        }
+        let answer = self.connection.answer(&query)?;
+        let before = self.ledger.before(None, true, false);
+        let verdict = oracle::check(self.workload, &query, &answer, &self.ledger.view(&before));
+        if let Verdict::Wrong(problem) = verdict
+            && self.about.replaces
+            && self.verification.findings.len() < FINDINGS_MAX
+        {
+            self.verification.findings.push(format!("some rows read after the run: {problem}"));
         }
         Ok(())
     }
