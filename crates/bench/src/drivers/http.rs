@@ -95,6 +95,14 @@ impl Http {
         self.accepted("POST", target, status)
     }
 
+    /// DELETEs `target`. Fails unless the answer is 2xx, or says that nothing is there.
+    pub(crate) fn delete(&mut self, target: &str, timeout: Duration) -> Result<()> {
+        match self.exchange("DELETE", target, "", &[], timeout)? {
+            404 => Ok(()),
+            status => self.accepted("DELETE", target, status),
+        }
+    }
+
     /// The last answer's body.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body

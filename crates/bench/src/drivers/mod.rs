@@ -11,6 +11,7 @@ mod copy;
 mod digits;
 mod http;
 mod influxdb;
+mod influxdb2;
 mod line;
 mod null;
 pub(crate) mod pgwire;
@@ -31,7 +32,7 @@ use crate::query::{Query, Rows};
 use crate::schema::{Batch, Schema};
 
 /// Every product this tool knows.
-pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY, influxdb::ENTRY, victoriametrics::ENTRY];
+pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY, influxdb::ENTRY, influxdb2::ENTRY, victoriametrics::ENTRY];
 
 /// A product in the list.
 pub(crate) struct Entry {
