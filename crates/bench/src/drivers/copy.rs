@@ -49,8 +49,9 @@ pub(crate) fn micros(schema: &Schema, time: i64) -> i64 {
     micros - EPOCH_MICROS
 }
 
+/// Appends the length and the bytes of one value.
 #[inline]
-fn value(schema: &Schema, kind: Kind, part: &Part, column: usize, row: usize, out: &mut Vec<u8>) {
+pub(crate) fn value(schema: &Schema, kind: Kind, part: &Part, column: usize, row: usize, out: &mut Vec<u8>) {
     let units = part.unit(column, row);
     match kind {
         Kind::Double { .. } => push8(kind.number(units).to_bits() as i64, out),

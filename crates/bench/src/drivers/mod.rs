@@ -13,10 +13,13 @@ mod http;
 mod influxdb;
 mod influxdb2;
 mod line;
+mod millrace;
 mod null;
 pub(crate) mod pgwire;
+mod postgres;
 mod series;
 mod socket;
+mod sql;
 #[cfg(test)]
 mod testing;
 mod victoriametrics;
@@ -32,7 +35,15 @@ use crate::query::{Query, Rows};
 use crate::schema::{Batch, Schema};
 
 /// Every product this tool knows.
-pub(crate) const DRIVERS: &[Entry] = &[null::ENTRY, influxdb::ENTRY, influxdb2::ENTRY, victoriametrics::ENTRY];
+pub(crate) const DRIVERS: &[Entry] = &[
+    null::ENTRY,
+    millrace::ENTRY,
+    postgres::ENTRY,
+    postgres::TIMESCALEDB,
+    influxdb::ENTRY,
+    influxdb2::ENTRY,
+    victoriametrics::ENTRY,
+];
 
 /// A product in the list.
 pub(crate) struct Entry {

@@ -34,6 +34,8 @@ const ANSWER_BYTES_MAX: usize = 1 << 30;
 const INPUT_BYTES: usize = 64 << 10;
 /// Prepared statements that a connection keeps; the oldest is closed for a new one.
 const STATEMENTS_MAX: usize = 1_000;
+/// Longest message of COPY's data: a server keeps it until it is whole.
+const COPY_BYTES_MAX: usize = 1 << 20;
 /// For connecting, logging in, and asking to cancel.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -703,7 +705,12 @@ pub(crate) fn push_query(sql: &str, out: &mut Vec<u8>) {
 /// that refuses the statement ignores the data (manual, "COPY Operations").
 pub(crate) fn push_copy(sql: &str, data: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     push_query(sql, out);
+    let at = out.len();
     message(out, b'd', data);
+    if out.len() - at > COPY_BYTES_MAX {
+        let data = out.split_off(at);
+        data[5..].chunks(COPY_BYTES_MAX).for_each(|piece| message(out, b'd', |out| out.extend_from_slice(piece)));
+    }
     out.extend_from_slice(b"c\0\0\0\x04");
 }
 
@@ -735,33 +742,39 @@ impl Parameters<'_> {
         self.value(value.as_bytes());
     }
 
-    /// An array of one dimension whose `count` elements, of type `element`, are appended by `values`, each with its
-    /// length in front.
-    pub(crate) fn array(&mut self, element: u32, count: usize, values: impl FnOnce(&mut Vec<u8>)) {
-        let at = self.out.len();
-        self.out.extend_from_slice(&[0; 4]);
-        for word in [u32::from(count > 0), 0, element] {
-            self.out.extend_from_slice(&word.to_be_bytes());
-        }
-        if count > 0 {
-            self.out.extend_from_slice(&(count as u32).to_be_bytes());
-            self.out.extend_from_slice(&1u32.to_be_bytes());
-        }
-        values(self.out);
-        let length = (self.out.len() - at - 4) as u32;
-        self.out[at..at + 4].copy_from_slice(&length.to_be_bytes());
-        self.count += 1;
+    /// `count` values that are there already, each with its length in front.
+    pub(crate) fn encoded(&mut self, values: &[u8], count: u16) {
+        self.out.extend_from_slice(values);
+        self.count += count;
     }
 
     /// `text[]`.
     pub(crate) fn texts<'a>(&mut self, values: impl ExactSizeIterator<Item = &'a str>) {
-        self.array(oid::TEXT, values.len(), |out| {
+        push_array(oid::TEXT, values.len(), self.out, |out| {
             for value in values {
                 out.extend_from_slice(&(value.len() as u32).to_be_bytes());
                 out.extend_from_slice(value.as_bytes());
             }
         });
+        self.count += 1;
     }
+}
+
+/// Appends an array of one dimension as the value of a parameter. Its `count` elements, of type `element`, are appended
+/// by `values`, each with its length in front.
+pub(crate) fn push_array(element: u32, count: usize, out: &mut Vec<u8>, values: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    for word in [u32::from(count > 0), 0, element] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    if count > 0 {
+        out.extend_from_slice(&(count as u32).to_be_bytes());
+        out.extend_from_slice(&1u32.to_be_bytes());
+    }
+    values(out);
+    let length = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,707 @@
+//! Questions as SQL of PostgreSQL's family, and answers of its wire in the common form.
+//!
+//! A table has the columns `time`, the tags (the first is the device) and the fields. Where a product cannot hold all
+//! fields in one table, [`Layout`] cuts it into parts `NAME_p0`, `NAME_p1` … with the same time and tags.
+//!
+//! Columns of an answer are always: device, time or bucket, fields; what the question does not give is left out.
+//! Statements go out prepared, with devices, times and bounds as parameters, so that the server parses and plans each
+//! text once; [`Sql::statement`] shows the same text with the values in it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::copy::{EPOCH_DAYS, EPOCH_MICROS};
+use super::pgwire::{Format, Parameters, Pg, oid};
+use crate::error::{Error, Result};
+use crate::query::{Aggregate, Cell, Filter, Order, Query, Row, Rows, Shape};
+use crate::schema::{Field, Kind, Schema, Table, Unit};
+
+/// How a product's SQL differs from the others'.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialect {
+    /// `time_bucket(width, time, origin)` by its name in the product.
+    pub(crate) bucket: &'static str,
+    /// Are there aggregates `first(value, time)` and `last(value, time)`?
+    pub(crate) first_and_last: bool,
+    /// Is the newest row of a device found fastest by going to it in the index, once for each device?
+    pub(crate) latest_by_index: bool,
+    /// Does `sum` of 32-bit floats add them as such, and so lose digits?
+    pub(crate) narrow_sums: bool,
+    /// Most fields of an answer.
+    pub(crate) fields_max: usize,
+    /// A function that gives a time as nanoseconds since 1970; without it, times have microseconds.
+    pub(crate) nanoseconds: Option<&'static str>,
+    /// What a date's number counts from, in days since 1970, where dates are stored as numbers.
+    pub(crate) dates_from: i64,
+}
+
+/// Which table of the product holds which fields.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// By table of the schema: the first field of each part.
+    starts: Vec<Vec<u32>>,
+}
+
+impl Layout {
+    /// Every table in one piece.
+    pub(crate) fn whole(schema: &Schema) -> Layout {
+        Layout { starts: vec![vec![0]; schema.tables.len()] }
+    }
+
+    /// A part holds at most `fields` fields, and `bytes` bytes by the estimate of `size`.
+    pub(crate) fn split(schema: &Schema, fields: u32, bytes: usize, size: fn(Kind) -> usize) -> Layout {
+        let cut = |table: &Table| {
+            let (mut starts, mut held) = (vec![0], 0);
+            for (index, field) in (0u32..).zip(&table.fields) {
+                let size = size(field.kind);
+                if index - starts[starts.len() - 1] >= fields || held + size > bytes {
+                    starts.push(index);
+                    held = 0;
+                }
+                held += size;
+            }
+            starts
+        };
+        Layout { starts: schema.tables.iter().map(cut).collect() }
+    }
+
+    /// Parts of a table.
+    pub(crate) fn parts(&self, table: usize) -> usize {
+        self.starts[table].len()
+    }
+
+    /// Fields of a part.
+    pub(crate) fn fields(&self, schema: &Schema, table: usize, part: usize) -> std::ops::Range<u32> {
+        let starts = &self.starts[table];
+        starts[part]..starts.get(part + 1).copied().unwrap_or(schema.tables[table].fields.len() as u32)
+    }
+
+    /// The name of a part, quoted where it must be.
+    pub(crate) fn name(&self, schema: &Schema, table: usize, part: usize) -> String {
+        let name = &schema.tables[table].name;
+        if self.parts(table) == 1 { identifier(name) } else { identifier(&format!("{name}_p{part}")) }
+    }
+
+    fn part_of(&self, table: usize, field: u32) -> usize {
+        self.starts[table].partition_point(|start| *start <= field) - 1
+    }
+}
+
+/// A name as SQL wants it: as it is where it is a plain word, else in quotes.
+pub(crate) fn identifier(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let first = name.as_bytes().first().is_some_and(|byte| byte.is_ascii_lowercase() || *byte == b'_');
+    if first && name.bytes().all(plain) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// A text as SQL wants it.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Asks questions of one schema.
+pub(crate) struct Sql {
+    schema: Arc<Schema>,
+    layout: Layout,
+    dialect: Dialect,
+    /// Can a row miss some of its fields?
+    sparse: bool,
+    /// By name.
+    devices: HashMap<Box<[u8]>, Vec<u32>>,
+}
+
+impl Sql {
+    /// `sparse`: can a row miss some of its fields?
+    pub(crate) fn new(schema: &Arc<Schema>, layout: Layout, dialect: Dialect, sparse: bool) -> Sql {
+        let mut devices: HashMap<Box<[u8]>, Vec<u32>> = HashMap::new();
+        for device in 0..schema.devices.len() as u32 {
+            devices.entry(schema.device_name(device).as_bytes().into()).or_default().push(device);
+        }
+        Sql { schema: Arc::clone(schema), layout, dialect, sparse, devices }
+    }
+
+    /// The statement with its values in it.
+    pub(crate) fn statement(&self, query: &Query) -> Result<String> {
+        Ok(self.text(query, true)?.sql)
+    }
+
+    /// Sends the statement with its values as parameters, and reads the answer in binary form.
+    pub(crate) fn ask(&self, pg: &mut Pg, query: &Query, timeout: Duration) -> Result<()> {
+        let text = self.text(query, false)?;
+        let types: Vec<u32> = text.parameters.iter().map(Parameter::kind).collect();
+        let statement = pg.prepare(&text.sql, &types);
+        pg.begin()?;
+        pg.bind(statement, Format::Binary, |values| {
+            text.parameters.iter().for_each(|parameter| parameter.write(&self.schema, values));
+        });
+        pg.finish(timeout)
+    }
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // Statements
+
+    fn text<'q>(&self, query: &'q Query, literal: bool) -> Result<Text<'q>> {
+        if query.fields.len() > self.dialect.fields_max {
+            let (asked, most) = (query.fields.len(), self.dialect.fields_max);
+            return Err(Error::unsupported(format!("{asked} fields in one answer; the product has at most {most}")));
+        }
+        let mut text = Text { sql: String::new(), parameters: Vec::new(), literal, schema: Arc::clone(&self.schema) };
+        match (&query.shape, &query.set) {
+            (Shape::Rows, None) => self.rows(query, &mut text)?,
+            (Shape::Rows, Some(_)) => self.set(query, &mut text)?,
+            (Shape::Latest, _) => self.latest(query, &mut text)?,
+            (Shape::Aggregate { aggregate, by_device }, _) => {
+                self.grouped(query, *aggregate, *by_device, None, &mut text)?;
+            }
+            (Shape::Buckets { aggregate, width, origin, by_device }, _) => {
+                self.grouped(query, *aggregate, *by_device, Some((*width, *origin)), &mut text)?;
+            }
+        }
+        if let Some(limit) = query.limit {
+            _ = write!(text.sql, " LIMIT {limit}");
+        }
+        Ok(text)
+    }
+
+    fn table(&self, query: &Query) -> &Table {
+        &self.schema.tables[query.table as usize]
+    }
+
+    fn device_column(&self, query: &Query) -> String {
+        identifier(&self.table(query).tags[0])
+    }
+
+    fn field(&self, query: &Query, field: u32) -> &Field {
+        &self.table(query).fields[field as usize]
+    }
+
+    fn names(&self, query: &Query) -> String {
+        let names: Vec<String> = query.fields.iter().map(|field| identifier(&self.field(query, *field).name)).collect();
+        names.join(", ")
+    }
+
+    /// A time as a column of the answer.
+    fn shown(&self, time: &str) -> String {
+        match self.dialect.nanoseconds.filter(|_| self.schema.unit == Unit::Nanos) {
+            Some(function) => format!("{function}({time})"),
+            None => time.to_owned(),
+        }
+    }
+
+    fn rows<'q>(&self, query: &'q Query, text: &mut Text<'q>) -> Result<()> {
+        _ = write!(text.sql, "SELECT {}, {}, {}", self.device_column(query), self.shown("time"), self.names(query));
+        let source = self.source(query, query.devices.as_deref(), text)?;
+        text.sql.push_str(&source);
+        order(query, "time", text);
+        Ok(())
+    }
+
+    fn set<'q>(&self, query: &'q Query, text: &mut Text<'q>) -> Result<()> {
+        let Some(set) = &query.set else { return Ok(()) };
+        let children = std::iter::once(query.devices.as_deref()).chain(set.others.iter().map(|other| Some(&other[..])));
+        for (index, devices) in children.enumerate() {
+            if index > 0 {
+                _ = write!(text.sql, " {}{} ", set.operator.name(), if set.all { " ALL" } else { "" });
+            }
+            _ = write!(text.sql, "(SELECT {}, {}", self.shown("time"), self.names(query));
+            let source = self.source(query, devices, text)?;
+            text.sql.push_str(&source);
+            text.sql.push(')');
+        }
+        order(query, "1", text);
+        Ok(())
+    }
+
+    fn latest<'q>(&self, query: &'q Query, text: &mut Text<'q>) -> Result<()> {
+        let device = self.device_column(query);
+        let (time, names) = (self.shown("time"), self.names(query));
+        if let Some([_]) = query.devices.as_deref() {
+            _ = write!(text.sql, "SELECT {device}, {time}, {names}");
+            let source = self.source(query, query.devices.as_deref(), text)?;
+            _ = write!(text.sql, "{source} ORDER BY time DESC LIMIT 1");
+        } else if self.dialect.latest_by_index {
+            let list = text.parameter(Parameter::Devices(query.devices.as_deref(), query.table));
+            let devices = if text.literal { format!("ARRAY[{list}]") } else { list };
+            let only = Condition::Equals(format!("newest_of.{device}"));
+            _ = write!(
+                text.sql,
+                "SELECT newest_of.{device}, {}, {names} FROM unnest({devices}) AS",
+                self.shown("newest.time")
+            );
+            let source = self.source_where(query, &only, text)?;
+            _ = write!(
+                text.sql,
+                " newest_of ({device}) CROSS JOIN LATERAL (SELECT time, {names}{source} ORDER BY time DESC LIMIT 1) AS newest"
+            );
+        } else {
+            _ = write!(text.sql, "SELECT DISTINCT ON ({device}) {device}, {time}, {names}");
+            let source = self.source(query, query.devices.as_deref(), text)?;
+            _ = write!(text.sql, "{source} ORDER BY {device}, time DESC");
+        }
+        Ok(())
+    }
+
+    fn grouped<'q>(
+        &self,
+        query: &'q Query,
+        aggregate: Aggregate,
+        by_device: bool,
+        buckets: Option<(i64, i64)>,
+        text: &mut Text<'q>,
+    ) -> Result<()> {
+        let mut keys: Vec<(String, &str)> = Vec::new();
+        let device = self.device_column(query);
+        if by_device {
+            keys.push((device.clone(), &device));
+        }
+        if let Some((width, origin)) = buckets {
+            keys.push((self.shown(&self.bucket(width, origin)?), "bucket"));
+        }
+        let group = match keys.len() {
+            0 => "",
+            1 => " GROUP BY 1",
+            _ => " GROUP BY 1, 2",
+        };
+        let parts = self.parts_of(query);
+        if parts.len() == 1 || !query.filters.is_empty() {
+            let mut columns: Vec<String> = keys.iter().map(|(key, _)| key.clone()).collect();
+            columns.extend(query.fields.iter().map(|field| self.aggregated(self.field(query, *field), aggregate)));
+            _ = write!(text.sql, "SELECT {}", columns.join(", "));
+            let source = self.source(query, query.devices.as_deref(), text)?;
+            _ = write!(text.sql, "{source}{group}");
+        } else {
+            self.grouped_parts(query, aggregate, &keys, group, &parts, text)?;
+        }
+        if buckets.is_some() {
+            order(query, if by_device { "2" } else { "1" }, text);
+        }
+        Ok(())
+    }
+
+    /// Each part is grouped by itself, and only the few results are joined.
+    fn grouped_parts<'q>(
+        &self,
+        query: &'q Query,
+        aggregate: Aggregate,
+        keys: &[(String, &str)],
+        group: &str,
+        parts: &[usize],
+        text: &mut Text<'q>,
+    ) -> Result<()> {
+        let aliases: Vec<&str> = keys.iter().map(|(_, alias)| *alias).collect();
+        let mut columns: Vec<String> = aliases.iter().map(|alias| (*alias).to_owned()).collect();
+        columns.extend(query.fields.iter().map(|field| identifier(&self.field(query, *field).name)));
+        _ = write!(text.sql, "SELECT {} FROM ", columns.join(", "));
+        let condition = self.within(query, query.devices.as_deref(), text)?;
+        for (index, part) in parts.iter().enumerate() {
+            let mut columns: Vec<String> = keys.iter().map(|(key, alias)| format!("{key} AS {alias}")).collect();
+            for field in self.fields_in(query, *part) {
+                let field = self.field(query, field);
+                columns.push(format!("{} AS {}", self.aggregated(field, aggregate), identifier(&field.name)));
+            }
+            let name = self.layout.name(&self.schema, query.table as usize, *part);
+            let join = match (index, keys.len()) {
+                (0, _) => "",
+                (_, 0) => " CROSS JOIN ",
+                _ => " FULL JOIN ",
+            };
+            _ = write!(text.sql, "{join}(SELECT {} FROM {name}{condition}{group}) AS p{part}", columns.join(", "));
+            if index > 0 && !keys.is_empty() {
+                _ = write!(text.sql, " USING ({})", aliases.join(", "));
+            }
+        }
+        Ok(())
+    }
+
+    fn aggregated(&self, field: &Field, aggregate: Aggregate) -> String {
+        let name = identifier(&field.name);
+        let present = if self.sparse { format!(" FILTER (WHERE {name} IS NOT NULL)") } else { String::new() };
+        match aggregate {
+            Aggregate::Sum if self.dialect.narrow_sums && matches!(field.kind, Kind::Float { .. }) => {
+                format!("sum({name}::float8)")
+            }
+            Aggregate::First | Aggregate::Last if self.dialect.first_and_last => {
+                format!("{}({name}, time){present}", aggregate.name())
+            }
+            Aggregate::First => format!("(array_agg({name} ORDER BY time){present})[1]"),
+            Aggregate::Last => format!("(array_agg({name} ORDER BY time DESC){present})[1]"),
+            _ => format!("{}({name})", aggregate.name()),
+        }
+    }
+
+    fn bucket(&self, width: i64, origin: i64) -> Result<String> {
+        let function = self.dialect.bucket;
+        let nanos = i128::from(width) * i128::from(self.schema.unit.nanos());
+        let width = match nanos {
+            _ if nanos % 1_000_000_000 == 0 => format!("{} seconds", nanos / 1_000_000_000),
+            _ if nanos % 1_000_000 == 0 => format!("{} milliseconds", nanos / 1_000_000),
+            _ if nanos % 1_000 == 0 => format!("{} microseconds", nanos / 1_000),
+            _ => return Err(Error::unsupported(format!("buckets of {nanos} ns: intervals have microseconds"))),
+        };
+        Ok(format!("{function}('{width}', time, TIMESTAMPTZ {})", self.time_literal(origin)))
+    }
+
+    // -----------------------------------------------------------------------------------------------------------------
+    // FROM and WHERE
+
+    /// Parts that hold what is asked for and filtered by.
+    fn parts_of(&self, query: &Query) -> Vec<usize> {
+        let fields = query.fields.iter().copied().chain(query.filters.iter().map(|filter| filter.field));
+        let mut parts: Vec<usize> = fields.map(|field| self.layout.part_of(query.table as usize, field)).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    /// Fields of a part that are asked for or filtered by.
+    fn fields_in(&self, query: &Query, part: usize) -> Vec<u32> {
+        let fields = query.fields.iter().copied().chain(query.filters.iter().map(|filter| filter.field));
+        let mut fields: Vec<u32> =
+            fields.filter(|field| self.layout.part_of(query.table as usize, *field) == part).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    }
+
+    /// ` FROM … WHERE …` for the rows of some devices.
+    fn source<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Text<'q>) -> Result<String> {
+        let condition = match devices {
+            None => Condition::Any,
+            Some([device]) => Condition::Equals(text.parameter(Parameter::Device(*device))),
+            Some(devices) => Condition::OneOf(text.parameter(Parameter::Devices(Some(devices), query.table))),
+        };
+        self.source_where(query, &condition, text)
+    }
+
+    fn source_where<'q>(&self, query: &'q Query, condition: &Condition, text: &mut Text<'q>) -> Result<String> {
+        let device = self.device_column(query);
+        let (table, parts) = (query.table as usize, self.parts_of(query));
+        let mut within = self.conditions(query, condition, text)?;
+        let mut filters: Vec<String> = Vec::new();
+        for Filter { field, above } in &query.filters {
+            let bound = text.parameter(Parameter::Number(*above));
+            filters.push(format!("{} > {bound}", identifier(&self.field(query, *field).name)));
+        }
+        if let [part] = parts[..] {
+            within.append(&mut filters);
+            return Ok(format!(" FROM {}{}", self.layout.name(&self.schema, table, part), all_of(&within)));
+        }
+        // What a row of a part lacks is not filtered out by the others.
+        let join = if self.sparse { "FULL JOIN" } else { "JOIN" };
+        let mut from = String::from(" FROM ");
+        for (index, part) in parts.iter().enumerate() {
+            let names: Vec<String> =
+                self.fields_in(query, *part).iter().map(|f| identifier(&self.field(query, *f).name)).collect();
+            let name = self.layout.name(&self.schema, table, *part);
+            if index > 0 {
+                _ = write!(from, " {join} ");
+            }
+            _ = write!(from, "(SELECT {device}, time, {} FROM {name}{}) AS p{part}", names.join(", "), all_of(&within));
+            if index > 0 {
+                _ = write!(from, " USING ({device}, time)");
+            }
+        }
+        Ok(from + &all_of(&filters))
+    }
+
+    /// ` WHERE …` for the rows of some devices, without filters.
+    fn within<'q>(&self, query: &'q Query, devices: Option<&'q [u32]>, text: &mut Text<'q>) -> Result<String> {
+        let condition = match devices {
+            None => Condition::Any,
+            Some([device]) => Condition::Equals(text.parameter(Parameter::Device(*device))),
+            Some(devices) => Condition::OneOf(text.parameter(Parameter::Devices(Some(devices), query.table))),
+        };
+        Ok(all_of(&self.conditions(query, &condition, text)?))
+    }
+
+    /// Device and time.
+    fn conditions(&self, query: &Query, condition: &Condition, text: &mut Text) -> Result<Vec<String>> {
+        let device = self.device_column(query);
+        let mut all = Vec::new();
+        match condition {
+            Condition::Any => {}
+            Condition::Equals(value) => all.push(format!("{device} = {value}")),
+            Condition::OneOf(list) if text.literal => all.push(format!("{device} IN ({list})")),
+            Condition::OneOf(list) => all.push(format!("{device} = ANY({list})")),
+        }
+        let Some(window) = &query.window else { return Ok(all) };
+        let mut compare = |operator: &str, time: i64| -> Result<()> {
+            let time = if text.literal || self.schema.unit == Unit::Nanos {
+                self.time_literal(time)
+            } else {
+                text.parameter(Parameter::Time(micros(&self.schema, time)?))
+            };
+            all.push(format!("time {operator} {time}"));
+            Ok(())
+        };
+        if window.start != i64::MIN && window.start.checked_add(1) == Some(window.end) {
+            compare("=", window.start)?;
+            return Ok(all);
+        }
+        if window.start != i64::MIN {
+            compare(">=", window.start)?;
+        }
+        if window.end != i64::MAX {
+            compare("<", window.end)?;
+        }
+        Ok(all)
+    }
+
+    fn time_literal(&self, time: i64) -> String {
+        let nanos = i128::from(time) * i128::from(self.schema.unit.nanos());
+        let time = jiff::Timestamp::from_nanosecond(nanos).unwrap_or(if time < 0 {
+            jiff::Timestamp::MIN
+        } else {
+            jiff::Timestamp::MAX
+        });
+        let digits = if time.subsec_nanosecond() == 0 { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M:%S%.f" };
+        quoted(&format!("{}+00", time.strftime(digits)))
+    }
+}
+
+/// Whose rows.
+enum Condition {
+    Any,
+    Equals(String),
+    OneOf(String),
+}
+
+/// A statement that is being made.
+struct Text<'q> {
+    sql: String,
+    parameters: Vec<Parameter<'q>>,
+    /// Values instead of parameters.
+    literal: bool,
+    schema: Arc<Schema>,
+}
+
+/// A value of a statement.
+enum Parameter<'q> {
+    /// A device's name.
+    Device(u32),
+    /// Names of devices; `None`: of all in a table.
+    Devices(Option<&'q [u32]>, u32),
+    /// Microseconds since 2000.
+    Time(i64),
+    Number(f64),
+}
+
+impl<'q> Text<'q> {
+    /// The value, or `$n`. Lists of values are without brackets.
+    fn parameter(&mut self, parameter: Parameter<'q>) -> String {
+        if !self.literal {
+            self.parameters.push(parameter);
+            return format!("${}", self.parameters.len());
+        }
+        match parameter {
+            Parameter::Device(device) => quoted(self.schema.device_name(device)),
+            Parameter::Devices(devices, table) => {
+                let names = devices_of(&self.schema, devices, table);
+                names.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
+            }
+            Parameter::Time(_) => String::new(),
+            Parameter::Number(number) => format!("{number:?}"),
+        }
+    }
+}
+
+fn devices_of<'s>(schema: &'s Schema, devices: Option<&[u32]>, table: u32) -> Vec<&'s str> {
+    match devices {
+        Some(devices) => devices.iter().map(|device| schema.device_name(*device)).collect(),
+        None => {
+            schema.devices.iter().filter(|device| device.table == table).map(|device| device.tags[0].as_str()).collect()
+        }
+    }
+}
+
+impl Parameter<'_> {
+    fn kind(&self) -> u32 {
+        match self {
+            Parameter::Device(_) => oid::TEXT,
+            Parameter::Devices(..) => oid::TEXT_ARRAY,
+            Parameter::Time(_) => oid::TIMESTAMPTZ,
+            Parameter::Number(_) => oid::FLOAT8,
+        }
+    }
+
+    fn write(&self, schema: &Schema, values: &mut Parameters) {
+        match self {
+            Parameter::Device(device) => values.text(schema.device_name(*device)),
+            Parameter::Devices(devices, table) => values.texts(devices_of(schema, *devices, *table).into_iter()),
+            Parameter::Time(micros) => values.int8(*micros),
+            Parameter::Number(number) => values.float8(*number),
+        }
+    }
+}
+
+fn order(query: &Query, by: &str, text: &mut Text) {
+    match query.order {
+        Order::Any => {}
+        Order::Ascending => _ = write!(text.sql, " ORDER BY {by}"),
+        Order::Descending => _ = write!(text.sql, " ORDER BY {by} DESC"),
+    }
+}
+
+fn all_of(conditions: &[String]) -> String {
+    if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
+}
+
+/// A time of the run as PostgreSQL sends it.
+fn micros(schema: &Schema, time: i64) -> Result<i64> {
+    let micros = time.checked_mul(schema.unit.nanos() / 1_000).and_then(|micros| micros.checked_sub(EPOCH_MICROS));
+    micros.ok_or_else(|| Error::unsupported(format!("the time {time} is beyond what microseconds reach")))
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Answers
+
+impl Sql {
+    /// Columns of an answer before the fields: is there a device, is there a time?
+    fn head(query: &Query) -> (bool, bool) {
+        match query.shape {
+            Shape::Rows => (query.set.is_none(), true),
+            Shape::Latest => (true, true),
+            Shape::Aggregate { by_device, .. } => (by_device, false),
+            Shape::Buckets { by_device, .. } => (by_device, true),
+        }
+    }
+
+    /// Values (not null) in the last answer.
+    pub(crate) fn points(&self, pg: &Pg, query: &Query) -> Result<u64> {
+        let (device, time) = Sql::head(query);
+        let mut points = 0;
+        for mut row in pg.rows(0) {
+            for _ in 0..usize::from(device) + usize::from(time) {
+                row.column()?;
+            }
+            for _ in &query.fields {
+                points += u64::from(row.column()?.is_some());
+            }
+        }
+        Ok(points)
+    }
+
+    /// The last answer in the common form.
+    pub(crate) fn answer(&self, pg: &Pg, query: &Query) -> Result<Rows> {
+        let types = pg.columns(0)?;
+        let (has_device, has_time) = Sql::head(query);
+        let heads = usize::from(has_device) + usize::from(has_time);
+        if types.len() != heads + query.fields.len() {
+            let expected = heads + query.fields.len();
+            return Err(Error::protocol(format!("an answer of {} columns, expected {expected}", types.len())));
+        }
+        let mut rows = Vec::with_capacity(pg.row_count(0) as usize);
+        for mut columns in pg.rows(0) {
+            let device = if has_device { Some(self.device(query, columns.column()?)?) } else { None };
+            let time = if has_time { Some(self.time(types[heads - 1], columns.column()?)?) } else { None };
+            let mut cells = Vec::with_capacity(query.fields.len());
+            for (field, kind) in query.fields.iter().zip(&types[heads..]) {
+                let value = columns.column()?;
+                cells.push(self.cell(query, self.field(query, *field).kind, *kind, value)?);
+            }
+            if !columns.is_empty() {
+                return Err(Error::protocol("a row has more columns than were described"));
+            }
+            rows.push(Row { device, time, cells });
+        }
+        Ok(Rows { rows })
+    }
+
+    fn device(&self, query: &Query, name: Option<&[u8]>) -> Result<u32> {
+        let name = name.ok_or_else(|| Error::protocol("a row without a device"))?;
+        let known = self.devices.get(name).into_iter().flatten();
+        let mut known = known.filter(|device| self.schema.devices[**device as usize].table == query.table);
+        let unknown = || Error::protocol(format!("a row of an unknown device {:?}", String::from_utf8_lossy(name)));
+        known.next().copied().ok_or_else(unknown)
+    }
+
+    fn time(&self, kind: u32, value: Option<&[u8]>) -> Result<i64> {
+        let value = value.ok_or_else(|| Error::protocol("a row without a time"))?;
+        match kind {
+            oid::TIMESTAMPTZ | oid::TIMESTAMP => self.units_of_micros(i64::from_be_bytes(sized(value)?)),
+            oid::INT8 if self.schema.unit == Unit::Nanos => Ok(i64::from_be_bytes(sized(value)?)),
+            _ => Err(Error::protocol(format!("a time of type {kind}"))),
+        }
+    }
+
+    /// From microseconds since 2000 to the run's unit.
+    fn units_of_micros(&self, micros: i64) -> Result<i64> {
+        let wrong = || {
+            Error::protocol(format!("the time {micros} µs since 2000 is not one of the run's {:?}", self.schema.unit))
+        };
+        let micros = micros.checked_add(EPOCH_MICROS).ok_or_else(wrong)?;
+        let nanos = self.schema.unit.nanos();
+        if nanos < 1_000 {
+            return micros.checked_mul(1_000 / nanos).ok_or_else(wrong);
+        }
+        if micros % (nanos / 1_000) == 0 { Ok(micros / (nanos / 1_000)) } else { Err(wrong()) }
+    }
+
+    fn cell(&self, query: &Query, kind: Kind, column: u32, value: Option<&[u8]>) -> Result<Cell> {
+        let Some(value) = value else { return Ok(Cell::Null) };
+        let counted = matches!(
+            query.shape,
+            Shape::Aggregate { aggregate: Aggregate::Count, .. } | Shape::Buckets { aggregate: Aggregate::Count, .. }
+        );
+        Ok(match column {
+            oid::BOOL => Cell::Bool(sized::<1>(value)? != [0]),
+            oid::INT2 => self.whole(kind, counted, i64::from(i16::from_be_bytes(sized(value)?))),
+            oid::INT4 => self.whole(kind, counted, i64::from(i32::from_be_bytes(sized(value)?))),
+            oid::INT8 => self.whole(kind, counted, i64::from_be_bytes(sized(value)?)),
+            oid::FLOAT4 => Cell::Float(f64::from(f32::from_be_bytes(sized(value)?))),
+            oid::FLOAT8 => Cell::Float(f64::from_be_bytes(sized(value)?)),
+            oid::NUMERIC => numeric(value)?,
+            oid::TIMESTAMPTZ | oid::TIMESTAMP => Cell::Int(self.units_of_micros(i64::from_be_bytes(sized(value)?))?),
+            oid::DATE => Cell::Int(i64::from(i32::from_be_bytes(sized(value)?)) + EPOCH_DAYS),
+            oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::BYTEA => Cell::Text(value.to_vec()),
+            _ => return Err(Error::protocol(format!("a value of type {column}, which is not decoded here"))),
+        })
+    }
+
+    fn whole(&self, kind: Kind, counted: bool, number: i64) -> Cell {
+        let from = if kind == Kind::Date && !counted { self.dialect.dates_from } else { 0 };
+        Cell::Int(number.saturating_add(from))
+    }
+}
+
+fn sized<const N: usize>(value: &[u8]) -> Result<[u8; N]> {
+    value.try_into().map_err(|_| Error::protocol(format!("a value of {} bytes, expected {N}", value.len())))
+}
+
+/// A `numeric` in binary form: groups of four decimal digits. Whole where it has no decimals.
+///
+/// Source: PostgreSQL's `numeric_send`: counts of groups, weight of the first, sign, digits to show, groups.
+fn numeric(value: &[u8]) -> Result<Cell> {
+    let truncated = || Error::protocol("a truncated numeric value");
+    let (head, groups) = value.split_at_checked(8).ok_or_else(truncated)?;
+    let count = usize::from(u16::from_be_bytes([head[0], head[1]]));
+    let weight = i32::from(i16::from_be_bytes([head[2], head[3]]));
+    if groups.len() != count * 2 {
+        return Err(truncated());
+    }
+    let negative = match u16::from_be_bytes([head[4], head[5]]) {
+        0 => false,
+        0x4000 => true,
+        _ => return Err(Error::protocol("a numeric value that is not a number")),
+    };
+    let group = |index: usize| u16::from_be_bytes([groups[index * 2], groups[index * 2 + 1]]);
+    if count as i32 <= weight + 1 && weight < 9 {
+        let mut whole: i128 = 0;
+        for index in 0..(weight + 1).max(0) as usize {
+            whole = whole * 10_000 + if index < count { i128::from(group(index)) } else { 0 };
+        }
+        if let Ok(whole) = i64::try_from(if negative { -whole } else { whole }) {
+            return Ok(Cell::Int(whole));
+        }
+    }
+    // The library's conversion rounds once, where a sum of groups would round with each.
+    let mut text = String::from(if negative { "-0." } else { "0." });
+    (0..count).for_each(|index| _ = write!(text, "{:04}", group(index)));
+    _ = write!(text, "e{}", (weight + 1) * 4);
+    text.parse().map(Cell::Float).map_err(|_| Error::protocol(format!("a numeric value that cannot be read: {text}")))
+}
+
+#[cfg(test)]
+mod tests;
