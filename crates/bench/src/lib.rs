@@ -8,6 +8,7 @@
 //! Always true: no crate of ours is linked, so that the database and what measures it cannot share a mistake.
 
 pub mod cli;
+mod cluster;
 pub mod config;
 mod drivers;
 mod engine;

@@ -1,0 +1,502 @@
+//! The coordinator: lets members in, lets them pass points together, gathers their results.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::line::{self, Reader, Writer};
+use super::{
+    ALIVE_EVERY, FromCoordinator, FromMember, HELLO_BYTES_MAX, HELLO_WAIT, Identity, LINE_BYTES_MAX, PROTOCOL,
+    SILENCE_MAX,
+};
+use crate::error::{Error, Result};
+use crate::result::RunResult;
+
+/// Events that may wait for the coordinator's one thread.
+const EVENTS: usize = 256;
+/// Connections at once that have not been welcomed yet.
+const STRANGERS_MAX: usize = 64;
+/// How often it looks whether it shall stop.
+const TICK: Duration = Duration::from_millis(50);
+/// Round trips measured at every point.
+const PINGS: u32 = 5;
+/// A ping that is not answered by then measures nothing.
+const PING_MAX: Duration = Duration::from_secs(2);
+/// Time from saying go to the moment of going, besides round trips.
+const AHEAD: Duration = Duration::from_millis(20);
+
+/// A place where members come together.
+pub(crate) struct Coordinator {
+    listener: TcpListener,
+    members: u64,
+    token: String,
+    identity: Identity,
+    /// How long members may take to join.
+    patience: Duration,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    /// In the order of the members' indices.
+    pub(crate) results: Vec<RunResult>,
+    /// Who is missing, and why.
+    pub(crate) missing: Vec<String>,
+    /// What a reader of the results should know: skew, refusals.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Something that happened on a connection, and when.
+struct Event {
+    connection: u64,
+    at: Instant,
+    what: What,
+}
+
+enum What {
+    Hello { writer: Arc<Writer>, peer: String, protocol: u32, token: String, identity: Box<Identity> },
+    Message(FromMember),
+    Lost(Error),
+}
+
+struct Seat {
+    connection: u64,
+    peer: String,
+    writer: Arc<Writer>,
+    state: State,
+    /// Least of the round trips at the latest point.
+    round_trip: Duration,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Running,
+    Waiting(String),
+    /// Runs, but meets nobody any more.
+    Left,
+    Done(Box<Outcome>),
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Result(Box<RunResult>),
+    Missing(String),
+}
+
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Outcome) -> bool {
+        matches!((self, other), (Outcome::Missing(a), Outcome::Missing(b)) if a == b)
+    }
+}
+
+impl Coordinator {
+    /// Listens on `address` for `members` members that share `identity` and know the token.
+    ///
+    /// # Errors
+    /// The address is taken.
+    pub(crate) fn bind(address: &str, members: u64, token: &str, identity: Identity) -> Result<Coordinator> {
+        if members == 0 {
+            return Err(Error::setup("a run of several tools needs at least one member"));
+        }
+        let listener = TcpListener::bind(address).map_err(|error| Error::socket(address, &error))?;
+        let patience = Duration::from_secs(300);
+        Ok(Coordinator { listener, members, token: token.to_owned(), identity, patience })
+    }
+
+    /// Gives up on members that have not joined after this long.
+    pub(crate) fn patience(mut self, patience: Duration) -> Coordinator {
+        self.patience = patience;
+        self
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(|error| Error::socket("coordinator", &error))
+    }
+
+    /// Runs until every member has handed in its result or is lost. `stop` ends the run early. `show` hears what happens.
+    ///
+    /// # Errors
+    /// Not enough members joined in time, or none handed in a result.
+    pub(crate) fn run(self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result<Gathered> {
+        let (sender, events) = sync_channel(EVENTS);
+        let closing = Arc::new(AtomicBool::new(false));
+        let listener = self.listener.try_clone().map_err(|error| Error::socket("coordinator", &error))?;
+        let flag = Arc::clone(&closing);
+        let acceptor = std::thread::spawn(move || accept(&listener, &sender, &flag));
+        let mut run = Run {
+            coordinator: &self,
+            events,
+            seats: Vec::new(),
+            notes: Vec::new(),
+            skew: Duration::ZERO,
+            round_trip: Duration::ZERO,
+            points: 0,
+            said_alive: Instant::now(),
+            stopped: false,
+        };
+        let outcome = run.join(stop, show).and_then(|()| run.go_on(stop, show));
+        closing.store(true, Ordering::Relaxed);
+        // What the members do not know yet, they learn by the end of their connections.
+        run.seats.iter().for_each(|seat| seat.writer.close());
+        let gathered = outcome.map(|()| run.gathered());
+        drop(run);
+        // A panic there would have been a loss here.
+        let _ = acceptor.join();
+        gathered?
+    }
+}
+
+struct Run<'a> {
+    coordinator: &'a Coordinator,
+    events: Receiver<Event>,
+    seats: Vec<Seat>,
+    notes: Vec<String>,
+    /// Greatest distance between members at a point, and the longest round trip by which that was seen.
+    skew: Duration,
+    round_trip: Duration,
+    points: u32,
+    said_alive: Instant,
+    stopped: bool,
+}
+
+impl Run<'_> {
+    /// Until all seats are taken.
+    fn join(&mut self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result {
+        let began = Instant::now();
+        while (self.seats.len() as u64) < self.coordinator.members {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::setup("stopped before all members had joined"));
+            }
+            if began.elapsed() > self.coordinator.patience {
+                let (have, want) = (self.seats.len(), self.coordinator.members);
+                let seconds = self.coordinator.patience.as_secs();
+                return Err(Error::setup(format!("{have} of {want} members joined within {seconds} s")));
+            }
+            if let Some(event) = self.next_event(TICK) {
+                self.joining(event, show);
+            }
+            self.tell_alive();
+        }
+        Ok(())
+    }
+
+    fn joining(&mut self, event: Event, show: &mut dyn FnMut(&str)) {
+        let What::Hello { writer, peer, protocol, token, identity } = event.what else {
+            return self.handle(event, show);
+        };
+        let coordinator = self.coordinator;
+        let full = self.seats.len() as u64 == coordinator.members;
+        let refusal = if protocol != PROTOCOL {
+            Some(format!("protocol {protocol}, the coordinator speaks {PROTOCOL}"))
+        } else if !same_token(&token, &coordinator.token) {
+            Some("the token is another one".to_owned())
+        } else if full {
+            Some(format!("all {} members are there", coordinator.members))
+        } else {
+            coordinator.identity.difference(&identity)
+        };
+        if let Some(why) = refusal {
+            show(&format!("refused {peer}: {why}"));
+            self.notes.push(format!("refused {peer}: {why}"));
+            // If it does not hear of it, it hears that the connection ends.
+            let _ = writer.send(&FromCoordinator::Refused { why });
+            writer.close();
+            return;
+        }
+        let (index, members) = (self.seats.len() as u64, coordinator.members);
+        if writer.send(&FromCoordinator::Welcome { index, members }).is_err() {
+            return;
+        }
+        show(&format!("member {index} of {members}: {peer}"));
+        let connection = event.connection;
+        self.seats.push(Seat { connection, peer, writer, state: State::Running, round_trip: Duration::ZERO });
+    }
+
+    /// Until every member is done.
+    fn go_on(&mut self, stop: &AtomicBool, show: &mut dyn FnMut(&str)) -> Result {
+        while self.seats.iter().any(|seat| !seat.is_done()) {
+            if stop.load(Ordering::Relaxed) && !self.stopped {
+                self.stopped = true;
+                self.tell_all(&FromCoordinator::Stop { why: "interrupted at the coordinator".to_owned() });
+            }
+            if let Some(event) = self.next_event(TICK) {
+                self.joining(event, show);
+            }
+            self.tell_alive();
+            self.meet(show);
+        }
+        Ok(())
+    }
+
+    fn next_event(&self, wait: Duration) -> Option<Event> {
+        match self.events.recv_timeout(wait) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    fn handle(&mut self, event: Event, show: &mut dyn FnMut(&str)) {
+        let Some(index) = self.seats.iter().position(|seat| seat.connection == event.connection) else { return };
+        let seat = &mut self.seats[index];
+        if seat.is_done() {
+            return;
+        }
+        let missing = |why: String| State::Done(Box::new(Outcome::Missing(why)));
+        match event.what {
+            What::Message(FromMember::At { point }) => seat.state = State::Waiting(point),
+            What::Message(FromMember::Leave) => seat.state = State::Left,
+            What::Message(FromMember::Result { result }) => {
+                // If it does not hear of it, its user does.
+                let _ = seat.writer.send(&FromCoordinator::Thanks);
+                seat.state = State::Done(Box::new(Outcome::Result(result)));
+                show(&format!("member {index}: done"));
+            }
+            What::Message(FromMember::Failed { message }) => {
+                let _ = seat.writer.send(&FromCoordinator::Thanks);
+                show(&format!("member {index} failed: {message}"));
+                seat.state = missing(format!("member {index} ({}) failed: {message}", seat.peer));
+            }
+            What::Message(FromMember::Alive | FromMember::Pong { .. } | FromMember::Started { .. }) => {}
+            What::Message(FromMember::Hello { .. }) => {
+                seat.state = missing(format!("member {index} ({}) said hello twice", seat.peer));
+                seat.writer.close();
+            }
+            What::Lost(error) => {
+                show(&format!("member {index} is lost: {error}"));
+                seat.state = missing(format!("member {index} ({}) was lost: {error}", seat.peer));
+            }
+            What::Hello { .. } => {}
+        }
+    }
+
+    /// If all who take part wait at one point: lets them pass together.
+    fn meet(&mut self, show: &mut dyn FnMut(&str)) {
+        if self.seats.iter().any(|seat| seat.state == State::Running) {
+            return;
+        }
+        let waiting = |seat: &Seat| match &seat.state {
+            State::Waiting(point) => Some(point.clone()),
+            _ => None,
+        };
+        let mut points: Vec<String> = self.seats.iter().filter_map(waiting).collect();
+        points.sort();
+        points.dedup();
+        match points.as_slice() {
+            [] => {}
+            [point] => self.pass(&point.clone(), show),
+            _ => {
+                let why = format!("members wait at different points: {}", points.join(", "));
+                show(&why);
+                self.notes.push(why.clone());
+                for index in 0..self.seats.len() {
+                    if matches!(self.seats[index].state, State::Waiting(_)) {
+                        let peer = &self.seats[index].peer;
+                        let missing = Outcome::Missing(format!("member {index} ({peer}): {why}"));
+                        self.seats[index].state = State::Done(Box::new(missing));
+                        self.seats[index].writer.close();
+                    }
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, point: &str, show: &mut dyn FnMut(&str)) {
+        self.measure_round_trips(show);
+        let longest = self.waiting().map(|seat| seat.round_trip).max().unwrap_or_default();
+        let moment = Instant::now() + AHEAD + 4 * longest;
+        for seat in self.waiting() {
+            let until = moment.saturating_duration_since(Instant::now());
+            // The message takes about half a round trip.
+            let in_us = until.saturating_sub(seat.round_trip / 2).as_micros() as u64;
+            // A loss is told by the reader of this connection.
+            let _ = seat.writer.send(&FromCoordinator::Go { point: point.to_owned(), in_us });
+        }
+        for seat in &mut self.seats {
+            if matches!(seat.state, State::Waiting(_)) {
+                seat.state = State::Running;
+            }
+        }
+        self.observe_start(point, longest, show);
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Seat> {
+        self.seats.iter().filter(|seat| matches!(seat.state, State::Waiting(_)))
+    }
+
+    /// The least of some round trips to each member that waits.
+    fn measure_round_trips(&mut self, show: &mut dyn FnMut(&str)) {
+        self.seats.iter_mut().for_each(|seat| seat.round_trip = PING_MAX);
+        for number in 0..PINGS {
+            let mut sent = BTreeMap::new();
+            for seat in self.waiting() {
+                if seat.writer.send(&FromCoordinator::Ping { number }).is_ok() {
+                    sent.insert(seat.connection, Instant::now());
+                }
+            }
+            let deadline = Instant::now() + PING_MAX;
+            while !sent.is_empty() && Instant::now() < deadline {
+                let Some(event) = self.next_event(TICK) else { continue };
+                match (&event.what, sent.get(&event.connection)) {
+                    (What::Message(FromMember::Pong { number: seen }), Some(began)) if *seen == number => {
+                        let took = event.at.saturating_duration_since(*began);
+                        sent.remove(&event.connection);
+                        let seat = self.seats.iter_mut().find(|seat| seat.connection == event.connection);
+                        if let Some(seat) = seat {
+                            seat.round_trip = seat.round_trip.min(took);
+                        }
+                    }
+                    (What::Lost(_), _) => {
+                        sent.remove(&event.connection);
+                        self.joining(event, show);
+                    }
+                    _ => self.joining(event, show),
+                }
+            }
+        }
+    }
+
+    /// How far apart the members passed the point, as seen from here.
+    fn observe_start(&mut self, point: &str, longest: Duration, show: &mut dyn FnMut(&str)) {
+        let mut expected: Vec<u64> =
+            self.seats.iter().filter(|seat| seat.state == State::Running).map(|seat| seat.connection).collect();
+        let mut starts: Vec<Instant> = Vec::new();
+        let deadline = Instant::now() + AHEAD + 4 * longest + PING_MAX;
+        while !expected.is_empty() && Instant::now() < deadline {
+            let Some(event) = self.next_event(TICK) else { continue };
+            let seat = self.seats.iter().find(|seat| seat.connection == event.connection);
+            match (&event.what, seat) {
+                (What::Message(FromMember::Started { point: passed }), Some(seat)) if passed == point => {
+                    starts.extend(event.at.checked_sub(seat.round_trip / 2));
+                    expected.retain(|connection| *connection != event.connection);
+                }
+                (What::Lost(_), _) => {
+                    expected.retain(|connection| *connection != event.connection);
+                    self.joining(event, show);
+                }
+                _ => self.joining(event, show),
+            }
+        }
+        if let (Some(first), Some(last)) = (starts.iter().min(), starts.iter().max()) {
+            self.skew = self.skew.max(*last - *first);
+            self.round_trip = self.round_trip.max(longest);
+            self.points += 1;
+        }
+    }
+
+    fn tell_alive(&mut self) {
+        if self.said_alive.elapsed() >= ALIVE_EVERY {
+            self.said_alive = Instant::now();
+            self.tell_all(&FromCoordinator::Alive);
+        }
+    }
+
+    fn tell_all(&self, message: &FromCoordinator) {
+        for seat in self.seats.iter().filter(|seat| !seat.is_done()) {
+            // A loss is told by the reader of this connection.
+            let _ = seat.writer.send(message);
+        }
+    }
+
+    fn gathered(&mut self) -> Result<Gathered> {
+        let (mut results, mut missing) = (Vec::new(), Vec::new());
+        for seat in self.seats.drain(..) {
+            match seat.state {
+                State::Done(outcome) => match *outcome {
+                    Outcome::Result(result) => results.push(*result),
+                    Outcome::Missing(why) => missing.push(why),
+                },
+                state => missing.push(format!("{} ended as {state:?}", seat.peer)),
+            }
+        }
+        if results.is_empty() {
+            return Err(Error::setup(format!("no member handed in a result: {}", missing.join("; "))));
+        }
+        let mut notes = std::mem::take(&mut self.notes);
+        if self.points > 0 {
+            notes.push(format!(
+                "{} members passed {} points together, at most {:.3} ms apart as seen over round trips of up to {:.3} ms",
+                results.len() + missing.len(),
+                self.points,
+                self.skew.as_secs_f64() * 1e3,
+                self.round_trip.as_secs_f64() * 1e3
+            ));
+        }
+        Ok(Gathered { results, missing, notes })
+    }
+}
+
+impl Seat {
+    fn is_done(&self) -> bool {
+        matches!(self.state, State::Done(_))
+    }
+}
+
+/// Takes the same time for any wrong token of the right length.
+fn same_token(seen: &str, expected: &str) -> bool {
+    let difference = seen.bytes().zip(expected.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    seen.len() == expected.len() && difference == 0
+}
+
+/// Accepts connections until `closing`, each read by a thread of its own.
+fn accept(listener: &TcpListener, events: &SyncSender<Event>, closing: &AtomicBool) {
+    let strangers = Arc::new(Mutex::new(0usize));
+    let mut connection = 0;
+    if listener.set_nonblocking(true).is_err() {
+        return;
+    }
+    while !closing.load(Ordering::Relaxed) {
+        let Ok((stream, peer)) = listener.accept() else {
+            std::thread::sleep(TICK);
+            continue;
+        };
+        connection += 1;
+        let counted = {
+            let mut strangers = strangers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let room = *strangers < STRANGERS_MAX;
+            *strangers += usize::from(room);
+            room
+        };
+        if !counted || stream.set_nonblocking(false).is_err() {
+            continue;
+        }
+        let (events, strangers) = (events.clone(), Arc::clone(&strangers));
+        std::thread::spawn(move || {
+            let welcomed = greet(stream, peer, connection, &events);
+            *strangers.lock().unwrap_or_else(std::sync::PoisonError::into_inner) -= 1;
+            if let Some(mut reader) = welcomed {
+                listen(&mut reader, connection, &events);
+            }
+        });
+    }
+}
+
+/// Reads the hello, and passes it on with the writing half.
+fn greet(stream: TcpStream, peer: SocketAddr, connection: u64, events: &SyncSender<Event>) -> Option<Reader> {
+    let peer = peer.to_string();
+    let (writer, mut reader) = line::split(stream, &peer).ok()?;
+    let message = reader.next(HELLO_BYTES_MAX, HELLO_WAIT);
+    let Ok(FromMember::Hello { protocol, token, identity }) = message else {
+        writer.close();
+        return None;
+    };
+    let what = What::Hello { writer: Arc::new(writer), peer, protocol, token, identity: Box::new(identity) };
+    events.send(Event { connection, at: Instant::now(), what }).ok()?;
+    Some(reader)
+}
+
+/// Passes on what a member says, until it is lost.
+fn listen(reader: &mut Reader, connection: u64, events: &SyncSender<Event>) {
+    loop {
+        let message = reader.next(LINE_BYTES_MAX, SILENCE_MAX);
+        let at = Instant::now();
+        let lost = message.is_err();
+        let what = message.map_or_else(What::Lost, What::Message);
+        if events.send(Event { connection, at, what }).is_err() || lost {
+            return;
+        }
+    }
+}
