@@ -3,6 +3,7 @@
 //! Exit codes: 0 done and verified; 1 verification failed; 2 not begun (command line, configuration, target out of
 //! reach); 3 stopped before its end, what was done is verified; 4 done and verified, but operations failed.
 
+mod cluster;
 mod options;
 mod progress;
 mod results;
@@ -15,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Subcommand;
 
+use crate::cluster::Member;
 use crate::config::{self, Config, Source};
 use crate::drivers::{DRIVERS, Target};
 use crate::error::Result;
@@ -171,10 +173,25 @@ fn of_one_target(setting: &str) -> Option<(&str, &str)> {
 
 /// Runs a workload on every target, as often as asked for.
 fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
-    let config = configuration(options, workload)?;
-    let targets = checked_targets(options, &config)?;
+    let mut config = configuration(options, workload)?;
+    if let Some(address) = &options.cluster_listen {
+        return cluster::coordinate(workload, options, &config, address);
+    }
+    let member = cluster::join(workload, options, &mut config)?;
+    let outcome = measure_here(workload, options, &config, member.clone());
+    cluster::finish(member.as_deref(), outcome)
+}
+
+/// Runs a workload on every target from this tool alone, which may be a member of several.
+fn measure_here(
+    workload: &str,
+    options: &RunOptions,
+    config: &Config,
+    member: Option<Arc<Member>>,
+) -> Result<Vec<RunResult>> {
+    let targets = checked_targets(options, config)?;
     stop_at_interrupt();
-    let order = options.order(workload)?;
+    let order = Order { member, ..options.order(workload)? };
     let mut results = Vec::new();
     let mut terminal = Terminal::new(options.quiet, config.log_print_interval);
     for round in 0..options.repeat.max(1) {
@@ -205,7 +222,7 @@ fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
     }
     results::print_side_by_side(&results)?;
     options.write(&results)?;
-    Ok(verdict(&results))
+    Ok(results)
 }
 
 /// Tries numbers of clients and rows a request, and says which is best.

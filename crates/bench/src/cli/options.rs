@@ -74,6 +74,19 @@ pub(crate) struct RunOptions {
     /// Give private servers a file system of their own of this size (root, in memory): they meet a full disk.
     #[arg(long, value_name = "MIB")]
     server_disk: Option<u64>,
+    /// Coordinate a run of several tools here, doing nothing else: PORT on loopback, or ADDRESS:PORT.
+    #[arg(long, value_name = "ADDR", requires = "members", help_heading = "Several tools as one run")]
+    pub(super) cluster_listen: Option<String>,
+    /// How many tools take part.
+    #[arg(long, value_name = "N", requires = "cluster_listen", help_heading = "Several tools as one run")]
+    pub(super) members: Option<u64>,
+    /// Take part in the run that is coordinated there, with the devices that it deals to this tool.
+    #[arg(long, value_name = "ADDR", conflicts_with = "cluster_listen", help_heading = "Several tools as one run")]
+    pub(super) cluster_join: Option<String>,
+    /// Word that all of them must know; it is not encrypted on the network.
+    #[arg(long, value_name = "TOKEN", env = "MILLRACE_CLUSTER_TOKEN", hide_env_values = true, default_value = "")]
+    #[arg(help_heading = "Several tools as one run")]
+    pub(super) cluster_token: String,
     /// Where private servers get their directories.
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
@@ -112,7 +125,7 @@ impl RunOptions {
         };
         Ok(Order {
             workload: workload.to_owned(),
-            command: std::env::args().collect(),
+            command: super::cluster::command_line(std::env::args()),
             placing: Placing {
                 under: self.server_dir.clone(),
                 disk_mib: self.server_disk,
@@ -124,7 +137,24 @@ impl RunOptions {
             kill_server: self.kill_server,
             query_clients: self.query_clients.clone(),
             find_rate_p99: self.find_rate.map(|millis| Duration::from_secs_f64(millis / 1e3)),
+            member: None,
         })
+    }
+
+    /// Options beside the configuration that all tools of one run must share, as they would be typed.
+    pub(super) fn shared(&self) -> String {
+        let clients: Vec<String> = self.query_clients.iter().map(usize::to_string).collect();
+        if clients.is_empty() { String::new() } else { format!("--query-clients {}", clients.join(",")) }
+    }
+
+    /// An option that has no meaning in a run of several tools.
+    pub(super) fn not_in_a_cluster(&self) -> Option<&'static str> {
+        let given = [
+            ("--repeat", self.repeat > 1),
+            ("--find-rate", self.find_rate.is_some()),
+            ("--kill-server", self.kill_server),
+        ];
+        given.iter().find(|(_, given)| *given).map(|(option, _)| *option)
     }
 
     /// Files asked for.

@@ -107,7 +107,8 @@ impl Coordinator {
     }
 
     /// Gives up on members that have not joined after this long.
-    pub(crate) fn patience(mut self, patience: Duration) -> Coordinator {
+    #[cfg(test)]
+    pub(super) fn patience(mut self, patience: Duration) -> Coordinator {
         self.patience = patience;
         self
     }

@@ -17,6 +17,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::cluster::Member;
 use crate::config::Config;
 use crate::drivers::Driver;
 use crate::error::{Error, Result};
@@ -88,6 +89,8 @@ pub(crate) struct Engine {
     pub(crate) examples: Mutex<Vec<Option<String>>>,
     /// While the server is being restarted on purpose, clients keep trying to connect for so long.
     pub(crate) patience: Duration,
+    /// This tool's place in a run of several: phases begin together.
+    pub(crate) member: Option<Arc<Member>>,
 }
 
 /// What a phase found.
@@ -145,6 +148,7 @@ impl Engine {
             network: None,
             examples: Mutex::new(vec![None; workload.kinds().len()]),
             patience: Duration::from_secs(2),
+            member: None,
         }
     }
 
@@ -200,11 +204,16 @@ impl Engine {
                     .map_err(|error| Error::setup(format!("client {index}: no thread: {error}")))?;
             }
             shared.ready.wait();
+            let met = self.member.as_ref().map_or(Ok(()), |member| member.meet(&format!("begin {}", plan.name)));
+            if met.is_err() {
+                // The clients wait to be let go: they end at once.
+                self.stop.store(true, Ordering::Relaxed);
+            }
             let cpu = proc::own_cpu_s();
             *lock(&shared.begin) = Some(Instant::now());
             shared.ready.wait();
             shared.watch(show);
-            Ok::<f64, Error>(proc::own_cpu_s() - cpu)
+            met.map(|()| proc::own_cpu_s() - cpu)
         })?;
         let trouble = shared.trouble.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         if shared.connected.into_inner() == 0 {

@@ -10,6 +10,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::cluster::Member;
 use crate::config::{Config, Source};
 use crate::drivers::{self, About, Driver, Opening, Target};
 use crate::engine::{End, Engine, Plan, Progress, histogram};
@@ -38,6 +39,8 @@ pub(crate) struct Order {
     pub(crate) query_clients: Vec<usize>,
     /// Search the highest rate at which the 99th percentile stays below this.
     pub(crate) find_rate_p99: Option<Duration>,
+    /// This tool's place in a run of several.
+    pub(crate) member: Option<Arc<Member>>,
 }
 
 /// Shows how a run goes on.
@@ -109,8 +112,11 @@ impl<'a> Run<'a> {
             Some(store) => Some(store::Recorder::start(store, self.labels(), self.config.mysql_real_insert_rate)?),
             None => None,
         };
+        // Seconds count from here in all tools of one run.
+        self.meet("registered")?;
         let mut engine = Engine::new(self.config, &self.workload, &self.driver, &self.stop, recorder);
         engine.network = self.lock_place().server.as_ref().and_then(|server| server.network().cloned());
+        engine.member.clone_from(&self.order.member);
         if self.order.kill_server {
             engine.patience = Duration::from_secs(120);
         }
@@ -154,10 +160,12 @@ impl<'a> Run<'a> {
     fn prepare(&mut self, show: &mut dyn Show) -> Result<()> {
         let (driver, config) = (Arc::clone(&self.driver), Arc::clone(self.config));
         show.stage(&format!("{}: clearing what earlier runs left", self.about.product));
+        // Of several tools one clears, and the others wait for it.
+        let clears = config.is_delete_data && self.order.member.as_ref().is_none_or(|member| member.index == 0);
         let version = self.lock_place().inside(|| {
             let mut connection = driver.connect(0)?;
             let version = connection.version()?;
-            if config.is_delete_data {
+            if clears {
                 connection.clear().map_err(|error| error.during("clearing what earlier runs left"))?;
             }
             Ok(version)
@@ -174,6 +182,7 @@ impl<'a> Run<'a> {
         if self.config.is_delete_data && self.lock_place().server.is_none() {
             std::thread::sleep(Duration::from_millis(self.config.init_wait_time as u64));
         }
+        self.meet("cleared")?;
         if self.config.create_schema {
             show.stage(&format!(
                 "{}: registering {} devices",
@@ -217,8 +226,10 @@ impl<'a> Run<'a> {
         let plans = self.plans(engine);
         for plan in plans {
             if self.interrupted() {
+                self.leave()?;
                 break;
             }
+            self.meet(&format!("done before {}", plan.name))?;
             // Questions are about data at rest.
             if plan.mix.first() == Some(&0.0) && self.wrote() {
                 self.settle(engine, sampler, &before, show)?;
@@ -228,10 +239,24 @@ impl<'a> Run<'a> {
         if let Some(limit) = self.order.find_rate_p99.filter(|_| !self.interrupted()) {
             find_rate(self, engine, limit, show)?;
         }
+        if self.interrupted() {
+            self.leave()?;
+        }
+        self.meet("done")?;
         if self.wrote() {
             self.settle(engine, sampler, &before, show)?;
         }
         Ok(())
+    }
+
+    /// Waits for the other tools of the run, if there are any.
+    fn meet(&self, point: &str) -> Result<()> {
+        self.order.member.as_ref().map_or(Ok(()), |member| member.meet(point))
+    }
+
+    /// This tool ends early: the others shall not wait for it.
+    fn leave(&self) -> Result<()> {
+        self.order.member.as_ref().map_or(Ok(()), |member| member.leave())
     }
 
     fn wrote(&self) -> bool {

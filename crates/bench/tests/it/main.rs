@@ -5,4 +5,5 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod cluster;
 mod peers;
