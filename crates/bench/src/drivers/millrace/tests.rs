@@ -1,3 +1,5 @@
+//! Rows and types of Millrace, and whole conversations with the real server.
+
 use crate::drivers::Target;
 use crate::drivers::conformance::{ABLE, Abilities, check, check_wide};
 use crate::peers::{self, Options, Product, Server};

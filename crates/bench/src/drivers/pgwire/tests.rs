@@ -1,3 +1,5 @@
+//! Messages, errors and answers, from bytes and with a real server.
+
 use std::net::TcpListener;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Statements and layouts, and the real server.
+
 use super::*;
 use crate::drivers::conformance::{ABLE, check, check_wide};
 use crate::peers::{self, Options, Product, Server};

@@ -1,3 +1,5 @@
+//! The statement of each shape of question, word by word.
+
 use proptest::prelude::*;
 
 use super::*;
