@@ -21,12 +21,31 @@ pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
         &["TRUST_STORE_PATH", "TRUST_STORE_PWD", "KEY_STORE_PATH", "KEY_STORE_PWD", "SSL_PROTOCOL"],
         "TLS to IoTDB is not spoken",
     ),
+    (
+        &[
+            "ANOTHER_DB_SWITCH",
+            "ANOTHER_HOST",
+            "ANOTHER_PORT",
+            "ANOTHER_USERNAME",
+            "ANOTHER_PASSWORD",
+            "ANOTHER_DB_NAME",
+            "ANOTHER_TOKEN",
+        ],
+        "name the other database by a second --target",
+    ),
     (&["ENABLE_AUTO_FETCH"], "every client connects to the hosts listed in HOST"),
     (&["ENABLE_IOTDB_RPC_COMPRESSION"], "tablets travel as they are"),
     (&["IOTDB_SESSION_POOL_SIZE", "HTTP_CLIENT_POOL_SIZE"], "every client has a connection of its own"),
     (&["TEMPLATE_NAME", "IOTDB_USE_DEBUG_RATIO"], "what it belongs to is not there"),
     (
-        &["COMPRESSION", "TIMESCALEDB_REPLICATION_FACTOR", "CNOSDB_SHARD_NUMBER", "DOLPHINDB_DEVICE_HASH_BUCKETS"],
+        &[
+            "COMPRESSION",
+            "TIMESCALEDB_REPLICATION_FACTOR",
+            "CNOSDB_SHARD_NUMBER",
+            "DOLPHINDB_DEVICE_HASH_BUCKETS",
+            "TDENGINE_WAL_LEVEL",
+            "TDENGINE_REPLICA",
+        ],
         "there is no driver for its product",
     ),
     (&["USE_MEASUREMENT"], "every run is measured"),
@@ -42,7 +61,7 @@ pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
 ];
 
 /// Modes of the original whose purpose is reached otherwise: a run that asked for one would measure something else.
-const REFUSED_MODES: &[(&str, &str)] = &[
+pub(super) const REFUSED_MODES: &[(&str, &str)] = &[
     ("IS_COMPARISON", "every answer can be checked against the closed form instead (VERIFY)"),
     ("IS_POINT_COMPARISON", "count and sum of every device are checked after the run instead (VERIFY)"),
     ("IS_DOUBLE_WRITE", "name both databases by --target: they get identical data, and each answer is checked"),
