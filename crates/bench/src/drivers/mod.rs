@@ -180,7 +180,10 @@ impl Target {
     pub(crate) fn parse(text: &str) -> Result<Target> {
         let (head, options) = text.split_once('?').unwrap_or((text, ""));
         let (name, place) = head.split_once("://").unwrap_or((head, ""));
-        let mut target = Target { name: name.to_ascii_lowercase(), ..Target::default() };
+        // PostgreSQL's own addresses begin with either.
+        let name = name.to_ascii_lowercase();
+        let name = if name == "postgresql" { "postgres".to_owned() } else { name };
+        let mut target = Target { name, ..Target::default() };
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         if let Some((user, password)) = login.split_once(':') {
@@ -285,7 +288,7 @@ mod tests {
     #[test]
     fn targets_are_read_with_login_hosts_database_and_options() {
         let target = Target::parse("PostgreSQL://me:p%40ss@a:1,b/db?write=copy&x").expect("valid");
-        assert_eq!(target.name, "postgresql");
+        assert_eq!(target.name, "postgres");
         assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("me"), Some("p@ss")));
         assert_eq!(target.address(0, 5432).expect("host"), "a:1");
         assert_eq!(target.address(3, 5432).expect("host"), "b:5432");

@@ -124,7 +124,7 @@ impl Place {
 /// Products whose private server is another's: TimescaleDB is tried on PostgreSQL.
 fn product_of(name: &str) -> &str {
     match name {
-        "postgresql" | "timescaledb" => "postgres",
+        "timescaledb" => "postgres",
         other => other,
     }
 }
