@@ -310,7 +310,8 @@ impl Chart {
         }
         let _ = write!(
             html,
-            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
+            "<svg{} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
+            class_of_width(width),
             escape(&format!("{}: {}", self.title, self.y.label))
         );
         self.shades(&x, html);
@@ -406,6 +407,11 @@ fn legend<'a>(id: &str, names: impl Iterator<Item = (&'a str, usize)>, html: &mu
             escape(name)
         );
     }
+}
+
+/// A chart over the whole page would not be readable on a small screen if it shrank to it.
+fn class_of_width(width: f64) -> &'static str {
+    if width > 800.0 { " class=\"full\"" } else { "" }
 }
 
 fn grid(x: &Ruler, y: &Ruler, x_axis: &Axis, y_axis: &Axis, (width, height): (f64, f64), html: &mut String) {
@@ -549,7 +555,8 @@ impl Bars {
         }
         let _ = write!(
             html,
-            "<svg viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">",
+            "<svg{} viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">",
+            class_of_width(self.width),
             self.width,
             escape(&self.title)
         );

@@ -149,6 +149,16 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
+    fn new(figure: &Figure, sides: usize) -> Metric {
+        Metric {
+            name: figure.name.clone(),
+            unit: figure.unit,
+            better: figure.better,
+            values: vec![Vec::new(); sides],
+            estimates: vec![None; sides],
+        }
+    }
+
     /// Mean of a side's runs.
     pub(crate) fn mean(&self, side: usize) -> Option<f64> {
         statistics::mean(&self.values[side])
@@ -252,7 +262,15 @@ impl<'a> Comparison<'a> {
     pub(crate) fn description(&self, side: usize) -> String {
         let (runs, target) = (&self.sides[side].runs, &self.sides[side].runs[0].target);
         let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
-        format!("{count}, {}, acknowledged {}, driver {}", target.write_path, target.durability, target.proof)
+        let mut parts = vec![count];
+        for (before, text) in
+            [("", &target.write_path), ("acknowledged ", &target.durability), ("driver ", &target.proof)]
+        {
+            if !text.is_empty() {
+                parts.push(format!("{before}{text}"));
+            }
+        }
+        parts.join(", ")
     }
 
     /// Header and a row a metric: its name, the base, and of each other side value, ratio, interval and finding.
@@ -366,22 +384,21 @@ pub(super) const POINTS_PER_CPU: &str = "points per server-CPU-second";
 /// Name of the second figure.
 pub(super) const BYTES_PER_POINT: &str = "settled bytes per point";
 
-/// All figures that any run has, in the order of the first run that has each.
+/// All figures that any run has. One that the first runs lack comes where the run that has it says it.
 fn metrics(sides: &[Side], interleaved: bool) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for (number, side) in sides.iter().enumerate() {
-        for figure in side.runs.iter().flat_map(|run| figures(run)) {
-            let at = metrics.iter().position(|metric| metric.name == figure.name).unwrap_or_else(|| {
-                metrics.push(Metric {
-                    name: figure.name,
-                    unit: figure.unit,
-                    better: figure.better,
-                    values: vec![Vec::new(); sides.len()],
-                    estimates: vec![None; sides.len()],
-                });
-                metrics.len() - 1
-            });
-            metrics[at].values[number].push(figure.value);
+        for run in &side.runs {
+            let mut next = 0;
+            for figure in figures(run) {
+                let known = metrics.iter().position(|metric| metric.name == figure.name);
+                let at = known.unwrap_or(next);
+                if known.is_none() {
+                    metrics.insert(at, Metric::new(&figure, sides.len()));
+                }
+                metrics[at].values[number].push(figure.value);
+                next = at + 1;
+            }
         }
     }
     for metric in &mut metrics {
@@ -474,6 +491,10 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
                 side.runs.len()
             ));
         }
+        for run in side.runs.iter().filter(|run| run.phases.is_empty()) {
+            let why = run.stopped.as_deref().unwrap_or("it has no phase");
+            obstacles.push(format!("{}: a run did not begin: {why}", side.label));
+        }
     }
     obstacles
 }
@@ -527,9 +548,10 @@ fn cautions(sides: &[Side], interleaved: bool) -> Vec<String> {
             some(&|run| run.server.as_ref().is_some_and(|server| !server.settled)),
             "had not come to rest when its bytes were counted",
         );
-        say(some(&|run| !run.failures.is_empty()), "some operations failed");
-        if !side.runs[0].target.proof.starts_with("tested with") {
-            cautions.push(format!("{}: its driver was {}", side.label, side.runs[0].target.proof));
+        say(some(&|run| series::failed(run) > 0), "some operations failed");
+        let proof = &side.runs[0].target.proof;
+        if !proof.is_empty() && !proof.starts_with("tested with") {
+            cautions.push(format!("{}: its driver was {proof}", side.label));
         }
     }
     cautions.extend(caution_of_repeats(sides, interleaved));

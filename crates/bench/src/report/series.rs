@@ -51,6 +51,11 @@ pub(super) fn ran(run: &RunResult, kind: usize) -> bool {
     run.phases.iter().filter_map(|phase| phase.operations.get(kind)).any(|kind| kind.ok + kind.failed > 0)
 }
 
+/// Operations that were sent and failed; what a target cannot do is not sent.
+pub(super) fn failed(run: &RunResult) -> u64 {
+    run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.failed).sum()
+}
+
 /// A kind's results by phase.
 pub(super) fn of_kind(run: &RunResult, kind: usize) -> impl Iterator<Item = (&PhaseResult, &OperationResult)> {
     run.phases.iter().filter_map(move |phase| Some((phase, phase.operations.get(kind)?)))

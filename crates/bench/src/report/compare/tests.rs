@@ -186,6 +186,35 @@ fn files_with_commas_are_repeats() {
 }
 
 #[test]
+fn a_run_that_did_not_begin_is_nothing_to_compare_with() {
+    let stopped = Some("no server at 127.0.0.1:9000".to_owned());
+    let none = RunResult { workload: "iot".to_owned(), stopped, ..RunResult::default() };
+    let sources = source(vec![fixture::run("millrace", 1.0), none]);
+    let comparison = Comparison::new(sides(&sources)).unwrap();
+    assert!(
+        comparison.obstacles.iter().any(|obstacle| obstacle.contains("no server at")),
+        "{:?}",
+        comparison.obstacles
+    );
+    assert_eq!(comparison.description(1), "1 run");
+}
+
+#[test]
+fn a_figure_that_the_base_lacks_stands_with_its_like() {
+    let mut base = fixture::run("millrace", 1.0);
+    for phase in &mut base.phases {
+        phase.operations[5].ok = 0;
+    }
+    let sources = source(vec![base, fixture::run("questdb", 1.0)]);
+    let comparison = Comparison::new(sides(&sources)).unwrap();
+    let place = |name: &str| comparison.metrics.iter().position(|metric| metric.name == name).unwrap();
+    assert!(
+        place("AGG_RANGE: p50") < place("AGG_VALUE: p50") && place("AGG_VALUE: p50") < place("AGG_RANGE_VALUE: p50")
+    );
+    assert_eq!(comparison.metric("AGG_VALUE: p50").unwrap().mean(0), None);
+}
+
+#[test]
 fn nothing_is_not_compared() {
     assert!(Comparison::new(Vec::new()).is_err());
 }

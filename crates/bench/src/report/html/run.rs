@@ -51,7 +51,7 @@ fn badges(run: &RunResult) -> Vec<(&'static str, String)> {
 
 /// The verdict in a few words, and how it looks.
 pub(super) fn verdict(run: &RunResult) -> (&'static str, String) {
-    let failed: u64 = run.failures.iter().map(|failure| failure.count).sum();
+    let failed = series::failed(run);
     if !matrix::throughput_shown(run) {
         ("bad", "failed verification".to_owned())
     } else if run.stopped.is_some() {
@@ -180,7 +180,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
             ));
         }
     }
-    let failed: u64 = run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.failed).sum();
+    let failed = series::failed(run);
     let all: u64 =
         run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.ok + operation.failed).sum();
     figures.push(("Failed operations", whole(failed), format!("of {}", whole(all))));
@@ -506,7 +506,7 @@ fn phases(page: &mut Page, run: &RunResult) {
             phase.server_cpu_s.map_or_else(|| "–".to_owned(), seconds).into(),
             each.into(),
             seconds(phase.client_cpu_s).into(),
-            format!("{bound}{}", phase.client_bound_why).into(),
+            Cell { class: "why", text: format!("{bound}{}", phase.client_bound_why) },
         ])
     };
     page.table("full", &columns, run.phases.iter().map(line));
