@@ -12,6 +12,7 @@ mod digits;
 mod http;
 mod influxdb;
 mod influxdb2;
+mod iotdb;
 mod line;
 mod millrace;
 mod null;
@@ -42,6 +43,7 @@ pub(crate) const DRIVERS: &[Entry] = &[
     postgres::TIMESCALEDB,
     influxdb::ENTRY,
     influxdb2::ENTRY,
+    iotdb::ENTRY,
     victoriametrics::ENTRY,
 ];
 

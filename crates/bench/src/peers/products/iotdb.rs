@@ -29,7 +29,10 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let heap = setup.memory_mib_or(DATA_NODE_HEAP_MIB);
     let mut config_node = Launch::new("confignode", java.clone(), setup, Probe::Listens("cn_internal"));
     arguments(&mut config_node, setup, &home, CONFIG_NODE_HEAP_MIB, "org.apache.iotdb.confignode.service.ConfigNode");
-    let mut data_node = Launch::new("datanode", java, setup, Probe::IoTDb("rpc"));
+    // The probe speaks the encoding that the server has unless told otherwise.
+    let compact = setup.options.setting("dn_rpc_thrift_compression_enable") == Some("true");
+    let answers = if compact { Probe::Listens("rpc") } else { Probe::IoTDb("rpc") };
+    let mut data_node = Launch::new("datanode", java, setup, answers);
     arguments(&mut data_node, setup, &home, heap, "org.apache.iotdb.db.service.DataNode");
 
     let data = setup.data();
