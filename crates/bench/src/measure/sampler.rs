@@ -242,9 +242,15 @@ impl Host {
 // ---- coming to rest ----
 
 /// A server is at rest when for so long …
-pub(crate) const REST_WINDOW: Duration = Duration::from_secs(3);
+const REST_WINDOW_S: f64 = 3.0;
 /// … it used less than this many processors on average, and its directories kept their size.
-pub(crate) const REST_CORES: f64 = 0.02;
+const REST_CORES: f64 = 0.02;
+/// Some servers never do that (QuestDB's idle threads use 0.035): they are at rest when for so long …
+const STEADY_WINDOW_S: f64 = 10.0;
+/// … they used less than this many, their directories kept their size …
+const STEADY_CORES: f64 = 0.10;
+/// … and the halves of that time differ by less than this: work that comes to its end falls.
+const STEADY_DIFFERENCE: f64 = 0.01;
 /// A directory of many files is measured less often: so many times what it cost.
 const REST_PAUSE_PER_COST: f64 = 50.0;
 
@@ -253,8 +259,10 @@ const REST_PAUSE_PER_COST: f64 = 50.0;
 pub(crate) struct Rest {
     /// It did, within the time allowed.
     pub(crate) settled: bool,
-    /// Seconds until the quiet began ([`REST_WINDOW`] before it was known); or all that was waited.
+    /// Seconds until the quiet began, some time before it was known; or all that was waited.
     pub(crate) settling_s: f64,
+    /// CPU seconds of the server after the quiet began: what it uses without work. 0 when it did not settle.
+    pub(crate) quiet_cpu_s: f64,
     /// Bytes its directories occupy at the end; `None` where they cannot be read.
     pub(crate) bytes: Option<u64>,
     /// Processors it used on average at the end; `None` where its processes cannot be seen. Tells why it did not settle.
@@ -262,8 +270,9 @@ pub(crate) struct Rest {
 }
 
 /// Waits until a server is at rest: for 3 seconds it used less than 2 % of one processor and its data directories kept
-/// their size. Gives up after `max` or when cancelled. What cannot be seen is not asked for; where neither processes
-/// nor directories can be seen it returns at once, not settled.
+/// their size; or for 10 seconds less than 10 %, evenly, for servers that are never idle. Gives up after `max` or when
+/// cancelled. What cannot be seen is not asked for; where neither processes nor directories can be seen it returns at
+/// once, not settled.
 pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, cancelled: &AtomicBool) -> Rest {
     let start = Instant::now();
     let mut tree = Tree::new(pids);
@@ -277,18 +286,21 @@ pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, can
             size_at = Instant::now() + SCAN_INTERVAL.max(Duration::from_secs_f64(cost_s * REST_PAUSE_PER_COST));
         }
         let cpu_s = tree.read().cpu_s;
-        let began_s = quiet.observe(Observation { at_s: start.elapsed().as_secs_f64(), cpu_s, bytes });
-        let rest = Rest { settled: false, settling_s: start.elapsed().as_secs_f64(), bytes, cores: quiet.cores() };
+        let now = Observation { at_s: start.elapsed().as_secs_f64(), cpu_s, bytes };
+        let began = quiet.observe(now);
+        let cores = quiet.since(REST_WINDOW_S).and_then(|first| first.cores_until(&now));
+        let rest = Rest { settling_s: now.at_s, bytes, cores, ..Rest::default() };
         if cpu_s.is_none() && bytes.is_none() {
             return rest;
         }
-        if let Some(began_s) = began_s {
+        if let Some(began) = began {
             // The size may be older than the window.
-            let now = proc::allocated_bytes_of_all(dirs);
-            if now == bytes {
-                return Rest { settled: true, settling_s: began_s, ..rest };
+            let size = proc::allocated_bytes_of_all(dirs);
+            if size == bytes {
+                let quiet_cpu_s = cpu_s.zip(began.cpu_s).map_or(0.0, |(now, before)| now - before);
+                return Rest { settled: true, settling_s: began.at_s, quiet_cpu_s, ..rest };
             }
-            bytes = now;
+            bytes = size;
         }
         if start.elapsed() >= max || cancelled.load(Ordering::Relaxed) {
             return Rest { bytes: proc::allocated_bytes_of_all(dirs), ..rest };
@@ -297,6 +309,7 @@ pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, can
     }
 }
 
+/// A server at one moment since the waiting began.
 #[derive(Clone, Copy)]
 struct Observation {
     at_s: f64,
@@ -304,31 +317,51 @@ struct Observation {
     bytes: Option<u64>,
 }
 
-/// The last few observations: as many as the window needs.
+impl Observation {
+    /// Processors used on average until a later moment.
+    fn cores_until(&self, later: &Observation) -> Option<f64> {
+        let span_s = later.at_s - self.at_s;
+        if span_s > 0.0 { Some((later.cpu_s? - self.cpu_s?) / span_s) } else { None }
+    }
+}
+
+/// The last few observations: as many as the longer window needs.
 #[derive(Default)]
 struct Quiet {
     window: VecDeque<Observation>,
 }
 
 impl Quiet {
-    /// When the quiet began, if all is quiet.
-    fn observe(&mut self, now: Observation) -> Option<f64> {
+    /// The observation at which the quiet began, if all is quiet.
+    fn observe(&mut self, now: Observation) -> Option<Observation> {
         self.window.push_back(now);
-        let old = |observation: &Observation| observation.at_s <= now.at_s - REST_WINDOW.as_secs_f64();
-        while self.window.get(1).is_some_and(old) {
+        while self.window.get(1).is_some_and(|second| second.at_s <= now.at_s - STEADY_WINDOW_S) {
             self.window.pop_front();
         }
-        let first = *self.window.front()?;
-        let still = self.window.iter().all(|observation| observation.bytes == now.bytes);
-        let idle = self.cores().is_none_or(|cores| cores < REST_CORES);
-        (old(&first) && still && idle).then_some(first.at_s)
+        let idle = |first: &Observation| first.cores_until(&now).is_none_or(|cores| cores < REST_CORES);
+        let quiet = self.since(REST_WINDOW_S).filter(|first| self.still_since(first) && idle(first));
+        quiet
+            .or_else(|| self.since(STEADY_WINDOW_S).filter(|first| self.still_since(first) && self.steady_since(first)))
     }
 
-    /// Processors used on average over the window.
-    fn cores(&self) -> Option<f64> {
-        let (first, last) = (self.window.front()?, self.window.back()?);
-        let span_s = last.at_s - first.at_s;
-        if span_s > 0.0 { Some((last.cpu_s? - first.cpu_s?) / span_s) } else { None }
+    /// The latest observation that is at least `window_s` old.
+    fn since(&self, window_s: f64) -> Option<Observation> {
+        let now = self.window.back()?;
+        self.window.iter().rev().find(|observation| observation.at_s <= now.at_s - window_s).copied()
+    }
+
+    fn still_since(&self, first: &Observation) -> bool {
+        let since = self.window.iter().filter(|observation| observation.at_s >= first.at_s);
+        since.map(|observation| observation.bytes).all(|bytes| bytes == first.bytes)
+    }
+
+    fn steady_since(&self, first: &Observation) -> bool {
+        let steady = || {
+            let (middle, now) = (self.since(STEADY_WINDOW_S / 2.0)?, self.window.back()?);
+            let (before, after) = (first.cores_until(&middle)?, middle.cores_until(now)?);
+            Some(before.max(after) < STEADY_CORES && (before - after).abs() < STEADY_DIFFERENCE)
+        };
+        steady().unwrap_or(false)
     }
 }
 
@@ -339,8 +372,8 @@ mod tests {
     fn settled_at(observations: impl IntoIterator<Item = (f64, f64, u64)>) -> Option<(f64, f64)> {
         let mut quiet = Quiet::default();
         observations.into_iter().find_map(|(at_s, cpu_s, bytes)| {
-            let began_s = quiet.observe(Observation { at_s, cpu_s: Some(cpu_s), bytes: Some(bytes) })?;
-            Some((began_s, at_s))
+            let began = quiet.observe(Observation { at_s, cpu_s: Some(cpu_s), bytes: Some(bytes) })?;
+            Some((began.at_s, at_s))
         })
     }
 
@@ -355,8 +388,19 @@ mod tests {
 
     #[test]
     fn a_busy_server_is_not_at_rest() {
-        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.05, 1000))), None);
-        assert!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.015, 1000))).is_some());
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.15, 1000))), None);
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.015, 1000))), Some((0.0, 3.0)));
+    }
+
+    #[test]
+    fn a_server_that_is_never_idle_is_at_rest_when_it_is_steady() {
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.035, 1000))), Some((0.0, 10.0)));
+        // Work that is coming to its end is not: from 9 % of a processor down to 3.5 % at 20 s.
+        let ending = |at_s: f64| 0.035 * at_s + 0.055 * (at_s.min(20.0) - at_s.min(20.0).powi(2) / 40.0);
+        let (began_s, _) = settled_at(quarters(60.0).map(|at_s| (at_s, ending(at_s), 1000))).unwrap();
+        assert!(began_s > 5.0, "{began_s}");
+        // Nor is one that still moves its files.
+        assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.035, (at_s / 5.0) as u64))), None);
     }
 
     #[test]
@@ -395,7 +439,7 @@ mod tests {
         let cancelled = wait_until_idle(&[burner.id()], &[], Duration::from_secs(60), &AtomicBool::new(true));
         burner.kill().unwrap();
         burner.wait().unwrap();
-        assert!(!rest.settled && rest.settling_s >= 4.0 && rest.cores.unwrap() > REST_CORES, "{rest:?}");
+        assert!(!rest.settled && rest.settling_s >= 4.0 && rest.cores.unwrap() > STEADY_CORES, "{rest:?}");
         assert!(!cancelled.settled && cancelled.settling_s < 2.0, "{cancelled:?}");
     }
 

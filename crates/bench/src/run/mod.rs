@@ -435,6 +435,7 @@ impl<'a> Run<'a> {
         let began = Instant::now();
         let place = self.lock_place();
         let asked = place.inside(|| self.driver.connect(0)?.settle());
+        let asked_s = began.elapsed().as_secs_f64();
         let left = Duration::from_secs_f64(self.config.settle_max).saturating_sub(began.elapsed());
         let rest = wait_until_idle(&place.pids, &place.dirs, left, &INTERRUPTED);
         drop(place);
@@ -446,11 +447,13 @@ impl<'a> Run<'a> {
             self.result.phases.iter().filter_map(|phase| phase.operations.first()).map(|op| op.ok_points).sum();
         let server = self.result.server.get_or_insert_with(ServerResult::default);
         server.points = points;
-        server.write_cpu_s = after.server_cpu_s.zip(before.server_cpu_s).map_or(0.0, |(after, before)| after - before);
+        // What the server uses without work, while it was watched to be at rest, is not for the writes.
+        let used_s = after.server_cpu_s.zip(before.server_cpu_s).map_or(0.0, |(after, before)| after - before);
+        server.write_cpu_s = (used_s - rest.quiet_cpu_s).max(0.0);
         server.points_per_cpu_s = if server.write_cpu_s > 0.0 { points as f64 / server.write_cpu_s } else { 0.0 };
         server.settled_bytes = rest.bytes.unwrap_or(0);
         server.bytes_per_point = if points > 0 { server.settled_bytes as f64 / points as f64 } else { 0.0 };
-        server.settling_s = began.elapsed().as_secs_f64().min(rest.settling_s + (began.elapsed().as_secs_f64()));
+        server.settling_s = asked_s + rest.settling_s;
         server.settled = rest.settled;
         server.rss_bytes_max = after.server_rss_bytes.unwrap_or(0);
         server.written_bytes =
