@@ -23,7 +23,7 @@ const RETRY_NS: u64 = 1_000_000_000;
 pub(crate) struct Flusher {
     phase: Phase,
     /// Those who asked before the flush in hand began: it answers them, whatever is committed meanwhile.
-    waiters: Vec<FlushWaiter>,
+    waiters: Vec<Waiter>,
     retry_at: u64,
 }
 
@@ -303,12 +303,12 @@ impl Inner {
         match self.compact_once(&mut compactor, asked > 0) {
             Ok(true) => Step::Again,
             Ok(false) => {
-                self.answer_settle_waiters(asked);
+                self.answer_settle_waiters(asked, None);
                 Step::Idle
             }
             Err(error) => {
                 tracing::warn!(%error, "compaction failed; its inputs are kept and it will be tried again");
-                self.answer_settle_waiters(asked);
+                self.answer_settle_waiters(asked, Some(&error));
                 compactor.retry_at = now + RETRY_NS;
                 Step::Until(compactor.retry_at)
             }
@@ -316,13 +316,13 @@ impl Inner {
     }
 
     /// Whoever asked during the step is left to the next one, which the asking has called for.
-    fn answer_settle_waiters(&self, asked: usize) {
+    fn answer_settle_waiters(&self, asked: usize, error: Option<&Error>) {
         let mut waiters = self.settle_waiters.lock();
         // Fewer when closing has let them go.
         let asked = asked.min(waiters.len());
-        let answered: Vec<Event> = waiters.drain(..asked).collect();
+        let answered = waiters.drain(..asked).collect();
         drop(waiters);
-        answered.iter().for_each(Event::set);
+        answer(answered, error);
     }
 
     fn compact_once(&self, compactor: &mut Compactor, settling: bool) -> Result<bool> {
@@ -427,8 +427,7 @@ impl Inner {
     /// Lets everyone else go who waits for work behind the scenes.
     pub(crate) fn release_waiters(&self) {
         self.answer_flush_waiters(Some(&closing()));
-        let asked = std::mem::take(&mut *self.settle_waiters.lock());
-        asked.iter().for_each(Event::set);
+        answer(std::mem::take(&mut *self.settle_waiters.lock()), Some(&closing()));
         self.release_memory_waiters();
     }
 }
@@ -460,15 +459,15 @@ fn pick(state: &TableState, settling: bool) -> Result<Option<Compaction>> {
     if settling { state.pick_settling() } else { Ok(state.pick_compaction()) }
 }
 
-fn answer(waiters: Vec<FlushWaiter>, error: Option<&Error>) {
+fn answer(waiters: Vec<Waiter>, error: Option<&Error>) {
     for waiter in waiters {
         *waiter.error.lock() = error.cloned();
         waiter.event.set();
     }
 }
 
-/// Somebody who asked for a flush.
-pub(crate) struct FlushWaiter {
+/// Somebody who asked for a flush or for compactions.
+pub(crate) struct Waiter {
     pub(crate) event: Event,
     pub(crate) error: Arc<parking_lot::Mutex<Option<Error>>>,
 }

@@ -12,7 +12,7 @@ use model::{Error, Lsn, Result, SqlState};
 use parking_lot::Mutex;
 use wal::{Wal, WalOptions};
 
-use crate::background::{Compactor, Doubtful, FlushWaiter, Flusher};
+use crate::background::{Compactor, Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::manifest::Manifest;
 use crate::root::{Root, Roots};
@@ -134,8 +134,8 @@ pub(crate) struct Inner {
     pub(crate) memtable_bytes: AtomicU64,
     pub(crate) flushed_log_bytes: AtomicU64,
     pub(crate) flusher: Mutex<Flusher>,
-    pub(crate) flush_waiters: Mutex<Vec<FlushWaiter>>,
-    pub(crate) settle_waiters: Mutex<Vec<Event>>,
+    pub(crate) flush_waiters: Mutex<Vec<Waiter>>,
+    pub(crate) settle_waiters: Mutex<Vec<Waiter>>,
     pub(crate) compactor: Mutex<Compactor>,
     pub(crate) doubtful: Mutex<Doubtful>,
     pub(crate) consolidating: Mutex<()>,
@@ -265,13 +265,12 @@ impl Engine {
     }
 
     /// Asks for all memtables to be flushed; the event is set when that is done or failed.
-    pub fn start_flush(&self) -> Flushing {
-        let waiter = FlushWaiter { event: Event::new(), error: Arc::default() };
-        let flushing = Flushing { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
+    pub fn start_flush(&self) -> Pending {
+        let (waiter, pending) = waiting();
         self.inner.flush_waiters.lock().push(waiter);
         self.running.workers.flush.wake();
         self.inner.unless_closing();
-        flushing
+        pending
     }
 
     /// Flushes all memtables now and waits.
@@ -284,15 +283,25 @@ impl Engine {
         flushing.result()
     }
 
-    /// Waits until what is in segments has its final form ("settled"): no two segments share a moment, deletes are
-    /// applied, every row stands for itself. Memtables are not flushed for it. Ends early when a compaction fails or the
-    /// database closes. For `demo` and benchmarks.
-    pub fn settle(&self) {
-        let event = Event::new();
-        self.inner.settle_waiters.lock().push(event.clone());
+    /// Asks that what is in segments be given its final form ("settled"): no two segments share a moment, deletes are
+    /// applied, every row stands for itself. Memtables are not flushed for it. The event is set when that is done or
+    /// when a compaction failed.
+    pub fn start_settle(&self) -> Pending {
+        let (waiter, pending) = waiting();
+        self.inner.settle_waiters.lock().push(waiter);
         self.running.workers.compact.wake();
         self.inner.unless_closing();
-        self.inner.env.wait(&event);
+        pending
+    }
+
+    /// Does the same and waits.
+    ///
+    /// # Errors
+    /// Why a compaction failed; its inputs are kept. 57P01 when the database closes before it is done.
+    pub fn settle(&self) -> Result<()> {
+        let settling = self.start_settle();
+        self.inner.env.wait(&settling.event);
+        settling.result()
     }
 
     /// Flushes the log with a durable mark and stops the workers. Commits after it are refused; reads go on. Whoever
@@ -335,21 +344,27 @@ impl Engine {
     }
 }
 
-/// A flush that was asked for.
-pub struct Flushing {
+/// Work behind the scenes that was asked for.
+pub struct Pending {
     /// Set when it is done or failed.
     pub event: Event,
     error: Arc<Mutex<Option<Error>>>,
 }
 
-impl Flushing {
+impl Pending {
     /// How it went, once the event is set.
     ///
     /// # Errors
-    /// Why it failed; the memtables are kept.
+    /// Why it failed; memtables and segments are kept.
     pub fn result(&self) -> Result<()> {
         self.error.lock().take().map_or(Ok(()), Err)
     }
+}
+
+fn waiting() -> (Waiter, Pending) {
+    let waiter = Waiter { event: Event::new(), error: Arc::default() };
+    let pending = Pending { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
+    (waiter, pending)
 }
 
 pub(crate) fn closing() -> Error {

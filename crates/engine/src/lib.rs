@@ -28,6 +28,7 @@ pub use columns::{
     Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,
 };
 pub use commit::{Committing, Progress};
-pub use engine::{Engine, Flushing, Options, Recovery, Stats};
+pub use engine::{Engine, Options, Pending, Recovery, Stats};
+pub use env::Event;
 pub use manifest::Manifest;
 pub use txn::{Durability, Isolation, Snapshot, Txn};

@@ -698,7 +698,7 @@ mod tests {
     fn options(sql: &str) -> Result<Options> {
         parse_text(sql).map(|parsed| match &parsed[0].0.command {
             Command::Copy(copy) => copy.options.clone(),
-            Command::Sql(_) => panic!("not a COPY"),
+            _ => panic!("not a COPY"),
         })
     }
 

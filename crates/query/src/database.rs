@@ -11,7 +11,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use engine::{Committing, Engine, Progress};
+use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
 
 use crate::errors::OrError;
@@ -95,12 +95,7 @@ impl Database {
                 Progress::Done(lsn) => return Ok(lsn),
                 Progress::Wait(event) => {
                     decided.store(committing.is_decided(), Ordering::Release);
-                    let (set, ready) = tokio::sync::oneshot::channel();
-                    event.on_set(move || {
-                        // The waiter may be gone: its client cancelled.
-                        let _ = set.send(());
-                    });
-                    let _ = ready.await;
+                    when_set(&event).await;
                 }
             }
         }
@@ -113,6 +108,16 @@ impl Database {
     pub(crate) fn state(&self) -> &SessionState {
         &self.0.state
     }
+}
+
+/// Waits for an event without holding a thread. Whoever gives up waiting leaves it as it is.
+pub(crate) async fn when_set(event: &Event) {
+    let (set, ready) = tokio::sync::oneshot::channel();
+    event.on_set(move || {
+        // The waiter may be gone: its client cancelled.
+        let _ = set.send(());
+    });
+    let _ = ready.await;
 }
 
 fn config(options: &Options) -> SessionConfig {

@@ -35,9 +35,8 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
                  changes single columns",
             ))
         }
-        // Statistics and dead rows are not the user's business here; tools send these unasked.
+        // Statistics are not the user's business here; tools send this unasked.
         Statement::Analyze(_) => Ok(Outcome::command("ANALYZE")),
-        Statement::Vacuum(_) => Ok(Outcome::command("VACUUM")),
         other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
     };
     result.map_err(|error| locate(error, parsed))

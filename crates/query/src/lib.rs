@@ -25,6 +25,7 @@ pub mod functions;
 mod hooks;
 mod insert;
 mod interrupt;
+mod maintenance;
 mod named;
 mod output;
 mod parameters;

@@ -299,6 +299,7 @@ impl Session {
         }
         match &statement.0.command {
             Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
+            Command::Maintenance(maintenance) => crate::maintenance::execute(self, maintenance).await,
             Command::Sql(sql) => self.utility(prepared, sql, values).await,
         }
     }
@@ -326,7 +327,7 @@ impl Session {
 
     fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
         let (parameters, columns, plan) = match &statement.0.command {
-            Command::Copy(_) => (Vec::new(), None, Plan::Other),
+            Command::Copy(_) | Command::Maintenance(_) => (Vec::new(), None, Plan::Other),
             Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
         };
         Ok(Prepared(Arc::new(PreparedStatement {
@@ -634,6 +635,7 @@ impl Session {
 fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
         Command::Copy(copy) => return copy.is_from(),
+        Command::Maintenance(_) => return false,
         Command::Sql(sql) => sql,
     };
     match sql {

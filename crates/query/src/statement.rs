@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use model::{Error, Result, SqlState, limits};
 
 use crate::copy::CopyStatement;
+use crate::maintenance::Maintenance;
 
 /// Deepest nesting of parentheses, subqueries and the like.
 const DEPTH_MAX: usize = 100;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Sql(ast::Statement),
     /// COPY, whose options the parser knows only in part.
     Copy(CopyStatement),
+    /// CHECKPOINT and VACUUM, which the parser does not know, or only in part.
+    Maintenance(Maintenance),
 }
 
 impl Statement {
@@ -121,6 +124,9 @@ fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
 fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Command> {
     if is_word(&tokens[0], "copy") {
         return crate::copy::parse(tokens, text).map(Command::Copy);
+    }
+    if let Some(maintenance) = crate::maintenance::parse(tokens, text)? {
+        return Ok(Command::Maintenance(maintenance));
     }
     let dialect = PostgreSqlDialect {};
     let mut parser =

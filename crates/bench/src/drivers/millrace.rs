@@ -37,6 +37,8 @@ pub(crate) const ENTRY: Entry = Entry {
 
 /// For tables, which wait for commits under way.
 const DEFINE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Longest wait for everything to be flushed and merged.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
 const DIALECT: Dialect = Dialect {
     bucket: "time_bucket",
@@ -246,9 +248,9 @@ impl Connection for MillraceConnection {
         self.shared.sql.answer(&self.pg, query)
     }
 
-    /// Memory is flushed and files are merged by themselves; there is no statement for it.
+    /// Memory is flushed and files are merged by themselves, but not until something makes it necessary.
     fn settle(&mut self) -> Result<()> {
-        Ok(())
+        self.pg.simple("VACUUM FULL", SETTLE_TIMEOUT)
     }
 }
 

@@ -172,7 +172,7 @@ fn a_delete_hides_what_was_there_and_not_what_comes_after() {
     assert_eq!(now(&engine, "t"), expected);
     commit(&engine, "t", &[("a", 2, 5.0)]).expect("commit");
     engine.flush().expect("flush");
-    engine.settle();
+    engine.settle().expect("settled");
     assert_eq!(now(&engine, "t"), rows(&[("a", 1, 1.0), ("a", 2, 5.0), ("b", 1, 3.0), ("own", 3, 4.0)]));
 }
 
@@ -289,7 +289,7 @@ fn writers_go_on_past_the_memtable_budget_because_flushes_make_room() {
     let stats = engine.stats();
     assert!(stats.flushes > 1, "{stats:?}");
     engine.flush().expect("flush");
-    engine.settle();
+    engine.settle().expect("settled");
     assert_eq!(now(&engine, "t").len(), 200_000);
 }
 

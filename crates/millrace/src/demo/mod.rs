@@ -118,7 +118,7 @@ fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
 fn settle(engine: &Engine) -> Result<(), Failure> {
     let started = Instant::now();
     engine.flush()?;
-    engine.settle();
+    engine.settle()?;
     println!("  flushed and compacted in {}", show_time(started.elapsed()));
     Ok(())
 }

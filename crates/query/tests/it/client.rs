@@ -163,7 +163,7 @@ impl Client {
             Storage::Flushed => engine.flush().unwrap(),
             Storage::Settled => {
                 engine.flush().unwrap();
-                engine.settle();
+                engine.settle().unwrap();
             }
         }
     }

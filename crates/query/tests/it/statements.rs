@@ -241,3 +241,35 @@ fn statements_at_the_limits_of_depth_are_planned_and_run() {
     });
     runtime.block_on(run_all).unwrap();
 }
+
+#[test]
+fn checkpoint_and_vacuum_full_leave_one_segment_and_nothing_in_memory() {
+    with_session(async |mut session| {
+        for (sql, segments) in [("CHECKPOINT", 1), ("CHECKPOINT", 2), ("VACUUM FULL m", 1)] {
+            run(&mut session, "INSERT INTO m VALUES ('2026-01-01', 'a', 1), ('2026-01-02', 'b', 2)", &[])
+                .await
+                .unwrap();
+            run(&mut session, "INSERT INTO m VALUES ('2026-01-01', 'c', 1), ('2026-01-02', 'd', 2)", &[])
+                .await
+                .unwrap();
+            let outcome = run(&mut session, sql, &[]).await.unwrap();
+            let word = sql.split(' ').next().unwrap();
+            assert!(matches!(&outcome, Outcome::Command { tag, .. } if tag == word), "{sql}");
+            let stats = session.database().engine().stats();
+            assert_eq!((stats.segments, stats.flushed_lsn), (segments, stats.last_lsn), "{sql}");
+        }
+        assert_eq!(count(&mut session).await, 4);
+    });
+}
+
+#[test]
+fn vacuum_runs_outside_of_blocks_and_on_tables_that_exist() {
+    with_session(async |mut session| {
+        let error = run(&mut session, "VACUUM FULL m, nothing", &[]).await.err().unwrap();
+        assert_eq!((error.state().0, error.message()), ("42P01", "relation \"nothing\" does not exist"));
+        run(&mut session, "VACUUM (ANALYZE) m", &[]).await.unwrap();
+        run(&mut session, "BEGIN", &[]).await.unwrap();
+        run(&mut session, "CHECKPOINT", &[]).await.unwrap();
+        assert_eq!(run(&mut session, "VACUUM", &[]).await.err().unwrap().state().0, "25001");
+    });
+}

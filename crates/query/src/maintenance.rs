@@ -1,0 +1,144 @@
+//! CHECKPOINT and VACUUM: work that the database does behind the scenes, done now and waited for.
+
+use datafusion::sql::sqlparser::ast::ObjectName;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use engine::Pending;
+use model::{Error, Result, SqlState};
+
+use crate::insert::find_table;
+use crate::session::{Outcome, Session};
+use crate::statement::{Text, is_word};
+
+/// A statement that changes where rows are, but none of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Maintenance {
+    /// Everything in memory goes into segments, and the log is cut.
+    Checkpoint,
+    /// With `full`, the same, and then all segments get their final form. Without it nothing is done: tools send that
+    /// unasked.
+    Vacuum { full: bool, tables: Vec<ObjectName> },
+}
+
+/// Words that may stand between VACUUM and the tables, or in parentheses.
+const OPTIONS: &[&str] = &["full", "freeze", "verbose", "analyze"];
+
+/// Reads the statement if it is one of these.
+///
+/// # Errors
+/// 42601 at what does not belong there.
+pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Maintenance>> {
+    let is_checkpoint = is_word(&tokens[0], "checkpoint");
+    if !is_checkpoint && !is_word(&tokens[0], "vacuum") {
+        return Ok(None);
+    }
+    let rest = tokens[1..].iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).cloned();
+    let end = tokens[tokens.len() - 1].span.end;
+    let unexpected = |parser: &mut Parser<'_>| {
+        let token = parser.peek_token();
+        text.unexpected(&token.token, if token.token == Token::EOF { end } else { token.span.start })
+    };
+    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest.collect());
+    let mut full = false;
+    if !is_checkpoint {
+        let listed = parser.consume_token(&Token::LParen);
+        while let Some(option) = option(&mut parser) {
+            full |= option == "full";
+            if listed && !parser.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        if listed {
+            parser.expect_token(&Token::RParen).map_err(|_| unexpected(&mut parser))?;
+        }
+    }
+    let mut tables = Vec::new();
+    while !is_checkpoint && matches!(parser.peek_token_ref().token, Token::Word(_)) {
+        tables.push(parser.parse_object_name(false).map_err(|_| unexpected(&mut parser))?);
+        if !parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    if parser.peek_token_ref().token != Token::EOF {
+        return Err(unexpected(&mut parser));
+    }
+    Ok(Some(if is_checkpoint { Maintenance::Checkpoint } else { Maintenance::Vacuum { full, tables } }))
+}
+
+fn option(parser: &mut Parser<'_>) -> Option<&'static str> {
+    let found = OPTIONS.iter().copied().find(|option| is_word(parser.peek_token_ref(), option))?;
+    parser.next_token();
+    Some(found)
+}
+
+/// # Errors
+/// Why the flush or a compaction failed, what was there being kept; 42P01 for a table that does not exist; 25001 for
+/// VACUUM within a block.
+pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) -> Result<Outcome> {
+    let database = session.database().clone();
+    let engine = database.engine();
+    match maintenance {
+        Maintenance::Checkpoint => {
+            finished(engine.start_flush()).await?;
+            Ok(Outcome::command("CHECKPOINT"))
+        }
+        Maintenance::Vacuum { full, tables } => {
+            if session.block.is_some() {
+                let message = "VACUUM cannot run inside a transaction block";
+                return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
+            }
+            let context = session.context();
+            tables.iter().try_for_each(|table| find_table(&context, table).map(drop))?;
+            if *full {
+                finished(engine.start_flush()).await?;
+                finished(engine.start_settle()).await?;
+            }
+            Ok(Outcome::command("VACUUM"))
+        }
+    }
+}
+
+/// Waits without holding a thread.
+async fn finished(pending: Pending) -> Result<()> {
+    crate::database::when_set(&pending.event).await;
+    pending.result()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::{Command, parse};
+
+    #[test]
+    fn maintenance_is_read_as_postgresql_reads_it() {
+        for (sql, full, names) in [
+            ("VACUUM", false, ""),
+            ("vacuum full", true, ""),
+            ("VACUUM FULL VERBOSE plant.readings", true, "plant.readings"),
+            ("VACUUM (ANALYZE, FULL) a, b", true, "a,b"),
+            ("vacuum analyze pgbench_history;", false, "pgbench_history"),
+        ] {
+            let parsed = parse(sql).unwrap();
+            let Command::Maintenance(Maintenance::Vacuum { full: found, tables }) = &parsed[0].0.command else {
+                panic!("{sql} is something else");
+            };
+            let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+            assert_eq!((*found, tables.join(",").as_str()), (full, names), "{sql}");
+        }
+        let parsed = parse("/* now */ Checkpoint;").unwrap();
+        assert!(matches!(parsed[0].0.command, Command::Maintenance(Maintenance::Checkpoint)));
+    }
+
+    #[test]
+    fn what_does_not_belong_there_is_named_with_its_place() {
+        for (sql, message, position) in [
+            ("CHECKPOINT now", "syntax error at or near \"now\"", 12),
+            ("VACUUM (FULL", "syntax error at end of input", 13),
+            ("VACUUM a b", "syntax error at or near \"b\"", 10),
+        ] {
+            let error = parse(sql).err().unwrap();
+            assert_eq!((error.message(), error.position()), (message, Some(position)), "{sql}");
+        }
+    }
+}
