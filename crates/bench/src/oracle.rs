@@ -40,6 +40,76 @@ struct Truth {
     passes: bool,
 }
 
+/// Where a row stands.
+struct Place {
+    slot: u64,
+    time: i64,
+    /// All filters pass for certain.
+    passes: bool,
+}
+
+/// The rows of one group of an aggregate, added up.
+#[derive(Default)]
+struct Group {
+    /// One a field asked for.
+    columns: Vec<Summary>,
+    /// Has it a row that need not be there?
+    uncertain: bool,
+}
+
+/// What every aggregate of some values needs, so that the values need not be kept.
+#[derive(Clone, Copy, Debug, Default)]
+struct Summary {
+    /// Values that must be there.
+    certain: u64,
+    /// With those that may be.
+    all: u64,
+    least: i64,
+    greatest: i64,
+    /// (time, units) of the oldest and of the newest.
+    oldest: (i64, i64),
+    newest: (i64, i64),
+    sum: i128,
+    magnitude: i128,
+}
+
+impl Summary {
+    fn add(&mut self, time: i64, units: i64, certain: bool) {
+        if self.all == 0 {
+            (self.least, self.greatest) = (units, units);
+            (self.oldest, self.newest) = ((time, units), (time, units));
+        }
+        self.all += 1;
+        self.certain += u64::from(certain);
+        self.least = self.least.min(units);
+        self.greatest = self.greatest.max(units);
+        // Ties in time do not matter: one device has one value a time, and over several devices first and last are not
+        // asked.
+        if time < self.oldest.0 {
+            self.oldest = (time, units);
+        }
+        if time >= self.newest.0 {
+            self.newest = (time, units);
+        }
+        self.sum += i128::from(units);
+        self.magnitude += i128::from(units.unsigned_abs());
+    }
+}
+
+impl Group {
+    fn add(&mut self, place: &Place, cells: &[Option<Known>]) {
+        self.columns.resize(cells.len(), Summary::default());
+        for (summary, known) in self.columns.iter_mut().zip(cells) {
+            let Some(known) = known else { continue };
+            let certain = known.certain && place.passes;
+            summary.add(place.time, known.units, certain);
+            self.uncertain |= !certain;
+        }
+    }
+}
+
+/// Rows that are generated at a time.
+const CHUNK: usize = 1_024;
 /// Most rows that a message shows.
 const SHOWN: usize = 3;
 /// Relative difference allowed between sums of 64-bit floats added in different orders.
@@ -49,7 +119,7 @@ const TOLERANCE_FLOAT: f64 = 1e-5;
 
 /// Compares an answer with the truth.
 ///
-/// Cost: generates every value in the question's window.
+/// Cost: generates every value in the question's window, and keeps none of those that are only aggregated.
 pub(crate) fn check(workload: &dyn Workload, query: &Query, answer: &Rows, view: &View<'_>) -> Verdict {
     let oracle = Oracle { workload, query, view, kinds: kinds(workload, query) };
     if let Some(problem) = oracle.out_of_order(answer) {
@@ -92,50 +162,99 @@ impl Oracle<'_> {
 
     /// Rows of a device in the window, oldest first, that may pass the filters and may have a value.
     fn truth(&self, device: u32) -> Vec<Truth> {
-        let window = self.query.window.clone().unwrap_or(i64::MIN..i64::MAX);
-        let bound = self.workload.slot_bound(device, self.view.bound(device));
-        let slots = self.workload.slots_in(device, window.clone());
         let mut rows = Vec::new();
-        for slot in slots.start..slots.end.min(bound) {
-            let time = self.workload.time(device, slot);
-            if window.contains(&time) {
-                rows.extend(self.row(device, slot, time));
-            }
-        }
+        self.each(device, &mut |place, cells| {
+            rows.push(Truth { device, time: place.time, cells: cells.to_vec(), passes: place.passes });
+        });
         rows
     }
 
-    fn row(&self, device: u32, slot: u64, time: i64) -> Option<Truth> {
-        let mut passes = true;
-        for filter in &self.query.filters {
-            let known = self.known(device, slot, filter.field)?;
-            let kind = self.workload.schema().tables[self.query.table as usize].fields[filter.field as usize].kind;
-            if kind.number(known.units) <= filter.above {
-                return None;
+    /// Shows the rows of `truth` one after the other, without keeping them: a question may be about all there is.
+    fn each(&self, device: u32, show: &mut dyn FnMut(&Place, &[Option<Known>])) {
+        let window = self.query.window.clone().unwrap_or(i64::MIN..i64::MAX);
+        let bound = self.workload.slot_bound(device, self.view.bound(device));
+        let slots = self.workload.slots_in(device, window.clone());
+        let end = slots.end.min(bound);
+        let mut cells = Vec::with_capacity(self.query.fields.len());
+        for from in (slots.start..end).step_by(CHUNK) {
+            let place = |slot| Place { slot, time: self.workload.time(device, slot), passes: true };
+            let places = (from..end.min(from + CHUNK as u64)).map(place);
+            let mut places: Vec<Place> = places.filter(|place| window.contains(&place.time)).collect();
+            self.filter(device, &mut places);
+            let columns: Vec<_> = self.query.fields.iter().map(|field| self.column(device, *field, &places)).collect();
+            for (row, place) in places.iter().enumerate() {
+                cells.clear();
+                cells.extend(columns.iter().map(|column| column[row]));
+                if cells.iter().any(Option::is_some) {
+                    show(place, &cells);
+                }
             }
-            passes &= known.certain;
         }
-        let cells: Vec<_> = self.query.fields.iter().map(|field| self.known(device, slot, *field)).collect();
-        cells.iter().any(Option::is_some).then_some(Truth { device, time, cells, passes })
     }
 
-    fn known(&self, device: u32, slot: u64, field: u32) -> Option<Known> {
+    /// Drops rows that cannot pass the filters; those that may but need not are marked.
+    fn filter(&self, device: u32, places: &mut Vec<Place>) {
+        for filter in &self.query.filters {
+            let kind = self.workload.schema().tables[self.query.table as usize].fields[filter.field as usize].kind;
+            let mut column = self.column(device, filter.field, places).into_iter();
+            places.retain_mut(|place| match column.next().flatten() {
+                Some(known) if kind.number(known.units) > filter.above => {
+                    place.passes &= known.certain;
+                    true
+                }
+                _ => false,
+            });
+        }
+    }
+
+    /// Values of one field at some places.
+    fn column(&self, device: u32, field: u32, places: &[Place]) -> Vec<Option<Known>> {
+        let slots: Vec<u64> = places.iter().map(|place| place.slot).collect();
+        let mut values = vec![0; slots.len()];
+        self.workload.fill(device, field, &slots, &mut values);
         let mut units = Vec::new();
-        self.workload.units_of(device, slot, field, &mut units);
+        // Slots that follow each other are mostly of one unit.
+        let mut last = (u64::MAX, State::Unsent);
+        let mut state = |slot: u64| {
+            units.clear();
+            self.workload.units_of(device, slot, field, &mut units);
+            match units.as_slice() {
+                [unit] => {
+                    if last.0 != *unit {
+                        last = (*unit, self.view.state(device, *unit));
+                    }
+                    last.1
+                }
+                units => self.state(device, units),
+            }
+        };
+        let known = |(slot, units): (&u64, i64)| match state(*slot) {
+            State::Unsent => None,
+            state => Some(Known { units, certain: state == State::Acked }),
+        };
+        slots.iter().zip(values).map(known).collect()
+    }
+
+    /// What is known of a value that some units carry.
+    fn state(&self, device: u32, units: &[u64]) -> State {
         let mut seen = State::Unsent;
         for unit in units {
-            match self.view.state(device, unit) {
+            match self.view.state(device, *unit) {
                 State::Acked => seen = State::Acked,
                 State::Unknown if seen == State::Unsent => seen = State::Unknown,
                 _ => {}
             }
         }
-        if seen == State::Unsent {
-            return None;
-        }
-        let mut units = [0];
-        self.workload.fill(device, field, &[slot], &mut units);
-        Some(Known { units: units[0], certain: seen == State::Acked })
+        seen
+    }
+
+    /// One row, if it may pass the filters and may have a value.
+    fn row(&self, device: u32, slot: u64, time: i64) -> Option<Truth> {
+        let mut places = vec![Place { slot, time, passes: true }];
+        self.filter(device, &mut places);
+        let passes = places.first()?.passes;
+        let cells: Vec<_> = self.query.fields.iter().map(|field| self.column(device, *field, &places)[0]).collect();
+        cells.iter().any(Option::is_some).then_some(Truth { device, time, cells, passes })
     }
 
     /// Rows whose order contradicts the question.
@@ -259,9 +378,10 @@ impl Oracle<'_> {
     }
 
     fn check_aggregate(&self, aggregate: Aggregate, by_device: bool, answer: &Rows) -> Verdict {
-        let mut groups: BTreeMap<Option<u32>, Vec<Truth>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<u32>, Group> = BTreeMap::new();
         for device in self.devices() {
-            groups.entry(by_device.then_some(device)).or_default().extend(self.truth(device));
+            let group = groups.entry(by_device.then_some(device)).or_default();
+            self.each(device, &mut |place, cells| group.add(place, cells));
         }
         let mut seen: HashMap<Option<u32>, &Row> = HashMap::new();
         for row in &answer.rows {
@@ -295,15 +415,15 @@ impl Oracle<'_> {
         by_device: bool,
         answer: &Rows,
     ) -> Verdict {
-        let mut groups: BTreeMap<(i64, Option<u32>), Vec<Truth>> = BTreeMap::new();
+        let mut groups: BTreeMap<(i64, Option<u32>), Group> = BTreeMap::new();
         for device in self.devices() {
-            for row in self.truth(device) {
-                let bucket = origin + (row.time - origin).div_euclid(width) * width;
-                groups.entry((bucket, by_device.then_some(device))).or_default().push(row);
-            }
+            self.each(device, &mut |place, cells| {
+                let bucket = origin + (place.time - origin).div_euclid(width) * width;
+                groups.entry((bucket, by_device.then_some(device))).or_default().add(place, cells);
+            });
         }
         if let Some(limit) = self.query.limit {
-            if groups.values().flatten().any(|row| !row.is_certain()) {
+            if groups.values().any(|group| group.uncertain) {
                 return Verdict::Undecided;
             }
             keep_first(&mut groups, limit as usize, self.query.order);
@@ -333,7 +453,7 @@ impl Oracle<'_> {
     }
 
     /// One row of aggregates; `None`: there is no such row.
-    fn check_group(&self, aggregate: Aggregate, rows: &[Truth], cells: Option<&[Cell]>) -> Verdict {
+    fn check_group(&self, aggregate: Aggregate, group: &Group, cells: Option<&[Cell]>) -> Verdict {
         let mut verdict = Verdict::Right;
         for (column, kind) in self.kinds.iter().enumerate() {
             let cell = match cells {
@@ -343,9 +463,7 @@ impl Oracle<'_> {
                     None => return Verdict::Wrong(format!("{} columns, expected {}", cells.len(), self.kinds.len())),
                 },
             };
-            let known =
-                |row: &Truth| row.cells[column].map(|known| (row.time, known.units, known.certain && row.passes));
-            let values: Vec<(i64, i64, bool)> = rows.iter().filter_map(known).collect();
+            let values = group.columns.get(column).copied().unwrap_or_default();
             match check_value(aggregate, *kind, &values, cell) {
                 Verdict::Right => {}
                 Verdict::Undecided => verdict = Verdict::Undecided,
@@ -519,9 +637,8 @@ fn is_nothing(cell: &Cell) -> bool {
     }
 }
 
-/// One aggregate over values `(time, units, certain)`.
-fn check_value(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)], cell: &Cell) -> Verdict {
-    let certain = values.iter().filter(|value| value.2).count();
+/// One aggregate over some values.
+fn check_value(aggregate: Aggregate, kind: Kind, values: &Summary, cell: &Cell) -> Verdict {
     if aggregate == Aggregate::Count {
         let seen = match cell {
             Cell::Null => 0,
@@ -529,15 +646,15 @@ fn check_value(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)], ce
             Cell::Float(x) if x.fract() == 0.0 => *x as i64,
             _ => return Verdict::Wrong(format!("seen {cell:?}, expected a count")),
         };
-        return if !(certain as i64..=values.len() as i64).contains(&seen) {
-            Verdict::Wrong(format!("seen {seen}, expected {}", range(certain, values.len())))
-        } else if certain == values.len() {
+        return if !(values.certain as i64..=values.all as i64).contains(&seen) {
+            Verdict::Wrong(format!("seen {seen}, expected {}", range(values.certain, values.all)))
+        } else if values.certain == values.all {
             Verdict::Right
         } else {
             Verdict::Undecided
         };
     }
-    if certain < values.len() {
+    if values.certain < values.all {
         return Verdict::Undecided;
     }
     let right = match (expected(aggregate, kind, values), cell) {
@@ -557,10 +674,10 @@ fn check_value(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)], ce
         Some(Expected::Exactly(units)) => shown(kind, units),
         Some(Expected::About { value, .. }) => value.to_string(),
     };
-    Verdict::Wrong(format!("seen {cell:?}, expected {expected} over {} values", values.len()))
+    Verdict::Wrong(format!("seen {cell:?}, expected {expected} over {} values", values.all))
 }
 
-fn range(least: usize, most: usize) -> String {
+fn range(least: u64, most: u64) -> String {
     if least == most { least.to_string() } else { format!("{least} to {most}") }
 }
 
@@ -579,22 +696,20 @@ enum Expected {
     About { value: f64, scale: f64 },
 }
 
-fn expected(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)]) -> Option<Expected> {
-    // Ties in time do not matter: one device has one value a time, and over several devices first and last are not asked.
-    let units = values.iter().map(|value| value.1);
+fn expected(aggregate: Aggregate, kind: Kind, values: &Summary) -> Option<Expected> {
+    if values.all == 0 {
+        return None;
+    }
     Some(match aggregate {
         Aggregate::Count => return None,
-        Aggregate::Min => Expected::Exactly(units.min()?),
-        Aggregate::Max => Expected::Exactly(units.max()?),
-        Aggregate::First => Expected::Exactly(values.iter().min_by_key(|value| value.0)?.1),
-        Aggregate::Last => Expected::Exactly(values.iter().max_by_key(|value| value.0)?.1),
+        Aggregate::Min => Expected::Exactly(values.least),
+        Aggregate::Max => Expected::Exactly(values.greatest),
+        Aggregate::First => Expected::Exactly(values.oldest.1),
+        Aggregate::Last => Expected::Exactly(values.newest.1),
         Aggregate::Sum | Aggregate::Avg => {
-            let n = if aggregate == Aggregate::Sum { 1.0 } else { values.first().map(|_| values.len() as f64)? };
-            values.first()?;
+            let n = if aggregate == Aggregate::Sum { 1.0 } else { values.all as f64 };
             let scale = POWERS[usize::from(kind.decimals())] * n;
-            let sum: i128 = units.clone().map(i128::from).sum();
-            let magnitude: i128 = units.map(|units| i128::from(units).abs()).sum();
-            Expected::About { value: sum as f64 / scale, scale: magnitude as f64 / scale }
+            Expected::About { value: values.sum as f64 / scale, scale: values.magnitude as f64 / scale }
         }
     })
 }

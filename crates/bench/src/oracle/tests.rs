@@ -5,7 +5,9 @@ use super::*;
 const DOUBLE: Kind = Kind::Double { decimals: 2 };
 
 fn value(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)], cell: Cell) -> &'static str {
-    match check_value(aggregate, kind, values, &cell) {
+    let mut summary = Summary::default();
+    values.iter().for_each(|(time, units, certain)| summary.add(*time, *units, *certain));
+    match check_value(aggregate, kind, &summary, &cell) {
         Verdict::Right => "right",
         Verdict::Wrong(_) => "wrong",
         Verdict::Undecided => "undecided",
