@@ -327,6 +327,30 @@ fn directories_and_files_are_read_with_the_catalogue_beside_them() {
     assert!(message.contains("none: configuration cannot be read"), "{message}");
 }
 
+/// The original's arguments, and what each launcher makes of them. `echo` stands for the program.
+#[test]
+fn launchers_take_the_originals_arguments() {
+    let run = |script: &str, home: Option<&str>, arguments: &[&str]| {
+        let mut command = std::process::Command::new(repository("scripts").join(script));
+        command.args(arguments).env("MILLRACE", "echo").env_remove("BENCHMARK_HOME");
+        command.envs(home.map(|home| ("BENCHMARK_HOME", home)));
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim_end().to_owned();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let started = |line: &str| (Some(0), line.to_owned(), String::new());
+    assert_eq!(run("benchmark.sh", None, &[]), started("bench iot --config ./conf"));
+    assert_eq!(run("benchmark.sh", Some("/b"), &[]), started("bench iot --config /b/conf"));
+    assert_eq!(run("ser-benchmark.sh", None, &["-cf", "x y"]), started("bench monitor --config x y"));
+    let further = run("benchmark.sh", None, &["-cf", "c", "--quiet", "--set", "REMARK=-cf"]);
+    assert_eq!(further, started("bench iot --config c --quiet --set REMARK=-cf"));
+    let (code, line, note) = run("benchmark.sh", None, &["-heapsize", "1G", "-cf", "c", "-maxheapsize", "2G"]);
+    assert_eq!((code, line.as_str()), (Some(0), "bench iot --config c"));
+    assert_eq!(note.matches("has no effect: there is no Java heap here").count(), 2, "{note}");
+    let (code, _, error) = run("benchmark.sh", None, &["-cf"]);
+    assert_eq!((code, error.as_str()), (Some(2), "benchmark.sh: -cf needs a value"));
+}
+
 #[test]
 fn documented_scenarios_pass_their_own_check() {
     let mut default_run = Config::iot_default_run().unwrap();
