@@ -8,6 +8,7 @@
 //! Always true: `stored + lost + left_out` is the number of records that clients gave.
 
 mod csv;
+mod iotdb;
 mod mysql;
 mod mysql_wire;
 mod parquet;
@@ -147,7 +148,7 @@ pub(crate) fn open(run: &Run<'_>) -> Result<Option<Box<dyn Store>>> {
         Persistence::Parquet => Box::new(parquet::ParquetStore::open(run)?),
         Persistence::MySQL => Box::new(mysql::open(run)?),
         Persistence::PostgreSQL => Box::new(postgres::open(run)?),
-        other => return Err(Error::unsupported(format!("TEST_DATA_PERSISTENCE={other} is not there yet"))),
+        Persistence::IoTDB => Box::new(iotdb::IotdbStore::open(run)?),
     };
     Ok(Some(store))
 }

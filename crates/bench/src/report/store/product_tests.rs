@@ -276,3 +276,71 @@ fn postgresql_holds_every_record_in_the_same_tables() {
     assert_eq!(sql(&format!("SELECT id, cpu_usage, systemFizeSize FROM {table}")), ["7|0.25|0.25"]);
     server.stop().unwrap();
 }
+
+/// Records of one millisecond all have a place; texts come back as they were.
+#[test]
+fn iotdb_holds_every_record_as_the_originals_series() {
+    let home = tempfile::tempdir().unwrap();
+    let mut server = peers::start(Product::IoTDb, home.path(), Options::default()).unwrap();
+    let port = format!("TEST_DATA_STORE_PORT={}", server.port("rpc").unwrap());
+    let config = config(&["TEST_DATA_PERSISTENCE=IoTDB", &port, "REMARK=it's", "DB_SWITCH=QuestDB"]);
+    let network_of = server.root_pids().first().copied();
+    let store = super::iotdb::IotdbStore::open_within(
+        &Run { config: &config, started: &started(), home: home.path() },
+        network_of,
+    );
+    let recorder = Recorder::start(Box::new(store.unwrap()), super::tests::labels(), 1.0).unwrap();
+    let mut client = recorder.client();
+    (0..1_000).for_each(|number| {
+        client.record(OperationRecord { ended_ms: 1_700_000_000_000 + number as i64 / 4, ..record(number) })
+    });
+    drop(client);
+    let (summary, mut store) = recorder.drain().unwrap();
+    assert_eq!((summary.stored, summary.lost), (1_000, 0), "{summary:?}");
+    store.finish(&[]).unwrap();
+
+    const PROGRAM: &str = "
+import sys
+from iotdb.Session import Session
+session = Session('127.0.0.1', sys.argv[1], 'root', 'root')
+session.open()
+path = 'root.result.`testW_Quest_it\\'s_2026_11_21_14_03_29_123`'
+def ask(sql):
+    answer, rows = session.execute_query_statement(sql), []
+    while answer.has_next():
+        row = answer.next()
+        rows.append([row.get_timestamp()] + [field.get_string_value() for field in row.get_fields()])
+    return rows
+total = 0
+for device in sorted(row[1] for row in ask('SHOW DEVICES ' + path + '.**')):
+    rows = ask('SELECT okPoint, failPoint, latency, remark, clientName FROM ' + device)
+    total += len(rows)
+    print(device.rsplit('.', 1)[1], len(rows), rows[0], [row for row in rows if row[4]][:1])
+print(total)
+print([[row[1].rsplit('.', 1)[1], row[4]] for row in sorted(ask('SHOW TIMESERIES ' + path + '.TIME_RANGE.*'))])
+";
+    let mut python = Command::new("nsenter");
+    python.args(["-t", &network_of.unwrap().to_string(), "-n"]).arg(peers::python().unwrap());
+    python.arg("-c").arg(PROGRAM).arg(server.port("rpc").unwrap().to_string());
+    let output = python.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    // Four records a millisecond, two or three of them writes.
+    let remark = r#"'it\'s "down", \\ really\nü 🙂'"#;
+    let first_failed = |at_ms: u64, device: &str| format!("[[{at_ms}, '0', '100', '2.0', {remark}, '{device}']]");
+    let expected = [
+        ("INGESTION", 250, 1_700_000_000_000_u64, "d_0", first_failed(1_700_000_000_012, "d_0")),
+        ("INGESTION_2", 250, 1_700_000_000_000, "d_1", first_failed(1_700_000_000_001, "d_0")),
+        ("INGESTION_3", 167, 1_700_000_000_000, "d_0", first_failed(1_700_000_000_006, "d_0")),
+        ("TIME_RANGE", 250, 1_700_000_000_000, "d_2", first_failed(1_700_000_000_005, "d_2")),
+        ("TIME_RANGE_2", 83, 1_700_000_000_002, "d_2", first_failed(1_700_000_000_020, "d_2")),
+    ];
+    let lines: Vec<&str> = text.lines().collect();
+    for (line, (name, count, at_ms, device, failed)) in lines.iter().zip(expected) {
+        assert_eq!(*line, format!("{name} {count} [{at_ms}, '100', '0', '2.0', '', '{device}'] {failed}"));
+    }
+    let series = "[['clientName', 'TEXT'], ['failPoint', 'INT32'], ['latency', 'DOUBLE'], ['okPoint', 'INT32'], \
+        ['remark', 'TEXT']]";
+    assert_eq!(lines[5..], ["1000", series], "{text}");
+    server.stop().unwrap();
+}
