@@ -291,6 +291,41 @@ fn a_key_without_effect_is_not_warned_of_at_its_default() {
     assert!(check::WITHOUT_EFFECT.iter().flat_map(|(keys, _)| *keys).all(|name| known(name)), "a key that is none");
 }
 
+/// The text of every source file of the crate but those about keys themselves.
+fn sources(dir: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("config") {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// A key that nothing reads would be a promise that nobody keeps.
+#[test]
+fn every_key_is_read_somewhere_or_listed_as_without_effect() {
+    let mut text = String::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+    let is_read = |field: &str| {
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        text.split(&format!(".{field}")).skip(1).any(ends)
+    };
+    for key in KEYS {
+        let field = key.name.to_lowercase();
+        let field = if field == "loop" { "loop_" } else { &field };
+        // Checks and this module itself give meaning to these.
+        let of_config = ["tag_number", "writes"].contains(&field);
+        let refused = check::REFUSED_MODES.iter().any(|(name, _)| *name == key.name);
+        match check::without_effect(key.name) {
+            None => assert!(is_read(field) || of_config || refused, "{} is read nowhere", key.name),
+            // Short names may be those of other things.
+            Some(_) => assert!(!is_read(field) || !field.contains('_'), "{} is read: it has an effect", key.name),
+        }
+    }
+}
+
 #[test]
 fn a_run_without_writes_keeps_the_data() {
     let mut config = read("OPERATION_PROPORTION=0:1\nIS_RECENT_QUERY=true").unwrap();
