@@ -12,7 +12,7 @@ mod digits;
 mod http;
 mod influxdb;
 mod influxdb2;
-mod iotdb;
+pub(crate) mod iotdb;
 mod line;
 mod millrace;
 mod null;

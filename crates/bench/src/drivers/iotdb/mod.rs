@@ -39,11 +39,15 @@ use crate::error::{Class, Error, Result};
 use crate::query::{Query, Rows};
 use crate::schema::{Batch, Kind, Schema, Unit};
 use names::{Names, identifier};
-use rpc::{Answer, Dialect, Options, Series, Session};
+use rpc::{Answer, Dialect, Options, Series};
 use sql::Sql;
-use thrift::Protocol;
 use types::{DataType, compressor_code, encoding_code};
 use write::{Method, Writes};
+
+// For the store of operations that is IoTDB.
+pub(crate) use names::{literal, node};
+pub(crate) use rpc::{Dialect as SessionDialect, Options as SessionOptions, Session};
+pub(crate) use thrift::Protocol;
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "iotdb",
