@@ -1,5 +1,8 @@
 //! The RPC client against a real IoTDB: what is written is read back, in both dialects.
 
+use std::io::Write;
+use std::iter;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -86,6 +89,7 @@ fn real_server_in_its_default_encoding() {
         ("the tree dialect does what every driver must", tree_dialect_conforms),
         ("the table dialect does what every driver must", table_dialect_conforms),
         ("devices and tables of 3000 fields are written and read", wide_devices_and_tables),
+        ("what ours writes theirs reads, and the other way round", independent_client),
         ("names of every kind are written and read", odd_names),
         ("a lost session is replaced, and what was encoded is sent by the new one", lost_session_is_replaced),
     ];
@@ -336,7 +340,7 @@ fn table(place: &Place, name: &str) -> (Session, Database) {
     (session, database)
 }
 
-fn table_shape(place: &Place) -> Layout {
+fn table_layout(place: &Place) -> Layout {
     let mut columns: Vec<(&str, DataType, Category)> =
         COLUMNS.iter().map(|(name, kind)| (*name, *kind, Category::Field)).collect();
     columns.push(("device_id", DataType::String, Category::Tag));
@@ -345,7 +349,7 @@ fn table_shape(place: &Place) -> Layout {
 
 fn table_tablet_of_one_device(place: &Place) {
     let (mut session, _database) = table(place, "tablet");
-    let shape = table_shape(place);
+    let shape = table_layout(place);
     let mut frame = Vec::new();
     let mut tablet = shape.tablet(&mut frame, session.id(), "table_0", 100);
     let columns = tablet.times(times(100));
@@ -443,6 +447,81 @@ fn wrong_encoding(place: &Place) {
     let error = Session::open(&Options { protocol: other, connect_timeout: limit, ..place.options(Dialect::Tree) })
         .unwrap_err();
     assert!(matches!(error.class, Class::Timeout | Class::Connection | Class::Protocol), "{error}");
+}
+
+/// Runs IoTDB's own client on the server's network; rows are lines, see the script.
+fn their_client(place: &Place, dialect: &str, what: &str, argument: &str, rows: &[String]) -> Vec<String> {
+    let encoding = if place.protocol == Protocol::Binary { "binary" } else { "compact" };
+    let mut command = match place.network_of {
+        None => Command::new(peers::python().unwrap()),
+        Some(task) => {
+            let mut command = Command::new("nsenter");
+            command.arg(format!("--net=/proc/{task}/ns/net")).arg(peers::python().unwrap());
+            command
+        }
+    };
+    command.args(["-c", include_str!("independent_client.py"), &place.address, encoding, dialect, what, argument]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// A value as the script writes it.
+fn their_text(cell: Cell<'_>) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    match cell {
+        Cell::Null => "-".to_owned(),
+        Cell::Bool(value) => if value { "t" } else { "f" }.to_owned(),
+        Cell::Int32(value) => value.to_string(),
+        Cell::Int64(value) => value.to_string(),
+        Cell::Float(value) => hex(&f64::from(value).to_be_bytes()),
+        Cell::Double(value) => hex(&value.to_be_bytes()),
+        Cell::Bytes(value) => format!("x{}", hex(value)),
+    }
+}
+
+fn independent_client(place: &Place) {
+    const ROWS: usize = 40;
+    let cells = |row: usize| (0..COLUMNS.len()).map(move |column| their_text(value(column, row, true)));
+    let line =
+        |(row, time): (usize, i64)| iter::once(time.to_string()).chain(cells(row)).collect::<Vec<_>>().join("\t");
+    let lines: Vec<String> = times(ROWS).enumerate().map(line).collect();
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
+
+    let (mut session, database) = tree(place, "theirs");
+    let [ours, theirs] = ["ours", "theirs"].map(|name| format!("{database}.{name}"));
+    for device in [&ours, &theirs] {
+        create(&mut session, device, true);
+    }
+    let mut frame = Vec::new();
+    let layout = Layout::of_device(place.protocol, &COLUMNS, true);
+    let mut tablet = layout.tablet(&mut frame, session.id(), &ours, ROWS);
+    fill(tablet.times(times(ROWS)), 0..ROWS, true);
+    tablet.finish();
+    session.send("insertTablet", &frame, LIMIT).unwrap();
+    assert_eq!(their_client(place, "tree", "read", &select_all(&ours), &[]), lines);
+    their_client(place, "tree", "write", &theirs, &lines);
+    assert_eq!(rows(&mut session, &select_all(&theirs)), expected(times(ROWS), true));
+
+    let (mut session, database) = table(place, "theirs");
+    let mut frame = Vec::new();
+    let layout = table_layout(place);
+    let mut tablet = layout.tablet(&mut frame, session.id(), "table_0", ROWS);
+    let columns = tablet.times(times(ROWS));
+    fill(columns, 0..ROWS, true);
+    columns.bytes(0..ROWS, |_, out| out.extend_from_slice(b"ours"));
+    tablet.finish();
+    session.send("insertTablet", &frame, LIMIT).unwrap();
+    their_client(place, "table", "write", &format!("{database}.table_0"), &lines);
+    let names = names.join(", ");
+    let select = |device: &str| {
+        format!("select time, {names} from {database}.table_0 where device_id = '{device}' order by time")
+    };
+    assert_eq!(their_client(place, "table", "read", &select("ours"), &[]), lines);
+    assert_eq!(rows(&mut session, &select("theirs")), expected(times(ROWS), true));
 }
 
 /// A schema of one table with unusual names: as they come from tags of other workloads, and as bad as they may be.
