@@ -15,6 +15,8 @@ use super::json::Report;
 use crate::error::{Error, Result};
 
 const STYLE: &str = include_str!("html/page.css");
+/// Lines of a chart that can be hidden.
+const SERIES_MAX: usize = 64;
 const SCRIPT: &str = include_str!("html/page.js");
 
 /// Writes the report of one run, or of several side by side.
@@ -57,11 +59,16 @@ fn document(title: &str, tools: &[&str], body: impl FnOnce(&mut Page)) -> String
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n");
     page.raw("<title>").text(&format!("millrace bench: {title}")).raw("</title>\n<style>\n").raw(STYLE);
-    page.raw("</style>\n</head>\n<body>\n");
+    page.raw(&hiding()).raw("</style>\n</head>\n<body>\n");
     body(&mut page);
     footer(&mut page, tools);
     page.raw("<div id=\"tip\"></div>\n<script>\n").raw(SCRIPT).raw("</script>\n</body>\n</html>\n");
     page.html
+}
+
+/// A legend's box that is not checked hides its series, without a script.
+fn hiding() -> String {
+    (0..SERIES_MAX).map(|series| format!(".t{series}:not(:checked)~svg .s{series}{{display:none}}\n")).collect()
 }
 
 fn footer(page: &mut Page, tools: &[&str]) {

@@ -72,6 +72,22 @@ fn a_page_is_well_formed_and_has_every_section() {
 }
 
 #[test]
+fn every_series_of_a_legend_can_be_hidden_without_a_script() {
+    let html = page_of(fixture::run("millrace", 1.0));
+    let boxes = html.matches("<input type=\"checkbox\" checked class=\"t").count();
+    assert!(boxes > 20, "{boxes}");
+    for series in 0..12 {
+        assert!(html.contains(&format!("class=\"t{series}\"")) && html.contains(&format!("s s{series} ")), "{series}");
+        assert!(html.contains(&format!(".t{series}:not(:checked)~svg .s{series}{{display:none}}")), "{series}");
+    }
+    // The style sheet reaches only what comes after the box, in the same parent.
+    for figure in html.split("<figure").skip(1) {
+        let drawing = figure.find("<svg").unwrap();
+        assert!(figure.rfind("<input").is_none_or(|last| last < drawing), "a box behind its drawing");
+    }
+}
+
+#[test]
 fn a_kind_of_several_phases_has_a_row_for_each() {
     let mut run = fixture::run("millrace", 1.0);
     let mut again = run.phases[2].clone();
