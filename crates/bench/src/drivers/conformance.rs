@@ -303,7 +303,7 @@ fn time(schema: &Schema, slot: u64) -> i64 {
 
 /// Device 1 has every second row in common with device 0, so that set operations have something to find.
 fn units(schema: &Schema, device: u32, field: u32, slot: u64) -> i64 {
-    let device = if device == 1 && slot % 2 == 0 { 0 } else { device };
+    let device = if device == 1 && slot.is_multiple_of(2) { 0 } else { device };
     let kind = schema.table_of(device).fields[field as usize].kind;
     let draw = generate::at(7, u64::from(device), u64::from(field), slot);
     let within = |bound: u64| generate::below(draw, 2 * bound) as i64 - bound as i64;
@@ -399,7 +399,8 @@ impl Model {
         let mut rows = match &query.shape {
             Shape::Rows => self.rows(query, found),
             Shape::Latest => {
-                let newest: BTreeMap<u32, Found> = found.into_iter().map(|row| (row.0, row)).collect();
+                let asked = |row: &Found| query.fields.iter().any(|field| row.2[*field as usize].is_some());
+                let newest: BTreeMap<u32, Found> = found.into_iter().filter(asked).map(|row| (row.0, row)).collect();
                 self.rows(query, newest.into_values().collect())
             }
             Shape::Aggregate { aggregate, by_device } => {
@@ -800,6 +801,7 @@ fn single_field_questions(schema: &Schema) -> Vec<Question> {
     let width = 20 * schema.unit.per_second();
     let sums = Shape::Buckets { aggregate: Aggregate::Sum, width, origin: 0, by_device: true };
     let devices = Some(vec![1, 0]);
+    let latest = Query { shape: Shape::Latest, devices: Some(vec![0]), ..all.clone() };
     [
         ("single fields/rows/all", all.clone()),
         ("single fields/rows/one field", Query { fields: vec![numbers[1]], devices: Some(vec![1]), ..all.clone() }),
@@ -810,7 +812,8 @@ fn single_field_questions(schema: &Schema) -> Vec<Question> {
         ),
         ("single fields/aggregate/count", Query { shape: count, ..all.clone() }),
         ("single fields/buckets/sum", Query { shape: sums, fields: two, devices, ..all.clone() }),
-        ("single fields/latest", Query { shape: Shape::Latest, devices: Some(vec![0]), ..all }),
+        ("single fields/latest", latest.clone()),
+        ("single fields/latest of gaps", Query { devices: Some(vec![1]), fields: vec![numbers[0]], ..latest }),
     ]
     .into_iter()
     .map(|(name, query)| Question { name: name.to_owned(), query })

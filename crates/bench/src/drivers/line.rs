@@ -12,12 +12,14 @@ pub(crate) struct Style {
     pub(crate) integer_suffix: &'static str,
     /// Multiplies times: 1 where the run's unit is told to the product.
     pub(crate) time_factor: i64,
+    /// Floats as the 8 bytes they are, little-endian, after `=` and 16: version 2 of QuestDB's line protocol.
+    pub(crate) binary_floats: bool,
     /// Texts as fields; products that have numbers alone leave them out.
     pub(crate) texts: bool,
 }
 
 /// Every type as itself, times in the run's unit.
-pub(crate) const ALL_TYPED: Style = Style { integer_suffix: "i", time_factor: 1, texts: true };
+pub(crate) const ALL_TYPED: Style = Style { integer_suffix: "i", time_factor: 1, binary_floats: false, texts: true };
 
 /// Encodes batches of one schema. What repeats is prepared once: names are escaped here and nowhere else.
 pub(crate) struct Encoder {
@@ -81,6 +83,11 @@ impl Encoder {
     #[inline]
     fn value(&self, kind: Kind, units: i64, out: &mut Vec<u8>) {
         match kind {
+            Kind::Double { .. } | Kind::Float { .. } if self.style.binary_floats => {
+                let mut bytes = [b'=', 16, 0, 0, 0, 0, 0, 0, 0, 0];
+                bytes[2..].copy_from_slice(&kind.number(units).to_le_bytes());
+                out.extend_from_slice(&bytes);
+            }
             Kind::Double { decimals } | Kind::Float { decimals } => push_decimal(units, decimals, out),
             Kind::Bool => out.push(if units == 0 { b'f' } else { b't' }),
             Kind::Int32 | Kind::Int64 | Kind::Timestamp | Kind::Date => {

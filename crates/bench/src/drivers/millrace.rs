@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use super::http::{Http, push_encoded};
 use super::line::{ALL_TYPED, Encoder};
 use super::pgwire::{Login, Pg, push_copy};
-use super::sql::{Dialect, Layout, Sql, identifier};
+use super::sql::{Answers, Dialect, Layout, Sql, identifier};
 use super::{About, Connection, Driver, Entry, Opening, Proof, Target, copy, timeouts};
 use crate::error::{Error, Result};
 use crate::query::{Query, Rows};
@@ -48,7 +48,6 @@ const DIALECT: Dialect = Dialect {
     fields_max: 32_000,
     narrow_sums: false,
     nanoseconds: Some("epoch_ns"),
-    dates_from: copy::EPOCH_DAYS,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +61,7 @@ struct Shared {
     target: Target,
     schema: Arc<Schema>,
     sql: Sql,
+    answers: Answers,
     path: Path,
     lines: Encoder,
     synchronous: bool,
@@ -93,11 +93,12 @@ impl Millrace {
             _ => Path::Line,
         };
         let dates_from = if path == Path::Copy { copy::EPOCH_DAYS } else { 0 };
-        let sql = Sql::new(&schema, Layout::whole(&schema), Dialect { dates_from, ..DIALECT }, sparse);
+        let sql = Sql::new(&schema, Layout::whole(&schema), DIALECT, sparse);
+        let answers = Answers::new(&schema, dates_from);
         let lines = Encoder::new(&schema, ALL_TYPED);
         let synchronous = target.choice("durability", &["sync", "async"])? == "sync";
         let timeouts = timeouts(&config);
-        Ok(Millrace { shared: Arc::new(Shared { target, schema, sql, path, lines, synchronous, timeouts }) })
+        Ok(Millrace { shared: Arc::new(Shared { target, schema, sql, answers, path, lines, synchronous, timeouts }) })
     }
 }
 
@@ -241,11 +242,11 @@ impl Connection for MillraceConnection {
     }
 
     fn points(&mut self, query: &Query) -> Result<u64> {
-        self.shared.sql.points(&self.pg, query)
+        self.shared.answers.points(&self.pg, query)
     }
 
     fn answer(&mut self, query: &Query) -> Result<Rows> {
-        self.shared.sql.answer(&self.pg, query)
+        self.shared.answers.answer(&self.pg, query)
     }
 
     /// Memory is flushed and files are merged by themselves, but not until something makes it necessary.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pgwire::{Format, Login, Pg, oid, push_array, push_copy, push_query};
-use super::sql::{Dialect, Layout, Sql, identifier, quoted};
+use super::sql::{Answers, Dialect, Layout, Sql, identifier, quoted};
 use super::{About, Connection, Driver, Entry, Opening, Proof, Target, copy, timeouts};
 use crate::config::OutOfOrderMode;
 use crate::error::{Error, Result};
@@ -63,7 +63,6 @@ const DIALECT: Dialect = Dialect {
     fields_max: 1_660,
     narrow_sums: true,
     nanoseconds: None,
-    dates_from: 0,
 };
 
 const DIALECT_TIMESCALEDB: Dialect = Dialect { bucket: "time_bucket", first_and_last: true, ..DIALECT };
@@ -80,6 +79,7 @@ struct Shared {
     schema: Arc<Schema>,
     layout: Layout,
     sql: Sql,
+    answers: Answers,
     path: Path,
     /// Does the configuration write rows again, or field by field?
     replaces: bool,
@@ -117,8 +117,10 @@ impl Postgres {
         let layout = Layout::split(&schema, FIELDS_MAX, ROW_BYTES_MAX, stored_bytes);
         let dialect = if hypertables { DIALECT_TIMESCALEDB } else { DIALECT };
         let sql = Sql::new(&schema, layout.clone(), dialect, sparse);
+        let answers = Answers::new(&schema, 0);
         let timeouts = timeouts(&config);
-        let shared = Shared { target, schema, layout, sql, path, replaces, hypertables, compress, commit, timeouts };
+        let shared =
+            Shared { target, schema, layout, sql, answers, path, replaces, hypertables, compress, commit, timeouts };
         Ok(Postgres { shared: Arc::new(shared) })
     }
 }
@@ -303,11 +305,11 @@ impl Connection for PostgresConnection {
     }
 
     fn points(&mut self, query: &Query) -> Result<u64> {
-        self.shared.sql.points(&self.pg, query)
+        self.shared.answers.points(&self.pg, query)
     }
 
     fn answer(&mut self, query: &Query) -> Result<Rows> {
-        self.shared.sql.answer(&self.pg, query)
+        self.shared.answers.answer(&self.pg, query)
     }
 
     fn settle(&mut self) -> Result<()> {

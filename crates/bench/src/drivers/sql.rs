@@ -1,4 +1,4 @@
-//! Questions as SQL of PostgreSQL's family, and answers of its wire in the common form.
+//! Questions as SQL of PostgreSQL's family; answers of its wire are read by [`answers`].
 //!
 //! A table has the columns `time`, the tags (the first is the device) and the fields. Where a product cannot hold all
 //! fields in one table, [`Layout`] cuts it into parts `NAME_p0`, `NAME_p1` … with the same time and tags.
@@ -7,15 +7,18 @@
 //! Statements go out prepared, with devices, times and bounds as parameters, so that the server parses and plans each
 //! text once; [`Sql::statement`] shows the same text with the values in it.
 
-use std::collections::HashMap;
+mod answers;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::copy::{EPOCH_DAYS, EPOCH_MICROS};
+use super::copy::EPOCH_MICROS;
 use super::pgwire::{Format, Parameters, Pg, oid};
+pub(crate) use answers::Answers;
+
 use crate::error::{Error, Result};
-use crate::query::{Aggregate, Cell, Filter, Order, Query, Row, Rows, Shape};
+use crate::query::{Aggregate, Filter, Order, Query, Shape};
 use crate::schema::{Field, Kind, Schema, Table, Unit};
 
 /// How a product's SQL differs from the others'.
@@ -33,8 +36,6 @@ pub(crate) struct Dialect {
     pub(crate) fields_max: usize,
     /// A function that gives a time as nanoseconds since 1970; without it, times have microseconds.
     pub(crate) nanoseconds: Option<&'static str>,
-    /// What a date's number counts from, in days since 1970, where dates are stored as numbers.
-    pub(crate) dates_from: i64,
 }
 
 /// Which table of the product holds which fields.
@@ -108,18 +109,12 @@ pub(crate) struct Sql {
     dialect: Dialect,
     /// Can a row miss some of its fields?
     sparse: bool,
-    /// By name.
-    devices: HashMap<Box<[u8]>, Vec<u32>>,
 }
 
 impl Sql {
     /// `sparse`: can a row miss some of its fields?
     pub(crate) fn new(schema: &Arc<Schema>, layout: Layout, dialect: Dialect, sparse: bool) -> Sql {
-        let mut devices: HashMap<Box<[u8]>, Vec<u32>> = HashMap::new();
-        for device in 0..schema.devices.len() as u32 {
-            devices.entry(schema.device_name(device).as_bytes().into()).or_default().push(device);
-        }
-        Sql { schema: Arc::clone(schema), layout, dialect, sparse, devices }
+        Sql { schema: Arc::clone(schema), layout, dialect, sparse }
     }
 
     /// The statement with its values in it.
@@ -129,14 +124,7 @@ impl Sql {
 
     /// Sends the statement with its values as parameters, and reads the answer in binary form.
     pub(crate) fn ask(&self, pg: &mut Pg, query: &Query, timeout: Duration) -> Result<()> {
-        let text = self.text(query, false)?;
-        let types: Vec<u32> = text.parameters.iter().map(Parameter::kind).collect();
-        let statement = pg.prepare(&text.sql, &types);
-        pg.begin()?;
-        pg.bind(statement, Format::Binary, |values| {
-            text.parameters.iter().for_each(|parameter| parameter.write(&self.schema, values));
-        });
-        pg.finish(timeout)
+        self.text(query, false)?.ask(pg, timeout)
     }
 
     // -----------------------------------------------------------------------------------------------------------------
@@ -147,7 +135,7 @@ impl Sql {
             let (asked, most) = (query.fields.len(), self.dialect.fields_max);
             return Err(Error::unsupported(format!("{asked} fields in one answer; the product has at most {most}")));
         }
-        let mut text = Text { sql: String::new(), parameters: Vec::new(), literal, schema: Arc::clone(&self.schema) };
+        let mut text = Text::new(&self.schema, literal);
         match (&query.shape, &query.set) {
             (Shape::Rows, None) => self.rows(query, &mut text)?,
             (Shape::Rows, Some(_)) => self.set(query, &mut text)?,
@@ -384,6 +372,9 @@ impl Sql {
             let bound = text.parameter(Parameter::Number(*above));
             filters.push(format!("{} > {bound}", identifier(&self.field(query, *field).name)));
         }
+        if self.sparse && query.shape == Shape::Latest {
+            filters.push(any_of_them(&self.names(query)));
+        }
         if let [part] = parts[..] {
             within.append(&mut filters);
             return Ok(format!(" FROM {}{}", self.layout.name(&self.schema, table, part), all_of(&within)));
@@ -469,16 +460,16 @@ enum Condition {
 }
 
 /// A statement that is being made.
-struct Text<'q> {
-    sql: String,
+pub(crate) struct Text<'q> {
+    pub(crate) sql: String,
     parameters: Vec<Parameter<'q>>,
     /// Values instead of parameters.
-    literal: bool,
+    pub(crate) literal: bool,
     schema: Arc<Schema>,
 }
 
 /// A value of a statement.
-enum Parameter<'q> {
+pub(crate) enum Parameter<'q> {
     /// A device's name.
     Device(u32),
     /// Names of devices; `None`: of all in a table.
@@ -489,8 +480,24 @@ enum Parameter<'q> {
 }
 
 impl<'q> Text<'q> {
+    /// Nothing yet. `literal`: with values instead of parameters.
+    pub(crate) fn new(schema: &Arc<Schema>, literal: bool) -> Text<'q> {
+        Text { sql: String::new(), parameters: Vec::new(), literal, schema: Arc::clone(schema) }
+    }
+
+    /// Sends it prepared, with its values, and reads the answer in binary form.
+    pub(crate) fn ask(&self, pg: &mut Pg, timeout: Duration) -> Result<()> {
+        let types: Vec<u32> = self.parameters.iter().map(Parameter::kind).collect();
+        let statement = pg.prepare(&self.sql, &types);
+        pg.begin()?;
+        pg.bind(statement, Format::Binary, |values| {
+            self.parameters.iter().for_each(|parameter| parameter.write(&self.schema, values));
+        });
+        pg.finish(timeout)
+    }
+
     /// The value, or `$n`. Lists of values are without brackets.
-    fn parameter(&mut self, parameter: Parameter<'q>) -> String {
+    pub(crate) fn parameter(&mut self, parameter: Parameter<'q>) -> String {
         if !self.literal {
             self.parameters.push(parameter);
             return format!("${}", self.parameters.len());
@@ -536,7 +543,7 @@ impl Parameter<'_> {
     }
 }
 
-fn order(query: &Query, by: &str, text: &mut Text) {
+pub(crate) fn order(query: &Query, by: &str, text: &mut Text) {
     match query.order {
         Order::Any => {}
         Order::Ascending => _ = write!(text.sql, " ORDER BY {by}"),
@@ -544,163 +551,20 @@ fn order(query: &Query, by: &str, text: &mut Text) {
     }
 }
 
-fn all_of(conditions: &[String]) -> String {
+/// The newest row is one that has a value of a field that is asked for.
+pub(crate) fn any_of_them(names: &str) -> String {
+    let present: Vec<String> = names.split(", ").map(|name| format!("{name} IS NOT NULL")).collect();
+    if let [one] = &present[..] { one.clone() } else { format!("({})", present.join(" OR ")) }
+}
+
+pub(crate) fn all_of(conditions: &[String]) -> String {
     if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) }
 }
 
 /// A time of the run as PostgreSQL sends it.
-fn micros(schema: &Schema, time: i64) -> Result<i64> {
+pub(crate) fn micros(schema: &Schema, time: i64) -> Result<i64> {
     let micros = time.checked_mul(schema.unit.nanos() / 1_000).and_then(|micros| micros.checked_sub(EPOCH_MICROS));
     micros.ok_or_else(|| Error::unsupported(format!("the time {time} is beyond what microseconds reach")))
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Answers
-
-impl Sql {
-    /// Columns of an answer before the fields: is there a device, is there a time?
-    fn head(query: &Query) -> (bool, bool) {
-        match query.shape {
-            Shape::Rows => (query.set.is_none(), true),
-            Shape::Latest => (true, true),
-            Shape::Aggregate { by_device, .. } => (by_device, false),
-            Shape::Buckets { by_device, .. } => (by_device, true),
-        }
-    }
-
-    /// Values (not null) in the last answer.
-    pub(crate) fn points(&self, pg: &Pg, query: &Query) -> Result<u64> {
-        let (device, time) = Sql::head(query);
-        let mut points = 0;
-        for mut row in pg.rows(0) {
-            for _ in 0..usize::from(device) + usize::from(time) {
-                row.column()?;
-            }
-            for _ in &query.fields {
-                points += u64::from(row.column()?.is_some());
-            }
-        }
-        Ok(points)
-    }
-
-    /// The last answer in the common form.
-    pub(crate) fn answer(&self, pg: &Pg, query: &Query) -> Result<Rows> {
-        let types = pg.columns(0)?;
-        let (has_device, has_time) = Sql::head(query);
-        let heads = usize::from(has_device) + usize::from(has_time);
-        if types.len() != heads + query.fields.len() {
-            let expected = heads + query.fields.len();
-            return Err(Error::protocol(format!("an answer of {} columns, expected {expected}", types.len())));
-        }
-        let mut rows = Vec::with_capacity(pg.row_count(0) as usize);
-        for mut columns in pg.rows(0) {
-            let device = if has_device { Some(self.device(query, columns.column()?)?) } else { None };
-            let time = if has_time { Some(self.time(types[heads - 1], columns.column()?)?) } else { None };
-            let mut cells = Vec::with_capacity(query.fields.len());
-            for (field, kind) in query.fields.iter().zip(&types[heads..]) {
-                let value = columns.column()?;
-                cells.push(self.cell(query, self.field(query, *field).kind, *kind, value)?);
-            }
-            if !columns.is_empty() {
-                return Err(Error::protocol("a row has more columns than were described"));
-            }
-            rows.push(Row { device, time, cells });
-        }
-        Ok(Rows { rows })
-    }
-
-    fn device(&self, query: &Query, name: Option<&[u8]>) -> Result<u32> {
-        let name = name.ok_or_else(|| Error::protocol("a row without a device"))?;
-        let known = self.devices.get(name).into_iter().flatten();
-        let mut known = known.filter(|device| self.schema.devices[**device as usize].table == query.table);
-        let unknown = || Error::protocol(format!("a row of an unknown device {:?}", String::from_utf8_lossy(name)));
-        known.next().copied().ok_or_else(unknown)
-    }
-
-    fn time(&self, kind: u32, value: Option<&[u8]>) -> Result<i64> {
-        let value = value.ok_or_else(|| Error::protocol("a row without a time"))?;
-        match kind {
-            oid::TIMESTAMPTZ | oid::TIMESTAMP => self.units_of_micros(i64::from_be_bytes(sized(value)?)),
-            oid::INT8 if self.schema.unit == Unit::Nanos => Ok(i64::from_be_bytes(sized(value)?)),
-            _ => Err(Error::protocol(format!("a time of type {kind}"))),
-        }
-    }
-
-    /// From microseconds since 2000 to the run's unit.
-    fn units_of_micros(&self, micros: i64) -> Result<i64> {
-        let wrong = || {
-            Error::protocol(format!("the time {micros} µs since 2000 is not one of the run's {:?}", self.schema.unit))
-        };
-        let micros = micros.checked_add(EPOCH_MICROS).ok_or_else(wrong)?;
-        let nanos = self.schema.unit.nanos();
-        if nanos < 1_000 {
-            return micros.checked_mul(1_000 / nanos).ok_or_else(wrong);
-        }
-        if micros % (nanos / 1_000) == 0 { Ok(micros / (nanos / 1_000)) } else { Err(wrong()) }
-    }
-
-    fn cell(&self, query: &Query, kind: Kind, column: u32, value: Option<&[u8]>) -> Result<Cell> {
-        let Some(value) = value else { return Ok(Cell::Null) };
-        let counted = matches!(
-            query.shape,
-            Shape::Aggregate { aggregate: Aggregate::Count, .. } | Shape::Buckets { aggregate: Aggregate::Count, .. }
-        );
-        Ok(match column {
-            oid::BOOL => Cell::Bool(sized::<1>(value)? != [0]),
-            oid::INT2 => self.whole(kind, counted, i64::from(i16::from_be_bytes(sized(value)?))),
-            oid::INT4 => self.whole(kind, counted, i64::from(i32::from_be_bytes(sized(value)?))),
-            oid::INT8 => self.whole(kind, counted, i64::from_be_bytes(sized(value)?)),
-            oid::FLOAT4 => Cell::Float(f64::from(f32::from_be_bytes(sized(value)?))),
-            oid::FLOAT8 => Cell::Float(f64::from_be_bytes(sized(value)?)),
-            oid::NUMERIC => numeric(value)?,
-            oid::TIMESTAMPTZ | oid::TIMESTAMP => Cell::Int(self.units_of_micros(i64::from_be_bytes(sized(value)?))?),
-            oid::DATE => Cell::Int(i64::from(i32::from_be_bytes(sized(value)?)) + EPOCH_DAYS),
-            oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::BYTEA => Cell::Text(value.to_vec()),
-            _ => return Err(Error::protocol(format!("a value of type {column}, which is not decoded here"))),
-        })
-    }
-
-    fn whole(&self, kind: Kind, counted: bool, number: i64) -> Cell {
-        let from = if kind == Kind::Date && !counted { self.dialect.dates_from } else { 0 };
-        Cell::Int(number.saturating_add(from))
-    }
-}
-
-fn sized<const N: usize>(value: &[u8]) -> Result<[u8; N]> {
-    value.try_into().map_err(|_| Error::protocol(format!("a value of {} bytes, expected {N}", value.len())))
-}
-
-/// A `numeric` in binary form: groups of four decimal digits. Whole where it has no decimals.
-///
-/// Source: PostgreSQL's `numeric_send`: counts of groups, weight of the first, sign, digits to show, groups.
-fn numeric(value: &[u8]) -> Result<Cell> {
-    let truncated = || Error::protocol("a truncated numeric value");
-    let (head, groups) = value.split_at_checked(8).ok_or_else(truncated)?;
-    let count = usize::from(u16::from_be_bytes([head[0], head[1]]));
-    let weight = i32::from(i16::from_be_bytes([head[2], head[3]]));
-    if groups.len() != count * 2 {
-        return Err(truncated());
-    }
-    let negative = match u16::from_be_bytes([head[4], head[5]]) {
-        0 => false,
-        0x4000 => true,
-        _ => return Err(Error::protocol("a numeric value that is not a number")),
-    };
-    let group = |index: usize| u16::from_be_bytes([groups[index * 2], groups[index * 2 + 1]]);
-    if count as i32 <= weight + 1 && weight < 9 {
-        let mut whole: i128 = 0;
-        for index in 0..(weight + 1).max(0) as usize {
-            whole = whole * 10_000 + if index < count { i128::from(group(index)) } else { 0 };
-        }
-        if let Ok(whole) = i64::try_from(if negative { -whole } else { whole }) {
-            return Ok(Cell::Int(whole));
-        }
-    }
-    // The library's conversion rounds once, where a sum of groups would round with each.
-    let mut text = String::from(if negative { "-0." } else { "0." });
-    (0..count).for_each(|index| _ = write!(text, "{:04}", group(index)));
-    _ = write!(text, "e{}", (weight + 1) * 4);
-    text.parse().map(Cell::Float).map_err(|_| Error::protocol(format!("a numeric value that cannot be read: {text}")))
 }
 
 #[cfg(test)]

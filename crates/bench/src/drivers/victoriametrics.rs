@@ -98,7 +98,7 @@ impl Victoria {
 impl Names {
     fn new(schema: &Arc<Schema>, with_lines: bool) -> Names {
         // Numbers without `i`: the server reads them faster, and keeps no types.
-        let style = Style { integer_suffix: "", time_factor: 1, texts: false };
+        let style = Style { integer_suffix: "", time_factor: 1, binary_floats: false, texts: false };
         let mut fields = HashMap::new();
         let mut series = Vec::new();
         for (number, table) in schema.tables.iter().enumerate() {

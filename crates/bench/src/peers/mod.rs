@@ -55,11 +55,15 @@ pub enum Product {
     KairosDb,
     /// MariaDB. Port `mysql`; user `root` without a password.
     MariaDb,
+    /// DuckDB in a process of ours. Port `http`, of that process' own protocol.
+    DuckDb,
+    /// ClickHouse (chdb) in a process of ours. Port `http`, of that process' own protocol.
+    ClickHouse,
 }
 
 impl Product {
     /// All of them.
-    pub const ALL: [Product; 8] = [
+    pub const ALL: [Product; 10] = [
         Product::Millrace,
         Product::Postgres,
         Product::QuestDb,
@@ -68,6 +72,8 @@ impl Product {
         Product::InfluxDb,
         Product::KairosDb,
         Product::MariaDb,
+        Product::DuckDb,
+        Product::ClickHouse,
     ];
 
     /// The name in file names and on the command line, like `questdb`.
@@ -81,6 +87,8 @@ impl Product {
             Product::InfluxDb => "influxdb",
             Product::KairosDb => "kairosdb",
             Product::MariaDb => "mariadb",
+            Product::DuckDb => "duckdb",
+            Product::ClickHouse => "clickhouse",
         }
     }
 
@@ -103,6 +111,9 @@ pub struct Options {
     /// caches (its own 60 % of the machine), Millrace's `--memory` (its own half of the machine). InfluxDB 1.x has no
     /// such setting and refuses it.
     pub memory_mib: Option<u32>,
+    /// Columns that there will be, of all tables together; 0 when not known. Products that keep a buffer or a mapped
+    /// page for each get smaller ones when there are thousands.
+    pub columns: u64,
     /// How long a start may take.
     pub ready_within: Duration,
     /// How long a stop may take before the server is killed.
@@ -114,6 +125,7 @@ impl Default for Options {
         Options {
             settings: Vec::new(),
             memory_mib: None,
+            columns: 0,
             ready_within: Duration::from_secs(180),
             stop_within: Duration::from_secs(60),
         }

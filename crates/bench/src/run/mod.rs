@@ -22,7 +22,7 @@ use crate::result::{Latency, PhaseResult, RESULT_FORMAT, ResourceSample, RunResu
 use crate::workload::{self, Workload};
 use place::{Place, Placing};
 
-pub(crate) use search::{Search, find_rate};
+pub(crate) use search::find_rate;
 
 /// Set by Ctrl-C: every run ends at its next operation and reports what it has.
 pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -58,14 +58,15 @@ pub(crate) trait Show {
 pub(crate) fn run(order: &Order, config: &Arc<Config>, target: &Target, show: &mut dyn Show) -> Result<RunResult> {
     let workload = workload::open(&order.workload, config)?;
     show.stage(&format!("{}: starting", target.name));
-    let place = Place::take(target, &order.placing)?;
+    let columns = workload.schema().tables.iter().map(|table| table.fields.len() as u64).sum();
+    let place = Place::take(target, &order.placing, columns)?;
     let opening =
         Opening { target: place.target.clone(), schema: Arc::clone(workload.schema()), config: Arc::clone(config) };
     let driver: Arc<dyn Driver> = Arc::from(drivers::open(opening)?);
     Run::new(order, config, workload, driver, place)?.run(show)
 }
 
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     order: &'a Order,
     config: &'a Arc<Config>,
     workload: Arc<dyn Workload>,
@@ -180,7 +181,7 @@ impl<'a> Run<'a> {
         });
         self.result.notes.extend(notes.unwrap_or_default());
         if self.config.is_delete_data && self.lock_place().server.is_none() {
-            std::thread::sleep(Duration::from_millis(self.config.init_wait_time as u64));
+            std::thread::sleep(Duration::from_millis(self.config.init_wait_time));
         }
         self.meet("cleared")?;
         if self.config.create_schema {

@@ -66,10 +66,10 @@ pub(crate) struct Placing {
 }
 
 impl Place {
-    /// Starts or finds `target`.
-    pub(crate) fn take(target: &Target, placing: &Placing) -> Result<Place> {
+    /// Starts or finds `target`, which will have tables with `columns` columns together.
+    pub(crate) fn take(target: &Target, placing: &Placing, columns: u64) -> Result<Place> {
         match Product::named(product_of(&target.name)).filter(|_| target.is_private()) {
-            Some(product) => Place::start(target, product, placing),
+            Some(product) => Place::start(target, product, placing, columns),
             None => Ok(Place {
                 pids: if placing.pids.is_empty() { local_pids(target) } else { placing.pids.clone() },
                 dirs: placing.dirs.clone(),
@@ -81,7 +81,7 @@ impl Place {
         }
     }
 
-    fn start(target: &Target, product: Product, placing: &Placing) -> Result<Place> {
+    fn start(target: &Target, product: Product, placing: &Placing, columns: u64) -> Result<Place> {
         let under = placing.under.clone().unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new()
             .prefix(&format!("millrace-bench-{}-", product.name()))
@@ -89,8 +89,8 @@ impl Place {
             .map_err(|error| Error::setup(format!("{}: no directory can be made: {error}", under.display())))?;
         let disk = placing.disk_mib.map(|mib| Disk::mount(directory.path(), mib)).transpose()?;
         let place = directory.path().join("server");
-        let options =
-            Options { settings: placing.settings.clone(), memory_mib: placing.memory_mib, ..Options::default() };
+        let (settings, memory_mib) = (placing.settings.clone(), placing.memory_mib);
+        let options = Options { settings, memory_mib, columns, ..Options::default() };
         let server = peers::start(product, &place, options)?;
         let mut target = target.clone();
         address(&mut target, &server)?;
@@ -136,6 +136,7 @@ fn address(target: &mut Target, server: &Server) -> Result<()> {
         Product::Millrace | Product::Postgres | Product::QuestDb => "pg",
         Product::IoTDb => "rpc",
         Product::VictoriaMetrics | Product::InfluxDb | Product::KairosDb => "http",
+        Product::DuckDb | Product::ClickHouse => "http",
         Product::MariaDb => "mysql",
     };
     target.hosts = vec![server.address(main)?];

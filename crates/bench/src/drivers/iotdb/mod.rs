@@ -87,6 +87,8 @@ struct Shared {
     protocol: Protocol,
     aligned: bool,
     align_by_device: bool,
+    /// Rows may lack fields.
+    sparse: bool,
     compressor: i32,
     /// By data type, in the order of [`encoding_of`].
     encodings: [i32; 10],
@@ -123,6 +125,7 @@ impl Shared {
             protocol: if compact { Protocol::Compact } else { Protocol::Binary },
             aligned: config.vector,
             align_by_device: config.align_by_device,
+            sparse: !config.is_sensor_ts_alignment,
             compressor: compressor_code(&config.compressor).map_err(Error::setup)?,
             encodings: encodings(&config)?,
             write_limit,
@@ -312,8 +315,9 @@ impl IotdbConnection {
     }
 
     fn sql(&self) -> Sql<'_> {
-        let Shared { schema, names, align_by_device, .. } = self.shared.as_ref();
-        Sql { schema, names, align_by_device: *align_by_device, set_operations: self.set_operations }
+        let Shared { schema, names, align_by_device, sparse, .. } = self.shared.as_ref();
+        let (align_by_device, sparse) = (*align_by_device, *sparse);
+        Sql { schema, names, align_by_device, sparse, set_operations: self.set_operations }
     }
 
     /// What the version can, and the unit of times: they go over the wire as numbers, by which server and run have to

@@ -48,6 +48,8 @@ pub(crate) struct Sql<'a> {
     pub(crate) names: &'a Names,
     /// `ALIGN_BY_DEVICE` of the configuration.
     pub(crate) align_by_device: bool,
+    /// Rows may lack fields.
+    pub(crate) sparse: bool,
     /// Whether the server has set operations in its table dialect.
     pub(crate) set_operations: bool,
 }
@@ -255,6 +257,11 @@ impl Sql<'_> {
         if let Some(devices) = &query.devices {
             let one = |number: &u32| format!("{device} = {}", literal(&self.names.devices[*number as usize]));
             conditions.push(format!("({})", devices.iter().map(one).collect::<Vec<_>>().join(" OR ")));
+        }
+        if query.shape == Shape::Latest && self.sparse {
+            // The newest row with one of the fields that are asked for, not of any.
+            let one = |field: &u32| format!("{} IS NOT NULL", names[*field as usize]);
+            conditions.push(format!("({})", query.fields.iter().map(one).collect::<Vec<_>>().join(" OR ")));
         }
         push_where(&mut sql, conditions);
         if !groups.is_empty() {

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::answers::numeric;
 use super::*;
+use crate::query::Cell;
 use crate::query::{SetOperation, SetOperator};
 use crate::schema::Device;
 
@@ -31,7 +33,6 @@ const PLAIN: Dialect = Dialect {
     narrow_sums: true,
     fields_max: 3,
     nanoseconds: Some("epoch_ns"),
-    dates_from: 0,
 };
 const RICH: Dialect = Dialect { bucket: "time_bucket", first_and_last: true, latest_by_index: false, ..PLAIN };
 
@@ -198,6 +199,23 @@ fn the_newest_row_is_looked_up_in_the_index_or_picked_by_distinct_on() {
 }
 
 #[test]
+fn where_rows_have_gaps_the_newest_one_has_a_value_that_is_asked_for() {
+    let schema = schema(Unit::Millis);
+    let sql = Sql::new(&schema, Layout::whole(&schema), RICH, true);
+    assert_eq!(
+        sql.statement(&latest(None)).expect("can be asked"),
+        "SELECT DISTINCT ON (device) device, time, s_1, s_0 FROM g_0 WHERE (s_1 IS NOT NULL OR s_0 IS NOT NULL) \
+         ORDER BY device, time DESC"
+    );
+    let one = Query { fields: vec![0], ..latest(Some(vec![0])) };
+    let text = sql.statement(&one).expect("can be asked");
+    assert_eq!(
+        text,
+        "SELECT device, time, s_0 FROM g_0 WHERE device = 'd_0' AND s_0 IS NOT NULL ORDER BY time DESC LIMIT 1"
+    );
+}
+
+#[test]
 fn fields_of_several_parts_are_joined_and_grouped_ones_only_after_grouping() {
     let part = |field: u32, filter: &str| {
         format!(
@@ -252,7 +270,7 @@ fn numerics_in_binary_form_are_whole_numbers_or_floats() {
         (&[1, 1, 0, 0, 3], Cell::Int(30_000)),
         (&[2, 1, 0x4000, 0, 12, 345], Cell::Int(-120_345)),
         (&[1, -1, 0, 1, 5000], Cell::Float(0.5)),
-        (&[2, 0, 0x4000, 2, 3, 1400], Cell::Float(-3.14)),
+        (&[2, 0, 0x4000, 2, 3, 1500], Cell::Float(-3.15)),
         (&[5, 4, 0, 0, 922, 3372, 368, 5477, 5807], Cell::Int(i64::MAX)),
         (&[1, 5, 0, 0, 1], Cell::Float(1e20)),
     ] {
@@ -273,9 +291,9 @@ proptest! {
         ],
     ) {
         let schema = schema(Unit::Nanos);
-        let sql = Sql::new(&schema, Layout::whole(&schema), PLAIN, false);
-        let _ = sql.cell(&rows(), Kind::Date, column, Some(&bytes));
-        let _ = sql.time(column, Some(&bytes));
+        let answers = Answers::new(&schema, 0);
+        let _ = answers.cell(&rows(), Kind::Date, column, Some(&bytes));
+        let _ = answers.time(column, Some(&bytes));
         let _ = numeric(&bytes);
     }
 }

@@ -1,4 +1,9 @@
-//! QuestDB with its defaults but for addresses and telemetry.
+//! QuestDB with its defaults but for addresses, telemetry, and the pages of thousands of columns.
+//!
+//! Every column of a table, and of each log that is written to it, is a file that grows by a page of its own: by
+//! default 16 MiB of the table's, 1 MiB of the log's, and 8 MiB of memory where rows come out of order. Its manual
+//! ("Optimize disk and memory usage with many tables") says to make them smaller where there are many: 3,000 columns
+//! would take 48 GB before their first row.
 //!
 //! Java: the collector of its own start script, and a heap of 4 GiB. Data is outside the heap, in mapped files.
 
@@ -23,7 +28,9 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         ("telemetry.enabled", "false".to_owned()),
     ];
     let file = conf.join("server.conf");
-    let text = setup.settings(&addresses).join("\n") + "\n";
+    let pages = pages(setup.options.columns);
+    let ours: Vec<(&str, String)> = addresses.into_iter().chain(pages.clone()).collect();
+    let text = setup.settings(&ours).join("\n") + "\n";
     std::fs::write(&file, text).map_err(|error| at(&file, error))?;
 
     let probe = Probe::All(vec![
@@ -46,9 +53,26 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         log_dirs: Vec::new(),
         stop_signal: libc::SIGTERM,
         durability: (level, format!("cairo.commit.mode={commit}")),
-        settings: setup.settings(&[("heap", format!("{heap}MiB"))]),
+        settings: setup.settings(&[vec![("heap", format!("{heap}MiB"))], pages].concat()),
         notes: notes(),
     })
+}
+
+/// Bytes that the pages of all columns of a kind may take together.
+const PAGES_TOGETHER: u64 = 2 << 30;
+const PAGE_MIN: u64 = 64 << 10;
+
+/// Smaller pages than its defaults, if there are many columns.
+fn pages(columns: u64) -> Vec<(&'static str, String)> {
+    let fair = PAGES_TOGETHER / columns.max(1);
+    let page = if fair.is_power_of_two() { fair } else { fair.next_power_of_two() / 2 }.max(PAGE_MIN);
+    let defaults = [
+        ("cairo.writer.data.append.page.size", 16 << 20),
+        ("cairo.o3.column.memory.size", 8 << 20),
+        ("cairo.wal.writer.data.append.page.size", 1 << 20),
+    ];
+    let smaller = defaults.into_iter().filter(|(_, default)| page < *default);
+    smaller.map(|(name, _)| (name, page.to_string())).collect()
 }
 
 /// Each open column of each table is a mapping or more; beyond the limit, writes fail.
@@ -62,5 +86,20 @@ fn notes() -> Vec<String> {
              sysctl -w vm.max_map_count={MAPPINGS}"
         )],
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_the_products_own_until_there_are_many_columns() {
+        assert_eq!(pages(0), []);
+        assert_eq!(pages(128), []);
+        let of = |columns| pages(columns).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
+        assert_eq!(of(300), ["4194304", "4194304"]);
+        assert_eq!(of(3_000), ["524288", "524288", "524288"]);
+        assert_eq!(of(1_000_000), ["65536", "65536", "65536"]);
     }
 }
