@@ -38,14 +38,7 @@ pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
     (&["IOTDB_SESSION_POOL_SIZE", "HTTP_CLIENT_POOL_SIZE"], "every client has a connection of its own"),
     (&["TEMPLATE_NAME", "IOTDB_USE_DEBUG_RATIO"], "what it belongs to is not there"),
     (
-        &[
-            "COMPRESSION",
-            "TIMESCALEDB_REPLICATION_FACTOR",
-            "CNOSDB_SHARD_NUMBER",
-            "DOLPHINDB_DEVICE_HASH_BUCKETS",
-            "TDENGINE_WAL_LEVEL",
-            "TDENGINE_REPLICA",
-        ],
+        &["COMPRESSION", "TIMESCALEDB_REPLICATION_FACTOR", "CNOSDB_SHARD_NUMBER", "DOLPHINDB_DEVICE_HASH_BUCKETS"],
         "there is no driver for its product",
     ),
     (&["USE_MEASUREMENT"], "every run is measured"),

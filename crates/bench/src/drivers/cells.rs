@@ -127,6 +127,31 @@ impl Devices {
     }
 }
 
+/// The values of a line of CSV, RFC 4180.
+pub(crate) fn csv_fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                if let Some(field) = fields.last_mut() {
+                    field.push('"')
+                }
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            _ => {
+                if let Some(field) = fields.last_mut() {
+                    field.push(letter)
+                }
+            }
+        }
+    }
+    fields
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,5 +187,11 @@ mod tests {
         {
             assert!(wanted.json(scalar).is_err(), "{wanted:?} {scalar}");
         }
+    }
+
+    #[test]
+    fn lines_of_csv_are_split_outside_quotes() {
+        assert_eq!(csv_fields(r#"a,"b,""c""",,1.5"#), ["a", "b,\"c\"", "", "1.5"]);
+        assert_eq!(csv_fields(""), [""]);
     }
 }

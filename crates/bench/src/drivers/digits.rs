@@ -1,6 +1,8 @@
 //! Numbers as decimal text, straight into a buffer. Values of a run are whole numbers of units, so a float is printed
 //! from its integer and no digits are computed twice.
 
+use crate::schema::Kind;
+
 const PAIRS: &[u8; 200] =
     b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
 5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
@@ -63,6 +65,12 @@ pub(crate) fn push_decimal(units: i64, decimals: u8, out: &mut Vec<u8>) {
             }
         }
     }
+}
+
+/// Appends what `units` mean as a number of JSON; booleans as 0 and 1. Not for texts.
+#[inline]
+pub(crate) fn push_number(kind: Kind, units: i64, out: &mut Vec<u8>) {
+    push_decimal(units, kind.decimals(), out);
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::cells::{Devices, Wanted};
+use super::cells::{Devices, Wanted, csv_fields};
 use super::http::{Http, form};
 use super::line::{ALL_TYPED, Encoder};
 use super::series::{self, Joiner};
@@ -414,7 +414,7 @@ impl Reader<'_> {
                 header = None;
                 continue;
             }
-            let values = fields_of(line);
+            let values = csv_fields(line);
             match &header {
                 None => header = Some(values),
                 Some(names) if names.len() == values.len() => self.record(names, &values, &wanted, &mut joiner)?,
@@ -425,7 +425,7 @@ impl Reader<'_> {
             }
         }
         let missing = wanted.first().map_or(crate::query::Cell::Null, |wanted| wanted.nothing());
-        Ok(joiner.finish(&Query { filters: Vec::new(), ..self.query.clone() }, &missing))
+        Ok(joiner.finish(self.query, &missing))
     }
 
     fn record(&self, names: &[String], values: &[String], wanted: &[Wanted], joiner: &mut Joiner) -> Result<()> {
@@ -474,27 +474,6 @@ fn failure_in(body: &[u8]) -> Result<()> {
     let class =
         if message.contains("timeout") || message.contains("deadline") { Class::Timeout } else { Class::Server };
     Err(Error::new(class, format!("the query failed while it answered: {message}")))
-}
-
-/// The values of a line of CSV, RFC 4180.
-fn fields_of(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
-    let mut letters = line.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' if quoted && letters.peek() == Some(&'"') => {
-                letters.next();
-                fields.last_mut().map(|field| field.push('"'));
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            _ => {
-                fields.last_mut().map(|field| field.push(letter));
-            }
-        }
-    }
-    fields
 }
 
 #[cfg(test)]

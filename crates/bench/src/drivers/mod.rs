@@ -5,22 +5,29 @@
 //! docs/manual/benchmark-drivers.md for a guide.
 
 mod cells;
+mod clickhouse;
 #[cfg(test)]
 mod conformance;
 mod copy;
 mod digits;
+mod duckdb;
 mod http;
 mod influxdb;
 mod influxdb2;
+mod inprocess;
 pub(crate) mod iotdb;
+mod kairosdb;
 mod line;
 mod millrace;
 mod null;
+mod opentsdb;
 pub(crate) mod pgwire;
 mod postgres;
+mod questdb;
 mod series;
 mod socket;
 mod sql;
+mod tdengine;
 #[cfg(test)]
 mod testing;
 mod victoriametrics;
@@ -41,10 +48,16 @@ pub(crate) const DRIVERS: &[Entry] = &[
     millrace::ENTRY,
     postgres::ENTRY,
     postgres::TIMESCALEDB,
+    questdb::ENTRY,
     influxdb::ENTRY,
     influxdb2::ENTRY,
     iotdb::ENTRY,
+    kairosdb::ENTRY,
+    opentsdb::ENTRY,
+    tdengine::ENTRY,
     victoriametrics::ENTRY,
+    duckdb::ENTRY,
+    clickhouse::ENTRY,
 ];
 
 /// A product in the list.
@@ -61,7 +74,7 @@ pub(crate) struct Entry {
 
 /// What a driver was tested against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub(crate) enum Proof {
     /// The real product, of this version.
     Product(&'static str),
     /// Never the product; an independent program that speaks its protocol.
@@ -72,7 +85,7 @@ pub enum Proof {
 
 impl Proof {
     /// As reports say it.
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Proof::Product(version) => format!("tested with {version}"),
             Proof::Peer(peer) => format!("never run against the product (tested with {peer})"),
@@ -110,7 +123,7 @@ pub(crate) struct Target {
 
 /// How a product is used: what a reader needs to judge a figure.
 #[derive(Clone, Debug)]
-pub struct About {
+pub(crate) struct About {
     /// Product's name for people, such as `QuestDB`.
     pub product: &'static str,
     /// The write path, such as `COPY BINARY, one statement a request`.
@@ -264,7 +277,7 @@ pub(crate) fn open(opening: Opening) -> Result<Box<dyn Driver>> {
 
 /// Time-outs of one operation.
 pub(crate) fn timeouts(config: &Config) -> (Duration, Duration) {
-    let millis = |value| Duration::from_millis(u64::try_from(value).unwrap_or(u64::MAX).max(1));
+    let millis = |value: u64| Duration::from_millis(value.max(1));
     (millis(config.write_operation_timeout_ms), millis(config.read_operation_timeout_ms))
 }
 

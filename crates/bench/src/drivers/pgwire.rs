@@ -119,6 +119,7 @@ struct Prepared {
 /// Form of values in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
+    #[cfg(test)]
     Text,
     Binary,
 }
@@ -320,6 +321,7 @@ impl Pg {
     // Answers
 
     /// Statements that the last request's answer covers; fewer than were sent where one failed.
+    #[cfg(test)]
     pub(crate) fn results(&self) -> usize {
         self.outcomes.len()
     }
@@ -396,15 +398,17 @@ impl Pg {
                 b'2' | b'3' | b't' | b'd' | b'c' | b'N' | b'A' => {}
                 b'1' => {
                     let number = self.parsed.get(described);
-                    number.and_then(|number| self.statements.get_mut(number)).map(|prepared| prepared.known = true);
+                    if let Some(prepared) = number.and_then(|number| self.statements.get_mut(number)) {
+                        prepared.known = true;
+                    }
                     described += 1;
                 }
                 b'T' | b'n' if described > 0 && self.bound.len() > self.outcomes.len() => {
                     let columns = if tag == b'T' { column_types(&self.input[body])? } else { Arc::from([]) };
                     let number = self.parsed.get(described - 1);
-                    number
-                        .and_then(|number| self.statements.get_mut(number))
-                        .map(|prepared| prepared.columns = columns);
+                    if let Some(prepared) = number.and_then(|number| self.statements.get_mut(number)) {
+                        prepared.columns = columns;
+                    }
                 }
                 b'T' | b'n' => {}
                 b'C' | b'I' | b's' => {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::query::{Cell, Order, Query, Row, Rows};
+use crate::query::{Cell, Order, Query, Row, Rows, Shape};
+use crate::schema::Schema;
 
 /// Puts samples together that have the same device and time.
 pub(crate) struct Joiner {
@@ -37,10 +38,11 @@ impl Joiner {
         }
     }
 
-    /// Rows that pass the filters, in the order that was asked for.
+    /// Rows in the order that was asked for; of raw rows, those that pass the filters.
     pub(crate) fn finish(self, query: &Query, missing: &Cell) -> Rows {
+        let filters = if query.shape == Shape::Rows { query.filters.as_slice() } else { &[] };
         let filters: Vec<(usize, f64)> =
-            query.filters.iter().filter_map(|filter| Some((self.column(filter.field)?, filter.above))).collect();
+            filters.iter().filter_map(|filter| Some((self.column(filter.field)?, filter.above))).collect();
         let passes = |cells: &[Cell]| {
             filters.iter().all(|(column, above)| match cells[*column] {
                 Cell::Int(value) => value as f64 > *above,
@@ -75,4 +77,51 @@ pub(crate) fn columns(query: &Query) -> Vec<u32> {
         }
     }
     fields
+}
+
+/// The devices asked for.
+pub(crate) fn devices(schema: &Schema, query: &Query) -> Vec<u32> {
+    let all =
+        || (0..schema.devices.len() as u32).filter(|device| schema.devices[*device as usize].table == query.table);
+    query.devices.clone().unwrap_or_else(|| all().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::sample_schema;
+    use super::*;
+    use crate::query::{Aggregate, Filter};
+
+    #[test]
+    fn samples_become_rows_and_duplicates_are_seen() {
+        let query = Query { order: Order::Descending, ..sample_schema().1 };
+        let mut joiner = Joiner::new(&query);
+        joiner.put(Some(0), Some(1), 0, Cell::Int(1));
+        joiner.put(Some(0), Some(2), 1, Cell::Float(2.5));
+        joiner.put(Some(0), Some(1), 1, Cell::Float(1.5));
+        joiner.put(Some(0), Some(1), 1, Cell::Float(1.5));
+        let rows = joiner.finish(&query, &Cell::Null).rows;
+        let cells: Vec<&[Cell]> = rows.iter().map(|row| row.cells.as_slice()).collect();
+        let expected: [&[Cell]; 3] =
+            [&[Cell::Null, Cell::Float(2.5)], &[Cell::Int(1), Cell::Float(1.5)], &[Cell::Null, Cell::Float(1.5)]];
+        assert_eq!(cells, expected);
+    }
+
+    #[test]
+    fn filters_are_for_raw_rows_and_a_missing_value_does_not_pass() {
+        let query = Query { fields: vec![0], filters: vec![Filter { field: 1, above: 1.0 }], ..sample_schema().1 };
+        let filled = |query: &Query| {
+            let mut joiner = Joiner::new(query);
+            for (time, value) in [(1, 1.0), (2, 1.5)] {
+                joiner.put(None, Some(time), 0, Cell::Int(time));
+                joiner.put(None, Some(time), 1, Cell::Float(value));
+            }
+            joiner.put(None, Some(3), 0, Cell::Int(3));
+            joiner.finish(query, &Cell::Null).rows
+        };
+        let rows = filled(&query);
+        assert_eq!(rows, [Row { device: None, time: Some(2), cells: vec![Cell::Int(2)] }]);
+        let shape = Shape::Aggregate { aggregate: Aggregate::Count, by_device: true };
+        assert_eq!(filled(&Query { shape, ..query }).len(), 3);
+    }
 }

@@ -17,8 +17,10 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let mut launch = Launch::new("kairosdb", java, setup, Probe::Http("http", "/api/v1/health/check"));
     launch.argument(format!("-Xmx{heap}m"));
     launch.argument(format!("-Dlogback.configurationFile={}", logback.display()));
-    // It is older than Java's modules, and one of its libraries makes classes.
+    // It is older than Java's modules: one of its libraries makes classes, and one looks into lists (without that, every
+    // question that groups by a tag is answered with 500).
     launch.arguments(["--add-opens", "java.base/java.lang=ALL-UNNAMED"]);
+    launch.arguments(["--add-opens", "java.base/java.util=ALL-UNNAMED"]);
     launch.argument("-cp").argument(format!("{}/lib/*", home.display()));
     launch.arguments(["org.kairosdb.core.Main", "-c", "run", "-p"]).argument(file);
     Ok(Recipe {

@@ -2,6 +2,7 @@
 //! docs/manual/benchmark-peers.md.
 
 mod influxdb;
+mod inprocess;
 mod iotdb;
 mod kairosdb;
 mod mariadb;
@@ -138,6 +139,7 @@ pub(super) fn port_names(product: Product) -> &'static [&'static str] {
         Product::InfluxDb => influxdb::PORTS,
         Product::KairosDb => kairosdb::PORTS,
         Product::MariaDb => mariadb::PORTS,
+        Product::DuckDb | Product::ClickHouse => inprocess::PORTS,
     }
 }
 
@@ -158,6 +160,7 @@ pub(super) fn recipe(product: Product, dir: &Path, ports: &BTreeMap<String, u16>
         Product::InfluxDb => influxdb::recipe(&setup),
         Product::KairosDb => kairosdb::recipe(&setup),
         Product::MariaDb => mariadb::recipe(&setup),
+        Product::DuckDb | Product::ClickHouse => inprocess::recipe(&setup, product),
     }
 }
 
