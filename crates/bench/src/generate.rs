@@ -5,43 +5,43 @@
 /// Source: the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
 /// 2014), with the multipliers of Stafford's variant 13.
 #[inline]
-pub fn mix(mut x: u64) -> u64 {
+pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
 /// Increment of SplitMix64: odd, and far from any small multiple.
-pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A number for a place of four coordinates.
 #[inline]
-pub fn at(seed: u64, a: u64, b: u64, c: u64) -> u64 {
+pub(crate) fn at(seed: u64, a: u64, b: u64, c: u64) -> u64 {
     let stream = mix(mix(seed ^ a.wrapping_mul(STEP)).wrapping_add(b.wrapping_mul(STEP)));
     mix(stream.wrapping_add(c.wrapping_mul(STEP)))
 }
 
 /// The stream of places that differ in the last coordinate only: `at(seed, a, b, c) == draw(stream(seed, a, b), c)`.
 #[inline]
-pub fn stream(seed: u64, a: u64, b: u64) -> u64 {
+pub(crate) fn stream(seed: u64, a: u64, b: u64) -> u64 {
     mix(mix(seed ^ a.wrapping_mul(STEP)).wrapping_add(b.wrapping_mul(STEP)))
 }
 
 /// The `n`-th number of a stream.
 #[inline]
-pub fn draw(stream: u64, n: u64) -> u64 {
+pub(crate) fn draw(stream: u64, n: u64) -> u64 {
     mix(stream.wrapping_add(n.wrapping_mul(STEP)))
 }
 
 /// Uniform in [0, 1), with 53 bits.
 #[inline]
-pub fn unit_interval(bits: u64) -> f64 {
+pub(crate) fn unit_interval(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
 /// Uniform in `0..n`; n ≥ 1. The bias is below n / 2^64.
 #[inline]
-pub fn below(bits: u64, n: u64) -> u64 {
+pub(crate) fn below(bits: u64, n: u64) -> u64 {
     ((u128::from(bits) * u128::from(n)) >> 64) as u64
 }
 

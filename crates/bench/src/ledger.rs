@@ -139,6 +139,7 @@ impl Ledger {
     }
 
     /// Units of all devices that were sent and not acknowledged.
+    #[cfg(test)]
     pub(crate) fn unknown(&self) -> u64 {
         (0..self.devices.len()).map(|device| self.device(device as u32).unknown).sum()
     }

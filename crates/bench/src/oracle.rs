@@ -267,10 +267,10 @@ impl Oracle<'_> {
         let mut last: HashMap<Option<u32>, i64> = HashMap::new();
         for (number, row) in answer.rows.iter().enumerate() {
             let Some(time) = row.time else { continue };
-            if let Some(before) = last.insert(row.device, time) {
-                if (time as i128 - before as i128) * sign < 0 {
-                    return Some(format!("row {number}: time {time} after {before}, but the order is by time"));
-                }
+            if let Some(before) = last.insert(row.device, time)
+                && (time as i128 - before as i128) * sign < 0
+            {
+                return Some(format!("row {number}: time {time} after {before}, but the order is by time"));
             }
         }
         None

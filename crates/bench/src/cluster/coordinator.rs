@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -234,10 +234,7 @@ impl Run<'_> {
     }
 
     fn next_event(&self, wait: Duration) -> Option<Event> {
-        match self.events.recv_timeout(wait) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.events.recv_timeout(wait).ok()
     }
 
     fn handle(&mut self, event: Event, show: &mut dyn FnMut(&str)) {

@@ -302,7 +302,7 @@ impl<'a> Client<'a> {
         self.after(0, outcome)?;
         let pause = self.phase.engine.config.interval_between_write_batch;
         if pause > 0 {
-            self.sleep_until(began + Duration::from_millis(pause as u64));
+            self.sleep_until(began + Duration::from_millis(pause));
         }
         Ok(())
     }

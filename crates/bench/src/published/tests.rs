@@ -58,24 +58,26 @@ fn without_runs_every_figure_of_ours_is_not_measured() {
 fn a_run_of_all_the_work_is_measured_with_its_cpu_and_processors() {
     let run = run_of_use_case(&[]);
     assert_eq!(
-        row(&[run.clone()], "INGESTION throughput"),
+        row(std::slice::from_ref(&run), "INGESTION throughput"),
         "| INGESTION throughput | 5,125,600.86 /s | 16 cores, 32 GB, 200 GB disk; client on another; gigabit | \
          `millrace bench iot --config docs/benchmarks/usecase` | 1,234,567.89 /s (Millrace 1, 2 processors) | \
          2,500,000 points/CPU-s, settled | measured |"
     );
     assert!(
-        row(&[run.clone()], "INGESTION AVG")
+        row(std::slice::from_ref(&run), "INGESTION AVG")
             .ends_with("| 80.25 ms (Millrace 1, 2 processors) | 1.000 CPU-ms/request | measured |")
     );
-    assert!(row(&[run.clone()], "elapsed").ends_with("| 2,430.00 s (Millrace 1, 2 processors) |  | measured |"));
+    assert!(
+        row(std::slice::from_ref(&run), "elapsed").ends_with("| 2,430.00 s (Millrace 1, 2 processors) |  | measured |")
+    );
     assert!(row(&[run], "bytes on disk").ends_with("| 5.0 GiB (Millrace 1, 2 processors) |  | measured |"));
 }
 
 #[test]
 fn a_run_of_a_part_says_which_and_its_sums_are_not_compared() {
     let run = run_of_use_case(&[("LOOP", "1000")]);
-    assert!(row(&[run.clone()], "INGESTION throughput").ends_with("| scaled: 10 % of the requests |"));
-    assert!(row(&[run.clone()], "elapsed").ends_with("| no: a sum over 10 % of the requests |"));
+    assert!(row(std::slice::from_ref(&run), "INGESTION throughput").ends_with("| scaled: 10 % of the requests |"));
+    assert!(row(std::slice::from_ref(&run), "elapsed").ends_with("| no: a sum over 10 % of the requests |"));
     let mut stopped = run_of_use_case(&[]);
     stopped.stopped = Some("Ctrl-C".to_owned());
     stopped.phases[0].operations[0].ok = 12_345;
@@ -145,6 +147,6 @@ fn the_page_is_written_where_asked_and_a_bad_report_is_refused_by_name() {
     assert!(std::fs::read_to_string(&out).expect("there").starts_with("# Published figures"));
     let bad = folder.path().join("bad.json");
     std::fs::write(&bad, "{}").expect("written");
-    let error = run(&[bad.clone()], &out).expect_err("no report").to_string();
+    let error = run(std::slice::from_ref(&bad), &out).expect_err("no report").to_string();
     assert!(error.contains(&bad.display().to_string()), "{error}");
 }

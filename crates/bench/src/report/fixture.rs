@@ -32,10 +32,10 @@ pub(crate) fn run(target: &str, speed: f64) -> RunResult {
         speed * stall * (220.0 + 40.0 * uniform(1, u64::from(second), 0))
     };
     made.phase("write", &[0], WRITE_S, |_, second| requests(second));
-    for kind in 1..KINDS.len() {
+    for (kind, names) in KINDS.iter().enumerate().skip(1) {
         made.settle(2.0);
         let seconds = if kind == 5 { 9 } else { 2 };
-        made.phase(KINDS[kind].0, &[kind], seconds, |_, _| 200.0 / f64::from(seconds));
+        made.phase(names.0, &[kind], seconds, |_, _| 200.0 / f64::from(seconds));
     }
     made.finish()
 }

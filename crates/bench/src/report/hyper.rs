@@ -222,7 +222,7 @@ fn operation_rows(number: u32, run: &RunResult) -> Vec<Vec<Value>> {
         row.extend([operation.example.clone().into(), operation.note.clone().into()]);
         row
     };
-    let rows = |phase| phase_rows(phase, &row);
+    let rows = |phase| phase_rows(phase, row);
     run.phases.iter().flat_map(rows).collect()
 }
 

@@ -12,7 +12,6 @@ use crate::schema::{Device, Field, Kind, Schema, Table, Unit};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "counter",
-    summary: "three devices that count",
     defaults: &[("DEVICE_NUMBER", "3"), ("DATA_CLIENT_NUMBER", "1"), ("SENSOR_NUMBER", "1")],
     open: |config| Ok(Arc::new(Counter::new(config))),
 };

@@ -15,16 +15,11 @@ use crate::config::{Config, Dialect, GroupStrategy, SetOperator as ConfigSetOper
 use crate::error::{Error, Result};
 use crate::generate::{at, below};
 use crate::query::{Aggregate, Filter, Order, Query, SetOperation, SetOperator, Shape};
-use crate::schema::{Device, Field, Kind, Schema, Table, Unit};
+use crate::schema::{Device, Field, Schema, Table, Unit};
 use arrival::Arrival;
 use values::Source;
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "iot",
-    summary: "IoT-benchmark: devices, sensors, Q1 to Q12",
-    defaults: &[],
-    open: |config| Ok(Arc::new(Iot::new(config)?)),
-};
+pub(crate) const ENTRY: Entry = Entry { name: "iot", defaults: &[], open: |config| Ok(Arc::new(Iot::new(config)?)) };
 
 /// Rows of the matrices, in the order of `OPERATION_PROPORTION`.
 pub(crate) const KINDS: [OperationKind; 13] = [
@@ -214,10 +209,11 @@ impl Workload for Iot {
             for unit in &mut units[from..] {
                 *unit = *unit * count + u64::from(field);
             }
-            let mut at = from;
-            while at < units.len() {
-                if self.is_sent(device, units[at]) { at += 1 } else { drop(units.remove(at)) }
-            }
+            let mut at = 0;
+            units.retain(|unit| {
+                at += 1;
+                at <= from || self.is_sent(device, *unit)
+            });
         }
     }
 

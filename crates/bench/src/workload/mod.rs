@@ -34,8 +34,6 @@ pub(crate) const WORKLOADS: &[Entry] = &[
 pub(crate) struct Entry {
     /// The word on the command line: `millrace bench NAME`.
     pub(crate) name: &'static str,
-    /// What it is, in a line.
-    pub(crate) summary: &'static str,
     /// What keys are where nobody sets them, where that is not the original's default: the first argument of
     /// [`Config::load_over`].
     pub(crate) defaults: &'static [(&'static str, &'static str)],
@@ -45,7 +43,7 @@ pub(crate) struct Entry {
 
 /// A kind of operation, a row of the matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperationKind {
+pub(crate) struct OperationKind {
     /// The name in matrices, such as `PRECISE_POINT`.
     pub name: &'static str,
     /// The name in the original's persistence tables, such as `PRECISE_QUERY`.

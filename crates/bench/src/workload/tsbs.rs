@@ -25,12 +25,8 @@ use crate::generate::{at, below, draw, stream};
 use crate::query::{Aggregate, Filter, Order, Query, Shape};
 use crate::schema::{Device, Field, Kind, Schema, Table, Unit};
 
-pub(crate) const ENTRY: Entry = Entry {
-    name: "tsbs",
-    summary: "TSBS cpu-only: hosts, ten CPU figures each, 15 kinds of questions",
-    defaults: DEFAULTS,
-    open: |config| Ok(Arc::new(Tsbs::new(config)?)),
-};
+pub(crate) const ENTRY: Entry =
+    Entry { name: "tsbs", defaults: DEFAULTS, open: |config| Ok(Arc::new(Tsbs::new(config)?)) };
 
 /// TSBS's usual data set (seed 123, 10 s, three days) at scale 100: 25.9 million points, in requests of about the 10,000
 /// rows of its loader, of four workers.

@@ -60,9 +60,12 @@ fn names_in(dir: &Path) -> Vec<String> {
     names
 }
 
+/// Operation and points of each record.
+type Rows = Arc<Mutex<Vec<(String, u64)>>>;
+
 /// A store in memory that can be slow or broken.
 struct Memory {
-    rows: Arc<Mutex<Vec<(String, u64)>>>,
+    rows: Rows,
     delay: std::time::Duration,
     fail_every: u64,
     calls: u64,
@@ -89,8 +92,8 @@ impl Store for Memory {
     }
 }
 
-fn memory(delay_ms: u64, fail_every: u64) -> (Box<dyn Store>, Arc<Mutex<Vec<(String, u64)>>>) {
-    let rows = Arc::new(Mutex::new(Vec::new()));
+fn memory(delay_ms: u64, fail_every: u64) -> (Box<dyn Store>, Rows) {
+    let rows = Rows::default();
     let delay = std::time::Duration::from_millis(delay_ms);
     (Box::new(Memory { rows: Arc::clone(&rows), delay, fail_every, calls: 0 }), rows)
 }

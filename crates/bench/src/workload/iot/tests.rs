@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::schema::Kind;
 
 fn workload(settings: &[&str]) -> Iot {
     let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
