@@ -7,6 +7,7 @@ use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlState, Table};
 
 use crate::keys::KeyList;
+use crate::packed::{PACKED_BYTES_MAX, Packed};
 use crate::rows::{Op, Ops, Rows, arrow_type, value_offsets};
 
 /// Rows as a writer hands them in: `rows.series` indexes `keys`, because ids are assigned only at commit.
@@ -63,7 +64,7 @@ impl Batch {
     #[must_use]
     pub fn numbered(&self, ids: &[u32]) -> Rows {
         let series = self.rows.series.iter().map(|at| ids[*at as usize]).collect();
-        Rows::new(series, self.rows.times.clone(), self.rows.ops.clone(), self.rows.columns.clone())
+        self.rows.with_series(series)
     }
 
     /// Memory held, for the budget.
@@ -83,8 +84,9 @@ impl Batch {
     pub fn check(&self, table: &Table) -> Result<()> {
         self.check_shape(table)?;
         self.check_keys(table)?;
-        for (id, values) in &self.rows.columns {
-            check_column(table, *id, values)?;
+        match self.rows.as_packed() {
+            Some(packed) => check_packed(table, packed)?,
+            None => self.rows.arrays().iter().try_for_each(|(id, values)| check_column(table, *id, values))?,
         }
         self.check_not_null(table)?;
         self.check_row_bytes()
@@ -93,11 +95,13 @@ impl Batch {
     fn check_shape(&self, table: &Table) -> Result<()> {
         let rows = &self.rows;
         let count = rows.times.len();
-        let even = rows.series.len() == count && rows.columns.iter().all(|(_, values)| values.len() == count);
+        let even = rows.series.len() == count
+            && rows.as_packed().is_none_or(|packed| packed.rows() == count)
+            && rows.arrays().iter().all(|(_, values)| values.len() == count);
         if !even {
             return Err(Error::bug(format!("batch for table {} has columns of different lengths", table.name)));
         }
-        if !rows.columns.is_sorted_by(|a, b| a.0 < b.0) {
+        if !rows.arrays().is_sorted_by(|a, b| a.0 < b.0) {
             return Err(Error::bug(format!("batch for table {} has columns not sorted by id", table.name)));
         }
         if rows.series.iter().any(|at| *at as usize >= self.keys.len()) {
@@ -148,7 +152,11 @@ impl Batch {
         if self.rows.is_empty() {
             return Ok(());
         }
-        for column in table.field_columns().filter(|column| !column.nullable) {
+        let is_full = |column: &&Column| {
+            let Some(packed) = self.rows.as_packed() else { return false };
+            packed.position(column.id).is_some_and(|at| packed.is_full(at))
+        };
+        for column in table.field_columns().filter(|column| !column.nullable && !is_full(column)) {
             match self.rows.column(column.id) {
                 Some(values) if values.null_count() == 0 => {}
                 values => {
@@ -165,7 +173,11 @@ impl Batch {
         if rows.is_empty() {
             return Ok(());
         }
-        let offsets: Vec<&[i32]> = rows.columns.iter().filter_map(|(_, values)| value_offsets(values)).collect();
+        if rows.as_packed().is_some_and(|packed| packed.bytes().len() <= PACKED_BYTES_MAX) {
+            return Ok(());
+        }
+        let columns = rows.columns();
+        let offsets: Vec<&[i32]> = columns.iter().filter_map(|(_, values)| value_offsets(values)).collect();
         let fixed = rows.fixed_bytes_per_row();
         let longest: usize = offsets.iter().map(|offsets| longest(offsets).1).sum();
         if fixed + longest <= ROW_BYTES_MAX {
@@ -202,10 +214,33 @@ fn check_ops(table: &Table, ops: &Ops, rows: usize) -> Result<()> {
     Ok(())
 }
 
+/// As [`check_column`], for all columns.
+fn check_packed(table: &Table, packed: &Packed) -> Result<()> {
+    if packed.bytes().len() > PACKED_BYTES_MAX {
+        return Err(Error::bug(format!("packed rows of {} bytes for table {}", packed.bytes().len(), table.name)));
+    }
+    let mut last = None;
+    for (at, (id, ty)) in packed.columns().enumerate() {
+        if last.is_some_and(|last| last >= id) {
+            return Err(Error::bug(format!("packed rows for table {} have columns not sorted by id", table.name)));
+        }
+        last = Some(id);
+        if Some(field(table, id)?.ty) != ty {
+            return check_column(table, id, &packed.array(at));
+        }
+    }
+    Ok(())
+}
+
+fn field(table: &Table, id: ColumnId) -> Result<&Column> {
+    table
+        .column_by_id(id)
+        .filter(|column| column.role == ColumnRole::Field)
+        .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("table {} has no field number {id}", table.name)))
+}
+
 fn check_column(table: &Table, id: ColumnId, values: &ArrayRef) -> Result<()> {
-    let Some(column) = table.column_by_id(id).filter(|column| column.role == ColumnRole::Field) else {
-        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("table {} has no field number {id}", table.name)));
-    };
+    let column = field(table, id)?;
     if *values.data_type() != arrow_type(column.ty) {
         let text = format!(
             "column \"{}\" of table {} is {}, but the values are {}",

@@ -1,5 +1,6 @@
 //! A sorted run of row versions from one source, and the sources they come from.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result};
 
 use crate::filter::{Filter, Selection};
+use crate::packed::Packed;
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment};
@@ -59,12 +61,20 @@ impl Chunk {
     }
 
     /// A whole column, addressed by [`Chunk::row`]; `None` when all NULL.
-    pub(crate) fn column(&self, id: ColumnId) -> Option<&ArrayRef> {
+    pub(crate) fn column(&self, id: ColumnId) -> Option<Cow<'_, ArrayRef>> {
+        let columns = match &self.columns {
+            Columns::Rows(rows) if rows.as_packed().is_some() => return rows.column(id).map(Cow::Owned),
+            Columns::Rows(rows) => rows.arrays(),
+            Columns::Read(columns) => columns,
+        };
+        columns.binary_search_by_key(&id, |column| column.0).ok().map(|at| Cow::Borrowed(&columns[at].1))
+    }
+
+    /// The columns, if they are packed.
+    pub(crate) fn packed(&self) -> Option<&Packed> {
         match &self.columns {
-            Columns::Rows(rows) => rows.column(id),
-            Columns::Read(columns) => {
-                columns.binary_search_by_key(&id, |column| column.0).ok().map(|at| &columns[at].1)
-            }
+            Columns::Rows(rows) => rows.as_packed(),
+            Columns::Read(_) => None,
         }
     }
 }
@@ -114,7 +124,7 @@ impl RowsSource {
         }
         let mut spans = spans(&rows, &filter);
         spans.reverse();
-        let text_bytes_per_row = all_text_bytes(&rows.columns) / rows.len();
+        let text_bytes_per_row = rows.text_bytes() / rows.len();
         (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row })
     }
 

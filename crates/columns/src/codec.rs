@@ -13,17 +13,18 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuf
 use model::{ColumnId, DataType, Result};
 
 use crate::bytes::Reader;
-use crate::rows::{Op, Ops, Rows, arrow_type, data_type, value_offsets};
+use crate::packed::{PACKED_ROWS_MAX, Packed};
+use crate::rows::{Op, Ops, Rows, arrow_type, data_type, text_bytes, value_offsets};
 
 /// Version of the format, its first byte.
 const VERSION: u8 = 1;
 /// Bytes before the operations, and around the columns, that do not depend on the rows.
 const HEADER_BYTES: usize = 32;
 /// Bytes of a column's own header.
-const COLUMN_HEADER_BYTES: usize = 6;
+pub(crate) const COLUMN_HEADER_BYTES: usize = 6;
 
-const NULLS_NONE: u8 = 0;
-const NULLS_SOME: u8 = 1;
+pub(crate) const NULLS_NONE: u8 = 0;
+pub(crate) const NULLS_SOME: u8 = 1;
 const NULLS_ALL: u8 = 2;
 
 const SERIES_SAME: u8 = 0;
@@ -38,9 +39,18 @@ impl Rows {
         encode_ops(&self.ops, range.clone(), out);
         encode_series(&self.series[range.clone()], out);
         extend_native(out, &self.times[range.clone()]);
-        out.extend_from_slice(&(self.columns.len() as u16).to_le_bytes());
-        for (id, values) in &self.columns {
-            encode_column(*id, &values.slice(range.start, range.len()), out);
+        match self.as_packed() {
+            Some(packed) if range == (0..self.len()) => {
+                out.extend_from_slice(&(packed.len() as u16).to_le_bytes());
+                out.extend_from_slice(packed.bytes());
+            }
+            _ => {
+                let columns = self.columns();
+                out.extend_from_slice(&(columns.len() as u16).to_le_bytes());
+                for (id, values) in columns.iter() {
+                    encode_column(*id, &values.slice(range.start, range.len()), out);
+                }
+            }
         }
     }
 
@@ -63,6 +73,11 @@ impl Rows {
         let series = decode_series(&mut reader, rows)?;
         let times = natives::<i64, 8>(reader.take(rows * 8)?, i64::from_le_bytes);
         let count = reader.u16()?;
+        if rows <= PACKED_ROWS_MAX {
+            let packed = Packed::read(&mut reader, rows, count.into())?;
+            reader.end()?;
+            return Ok(Rows::from_packed(series, times, ops, packed));
+        }
         let mut columns: Vec<(ColumnId, ArrayRef)> = Vec::new();
         for _ in 0..count {
             let column = decode_column(&mut reader, rows)?;
@@ -79,8 +94,12 @@ impl Rows {
     #[must_use]
     pub fn encoded_bytes(&self, range: Range<usize>) -> usize {
         let ops: usize = self.ops.list().iter().map(op_bytes).sum();
-        let columns = self.columns.iter().map(|(_, values)| column_bytes(values, range.clone()));
-        HEADER_BYTES + ops + range.len() * 13 + columns.sum::<usize>()
+        let columns: usize = match self.as_packed() {
+            // Of some of the rows it is more than enough: they are few, and so are their bytes.
+            Some(packed) => packed.bytes().len(),
+            None => self.arrays().iter().map(|(_, values)| column_bytes(values, range.clone())).sum(),
+        };
+        HEADER_BYTES + ops + range.len() * 13 + columns
     }
 
     /// Row ranges, in order, each of which encodes to at most `encoded_bytes_max`. A single row may be more: its size
@@ -116,7 +135,8 @@ impl Rows {
     /// What a row takes at most when encoded alone, lengths of text and bytes aside.
     pub(crate) fn fixed_bytes_per_row(&self) -> usize {
         let ops: usize = self.ops.list().iter().map(op_bytes).sum();
-        let widths = self.columns.iter().map(|(_, values)| COLUMN_HEADER_BYTES + 1 + width(values.data_type()));
+        let columns = self.columns();
+        let widths = columns.iter().map(|(_, values)| COLUMN_HEADER_BYTES + 1 + width(values.data_type()));
         HEADER_BYTES + ops + 13 + widths.sum::<usize>()
     }
 }
@@ -221,7 +241,7 @@ fn decode_series(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<u32>> {
     }
 }
 
-fn encode_column(id: ColumnId, values: &ArrayRef, out: &mut Vec<u8>) {
+pub(crate) fn encode_column(id: ColumnId, values: &ArrayRef, out: &mut Vec<u8>) {
     let ty = data_type(values.data_type()).expect("checked by Batch::check");
     out.extend_from_slice(&id.0.to_le_bytes());
     out.push(ty as u8);
@@ -299,7 +319,32 @@ fn encode_var(offsets: &[i32], data: &[u8], nulls: Option<&NullBuffer>, out: &mu
     }
 }
 
-fn decode_column(reader: &mut Reader<'_>, rows: usize) -> Result<(ColumnId, ArrayRef)> {
+/// Checks a column without making anything of it: its number, and the bytes of its text and bytes values.
+pub(crate) fn skip_column(reader: &mut Reader<'_>, rows: usize) -> Result<(ColumnId, usize)> {
+    let width = match reader.rest() {
+        [_, _, _, _, code, NULLS_NONE, ..] => DataType::from_code(*code).and_then(number_width),
+        _ => None,
+    };
+    if let Some(width) = width {
+        let id = ColumnId(reader.u32()?);
+        reader.take(COLUMN_HEADER_BYTES - 4 + rows * width)?;
+        return Ok((id, 0));
+    }
+    let (id, values) = decode_column(reader, rows)?;
+    Ok((id, text_bytes(&values)))
+}
+
+/// Bytes of a number of this type; any bytes are one.
+fn number_width(ty: DataType) -> Option<usize> {
+    match ty {
+        DataType::Int16 => Some(2),
+        DataType::Int32 | DataType::Float32 => Some(4),
+        DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Timestamp => Some(8),
+        DataType::Bool | DataType::Text | DataType::Bytes => None,
+    }
+}
+
+pub(crate) fn decode_column(reader: &mut Reader<'_>, rows: usize) -> Result<(ColumnId, ArrayRef)> {
     let id = ColumnId(reader.u32()?);
     let code = reader.u8()?;
     let Some(ty) = DataType::from_code(code) else {

@@ -74,8 +74,9 @@ fn large(random: &mut Random, rows: usize) -> Rows {
 /// Equal by bits, NaN included.
 fn assert_same(seen: &Rows, expected: &Rows) {
     assert_eq!((&seen.series, &seen.times, &seen.ops), (&expected.series, &expected.times, &expected.ops));
-    assert_eq!(seen.columns.len(), expected.columns.len());
-    for ((id, seen), (expected_id, expected)) in seen.columns.iter().zip(&expected.columns) {
+    let (seen, expected) = (seen.columns(), expected.columns());
+    assert_eq!(seen.len(), expected.len());
+    for ((id, seen), (expected_id, expected)) in seen.iter().zip(expected.iter()) {
         assert_eq!((id, seen.data_type()), (expected_id, expected.data_type()));
         assert_eq!(format!("{seen:?}"), format!("{expected:?}"));
         assert_eq!(seen.logical_null_count(), expected.logical_null_count());
@@ -93,7 +94,18 @@ fn every_type_and_any_slice_round_trips_within_the_bound() {
                 let mut bytes = Vec::new();
                 all.encode(range.clone(), &mut bytes);
                 assert!(bytes.len() <= all.encoded_bytes(range.clone()), "{} bytes of {range:?}", bytes.len());
-                assert_same(&Rows::decode(&bytes).unwrap(), &all.slice(range));
+                let part = all.slice(range);
+                assert_same(&Rows::decode(&bytes).unwrap(), &part);
+                let packed = part.clone().packed();
+                assert_same(&packed, &part);
+                assert_same(&packed.slice(part.len() / 2..part.len()), &part.slice(part.len() / 2..part.len()));
+                let mut again = Vec::new();
+                packed.encode(0..part.len(), &mut again);
+                assert_eq!(again, bytes, "packed rows are encoded as others are");
+                for (id, values) in part.columns().iter() {
+                    assert_eq!(format!("{values:?}"), format!("{:?}", packed.column(*id).unwrap()));
+                    assert!(packed.column(ColumnId(id.0 + 1)).is_none() && packed.has(*id));
+                }
             }
         }
     }
@@ -130,7 +142,7 @@ fn cut_or_damaged_bytes_are_refused_or_give_rows_but_never_panic() {
                 damaged[at] = random.next() as u8;
             }
             if let Ok(rows) = Rows::decode(&damaged) {
-                rows.columns.iter().for_each(|(_, values)| assert_eq!(values.len(), rows.len()));
+                rows.columns().iter().for_each(|(_, values)| assert_eq!(values.len(), rows.len()));
             }
         }
     }

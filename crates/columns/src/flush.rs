@@ -109,9 +109,7 @@ impl TableState {
 
     /// Fields that any of the entries has, by id.
     fn columns_of(&self, entries: &[Entry]) -> Vec<(ColumnId, DataType)> {
-        let has = |id: ColumnId| {
-            entries.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows.column(id).is_some()))
-        };
+        let has = |id: ColumnId| entries.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(id)));
         let fields = self.table.field_columns().filter(|column| has(column.id));
         let mut columns: Vec<(ColumnId, DataType)> = fields.map(|column| (column.id, column.ty)).collect();
         columns.sort_unstable_by_key(|column| column.0);

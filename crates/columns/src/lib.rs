@@ -36,6 +36,7 @@ mod keys;
 mod merge;
 #[cfg(test)]
 mod model_test;
+mod packed;
 mod plan;
 mod prune;
 pub mod rows;

@@ -80,7 +80,7 @@ impl Model {
 }
 
 fn fields_of(rows: &Rows, row: usize) -> Fields {
-    rows.columns.iter().filter_map(|(id, values)| Some((*id, value_of(values, row)?))).collect()
+    rows.columns().iter().filter_map(|(id, values)| Some((*id, value_of(values, row)?))).collect()
 }
 
 fn value_of(values: &ArrayRef, row: usize) -> Option<Value> {
@@ -262,7 +262,8 @@ impl World {
                 columns.push((column.id, self.values(column.ty, rows)));
             }
         }
-        Batch::new(keys, Rows::new(series, times, self.ops(rows), columns))
+        let rows = Rows::new(series, times, self.ops(rows), columns);
+        Batch::new(keys, if self.below(2) == 0 { rows.packed() } else { rows })
     }
 
     fn ops(&mut self, rows: usize) -> Ops {

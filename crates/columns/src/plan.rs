@@ -1,11 +1,14 @@
 //! Merged rows before their columns are made: where each row's values come from. Columns are made one at a time, so
 //! that a row of thousands of them never costs more than one.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef, PrimitiveArray, new_null_array};
 use model::{ColumnId, DataType, Error, Result};
 
 use crate::chunk::Chunk;
@@ -128,16 +131,57 @@ impl Plan {
 
     /// The values of a column; `None` when all are NULL, as far as can be told without looking at them.
     pub(crate) fn column(&self, id: ColumnId, ty: DataType) -> Result<Option<ArrayRef>> {
-        let arrays: Vec<Option<&ArrayRef>> = self.chunks.iter().map(|chunk| chunk.column(id)).collect();
-        if arrays.iter().all(Option::is_none) {
+        if self.overlays.is_empty()
+            && self.chunks.iter().any(|chunk| chunk.packed().is_some())
+            && let Some(values) = self.gathered(id, ty)
+        {
+            return Ok(Some(values));
+        }
+        let found: Vec<Option<Cow<'_, ArrayRef>>> = self.chunks.iter().map(|chunk| chunk.column(id)).collect();
+        if found.iter().all(Option::is_none) {
             return Ok(None);
         }
+        let arrays: Vec<Option<&ArrayRef>> = found.iter().map(Option::as_deref).collect();
         let values = match self.overlaid(id, &arrays) {
             Some(indices) => interleave(ty, &arrays, &indices),
             None if self.runs.len() * RUN_ROWS_MIN <= self.len() + RUN_ROWS_MIN => self.copy_runs(ty, &arrays),
             None => interleave(ty, &arrays, self.indices.get_or_init(|| self.plain_indices())),
         };
         values.map(Some)
+    }
+
+    /// Values taken from packed rows without making arrays of those first. `None` where a row may have no value, and for
+    /// types whose values are not simply numbers.
+    fn gathered(&self, id: ColumnId, ty: DataType) -> Option<ArrayRef> {
+        use arrow_array::types as arrow;
+        match ty {
+            DataType::Int16 => self.numbers::<arrow::Int16Type, 2>(id, ty, i16::from_le_bytes),
+            DataType::Int32 => self.numbers::<arrow::Int32Type, 4>(id, ty, i32::from_le_bytes),
+            DataType::Int64 => self.numbers::<arrow::Int64Type, 8>(id, ty, i64::from_le_bytes),
+            DataType::UInt64 => self.numbers::<arrow::UInt64Type, 8>(id, ty, u64::from_le_bytes),
+            DataType::Float32 => self.numbers::<arrow::Float32Type, 4>(id, ty, f32::from_le_bytes),
+            DataType::Float64 => self.numbers::<arrow::Float64Type, 8>(id, ty, f64::from_le_bytes),
+            DataType::Bool | DataType::Text | DataType::Bytes | DataType::Timestamp => None,
+        }
+    }
+
+    fn numbers<T: ArrowPrimitiveType, const N: usize>(
+        &self,
+        id: ColumnId,
+        ty: DataType,
+        read: fn([u8; N]) -> T::Native,
+    ) -> Option<ArrayRef> {
+        let sources: Vec<Numbers<'_, T, N>> =
+            self.chunks.iter().map(|chunk| Numbers::of(chunk, id, ty)).collect::<Option<_>>()?;
+        let mut values = Vec::with_capacity(self.len());
+        for run in &self.runs {
+            let rows = run.row as usize..(run.row + run.len) as usize;
+            match &sources[run.chunk as usize] {
+                Numbers::Array(from) => values.extend_from_slice(from.get(rows)?),
+                Numbers::Packed(from) => values.extend(from.get(rows)?.iter().map(|bytes| read(*bytes))),
+            }
+        }
+        Some(Arc::new(PrimitiveArray::<T>::new(values.into(), None)))
     }
 
     fn plain_indices(&self) -> Vec<(usize, usize)> {
@@ -174,6 +218,23 @@ impl Plan {
         let parts: Vec<ArrayRef> = self.runs.iter().map(part).collect();
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         arrow_select::concat::concat(&parts).map_err(Error::bug)
+    }
+}
+
+/// Where numbers come from that are all there.
+enum Numbers<'a, T: ArrowPrimitiveType, const N: usize> {
+    Array(&'a [T::Native]),
+    Packed(&'a [[u8; N]]),
+}
+
+impl<'a, T: ArrowPrimitiveType, const N: usize> Numbers<'a, T, N> {
+    fn of(chunk: &'a Chunk, id: ColumnId, ty: DataType) -> Option<Numbers<'a, T, N>> {
+        if let Some(packed) = chunk.packed() {
+            return Some(Numbers::Packed(packed.values(packed.position(id)?, ty)?.as_chunks().0));
+        }
+        let Some(Cow::Borrowed(values)) = chunk.column(id) else { return None };
+        let values = values.as_primitive_opt::<T>().filter(|values| values.null_count() == 0)?;
+        Some(Numbers::Array(values.values()))
     }
 }
 

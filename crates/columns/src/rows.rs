@@ -1,5 +1,6 @@
 //! Rows on their way in: columnar, of one table, with what each does to an older version of itself.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -9,6 +10,7 @@ use model::{ColumnId, TimeRange};
 
 pub use crate::batch::Batch;
 pub use crate::keys::KeyList;
+pub use crate::packed::{PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
 
 /// What a row does to an older version of the same (series, time).
 ///
@@ -91,8 +93,8 @@ impl Ops {
 
 /// Rows of one table. Immutable once built; shared by memtable, snapshots and flush.
 ///
-/// `series.len() == times.len() ==` the length of every column. `columns` are fields only, sorted by id; a column that
-/// is not there is NULL (absent for [`Op::Merge`]). Array types are those of [`arrow_type`].
+/// `series.len() == times.len() ==` the length of every column. Columns are fields only, sorted by id; one that is not
+/// there is NULL (absent for [`Op::Merge`]). Array types are those of [`arrow_type`].
 #[derive(Clone, Debug)]
 pub struct Rows {
     /// Series number of each row; in a [`Batch`] an index into its key list instead. 0 in unkeyed tables.
@@ -101,12 +103,18 @@ pub struct Rows {
     pub times: Vec<i64>,
     /// What each row does: one for all, or an index into the list for each row.
     pub ops: Ops,
-    /// Field columns.
-    pub columns: Vec<(ColumnId, ArrayRef)>,
+    columns: Columns,
     /// Worked out when first asked for: most commits are merged with others before anybody reads them.
     order: OnceLock<Order>,
     /// What the parts take without the order; consolidation asks for it after every commit.
     bytes: OnceLock<usize>,
+}
+
+/// Field columns, sorted by id.
+#[derive(Clone, Debug)]
+enum Columns {
+    Arrays(Vec<(ColumnId, ArrayRef)>),
+    Packed(Arc<Packed>),
 }
 
 /// The rows in order of (series, time), equal ones in the order they were given.
@@ -124,7 +132,35 @@ impl Rows {
     /// Rows of these parts. [`Batch::check`] says whether they fit together and to the table.
     #[must_use]
     pub fn new(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Vec<(ColumnId, ArrayRef)>) -> Rows {
+        Rows::of(series, times, ops, Columns::Arrays(columns))
+    }
+
+    /// The same of few rows, whose columns are no arrays yet.
+    #[must_use]
+    pub fn from_packed(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Packed) -> Rows {
+        Rows::of(series, times, ops, Columns::Packed(Arc::new(columns)))
+    }
+
+    fn of(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Columns) -> Rows {
         Rows { series, times, ops, columns, order: OnceLock::new(), bytes: OnceLock::new() }
+    }
+
+    /// The same rows in the form that is best while they wait to be merged with others: packed, if they are few.
+    #[must_use]
+    pub fn packed(self) -> Rows {
+        let Columns::Arrays(columns) = &self.columns else { return self };
+        let bytes = self.encoded_bytes(0..self.len());
+        if self.len() > PACKED_ROWS_MAX || bytes > PACKED_BYTES_MAX {
+            return self;
+        }
+        let packed = Packed::of(self.len(), columns, bytes);
+        Rows::from_packed(self.series, self.times, self.ops, packed)
+    }
+
+    /// The same rows of other series.
+    #[must_use]
+    pub fn with_series(&self, series: Vec<u32>) -> Rows {
+        Rows::of(series, self.times.clone(), self.ops.clone(), self.columns.clone())
     }
 
     /// How many rows.
@@ -139,17 +175,67 @@ impl Rows {
         self.times.is_empty()
     }
 
-    /// The values of a field, if any row has one.
+    /// Field columns; arrays are made of packed ones.
     #[must_use]
-    pub fn column(&self, id: ColumnId) -> Option<&ArrayRef> {
-        let at = self.columns.binary_search_by_key(&id, |column| column.0).ok()?;
-        Some(&self.columns[at].1)
+    pub fn columns(&self) -> Cow<'_, [(ColumnId, ArrayRef)]> {
+        match &self.columns {
+            Columns::Arrays(columns) => Cow::Borrowed(columns),
+            Columns::Packed(packed) => {
+                let ids = packed.columns().map(|(id, _)| id);
+                Cow::Owned(ids.enumerate().map(|(at, id)| (id, packed.array(at))).collect())
+            }
+        }
     }
 
-    /// Rows `range`; the columns are shared, not copied.
+    /// The columns, if they are packed.
+    pub(crate) fn as_packed(&self) -> Option<&Packed> {
+        match &self.columns {
+            Columns::Arrays(_) => None,
+            Columns::Packed(packed) => Some(packed),
+        }
+    }
+
+    /// The columns, if they are arrays; none otherwise.
+    pub(crate) fn arrays(&self) -> &[(ColumnId, ArrayRef)] {
+        match &self.columns {
+            Columns::Arrays(columns) => columns,
+            Columns::Packed(_) => &[],
+        }
+    }
+
+    /// The values of a field, if any row has one.
+    #[must_use]
+    pub fn column(&self, id: ColumnId) -> Option<ArrayRef> {
+        match &self.columns {
+            Columns::Arrays(columns) => {
+                let at = columns.binary_search_by_key(&id, |column| column.0).ok()?;
+                Some(Arc::clone(&columns[at].1))
+            }
+            Columns::Packed(packed) => packed.position(id).map(|at| packed.array(at)),
+        }
+    }
+
+    /// Is there such a column?
+    pub(crate) fn has(&self, id: ColumnId) -> bool {
+        match &self.columns {
+            Columns::Arrays(columns) => columns.binary_search_by_key(&id, |column| column.0).is_ok(),
+            Columns::Packed(packed) => packed.position(id).is_some(),
+        }
+    }
+
+    /// Bytes of all text and bytes values.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match &self.columns {
+            Columns::Arrays(columns) => columns.iter().map(|(_, values)| text_bytes(values)).sum(),
+            Columns::Packed(packed) => packed.text_bytes(),
+        }
+    }
+
+    /// Rows `range`; arrays are shared, not copied.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Rows {
-        let columns = self.columns.iter().map(|(id, values)| (*id, values.slice(range.start, range.len())));
+        let columns = self.columns();
+        let columns = columns.iter().map(|(id, values)| (*id, values.slice(range.start, range.len())));
         Rows::new(
             self.series[range.clone()].to_vec(),
             self.times[range.clone()].to_vec(),
@@ -171,7 +257,10 @@ impl Rows {
             Ops::All(_) => 0,
             Ops::Each { of, .. } => of.capacity(),
         };
-        let columns: usize = self.columns.iter().map(|(_, values)| array_bytes(values)).sum();
+        let columns: usize = match &self.columns {
+            Columns::Arrays(columns) => columns.iter().map(|(_, values)| array_bytes(values)).sum(),
+            Columns::Packed(packed) => packed.memory_bytes(),
+        };
         size_of::<Rows>() + self.series.capacity() * 4 + self.times.capacity() * 8 + ops + columns
     }
 

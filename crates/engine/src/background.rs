@@ -303,7 +303,9 @@ impl Inner {
         match self.compact_once(&mut compactor, asked > 0) {
             Ok(true) => Step::Again,
             Ok(false) => {
-                self.answer_settle_waiters(asked, None);
+                // Told to stop, it leaves the rest undone.
+                let stopped = self.closing.load(Ordering::SeqCst).then(closing);
+                self.answer_settle_waiters(asked, stopped.as_ref());
                 Step::Idle
             }
             Err(error) => {

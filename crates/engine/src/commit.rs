@@ -682,7 +682,7 @@ fn replay_rows(bytes: &[u8], ids: &[u32]) -> Result<Rows> {
         .map(|local| ids.get(*local as usize).copied())
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| Error::corrupt("rows name a series that their commit does not number"))?;
-    Ok(Rows::new(series, rows.times, rows.ops, rows.columns))
+    Ok(rows.with_series(series))
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ fn describe_item(item: &Item<'_>) -> String {
             Ok(decoded) => format!(
                 "table {table} batch {batch}: {} rows, {} columns, {} bytes",
                 decoded.len(),
-                decoded.columns.len(),
+                decoded.columns().len(),
                 rows.len()
             ),
             Err(error) => format!("table {table} batch {batch}: {error}"),

@@ -23,7 +23,7 @@ mod root;
 mod txn;
 
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
-pub use columns::rows::Ops;
+pub use columns::rows::{Ops, PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
 pub use columns::{
     Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,
 };

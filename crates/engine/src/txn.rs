@@ -236,6 +236,7 @@ impl Txn {
         if batch.rows.is_empty() {
             return Ok(());
         }
+        let batch = Batch::new(batch.keys, batch.rows.packed());
         let bytes = batch.memory_bytes();
         let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
         if (self.memory_bytes + bytes) as u64 > limit {
@@ -320,7 +321,7 @@ fn take(batch: &Batch, keep: &[u32]) -> Result<Batch> {
     let rows = &batch.rows;
     let indices = UInt32Array::from(keep.to_vec());
     let columns = rows
-        .columns
+        .columns()
         .iter()
         .map(|(id, array)| Ok((*id, arrow_select::take::take(array, &indices, None).map_err(Error::bug)?)))
         .collect::<Result<Vec<_>>>()?;

@@ -13,6 +13,7 @@
 
 mod build;
 pub mod copy;
+mod few;
 
 pub mod line;
 mod number;

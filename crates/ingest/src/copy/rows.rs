@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
-use engine::{Batch, Op, Ops, Rows};
+use engine::{Batch, Op, Ops, PACKED_ROWS_MAX, Rows};
 use model::{Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableRef, key, limits};
 use pg::types::oid;
 use pg::{Datum, Form, Oid};
 
 use super::Zones;
 use crate::build::{Column, Keys};
+use crate::few::FewRows;
 use crate::number::{self, Decimal};
 
 /// A batch is handed out when it has this many rows or bytes.
@@ -29,6 +30,9 @@ pub(super) struct RowSet {
     keys: Keys,
     series: Vec<u32>,
     times: Vec<i64>,
+    /// The values of fields, as long as the rows are few ...
+    few: FewRows,
+    /// ... and when they are not; empty until then.
     fields: Vec<(ColumnId, Column)>,
     row: Row,
     /// Number and bytes of the key of the row before: devices send runs of rows.
@@ -76,25 +80,24 @@ enum Cell<'a> {
 impl RowSet {
     pub(super) fn new(table: TableRef, columns: &[ColumnId], zones: Zones) -> Result<RowSet> {
         let mut targets = Vec::with_capacity(columns.len());
-        for (at, id) in columns.iter().enumerate() {
+        let mut seen = vec![false; table.next_column_id.0 as usize];
+        for id in columns {
             let column = table.column_by_id(*id).ok_or_else(|| {
                 Error::new(
                     SqlState::UNDEFINED_COLUMN,
                     format!("relation {} has no column with number {id}", table.name),
                 )
             })?;
-            if columns[..at].contains(id) {
+            if std::mem::replace(&mut seen[id.0 as usize], true) {
                 let message = format!("column \"{}\" specified more than once", column.name);
                 return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
             }
             targets.push(Target::new(column));
         }
-        let missing = table
-            .columns
-            .iter()
-            .find(|column| !column.nullable && !columns.contains(&column.id))
-            .map(|column| column.id);
-        let mut rows = RowSet {
+        let missing =
+            table.columns.iter().find(|column| !column.nullable && !seen[column.id.0 as usize]).map(|column| column.id);
+        let few = place(&table, &mut targets);
+        Ok(RowSet {
             zones,
             targets,
             missing,
@@ -103,28 +106,13 @@ impl RowSet {
             keys: Keys::default(),
             series: Vec::new(),
             times: Vec::new(),
+            few,
             fields: Vec::new(),
             row: Row { key_values: vec![Vec::new(); table.key_columns().count()], ..Row::default() },
             last_key: None,
             batch_bytes: 0,
             table,
-        };
-        rows.place_targets();
-        Ok(rows)
-    }
-
-    fn place_targets(&mut self) {
-        let key_ids: Vec<ColumnId> = self.table.key_columns().map(|column| column.id).collect();
-        for target in &mut self.targets {
-            target.place = match key_ids.iter().position(|id| *id == target.id) {
-                Some(position) => Place::Key(position),
-                None if target.id == self.table.time_column().id => Place::Time,
-                None => {
-                    self.fields.push((target.id, Column::new(target.ty)));
-                    Place::Field(self.fields.len() - 1)
-                }
-            };
-        }
+        })
     }
 
     /// Fields of a row.
@@ -147,7 +135,7 @@ impl RowSet {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let fields: usize = self.fields.iter().map(|(_, column)| column.memory_bytes()).sum();
-        fields + self.keys.memory_bytes() + self.series.len() * 12
+        fields + self.few.memory_bytes() + self.keys.memory_bytes() + self.series.len() * 12
     }
 
     /// Puts a value in its text form.
@@ -176,7 +164,13 @@ impl RowSet {
         match self.targets[field].place {
             Place::Field(at) => {
                 let row = self.times.len();
-                cell.put(&mut self.fields[at].1, self.targets[field].ty, row);
+                if row == PACKED_ROWS_MAX && self.fields.is_empty() {
+                    self.fields = self.few.spill(row);
+                }
+                match self.fields.get_mut(at) {
+                    None => cell.put_few(&mut self.few, at, row),
+                    Some((_, column)) => cell.put(column, self.targets[field].ty, row),
+                }
             }
             Place::Time => self.row.time = cell.time(),
             Place::Key(position) => cell.encode(&mut self.row.key_values[position]),
@@ -196,9 +190,12 @@ impl RowSet {
         self.series.push(series);
         self.times.push(self.row.time.take().unwrap_or_default());
         self.row.key_values.iter_mut().for_each(Vec::clear);
-        self.batch_bytes += 12 + self.row.bytes + 8 * self.fields.len();
+        self.batch_bytes += 12 + self.row.bytes + 8 * self.targets.len();
         self.row.bytes = 0;
         self.count += 1;
+        if self.fields.is_empty() && self.few.is_large() {
+            self.fields = self.few.spill(self.times.len());
+        }
         if self.times.len() >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
             self.finish(out)?;
         }
@@ -214,7 +211,10 @@ impl RowSet {
             let there = match target.place {
                 Place::Key(position) => !self.row.key_values[position].is_empty(),
                 Place::Time => self.row.time.is_some(),
-                Place::Field(at) => self.fields[at].1.len() > row,
+                Place::Field(at) => match self.fields.get(at) {
+                    None => self.few.has(at, row),
+                    Some((_, column)) => column.len() > row,
+                },
             };
             if !there {
                 let name = self.table.column_by_id(target.id).map_or("", |column| &column.name);
@@ -265,21 +265,19 @@ impl RowSet {
         if rows == 0 {
             return Ok(());
         }
-        let mut columns = Vec::with_capacity(self.fields.len());
-        for target in &self.targets {
-            if let Place::Field(at) = target.place {
-                let column = std::mem::replace(&mut self.fields[at].1, Column::new(target.ty));
-                columns.extend(column.finish(rows)?.map(|array| (target.id, array)));
-            }
-        }
-        columns.sort_unstable_by_key(|(id, _)| *id);
         let keys = std::mem::take(&mut self.keys).finish();
-        let rows = Rows::new(
-            std::mem::take(&mut self.series),
-            std::mem::take(&mut self.times),
-            Ops::All(Op::Replace),
-            columns,
-        );
+        let (series, times) = (std::mem::take(&mut self.series), std::mem::take(&mut self.times));
+        let ops = Ops::All(Op::Replace);
+        let rows = if self.fields.is_empty() && rows <= PACKED_ROWS_MAX {
+            Rows::from_packed(series, times, ops, self.few.pack(rows)?)
+        } else {
+            let mut columns = Vec::with_capacity(self.fields.len());
+            for (id, column) in std::mem::take(&mut self.fields) {
+                columns.extend(column.finish(rows)?.map(|array| (id, array)));
+            }
+            columns.sort_unstable_by_key(|(id, _)| *id);
+            Rows::new(series, times, ops, columns)
+        };
         out.push(Batch::new(keys, rows));
         self.last_key = None;
         self.batch_bytes = 0;
@@ -309,6 +307,24 @@ impl RowSet {
     fn line_shown(&self) -> u64 {
         if self.line > 0 { self.line } else { self.count + 1 }
     }
+}
+
+/// Says where each field of the stream goes, and makes room for those that are fields of the table.
+fn place(table: &TableRef, targets: &mut [Target]) -> FewRows {
+    let key_ids: Vec<ColumnId> = table.key_columns().map(|column| column.id).collect();
+    let time_id = table.time_column().id;
+    let mut fields = Vec::with_capacity(targets.len());
+    for target in targets {
+        target.place = match key_ids.iter().position(|id| *id == target.id) {
+            Some(position) => Place::Key(position),
+            None if target.id == time_id => Place::Time,
+            None => {
+                fields.push((target.id, target.ty));
+                Place::Field(fields.len() - 1)
+            }
+        };
+    }
+    FewRows::new(fields.into_iter())
 }
 
 /// The beginning of a value, for a message.
@@ -446,6 +462,20 @@ impl Cell<'_> {
             (Cell::Bytes(value), _) => column.put_bytes(row, value),
         };
         debug_assert!(done, "BUG: a value for a column of another type");
+    }
+
+    /// The same, while the rows are few.
+    #[inline]
+    fn put_few(&self, few: &mut FewRows, field: usize, row: usize) {
+        let word = match self {
+            Cell::Float64(value) => value.to_bits(),
+            Cell::Int(value) | Cell::Time(value) => value.cast_unsigned(),
+            Cell::Bool(value) => u64::from(*value),
+            Cell::UInt(value) => *value,
+            Cell::Float32(value) => u64::from(value.to_bits()),
+            Cell::Bytes(value) => return few.put_bytes(field, row, value),
+        };
+        few.put(field, row, word);
     }
 
     fn time(&self) -> Option<i64> {

@@ -69,6 +69,45 @@ fn cut_anywhere(columns: &str, options: &Options, stream: &[u8]) -> Result<Vec<S
     whole
 }
 
+/// Few rows are kept another way than many.
+#[test]
+fn a_row_is_the_same_however_many_come_with_it() {
+    let columns = "at,y,b,s,r,u,l,h,i,f,n,dev,time";
+    let line = |row: usize| {
+        let values = [
+            format!("2026-01-01 00:00:{row:02}+00"),
+            format!("\\\\x{row:02x}ff"),
+            (row % 2 == 0).to_string(),
+            "ä".repeat(row % 5),
+            format!("{row}.5"),
+            (u64::MAX - row as u64).to_string(),
+            format!("-{row}"),
+            (row * 100).to_string(),
+            i32::MIN.to_string(),
+            format!("-{row}.25"),
+            (row % 3).to_string(),
+            format!("dev{}", row % 4),
+            format!("2026-01-01 00:00:{row:02}+00"),
+        ];
+        let value = |(at, value): (usize, &String)| match (row + at) % 6 {
+            // Key columns and the time are there always.
+            0 if at < 10 => "\\N".to_owned(),
+            _ => value.clone(),
+        };
+        let values: Vec<String> = values.iter().enumerate().map(value).collect();
+        values.join("\t") + "\n"
+    };
+    let lines: Vec<String> = (0..40).map(line).collect();
+    let alone: Vec<String> = lines.iter().flat_map(|line| text(columns, line)).collect();
+    assert!(alone.iter().all(|row| row.matches('=').count() >= 8), "{alone:?}");
+    for rows in [2, 14, 15, 16, 17, 40] {
+        assert_eq!(text(columns, &lines[..rows].concat()), alone[..rows], "{rows} rows");
+    }
+    let wide = "x".repeat(300 << 10);
+    let long = format!("\\N\t\\N\tt\t{wide}\t1\t2\t3\t4\t5\t6\t1\tdev\t2026-01-01\n");
+    assert!(copy(columns, Options::text(), long.as_bytes(), 1 << 16).unwrap()[0].contains(&wide), "one large value");
+}
+
 fn text(columns: &str, stream: &str) -> Vec<String> {
     cut_anywhere(columns, &Options::text(), stream.as_bytes()).unwrap()
 }
@@ -83,7 +122,8 @@ fn rows(table: &Table, batch: &Batch) -> Vec<String> {
         .map(|row| {
             let keys = key::decode(batch.keys.get(batch.rows.series[row]), &types).unwrap();
             let keys: Vec<String> = keys.iter().map(key_text).collect();
-            let fields = batch.rows.columns.iter().filter(|(_, array)| array.is_valid(row));
+            let columns = batch.rows.columns();
+            let fields = columns.iter().filter(|(_, array)| array.is_valid(row));
             let fields = fields.map(|(id, array)| {
                 let name = &table.column_by_id(*id).unwrap().name;
                 format!(" {name}={}", value_text(array, row))

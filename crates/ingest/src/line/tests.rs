@@ -423,7 +423,7 @@ fn columns_of_wide_tables_are_found_in_any_order() {
     assert!(write.new_columns.is_empty() && write.columns.iter().all(|(_, id, _)| id.is_some()));
     let table = TableRef::clone(write.table.as_ref().unwrap());
     let batch = parsed.tables.into_iter().next().unwrap().into_batch(&table).unwrap();
-    assert!(batch.rows.columns.is_sorted_by_key(|(id, _)| *id));
+    assert!(batch.rows.columns().is_sorted_by_key(|(id, _)| *id));
 }
 
 #[test]

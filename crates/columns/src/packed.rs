@@ -1,0 +1,226 @@
+//! A few rows in the form that the log gives them: what a small commit is until it is merged with others.
+//!
+//! An arrow array takes three allocations and about 200 bytes, which a row of thousands of columns pays for each value, to
+//! be merged a moment later. Here a column is where [`Rows::encode`](crate::Rows::encode) puts it, in one run of bytes, so
+//! that the log copies it as it is and merging reads values from it directly.
+//!
+//! Always true: the bytes are columns as docs/format/rows.md has them, checked when they were read or made by
+//! [`PackedBuilder`], ascending by id.
+
+use arrow_array::ArrayRef;
+use model::{ColumnId, DataType, Error, Result};
+
+use crate::bytes::Reader;
+use crate::codec::{COLUMN_HEADER_BYTES, NULLS_NONE, NULLS_SOME, decode_column, encode_column, skip_column};
+
+/// Most rows worth keeping so: they are merged with others soon, and small enough to be one log record whatever they hold.
+pub const PACKED_ROWS_MAX: usize = 16;
+/// Most bytes worth keeping so.
+pub const PACKED_BYTES_MAX: usize = 256 << 10;
+
+/// Columns of a few rows as bytes.
+#[derive(Debug)]
+pub struct Packed {
+    rows: usize,
+    /// Where each column begins in the bytes, and where the last one ends.
+    starts: Vec<u32>,
+    bytes: Vec<u8>,
+    /// Bytes of text and bytes values.
+    text_bytes: usize,
+}
+
+impl Packed {
+    /// Reads `count` columns; their bytes are checked.
+    pub(crate) fn read(reader: &mut Reader<'_>, rows: usize, count: usize) -> Result<Packed> {
+        let all = reader.rest();
+        let mut packed = Packed { rows, starts: vec![0], bytes: Vec::new(), text_bytes: 0 };
+        let mut last = None;
+        for _ in 0..count {
+            let (id, text_bytes) = skip_column(reader, rows)?;
+            if last.is_some_and(|last| last >= id) {
+                return Err(reader.wrong(format!("column {id} comes after a higher one")));
+            }
+            last = Some(id);
+            packed.text_bytes += text_bytes;
+            packed.starts.push((all.len() - reader.left()) as u32);
+        }
+        packed.bytes = all[..all.len() - reader.left()].to_vec();
+        Ok(packed)
+    }
+
+    /// The same values as `columns`, which are sorted by id.
+    pub(crate) fn of(rows: usize, columns: &[(ColumnId, ArrayRef)], bytes: usize) -> Packed {
+        let mut builder = PackedBuilder::new(rows, columns.len(), bytes);
+        for (id, values) in columns {
+            encode_column(*id, values, &mut builder.0.bytes);
+            builder.0.text_bytes += crate::rows::text_bytes(values);
+            builder.end();
+        }
+        builder.finish()
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many columns.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Packed>() + self.starts.capacity() * 4 + self.bytes.capacity()
+    }
+
+    /// All columns as the log has them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn id(&self, at: usize) -> ColumnId {
+        let start = self.starts[at] as usize;
+        let bytes = self.bytes[start..start + 4].try_into().unwrap_or_default();
+        ColumnId(u32::from_le_bytes(bytes))
+    }
+
+    /// Number and type of each column.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (ColumnId, Option<DataType>)> {
+        (0..self.len()).map(|at| (self.id(at), DataType::from_code(self.bytes[self.starts[at] as usize + 4])))
+    }
+
+    pub(crate) fn position(&self, id: ColumnId) -> Option<usize> {
+        let first = self.id_of_first()?;
+        // Mostly all fields of the table are there, and they were numbered one after the other.
+        let near = id.0.wrapping_sub(first.0) as usize;
+        if near < self.len() && self.id(near) == id {
+            return Some(near);
+        }
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.id(middle) < id { low = middle + 1 } else { high = middle }
+        }
+        (low < self.len() && self.id(low) == id).then_some(low)
+    }
+
+    fn id_of_first(&self) -> Option<ColumnId> {
+        (self.len() > 0).then(|| self.id(0))
+    }
+
+    /// The column at a position as an array.
+    pub(crate) fn array(&self, at: usize) -> ArrayRef {
+        let bytes = &self.bytes[self.starts[at] as usize..self.starts[at + 1] as usize];
+        let column = decode_column(&mut Reader::new("rows in memory", bytes), self.rows);
+        column.expect("checked when they were read, or made here").1
+    }
+
+    /// The values of a column of this type (one of numbers) that has a value in every row, one after the other; `None` if
+    /// it is another, or has a NULL.
+    pub(crate) fn values(&self, at: usize, ty: DataType) -> Option<&[u8]> {
+        let column = &self.bytes[self.starts[at] as usize..self.starts[at + 1] as usize];
+        let is_plain = column[COLUMN_HEADER_BYTES - 2] == ty as u8 && column[COLUMN_HEADER_BYTES - 1] == NULLS_NONE;
+        is_plain.then(|| &column[COLUMN_HEADER_BYTES..])
+    }
+
+    /// Has every row a value in this column?
+    pub(crate) fn is_full(&self, at: usize) -> bool {
+        self.bytes[self.starts[at] as usize + COLUMN_HEADER_BYTES - 1] == NULLS_NONE
+    }
+}
+
+/// Puts a few rows together, column by column.
+pub struct PackedBuilder(Packed);
+
+impl PackedBuilder {
+    /// For `rows` rows (at most [`PACKED_ROWS_MAX`]) of about `columns` columns, which take about `bytes` bytes.
+    ///
+    /// # Panics
+    /// For more rows.
+    #[must_use]
+    pub fn new(rows: usize, columns: usize, bytes: usize) -> PackedBuilder {
+        assert!(rows <= PACKED_ROWS_MAX, "BUG: {rows} rows to be packed, the limit is {PACKED_ROWS_MAX}");
+        let mut starts = Vec::with_capacity(columns + 1);
+        starts.push(0);
+        PackedBuilder(Packed { rows, starts, bytes: Vec::with_capacity(bytes), text_bytes: 0 })
+    }
+
+    /// Adds a column whose values have a fixed width. `valid` has a bit for each row that has a value, the lowest being
+    /// the first row's; `values` are those, as the lowest bits of a word (floats by their bits, booleans 0 or 1).
+    ///
+    /// There must be a value for each bit.
+    pub fn fixed(&mut self, id: ColumnId, ty: DataType, valid: u16, values: impl Iterator<Item = u64>) {
+        if !self.begin(id, ty, valid) {
+            return;
+        }
+        let bytes = &mut self.0.bytes;
+        match ty {
+            DataType::Bool => bytes.extend(values.map(|value| u8::from(value != 0))),
+            DataType::Int16 => values.for_each(|value| bytes.extend_from_slice(&(value as u16).to_le_bytes())),
+            DataType::Int32 | DataType::Float32 => {
+                values.for_each(|value| bytes.extend_from_slice(&(value as u32).to_le_bytes()));
+            }
+            _ => values.for_each(|value| bytes.extend_from_slice(&value.to_le_bytes())),
+        }
+        self.end();
+    }
+
+    /// Adds a column of text or bytes.
+    ///
+    /// # Errors
+    /// XX000 for text that is not UTF-8, which is the caller's mistake.
+    pub fn varying<'a>(
+        &mut self,
+        id: ColumnId,
+        ty: DataType,
+        valid: u16,
+        values: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<()> {
+        if ty == DataType::Text
+            && let Some(error) = values.clone().find_map(|value| std::str::from_utf8(value).err())
+        {
+            return Err(Error::bug(format!("column {id}: {error}")));
+        }
+        if !self.begin(id, ty, valid) {
+            return Ok(());
+        }
+        let bytes = &mut self.0.bytes;
+        values.clone().for_each(|value| bytes.extend_from_slice(&(value.len() as u32).to_le_bytes()));
+        let before = bytes.len();
+        values.for_each(|value| bytes.extend_from_slice(value));
+        self.0.text_bytes += bytes.len() - before;
+        self.end();
+        Ok(())
+    }
+
+    /// The header and the bitmap; false if there is nothing to come, or nothing at all.
+    fn begin(&mut self, id: ColumnId, ty: DataType, valid: u16) -> bool {
+        let rows = self.0.rows;
+        let all = if rows >= 16 { u16::MAX } else { (1 << rows) - 1 };
+        if valid & all == 0 {
+            // A column that is not there is NULL.
+            return false;
+        }
+        let bytes = &mut self.0.bytes;
+        bytes.extend_from_slice(&id.0.to_le_bytes());
+        bytes.push(ty as u8);
+        bytes.push(if valid & all == all { NULLS_NONE } else { NULLS_SOME });
+        if valid & all != all {
+            bytes.extend_from_slice(&(valid & all).to_le_bytes()[..rows.div_ceil(8)]);
+        }
+        true
+    }
+
+    fn end(&mut self) {
+        self.0.starts.push(self.0.bytes.len() as u32);
+    }
+
+    /// The columns.
+    #[must_use]
+    pub fn finish(self) -> Packed {
+        self.0
+    }
+}
