@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState, TableRef};
+use rustc_hash::FxHashMap;
 
 use crate::copy_in;
 use crate::encode::{Encoder, Rows};
@@ -488,10 +489,13 @@ fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
     if names.is_empty() {
         return Ok((0..table.columns.len()).collect());
     }
+    let by_name: FxHashMap<&str, usize> =
+        table.columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
     let mut found = Vec::with_capacity(names.len());
+    let mut is_found = vec![false; table.columns.len()];
     for name in names {
-        let at = column_at(table, name)?;
-        if found.contains(&at) {
+        let at = by_name.get(name.as_str()).map_or_else(|| column_at(table, name), |at| Ok(*at))?;
+        if std::mem::replace(&mut is_found[at], true) {
             return Err(Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
         }
         found.push(at);

@@ -26,6 +26,7 @@ mod hooks;
 mod insert;
 mod interrupt;
 mod maintenance;
+mod mentions;
 mod named;
 mod output;
 mod parameters;

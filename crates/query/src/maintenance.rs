@@ -88,8 +88,11 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
                 let message = "VACUUM cannot run inside a transaction block";
                 return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
-            let context = session.context();
-            tables.iter().try_for_each(|table| find_table(&context, table).map(drop))?;
+            {
+                // Not kept while waiting: a snapshot keeps what it sees, files and memory.
+                let context = session.context();
+                tables.iter().try_for_each(|table| find_table(&context, table).map(drop))?;
+            }
             if *full {
                 finished(engine.start_flush()).await?;
                 finished(engine.start_settle()).await?;

@@ -36,15 +36,31 @@ pub(crate) const BATCH_ROWS: usize = 8_192;
 /// A stored table.
 pub(crate) struct ColumnsTable {
     table: TableRef,
+    /// Positions in the table of the columns that are shown, ascending; keys and the time are among them.
+    shown: Vec<usize>,
+    /// Of the columns that are shown.
     schema: SchemaRef,
 }
 
 impl ColumnsTable {
     /// `zone`: the session's, for the type of timestamps.
     pub(crate) fn new(table: TableRef, zone: &str) -> ColumnsTable {
-        let field = |column: &model::Column| Field::new(&column.name, arrow_of(column.ty, zone), column.nullable);
-        let schema = Arc::new(Schema::new(table.columns.iter().map(field).collect::<Vec<_>>()));
-        ColumnsTable { table, schema }
+        ColumnsTable::with(table, zone, |_| true)
+    }
+
+    /// Shows the keys, the time, and the fields that `is_named` wants.
+    pub(crate) fn with(table: TableRef, zone: &str, is_named: impl Fn(&str) -> bool) -> ColumnsTable {
+        let is_shown = |at: &usize| {
+            let column = &table.columns[*at];
+            column.role != ColumnRole::Field || is_named(&column.name)
+        };
+        let shown: Vec<usize> = (0..table.columns.len()).filter(is_shown).collect();
+        let field = |at: &usize| {
+            let column = &table.columns[*at];
+            Field::new(&column.name, arrow_of(column.ty, zone), column.nullable)
+        };
+        let schema = Arc::new(Schema::new(shown.iter().map(field).collect::<Vec<_>>()));
+        ColumnsTable { table, shown, schema }
     }
 }
 
@@ -92,8 +108,8 @@ impl TableProvider for ColumnsTable {
             None => Arc::clone(&self.schema),
         };
         let columns: Vec<ColumnId> = match projection {
-            Some(chosen) => chosen.iter().map(|at| self.table.columns[*at].id).collect(),
-            None => self.table.columns.iter().map(|column| column.id).collect(),
+            Some(chosen) => chosen.iter().map(|at| self.table.columns[self.shown[*at]].id).collect(),
+            None => self.shown.iter().map(|at| self.table.columns[*at].id).collect(),
         };
         let selection = Selection::of(&self.table, &self.schema, &view, filters).map_err(external)?;
         let request = ScanRequest {

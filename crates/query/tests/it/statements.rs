@@ -273,3 +273,57 @@ fn vacuum_runs_outside_of_blocks_and_on_tables_that_exist() {
         assert_eq!(run(&mut session, "VACUUM", &[]).await.err().unwrap().state().0, "25001");
     });
 }
+
+/// The planner is shown only the columns that a statement names.
+#[test]
+fn a_table_of_many_columns_answers_as_one_of_few_does() {
+    with_session(async |mut session| {
+        let fields: Vec<String> = (0..100).map(|field| format!("F_{field}")).collect();
+        let definitions: Vec<String> = fields.iter().map(|field| format!("{field} float8")).collect();
+        let with = "WITH (store = 'columns', key = 'dev')";
+        let sql = format!(
+            "CREATE TABLE wide (time timestamptz NOT NULL, dev text, {}, \"Odd\" int) {with}",
+            definitions.join(", ")
+        );
+        run(&mut session, &sql, &[]).await.unwrap();
+        run(
+            &mut session,
+            "CREATE TABLE few (time timestamptz NOT NULL, dev text, f_7 float8) WITH (store = 'columns', key = 'dev')",
+            &[],
+        )
+        .await
+        .unwrap();
+        let values: Vec<String> = (0..100).map(|value| value.to_string()).collect();
+        for dev in ["a", "b"] {
+            let sql = format!("INSERT INTO wide VALUES ('2026-01-01', '{dev}', {}, 7)", values.join(", "));
+            run(&mut session, &sql, &[]).await.unwrap();
+        }
+        run(&mut session, "INSERT INTO few SELECT time, dev, f_7 FROM wide", &[]).await.unwrap();
+        for (sql, columns, rows) in [
+            ("SELECT * FROM wide", 103, 2),
+            ("SELECT DISTINCT ON (dev) * FROM wide", 103, 2),
+            ("SELECT - -1 AS k, * FROM wide", 104, 2),
+            ("SELECT w.* FROM wide AS w", 103, 2),
+            ("TABLE wide", 103, 2),
+            ("SELECT F_7, \"Odd\", count(*) OVER () FROM wide WHERE f_8 = 8 AND \"Odd\" = 7", 3, 2),
+            ("SELECT dev FROM wide WHERE f_7 = (SELECT max(f_7) FROM few) AND F_99 > f_98", 1, 2),
+            ("SELECT few.dev FROM few NATURAL JOIN wide", 1, 2),
+            ("SELECT w.f_3 FROM few JOIN wide AS w USING (dev, time) WHERE w.f_7 = few.f_7", 1, 2),
+            ("SELECT sum(f_1 * f_2) FROM wide GROUP BY dev HAVING max(f_3) = 3 ORDER BY min(f_4)", 1, 2),
+            ("SELECT (SELECT f_7 FROM few WHERE few.dev = wide.dev) FROM wide WHERE f_50 = 50", 1, 2),
+        ] {
+            let outcome = run(&mut session, sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let Outcome::Rows { columns: found, mut batches, .. } = outcome else { panic!("{sql}: no rows") };
+            let mut count = 0;
+            while let Some(batch) = batches.next().await {
+                count += batch.unwrap().num_rows();
+            }
+            assert_eq!((found.len(), count), (columns, rows), "{sql}");
+        }
+        let error = run(&mut session, "SELECT f_100 FROM wide", &[]).await.err().unwrap();
+        assert_eq!(error.state().0, "42703", "{error}");
+        run(&mut session, "DELETE FROM wide WHERE dev = 'a'", &[]).await.unwrap();
+        let error = run(&mut session, "SELECT f_7 FROM wide AS w(a, b, f_7)", &[]).await.err();
+        assert!(error.is_some(), "columns are not counted from those that are named");
+    });
+}

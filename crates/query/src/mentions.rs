@@ -1,0 +1,150 @@
+//! What a statement names: all that the planner has to see of a table with thousands of columns.
+//!
+//! Always true: a column that the statement can mean is among its mentions. There may be others: a word is counted
+//! whatever it stands for.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, Statement, TableFactor, Visit, Visitor,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use rustc_hash::FxHashSet;
+
+/// Columns that a statement may mean.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mentions {
+    /// All that there are: it has a `*`, or something else that stands for columns without their names.
+    All,
+    /// These, and not all need be columns.
+    Named(FxHashSet<String>),
+}
+
+impl Mentions {
+    /// Of a statement that is written in `sql`, or is part of what is written there, or was made from it with no name
+    /// added but perhaps a `*`.
+    pub(crate) fn of(sql: &str, statement: &Statement) -> Mentions {
+        if statement.visit(&mut Unnamed).is_break() {
+            return Mentions::All;
+        }
+        let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize() else { return Mentions::All };
+        let mut named = FxHashSet::default();
+        for token in tokens {
+            let Token::Word(word) = token else { continue };
+            if word.quote_style.is_none() {
+                if stands_for_columns(word.keyword) {
+                    return Mentions::All;
+                }
+                named.insert(word.value.to_ascii_lowercase());
+                named.insert(word.value.to_lowercase());
+            }
+            named.insert(word.value);
+        }
+        Mentions::Named(named)
+    }
+
+    pub(crate) fn has(&self, column: &str) -> bool {
+        match self {
+            Mentions::All => true,
+            Mentions::Named(names) => names.contains(column),
+        }
+    }
+}
+
+fn stands_for_columns(keyword: Keyword) -> bool {
+    matches!(keyword, Keyword::NATURAL | Keyword::TABLE | Keyword::PIVOT | Keyword::UNPIVOT | Keyword::COLUMNS)
+}
+
+/// Breaks at what stands for columns by another way than their names or a keyword.
+struct Unnamed;
+
+impl Visitor for Unnamed {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let is_wildcard =
+            |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+        break_if(select.projection.iter().any(is_wildcard))
+    }
+
+    /// `t(a, b)` names columns by their position.
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table { alias, .. }
+            | TableFactor::Derived { alias, .. }
+            | TableFactor::Function { alias, .. }
+            | TableFactor::TableFunction { alias, .. }
+            | TableFactor::NestedJoin { alias, .. } => {
+                break_if(alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()))
+            }
+            TableFactor::UNNEST { .. } => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        break_if(match expr {
+            Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => true,
+            Expr::Function(function) => match &function.args {
+                // `count(*)` counts rows, `count(t.*)` those with a value.
+                FunctionArguments::List(list) => list
+                    .args
+                    .iter()
+                    .any(|argument| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(_)))),
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+}
+
+fn break_if(condition: bool) -> ControlFlow<()> {
+    if condition { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::{Command, parse};
+
+    fn mentions(sql: &str) -> Mentions {
+        let parsed = parse(sql).unwrap();
+        let Command::Sql(statement) = &parsed[0].0.command else { panic!("not SQL") };
+        Mentions::of(sql, statement)
+    }
+
+    #[test]
+    fn every_word_is_a_mention_in_both_cases() {
+        let mentions =
+            mentions("SELECT Max(S_1), \"S_2\", count(*), 2 * a * (b) * c, ÄB FROM t WHERE x = 's_3' -- s_4");
+        for name in ["s_1", "S_1", "S_2", "a", "b", "c", "t", "x", "max", "Äb", "äb"] {
+            assert!(mentions.has(name), "{name}");
+        }
+        for name in ["s_2", "s_3", "s_4"] {
+            assert!(!mentions.has(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_columns_without_their_names_needs_all() {
+        for sql in [
+            "SELECT * FROM t",
+            "SELECT DISTINCT * FROM t",
+            "SELECT DISTINCT ON (dev) * FROM t",
+            "SELECT a, t.* FROM t",
+            "SELECT - -1 AS k, * FROM t",
+            "SELECT 'a''' AS l, * FROM t WHERE s <> 'b'''",
+            "SELECT a FROM t WHERE EXISTS (SELECT * FROM u)",
+            "SELECT a FROM t NATURAL JOIN u",
+            "SELECT f7 FROM t AS w(a, b, f7)",
+            "SELECT count(t.*) FROM t",
+            "INSERT INTO u SELECT * FROM t",
+            "TABLE t",
+        ] {
+            assert_eq!(mentions(sql), Mentions::All, "{sql}");
+        }
+        assert_ne!(mentions("SELECT value * 2, count(*) FROM t AS w"), Mentions::All);
+    }
+}
