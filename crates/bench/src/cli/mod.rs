@@ -85,8 +85,24 @@ struct PublishedOptions {
     out: PathBuf,
 }
 
+impl Command {
+    /// Does it talk to anybody but its terminal?
+    fn has_sockets(&self) -> bool {
+        matches!(self, Command::Iot(_) | Command::Tsbs(_) | Command::Tune(_) | Command::Monitor(_))
+    }
+}
+
+/// Output that nobody reads any more (`… | head`) ends the program, as it does others.
+fn end_quietly_with_a_pipe() {
+    // SAFETY: no handler is installed, the signal gets back what it does by default; no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Runs a command; prints; the exit code tells how it went.
 pub fn main(arguments: &Arguments) -> ExitCode {
+    if !arguments.command.has_sockets() {
+        end_quietly_with_a_pipe();
+    }
     let outcome = match &arguments.command {
         Command::Iot(options) => measure("iot", options),
         Command::Tsbs(options) => measure("tsbs", options),
@@ -218,6 +234,8 @@ fn measure_here(
             print_result(&result);
             finish_one(&result, config)?;
             results.push(result);
+            // Whatever becomes of the targets that follow, which may take hours.
+            options.write(&results)?;
         }
     }
     results::print_side_by_side(&results)?;

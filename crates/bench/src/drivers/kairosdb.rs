@@ -531,8 +531,13 @@ mod tests {
         batch.parts.remove(0);
         let mut out = Vec::new();
         names.encode(&batch, &mut out);
-        let expected = r#"[{"name":"g_0.s_0","tags":{"device":"d_1","tag_0":"v"},"datapoints":[[1667059201000,-1],[1667059202000,-2]]},{"name":"g_0.s_1","tags":{"device":"d_1","tag_0":"v"},"datapoints":[[1667059201000,-1.25],[1667059202000,-2.25]]}]"#;
-        assert_eq!(String::from_utf8(out).expect("text"), expected);
+        let expected = [
+            r#"[{"name":"g_0.s_0","tags":{"device":"d_1","tag_0":"v"},"#,
+            r#""datapoints":[[1667059201000,-1],[1667059202000,-2]]},"#,
+            r#"{"name":"g_0.s_1","tags":{"device":"d_1","tag_0":"v"},"#,
+            r#""datapoints":[[1667059201000,-1.25],[1667059202000,-2.25]]}]"#,
+        ];
+        assert_eq!(String::from_utf8(out).expect("text"), expected.concat());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Zoned;
 
 use super::matrix::{
-    LATENCY_COLUMNS, RESULT_COLUMNS, elapsed_s, latency_cells, result_cells, tables, throughput_shown,
+    Group, LATENCY_COLUMNS, RESULT_COLUMNS, elapsed_s, groups, latency_cells, result_cells, throughput_shown,
 };
 use super::{create_dir, csv_line};
 use crate::error::{Error, Result};
@@ -44,12 +44,13 @@ fn text(result: &RunResult) -> String {
     for (key, value) in &result.configuration {
         text.push_str(&format!("{key}={value}\n"));
     }
-    for (phase, rows) in tables(result) {
-        let title = phase.map_or_else(String::new, |phase| format!(" of phase {}", phase.name));
-        section(&mut text, &format!("Result Matrix{title}"), &RESULT_COLUMNS, &rows, |row| {
+    let groups = groups(result);
+    for Group { title, rows, .. } in &groups {
+        let title = if groups.len() > 1 { format!(" of {title}") } else { String::new() };
+        section(&mut text, &format!("Result Matrix{title}"), &RESULT_COLUMNS, rows, |row| {
             result_cells(row, throughput_shown(result))
         });
-        section(&mut text, &format!("Latency (ms) Matrix{title}"), &LATENCY_COLUMNS, &rows, |row| {
+        section(&mut text, &format!("Latency (ms) Matrix{title}"), &LATENCY_COLUMNS, rows, |row| {
             latency_cells(&row.latency_ms)
         });
     }

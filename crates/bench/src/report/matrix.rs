@@ -36,13 +36,15 @@ pub(crate) fn elapsed_s(result: &RunResult) -> f64 {
     result.phases.iter().map(|phase| phase.elapsed_s).sum()
 }
 
-/// Both matrices: once, or once a phase.
+/// Both matrices: once, or once for each number of clients.
 pub(crate) fn matrices(result: &RunResult) -> String {
     let mut text = String::new();
-    for (phase, rows) in tables(result) {
-        if let Some(phase) = phase {
-            let _ = writeln!(text, "\nPhase {}: {:.2} second", phase.name, phase.elapsed_s);
+    let groups = groups(result);
+    for group in &groups {
+        if groups.len() > 1 {
+            let _ = writeln!(text, "\n{}: {:.2} second", group.title, group.elapsed_s);
         }
+        let rows = &group.rows;
         let named = |row: &&OperationResult| row.name.clone();
         let cells = rows.iter().map(|row| [vec![named(row)], result_cells(row, throughput_shown(result))].concat());
         matrix(&mut text, "Result Matrix", RESULT_RULE, &RESULT_COLUMNS, WIDE, cells);
@@ -57,17 +59,55 @@ pub(crate) fn throughput_shown(result: &RunResult) -> bool {
     !result.verification.on || result.verification.passed
 }
 
-/// The rows of each pair of matrices; with the phase, if the pair is about one phase only.
-pub(crate) fn tables(result: &RunResult) -> Vec<(Option<&PhaseResult>, Vec<&OperationResult>)> {
-    let ran = |operation: &&OperationResult| operation.ok + operation.failed > 0;
-    let Some(first) = result.phases.first() else { return Vec::new() };
-    let kinds = first.operations.len();
-    let of_kind = |kind: usize| result.phases.iter().filter_map(move |phase| phase.operations.get(kind));
-    if (0..kinds).all(|kind| of_kind(kind).filter(ran).count() <= 1) {
-        let row = |kind| of_kind(kind).find(ran).unwrap_or(&first.operations[kind]);
-        return vec![(None, (0..kinds).map(row).collect())];
+/// What one pair of matrices is about: phases of which no two ran the same kind.
+pub(crate) struct Group<'a> {
+    /// Such as `10 clients`; the name of the phase, if the number of clients does not tell groups apart.
+    pub(crate) title: String,
+    /// Seconds of its phases.
+    pub(crate) elapsed_s: f64,
+    /// One a kind.
+    pub(crate) rows: Vec<&'a OperationResult>,
+}
+
+/// All phases as one group if they can be, else those of each number of clients, else each phase.
+pub(crate) fn groups(result: &RunResult) -> Vec<Group<'_>> {
+    let all: Vec<&PhaseResult> = result.phases.iter().collect();
+    if all.is_empty() {
+        return Vec::new();
     }
-    result.phases.iter().map(|phase| (Some(phase), phase.operations.iter().collect())).collect()
+    if let Some(group) = group(String::new(), &all) {
+        return vec![group];
+    }
+    let mut clients: Vec<u32> = Vec::new();
+    for phase in &all {
+        if !clients.contains(&phase.clients) {
+            clients.push(phase.clients);
+        }
+    }
+    let of_clients = |clients: &u32| {
+        let phases: Vec<&PhaseResult> = all.iter().copied().filter(|phase| phase.clients == *clients).collect();
+        group(format!("{clients} clients"), &phases)
+    };
+    let by_clients: Option<Vec<Group<'_>>> = clients.iter().map(of_clients).collect();
+    let of_phase = |phase: &'_ PhaseResult| format!("Phase {}", phase.name);
+    by_clients.unwrap_or_else(|| all.iter().copied().filter_map(|phase| group(of_phase(phase), &[phase])).collect())
+}
+
+/// `None` if two of the phases ran the same kind.
+fn group<'a>(title: String, phases: &[&'a PhaseResult]) -> Option<Group<'a>> {
+    let ran = |operation: &&OperationResult| operation.ok + operation.failed > 0;
+    let kinds = phases[0].operations.len();
+    let mut rows = Vec::with_capacity(kinds);
+    for kind in 0..kinds {
+        let of_kind: Vec<&OperationResult> = phases.iter().filter_map(|phase| phase.operations.get(kind)).collect();
+        let mut those = of_kind.iter().copied().filter(ran);
+        let row = those.next().or(of_kind.first().copied())?;
+        if those.next().is_some() {
+            return None;
+        }
+        rows.push(row);
+    }
+    Some(Group { title, elapsed_s: phases.iter().map(|phase| phase.elapsed_s).sum(), rows })
 }
 
 /// Cells of the Result Matrix after the name.
@@ -351,6 +391,29 @@ pub(super) mod tests {
             assert!(text.contains(row), "{row}\n{text}");
         }
         assert!(text.contains("200.00") && text.contains("50.00"), "throughput is that of the phase\n{text}");
+    }
+
+    #[test]
+    fn phases_of_different_numbers_of_clients_get_matrices_of_their_own() {
+        let with = |clients, phase| PhaseResult { clients, ..phase };
+        let phases = vec![
+            with(100, phase("write", 60.0, &[(0, 10, 3_000)])),
+            with(10, phase("PRECISE_POINT x10", 1.0, &[(1, 7, 7)])),
+            with(10, phase("TIME_RANGE x10", 2.0, &[(2, 8, 80)])),
+            with(100, phase("PRECISE_POINT x100", 3.0, &[(1, 9, 9)])),
+        ];
+        let text = matrices(&sample(phases));
+        assert_eq!(text.matches("Result Matrix").count(), 2);
+        let (first, second) = text.split_once("\n10 clients: 3.00 second").expect("the other");
+        assert!(first.contains("100 clients: 63.00 second"), "{text}");
+        assert!(
+            first.contains("INGESTION                10 ") && first.contains("PRECISE_POINT            9 "),
+            "{text}"
+        );
+        assert!(
+            second.contains("PRECISE_POINT            7 ") && second.contains("TIME_RANGE               8 "),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! QuestDB: what goes over the wire, and the real server.
+
 use super::*;
 use crate::drivers::conformance::{ABLE, Abilities, EVERY_KIND, check, check_wide};
 use crate::peers::{self, Options, Product, Server};

@@ -24,6 +24,9 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         ("http.min.net.bind.to", setup.address("health")),
         ("line.tcp.net.bind.to", setup.address("ilp")),
         ("pg.net.bind.to", setup.address("pg")),
+        // By default 64: a benchmark may have more clients, and the rest would wait for ever.
+        ("pg.net.connection.limit", "1024".to_owned()),
+        ("http.net.connection.limit", "1024".to_owned()),
         ("line.udp.enabled", "false".to_owned()),
         ("telemetry.enabled", "false".to_owned()),
     ];

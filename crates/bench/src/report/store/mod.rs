@@ -373,8 +373,8 @@ pub(crate) fn final_values(result: &RunResult) -> Vec<FinalValue> {
         value("total", "createSchemaTime", format!("{:.2}", result.schema_s)),
         value("total", "elapsedTime", format!("{:.2}", elapsed_s(result))),
     ];
-    for (_, rows) in super::matrix::tables(result) {
-        for row in rows {
+    for group in super::matrix::groups(result) {
+        for row in group.rows {
             let name = &row.stored_name;
             let counts = [
                 ("okOperationNum", row.ok),
