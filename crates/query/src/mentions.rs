@@ -141,7 +141,6 @@ mod tests {
             "SELECT f7 FROM t AS w(a, b, f7)",
             "SELECT count(t.*) FROM t",
             "INSERT INTO u SELECT * FROM t",
-            "TABLE t",
         ] {
             assert_eq!(mentions(sql), Mentions::All, "{sql}");
         }

@@ -256,7 +256,7 @@ fn checkpoint_and_vacuum_full_leave_one_segment_and_nothing_in_memory() {
             let word = sql.split(' ').next().unwrap();
             assert!(matches!(&outcome, Outcome::Command { tag, .. } if tag == word), "{sql}");
             let stats = session.database().engine().stats();
-            assert_eq!((stats.segments, stats.flushed_lsn), (segments, stats.last_lsn), "{sql}");
+            assert_eq!((stats.segments, stats.memtable_bytes), (segments, 0), "{sql}");
         }
         assert_eq!(count(&mut session).await, 4);
     });
@@ -304,13 +304,12 @@ fn a_table_of_many_columns_answers_as_one_of_few_does() {
             ("SELECT DISTINCT ON (dev) * FROM wide", 103, 2),
             ("SELECT - -1 AS k, * FROM wide", 104, 2),
             ("SELECT w.* FROM wide AS w", 103, 2),
-            ("TABLE wide", 103, 2),
             ("SELECT F_7, \"Odd\", count(*) OVER () FROM wide WHERE f_8 = 8 AND \"Odd\" = 7", 3, 2),
             ("SELECT dev FROM wide WHERE f_7 = (SELECT max(f_7) FROM few) AND F_99 > f_98", 1, 2),
             ("SELECT few.dev FROM few NATURAL JOIN wide", 1, 2),
             ("SELECT w.f_3 FROM few JOIN wide AS w USING (dev, time) WHERE w.f_7 = few.f_7", 1, 2),
             ("SELECT sum(f_1 * f_2) FROM wide GROUP BY dev HAVING max(f_3) = 3 ORDER BY min(f_4)", 1, 2),
-            ("SELECT (SELECT f_7 FROM few WHERE few.dev = wide.dev) FROM wide WHERE f_50 = 50", 1, 2),
+            ("SELECT (SELECT max(f_7) FROM few WHERE few.dev = wide.dev) FROM wide WHERE f_50 = 50", 1, 2),
         ] {
             let outcome = run(&mut session, sql, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
             let Outcome::Rows { columns: found, mut batches, .. } = outcome else { panic!("{sql}: no rows") };
