@@ -33,14 +33,13 @@ pub(crate) async fn with_database(
     let database = Database::new(engine.clone(), serve::query_options(memory_bytes))?;
     let (stop, stopped) = oneshot::channel::<()>();
     // The sender going away is a reason to stop too.
-    let serving = server.run(database, async { drop(stopped.await) }, Duration::from_secs(1));
+    let serving = server.ready(&database, Duration::from_secs(1)).run(async { drop(stopped.await) });
     let working = async {
         let result = work(&address).await;
         drop(stop);
         result
     };
-    let (served, result) = tokio::join!(serving, working);
-    served?;
+    let ((), result) = tokio::join!(serving, working);
     serve::close(engine).await?;
     result
 }

@@ -61,8 +61,11 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let stop = Stop::listen()?;
     let (engine, recovery) = open(&settings.data, settings.memory_bytes).await?;
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes))?;
-    announce(settings, &server, &recovery);
-    server.run(database, stop.wait(), GRACE).await?;
+    let addresses = (server.pg(), server.http(), server.health());
+    let server = server.ready(&database, GRACE);
+    // Said when it is true: whoever waits for these lines is served at once.
+    announce(settings, addresses, &recovery);
+    server.run(stop.wait()).await;
     close(engine).await
 }
 
@@ -120,7 +123,11 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Says what was found and where clients may come: in the log, and for people on standard output.
-fn announce(settings: &Settings, server: &Server, recovery: &Recovery) {
+fn announce(
+    settings: &Settings,
+    addresses: (Option<SocketAddr>, Option<SocketAddr>, Option<SocketAddr>),
+    recovery: &Recovery,
+) {
     let elapsed_ms = recovery.elapsed_ns / 1_000_000;
     tracing::info!(
         created = recovery.created,
@@ -135,7 +142,7 @@ fn announce(settings: &Settings, server: &Server, recovery: &Recovery) {
         "recovered"
     );
     // All three were asked for, so all three are bound.
-    let (Some(pg), Some(http), Some(health)) = (server.pg(), server.http(), server.health()) else { return };
+    let (Some(pg), Some(http), Some(health)) = addresses else { return };
     tracing::info!(
         %pg, %http, %health,
         memory_bytes = settings.memory_bytes,

@@ -11,4 +11,4 @@ mod metrics;
 pub mod pg;
 mod serve;
 
-pub use serve::{Options, Server};
+pub use serve::{Options, Ready, Server};

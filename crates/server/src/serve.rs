@@ -44,7 +44,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Binds all listeners. Health answers from now on; `/ready` says 503 until [`Server::run`].
+    /// Binds all listeners. Health answers from now on; `/ready` says 503 until [`Server::ready`].
     ///
     /// # Errors
     /// 58030 naming the flag and the address, when it cannot be bound.
@@ -77,12 +77,10 @@ impl Server {
         self.health_address
     }
 
-    /// Serves until `stop` resolves; then accepts no more, lets what runs finish for at most `grace`, and returns. The database stays open:
-    /// flushing and closing it is the caller's.
-    ///
-    /// # Errors
-    /// None so far: a listener that fails to accept tries again.
-    pub async fn run(mut self, database: Database, stop: impl Future<Output = ()>, grace: Duration) -> Result<()> {
+    /// Gives the listeners their database. From now on `/ready` says 200, and who connects is served as soon as [`Ready::run`] runs.
+    /// What runs when told to stop gets `grace` to finish.
+    #[must_use]
+    pub fn ready(mut self, database: &Database, grace: Duration) -> Ready {
         let memory_bytes = database.engine().options().memory_bytes;
         let http_options = http::Options {
             connections_max: self.max_connections,
@@ -102,13 +100,30 @@ impl Server {
             http: http.as_ref().map(|(_, context)| Arc::clone(context)),
             pg: pg.as_ref().map(|(_, context)| Arc::clone(context)),
         }));
+        Ready { server: self, http, pg }
+    }
+}
+
+/// Listeners with a database behind them.
+pub struct Ready {
+    /// Holds the health listener until all have ended.
+    server: Server,
+    http: Option<(TcpListener, Arc<http::Context>)>,
+    pg: Option<(TcpListener, Arc<pg::Context>)>,
+}
+
+impl Ready {
+    /// Serves until `stop` resolves; then accepts no more, lets what runs finish, and returns. The database stays open: flushing and
+    /// closing it is the caller's.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Ready { server, http, pg } = self;
         let contexts = (
             http.as_ref().map(|(_, context)| Arc::clone(context)),
             pg.as_ref().map(|(_, context)| Arc::clone(context)),
         );
         let stopped = async {
             stop.await;
-            self.health.set(Phase::Stopping);
+            server.health.set(Phase::Stopping);
             contexts.0.inspect(|context| context.shut_down());
             contexts.1.inspect(|context| context.shut_down());
         };
@@ -123,7 +138,6 @@ impl Server {
             }
         };
         tokio::join!(stopped, serve_http, serve_pg);
-        Ok(())
     }
 }
 

@@ -33,10 +33,10 @@ fn readiness_follows_the_life_of_the_server_and_metrics_count() {
     let stopped = async {
         let _ = stopped.await;
     };
-    let running = runtime.spawn(server.run(database(&engine), stopped, Duration::from_secs(10)));
-    while get(health, "/ready").status != 200 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    // Ready before it runs: the first connection waits in the listener's queue, and is not refused.
+    let server = server.ready(&database(&engine), Duration::from_secs(10));
+    assert_eq!(get(health, "/ready").status, 200);
+    let running = runtime.spawn(server.run(stopped));
     let lines = b"m v=1 1\nm v=2 2\nbroken";
     assert_eq!(Client::connect(http).request("POST", "/write", &[], lines).status, 400);
     assert_eq!(Client::connect(http).request("POST", "/sql", &[], b"SELEC").status, 400);
@@ -58,7 +58,7 @@ fn readiness_follows_the_life_of_the_server_and_metrics_count() {
     }
     check_exposition(&text);
     drop(stop);
-    runtime.block_on(running).unwrap().unwrap();
+    runtime.block_on(running).unwrap();
     engine.close().unwrap();
 }
 
