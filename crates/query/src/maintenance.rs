@@ -21,8 +21,25 @@ pub(crate) enum Maintenance {
     Vacuum { full: bool, tables: Vec<ObjectName> },
 }
 
-/// Words that may stand between VACUUM and the tables, or in parentheses.
-const OPTIONS: &[&str] = &["full", "freeze", "verbose", "analyze"];
+/// Words that may stand between VACUUM and the tables.
+const WORDS: &[&str] = &["full", "freeze", "verbose", "analyze"];
+/// Options in parentheses, each with or without a value. Only the first makes a difference here.
+const OPTIONS: &[&str] = &[
+    "full",
+    "freeze",
+    "verbose",
+    "analyze",
+    "disable_page_skipping",
+    "skip_locked",
+    "index_cleanup",
+    "process_main",
+    "process_toast",
+    "truncate",
+    "parallel",
+    "skip_database_stats",
+    "only_database_stats",
+    "buffer_usage_limit",
+];
 
 /// Reads the statement if it is one of these.
 ///
@@ -35,41 +52,81 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
     }
     let rest = tokens[1..].iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).cloned();
     let end = tokens[tokens.len() - 1].span.end;
-    let unexpected = |parser: &mut Parser<'_>| {
-        let token = parser.peek_token();
+    let unexpected = |token: &TokenWithSpan| {
         text.unexpected(&token.token, if token.token == Token::EOF { end } else { token.span.start })
     };
     let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest.collect());
+    let read = if is_checkpoint { Ok(Maintenance::Checkpoint) } else { vacuum(&mut parser) };
+    match read {
+        Ok(maintenance) if parser.peek_token_ref().token == Token::EOF => Ok(Some(maintenance)),
+        Err(Refused::Option(error)) => Err(error),
+        _ => Err(unexpected(parser.peek_token_ref())),
+    }
+}
+
+/// Why VACUUM cannot be read.
+enum Refused {
+    /// The next token does not belong there.
+    Token,
+    Option(Error),
+}
+
+fn vacuum(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     let mut full = false;
-    if !is_checkpoint {
-        let listed = parser.consume_token(&Token::LParen);
-        while let Some(option) = option(&mut parser) {
-            full |= option == "full";
-            if listed && !parser.consume_token(&Token::Comma) {
+    if parser.consume_token(&Token::LParen) {
+        loop {
+            full = option(parser)?.unwrap_or(full);
+            if !parser.consume_token(&Token::Comma) {
                 break;
             }
         }
-        if listed {
-            parser.expect_token(&Token::RParen).map_err(|_| unexpected(&mut parser))?;
+        parser.expect_token(&Token::RParen).map_err(|_| Refused::Token)?;
+    } else {
+        while let Some(word) = WORDS.iter().find(|word| is_word(parser.peek_token_ref(), word)) {
+            parser.next_token();
+            full |= *word == "full";
         }
     }
     let mut tables = Vec::new();
-    while !is_checkpoint && matches!(parser.peek_token_ref().token, Token::Word(_)) {
-        tables.push(parser.parse_object_name(false).map_err(|_| unexpected(&mut parser))?);
+    while parser.peek_token_ref().token != Token::EOF {
+        if !matches!(parser.peek_token_ref().token, Token::Word(_)) {
+            return Err(Refused::Token);
+        }
+        tables.push(parser.parse_object_name(false).map_err(|_| Refused::Token)?);
         if !parser.consume_token(&Token::Comma) {
             break;
         }
+        if parser.peek_token_ref().token == Token::EOF {
+            return Err(Refused::Token);
+        }
     }
-    if parser.peek_token_ref().token != Token::EOF {
-        return Err(unexpected(&mut parser));
-    }
-    Ok(Some(if is_checkpoint { Maintenance::Checkpoint } else { Maintenance::Vacuum { full, tables } }))
+    Ok(Maintenance::Vacuum { full, tables })
 }
 
-fn option(parser: &mut Parser<'_>) -> Option<&'static str> {
-    let found = OPTIONS.iter().copied().find(|option| is_word(parser.peek_token_ref(), option))?;
+/// One option in parentheses: what FULL is set to, if it is that one.
+fn option(parser: &mut Parser<'_>) -> std::result::Result<Option<bool>, Refused> {
+    let Token::Word(name) = &parser.peek_token_ref().token else { return Err(Refused::Token) };
+    let name = name.value.to_ascii_lowercase();
+    if !OPTIONS.contains(&name.as_str()) {
+        let message = format!("unrecognized VACUUM option \"{name}\"");
+        return Err(Refused::Option(Error::new(SqlState::SYNTAX_ERROR, message)));
+    }
     parser.next_token();
-    Some(found)
+    let value = match &parser.peek_token_ref().token {
+        Token::Comma | Token::RParen | Token::EOF => "true".to_owned(),
+        token => token.to_string().trim_matches('\'').to_ascii_lowercase(),
+    };
+    if !matches!(parser.peek_token_ref().token, Token::Comma | Token::RParen | Token::EOF) {
+        parser.next_token();
+    }
+    if name != "full" {
+        return Ok(None);
+    }
+    match value.as_str() {
+        "true" | "on" | "1" => Ok(Some(true)),
+        "false" | "off" | "0" => Ok(Some(false)),
+        _ => Err(Refused::Option(Error::new(SqlState::SYNTAX_ERROR, "full requires a Boolean value"))),
+    }
 }
 
 /// # Errors
@@ -120,6 +177,8 @@ mod tests {
             ("vacuum full", true, ""),
             ("VACUUM FULL VERBOSE plant.readings", true, "plant.readings"),
             ("VACUUM (ANALYZE, FULL) a, b", true, "a,b"),
+            ("VACUUM (FULL false, PARALLEL 2) a", false, "a"),
+            ("VACUUM (FULL on)", true, ""),
             ("vacuum analyze pgbench_history;", false, "pgbench_history"),
         ] {
             let parsed = parse(sql).unwrap();
@@ -139,9 +198,17 @@ mod tests {
             ("CHECKPOINT now", "syntax error at or near \"now\"", 12),
             ("VACUUM (FULL", "syntax error at end of input", 13),
             ("VACUUM a b", "syntax error at or near \"b\"", 10),
+            ("VACUUM (FULL,)", "syntax error at or near \")\"", 14),
+            ("VACUUM a,", "syntax error at end of input", 10),
         ] {
             let error = parse(sql).err().unwrap();
             assert_eq!((error.message(), error.position()), (message, Some(position)), "{sql}");
+        }
+        for (sql, message) in [
+            ("VACUUM (FASTER)", "unrecognized VACUUM option \"faster\""),
+            ("VACUUM (FULL perhaps)", "full requires a Boolean value"),
+        ] {
+            assert_eq!(parse(sql).err().unwrap().message(), message);
         }
     }
 }

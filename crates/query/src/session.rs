@@ -20,6 +20,7 @@ use crate::context::{Pending, Slot, StatementContext};
 use crate::copy::{CopyChunk, CopyIn};
 use crate::database::Database;
 use crate::insert::InsertPlan;
+use crate::maintenance::Maintenance;
 use crate::query::QueryPlan;
 use crate::sessions::{Entered, Running};
 use crate::settings::Settings;
@@ -123,6 +124,12 @@ impl Prepared {
     #[must_use]
     pub fn statement(&self) -> &Statement {
         &self.0.statement
+    }
+
+    /// Is it refused inside a transaction? Then none may be begun around it for what could follow.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        matches!(self.0.statement.command, Command::Maintenance(Maintenance::Vacuum { .. }))
     }
 }
 

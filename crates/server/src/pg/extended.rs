@@ -193,8 +193,9 @@ impl Connection<'_> {
     pub(super) async fn execute(&mut self, name: &str, rows_max: u32) -> Result<(), Fault> {
         // Out of the map while it runs: if it fails or is stopped, it is gone.
         let (name, mut portal) = self.named.portals.remove_entry(name).ok_or_else(|| no_portal(name))?;
-        // A statement that is alone in its batch needs no transaction around it.
-        if self.wire.next_tag() != Some(b'S') {
+        // A statement that is alone in its batch needs no transaction around it; one that must be alone can have none.
+        let stands_alone = portal.prepared.as_ref().is_some_and(Prepared::stands_alone);
+        if self.wire.next_tag() != Some(b'S') && !stands_alone {
             self.begin_implicit();
         }
         let in_block = self.session.status() != TxnStatus::Idle;

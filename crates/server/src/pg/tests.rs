@@ -416,6 +416,25 @@ async fn a_pipeline_commits_at_its_sync_and_an_error_undoes_all_of_it() {
 }
 
 #[tokio::test]
+async fn vacuum_runs_when_its_sync_comes_later_but_not_behind_another_statement() {
+    let server = Server::start().await;
+    let mut client = with_table(&server).await;
+    let (mut p1, mut b1, mut p2, mut b2) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let vacuum = bound(&mut p1, &mut b1, "VACUUM", &[], false);
+    client.send(&[vacuum[0], vacuum[1], EXECUTE_ALL, (b'H', b"")]).await;
+    // Answered before the Sync is there.
+    for tag in [b'1', b'2', b'C'] {
+        assert_eq!(client.receive().await.map(|(tag, _)| tag), Some(tag));
+    }
+    client.send(&[SYNC]).await;
+    assert_eq!(client.transcript().await, ["Z I"]);
+    let insert = bound(&mut p2, &mut b2, "INSERT INTO m VALUES ('2024-01-01', 'd', 1, 1)", &[], false);
+    client.send(&[insert[0], insert[1], EXECUTE_ALL, vacuum[0], vacuum[1], EXECUTE_ALL, SYNC]).await;
+    let lines = client.transcript().await;
+    assert!(lines.iter().any(|line| line.starts_with("E 25001")), "{lines:?}");
+}
+
+#[tokio::test]
 async fn begin_in_a_pipeline_opens_a_block_that_outlives_its_sync() {
     let server = Server::start().await;
     let mut client = with_table(&server).await;
