@@ -104,16 +104,39 @@ impl Kind {
 
 /// Appends the text that `units` stand for: `length` characters of `[0-9a-zA-Z]`.
 pub fn text_of(units: i64, length: u16, out: &mut Vec<u8>) {
-    const LETTERS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut state = units as u64;
     for at in 0..length {
         if at % 8 == 0 && at > 0 {
             state = crate::generate::mix(state);
         }
-        // The high half of a product is an unbiased enough choice of 62 from 32 bits.
-        let draw = ((state >> (8 * (at % 8) as u32 % 32)) as u32).wrapping_mul(0x9E37_79B1);
-        out.push(LETTERS[((u64::from(draw) * 62) >> 32) as usize]);
+        out.push(letter(state, u32::from(at % 8)));
     }
+}
+
+/// The character that is drawn from 32 bits of `state`.
+#[inline]
+fn letter(state: u64, at: u32) -> u8 {
+    const LETTERS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    // The high half of a product is an unbiased enough choice of 62 from 32 bits.
+    let draw = ((state >> (8 * at % 32)) as u32).wrapping_mul(0x9E37_79B1);
+    LETTERS[((u64::from(draw) * 62) >> 32) as usize]
+}
+
+/// The longest text of letters and digits that is sure to have units.
+pub const GIVEN_TEXT_MAX: u64 = 4;
+
+/// Units that stand for `text`, the way back from [`text_of`]; `None` if there are none: a character that is no letter
+/// or digit, or more than [`GIVEN_TEXT_MAX`] of them.
+pub fn units_of_text(text: &[u8]) -> Option<i64> {
+    let mut state = 0;
+    for (at, wanted) in (0..4).zip(text) {
+        // Each character depends on eight bits that those before it do not, and four of their values or more give it.
+        let bits = |byte: u64| byte << (8 * at + 24);
+        state |= bits((0..256).find(|byte| letter(state | bits(*byte), at) == *wanted)?);
+    }
+    let mut again = Vec::with_capacity(text.len());
+    text_of(state as i64, u16::try_from(text.len()).ok()?, &mut again);
+    (again == text).then_some(state as i64)
 }
 
 /// A measured quantity of a table's devices.
@@ -218,5 +241,27 @@ impl Batch {
     /// Values in all.
     pub fn points(&self) -> u64 {
         self.rows() * u64::from(self.fields.end - self.fields.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_short_text_has_units_and_others_are_told_from_them() {
+        let letters = (0u8..128).filter(u8::is_ascii_alphanumeric).collect::<Vec<_>>();
+        let mut texts = vec![Vec::new()];
+        texts.extend(letters.iter().flat_map(|a| letters.iter().map(|b| vec![*a, *b])));
+        texts.extend((0..500usize).map(|n| [7, 3, 11, 5].map(|step| letters[n * step % 62]).to_vec()));
+        for text in texts {
+            let units = units_of_text(&text).unwrap_or_else(|| panic!("{text:?} has no units"));
+            let mut again = Vec::new();
+            text_of(units, text.len() as u16, &mut again);
+            assert_eq!(again, text);
+        }
+        for text in ["a-", "ä", "\"a", "abcde", "abcdabcx"] {
+            assert_eq!(units_of_text(text.as_bytes()), None, "{text}");
+        }
     }
 }
