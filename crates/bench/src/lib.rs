@@ -10,6 +10,7 @@
 pub mod cli;
 mod cluster;
 pub mod config;
+mod dataset;
 mod drivers;
 mod engine;
 pub mod error;

@@ -4,6 +4,7 @@
 //! reach); 3 stopped before its end, what was done is verified; 4 done and verified, but operations failed.
 
 mod cluster;
+mod generate;
 mod options;
 mod progress;
 mod results;
@@ -17,7 +18,7 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 
 use crate::cluster::Member;
-use crate::config::{self, Config, Source};
+use crate::config::{self, Config, Source, WorkMode};
 use crate::drivers::{DRIVERS, Target};
 use crate::error::Result;
 use crate::published;
@@ -190,6 +191,9 @@ fn of_one_target(setting: &str) -> Option<(&str, &str)> {
 /// Runs a workload on every target, as often as asked for.
 fn measure(workload: &str, options: &RunOptions) -> Result<ExitCode> {
     let mut config = configuration(options, workload)?;
+    if config.benchmark_work_mode == WorkMode::GenerateData {
+        return generate::run(workload, options, config);
+    }
     if let Some(address) = &options.cluster_listen {
         return cluster::coordinate(workload, options, &config, address);
     }
@@ -323,8 +327,7 @@ struct Checked {
 fn checked_targets(options: &RunOptions, config: &Config) -> Result<Vec<Checked>> {
     let mut told: Vec<String> = Vec::new();
     let mut checked = Vec::new();
-    for target in targets(options, config)? {
-        let mut config = config.clone();
+    for (target, mut config) in targets(options, config)? {
         for (name, setting) in options.set.iter().filter_map(|setting| of_one_target(setting)) {
             if name == target.name {
                 config.set_text(setting)?;
@@ -342,13 +345,21 @@ fn checked_targets(options: &RunOptions, config: &Config) -> Result<Vec<Checked>
     Ok(checked)
 }
 
-/// The targets named, or that of the configuration file, or our own.
-fn targets(options: &RunOptions, config: &Config) -> Result<Vec<Target>> {
-    if !options.target.is_empty() {
-        return options.target.iter().map(|text| Target::parse(text)).collect();
-    }
+/// The targets named, or that of the configuration file, or our own; and the second database of a double write.
+fn targets(options: &RunOptions, config: &Config) -> Result<Vec<(Target, Config)>> {
     let given = ["DB_SWITCH", "HOST", "PORT"].iter().any(|key| config.source_of(key).is_some());
-    Ok(vec![if given { target::of_config(config)? } else { Target::parse("millrace")? }])
+    let targets: Result<Vec<Target>> = match options.target.as_slice() {
+        [] if given => target::of_config(config).map(|target| vec![target]),
+        [] => Target::parse("millrace").map(|target| vec![target]),
+        named => named.iter().map(|text| Target::parse(text)).collect(),
+    };
+    let mut targets: Vec<_> = targets?.into_iter().map(|target| (target, config.clone())).collect();
+    let second = match targets.as_slice() {
+        [(first, _)] if config.is_double_write => Some(target::second(config, first)?),
+        _ => None,
+    };
+    targets.extend(second);
+    Ok(targets)
 }
 
 fn finish_one(result: &RunResult, config: &Config) -> Result<()> {

@@ -68,6 +68,31 @@ pub(super) fn of_config(config: &Config) -> Result<Target> {
     Ok(target)
 }
 
+/// The second database of a double write, and the configuration that holds for it.
+///
+/// # Errors
+/// There is no driver for it, or it is the first.
+pub(super) fn second(config: &Config, first: &Target) -> Result<(Target, Config)> {
+    let mut second = config.clone();
+    second.db_switch = config.another_db_switch.clone();
+    second.host = config.another_host.clone();
+    second.port = config.another_port.clone();
+    second.username = config.another_username.clone();
+    second.password = config.another_password.clone();
+    second.db_name = config.another_db_name.clone();
+    second.token = config.another_token.clone();
+    let target = of_config(&second)?;
+    if !target.hosts.is_empty() && target.hosts == first.hosts && second.db_name == config.db_name {
+        return Err(Error::setup(format!(
+            "IS_DOUBLE_WRITE=true: ANOTHER_HOST, ANOTHER_PORT and ANOTHER_DB_NAME name the first database again \
+             ({}, {}): expected another",
+            target.shown(),
+            second.db_name
+        )));
+    }
+    Ok((target, second))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +117,25 @@ mod tests {
         let (config, _) = config_for(&asked, &Target::parse("iotdb").unwrap()).unwrap();
         assert_eq!(config.db_switch.text, "IoTDB-130-SESSION_BY_RECORD");
         assert_eq!(of_config(&config).unwrap().options["write"], "record");
+    }
+
+    #[test]
+    fn the_second_database_of_a_double_write_is_another_target_with_its_own_settings() {
+        let first = config(&["DB_SWITCH=IoTDB-130-SESSION_BY_TABLET", "ANOTHER_DB_SWITCH=TimescaleDB"]);
+        let here = of_config(&first).unwrap();
+        assert!(second(&first, &here).unwrap_err().message.contains("name the first database again"));
+        let both = config(&[
+            "ANOTHER_DB_SWITCH=TimescaleDB",
+            "ANOTHER_HOST=a,b",
+            "ANOTHER_PORT=5432,5433",
+            "ANOTHER_USERNAME=me",
+            "ANOTHER_DB_NAME=other",
+            "LOOP=7",
+        ]);
+        let (target, config) = second(&both, &here).unwrap();
+        assert_eq!((target.name.as_str(), target.hosts.join(" ")), ("timescaledb", "a:5432 b:5433".to_owned()));
+        assert_eq!((target.user.as_deref(), config.db_name.as_str(), config.loop_), (Some("me"), "other", 7));
+        assert_eq!(config.db_switch.product, Product::TimescaleDB);
     }
 
     #[test]

@@ -21,18 +21,6 @@ pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
         &["TRUST_STORE_PATH", "TRUST_STORE_PWD", "KEY_STORE_PATH", "KEY_STORE_PWD", "SSL_PROTOCOL"],
         "TLS to IoTDB is not spoken",
     ),
-    (
-        &[
-            "ANOTHER_DB_SWITCH",
-            "ANOTHER_HOST",
-            "ANOTHER_PORT",
-            "ANOTHER_USERNAME",
-            "ANOTHER_PASSWORD",
-            "ANOTHER_DB_NAME",
-            "ANOTHER_TOKEN",
-        ],
-        "name the other database by a second --target",
-    ),
     (&["ENABLE_AUTO_FETCH"], "every client connects to the hosts listed in HOST"),
     (&["ENABLE_IOTDB_RPC_COMPRESSION"], "tablets travel as they are"),
     (&["IOTDB_SESSION_POOL_SIZE", "HTTP_CLIENT_POOL_SIZE"], "every client has a connection of its own"),
@@ -43,26 +31,13 @@ pub(super) const WITHOUT_EFFECT: &[(&[&str], &str)] = &[
     ),
     (&["USE_MEASUREMENT"], "every run is measured"),
     (&["RESULT_PRECISION"], "latencies are kept with three digits, 0.1 %"),
-    (
-        &["VERIFICATION_STEP_SIZE", "FILE_PATH", "BIG_BATCH_SIZE", "ANOMALY_RATE", "ANOMALY_TIMES"],
-        "no data set is kept in files",
-    ),
     (&["OBJECT_QUERY_FULL_CONTENT"], "OBJECT values are BLOBs here, always read whole"),
     (&["TEST_DATA_MAX_CONNECTION"], "one connection writes many records at a time"),
     (&["IS_QUIET_MODE"], "TEST_DATA_PERSISTENCE keeps every operation"),
     (&["RESULT_PRINT_INTERVAL"], "progress is shown all the time, results at the end"),
 ];
 
-/// Modes of the original whose purpose is reached otherwise: a run that asked for one would measure something else.
-pub(super) const REFUSED_MODES: &[(&str, &str)] = &[
-    ("IS_COMPARISON", "every answer can be checked against the closed form instead (VERIFY)"),
-    ("IS_POINT_COMPARISON", "count and sum of every device are checked after the run instead (VERIFY)"),
-    ("IS_DOUBLE_WRITE", "name both databases by --target: they get identical data, and each answer is checked"),
-    ("IS_COPY_MODE", "there is no data set in files to be copied"),
-    ("IS_ADD_ANOMALY", "there is no data set in files to be altered"),
-];
-
-/// Why keys and modes have no effect, for the list of keys.
+/// Why keys have no effect, for the list of keys.
 pub(super) fn without_effect(name: &str) -> Option<&'static str> {
     WITHOUT_EFFECT.iter().find(|(keys, _)| keys.contains(&name)).map(|(_, reason)| *reason)
 }
@@ -107,13 +82,40 @@ impl Config {
         self.operation_proportion[0] / self.operation_proportion.iter().sum::<f64>()
     }
 
-    /// Whether the run can write: by its proportion, or because it begins with a phase of writes.
+    /// Whether the run can write: by its mode, by its proportion, or because it begins with a phase of writes.
     pub fn writes(&self) -> bool {
-        self.operation_proportion[0] > 0.0
+        match self.benchmark_work_mode {
+            WorkMode::GenerateData | WorkMode::VerificationWrite => true,
+            WorkMode::VerificationQuery => false,
+            _ => self.runs_proportion() && self.operation_proportion[0] > 0.0,
+        }
+    }
+
+    /// Whether the run is what `OPERATION_PROPORTION` and the keys about queries say, and not one thing by its mode.
+    pub fn runs_proportion(&self) -> bool {
+        self.benchmark_work_mode == WorkMode::TestWithDefaultPath && !self.is_point_comparison
+    }
+
+    /// Whether the data is that of files.
+    pub fn reads_files(&self) -> bool {
+        matches!(self.benchmark_work_mode, WorkMode::VerificationWrite | WorkMode::VerificationQuery)
+    }
+
+    /// The number of this tool's first device: several tools of one run have different ones.
+    pub fn first_device(&self) -> u64 {
+        if self.benchmark_cluster { self.benchmark_index * self.device_number } else { 0 }
     }
 
     fn normalise(&mut self) -> Vec<String> {
         let mut warnings = self.notes.clone();
+        if !self.runs_proportion() {
+            let given = |key: &str| self.given.contains_key(key);
+            let given = [("RUN_SECONDS", given("RUN_SECONDS")), ("QUERY_COUNT", given("QUERY_COUNT"))];
+            let ends = [std::mem::take(&mut self.run_seconds) > 0.0, std::mem::take(&mut self.query_count) > 0];
+            for ((key, _), _) in given.into_iter().zip(ends).filter(|((_, given), set)| *given && *set) {
+                warnings.push(format!("{key} has no effect: the run ends with its data"));
+            }
+        }
         if !self.writes() {
             let forced = [
                 ("IS_DELETE_DATA", &mut self.is_delete_data),
@@ -199,18 +201,64 @@ impl Findings<'_> {
 
     fn modes(&mut self) {
         let c = self.config;
-        match c.benchmark_work_mode {
-            WorkMode::TestWithDefaultPath => {}
-            WorkMode::Server => self.refuse(&["BENCHMARK_WORK_MODE"], "use `millrace bench monitor`"),
-            _ => self.refuse(
-                &["BENCHMARK_WORK_MODE"],
-                "data is a pure function of the configuration, so there is no data set to generate, and every run is \
-                 verified: expected testWithDefaultPath",
-            ),
+        const MODE: &str = "BENCHMARK_WORK_MODE";
+        if c.benchmark_work_mode == WorkMode::Server {
+            self.refuse(&[MODE], "use `millrace bench monitor`");
         }
-        for (key, instead) in REFUSED_MODES {
-            if c.shown(key).as_deref() == Some("true") {
-                self.refuse(&[key], format!("not here: {instead}"));
+        if c.is_point_comparison && c.benchmark_work_mode != WorkMode::TestWithDefaultPath {
+            self.refuse(&["IS_POINT_COMPARISON", MODE], "expected testWithDefaultPath: one mode at a time");
+        }
+        let compares = c.is_comparison || c.is_point_comparison || c.benchmark_work_mode == WorkMode::VerificationQuery;
+        if compares && !c.verify {
+            self.refuse(&[MODE, "IS_COMPARISON", "IS_POINT_COMPARISON", "VERIFY"], "nothing would be compared");
+        }
+        if c.is_double_write {
+            self.warn(
+                &["IS_DOUBLE_WRITE"],
+                "the databases get the same data one after the other, each measured alone: in one client, each would \
+                 wait for the other",
+            );
+        }
+        if c.is_comparison || c.is_point_comparison {
+            self.warn(
+                &["IS_COMPARISON", "IS_POINT_COMPARISON"],
+                "every answer of each database is compared with the right one: what differs is found, and whose it is",
+            );
+        }
+        self.files();
+    }
+
+    /// Data sets in files, and copies of them.
+    fn files(&mut self) {
+        let c = self.config;
+        let share =
+            |types: std::ops::Range<usize>| c.insert_datatype_proportion[types].iter().any(|share| *share > 0.0);
+        if c.is_copy_mode && !c.reads_files() {
+            self.refuse(
+                &["IS_COPY_MODE", "BENCHMARK_WORK_MODE"],
+                "copies are made of files: expected verificationWriteMode or verificationQueryMode",
+            );
+        }
+        if c.is_add_anomaly && !c.is_copy_mode {
+            self.refuse(
+                &["IS_ADD_ANOMALY", "IS_COPY_MODE"],
+                "only copied rows get anomalies: expected IS_COPY_MODE=true",
+            );
+        }
+        if c.is_copy_mode && c.compat {
+            self.warn(
+                &["IS_COPY_MODE", "COMPAT"],
+                "the last row of each pass has the time of the next one's first, and is overwritten by it",
+            );
+        }
+        if c.reads_files() || c.benchmark_work_mode == WorkMode::GenerateData {
+            if share(10..11) {
+                self.refuse(&["INSERT_DATATYPE_PROPORTION"], "OBJECT values have no form in files of a data set");
+            }
+            if share(5..8) && c.string_length > crate::schema::GIVEN_TEXT_MAX {
+                let reason =
+                    format!("texts of more than {} characters are not read back", crate::schema::GIVEN_TEXT_MAX);
+                self.warn(&["STRING_LENGTH"], reason);
             }
         }
     }
@@ -332,7 +380,8 @@ impl Findings<'_> {
             );
         }
         let numeric = c.numeric_sensors();
-        let filters = VALUE_FILTER_QUERIES.iter().any(|&query| c.operation_proportion[query] > 0.0);
+        let filters =
+            VALUE_FILTER_QUERIES.iter().any(|&query| c.operation_proportion[query] > 0.0) && c.runs_proportion();
         if filters && numeric < c.query_sensor_num.min(c.sensor_number) {
             let reason =
                 format!("Q3, Q5, Q6 and Q10 compare with a number: only {numeric} sensors have a numeric type");
@@ -343,7 +392,7 @@ impl Findings<'_> {
     fn operations(&mut self) {
         let c = self.config;
         let kinds = c.operation_proportion.iter().filter(|&&share| share > 0.0).count() as u64;
-        if c.loop_ != 0 && kinds > c.loop_ && c.run_seconds == 0.0 {
+        if c.loop_ != 0 && kinds > c.loop_ && c.run_seconds == 0.0 && c.runs_proportion() {
             self.refuse(&["LOOP", "OPERATION_PROPORTION"], format!("too few operations for {kinds} kinds"));
         }
         let rows = if c.run_seconds > 0.0 { 0 } else { i128::from(c.loop_) * i128::from(c.batch_size_per_write) };
@@ -433,7 +482,8 @@ impl Findings<'_> {
 impl Config {
     /// Whether an operation with a position in `positions` of `OPERATION_PROPORTION` will run.
     fn writes_or_queries(&self, mut positions: std::ops::RangeInclusive<usize>) -> bool {
-        self.query_count > 0 || positions.any(|position| self.operation_proportion[position] > 0.0)
+        let runs = self.query_count > 0 || positions.any(|position| self.operation_proportion[position] > 0.0);
+        runs && self.runs_proportion()
     }
 }
 

@@ -140,7 +140,7 @@ keys! {
         "BENCHMARK_INDEX" benchmark_index: u64 = "0", Any, Now, "which of them, from 0; it owns the devices from index x DEVICE_NUMBER on";
     }
     "Two databases" {
-        "IS_DOUBLE_WRITE" is_double_write: bool = "false", Any, Now, "run every operation on two databases, one after the other";
+        "IS_DOUBLE_WRITE" is_double_write: bool = "false", Any, Now, "run on a second database (ANOTHER_*) as well: a further target of the same run";
         "ANOTHER_DB_SWITCH" another_db_switch: DbSwitch = "IoTDB-200-SESSION_BY_TABLET", Any, Now, "the second database's DB_SWITCH";
         "ANOTHER_HOST" another_host: Vec<String> = "127.0.0.1", Any, Now, "its hosts";
         "ANOTHER_PORT" another_port: Vec<u16> = "6667", Any, Now, "its ports";
@@ -148,9 +148,9 @@ keys! {
         "ANOTHER_PASSWORD" another_password: String = "root", Any, Now, "its password";
         "ANOTHER_DB_NAME" another_db_name: String = "test", Any, Now, "its database";
         "ANOTHER_TOKEN" another_token: String = "token", Any, Now, "its token";
-        "IS_COMPARISON" is_comparison: bool = "false", Any, Now, "compare the two answers of each query";
-        "IS_POINT_COMPARISON" is_point_comparison: bool = "false", Any, Now, "compare all points of both instead of running OPERATION_PROPORTION";
-        "VERIFICATION_STEP_SIZE" verification_step_size: u64 = "10000", AtLeast(1.0), Now, "window of the point comparison, in batches";
+        "IS_COMPARISON" is_comparison: bool = "false", Any, Now, "check every answer of every query instead of VERIFY_RATIO of them";
+        "IS_POINT_COMPARISON" is_point_comparison: bool = "false", Any, Now, "read all rows back and compare every value, instead of running OPERATION_PROPORTION";
+        "VERIFICATION_STEP_SIZE" verification_step_size: u64 = "10000", AtLeast(1.0), Now, "window of the point comparison, in batches; never more than a million values";
     }
     "Devices, sensors, clients" {
         "DEVICE_NUMBER" device_number: u64 = "6000", AtLeast(1.0), Now, "devices";
@@ -205,8 +205,8 @@ keys! {
         "DEVICE_NUM_PER_WRITE" device_num_per_write: u64 = "1", AtLeast(1.0), Now, "devices in a batch; divides the devices of every client";
         "CREATE_SCHEMA" create_schema: bool = "true", Any, Now, "register the schema before writing";
         "START_TIME" start_time: Timestamp = "2022-01-01T00:00:00+08:00", Any, Now, "time one POINT_STEP before the first row";
-        "IS_COPY_MODE" is_copy_mode: bool = "false", Any, Now, "write one file of a data set again and again, with its times moved on";
-        "IS_ADD_ANOMALY" is_add_anomaly: bool = "false", Any, Now, "multiply some of the copied values";
+        "IS_COPY_MODE" is_copy_mode: bool = "false", Any, Now, "verification modes: the first batch of each device's files, LOOP times, with its times moved on";
+        "IS_ADD_ANOMALY" is_add_anomaly: bool = "false", Any, Now, "multiply the numbers in some of the copied rows";
         "ANOMALY_RATE" anomaly_rate: f64 = "0.2", Unit, Now, "share of copied rows with an anomaly";
         "ANOMALY_TIMES" anomaly_times: f64 = "2.0", Any, Now, "factor of an anomaly";
         "IS_OUT_OF_ORDER" is_out_of_order: bool = "false", Any, Now, "some rows are not in the order of time";
@@ -252,7 +252,7 @@ keys! {
         "DOLPHINDB_DEVICE_HASH_BUCKETS" dolphindb_device_hash_buckets: u64 = "8", AtLeast(1.0), Now, "DolphinDB: buckets of devices";
     }
     "Data set in files" {
-        "FILE_PATH" file_path: String = "data/test", Any, Now, "directory of the data set; generateDataMode empties it";
+        "FILE_PATH" file_path: String = "data/test", Any, Now, "directory of the data set; generateDataMode replaces the one that is there";
         "BIG_BATCH_SIZE" big_batch_size: u64 = "100", AtLeast(1.0), Now, "batches per file";
     }
     "Output" {

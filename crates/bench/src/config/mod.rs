@@ -269,6 +269,13 @@ impl Config {
         KEYS.iter().find(|key| key.name == name).map(|key| key.shown(self))
     }
 
+    /// Does `name=text` say what this configuration says, in whatever spelling? `None` if there is no such key.
+    pub(crate) fn agrees(&self, name: &str, text: &str) -> Option<bool> {
+        let key = KEYS.iter().find(|key| key.name == name)?;
+        let mut other = self.clone();
+        Some(key.assign(&mut other, text).is_ok() && (key.show)(&other) == (key.show)(self))
+    }
+
     /// The catalogue of value generators: `function.xml` beside the configuration file, else the built-in one; and
     /// notes about entries left out.
     ///

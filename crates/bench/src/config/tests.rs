@@ -217,10 +217,13 @@ fn contradictions_between_keys_are_refused() {
     let table = "IoTDB_DIALECT_MODE=table\nIoTDB_TABLE_NUMBER=4\nGROUP_NUMBER=2\n";
     let refused = [
         ("HOST=a,b", "a port for each host"),
-        ("IS_DOUBLE_WRITE=true", "name both databases by --target"),
-        ("IS_COMPARISON=true", "checked against the closed form instead"),
-        ("IS_COPY_MODE=true", "no data set in files"),
-        ("BENCHMARK_WORK_MODE=generateDataMode", "expected testWithDefaultPath"),
+        ("IS_COPY_MODE=true", "expected verificationWriteMode or"),
+        ("IS_COPY_MODE=true\nBENCHMARK_WORK_MODE=generateDataMode", "copies are made of files"),
+        ("IS_ADD_ANOMALY=true\nBENCHMARK_WORK_MODE=verificationWriteMode", "expected IS_COPY_MODE=true"),
+        ("IS_COMPARISON=true\nVERIFY=false", "nothing would be compared"),
+        ("BENCHMARK_WORK_MODE=verificationQueryMode\nVERIFY=false", "nothing would be compared"),
+        ("BENCHMARK_WORK_MODE=verificationWriteMode\nIS_POINT_COMPARISON=true", "one mode at a time"),
+        ("BENCHMARK_WORK_MODE=generateDataMode\nINSERT_DATATYPE_PROPORTION=0:0:0:0:0:0:0:0:0:0:1", "OBJECT"),
         ("BENCHMARK_WORK_MODE=serverMODE", "use `millrace bench monitor`"),
         ("REMARK=a.b", "no dot"),
         ("DEVICE_NUMBER=9", "at least as many devices as clients"),
@@ -277,10 +280,15 @@ fn what_may_mislead_is_warned_of() {
         ("OPERATION_PROPORTION=0:1\nRESULT_ROW_LIMIT=5", "would refuse it"),
         ("OPERATION_PROPORTION=0:1\nIS_DELETE_DATA=true", "no effect in a run without writes"),
         ("IS_RECORD_CURRENT_REALLY_TIME=true", "nothing can be verified"),
+        ("IS_DOUBLE_WRITE=true", "one after the other"),
+        ("IS_COMPARISON=true", "compared with the right one"),
+        ("IS_POINT_COMPARISON=true\nIS_DELETE_DATA=false\nRUN_SECONDS=9", "RUN_SECONDS has no effect"),
+        ("BENCHMARK_WORK_MODE=verificationWriteMode\nIS_COPY_MODE=true\nCOMPAT=true", "is overwritten by it"),
+        ("BENCHMARK_WORK_MODE=generateDataMode\nSTRING_LENGTH=5", "more than 4 characters are not read back"),
     ];
     for (text, consequence) in warned {
         let warnings = read(text).unwrap().check().unwrap();
-        assert!(warnings.len() == 1 && warnings[0].contains(consequence), "{text:?}: {warnings:?}");
+        assert!(warnings.len() <= 2 && warnings[0].contains(consequence), "{text:?}: {warnings:?}");
     }
 }
 
@@ -317,9 +325,8 @@ fn every_key_is_read_somewhere_or_listed_as_without_effect() {
         let field = if field == "loop" { "loop_" } else { &field };
         // Checks and this module itself give meaning to these.
         let of_config = ["tag_number", "writes"].contains(&field);
-        let refused = check::REFUSED_MODES.iter().any(|(name, _)| *name == key.name);
         match check::without_effect(key.name) {
-            None => assert!(is_read(field) || of_config || refused, "{} is read nowhere", key.name),
+            None => assert!(is_read(field) || of_config, "{} is read nowhere", key.name),
             // Short names may be those of other things.
             Some(_) => assert!(!is_read(field) || !field.contains('_'), "{} is read: it has an effect", key.name),
         }
@@ -328,9 +335,11 @@ fn every_key_is_read_somewhere_or_listed_as_without_effect() {
 
 #[test]
 fn a_run_without_writes_keeps_the_data() {
-    let mut config = read("OPERATION_PROPORTION=0:1\nIS_RECENT_QUERY=true").unwrap();
-    config.check().unwrap();
-    assert!(!config.is_delete_data && !config.create_schema && !config.is_recent_query);
+    for reads in ["OPERATION_PROPORTION=0:1", "BENCHMARK_WORK_MODE=verificationQueryMode", "IS_POINT_COMPARISON=true"] {
+        let mut config = read(&format!("{reads}\nIS_RECENT_QUERY=true")).unwrap();
+        config.check().unwrap();
+        assert!(!config.is_delete_data && !config.create_schema && !config.is_recent_query, "{reads}");
+    }
 }
 
 #[test]

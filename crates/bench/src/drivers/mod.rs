@@ -9,7 +9,7 @@ mod clickhouse;
 #[cfg(test)]
 mod conformance;
 mod copy;
-mod digits;
+pub(crate) mod digits;
 mod duckdb;
 mod http;
 mod influxdb;

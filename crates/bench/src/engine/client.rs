@@ -63,6 +63,8 @@ struct Client<'a> {
     sums: Vec<Duration>,
     /// Questions asked of each kind.
     asked: Vec<u64>,
+    /// The question to be asked next, where each is asked once.
+    turn: u64,
     /// Requests sent, of whatever kind.
     requests: u64,
     failures_in_a_row: u32,
@@ -95,6 +97,7 @@ impl<'a> Client<'a> {
             handed_over: begin,
             sums: vec![Duration::ZERO; kinds],
             asked: vec![0; kinds],
+            turn: 0,
             requests: 0,
             failures_in_a_row: 0,
             batch: Batch::default(),
@@ -122,16 +125,18 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn may_go_on(&self, done: u64) -> bool {
+    fn may_go_on(&mut self, done: u64) -> bool {
         if self.stopped() {
             return false;
         }
         match self.phase.plan.end {
             End::Loops(n) => done < n,
             End::Clock(_) => true,
-            End::Operations(_) => {
+            End::Operations(all) | End::Once(all) => {
                 let left = &self.phase.share_left;
-                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+                let left = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+                self.turn = all - left.unwrap_or(all);
+                left.is_ok()
             }
         }
     }
@@ -355,7 +360,10 @@ impl<'a> Client<'a> {
     fn ask(&mut self, kind: usize) -> Result<Go> {
         let engine = self.phase.engine;
         let newest = Some(engine.newest[self.index].load(Ordering::Relaxed)).filter(|newest| *newest > i64::MIN);
-        let query = engine.workload.query(kind, self.index, self.asked[kind], newest)?;
+        let query = match self.phase.plan.end {
+            End::Once(_) => engine.workload.query(kind, 0, self.turn, None)?,
+            _ => engine.workload.query(kind, self.index, self.asked[kind], newest)?,
+        };
         self.asked[kind] += 1;
         let statement = match self.connection.statement(&query) {
             Ok(statement) => statement,

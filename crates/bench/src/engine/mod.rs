@@ -37,6 +37,8 @@ pub(crate) enum End {
     Loops(u64),
     /// After so many operations of all clients.
     Operations(u64),
+    /// After so many questions of all clients: the workload's own, each asked by whichever client comes to it.
+    Once(u64),
     /// After so long.
     Clock(Duration),
 }
@@ -187,7 +189,7 @@ impl Engine {
             begin: Mutex::new(None),
             done: AtomicU64::new(0),
             share_left: AtomicU64::new(match plan.end {
-                End::Operations(n) => n,
+                End::Operations(n) | End::Once(n) => n,
                 _ => u64::MAX,
             }),
             loops: AtomicU64::new(0),
@@ -323,7 +325,9 @@ impl Phase<'_> {
         let elapsed = begin.elapsed();
         let share = match self.plan.end {
             End::Clock(whole) => elapsed.as_secs_f64() / whole.as_secs_f64(),
-            End::Operations(n) => 1.0 - self.share_left.load(Ordering::Relaxed).min(n) as f64 / n.max(1) as f64,
+            End::Operations(n) | End::Once(n) => {
+                1.0 - self.share_left.load(Ordering::Relaxed).min(n) as f64 / n.max(1) as f64
+            }
             End::Loops(n) => self.loops.load(Ordering::Relaxed) as f64 / (n.max(1) * self.plan.clients as u64) as f64,
         };
         Progress {

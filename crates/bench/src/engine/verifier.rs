@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{End, Plan, lock};
-use crate::config::Config;
+use crate::config::{Config, WorkMode};
 use crate::generate::{mix, unit_interval};
 use crate::ledger::{Before, Ledger};
 use crate::measure::proc;
@@ -55,9 +55,11 @@ struct Waiting {
 
 impl Verifier {
     pub(super) fn new(config: &Config, kinds: usize, eventual: bool) -> Verifier {
+        let reads_back = config.is_point_comparison || config.benchmark_work_mode == WorkMode::VerificationQuery;
+        let everything = config.is_comparison || reads_back;
         Verifier {
             on: config.verify,
-            ratio: config.verify_ratio,
+            ratio: if everything { 1.0 } else { config.verify_ratio },
             least: config.verify_min,
             eventual,
             kinds: (0..kinds).map(|_| OfKind::default()).collect(),
@@ -69,7 +71,7 @@ impl Verifier {
     pub(super) fn expect(&self, plan: &Plan) {
         let sum: f64 = plan.mix.iter().sum();
         let all = match plan.end {
-            End::Operations(n) => n as f64,
+            End::Operations(n) | End::Once(n) => n as f64,
             End::Loops(n) => n as f64 * plan.clients as f64,
             End::Clock(_) => 0.0,
         };

@@ -42,7 +42,7 @@ fn csv_line<T: AsRef<str>>(cells: &[T]) -> String {
 /// Compares with `tests/golden/NAME`; `MILLRACE_GOLDEN=write` writes it anew: look at the difference then.
 #[cfg(test)]
 #[track_caller]
-fn golden(name: &str, text: &str) {
+pub(crate) fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var("MILLRACE_GOLDEN").as_deref() == Ok("write") {
         std::fs::write(&path, text).unwrap();

@@ -11,15 +11,17 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cluster::Member;
-use crate::config::{Config, Source};
+use crate::config::{Config, Source, WorkMode};
 use crate::drivers::{self, About, Driver, Opening, Target};
 use crate::engine::{End, Engine, Plan, Progress, histogram};
 use crate::error::{Error, Result};
 use crate::measure::proc;
 use crate::measure::sampler::{Sampler, wait_until_idle};
 use crate::report::store;
-use crate::result::{Latency, PhaseResult, RESULT_FORMAT, ResourceSample, RunResult, ServerResult, TargetResult};
-use crate::workload::{self, Workload};
+use crate::result::{
+    Latency, PhaseResult, RESULT_FORMAT, ResourceSample, RunResult, ServerResult, TargetResult, Verification,
+};
+use crate::workload::{self, Workload, readback};
 use place::{Place, Placing};
 
 pub(crate) use search::find_rate;
@@ -121,7 +123,7 @@ impl<'a> Run<'a> {
         if self.order.kill_server {
             engine.patience = Duration::from_secs(120);
         }
-        if self.config.operation_proportion.first() == Some(&0.0) {
+        if !self.config.writes() {
             // Questions only: an earlier run with this configuration wrote everything.
             engine.ledger.assume_all(&*self.workload);
         }
@@ -278,6 +280,9 @@ impl<'a> Run<'a> {
     /// The original has one phase; ours writes first, and then asks each kind by itself.
     fn plans(&self, engine: &Engine) -> Vec<Plan> {
         let config = self.config;
+        if let Some(kind) = self.only_kind() {
+            return vec![self.plan_of(kind, engine)];
+        }
         let clients = config.data_client_number as usize;
         let warmup = Duration::from_secs_f64(config.warmup);
         let points = self.points_per_request();
@@ -322,6 +327,31 @@ impl<'a> Run<'a> {
             }
         }
         plans
+    }
+
+    /// What a mode does that does one thing alone.
+    fn only_kind(&self) -> Option<usize> {
+        match self.config.benchmark_work_mode {
+            WorkMode::VerificationWrite => Some(0),
+            WorkMode::VerificationQuery => Some(readback::VERIFICATION_QUERY),
+            _ => self.config.is_point_comparison.then_some(readback::DEVICE_QUERY),
+        }
+    }
+
+    /// Everything of one kind: all writes, or all questions that there are.
+    fn plan_of(&self, kind: usize, engine: &Engine) -> Plan {
+        let config = self.config;
+        let kinds = self.workload.kinds();
+        let questions = self.workload.questions(kind);
+        let clients = config.data_client_number.min(questions.unwrap_or(u64::MAX)).max(1);
+        Plan {
+            name: if kind == 0 { "write".to_owned() } else { kinds[kind].name.to_owned() },
+            clients: clients as usize,
+            mix: (0..kinds.len()).map(|other| f64::from(u8::from(other == kind))).collect(),
+            end: questions.map_or_else(|| End::Loops(engine.passes()), End::Once),
+            rate: if config.point_rate > 0.0 { config.point_rate / self.points_per_request() } else { config.rate },
+            warmup: Duration::from_secs_f64(config.warmup),
+        }
     }
 
     /// Values of a usual write request.
@@ -479,7 +509,8 @@ impl<'a> Run<'a> {
         show.stage(&format!("{}: checking answers and all points", self.about.product));
         let cpu = proc::own_cpu_s();
         let (answers, findings, _) = engine.verified();
-        let mut verification = crate::result::Verification { on: true, answers, findings, ..Default::default() };
+        let mut verification = Verification { on: true, answers, findings, ..Default::default() };
+        verification.findings.extend(self.not_read_back(&verification));
         if self.about.product != "nothing" {
             let place = self.lock_place();
             let audited = place.inside(|| {
@@ -500,9 +531,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Parts of the data that were to be read back and could not be.
+    fn not_read_back(&self, verification: &Verification) -> Option<String> {
+        let kind = self.only_kind().filter(|_| self.result.stopped.is_none())?;
+        let (questions, checked) = (self.workload.questions(kind)?, verification.answers[kind].checked);
+        let name = self.workload.kinds()[kind].name;
+        (checked < questions).then(|| format!("{name}: {checked} of {questions} parts of the data could be read back"))
+    }
+
     /// Says why a row is empty.
     fn explain(&mut self) {
         let proportions = &self.config.operation_proportion;
+        let by_proportion = self.config.runs_proportion() && self.config.query_count == 0;
         let failures = &self.result.failures;
         for phase in &mut self.result.phases {
             for (kind, operation) in phase.operations.iter_mut().enumerate() {
@@ -511,7 +551,7 @@ impl<'a> Run<'a> {
                     (0, 0, Some(failure)) if phase.name == "mixed" || phase.name.starts_with(&operation.name) => {
                         Some(format!("not asked: {}", failure.first))
                     }
-                    (0, 0, None) if self.config.query_count == 0 && proportions.get(kind).is_none_or(|p| *p == 0.0) => {
+                    (0, 0, None) if by_proportion && proportions.get(kind).is_none_or(|p| *p == 0.0) => {
                         Some("its share in OPERATION_PROPORTION is 0".to_owned())
                     }
                     (0, failed, Some(failure)) if failed > 0 => Some(format!("all failed: {}", failure.first)),

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::*;
 use crate::drivers::Connection;
+use crate::error::Class;
 use crate::query::{Aggregate, Cell, Order as RowOrder, Query, Row, Rows, SetOperator, Shape};
 use crate::schema::{Batch, Kind, Schema, text_of};
 
@@ -38,6 +39,8 @@ enum Fault {
     EmptyAnswer,
     /// An answer comes to the end of a query before it: stale.
     RepeatAnswer,
+    /// A question is refused.
+    RefuseQuestion,
 }
 
 /// Which request the fault hits.
@@ -182,6 +185,7 @@ impl Connection for MemoryConnection {
                 Fault::Reorder => rows.reverse(),
                 Fault::EmptyAnswer => rows.clear(),
                 Fault::RepeatAnswer => self.answer = before.unwrap_or_default(),
+                Fault::RefuseQuestion => return Err(Error::new(Class::Refused, "not now")),
                 _ => {}
             }
         }
@@ -233,6 +237,33 @@ fn cell(kind: Kind, units: i64) -> Cell {
 type Full = (u32, i64, Vec<Option<i64>>);
 
 impl Memory {
+    fn new(schema: &Arc<Schema>, fault: Fault, kind: usize, replaces: bool) -> Arc<Memory> {
+        Arc::new(Memory {
+            schema: Arc::clone(schema),
+            state: Mutex::default(),
+            fault,
+            requests: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            kind,
+            replaces,
+        })
+    }
+
+    /// The same rows behind another fault.
+    fn with(&self, fault: Fault, kind: usize) -> Arc<Memory> {
+        let other = Memory::new(&self.schema, fault, kind, self.replaces);
+        other.state.lock().expect("no panic").rows = self.state.lock().expect("no panic").rows.clone();
+        other
+    }
+
+    /// Makes one text another one, which neither counts nor sums show.
+    fn alter_a_text(&self) {
+        let mut state = self.state.lock().expect("no panic");
+        let (_, rows) = state.rows.iter_mut().nth(777).expect("a row");
+        let cell = rows[0].last_mut().expect("a sensor").as_mut().expect("a value");
+        *cell = !*cell;
+    }
+
     fn answer(&self, query: &Query) -> Rows {
         let own = query.devices.clone();
         let rows = self.select(query, own.as_deref());
@@ -397,25 +428,26 @@ fn run_with(fault: Fault, kind: usize, replaces: bool, settings: &[&str]) -> Run
 }
 
 fn run_of(name: &str, fault: Fault, kind: usize, replaces: bool, settings: &[&str]) -> RunResult {
+    let config = config_of(name, settings);
+    let memory = Memory::new(workload::open(name, &config).expect("a workload").schema(), fault, kind, replaces);
+    run_on(&memory, name, &config)
+}
+
+fn config_of(name: &str, settings: &[&str]) -> Arc<Config> {
     let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
     let defaults = workload::entry(name).expect("in the list").defaults;
     let mut config = Config::load_over(defaults, None, &settings).expect("valid settings");
     config.check().expect("a usable configuration");
-    let config = Arc::new(config);
+    Arc::new(config)
+}
+
+fn run_on(memory: &Arc<Memory>, name: &str, config: &Arc<Config>) -> RunResult {
     let order = Order { workload: name.to_owned(), ..Order::default() };
-    let workload = workload::open(name, &config).expect("a workload");
-    let memory = Arc::new(Memory {
-        schema: Arc::clone(workload.schema()),
-        state: Mutex::default(),
-        fault,
-        requests: AtomicU64::new(0),
-        answers: AtomicU64::new(0),
-        kind,
-        replaces,
-    });
+    let workload = workload::open(name, config).expect("a workload");
     let target = Target { name: "memory".to_owned(), hosts: vec!["here".to_owned()], ..Target::default() };
     let place = Place::take(&target, &Placing::default(), 0).expect("a place");
-    Run::new(&order, &config, workload, Arc::new(memory), place).and_then(|run| run.run(&mut Silent)).expect("a run")
+    let driver = Arc::new(Arc::clone(memory));
+    Run::new(&order, config, workload, driver, place).and_then(|run| run.run(&mut Silent)).expect("a run")
 }
 
 fn settings_of(name: &str) -> Vec<&'static str> {
@@ -593,4 +625,98 @@ fn a_wrong_answer_of_any_kind_of_tsbs_is_found() {
         let result = run_tsbs(fault, usize::MAX, &["LOOP=24", "BATCH_SIZE_PER_WRITE=20"]);
         assert!(!result.verification.passed, "{fault:?} was not found");
     }
+}
+
+/// A data set of the small configuration, a store that its files were written to, and the settings that name it.
+fn written_from_files(dir: &std::path::Path) -> (Arc<Memory>, Vec<String>) {
+    let mut settings: Vec<String> = BASE.iter().map(|text| (*text).to_owned()).collect();
+    settings.extend([format!("FILE_PATH={}", dir.display()), "BIG_BATCH_SIZE=7".to_owned()]);
+    let config = config_of("iot", &settings.iter().map(String::as_str).collect::<Vec<_>>());
+    crate::dataset::tests::generate(&config).expect("a data set");
+    let memory = Memory::new(workload::open("iot", &config).expect("a workload").schema(), Fault::None, 0, true);
+    let result = run_on(&memory, "iot", &in_mode("verificationWriteMode", &settings));
+    let writes = &result.phases[0].operations[0];
+    assert_eq!((writes.name.as_str(), writes.ok, writes.ok_points), ("INGESTION", 6 * 30, 6 * 300 * 12));
+    let verification = &result.verification;
+    assert!(verification.passed, "{:#?}", verification.findings);
+    assert_eq!(verification.points_found, 6 * 300 * 12);
+    (memory, settings)
+}
+
+fn in_mode(mode: &str, settings: &[String]) -> Arc<Config> {
+    let mode = format!("BENCHMARK_WORK_MODE={mode}");
+    let settings: Vec<&str> = settings.iter().map(String::as_str).chain([mode.as_str()]).collect();
+    config_of("iot", &settings)
+}
+
+#[test]
+fn every_value_of_a_data_set_is_read_back_and_an_altered_one_is_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (memory, settings) = written_from_files(dir.path());
+    let query = in_mode("verificationQueryMode", &settings);
+    let result = run_on(&memory, "iot", &query);
+    let checked = &result.verification.answers[1];
+    assert_eq!((checked.name.as_str(), checked.checked, checked.wrong), ("VERIFICATION_QUERY", 180, 0));
+    assert!(result.verification.passed, "{:#?}", result.verification.findings);
+    assert_eq!(result.phases[0].operations[1].ok_points, 6 * 300 * 12);
+    memory.alter_a_text();
+    let verification = run_on(&memory, "iot", &query).verification;
+    assert_eq!((verification.passed, verification.answers[1].wrong, verification.lost), (false, 1, 0));
+    let finding = &verification.findings[0];
+    assert!(finding.starts_with("VERIFICATION_QUERY: seen d_2 "), "{finding}");
+}
+
+#[test]
+fn a_part_that_cannot_be_read_back_fails_the_verification() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (memory, settings) = written_from_files(dir.path());
+    for (fault, finding) in [
+        (Fault::RefuseQuestion, "VERIFICATION_QUERY: 179 of 180 parts of the data could be read back"),
+        (Fault::DropAnswerRow, "VERIFICATION_QUERY: 1 of 10 rows are missing"),
+    ] {
+        let memory = memory.with(fault, 1);
+        let verification = run_on(&memory, "iot", &in_mode("verificationQueryMode", &settings)).verification;
+        assert!(!verification.passed, "{fault:?} was not found");
+        assert!(verification.findings.iter().any(|seen| seen.starts_with(finding)), "{:?}", verification.findings);
+    }
+}
+
+#[test]
+fn copies_with_anomalies_are_written_and_read_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (memory, mut settings) = written_from_files(dir.path());
+    settings.extend(["IS_COPY_MODE=true", "IS_ADD_ANOMALY=true", "LOOP=50"].map(str::to_owned));
+    let memory = Memory::new(&memory.schema, Fault::None, 0, true);
+    for mode in ["verificationWriteMode", "verificationQueryMode"] {
+        let verification = run_on(&memory, "iot", &in_mode(mode, &settings)).verification;
+        assert!(verification.passed, "{mode}: {:#?}", verification.findings);
+        assert_eq!(verification.points_found, 6 * 50 * 10 * 12, "{mode}");
+    }
+}
+
+#[test]
+fn a_point_comparison_reads_everything_and_finds_an_altered_text() {
+    let write = config_of("iot", BASE);
+    let memory = Memory::new(workload::open("iot", &write).expect("a workload").schema(), Fault::None, 0, true);
+    assert!(run_on(&memory, "iot", &write).verification.passed);
+    let compare = [BASE, &["IS_POINT_COMPARISON=true", "VERIFICATION_STEP_SIZE=4"]].concat();
+    let compare = config_of("iot", &compare);
+    let result = run_on(&memory, "iot", &compare);
+    let checked = &result.verification.answers[2];
+    // 300 rows of each device in windows of 4 batches of 10 rows.
+    assert_eq!((checked.name.as_str(), checked.checked, checked.wrong), ("DEVICE_QUERY", 6 * 8, 0));
+    assert_eq!(result.phases[0].operations[2].ok_points, 6 * 300 * 12);
+    assert!(result.verification.passed, "{:#?}", result.verification.findings);
+    memory.alter_a_text();
+    let verification = run_on(&memory, "iot", &compare).verification;
+    assert_eq!((verification.passed, verification.answers[2].wrong, verification.lost), (false, 1, 0));
+}
+
+#[test]
+fn a_comparison_checks_every_answer() {
+    let settings = ["QUERY_COUNT=60", "VERIFY_RATIO=0", "VERIFY_MIN=1"];
+    let shares = run_with(Fault::None, usize::MAX, true, &settings).verification.answers;
+    assert!(shares[1..].iter().all(|kind| kind.checked < 60), "{shares:?}");
+    let all = run_with(Fault::None, usize::MAX, true, &[&settings[..], &["IS_COMPARISON=true"]].concat());
+    assert!(all.verification.answers[1..].iter().all(|kind| kind.checked == 60), "{:?}", all.verification.answers);
 }

@@ -72,7 +72,7 @@ impl Iot {
         };
         let count = u32::try_from(config.device_number)
             .map_err(|_| Error::setup(format!("DEVICE_NUMBER={}: expected below 2^32", config.device_number)))?;
-        let first = if config.benchmark_cluster { config.benchmark_index * config.device_number } else { 0 };
+        let first = config.first_device();
         let sources = values::sources(config)?;
         let schema = Arc::new(schema(config, unit, first, count, &sources));
         let mut devices = vec![Vec::new(); schema.tables.len()];

@@ -11,7 +11,9 @@
 mod contract;
 #[cfg(test)]
 mod counter;
+mod dataset;
 mod iot;
+pub(crate) mod readback;
 mod tsbs;
 
 use std::ops::Range;
@@ -21,6 +23,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::query::Query;
 use crate::schema::Schema;
+use dataset::DataSet;
+use readback::Readback;
 
 /// Every workload this tool knows.
 pub(crate) const WORKLOADS: &[Entry] = &[
@@ -93,14 +97,24 @@ pub(crate) trait Workload: Send + Sync {
     /// Units (see [`crate::schema::Kind`]) of one field in some slots, into `out[i]` for `slots[i]`.
     fn fill(&self, device: u32, field: u32, slots: &[u64], out: &mut [i64]);
 
+    /// How many questions of `kind` there are, where each is asked once: `query(kind, 0, nth, None)` for each `nth` below
+    /// it. `None`: any number, each client its own.
+    fn questions(&self, _kind: usize) -> Option<u64> {
+        None
+    }
+
     /// The `nth` question of `kind` (≥ 1) that `client` asks. `newest`: the newest time that this client has had
     /// acknowledged, for questions about recent data.
     fn query(&self, kind: usize, client: usize, nth: u64, newest: Option<i64>) -> Result<Query>;
 }
 
-/// The workload of a name.
+/// The workload of a name; by the mode, as files have it, or with questions that read it back.
 pub(crate) fn open(name: &str, config: &Arc<Config>) -> Result<Arc<dyn Workload>> {
-    (entry(name)?.open)(config)
+    let workload = (entry(name)?.open)(config)?;
+    let data: Arc<dyn Workload> =
+        if config.reads_files() { Arc::new(DataSet::open(config, workload)?) } else { workload };
+    let read_back = config.reads_files() || config.is_point_comparison;
+    Ok(if read_back { Arc::new(Readback::new(config, data)) } else { data })
 }
 
 /// The line of a name in the list.
