@@ -6,4 +6,5 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod cluster;
+mod data_set;
 mod peers;
