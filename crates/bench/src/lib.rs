@@ -27,4 +27,5 @@ mod report;
 pub mod result;
 mod run;
 pub mod schema;
+mod tpcc;
 mod workload;

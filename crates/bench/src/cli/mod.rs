@@ -9,6 +9,7 @@ mod options;
 mod progress;
 mod results;
 mod target;
+mod tpcc;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ Examples:
   millrace bench iot --target postgresql://me:pw@host:5432/db   a server that is there already
   millrace bench iot --config conf/                             an IoT-benchmark configuration, unchanged
   millrace bench iot --set LOOP=1000 --set DEVICE_NUMBER=50     any of its keys
+  millrace bench tpcc --target postgres --warehouses 4 --clients 16,64
+                                                                TPC-C's transactions, with its twelve conditions checked
   millrace bench list-targets
 
 Exit codes: 0 done and verified; 1 verification failed; 2 not begun; 3 stopped before its end;
@@ -56,6 +59,12 @@ enum Command {
     /// TSBS's cpu-only workload: hosts with ten CPU figures, writes, 15 kinds of questions.
     #[command(after_help = options::EXAMPLES_TSBS)]
     Tsbs(RunOptions),
+    /// TPC-C's transactions, data and checks on Millrace, PostgreSQL or MariaDB. Not an audited TPC result.
+    #[command(after_help = tpcc::EXAMPLES)]
+    Tpcc(tpcc::TpccOptions),
+    /// Small rows by many connections: MogDB MOT's ingestion test.
+    #[command(after_help = tpcc::EXAMPLES_ROWLOAD)]
+    Rowload(tpcc::RowloadOptions),
     /// Tries numbers of clients and rows a request on one target, and says which is best.
     #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
     Tune(TuneOptions),
@@ -89,7 +98,15 @@ struct PublishedOptions {
 impl Command {
     /// Does it talk to anybody but its terminal?
     fn has_sockets(&self) -> bool {
-        matches!(self, Command::Iot(_) | Command::Tsbs(_) | Command::Tune(_) | Command::Monitor(_))
+        matches!(
+            self,
+            Command::Iot(_)
+                | Command::Tsbs(_)
+                | Command::Tpcc(_)
+                | Command::Rowload(_)
+                | Command::Tune(_)
+                | Command::Monitor(_)
+        )
     }
 }
 
@@ -107,6 +124,8 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let outcome = match &arguments.command {
         Command::Iot(options) => measure("iot", options),
         Command::Tsbs(options) => measure("tsbs", options),
+        Command::Tpcc(options) => tpcc::run(options),
+        Command::Rowload(options) => tpcc::rowload(options),
         Command::Tune(options) => tune("iot", options),
         Command::Monitor(options) => monitor(options),
         Command::Published(options) => published::run(&options.from, &options.out).map(|()| {

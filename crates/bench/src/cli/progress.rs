@@ -12,6 +12,7 @@ pub(super) struct Terminal {
     live: bool,
     interval: Duration,
     last: Option<(Instant, Progress)>,
+    last_live: Option<Instant>,
     /// There is a line to be ended.
     open: bool,
 }
@@ -20,7 +21,7 @@ impl Terminal {
     pub(super) fn new(quiet: bool, interval_s: u64) -> Terminal {
         let live = std::io::stderr().is_terminal();
         let interval = if live { Duration::from_millis(500) } else { Duration::from_secs(interval_s) };
-        Terminal { quiet, live, interval, last: None, open: false }
+        Terminal { quiet, live, interval, last: None, last_live: None, open: false }
     }
 
     /// Ends the line that is being written over.
@@ -47,6 +48,13 @@ impl Show for Terminal {
             self.finish();
             self.line(text);
             self.last = None;
+        }
+    }
+
+    fn live(&mut self, text: &dyn Fn() -> String) {
+        if !self.quiet && self.last_live.is_none_or(|last| last.elapsed() >= self.interval) {
+            self.last_live = Some(Instant::now());
+            self.line(&text());
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod iotdb;
 mod kairosdb;
 mod line;
 mod millrace;
+pub(crate) mod mysqlwire;
 mod null;
 mod opentsdb;
 pub(crate) mod pgwire;

@@ -55,6 +55,7 @@ pub(crate) mod oid {
     pub(crate) const TIMESTAMP: u32 = 1114;
     pub(crate) const TIMESTAMPTZ: u32 = 1184;
     pub(crate) const NUMERIC: u32 = 1700;
+    pub(crate) const INT4_ARRAY: u32 = 1007;
     pub(crate) const TEXT_ARRAY: u32 = 1009;
 }
 
@@ -174,6 +175,11 @@ impl Pg {
             self.log_in().map_err(|error| error.during(&address))?;
         }
         Ok(())
+    }
+
+    /// Is it connected, as far as it knows?
+    pub(crate) fn is_open(&self) -> bool {
+        self.link.is_some()
     }
 
     /// What the server said about itself at log-in or since, such as `server_version`.
@@ -731,6 +737,48 @@ impl Parameters<'_> {
         self.count += 1;
     }
 
+    /// `integer`.
+    pub(crate) fn int4(&mut self, value: i32) {
+        self.value(&value.to_be_bytes());
+    }
+
+    /// `integer[]`.
+    pub(crate) fn int4s(&mut self, values: &[i32]) {
+        push_array(oid::INT4, values.len(), self.out, |out| {
+            for value in values {
+                out.extend_from_slice(&4_u32.to_be_bytes());
+                out.extend_from_slice(&value.to_be_bytes());
+            }
+        });
+        self.count += 1;
+    }
+
+    /// `numeric` of two decimals, as hundredths.
+    pub(crate) fn hundredths(&mut self, value: i64) {
+        let mut groups = [0_i16; 6];
+        let mut count = 0;
+        let mut whole = value.unsigned_abs() / 100;
+        while whole > 0 {
+            groups[count] = (whole % 10_000) as i16;
+            whole /= 10_000;
+            count += 1;
+        }
+        let weight = count as i16 - 1;
+        groups[..count].reverse();
+        let fraction = (value.unsigned_abs() % 100) as i16 * 100;
+        if fraction > 0 {
+            groups[count] = fraction;
+            count += 1;
+        }
+        // Digits, place of the first one, sign, decimals shown; then the digits to the base of 10,000.
+        let sign: i16 = if value < 0 { 0x4000 } else { 0 };
+        self.out.extend_from_slice(&(8 + 2 * count as u32).to_be_bytes());
+        for word in [count as i16, weight, sign, 2].iter().chain(&groups[..count]) {
+            self.out.extend_from_slice(&word.to_be_bytes());
+        }
+        self.count += 1;
+    }
+
     /// `bigint`, or a time as microseconds since 2000.
     pub(crate) fn int8(&mut self, value: i64) {
         self.value(&value.to_be_bytes());
@@ -805,6 +853,13 @@ impl<'a> Iterator for Messages<'a> {
 /// Rows of a result, one after another.
 pub(crate) struct Rows<'a> {
     messages: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    /// Of messages that somebody else made.
+    pub(crate) fn of(messages: &'a [u8]) -> Rows<'a> {
+        Rows { messages }
+    }
 }
 
 impl<'a> Iterator for Rows<'a> {

@@ -9,7 +9,7 @@
 
 mod client;
 pub(crate) mod histogram;
-mod recorder;
+pub(crate) mod recorder;
 mod verifier;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

@@ -14,29 +14,29 @@ use crate::workload::OperationKind;
 
 /// One finished operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) kind: usize,
+pub(crate) struct Sample {
+    pub(crate) kind: usize,
     /// When it ended.
-    pub(super) ended: Instant,
+    pub(crate) ended: Instant,
     /// From the intended moment of sending.
-    pub(super) latency: Duration,
+    pub(crate) latency: Duration,
     /// From the actual moment of sending.
-    pub(super) service: Duration,
-    pub(super) points: u64,
-    pub(super) ok: bool,
+    pub(crate) service: Duration,
+    pub(crate) points: u64,
+    pub(crate) ok: bool,
     /// Begun during warm-up: not measured.
-    pub(super) warmup: bool,
+    pub(crate) warmup: bool,
 }
 
 /// Of one phase.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     run_start: Instant,
     phase: u32,
     inner: Mutex<Inner>,
     /// Operations and points so far, for progress.
-    pub(super) operations: AtomicU64,
-    pub(super) points: AtomicU64,
-    pub(super) failed: AtomicU64,
+    pub(crate) operations: AtomicU64,
+    pub(crate) points: AtomicU64,
+    pub(crate) failed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Default for KindStats {
 }
 
 impl Recorder {
-    pub(super) fn new(run_start: Instant, phase: u32) -> Recorder {
+    pub(crate) fn new(run_start: Instant, phase: u32) -> Recorder {
         Recorder {
             run_start,
             phase,
@@ -104,7 +104,7 @@ impl Recorder {
     }
 
     /// Takes over and empties `samples`.
-    pub(super) fn take(&self, samples: &mut Vec<Sample>) {
+    pub(crate) fn take(&self, samples: &mut Vec<Sample>) {
         let points: u64 = samples.iter().filter(|sample| sample.ok).map(|sample| sample.points).sum();
         self.operations.fetch_add(samples.len() as u64, Ordering::Relaxed);
         self.points.fetch_add(points, Ordering::Relaxed);
@@ -115,13 +115,13 @@ impl Recorder {
         }
     }
 
-    pub(super) fn failure(&self, kind: usize, class: Class, message: &str) {
+    pub(crate) fn failure(&self, kind: usize, class: Class, message: &str) {
         let mut inner = self.lock();
         inner.failures.entry((kind, class)).or_insert_with(|| (0, message.to_owned())).0 += 1;
     }
 
     /// The sum of one client's latencies of each kind, at its end.
-    pub(super) fn client_sums(&self, sums: &[Duration]) {
+    pub(crate) fn client_sums(&self, sums: &[Duration]) {
         let mut inner = self.lock();
         for (kind, sum) in sums.iter().enumerate().filter(|(_, sum)| !sum.is_zero()) {
             let stats = inner.kinds.entry(kind).or_default();
@@ -130,7 +130,7 @@ impl Recorder {
     }
 
     /// Sums everything up.
-    pub(super) fn finish(self, kinds: &[OperationKind]) -> Recorded {
+    pub(crate) fn finish(self, kinds: &[OperationKind]) -> Recorded {
         let mut inner = self.inner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         inner.close_before(u32::MAX, self.phase);
         let elapsed = inner.first.zip(inner.last).map_or(Duration::ZERO, |(first, last)| last - first);
@@ -155,14 +155,14 @@ impl Recorder {
 }
 
 /// What a phase left.
-pub(super) struct Recorded {
+pub(crate) struct Recorded {
     /// First request to last response.
-    pub(super) elapsed: Duration,
-    pub(super) operations: Vec<OperationResult>,
-    pub(super) failures: Vec<Failure>,
-    pub(super) seconds: Vec<Second>,
+    pub(crate) elapsed: Duration,
+    pub(crate) operations: Vec<OperationResult>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) seconds: Vec<Second>,
     /// Sum of all service times.
-    pub(super) service: Duration,
+    pub(crate) service: Duration,
 }
 
 impl Inner {

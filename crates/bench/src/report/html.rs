@@ -5,6 +5,7 @@
 
 mod comparison;
 mod run;
+pub(crate) mod tpcc;
 
 use std::path::Path;
 

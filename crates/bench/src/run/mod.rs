@@ -51,6 +51,8 @@ pub(crate) trait Show {
     fn stage(&mut self, text: &str);
     /// A phase goes on.
     fn progress(&mut self, plan: &Plan, progress: &Progress);
+    /// Something goes on that says itself how: called often, shown now and then.
+    fn live(&mut self, _text: &dyn Fn() -> String) {}
 }
 
 /// Runs `order` on `target`.

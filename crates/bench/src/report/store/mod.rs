@@ -10,7 +10,6 @@
 mod csv;
 mod iotdb;
 mod mysql;
-mod mysql_wire;
 mod parquet;
 mod postgres;
 pub(crate) mod server;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Run;
-use super::mysql_wire::Client;
 use super::sql::{Connect, Dialect, SqlStore, cut};
 use crate::config::Config;
+use crate::drivers::mysqlwire::Client;
 use crate::error::Result;
 
 pub(super) struct MySql {

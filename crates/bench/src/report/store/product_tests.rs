@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use super::mysql_wire::{Cell, Client};
 use super::tests::{config, record, record_all, started};
 use super::*;
+use crate::drivers::mysqlwire::{Cell, Client};
 use crate::error::Class;
 use crate::peers::{self, Options, Product, Server};
 

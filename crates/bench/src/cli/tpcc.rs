@@ -1,0 +1,337 @@
+//! `millrace bench tpcc` and `millrace bench rowload`: their options.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::options::say;
+use super::progress::Terminal;
+use crate::drivers::Target;
+use crate::error::{Error, Result};
+use crate::report::html;
+use crate::run::INTERRUPTED;
+use crate::run::place::Placing;
+use crate::tpcc::{self, Draw, Isolation, Mode, report, rowload};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  millrace bench tpcc                                                  this database on a private server
+  millrace bench tpcc --target postgres --warehouses 10 --clients 1,16,64,256,768 --html t.html
+  millrace bench tpcc --target postgres --target mariadb --mode one-trip --seconds 60
+  millrace bench tpcc --target postgresql://me:pw@host:5432/db --warehouses 100 --keep
+  millrace bench tpcc --target postgresql://me:pw@host:5432/db --no-load --retry 3 --isolation serializable
+  millrace bench tpcc --target postgresql://me:pw@host:5432/db --check-only
+  millrace bench tpcc --target postgres --kill-server                  SIGKILL in mid-run; nothing acknowledged may be lost
+
+The tables are in the schema (MariaDB: database) tpcc, which is dropped and created anew unless --no-load says otherwise,
+and dropped at the end unless --keep does. Failed transactions are counted by SQLSTATE and, without --retry, not tried
+again. These are not audited TPC results.
+
+Exit codes: 0 done, all conditions hold; 1 a condition failed (no throughput is shown); 2 not begun or not possible;
+3 stopped before its end; 4 done and verified, but transactions failed.";
+
+pub(super) const EXAMPLES_ROWLOAD: &str = "\
+Examples:
+  millrace bench rowload --target postgres
+  millrace bench rowload --target postgres --target mariadb --connections 100 --rows 1000000 --json r.json
+
+The table is in the schema (MariaDB: database) tpcc, which is dropped and created anew.
+Exit codes: 0 done, all rows are there; 1 rows are missing or too many; 2 not begun; 3 stopped before its end; 4 inserts failed.";
+
+/// Private servers, and those that are there.
+#[derive(clap::Args, Clone)]
+struct ServerOptions {
+    /// Where private servers get their directories.
+    #[arg(long, value_name = "DIR")]
+    server_dir: Option<PathBuf>,
+    /// A setting of private servers in the product's own words.
+    #[arg(long, value_name = "KEY=VALUE")]
+    server_set: Vec<String>,
+    /// Memory private servers are told to use.
+    #[arg(long, value_name = "MIB")]
+    server_memory: Option<u32>,
+    /// Process of a server that was not started here, to measure its CPU; found by its port if on this machine.
+    #[arg(long, value_name = "PID")]
+    server_pid: Vec<u32>,
+    /// Data directory of a server that was not started here, to measure its size.
+    #[arg(long, value_name = "DIR")]
+    server_data: Vec<PathBuf>,
+}
+
+impl ServerOptions {
+    fn placing(&self) -> Result<Placing> {
+        let pair = |text: &String| {
+            let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+            pair.ok_or_else(|| Error::setup(format!("--server-set {text:?}: expected KEY=VALUE")))
+        };
+        Ok(Placing {
+            under: self.server_dir.clone(),
+            settings: self.server_set.iter().map(pair).collect::<Result<_>>()?,
+            memory_mib: self.server_memory,
+            disk_mib: None,
+            pids: self.server_pid.clone(),
+            dirs: self.server_data.clone(),
+        })
+    }
+}
+
+/// Keying and thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ThinkTime {
+    /// Clients send as soon as they have an answer.
+    Off,
+    /// As the standard has it: use ten clients a warehouse.
+    Standard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// Options of `tpcc`.
+#[derive(clap::Args)]
+pub(super) struct TpccOptions {
+    /// Product: millrace, postgres or mariadb (a private server is started), or NAME://USER:PASSWORD@HOST:PORT/DATABASE;
+    /// may be given several times.
+    #[arg(long, value_name = "TARGET", default_value = "millrace")]
+    target: Vec<String>,
+    /// Warehouses to load: about 100 MB each.
+    #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(i32).range(1..=100_000))]
+    warehouses: i32,
+    /// Client threads, a connection each; several numbers run one after the other.
+    #[arg(long, short, value_name = "N,…", value_delimiter = ',', default_values_t = [16])]
+    clients: Vec<usize>,
+    /// Measured time of each run.
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    seconds: f64,
+    /// Time before it that is not measured.
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    warm_up: f64,
+    /// Shares of New-Order, Payment, Order-Status, Delivery, Stock-Level.
+    #[arg(long, value_name = "N/N/N/N/N", default_value = "45/43/4/4/4", value_parser = mix)]
+    mix: [u32; 5],
+    /// How transactions are drawn from the mix.
+    #[arg(long, value_enum, default_value_t = Draw::Deck)]
+    draw: Draw,
+    /// Keying and thinking.
+    #[arg(long, value_enum, default_value_t = ThinkTime::Off)]
+    think_time: ThinkTime,
+    /// How a transaction goes over the wire.
+    #[arg(long, value_enum, default_value_t = Mode::Interactive)]
+    mode: Mode,
+    /// Isolation of the transactions.
+    #[arg(long, value_enum, default_value_t = Isolation::ReadCommitted)]
+    isolation: Isolation,
+    /// Declare the ten foreign keys.
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    foreign_keys: Switch,
+    /// Try a transaction again so often after a conflict (40001, 40P01); each retry is counted.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retry: u32,
+    /// Leave the tables there at the end.
+    #[arg(long)]
+    keep: bool,
+    /// Use the tables that are there.
+    #[arg(long)]
+    no_load: bool,
+    /// Check the twelve conditions on the tables that are there, and nothing else.
+    #[arg(long, conflicts_with_all = ["no_load", "kill_server"])]
+    check_only: bool,
+    /// Kill the private server (SIGKILL) in the middle of the measured time and start it again.
+    #[arg(long)]
+    kill_server: bool,
+    /// Connections that load; as many as there are processors, twice, if not said.
+    #[arg(long, value_name = "N")]
+    load_connections: Option<usize>,
+    /// Seed of data and transactions; --no-load needs the one that the tables were loaded with.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the results to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with charts to this file; it opens without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// No progress, results only.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// Options of `rowload`.
+#[derive(clap::Args)]
+pub(super) struct RowloadOptions {
+    /// Product, as of `tpcc`; may be given several times.
+    #[arg(long, value_name = "TARGET", default_value = "millrace")]
+    target: Vec<String>,
+    /// Connections, a thread each.
+    #[arg(long, short, value_name = "N", default_value_t = 500)]
+    connections: usize,
+    /// Rows in all, of 200 bytes.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    rows: u64,
+    /// Rows of one statement, which is a transaction.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rows_per_insert: usize,
+    /// Leave the table there at the end (a server that is there).
+    #[arg(long)]
+    keep: bool,
+    /// Seed of the rows.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the results to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// No progress, results only.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// `45/43/4/4/4`.
+fn mix(text: &str) -> std::result::Result<[u32; 5], String> {
+    let wrong = || format!("{text:?}: expected five numbers below 10,000, such as 45/43/4/4/4, not all of them 0");
+    let numbers: Option<Vec<u32>> = text.split('/').map(|part| part.parse().ok().filter(|n| *n < 10_000)).collect();
+    let mix: [u32; 5] = numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(wrong)?;
+    if mix == [0; 5] { Err(wrong()) } else { Ok(mix) }
+}
+
+/// Seconds that make a duration.
+fn duration(option: &str, seconds: f64) -> Result<Duration> {
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration < Duration::from_secs(1 << 30));
+    duration.ok_or_else(|| Error::setup(format!("{option} {seconds}: expected seconds, not negative")))
+}
+
+impl TpccOptions {
+    fn settings(&self) -> Result<tpcc::Settings> {
+        if self.clients.contains(&0) {
+            return Err(Error::setup("--clients 0: expected at least one"));
+        }
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Ok(tpcc::Settings {
+            warehouses: self.warehouses,
+            clients: self.clients.clone(),
+            warm_up: duration("--warm-up", self.warm_up)?,
+            length: duration("--seconds", self.seconds)?,
+            mix: self.mix,
+            draw: self.draw,
+            thinks: self.think_time == ThinkTime::Standard,
+            mode: self.mode,
+            isolation: self.isolation,
+            foreign_keys: self.foreign_keys == Switch::On,
+            retries: self.retry,
+            keep: self.keep,
+            no_load: self.no_load,
+            check_only: self.check_only,
+            kill_server: self.kill_server,
+            load_connections: self.load_connections.unwrap_or(processors * 2).max(1),
+            seed: self.seed,
+            placing: self.server.placing()?,
+            command: super::cluster::command_line(std::env::args()),
+        })
+    }
+
+    fn write(&self, reports: &[report::Report]) -> Result<()> {
+        if let Some(path) = &self.json {
+            report::write_json(reports, path)?;
+            say(path);
+        }
+        if let Some(path) = &self.html {
+            html::tpcc::write(reports, path)?;
+            say(path);
+        }
+        Ok(())
+    }
+}
+
+/// `millrace bench tpcc`.
+pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
+    let settings = options.settings()?;
+    let targets = options.target.iter().map(|text| Target::parse(text)).collect::<Result<Vec<Target>>>()?;
+    super::stop_at_interrupt();
+    let mut terminal = Terminal::new(options.quiet, 10);
+    let mut reports = Vec::new();
+    for target in &targets {
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            break;
+        }
+        let report = tpcc::run(&settings, target, &mut terminal);
+        terminal.finish();
+        let report = report.map_err(|error| error.during(&target.name))?;
+        print!("{}", report.text());
+        reports.push(report);
+        // Whatever becomes of the targets that follow.
+        options.write(&reports)?;
+    }
+    let failed = |report: &report::Report| report.points.iter().flat_map(|point| &point.kinds).any(|kind| kind.failed > 0);
+    Ok(verdict(reports.iter().all(report::Report::passed), reports.iter().any(failed)))
+}
+
+/// `millrace bench rowload`.
+pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
+    let settings = rowload::Settings {
+        connections: options.connections,
+        rows: options.rows,
+        rows_per_insert: options.rows_per_insert,
+        keep: options.keep,
+        seed: options.seed,
+        placing: options.server.placing()?,
+        command: super::cluster::command_line(std::env::args()),
+    };
+    let targets = options.target.iter().map(|text| Target::parse(text)).collect::<Result<Vec<Target>>>()?;
+    super::stop_at_interrupt();
+    let mut terminal = Terminal::new(options.quiet, 10);
+    let mut reports = Vec::new();
+    for target in &targets {
+        let report = rowload::run(&settings, target, &mut terminal);
+        terminal.finish();
+        let report = report.map_err(|error| error.during(&target.name))?;
+        print!("{}", report.text());
+        reports.push(report);
+        if let Some(path) = &options.json {
+            rowload::write_json(&reports, path)?;
+            say(path);
+        }
+    }
+    let failed = reports.iter().any(|report| !report.errors.is_empty());
+    Ok(verdict(reports.iter().all(rowload::Report::passed), failed))
+}
+
+/// The exit code.
+fn verdict(passed: bool, failed: bool) -> ExitCode {
+    match (passed, INTERRUPTED.load(Ordering::Relaxed), failed) {
+        (false, ..) => ExitCode::from(1),
+        (_, true, _) => ExitCode::from(3),
+        (_, _, true) => ExitCode::from(4),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_is_five_numbers() {
+        assert_eq!(mix("45/43/4/4/4"), Ok([45, 43, 4, 4, 4]));
+        assert_eq!(mix("100/0/0/0/0"), Ok([100, 0, 0, 0, 0]));
+        for text in ["", "1/2/3", "0/0/0/0/0", "1/1/1/1/-1", "1/1/1/1/10000", "1/1/1/1/1/1"] {
+            assert!(mix(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_that_are_none_are_refused() {
+        assert_eq!(duration("--seconds", 1.5).ok(), Some(Duration::from_millis(1500)));
+        for seconds in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert!(duration("--seconds", seconds).is_err(), "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What was acknowledged: every new order by its number, deliveries by district, payments by their count.
+//!
+//! A transaction whose connection broke after its end was sent may be there or not; every other one that was not
+//! acknowledged must not be there.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::check::{DELIVERED, integers, shown};
+use super::input::Input;
+use super::population::DISTRICTS;
+use super::session::Admin;
+use super::transactions::{Done, Order};
+use crate::error::{Error, Result};
+
+/// Of all clients; see the module.
+pub(super) struct Ledger {
+    districts: Vec<District>,
+    /// Rows of HISTORY at the beginning.
+    payments_before: i64,
+    payments: AtomicI64,
+    payments_unknown: AtomicI64,
+}
+
+#[derive(Default)]
+struct District {
+    /// Number of the first order that this run can have made.
+    first: i64,
+    orders: Mutex<Vec<Order>>,
+    orders_unknown: AtomicI64,
+    delivered_before: i64,
+    delivered: AtomicI64,
+    delivered_unknown: AtomicI64,
+}
+
+impl District {
+    fn orders(&self) -> MutexGuard<'_, Vec<Order>> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ledger {
+    /// An empty one, beginning with the tables as they are.
+    pub(super) fn begin(admin: &mut Admin, warehouses: i32) -> Result<Ledger> {
+        let mut districts = Vec::new();
+        districts.resize_with((warehouses * DISTRICTS) as usize, District::default);
+        let mut ledger = Ledger {
+            districts,
+            payments_before: count_of(admin, "SELECT count(*) FROM history")?,
+            payments: AtomicI64::new(0),
+            payments_unknown: AtomicI64::new(0),
+        };
+        for row in admin.query("SELECT d_w_id, d_id, d_next_o_id FROM district")? {
+            let [w, d, next] = integers(&row)?;
+            ledger.district_mut(w, d)?.first = next;
+        }
+        for row in admin.query(DELIVERED)? {
+            let [w, d, delivered, _] = integers(&row)?;
+            ledger.district_mut(w, d)?.delivered_before = delivered;
+        }
+        Ok(ledger)
+    }
+
+    fn district_mut(&mut self, w: i64, d: i64) -> Result<&mut District> {
+        let at = place(w as i32, d as i32);
+        self.districts.get_mut(at).ok_or_else(|| Error::protocol(format!("district ({w}, {d}) is none of this database")))
+    }
+
+    fn district(&self, w: i32, d: i32) -> &District {
+        &self.districts[place(w, d)]
+    }
+
+    /// Notes what was acknowledged.
+    pub(super) fn acknowledge(&self, input: &Input, done: Done) {
+        match (input, done) {
+            (Input::NewOrder { warehouse, district, .. }, Done::Ordered(order)) => {
+                self.district(*warehouse, *district).orders().push(order);
+            }
+            (Input::Payment { .. }, _) => {
+                self.payments.fetch_add(1, Ordering::Relaxed);
+            }
+            (Input::Delivery { warehouse, .. }, Done::Delivered(mask)) => {
+                for d in (1..=DISTRICTS).filter(|d| mask >> (d - 1) & 1 == 1) {
+                    self.district(*warehouse, d).delivered.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes a transaction of which nobody knows whether it was committed.
+    pub(super) fn unknown(&self, input: &Input) {
+        match input {
+            Input::NewOrder { warehouse, district, .. } => {
+                self.district(*warehouse, *district).orders_unknown.fetch_add(1, Ordering::Relaxed);
+            }
+            Input::Payment { .. } => {
+                self.payments_unknown.fetch_add(1, Ordering::Relaxed);
+            }
+            Input::Delivery { warehouse, .. } => {
+                for d in 1..=DISTRICTS {
+                    self.district(*warehouse, d).delivered_unknown.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Input::OrderStatus { .. } | Input::StockLevel { .. } => {}
+        }
+    }
+
+    /// Acknowledged orders so far.
+    pub(super) fn orders(&self) -> u64 {
+        self.districts.iter().map(|district| district.orders().len() as u64).sum()
+    }
+
+    /// What contradicts: acknowledged orders that are missing, different or twice, and orders that nobody made.
+    pub(super) fn check_orders(&self, admin: &mut Admin) -> Result<Vec<String>> {
+        let mut offending = Vec::new();
+        for (w, d, district) in self.numbered() {
+            let range = format!("FROM orders WHERE o_w_id = {w} AND o_d_id = {d} AND o_id >= {}", district.first);
+            let rows = admin.query(&format!("SELECT o_id, o_c_id, o_ol_cnt {range} ORDER BY o_id"))?;
+            let found = rows.iter().map(|row| integers(row)).collect::<Result<Vec<[i64; 3]>>>()?;
+            offending.extend(district.compare(&found).into_iter().map(|text| format!("({w}, {d}): {text}")));
+            // The same by a sum that the server makes: an index and its table may disagree.
+            let sums = admin.query(&format!(
+                "SELECT count(*), coalesce(sum(o_id), 0), coalesce(sum(o_c_id), 0), coalesce(sum(o_ol_cnt), 0) {range}"
+            ))?;
+            let sums: [i64; 4] = integers(sums.first().map_or(&[][..], Vec::as_slice))?;
+            let mut expected = [found.len() as i64, 0, 0, 0];
+            found.iter().for_each(|row| (0..3).for_each(|n| expected[n + 1] += row[n]));
+            if sums != expected {
+                offending.push(format!("({w}, {d}): count and sums are {sums:?}, of its rows they are {expected:?}"));
+            }
+        }
+        Ok(shown(offending.into_iter()))
+    }
+
+    /// What contradicts: rows of HISTORY that are missing or too many.
+    pub(super) fn check_payments(&self, admin: &mut Admin) -> Result<Vec<String>> {
+        let found = count_of(admin, "SELECT count(*) FROM history")? - self.payments_before;
+        let (sure, unknown) = (self.payments.load(Ordering::Relaxed), self.payments_unknown.load(Ordering::Relaxed));
+        let wrong = !(sure..=sure + unknown).contains(&found);
+        let text = || format!("{found} payments were made, {sure} acknowledged, of {unknown} the outcome is unknown");
+        Ok(wrong.then(text).into_iter().collect())
+    }
+
+    /// What contradicts in the number of a district's delivered orders.
+    pub(super) fn wrong_deliveries(&self, w: i32, d: i32, found: i64) -> Option<String> {
+        let district = self.districts.get(place(w, d))?;
+        let sure = district.delivered_before + district.delivered.load(Ordering::Relaxed);
+        let unknown = district.delivered_unknown.load(Ordering::Relaxed);
+        let wrong = !(sure..=sure + unknown).contains(&found);
+        wrong.then(|| format!("expected {sure}, of {unknown} deliveries the outcome is unknown"))
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (i32, i32, &District)> {
+        let number = |at: usize| (at as i32 / DISTRICTS + 1, at as i32 % DISTRICTS + 1);
+        self.districts.iter().enumerate().map(move |(at, district)| (number(at).0, number(at).1, district))
+    }
+}
+
+impl District {
+    /// Compares `found` (number, customer, lines; in order) with what was acknowledged.
+    fn compare(&self, found: &[[i64; 3]]) -> Vec<String> {
+        let mut acknowledged = self.orders().clone();
+        acknowledged.sort_unstable();
+        let mut wrong = Vec::new();
+        for twice in acknowledged.windows(2).filter(|pair| pair[0].number == pair[1].number) {
+            wrong.push(format!("order {} was acknowledged twice", twice[0].number));
+        }
+        let mut there = 0;
+        for order in &acknowledged {
+            let expected = [i64::from(order.number), i64::from(order.customer), i64::from(order.lines)];
+            match found.binary_search_by_key(&expected[0], |row| row[0]) {
+                Err(_) => wrong.push(format!("acknowledged order {} is LOST", order.number)),
+                Ok(at) if found[at] != expected => {
+                    wrong.push(format!("order (number, customer, lines) is {:?}, acknowledged {expected:?}", found[at]));
+                    there += 1;
+                }
+                Ok(_) => there += 1,
+            }
+        }
+        let (surplus, unknown) = (found.len() as i64 - there, self.orders_unknown.load(Ordering::Relaxed));
+        if surplus > unknown {
+            wrong.push(format!("{surplus} orders were never acknowledged; the outcome of {unknown} is unknown"));
+        }
+        wrong
+    }
+}
+
+fn place(w: i32, d: i32) -> usize {
+    ((w - 1) * DISTRICTS + d - 1) as usize
+}
+
+fn count_of(admin: &mut Admin, sql: &str) -> Result<i64> {
+    let rows = admin.query(sql)?;
+    integers::<1>(rows.first().map_or(&[][..], Vec::as_slice)).map(|[count]| count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn district(numbers: &[i32], unknown: i64) -> District {
+        let orders = numbers.iter().map(|number| Order { number: *number, customer: 7, lines: 5 }).collect();
+        District { orders: Mutex::new(orders), orders_unknown: AtomicI64::new(unknown), ..District::default() }
+    }
+
+    #[test]
+    fn lost_doubled_changed_and_invented_orders_are_found() {
+        let found = [[3001, 7, 5], [3002, 7, 5], [3003, 7, 5]];
+        assert!(district(&[3002, 3001, 3003], 0).compare(&found).is_empty());
+        let cases: [(&[i32], i64, &[[i64; 3]], &str); 4] = [
+            (&[3001, 3002, 3003, 3004], 0, &found, "acknowledged order 3004 is LOST"),
+            (&[3001, 3002, 3003, 3003], 0, &found, "order 3003 was acknowledged twice"),
+            (&[3001], 0, &[[3001, 7, 6]], "order (number, customer, lines) is [3001, 7, 6], acknowledged [3001, 7, 5]"),
+            (&[3001], 1, &found, "2 orders were never acknowledged; the outcome of 1 is unknown"),
+        ];
+        for (acknowledged, unknown, found, expected) in cases {
+            assert!(district(acknowledged, unknown).compare(found).contains(&expected.to_owned()), "{expected}");
+        }
+    }
+
+    #[test]
+    fn an_order_of_unknown_outcome_may_be_there_or_not() {
+        assert!(district(&[3001], 1).compare(&[[3001, 7, 5], [3002, 9, 6]]).is_empty());
+        assert!(district(&[3001], 1).compare(&[[3001, 7, 5]]).is_empty());
+    }
+}

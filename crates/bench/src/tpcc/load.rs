@@ -1,0 +1,141 @@
+//! Filling the tables: units of the population are made and sent by several connections at once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::population::{self, Population};
+use super::schema;
+use super::session::{Admin, Connector};
+use crate::error::{Error, Result};
+use crate::report::format;
+use crate::run::{INTERRUPTED, Show};
+
+/// What is to be loaded, and how.
+pub(super) struct Loading<'a> {
+    pub(super) connector: &'a Connector,
+    pub(super) population: &'a Population,
+    pub(super) warehouses: i32,
+    pub(super) foreign_keys: bool,
+    pub(super) connections: usize,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Loaded {
+    pub(crate) rows: u64,
+    /// Of the rows as text.
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    /// CPU seconds of this tool in that time: making and sending rows.
+    pub(crate) client_cpu_s: f64,
+    /// Keys, indexes, foreign keys and statistics.
+    pub(crate) completing_s: f64,
+}
+
+/// What the connections share.
+#[derive(Default)]
+struct Shared {
+    next: AtomicUsize,
+    working: AtomicUsize,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    failed: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl Loading<'_> {
+    /// Drops what is there, creates the tables and fills them.
+    pub(super) fn run(&self, show: &mut dyn Show) -> Result<Loaded> {
+        let product = self.connector.product;
+        show.stage(&format!("{}: creating tables", product.name()));
+        let mut admin = Admin::connect(self.connector, false)?;
+        admin.run(&schema::clear(product))?;
+        admin.run(&schema::create(product))?;
+        let (began, cpu_before) = (Instant::now(), super::own_cpu_s());
+        let shared = self.fill(show)?;
+        let mut loaded = Loaded {
+            rows: shared.rows.into_inner(),
+            bytes: shared.bytes.into_inner(),
+            seconds: began.elapsed().as_secs_f64(),
+            client_cpu_s: super::own_cpu_s() - cpu_before,
+            completing_s: 0.0,
+        };
+        let began = Instant::now();
+        for sql in schema::complete(product, self.foreign_keys).into_iter().chain(schema::analyze(product)) {
+            show.stage(&format!("{}: {sql}", product.name()));
+            admin.query(&sql)?;
+        }
+        // So that the run does not pay for the load; who may not, pays.
+        let _ = admin.query("CHECKPOINT");
+        loaded.completing_s = began.elapsed().as_secs_f64();
+        Ok(loaded)
+    }
+
+    fn fill(&self, show: &mut dyn Show) -> Result<Shared> {
+        let units = population::units(self.warehouses);
+        let shared = Shared { working: AtomicUsize::new(self.connections), ..Shared::default() };
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..self.connections {
+                scope.spawn(|| {
+                    if let Err(error) = self.work(&units, &shared) {
+                        shared.failed.store(true, Ordering::Relaxed);
+                        shared.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    }
+                    shared.working.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            while shared.working.load(Ordering::Relaxed) > 0 {
+                std::thread::sleep(Duration::from_millis(20));
+                show.live(&|| self.progress(&shared, began));
+            }
+        });
+        if let Some(error) = shared.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error.during("loading"));
+        }
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return Err(Error::setup("stopped while loading"));
+        }
+        Ok(shared)
+    }
+
+    fn work(&self, units: &[population::Unit], shared: &Shared) -> Result<()> {
+        let mut admin = Admin::connect(self.connector, true)?;
+        let product = self.connector.product;
+        while let Some(unit) = units.get(shared.next.fetch_add(1, Ordering::Relaxed)) {
+            for rows in self.population.rows(*unit) {
+                if shared.failed.load(Ordering::Relaxed) || INTERRUPTED.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                admin.load(&schema::bulk(product, rows.table), &rows.bytes, rows.count)?;
+                shared.rows.fetch_add(rows.count, Ordering::Relaxed);
+                shared.bytes.fetch_add(rows.bytes.len() as u64, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&self, shared: &Shared, began: Instant) -> String {
+        let (rows, expected) = (shared.rows.load(Ordering::Relaxed), population::rows_expected(self.warehouses));
+        let (share, seconds) = (rows as f64 / expected as f64, began.elapsed().as_secs_f64());
+        format!(
+            "loading {} warehouses: {} {} rows of {}, {} rows/s, {}/s",
+            self.warehouses,
+            bar(share),
+            format::short(rows as f64),
+            format::short(expected as f64),
+            format::short(rows as f64 / seconds.max(0.001)),
+            format::bytes(shared.bytes.load(Ordering::Relaxed) as f64 / seconds.max(0.001)),
+        )
+    }
+}
+
+/// How far something is, `[#####-----]  50 %`.
+pub(super) fn bar(share: f64) -> String {
+    const WIDTH: usize = 20;
+    let done = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
+    format!("[{}{}] {:3.0} %", "#".repeat(done), "-".repeat(WIDTH - done), share.clamp(0.0, 1.0) * 100.0)
+}

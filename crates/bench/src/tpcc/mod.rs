@@ -1,0 +1,328 @@
+//! TPC-C's statements, data and checks against Millrace, PostgreSQL and MariaDB; and the loading of small rows by many
+//! connections (`rowload`). Not an audited TPC result, and everything that is printed says so.
+//!
+//! A run: a place (`run::place`) is found or started, the tables are made and filled ([`load`]), the twelve consistency
+//! conditions are checked ([`check`]), clients run transactions ([`transactions`]) for a while ([`clients`]), once for
+//! each number of clients, and everything is checked again, with a ledger of what was acknowledged ([`ledger`]).
+//!
+//! Always true:
+//! - A run whose check failed has no throughput: [`report`] leaves it out.
+//! - A failed transaction is counted by its SQLSTATE; nothing is tried again unless that was asked for, and then it is
+//!   counted as well.
+//! - An acknowledged order is in the ledger, and its row is asked for afterwards.
+
+mod check;
+mod clients;
+mod functions;
+mod input;
+mod ledger;
+mod load;
+mod population;
+mod random;
+pub(crate) mod report;
+pub(crate) mod rowload;
+mod schema;
+mod session;
+mod statements;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+use std::time::{Duration, Instant};
+
+use crate::drivers::Target;
+use crate::error::{Error, Result};
+use crate::measure::proc;
+use crate::run::place::{Place, Placing};
+use crate::run::{INTERRUPTED, Show};
+use check::{Expect, Verdict};
+pub(crate) use input::Draw;
+use ledger::Ledger;
+use population::Population;
+use report::{Report, Subject};
+use session::{Admin, Connector};
+
+/// What the tables can be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Product {
+    Millrace,
+    Postgres,
+    MariaDb,
+}
+
+impl Product {
+    /// The product of a target.
+    fn of(target: &Target) -> Result<Product> {
+        match target.name.as_str() {
+            "millrace" => Ok(Product::Millrace),
+            "postgres" => Ok(Product::Postgres),
+            "mariadb" | "mysql" => Ok(Product::MariaDb),
+            other => Err(Error::setup(format!(
+                "--target {other}: it has no transactions that this tool knows; there are millrace, postgres, mariadb"
+            ))),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Product::Millrace => "Millrace",
+            Product::Postgres => "PostgreSQL",
+            Product::MariaDb => "MariaDB",
+        }
+    }
+
+    /// Settings that a private server needs for so many connections, unless the user says otherwise.
+    fn settings_for(self, connections: usize) -> Vec<(String, String)> {
+        let some = (connections + 40).max(300).to_string();
+        let pairs = match self {
+            Product::Millrace => vec![],
+            Product::Postgres => vec![("max_connections", some)],
+            Product::MariaDb => {
+                vec![("max-connections", some), ("max-prepared-stmt-count", "1048576".to_owned())]
+            }
+        };
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// Isolation of the transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Isolation {
+    /// The default of PostgreSQL and of most kits.
+    ReadCommitted,
+    /// Snapshots; conflicts abort on PostgreSQL.
+    RepeatableRead,
+    /// As if one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    fn sql(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "READ COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// How a transaction goes over the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// A round trip for each statement, as the common kits do: 28 for an order of ten lines.
+    Interactive,
+    /// What does not wait for an answer is sent together: 2 round trips for an order.
+    Pipelined,
+    /// One round trip: a function (PostgreSQL), a procedure (MariaDB), several statements as one text (Millrace).
+    OneTrip,
+    /// One round trip: several statements as one text.
+    OneTripText,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) warehouses: i32,
+    /// Numbers of clients, one run each.
+    pub(crate) clients: Vec<usize>,
+    pub(crate) warm_up: Duration,
+    pub(crate) length: Duration,
+    pub(crate) mix: [u32; 5],
+    pub(crate) draw: Draw,
+    /// Keying and thinking as the standard has them?
+    pub(crate) thinks: bool,
+    pub(crate) mode: Mode,
+    pub(crate) isolation: Isolation,
+    pub(crate) foreign_keys: bool,
+    pub(crate) retries: u32,
+    /// Leave the tables where they are at the end.
+    pub(crate) keep: bool,
+    /// Use the tables that are there.
+    pub(crate) no_load: bool,
+    /// Check the tables that are there, and nothing else.
+    pub(crate) check_only: bool,
+    pub(crate) kill_server: bool,
+    pub(crate) load_connections: usize,
+    pub(crate) seed: u64,
+    pub(crate) placing: Placing,
+    pub(crate) command: Vec<String>,
+}
+
+/// Longest wait for one answer of a transaction.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Runs everything on one target.
+///
+/// # Errors
+/// The run could not begin or go on. Failed transactions and failed checks are not errors: the report has them.
+pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> Result<Report> {
+    let product = Product::of(target)?;
+    target.only(&[])?;
+    let settings = &settings.for_product(product, target)?;
+    show.stage(&format!("{}: starting", product.name()));
+    let connections = settings.clients.iter().copied().max().unwrap_or(1) + settings.load_connections;
+    let mut place = Place::take(target, &placing(product, &settings.placing, connections), 0)?;
+    let connector = Connector {
+        product,
+        target: place.target.clone(),
+        isolation: settings.isolation,
+        timeout: if settings.kill_server { ANSWER_TIMEOUT.min(Duration::from_secs(30)) } else { ANSWER_TIMEOUT },
+    };
+    let mut report = Report::new(settings, subject(&connector, &place)?);
+    let run = measure(settings, &connector, &mut place, &mut report, show);
+    let swept = if settings.leaves_tables() || place.server.is_some() { Ok(()) } else { sweep(&connector) };
+    run.and(swept)?;
+    Ok(report)
+}
+
+impl Settings {
+    /// The same with what a product's words for it are.
+    fn for_product(&self, product: Product, target: &Target) -> Result<Settings> {
+        let refuse = |what: &str| Err(Error::unsupported(format!("{}: {what}", product.name())));
+        let mut settings = self.clone();
+        match (product, self.mode) {
+            (Product::MariaDb, Mode::Pipelined) => {
+                return refuse(
+                    "--mode pipelined: its protocol runs the statements behind one that failed, COMMIT among them, so a \
+                     transaction cannot be sent ahead; use --mode one-trip",
+                );
+            }
+            (Product::MariaDb, Mode::OneTripText) => {
+                return refuse("--mode one-trip-text: as --mode pipelined; use --mode one-trip (procedures)");
+            }
+            // Without a procedural language.
+            (Product::Millrace, Mode::OneTrip) => settings.mode = Mode::OneTripText,
+            _ => {}
+        }
+        let there = settings.no_load || settings.check_only;
+        if target.is_private() && (there || settings.keep) {
+            return Err(Error::setup(
+                "--no-load, --check-only and --keep are for a server that is there: --target NAME://HOST:PORT",
+            ));
+        }
+        if self.kill_server && !target.is_private() {
+            return Err(Error::setup("--kill-server: only a private server is killed; give --target a name alone"));
+        }
+        Ok(settings)
+    }
+
+    /// Are the tables to be there afterwards?
+    fn leaves_tables(&self) -> bool {
+        self.keep || self.no_load || self.check_only
+    }
+}
+
+/// `placing` with what the product needs for so many connections, before what the user says.
+fn placing(product: Product, placing: &Placing, connections: usize) -> Placing {
+    let mut placing = placing.clone();
+    let mut settings = product.settings_for(connections);
+    settings.append(&mut placing.settings);
+    placing.settings = settings;
+    placing
+}
+
+fn subject(connector: &Connector, place: &Place) -> Result<Subject> {
+    let mut admin = Admin::connect(connector, false)?;
+    let version = admin.version()?;
+    let durability = match &place.server {
+        Some(server) => format!("{} ({})", server.durability(), server.durability_reason()),
+        None => durability_of(&mut admin, connector.product)?,
+    };
+    Ok(Subject {
+        name: connector.target.name.clone(),
+        url: connector.target.shown(),
+        product: connector.product.name().to_owned(),
+        version,
+        durability,
+        server_settings: place.server.as_ref().map_or_else(Vec::new, |server| server.settings().to_vec()),
+    })
+}
+
+/// What a server that was there before says about its commits.
+fn durability_of(admin: &mut Admin, product: Product) -> Result<String> {
+    let names: &[&str] = match product {
+        Product::Postgres => &["synchronous_commit", "fsync", "full_page_writes"],
+        Product::Millrace => &["synchronous_commit"],
+        Product::MariaDb => &["@@innodb_flush_log_at_trx_commit", "@@sync_binlog", "@@log_bin"],
+    };
+    let word = if product == Product::MariaDb { "SELECT" } else { "SHOW" };
+    let mut texts = Vec::new();
+    for name in names {
+        let rows = admin.query(&format!("{word} {name}"))?;
+        let value = rows.into_iter().flatten().flatten().next().unwrap_or_default();
+        texts.push(format!("{}={value}", name.trim_start_matches('@')));
+    }
+    Ok(format!("as the server is set: {}", texts.join(", ")))
+}
+
+/// Drops the tables.
+fn sweep(connector: &Connector) -> Result<()> {
+    let drop = schema::clear(connector.product).into_iter().take(1).collect::<Vec<_>>();
+    Admin::connect(connector, false)?.run(&drop)
+}
+
+/// Loads, checks, runs, checks.
+fn measure(
+    settings: &Settings,
+    connector: &Connector,
+    place: &mut Place,
+    report: &mut Report,
+    show: &mut dyn Show,
+) -> Result<()> {
+    if settings.no_load || settings.check_only {
+        report.warehouses = warehouses_there(connector)?;
+    } else {
+        let loaded_at = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let population = Population { seed: settings.seed, loaded_at };
+        let loading = load::Loading {
+            connector,
+            population: &population,
+            warehouses: settings.warehouses,
+            foreign_keys: settings.foreign_keys,
+            connections: settings.load_connections,
+        };
+        report.loaded = Some(loading.run(show)?);
+    }
+    if settings.mode == Mode::OneTrip && !settings.check_only {
+        Admin::connect(connector, true)?.run(&functions::definitions(connector.product))?;
+    }
+    let expect = if report.loaded.is_some() { Expect::Initial } else { Expect::Consistent };
+    report.before = check_all(connector, &expect, show, "before the run")?;
+    if settings.check_only || !report.before.passed() || INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
+        return Ok(());
+    }
+    let ledger = Ledger::begin(&mut Admin::connect(connector, true)?, report.warehouses)?;
+    for clients in &settings.clients {
+        let crew = clients::Crew { settings, connector, ledger: &ledger, clients: *clients, warehouses: report.warehouses };
+        let point = crew.run(place, show)?;
+        report.points.push(point);
+        if INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
+            report.notes.push("stopped by Ctrl-C; what was done until then is checked and shown".to_owned());
+            break;
+        }
+    }
+    report.after = Some(check_all(connector, &Expect::Ledger(&ledger), show, "after the run")?);
+    Ok(())
+}
+
+fn check_all(connector: &Connector, expect: &Expect<'_>, show: &mut dyn Show, when: &str) -> Result<Verdict> {
+    show.stage(&format!("{}: checking the twelve conditions {when}", connector.product.name()));
+    let began = Instant::now();
+    let mut verdict = check::check(connector, expect)?;
+    verdict.seconds = began.elapsed().as_secs_f64();
+    Ok(verdict)
+}
+
+fn warehouses_there(connector: &Connector) -> Result<i32> {
+    let rows = Admin::connect(connector, true)?.query("SELECT count(*) FROM warehouse")?;
+    let count = rows.into_iter().flatten().flatten().next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    if count == 0 {
+        return Err(Error::setup(format!("there are no warehouses in {}: load them first, with --keep", schema::PLACE)));
+    }
+    Ok(count)
+}
+
+/// CPU of this process, for figures about this tool's own work.
+fn own_cpu_s() -> f64 {
+    proc::own_cpu_s()
+}

@@ -1,0 +1,465 @@
+//! What a run found out, as text and JSON; the page with charts is `report::html`'s.
+//!
+//! Always true: no throughput and no latency of a run whose check failed, in any form.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{Condition, Verdict};
+use super::input::Draw;
+use super::load::Loaded;
+use super::{Isolation, Mode, Settings};
+use crate::error::{Error, Result};
+use crate::measure::proc;
+use crate::report::format::{bytes, milliseconds, percent, seconds, short, whole};
+use crate::result::{Latency, Machine};
+
+/// Version of the form.
+const FORMAT: u32 = 1;
+/// Said wherever figures are shown.
+pub(crate) const DISCLAIMER: &str = "Not audited TPC results: the transactions, data and checks follow the TPC-C \
+     specification, the rules for publishing do not (no think time unless said, no pricing, no audit). Do not compare \
+     with results of the TPC.";
+
+/// One target's runs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) format: u32,
+    /// [`DISCLAIMER`].
+    pub(crate) disclaimer: String,
+    pub(crate) tool: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) started: String,
+    pub(crate) machine: Machine,
+    pub(crate) target: Subject,
+    pub(crate) warehouses: i32,
+    /// Name and value, for people.
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) loaded: Option<Loaded>,
+    pub(crate) before: Verdict,
+    /// One for each number of clients; empty where a check failed.
+    pub(crate) points: Vec<Point>,
+    pub(crate) after: Option<Verdict>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The product that was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) product: String,
+    pub(crate) version: String,
+    /// When a commit is acknowledged, and what makes it so.
+    pub(crate) durability: String,
+    pub(crate) server_settings: Vec<String>,
+}
+
+/// A run with a number of clients.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Point {
+    pub(crate) clients: usize,
+    pub(crate) warm_up_s: f64,
+    /// Measured time.
+    pub(crate) seconds: f64,
+    /// Committed New-Order transactions a minute: what the standard calls tpmC, without its rules.
+    pub(crate) nopm: f64,
+    /// The same for each processor that the server kept busy: a minute of server CPU.
+    pub(crate) nopm_per_server_core: Option<f64>,
+    /// All transactions a second.
+    pub(crate) tps: f64,
+    pub(crate) server_cpu_s: Option<f64>,
+    /// Of everything, for each committed New-Order.
+    pub(crate) server_cpu_us_per_new_order: Option<f64>,
+    pub(crate) server_cpu_us_per_trip: Option<f64>,
+    pub(crate) server_written_bytes: Option<f64>,
+    pub(crate) server_rss_bytes: Option<u64>,
+    /// Of this tool, all threads.
+    pub(crate) client_cpu_s: f64,
+    pub(crate) host_cpu_s: f64,
+    /// Round trips.
+    pub(crate) trips: u64,
+    pub(crate) kinds: Vec<KindResult>,
+    pub(crate) by_second: Vec<SecondOfKind>,
+    /// Attempts that failed, the warm-up's included.
+    pub(crate) errors: Vec<ErrorCount>,
+    pub(crate) retries: u64,
+    /// Districts that had no order to deliver.
+    pub(crate) skipped_districts: u64,
+    pub(crate) outage: Option<Outage>,
+}
+
+/// One kind of transaction.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct KindResult {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) ok: u64,
+    /// Given up, after all retries.
+    pub(crate) failed: u64,
+    pub(crate) per_minute: f64,
+    pub(crate) latency_ms: Latency,
+    /// HDR histogram of nanoseconds (V2, deflated, base64).
+    pub(crate) histogram: String,
+}
+
+/// One second of one kind.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SecondOfKind {
+    /// Since the measured time began.
+    pub(crate) at_s: f64,
+    pub(crate) kind: String,
+    pub(crate) ok: u64,
+    pub(crate) failed: u64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+}
+
+/// Attempts of one kind that failed in the same way.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ErrorCount {
+    pub(crate) kind: String,
+    /// Or what failed, where the server told nothing.
+    pub(crate) sqlstate: String,
+    pub(crate) count: u64,
+    pub(crate) first: String,
+}
+
+/// A kill of the server in the middle of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Outage {
+    pub(crate) new_orders_before: u64,
+    /// From the kill until it answered again.
+    pub(crate) restart_s: f64,
+}
+
+impl Point {
+    /// Figures that follow from the others.
+    pub(super) fn derive(&mut self) {
+        let orders = self.new_orders();
+        let all: u64 = self.kinds.iter().map(|kind| kind.ok).sum();
+        if self.seconds > 0.0 {
+            self.nopm = orders as f64 * 60.0 / self.seconds;
+            self.tps = all as f64 / self.seconds;
+        }
+        let per = |count: u64| self.server_cpu_s.filter(|_| count > 0).map(|cpu_s| cpu_s * 1e6 / count as f64);
+        self.server_cpu_us_per_new_order = per(orders);
+        self.server_cpu_us_per_trip = per(self.trips);
+        self.nopm_per_server_core = self.server_cpu_us_per_new_order.filter(|us| *us > 0.0).map(|us| 60e6 / us);
+    }
+
+    /// Committed ones in the measured time.
+    pub(crate) fn new_orders(&self) -> u64 {
+        self.kinds.first().map_or(0, |kind| kind.ok)
+    }
+
+    /// Processors that the server, and this tool, kept busy on average.
+    pub(crate) fn cores(&self) -> (Option<f64>, f64) {
+        let cores = |cpu_s: f64| if self.seconds > 0.0 { cpu_s / self.seconds } else { 0.0 };
+        (self.server_cpu_s.map(cores), cores(self.client_cpu_s))
+    }
+}
+
+impl Report {
+    /// Of a run that has not begun.
+    pub(super) fn new(settings: &Settings, target: Subject) -> Report {
+        Report {
+            format: FORMAT,
+            disclaimer: DISCLAIMER.to_owned(),
+            tool: format!("millrace bench {}", env!("CARGO_PKG_VERSION")),
+            command: settings.command.clone(),
+            started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            machine: proc::machine(),
+            target,
+            warehouses: settings.warehouses,
+            settings: settings.shown(),
+            ..Report::default()
+        }
+    }
+
+    /// Does every condition hold that was asked?
+    pub(crate) fn passed(&self) -> bool {
+        self.before.passed() && self.after.as_ref().is_none_or(Verdict::passed)
+    }
+
+    /// The same without what nobody may see when a check failed.
+    fn honest(&self) -> Report {
+        let mut report = self.clone();
+        if !self.passed() {
+            report.points.clear();
+            report.notes.push("a consistency check failed: there are no figures".to_owned());
+        }
+        report
+    }
+
+    /// For a terminal.
+    pub(crate) fn text(&self) -> String {
+        let report = self.honest();
+        let target = &report.target;
+        let mut out = String::new();
+        let _ = writeln!(out, "\n{} {}, {} warehouses", target.product, target.version, report.warehouses);
+        let _ = writeln!(out, "durability: {}", target.durability);
+        let settings: Vec<String> = report.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let _ = writeln!(out, "{}", settings.join("; "));
+        if let Some(loaded) = &report.loaded {
+            let _ = writeln!(out, "{}", loaded.line());
+        }
+        conditions("before the run", &report.before, &mut out);
+        if let Some(after) = &report.after {
+            conditions("after the run", after, &mut out);
+        }
+        for point in &report.points {
+            point.text(report.machine.cpus, &mut out);
+        }
+        if report.points.len() > 1 {
+            summary(&report.points, &mut out);
+        }
+        for note in &report.notes {
+            let _ = writeln!(out, "note: {note}");
+        }
+        let _ = writeln!(out, "\n{DISCLAIMER}");
+        out
+    }
+}
+
+/// Reports as JSON.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write_json(reports: &[Report], path: &Path) -> Result<()> {
+    let honest: Vec<Report> = reports.iter().map(Report::honest).collect();
+    let text = serde_json::to_string_pretty(&honest).map_err(|error| Error::setup(format!("report: {error}")))?;
+    std::fs::write(path, text + "\n").map_err(|error| Error::setup(format!("{}: {error}", path.display())))
+}
+
+/// What a page shows.
+pub(crate) fn for_page(reports: &[Report]) -> Vec<Report> {
+    reports.iter().map(Report::honest).collect()
+}
+
+impl Settings {
+    /// Name and value of what a reader must know.
+    fn shown(&self) -> Vec<(String, String)> {
+        let [a, b, c, d, e] = self.mix;
+        let mode = match self.mode {
+            Mode::Interactive => "interactive (a round trip for each statement)",
+            Mode::Pipelined => "pipelined (statements together where the data allows)",
+            Mode::OneTrip => "one-trip (a function or procedure for each transaction)",
+            Mode::OneTripText => "one-trip-text (a text of several statements for each transaction)",
+        };
+        let isolation = match self.isolation {
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Serializable => "serializable",
+        };
+        let draw = if self.draw == Draw::Deck { "dealt from a deck" } else { "drawn by weight" };
+        let think = if self.thinks { "as the standard has it, terminals fixed" } else { "off, any warehouse" };
+        let pairs = [
+            ("mode", mode.to_owned()),
+            ("isolation", isolation.to_owned()),
+            ("mix", format!("{a}/{b}/{c}/{d}/{e} {draw}")),
+            ("think time", think.to_owned()),
+            ("foreign keys", if self.foreign_keys { "on" } else { "off" }.to_owned()),
+            ("retries", self.retries.to_string()),
+            ("seed", self.seed.to_string()),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+impl Loaded {
+    /// In one line.
+    pub(crate) fn line(&self) -> String {
+        let per = |seconds: f64| short(self.rows as f64 / seconds.max(1e-9));
+        format!(
+            "loaded {} rows, {} in {}: {} rows/s, {} rows/s for each core of this tool; keys and statistics {}",
+            whole(self.rows),
+            bytes(self.bytes as f64),
+            seconds(self.seconds),
+            per(self.seconds),
+            per(self.client_cpu_s),
+            seconds(self.completing_s),
+        )
+    }
+}
+
+fn conditions(when: &str, verdict: &Verdict, out: &mut String) {
+    let word = if verdict.passed() { "all hold" } else { "FAILED" };
+    let _ = writeln!(out, "\nconsistency {when}: {word} ({})", seconds(verdict.seconds));
+    for Condition { name, rule, offending, seconds: took } in &verdict.conditions {
+        let state = if offending.is_empty() { "ok" } else { "FAILED" };
+        let _ = writeln!(out, "  {name:>8}  {state:<6}  {rule} ({})", seconds(*took));
+        for text in offending {
+            let _ = writeln!(out, "            {text}");
+        }
+    }
+}
+
+impl Point {
+    fn text(&self, cpus: u32, out: &mut String) {
+        let (server, client) = self.cores();
+        let _ = writeln!(
+            out,
+            "\n{} clients, {} measured after {}: {} new orders/min, {} transactions/s",
+            self.clients,
+            seconds(self.seconds),
+            seconds(self.warm_up_s),
+            whole(self.nopm as u64),
+            whole(self.tps as u64),
+        );
+        if let (Some(cores), Some(order), Some(trip), Some(per_core)) =
+            (server, self.server_cpu_us_per_new_order, self.server_cpu_us_per_trip, self.nopm_per_server_core)
+        {
+            let _ = writeln!(
+                out,
+                "  server CPU: {cores:.2} of {cpus} cores, {} µs a new order, {trip:.1} µs a round trip; {} new orders/min \
+                 for each server core",
+                whole(order as u64),
+                whole(per_core as u64),
+            );
+        } else {
+            let _ = writeln!(out, "  server CPU: not seen (--server-pid names its processes)");
+        }
+        let _ = writeln!(out, "  client CPU: {client:.2} of {cpus} cores; round trips: {}", whole(self.trips));
+        if client >= 0.7 * f64::from(cpus) {
+            let _ = writeln!(out, "  client-bound: this tool used most of the machine; the throughput is its own");
+        }
+        let _ = writeln!(
+            out,
+            "  {:<14} {:>10} {:>8} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "", "done", "failed", "per minute", "p50", "p90", "p95", "p99", "max"
+        );
+        for kind in &self.kinds {
+            let latency = &kind.latency_ms;
+            let _ = writeln!(
+                out,
+                "  {:<14} {:>10} {:>8} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                kind.name,
+                whole(kind.ok),
+                whole(kind.failed),
+                whole(kind.per_minute as u64),
+                milliseconds(latency.median),
+                milliseconds(latency.p90),
+                milliseconds(latency.p95),
+                milliseconds(latency.p99),
+                milliseconds(latency.max),
+            );
+        }
+        self.failures(out);
+    }
+
+    fn failures(&self, out: &mut String) {
+        if self.errors.is_empty() {
+            let _ = writeln!(out, "  errors: none; retries: {}", whole(self.retries));
+        } else {
+            let count: u64 = self.errors.iter().map(|error| error.count).sum();
+            let _ = writeln!(out, "  errors: {}; retries: {}", whole(count), whole(self.retries));
+        }
+        for error in &self.errors {
+            let _ =
+                writeln!(out, "    {} {} x {}: {}", error.sqlstate, whole(error.count), error.kind, error.first.trim());
+        }
+        if self.skipped_districts > 0 {
+            let _ = writeln!(out, "  deliveries found no order in {} districts", whole(self.skipped_districts));
+        }
+        if let Some(outage) = &self.outage {
+            let _ = writeln!(
+                out,
+                "  killed after {} new orders; answered again after {}",
+                whole(outage.new_orders_before),
+                seconds(outage.restart_s)
+            );
+        }
+    }
+}
+
+/// One line for each number of clients.
+fn summary(points: &[Point], out: &mut String) {
+    let _ = writeln!(
+        out,
+        "\n{:>8} {:>15} {:>18} {:>14} {:>12} {:>12} {:>10} {:>9}",
+        "clients", "new orders/min", "per server core", "server µs/NO", "NO p50", "NO p99", "server", "client"
+    );
+    for point in points {
+        let latency = point.kinds.first().map(|kind| kind.latency_ms.clone()).unwrap_or_default();
+        let (server, client) = point.cores();
+        let maybe = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| whole(value as u64));
+        let _ = writeln!(
+            out,
+            "{:>8} {:>15} {:>18} {:>14} {:>12} {:>12} {:>10} {:>9}",
+            point.clients,
+            whole(point.nopm as u64),
+            maybe(point.nopm_per_server_core),
+            maybe(point.server_cpu_us_per_new_order),
+            milliseconds(latency.median),
+            milliseconds(latency.p99),
+            server.map_or_else(|| "–".to_owned(), percent),
+            percent(client),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point() -> Point {
+        let kind = KindResult { name: "NEW_ORDER".to_owned(), ok: 6_000, ..KindResult::default() };
+        let mut point = Point {
+            clients: 16,
+            seconds: 30.0,
+            server_cpu_s: Some(18.0),
+            client_cpu_s: 9.0,
+            trips: 300_000,
+            kinds: vec![kind],
+            ..Point::default()
+        };
+        point.derive();
+        point
+    }
+
+    fn verdict(offending: &[&str]) -> Verdict {
+        let offending = offending.iter().map(|text| (*text).to_owned()).collect();
+        Verdict { conditions: vec![Condition { name: "1".to_owned(), offending, ..Condition::default() }], seconds: 0.0 }
+    }
+
+    #[test]
+    fn figures_follow_from_counts_and_cpu() {
+        let point = point();
+        assert_eq!((point.nopm, point.tps), (12_000.0, 200.0));
+        assert_eq!(point.server_cpu_us_per_new_order, Some(3_000.0));
+        assert_eq!(point.server_cpu_us_per_trip, Some(60.0));
+        assert_eq!(point.nopm_per_server_core, Some(20_000.0));
+        assert_eq!(point.cores(), (Some(0.6), 0.3));
+    }
+
+    #[test]
+    fn a_failed_condition_leaves_no_throughput_in_any_form() {
+        let report = Report {
+            before: verdict(&[]),
+            after: Some(verdict(&["W_ID=1 W_YTD=3.00"])),
+            points: vec![point()],
+            ..Report::default()
+        };
+        assert!(!report.passed());
+        let text = report.text();
+        assert!(text.contains("FAILED") && text.contains("W_YTD=3.00"), "{text}");
+        assert!(!text.contains("12,000") && !text.contains("new orders/min"), "{text}");
+        assert!(for_page(&[report.clone()])[0].points.is_empty());
+        let passed = Report { after: Some(verdict(&[])), ..report };
+        assert!(passed.passed() && passed.text().contains("12,000 new orders/min"), "{}", passed.text());
+    }
+
+    #[test]
+    fn everything_that_is_printed_says_that_it_is_not_audited() {
+        assert!(Report::default().text().contains("Not audited TPC results"));
+    }
+
+    #[test]
+    fn a_run_without_any_condition_has_not_passed() {
+        assert!(!Report::default().passed());
+    }
+}
