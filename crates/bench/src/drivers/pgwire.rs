@@ -515,10 +515,10 @@ impl Pg {
     // Logging in
 
     fn log_in(&mut self) -> Result<()> {
+        (self.filled, self.seen, self.sqlstate) = (0, 0, NO_ERROR);
         let stream = connect(&self.login.address, self.login.network_of, CONNECT_TIMEOUT)?;
         let mut link = Link { stream, timeout: Duration::ZERO, deadline: Instant::now(), key: None };
         link.start(CONNECT_TIMEOUT)?;
-        (self.filled, self.seen, self.sqlstate) = (0, 0, NO_ERROR);
         self.settings.clear();
         link.send(&self.startup())?;
         let mut scram = None;

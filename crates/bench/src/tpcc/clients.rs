@@ -330,10 +330,10 @@ impl Worker<'_> {
         let session = session.map_err(|error| self.shared.fail(error.during(format_args!("client {}", self.number))));
         self.shared.connected.wait();
         self.shared.begun.wait();
-        if let (Ok(mut session), Some(clock)) = (session, self.shared.clock.get()) {
-            if let Err(error) = self.transactions(&mut session, *clock) {
-                self.shared.fail(error);
-            }
+        if let (Ok(mut session), Some(clock)) = (session, self.shared.clock.get())
+            && let Err(error) = self.transactions(&mut session, *clock)
+        {
+            self.shared.fail(error);
         }
     }
 
@@ -386,7 +386,7 @@ impl Worker<'_> {
         let done = loop {
             let settings = self.crew.settings;
             let mut client =
-                Client { session, product: self.crew.connector.product, mode: settings.mode, committing: false };
+                Client { session: &mut *session, product: self.crew.connector.product, mode: settings.mode, committing: false };
             let outcome = client.run(input);
             let committing = client.committing;
             match outcome {

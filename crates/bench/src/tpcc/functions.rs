@@ -22,7 +22,7 @@ const DIVISION_BY_ZERO: &str = "22012";
 
 /// Definitions, to be run once after the tables are there.
 pub(super) fn definitions(product: Product) -> Vec<String> {
-    let texts = match product {
+    let texts: &[&str] = match product {
         Product::Postgres => POSTGRES,
         Product::MariaDb => MARIADB,
         Product::Millrace => &[],

@@ -140,12 +140,13 @@ impl Inputs {
 
     fn new_order(&self, warehouse: i32, random: &mut Random) -> Input {
         let (district, customer) = (random.within(1, DISTRICTS), self.constants.customer(random));
+        let count = random.within(5, 15);
         let line = |_| {
             let item = self.constants.item(random);
             let supply = if self.warehouses > 1 && random.percent(1) { self.other(warehouse, random) } else { warehouse };
             Line { item, supply, quantity: random.within(1, 10) }
         };
-        let mut lines: Vec<Line> = (0..random.within(5, 15)).map(line).collect();
+        let mut lines: Vec<Line> = (0..count).map(line).collect();
         if random.percent(1) {
             // A user's mistake: there is no such item, and the transaction is rolled back.
             if let Some(last) = lines.last_mut() {

@@ -10,6 +10,7 @@ use super::population::{self, Population};
 use super::schema;
 use super::session::{Admin, Connector};
 use crate::error::{Error, Result};
+use crate::measure::proc;
 use crate::report::format;
 use crate::run::{INTERRUPTED, Show};
 
@@ -54,13 +55,13 @@ impl Loading<'_> {
         let mut admin = Admin::connect(self.connector, false)?;
         admin.run(&schema::clear(product))?;
         admin.run(&schema::create(product))?;
-        let (began, cpu_before) = (Instant::now(), super::own_cpu_s());
+        let (began, cpu_before) = (Instant::now(), proc::own_cpu_s());
         let shared = self.fill(show)?;
         let mut loaded = Loaded {
             rows: shared.rows.into_inner(),
             bytes: shared.bytes.into_inner(),
             seconds: began.elapsed().as_secs_f64(),
-            client_cpu_s: super::own_cpu_s() - cpu_before,
+            client_cpu_s: proc::own_cpu_s() - cpu_before,
             completing_s: 0.0,
         };
         let began = Instant::now();

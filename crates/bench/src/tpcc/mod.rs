@@ -32,7 +32,6 @@ use std::time::{Duration, Instant};
 
 use crate::drivers::Target;
 use crate::error::{Error, Result};
-use crate::measure::proc;
 use crate::run::place::{Place, Placing};
 use crate::run::{INTERRUPTED, Show};
 use check::{Expect, Verdict};
@@ -320,9 +319,4 @@ fn warehouses_there(connector: &Connector) -> Result<i32> {
         return Err(Error::setup(format!("there are no warehouses in {}: load them first, with --keep", schema::PLACE)));
     }
     Ok(count)
-}
-
-/// CPU of this process, for figures about this tool's own work.
-fn own_cpu_s() -> f64 {
-    proc::own_cpu_s()
 }

@@ -8,6 +8,7 @@ use super::session::Session;
 use super::transactions::{Client, Done};
 use super::*;
 use crate::engine::{Plan, Progress};
+use crate::measure::proc;
 use crate::peers::{self, Options, Server};
 
 struct Silent;

@@ -377,7 +377,7 @@ impl Client<'_> {
             s.add(Statement::Credit, &[Cents(*cents), Int(w), Int(*d), Int(*c)])?;
         }
         self.trip_and_commit()?;
-        Ok(Done::Delivered(orders.iter().fold(0, |mask, (d, _)| mask | 1 << (d - 1))))
+        Ok(Done::Delivered(orders.iter().fold(0, |mask, (d, _)| mask | (1 << (d - 1)))))
     }
 }
 
