@@ -205,7 +205,8 @@ fn mix(text: &str) -> std::result::Result<[u32; 5], String> {
 
 /// Seconds that make a duration.
 fn duration(option: &str, seconds: f64) -> Result<Duration> {
-    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration < Duration::from_secs(1 << 30));
+    let duration =
+        Duration::try_from_secs_f64(seconds).ok().filter(|duration| *duration < Duration::from_secs(1 << 30));
     duration.ok_or_else(|| Error::setup(format!("{option} {seconds}: expected seconds, not negative")))
 }
 
@@ -270,7 +271,8 @@ pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
         // Whatever becomes of the targets that follow.
         options.write(&reports)?;
     }
-    let failed = |report: &report::Report| report.points.iter().flat_map(|point| &point.kinds).any(|kind| kind.failed > 0);
+    let failed =
+        |report: &report::Report| report.points.iter().flat_map(|point| &point.kinds).any(|kind| kind.failed > 0);
     Ok(verdict(reports.iter().all(report::Report::passed), reports.iter().any(failed)))
 }
 

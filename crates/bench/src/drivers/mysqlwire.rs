@@ -329,7 +329,11 @@ impl Client {
     }
 
     /// Reads descriptions and rows: how many rows, and the status at their end.
-    fn result_rows(&mut self, head: Range<usize>, encoding: Encoding) -> Result<std::result::Result<(u64, u16), Error>> {
+    fn result_rows(
+        &mut self,
+        head: Range<usize>,
+        encoding: Encoding,
+    ) -> Result<std::result::Result<(u64, u16), Error>> {
         let columns = Fields(&self.input[head]).length()?;
         let mut types = Vec::new();
         for _ in 0..columns {
@@ -543,7 +547,8 @@ fn push_row(packet: &[u8], types: &[u8], encoding: Encoding, out: &mut Vec<u8>) 
             Encoding::Binary => fields.binary(*kind)?,
         };
         out.extend_from_slice(&(value.len() as u32).to_be_bytes());
-        let integer = matches!(*kind, kind::TINY | kind::SHORT | kind::LONG | kind::LONGLONG | kind::INT24 | kind::YEAR);
+        let integer =
+            matches!(*kind, kind::TINY | kind::SHORT | kind::LONG | kind::LONGLONG | kind::INT24 | kind::YEAR);
         if integer && encoding == Encoding::Binary {
             out.extend(value.iter().rev());
         } else {

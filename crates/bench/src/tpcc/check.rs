@@ -11,6 +11,7 @@ use super::Product;
 use super::ledger::Ledger;
 use super::session::{Admin, Connector};
 use crate::error::{Error, Result};
+use crate::report::format;
 
 /// Offending rows that are shown; one more is asked for, to know whether there are others.
 const SHOWN: usize = 5;
@@ -196,8 +197,9 @@ pub(super) fn check(connector: &Connector, expect: &Expect<'_>) -> Result<Verdic
         conditions.push(condition(&mut admin, number, expect)?);
     }
     if let Expect::Ledger(ledger) = expect {
-        let rule = "every acknowledged order is there, as it was acknowledged, and no other one";
-        conditions.push(timed("ledger", rule, || ledger.check_orders(&mut admin))?);
+        let count = format::whole(ledger.orders());
+        let rule = format!("all {count} acknowledged orders are there, as they were acknowledged, and no other one");
+        conditions.push(timed("ledger", &rule, || ledger.check_orders(&mut admin))?);
         let rule = "every acknowledged payment is in HISTORY, and no other one";
         conditions.push(timed("payments", rule, || ledger.check_payments(&mut admin))?);
     }
@@ -259,7 +261,8 @@ fn delivered(admin: &mut Admin, expect: &Expect<'_>) -> Result<Vec<String>> {
             }
             Expect::Ledger(ledger) => ledger.wrong_deliveries(w as i32, d as i32, found),
         };
-        offending.extend(wrong.map(|wrong| format!("D_W_ID={w} D_ID={d} count(ORDER)-count(NEW-ORDER)={found}: {wrong}")));
+        offending
+            .extend(wrong.map(|wrong| format!("D_W_ID={w} D_ID={d} count(ORDER)-count(NEW-ORDER)={found}: {wrong}")));
     }
     Ok(shown(offending.into_iter()))
 }

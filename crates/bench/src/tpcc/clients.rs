@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Settings;
 use super::input::{Dealer, Input, Inputs, Kind, Terminal};
 use super::ledger::Ledger;
 use super::load::bar;
@@ -17,7 +18,6 @@ use super::random::{Constants, Random};
 use super::report::{ErrorCount, KindResult, Outage, Point, SecondOfKind};
 use super::session::{Connector, Session};
 use super::transactions::{Client, Done};
-use super::Settings;
 use crate::engine::recorder::{Recorded, Recorder, Sample};
 use crate::error::{Class, Error, Result};
 use crate::measure::sampler::Sampler;
@@ -358,7 +358,10 @@ impl Worker<'_> {
             failures = if self.one(session, kind, &input, clock)? { 0 } else { failures + 1 };
             let patience = if settings.kill_server { u32::MAX } else { FAILURES_IN_A_ROW_MAX };
             if failures >= patience {
-                return Err(Error::new(Class::Connection, format!("client {}: {failures} failures in a row", self.number)));
+                return Err(Error::new(
+                    Class::Connection,
+                    format!("client {}: {failures} failures in a row", self.number),
+                ));
             }
             if settings.thinks {
                 self.shared.pause(Duration::from_secs_f64(random.delay_s(thinking)));
@@ -385,8 +388,12 @@ impl Worker<'_> {
         let mut attempts = 0;
         let done = loop {
             let settings = self.crew.settings;
-            let mut client =
-                Client { session: &mut *session, product: self.crew.connector.product, mode: settings.mode, committing: false };
+            let mut client = Client {
+                session: &mut *session,
+                product: self.crew.connector.product,
+                mode: settings.mode,
+                committing: false,
+            };
             let outcome = client.run(input);
             let committing = client.committing;
             match outcome {

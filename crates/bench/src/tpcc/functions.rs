@@ -55,8 +55,7 @@ pub(super) fn call(s: &mut Session, product: Product, input: &Input) -> Result<D
         }
         Input::Payment { warehouse, district, home, who, cents } => {
             let (c, last) = parts(who);
-            let values =
-                [Int(*warehouse), Int(*district), Int(home.0), Int(home.1), Int(c), Text(last), Cents(*cents)];
+            let values = [Int(*warehouse), Int(*district), Int(home.0), Int(home.1), Int(c), Text(last), Cents(*cents)];
             s.run(either(Statement::PaymentFunction, Statement::PaymentCall), &values)?;
             s.one(0, &"a payment's customer")?.skip()?;
             Ok(Done::Paid)

@@ -98,11 +98,33 @@ pub(super) enum Who {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     /// Lines are in the order of their items, so that two orders never wait for each other's stock.
-    NewOrder { warehouse: i32, district: i32, customer: i32, lines: Vec<Line> },
-    Payment { warehouse: i32, district: i32, home: (i32, i32), who: Who, cents: i64 },
-    OrderStatus { warehouse: i32, district: i32, who: Who },
-    Delivery { warehouse: i32, carrier: i32 },
-    StockLevel { warehouse: i32, district: i32, threshold: i32 },
+    NewOrder {
+        warehouse: i32,
+        district: i32,
+        customer: i32,
+        lines: Vec<Line>,
+    },
+    Payment {
+        warehouse: i32,
+        district: i32,
+        home: (i32, i32),
+        who: Who,
+        cents: i64,
+    },
+    OrderStatus {
+        warehouse: i32,
+        district: i32,
+        who: Who,
+    },
+    Delivery {
+        warehouse: i32,
+        carrier: i32,
+    },
+    StockLevel {
+        warehouse: i32,
+        district: i32,
+        threshold: i32,
+    },
 }
 
 /// A terminal: where it stands.
@@ -126,11 +148,9 @@ impl Inputs {
         match kind {
             Kind::NewOrder => self.new_order(warehouse, random),
             Kind::Payment => self.payment(warehouse, random),
-            Kind::OrderStatus => Input::OrderStatus {
-                warehouse,
-                district: random.within(1, DISTRICTS),
-                who: self.who(random),
-            },
+            Kind::OrderStatus => {
+                Input::OrderStatus { warehouse, district: random.within(1, DISTRICTS), who: self.who(random) }
+            }
             Kind::Delivery => Input::Delivery { warehouse, carrier: random.within(1, 10) },
             Kind::StockLevel => {
                 Input::StockLevel { warehouse, district: terminal.district, threshold: random.within(10, 20) }
@@ -143,7 +163,8 @@ impl Inputs {
         let count = random.within(5, 15);
         let line = |_| {
             let item = self.constants.item(random);
-            let supply = if self.warehouses > 1 && random.percent(1) { self.other(warehouse, random) } else { warehouse };
+            let supply =
+                if self.warehouses > 1 && random.percent(1) { self.other(warehouse, random) } else { warehouse };
             Line { item, supply, quantity: random.within(1, 10) }
         };
         let mut lines: Vec<Line> = (0..count).map(line).collect();

@@ -63,7 +63,9 @@ impl Ledger {
 
     fn district_mut(&mut self, w: i64, d: i64) -> Result<&mut District> {
         let at = place(w as i32, d as i32);
-        self.districts.get_mut(at).ok_or_else(|| Error::protocol(format!("district ({w}, {d}) is none of this database")))
+        self.districts
+            .get_mut(at)
+            .ok_or_else(|| Error::protocol(format!("district ({w}, {d}) is none of this database")))
     }
 
     fn district(&self, w: i32, d: i32) -> &District {
@@ -172,7 +174,8 @@ impl District {
             match found.binary_search_by_key(&expected[0], |row| row[0]) {
                 Err(_) => wrong.push(format!("acknowledged order {} is LOST", order.number)),
                 Ok(at) if found[at] != expected => {
-                    wrong.push(format!("order (number, customer, lines) is {:?}, acknowledged {expected:?}", found[at]));
+                    wrong
+                        .push(format!("order (number, customer, lines) is {:?}, acknowledged {expected:?}", found[at]));
                     there += 1;
                 }
                 Ok(_) => there += 1,
@@ -204,15 +207,18 @@ mod tests {
         District { orders: Mutex::new(orders), orders_unknown: AtomicI64::new(unknown), ..District::default() }
     }
 
+    /// Acknowledged numbers, how many are unknown, what is found, and what is said about it.
+    type Case = (&'static [i32], i64, &'static [[i64; 3]], &'static str);
+
     #[test]
     fn lost_doubled_changed_and_invented_orders_are_found() {
-        let found = [[3001, 7, 5], [3002, 7, 5], [3003, 7, 5]];
-        assert!(district(&[3002, 3001, 3003], 0).compare(&found).is_empty());
-        let cases: [(&[i32], i64, &[[i64; 3]], &str); 4] = [
-            (&[3001, 3002, 3003, 3004], 0, &found, "acknowledged order 3004 is LOST"),
-            (&[3001, 3002, 3003, 3003], 0, &found, "order 3003 was acknowledged twice"),
+        const FOUND: [[i64; 3]; 3] = [[3001, 7, 5], [3002, 7, 5], [3003, 7, 5]];
+        assert!(district(&[3002, 3001, 3003], 0).compare(&FOUND).is_empty());
+        let cases: [Case; 4] = [
+            (&[3001, 3002, 3003, 3004], 0, &FOUND, "acknowledged order 3004 is LOST"),
+            (&[3001, 3002, 3003, 3003], 0, &FOUND, "order 3003 was acknowledged twice"),
             (&[3001], 0, &[[3001, 7, 6]], "order (number, customer, lines) is [3001, 7, 6], acknowledged [3001, 7, 5]"),
-            (&[3001], 1, &found, "2 orders were never acknowledged; the outcome of 1 is unknown"),
+            (&[3001], 1, &FOUND, "2 orders were never acknowledged; the outcome of 1 is unknown"),
         ];
         for (acknowledged, unknown, found, expected) in cases {
             assert!(district(acknowledged, unknown).compare(found).contains(&expected.to_owned()), "{expected}");

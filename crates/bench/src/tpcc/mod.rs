@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use crate::drivers::Target;
 use crate::error::{Error, Result};
+use crate::measure::proc;
 use crate::run::place::{Place, Placing};
 use crate::run::{INTERRUPTED, Show};
 use check::{Expect, Verdict};
@@ -77,7 +78,9 @@ impl Product {
             Product::Millrace => vec![],
             Product::Postgres => vec![("max_connections", some)],
             Product::MariaDb => {
-                vec![("max-connections", some), ("max-prepared-stmt-count", "1048576".to_owned())]
+                // A log of 96 MiB, the default, would be flushed around all the time, as PostgreSQL's of 1 GiB is.
+                let log = ("innodb-log-file-size", "1G".to_owned());
+                vec![("max-connections", some), ("max-prepared-stmt-count", "1048576".to_owned()), log]
             }
         };
         pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -217,6 +220,10 @@ fn placing(product: Product, placing: &Placing, connections: usize) -> Placing {
     let mut settings = product.settings_for(connections);
     settings.append(&mut placing.settings);
     placing.settings = settings;
+    if product == Product::MariaDb && placing.memory_mib.is_none() {
+        // As much as PostgreSQL gets.
+        placing.memory_mib = proc::host_memory().and_then(|(bytes, _)| u32::try_from(bytes >> 22).ok());
+    }
     placing
 }
 
@@ -292,7 +299,8 @@ fn measure(
     }
     let ledger = Ledger::begin(&mut Admin::connect(connector, true)?, report.warehouses)?;
     for clients in &settings.clients {
-        let crew = clients::Crew { settings, connector, ledger: &ledger, clients: *clients, warehouses: report.warehouses };
+        let crew =
+            clients::Crew { settings, connector, ledger: &ledger, clients: *clients, warehouses: report.warehouses };
         let point = crew.run(place, show)?;
         report.points.push(point);
         if INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
@@ -316,7 +324,10 @@ fn warehouses_there(connector: &Connector) -> Result<i32> {
     let rows = Admin::connect(connector, true)?.query("SELECT count(*) FROM warehouse")?;
     let count = rows.into_iter().flatten().flatten().next().and_then(|text| text.parse().ok()).unwrap_or(0);
     if count == 0 {
-        return Err(Error::setup(format!("there are no warehouses in {}: load them first, with --keep", schema::PLACE)));
+        return Err(Error::setup(format!(
+            "there are no warehouses in {}: load them first, with --keep",
+            schema::PLACE
+        )));
     }
     Ok(count)
 }

@@ -238,11 +238,19 @@ impl Population {
             let delivered = order <= ORDERS_DELIVERED;
             let count = random.within(5, 15);
             rows.int(warehouse).int(district).int(order).int(customer).text(&self.loaded_at);
-            if delivered { rows.int(random.within(1, 10)) } else { rows.null() };
+            if delivered {
+                rows.int(random.within(1, 10))
+            } else {
+                rows.null()
+            };
             rows.int(count).int(1).end();
             for line in 1..=count {
                 lines.int(warehouse).int(district).int(order).int(line).int(random.within(1, ITEMS)).int(warehouse);
-                if delivered { lines.text(&self.loaded_at) } else { lines.null() };
+                if delivered {
+                    lines.text(&self.loaded_at)
+                } else {
+                    lines.null()
+                };
                 let amount = if delivered { 0 } else { i64::from(random.within(1, 999_999)) };
                 lines.int(5).decimal(amount, 2).letters(&mut random, 24, 24).end();
             }
@@ -257,6 +265,7 @@ impl Population {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::LazyLock;
 
     use super::*;
 
@@ -264,19 +273,24 @@ mod tests {
         Population { seed: 7, loaded_at: "2026-11-21 12:00:00".to_owned() }
     }
 
-    /// All cells of one warehouse, by table.
-    fn cells(seed: u64) -> BTreeMap<&'static str, Vec<Vec<String>>> {
-        let population = Population { seed, ..population() };
-        let mut tables: BTreeMap<&'static str, Vec<Vec<String>>> = BTreeMap::new();
+    /// One warehouse as text, by table; made once for all tests.
+    static TEXTS: LazyLock<BTreeMap<&'static str, String>> = LazyLock::new(|| {
+        let population = population();
+        let mut tables: BTreeMap<&'static str, String> = BTreeMap::new();
         for rows in units(1).into_iter().flat_map(|unit| population.rows(unit)) {
             let text = String::from_utf8(rows.bytes).unwrap();
-            let lines = text.lines().map(|line| line.split('\t').map(str::to_owned).collect());
-            let table = tables.entry(rows.table.name()).or_default();
-            let before = table.len();
-            table.extend(lines);
-            assert_eq!((table.len() - before) as u64, rows.count);
+            assert_eq!(text.lines().count() as u64, rows.count);
+            tables.entry(rows.table.name()).or_default().push_str(&text);
         }
         tables
+    });
+
+    type Cells = Vec<&'static str>;
+
+    /// Its cells, by table.
+    fn cells() -> BTreeMap<&'static str, Vec<Cells>> {
+        let rows = |text: &'static String| text.lines().map(|line| line.split('\t').collect()).collect();
+        TEXTS.iter().map(|(table, text)| (*table, rows(text))).collect()
     }
 
     fn number(cell: &str) -> f64 {
@@ -284,13 +298,13 @@ mod tests {
     }
 
     /// Share of the rows for which it holds.
-    fn share(rows: &[Vec<String>], holds: impl Fn(&[String]) -> bool) -> f64 {
+    fn share(rows: &[Cells], holds: impl Fn(&[&str]) -> bool) -> f64 {
         rows.iter().filter(|row| holds(row)).count() as f64 / rows.len() as f64
     }
 
     #[test]
     fn one_warehouse_has_the_standards_cardinalities_and_every_row_its_columns() {
-        let tables = cells(7);
+        let tables = cells();
         let exact = [
             ("warehouse", 1),
             ("district", 10),
@@ -316,13 +330,13 @@ mod tests {
 
     #[test]
     fn values_are_in_the_standards_ranges() {
-        let tables = cells(7);
+        let tables = cells();
         let lengths = |table: &str, column: usize, low: usize, high: usize| {
             let lengths: BTreeSet<usize> = tables[table].iter().map(|row| row[column].len()).collect();
             assert!(lengths.first() >= Some(&low) && lengths.last() <= Some(&high), "{table}.{column}: {lengths:?}");
         };
         let between = |table: &str, column: usize, low: f64, high: f64| {
-            let outside = tables[table].iter().find(|row| !(low..=high).contains(&number(&row[column])));
+            let outside = tables[table].iter().find(|row| !(low..=high).contains(&number(row[column])));
             assert!(outside.is_none(), "{table}.{column}: {outside:?}");
         };
         lengths("item", 2, 14, 24);
@@ -344,17 +358,17 @@ mod tests {
         assert!((0.09..0.11).contains(&original), "{original}");
         let bad = share(&tables["customer"], |row| row[13] == "BC");
         assert!((0.09..0.11).contains(&bad), "{bad}");
-        assert!(tables["customer"].iter().all(|row| ["BC", "GC"].contains(&row[13].as_str()) && row[4] == "OE"));
+        assert!(tables["customer"].iter().all(|row| ["BC", "GC"].contains(&row[13]) && row[4] == "OE"));
     }
 
     #[test]
     fn each_district_has_every_last_name_and_orders_of_every_customer_once() {
-        let tables = cells(7);
+        let tables = cells();
         for district in 1..=DISTRICTS {
             let of = |table: &str| {
-                tables[table].iter().filter(|row| row[1] == district.to_string()).cloned().collect::<Vec<_>>()
+                tables[table].iter().filter(|row| row[1] == district.to_string()).cloned().collect::<Vec<Cells>>()
             };
-            let names: BTreeSet<String> = of("customer").iter().map(|row| row[5].clone()).collect();
+            let names: BTreeSet<&str> = of("customer").iter().map(|row| row[5]).collect();
             assert_eq!(names.len(), 1000);
             let customers: Vec<i32> = of("orders").iter().map(|row| row[3].parse().unwrap()).collect();
             assert!(!customers.is_sorted(), "the order of customers is random");
@@ -365,21 +379,26 @@ mod tests {
 
     #[test]
     fn orders_up_to_2100_are_delivered_and_the_others_wait() {
-        let tables = cells(7);
+        let tables = cells();
         for row in &tables["orders"] {
-            assert_eq!(row[5] != "\\N", number(&row[2]) <= 2100.0, "{row:?}");
+            assert_eq!(row[5] != "\\N", number(row[2]) <= 2100.0, "{row:?}");
         }
         for row in &tables["order_line"] {
-            let delivered = number(&row[2]) <= 2100.0;
-            assert_eq!((row[6] != "\\N", number(&row[8]) == 0.0), (delivered, delivered), "{row:?}");
+            let delivered = number(row[2]) <= 2100.0;
+            assert_eq!((row[6] != "\\N", number(row[8]) == 0.0), (delivered, delivered), "{row:?}");
         }
-        assert!(tables["new_order"].iter().all(|row| number(&row[2]) > 2100.0));
+        assert!(tables["new_order"].iter().all(|row| number(row[2]) > 2100.0));
     }
 
     #[test]
     fn equal_seeds_give_equal_rows_and_others_others() {
-        assert!(cells(7) == cells(7));
-        assert_ne!(cells(7)["customer"][0], cells(8)["customer"][0]);
+        for unit in [Unit::Items(1), Unit::Warehouse(3), Unit::Customers(2, 7), Unit::Orders(1, 1), Unit::Stock(9, 1)] {
+            let bytes = |seed: u64| -> Vec<Vec<u8>> {
+                let rows = Population { seed, ..population() }.rows(unit);
+                rows.into_iter().map(|rows| rows.bytes).collect()
+            };
+            assert!(bytes(7) == bytes(7) && bytes(7) != bytes(8), "{unit:?}");
+        }
     }
 
     #[test]

@@ -59,15 +59,15 @@ impl Random {
     /// Appends `low ..= high` random letters and digits.
     pub(super) fn letters(&mut self, low: i32, high: i32, out: &mut Vec<u8>) {
         let count = self.within(low, high) as usize;
-        self.from_alphabet(count, LETTERS, out);
+        self.push_of(count, LETTERS, out);
     }
 
     /// Appends `count` random digits.
     pub(super) fn digits(&mut self, count: usize, out: &mut Vec<u8>) {
-        self.from_alphabet(count, b"0123456789", out);
+        self.push_of(count, b"0123456789", out);
     }
 
-    fn from_alphabet(&mut self, mut count: usize, alphabet: &[u8], out: &mut Vec<u8>) {
+    fn push_of(&mut self, mut count: usize, alphabet: &[u8], out: &mut Vec<u8>) {
         while count > 0 {
             let mut bits = self.bits();
             // 16 bits a character: off by less than a thousandth.

@@ -423,7 +423,10 @@ mod tests {
 
     fn verdict(offending: &[&str]) -> Verdict {
         let offending = offending.iter().map(|text| (*text).to_owned()).collect();
-        Verdict { conditions: vec![Condition { name: "1".to_owned(), offending, ..Condition::default() }], seconds: 0.0 }
+        Verdict {
+            conditions: vec![Condition { name: "1".to_owned(), offending, ..Condition::default() }],
+            seconds: 0.0,
+        }
     }
 
     #[test]
@@ -448,7 +451,7 @@ mod tests {
         let text = report.text();
         assert!(text.contains("FAILED") && text.contains("W_YTD=3.00"), "{text}");
         assert!(!text.contains("12,000") && !text.contains("new orders/min"), "{text}");
-        assert!(for_page(&[report.clone()])[0].points.is_empty());
+        assert!(for_page(std::slice::from_ref(&report))[0].points.is_empty());
         let passed = Report { after: Some(verdict(&[])), ..report };
         assert!(passed.passed() && passed.text().contains("12,000 new orders/min"), "{}", passed.text());
     }

@@ -249,7 +249,8 @@ impl Shared<'_> {
             let outcome = self.one(session, ids.clone());
             let ended = Instant::now();
             let latency = ended - began;
-            let sample = Sample { kind: 0, ended, latency, service: latency, points: count, ok: outcome.is_ok(), warmup: false };
+            let sample =
+                Sample { kind: 0, ended, latency, service: latency, points: count, ok: outcome.is_ok(), warmup: false };
             self.recorder.take(&mut vec![sample]);
             match outcome {
                 Ok(()) => {
@@ -297,7 +298,12 @@ impl Shared<'_> {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         match errors.iter_mut().find(|known| known.sqlstate == state) {
             Some(known) => known.count += 1,
-            None => errors.push(ErrorCount { kind: "INSERT".into(), sqlstate: state, count: 1, first: error.message.clone() }),
+            None => errors.push(ErrorCount {
+                kind: "INSERT".into(),
+                sqlstate: state,
+                count: 1,
+                first: error.message.clone(),
+            }),
         }
         let failed: u64 = errors.iter().map(|error| error.count).sum();
         drop(errors);
@@ -312,7 +318,13 @@ impl Shared<'_> {
         let rows = self.acknowledged.load(Ordering::Relaxed);
         let rate = rows as f64 / began.elapsed().as_secs_f64().max(0.001);
         let share = rows as f64 / self.settings.rows.max(1) as f64;
-        format!("{} connections: {} {} rows, {} rows/s", self.settings.connections, bar(share), short(rows as f64), short(rate))
+        format!(
+            "{} connections: {} {} rows, {} rows/s",
+            self.settings.connections,
+            bar(share),
+            short(rows as f64),
+            short(rate)
+        )
     }
 }
 
@@ -322,7 +334,10 @@ fn text(rows: usize) -> String {
         let at = n * COLUMNS;
         format!("(${}, ${}, ${}, ${})", at + 1, at + 2, at + 3, at + 4)
     };
-    format!("INSERT INTO rowload (id, batch, amount, payload) VALUES {}", (0..rows).map(row).collect::<Vec<_>>().join(", "))
+    format!(
+        "INSERT INTO rowload (id, batch, amount, payload) VALUES {}",
+        (0..rows).map(row).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Compares count and sums with what was acknowledged.
@@ -371,7 +386,10 @@ impl Report {
             String::new(),
             format!("{} {}: rows of {} bytes", self.target.product, self.target.version, self.row_bytes),
             format!("durability: {}", self.target.durability),
-            format!("{} connections, {} rows an insert, each insert a transaction", self.connections, self.rows_per_insert),
+            format!(
+                "{} connections, {} rows an insert, each insert a transaction",
+                self.connections, self.rows_per_insert
+            ),
             format!(
                 "verification: {}: {} rows acknowledged, {} found{}",
                 if self.passed() { "PASSED" } else { "FAILED" },

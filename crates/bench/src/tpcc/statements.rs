@@ -104,9 +104,7 @@ impl Statement {
                 "SELECT c_discount, c_last, c_credit, w_tax FROM customer JOIN warehouse ON w_id = c_w_id \
                  WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3"
             }
-            Statement::NextOrder => {
-                "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2"
-            }
+            Statement::NextOrder => "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2",
             Statement::InsertOrder => {
                 "INSERT INTO orders (o_w_id, o_d_id, o_id, o_c_id, o_entry_d, o_ol_cnt, o_all_local) \
                  VALUES ($1, $2, $3, $4, CURRENT_TIMESTAMP, $5, $6)"
@@ -170,13 +168,9 @@ impl Statement {
             Statement::OldestNewOrder => {
                 "SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 ORDER BY no_o_id LIMIT 1 FOR UPDATE"
             }
-            Statement::DeleteNewOrder => {
-                "DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3"
-            }
+            Statement::DeleteNewOrder => "DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3",
             Statement::OrderCustomer => "SELECT o_c_id FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3",
-            Statement::Carry => {
-                "UPDATE orders SET o_carrier_id = $1 WHERE o_w_id = $2 AND o_d_id = $3 AND o_id = $4"
-            }
+            Statement::Carry => "UPDATE orders SET o_carrier_id = $1 WHERE o_w_id = $2 AND o_d_id = $3 AND o_id = $4",
             Statement::DeliverLines => {
                 "UPDATE order_line SET ol_delivery_d = CURRENT_TIMESTAMP \
                  WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3"

@@ -99,11 +99,15 @@ fn modes_do_the_same(connector: &Connector, modes: &[Mode]) {
     let lines = vec![line(17, 3), line(17, 4), line(500, 10), line(99_999, 1), line(100_000, 7)];
     let wrong = vec![line(3, 1), line(100_001, 1)];
     let order = |lines: &[Line]| Input::NewOrder { warehouse: 1, district: 3, customer: 42, lines: lines.to_vec() };
-    let mut seen: Vec<(Vec<Vec<Option<String>>>, i64, String)> = Vec::new();
+    let mut seen = Vec::new();
     // Two lines of one order take from the same stock, one after the other.
     admin.query("UPDATE stock SET s_quantity = 12 WHERE s_w_id = 1 AND s_i_id = 17").unwrap();
     for mode in modes {
-        admin.query("UPDATE customer SET c_credit = 'BC', c_data = 'before' WHERE c_w_id = 1 AND c_d_id = 3 AND c_id = 42").unwrap();
+        admin
+            .query(
+                "UPDATE customer SET c_credit = 'BC', c_data = 'before' WHERE c_w_id = 1 AND c_d_id = 3 AND c_id = 42",
+            )
+            .unwrap();
         admin.query("UPDATE stock SET s_quantity = 12 WHERE s_w_id = 1 AND s_i_id = 17").unwrap();
         let mut session = Session::new(connector).unwrap();
         let mut client = Client { session: &mut session, product: connector.product, mode: *mode, committing: false };
@@ -221,7 +225,11 @@ fn damage_is_found(connector: &Connector) {
         assert!(whole.offending.is_empty(), "{whole:?}");
         admin.query(damage).unwrap();
         let broken = condition(&mut admin, number, &Expect::Consistent).unwrap();
-        assert_eq!(broken.offending.len().clamp(1, 2), broken.offending.len(), "condition {number}: {damage}: {broken:?}");
+        assert_eq!(
+            broken.offending.len().clamp(1, 2),
+            broken.offending.len(),
+            "condition {number}: {damage}: {broken:?}"
+        );
         assert!(broken.offending[0].contains('='), "{broken:?}");
         admin.query("ROLLBACK").unwrap();
     }
@@ -247,7 +255,10 @@ fn a_lost_order_is_found(connector: &Connector) {
     }
     admin.query("DELETE FROM history WHERE h_w_id = 1 AND h_date = (SELECT max(h_date) FROM history)").unwrap();
     let lost = ledger.check_orders(&mut admin).unwrap();
-    assert!(lost.iter().any(|text| text.starts_with("(1, 6): acknowledged order") && text.ends_with("LOST")), "{lost:?}");
+    assert!(
+        lost.iter().any(|text| text.starts_with("(1, 6): acknowledged order") && text.ends_with("LOST")),
+        "{lost:?}"
+    );
     assert_eq!(ledger.check_payments(&mut admin).unwrap().len(), 1);
     admin.query("ROLLBACK").unwrap();
 }
@@ -328,7 +339,8 @@ fn what_a_product_cannot_do_is_refused_with_the_reason() {
 fn rows_are_made_faster_than_any_server_takes_them() {
     let population = Population { seed: 1, loaded_at: "2026-11-21 12:00:00".to_owned() };
     let before = proc::thread_cpu_s();
-    let rows: u64 = population::units(1).into_iter().flat_map(|unit| population.rows(unit)).map(|rows| rows.count).sum();
+    let rows: u64 =
+        population::units(1).into_iter().flat_map(|unit| population.rows(unit)).map(|rows| rows.count).sum();
     let rate = rows as f64 / (proc::thread_cpu_s() - before);
     // Tests are built with little optimisation.
     assert!(rate > 100_000.0, "{rate} rows a second of CPU");

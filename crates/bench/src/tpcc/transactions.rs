@@ -235,9 +235,7 @@ impl Client<'_> {
             Input::Payment { warehouse, district, home, who, cents } => {
                 self.payment_pipelined((*warehouse, *district), *home, who, *cents)
             }
-            Input::OrderStatus { warehouse, district, who } => {
-                self.order_status_pipelined(*warehouse, *district, who)
-            }
+            Input::OrderStatus { warehouse, district, who } => self.order_status_pipelined(*warehouse, *district, who),
             Input::Delivery { warehouse, carrier } => self.delivery_pipelined(*warehouse, *carrier),
             Input::StockLevel { warehouse, district, threshold } => {
                 self.session.add_begin()?;

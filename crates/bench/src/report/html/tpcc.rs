@@ -27,13 +27,16 @@ fn page(reports: &[Report]) -> String {
     })
 }
 
+/// A figure of a run; `None`: it is not known.
+type Figure = fn(&Run) -> Option<f64>;
+
 /// A line for each report, a point for each number of clients.
 fn by_clients(page: &mut Page, reports: &[Report]) {
     if reports.iter().all(|report| report.points.len() < 2) {
         return;
     }
     page.raw("<section>").element("h2", "By number of clients");
-    let figures: [(&str, Unit, fn(&Run) -> Option<f64>); 4] = [
+    let figures: [(&str, Unit, Figure); 4] = [
         ("New orders a minute", Unit::Number, |run| Some(run.nopm)),
         ("New orders a minute for each server core", Unit::Number, |run| run.nopm_per_server_core),
         ("New-Order, 99th percentile", Unit::Milliseconds, |run| Some(run.kinds.first()?.latency_ms.p99)),
@@ -113,7 +116,10 @@ fn one_run(page: &mut Page, run: &Run) {
         ("for each server core", maybe(run.nopm_per_server_core)),
         ("server CPU a new order, µs", maybe(run.server_cpu_us_per_new_order)),
         ("server CPU a round trip, µs", maybe(run.server_cpu_us_per_trip)),
-        ("cores in use", format!("server {}, client {client:.2}", server.map_or("?".to_owned(), |used| format!("{used:.2}")))),
+        (
+            "cores in use",
+            format!("server {}, client {client:.2}", server.map_or("?".to_owned(), |used| format!("{used:.2}"))),
+        ),
         ("round trips", whole(run.trips)),
         ("retries", whole(run.retries)),
     ]);
@@ -179,7 +185,8 @@ mod tests {
 
     #[test]
     fn the_page_shows_every_run_and_says_what_it_is_not() {
-        let kind = KindResult { name: "NEW_ORDER".to_owned(), title: "New-Order".to_owned(), ok: 99, ..KindResult::default() };
+        let kind =
+            KindResult { name: "NEW_ORDER".to_owned(), title: "New-Order".to_owned(), ok: 99, ..KindResult::default() };
         let second = |at: u32| SecondOfKind {
             at_s: f64::from(at),
             kind: "NEW_ORDER".to_owned(),

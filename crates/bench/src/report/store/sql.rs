@@ -225,8 +225,3 @@ impl<D: Dialect> Store for SqlStore<D> {
 pub(super) fn cut(text: &str, chars_max: usize) -> &str {
     text.char_indices().nth(chars_max).map_or(text, |(end, _)| &text[..end])
 }
-
-/// A failure of a store's server.
-pub(super) fn refused(message: impl Into<String>) -> Error {
-    Error::new(Class::Refused, message)
-}
