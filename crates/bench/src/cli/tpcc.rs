@@ -259,21 +259,32 @@ pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
     super::stop_at_interrupt();
     let mut terminal = Terminal::new(options.quiet, 10);
     let mut reports = Vec::new();
+    let mut not_run = None;
     for target in &targets {
         if INTERRUPTED.load(Ordering::Relaxed) {
             break;
         }
         let report = tpcc::run(&settings, target, &mut terminal);
         terminal.finish();
-        let report = report.map_err(|error| error.during(&target.name))?;
-        print!("{}", report.text());
-        reports.push(report);
-        // Whatever becomes of the targets that follow.
-        options.write(&reports)?;
+        match report {
+            Ok(report) => {
+                print!("{}", report.text());
+                reports.push(report);
+                // Whatever becomes of the targets that follow.
+                options.write(&reports)?;
+            }
+            // The others are measured nevertheless.
+            Err(error) => {
+                eprintln!("error: {}: {error}", target.name);
+                not_run = Some(ExitCode::from(2));
+            }
+        }
     }
+    print!("{}", report::side_by_side(&reports));
     let failed =
         |report: &report::Report| report.points.iter().flat_map(|point| &point.kinds).any(|kind| kind.failed > 0);
-    Ok(verdict(reports.iter().all(report::Report::passed), reports.iter().any(failed)))
+    let verdict = verdict(reports.iter().all(report::Report::passed), reports.iter().any(failed));
+    Ok(not_run.unwrap_or(verdict))
 }
 
 /// `millrace bench rowload`.

@@ -65,8 +65,9 @@ impl Loading<'_> {
             completing_s: 0.0,
         };
         let began = Instant::now();
+        show.stage(&format!("{}: keys, indexes and statistics", product.name()));
         for sql in schema::complete(product, self.foreign_keys).into_iter().chain(schema::analyze(product)) {
-            show.stage(&format!("{}: {sql}", product.name()));
+            show.live(&|| format!("{}: {sql}", product.name()));
             admin.query(&sql)?;
         }
         // So that the run does not pay for the load; who may not, pays.

@@ -225,6 +225,43 @@ impl Report {
     }
 }
 
+/// Several targets with the same numbers of clients: the others against the first. Nothing for one target, or where a
+/// check failed.
+pub(crate) fn side_by_side(reports: &[Report]) -> String {
+    let [first, others @ ..] = reports else { return String::new() };
+    if others.is_empty() || !reports.iter().all(Report::passed) {
+        return String::new();
+    }
+    let mut out = format!(
+        "\n{:<12} {:>8} {:>15} {:>8} {:>14} {:>8} {:>10} {:>10}\n",
+        "", "clients", "new orders/min", "ratio", "server µs/NO", "ratio", "NO p50", "NO p99"
+    );
+    for base in &first.points {
+        for report in reports {
+            let Some(point) = report.points.iter().find(|point| point.clients == base.clients) else { continue };
+            let latency = point.kinds.first().map(|kind| kind.latency_ms.clone()).unwrap_or_default();
+            let cpu = point.server_cpu_us_per_new_order;
+            let ratio = |ours: Option<f64>, base: Option<f64>| {
+                let known = ours.zip(base).filter(|(_, base)| *base > 0.0);
+                known.map_or_else(|| "–".to_owned(), |(ours, base)| format!("{:.2}", ours / base))
+            };
+            let _ = writeln!(
+                out,
+                "{:<12} {:>8} {:>15} {:>8} {:>14} {:>8} {:>10} {:>10}",
+                report.target.product,
+                point.clients,
+                whole(point.nopm as u64),
+                ratio(Some(point.nopm), Some(base.nopm)),
+                cpu.map_or_else(|| "–".to_owned(), |us| whole(us as u64)),
+                ratio(cpu, base.server_cpu_us_per_new_order),
+                milliseconds(latency.median),
+                milliseconds(latency.p99),
+            );
+        }
+    }
+    out
+}
+
 /// Reports as JSON.
 ///
 /// # Errors
@@ -454,6 +491,23 @@ mod tests {
         assert!(for_page(std::slice::from_ref(&report))[0].points.is_empty());
         let passed = Report { after: Some(verdict(&[])), ..report };
         assert!(passed.passed() && passed.text().contains("12,000 new orders/min"), "{}", passed.text());
+    }
+
+    #[test]
+    fn targets_are_set_against_the_first_one() {
+        let report = |product: &str, nopm: f64| {
+            let point = Point { nopm, server_cpu_us_per_new_order: Some(24e6 / nopm), ..point() };
+            let mut report = Report { before: verdict(&[]), points: vec![point], ..Report::default() };
+            report.target.product = product.to_owned();
+            report
+        };
+        let reports = [report("PostgreSQL", 12_000.0), report("MariaDB", 6_000.0)];
+        let text = side_by_side(&reports);
+        let words: Vec<&str> = text.lines().last().unwrap_or_default().split_whitespace().collect();
+        assert_eq!(words[..6], ["MariaDB", "16", "6,000", "0.50", "4,000", "2.00"], "{text}");
+        assert_eq!(side_by_side(&reports[..1]), "");
+        let failed = Report { after: Some(verdict(&["x=1"])), ..report("MariaDB", 1.0) };
+        assert_eq!(side_by_side(&[report("PostgreSQL", 1.0), failed]), "");
     }
 
     #[test]

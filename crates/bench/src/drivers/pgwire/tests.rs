@@ -92,6 +92,26 @@ fn parameters_of_every_type(pg: &mut Pg) {
         assert_eq!(all_texts(pg, 0), [["42", "2.5", "hé!", time, "2", "b"]], "round {round}");
     }
     assert_eq!(pg.statements.len(), 1, "one text is one statement");
+    let exact = pg.prepare("SELECT $1::text, $2 + 1, $3[2]", &[oid::NUMERIC, oid::INT4, oid::INT4_ARRAY]);
+    let amounts = [
+        (0, "0.00"),
+        (5, "0.05"),
+        (-99, "-0.99"),
+        (100, "1.00"),
+        (1_000_000, "10000.00"),
+        (-12_345_678_901, "-123456789.01"),
+        (i64::MAX, "92233720368547758.07"),
+    ];
+    for (hundredths, text) in amounts {
+        pg.begin().expect("connected");
+        pg.bind(exact, Format::Text, |values| {
+            values.hundredths(hundredths);
+            values.int4(-8);
+            values.int4s(&[1, -2, 3]);
+        });
+        pg.finish(TIMEOUT).expect("valid");
+        assert_eq!(all_texts(pg, 0), [[text, "-7", "-2"]]);
+    }
     let none = pg.prepare("SELECT cardinality($1)", &[oid::TEXT_ARRAY]);
     pg.begin().expect("connected");
     pg.bind(none, Format::Binary, |values| values.texts([].into_iter()));
