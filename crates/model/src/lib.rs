@@ -2,6 +2,7 @@
 //!
 //! - [`Timestamp`], [`Lsn`], [`TableId`], [`ColumnId`], [`SeriesId`]: numbers with a meaning.
 //! - [`DataType`], [`Column`], [`Table`], [`TableOptions`]: what a table looks like.
+//! - [`Datum`], [`Numeric`], [`Interval`] and [`Type`]: the values of `rows` tables and their types.
 //! - [`KeyValue`] and [`key`]: the canonical bytes of a series key, on which "same series" is decided.
 //! - [`Error`], [`ErrorKind`], [`SqlState`]: what went wrong, for whom, and what to do.
 //! - [`limits`]: every limit a user can meet, in one place.
@@ -9,13 +10,19 @@
 mod error;
 pub mod key;
 pub mod limits;
+pub mod numeric;
 mod schema;
 mod time;
+mod types;
+mod value;
 
 pub use error::{Error, ErrorKind, Result, SqlState};
 pub use key::{KeyRef, KeyValue};
+pub use numeric::{Numeric, Precision};
 pub use schema::{Column, ColumnRole, DataType, Table, TableName, TableOptions, TableRef};
 pub use time::{TimeRange, Timestamp};
+pub use types::{CHARACTERS_MAX, Type};
+pub use value::{Datum, Interval};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {

@@ -1,0 +1,194 @@
+//! One SQL value.
+
+use std::cmp::Ordering;
+
+use crate::numeric::Numeric;
+
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
+/// Days of a month, where intervals are compared.
+const MONTH_DAYS: i64 = 30;
+
+/// A value of some type, or NULL; long ones are borrowed, from a row or a statement.
+///
+/// `==` asks whether two are the same value in the same form, for tests and plans. SQL's comparison is [`Datum::compare`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Datum<'a> {
+    /// Missing.
+    #[default]
+    Null,
+    /// `boolean`
+    Bool(bool),
+    /// `smallint`
+    Int2(i16),
+    /// `integer`
+    Int4(i32),
+    /// `bigint`
+    Int8(i64),
+    /// `real`
+    Float4(f32),
+    /// `double precision`
+    Float8(f64),
+    /// `numeric`
+    Numeric(Numeric),
+    /// `text`, `varchar(n)`, `char(n)` without the blanks at its end, `json`
+    Text(&'a str),
+    /// `bytea`
+    Bytes(&'a [u8]),
+    /// `uuid`
+    Uuid([u8; 16]),
+    /// `date`: days since 1970; the ends of i32 are the infinities.
+    Date(i32),
+    /// `time`: microseconds since midnight.
+    Time(i64),
+    /// `timestamp`: microseconds since 1970, no zone; the ends of i64 are the infinities.
+    Timestamp(i64),
+    /// `timestamptz`: microseconds since 1970 UTC; the ends of i64 are the infinities.
+    Timestamptz(i64),
+    /// `interval`
+    Interval(Interval),
+}
+
+impl Datum<'_> {
+    /// Is it NULL?
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Datum::Null)
+    }
+
+    /// The order of two values of the same type, as `ORDER BY` has it: NULL after everything, text by its bytes (collation
+    /// C), NaN after every number, -0 equal to 0. `None` for values of different types.
+    #[must_use]
+    pub fn compare(&self, other: &Datum<'_>) -> Option<Ordering> {
+        Some(match (self, other) {
+            (Datum::Null, Datum::Null) => Ordering::Equal,
+            (Datum::Null, _) => Ordering::Greater,
+            (_, Datum::Null) => Ordering::Less,
+            (Datum::Bool(a), Datum::Bool(b)) => a.cmp(b),
+            (Datum::Int2(a), Datum::Int2(b)) => a.cmp(b),
+            (Datum::Int4(a), Datum::Int4(b)) | (Datum::Date(a), Datum::Date(b)) => a.cmp(b),
+            (Datum::Int8(a), Datum::Int8(b))
+            | (Datum::Time(a), Datum::Time(b))
+            | (Datum::Timestamp(a), Datum::Timestamp(b))
+            | (Datum::Timestamptz(a), Datum::Timestamptz(b)) => a.cmp(b),
+            (Datum::Float4(a), Datum::Float4(b)) => compare_floats((*a).into(), (*b).into()),
+            (Datum::Float8(a), Datum::Float8(b)) => compare_floats(*a, *b),
+            (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
+            (Datum::Text(a), Datum::Text(b)) => a.cmp(b),
+            (Datum::Bytes(a), Datum::Bytes(b)) => a.cmp(b),
+            (Datum::Uuid(a), Datum::Uuid(b)) => a.cmp(b),
+            (Datum::Interval(a), Datum::Interval(b)) => a.span_micros().cmp(&b.span_micros()),
+            _ => return None,
+        })
+    }
+
+    /// The name SQL knows its type by, for messages; text and json are told apart by their column only.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Datum::Null => "unknown",
+            Datum::Bool(_) => "boolean",
+            Datum::Int2(_) => "smallint",
+            Datum::Int4(_) => "integer",
+            Datum::Int8(_) => "bigint",
+            Datum::Float4(_) => "real",
+            Datum::Float8(_) => "double precision",
+            Datum::Numeric(_) => "numeric",
+            Datum::Text(_) => "text",
+            Datum::Bytes(_) => "bytea",
+            Datum::Uuid(_) => "uuid",
+            Datum::Date(_) => "date",
+            Datum::Time(_) => "time without time zone",
+            Datum::Timestamp(_) => "timestamp without time zone",
+            Datum::Timestamptz(_) => "timestamp with time zone",
+            Datum::Interval(_) => "interval",
+        }
+    }
+}
+
+/// PostgreSQL's order: NaN equals itself and is greater than every number, -0 equals 0.
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// A span of time as PostgreSQL keeps it: the three parts do not mix. `==` compares the parts; SQL's comparison goes by
+/// [`Interval::span_micros`], where one month equals thirty days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// Months, years among them.
+    pub months: i32,
+    /// Days, weeks among them.
+    pub days: i32,
+    /// The rest.
+    pub micros: i64,
+}
+
+impl Interval {
+    /// Its length in microseconds, with months of 30 days of 24 hours: what intervals are compared by.
+    #[must_use]
+    pub fn span_micros(self) -> i128 {
+        let days = i64::from(self.months) * MONTH_DAYS + i64::from(self.days);
+        i128::from(days) * i128::from(DAY_MICROS) + i128::from(self.micros)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows hold and statements pass many of them.
+    #[test]
+    fn a_datum_is_32_bytes() {
+        assert_eq!(size_of::<Datum<'_>>(), 32);
+    }
+
+    #[test]
+    fn values_are_ordered_as_postgresql_orders_them() {
+        let interval = |months, days, micros| Datum::Interval(Interval { months, days, micros });
+        let numeric = |text: &str| Datum::Numeric(text.parse().unwrap());
+        let ascending: [&[Datum<'_>]; 7] = [
+            &[Datum::Bool(false), Datum::Bool(true), Datum::Null],
+            &[
+                Datum::Float8(f64::NEG_INFINITY),
+                Datum::Float8(-1.5),
+                Datum::Float8(0.0),
+                Datum::Float8(f64::INFINITY),
+                Datum::Float8(f64::NAN),
+                Datum::Null,
+            ],
+            &[numeric("-Infinity"), numeric("-2"), numeric("1.5"), numeric("Infinity"), numeric("NaN")],
+            &[Datum::Text(""), Datum::Text("A"), Datum::Text("B"), Datum::Text("a"), Datum::Text("é")],
+            &[Datum::Bytes(&[0]), Datum::Bytes(&[0, 0]), Datum::Bytes(&[1])],
+            &[Datum::Date(i32::MIN), Datum::Date(-1), Datum::Date(0), Datum::Date(i32::MAX)],
+            &[interval(0, 0, -1), interval(0, 29, 0), interval(1, 0, 0), interval(0, 30, 1), interval(i32::MAX, 0, 0)],
+        ];
+        for values in ascending {
+            for (at, value) in values.iter().enumerate() {
+                for (other_at, other) in values.iter().enumerate() {
+                    assert_eq!(value.compare(other), Some(at.cmp(&other_at)), "{value:?} against {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_values_may_look_different() {
+        for (a, b) in [
+            (Datum::Float8(-0.0), Datum::Float8(0.0)),
+            (Datum::Float4(f32::NAN), Datum::Float4(-f32::NAN)),
+            (Datum::Numeric(Numeric::new(10, 1)), Datum::Numeric(Numeric::new(1, 0))),
+            (
+                Datum::Interval(Interval { months: 1, days: 0, micros: 0 }),
+                Datum::Interval(Interval { months: 0, days: 29, micros: DAY_MICROS }),
+            ),
+        ] {
+            assert_eq!(a.compare(&b), Some(Ordering::Equal), "{a:?} against {b:?}");
+        }
+    }
+
+    #[test]
+    fn values_of_different_types_are_not_compared() {
+        assert_eq!(Datum::Int4(1).compare(&Datum::Int8(1)), None);
+        assert_eq!(Datum::Timestamp(1).compare(&Datum::Timestamptz(1)), None);
+    }
+}
