@@ -6,7 +6,7 @@ use model::{Error, Result, SqlState};
 
 use crate::array::{parse_array_binary, parse_array_text};
 use crate::frontend::utf8;
-use crate::numeric::Numeric;
+use crate::numeric::{self, Numeric};
 use crate::time::{self, EPOCH_DAYS, Interval, ZoneLookup};
 use crate::types::{Form, Oid, Type, oid};
 use crate::value;
@@ -75,7 +75,7 @@ fn decode_text<'a>(ty: Oid, text: &'a str, zones: ZoneLookup<'_>) -> Result<Datu
         oid::INT8 | oid::OID => Datum::Int8(value::parse_int(ty, text)?),
         oid::FLOAT4 => Datum::Float4(value::parse_float4(text)?),
         oid::FLOAT8 => Datum::Float8(value::parse_float8(text)?),
-        oid::NUMERIC => Datum::Numeric(Numeric::parse_text(text)?),
+        oid::NUMERIC => Datum::Numeric(text.parse()?),
         oid::BYTEA => Datum::Bytes(Cow::Owned(value::parse_bytea(text)?)),
         oid::TIMESTAMPTZ => Datum::Timestamptz(time::parse_timestamptz(text, zones)?),
         oid::TIMESTAMP => Datum::Timestamp(time::parse_timestamp(text)?),
@@ -141,13 +141,13 @@ fn decode_binary(ty: Oid, bytes: &[u8]) -> Result<Datum<'_>> {
         }
         oid::FLOAT4 => Datum::Float4(f32::from_be_bytes(fixed(ty, bytes)?)),
         oid::FLOAT8 => Datum::Float8(f64::from_be_bytes(fixed(ty, bytes)?)),
-        oid::NUMERIC => Datum::Numeric(Numeric::parse_binary(bytes)?),
+        oid::NUMERIC => Datum::Numeric(numeric::parse_binary(bytes)?),
         oid::BYTEA => Datum::Bytes(Cow::Borrowed(bytes)),
         oid::TIMESTAMPTZ => Datum::Timestamptz(time::ns_of_micros(i64::from_be_bytes(fixed(ty, bytes)?))?),
         oid::TIMESTAMP => Datum::Timestamp(time::ns_of_micros(i64::from_be_bytes(fixed(ty, bytes)?))?),
         oid::DATE => decode_date(i32::from_be_bytes(fixed(ty, bytes)?))?,
         oid::TIME => decode_time(i64::from_be_bytes(fixed(ty, bytes)?))?,
-        oid::INTERVAL => Datum::Interval(Interval::parse_binary(bytes)?),
+        oid::INTERVAL => Datum::Interval(time::parse_interval_binary(bytes)?),
         oid::UUID => Datum::Uuid(fixed(ty, bytes)?),
         oid::JSONB => decode_jsonb(bytes)?,
         0

@@ -34,12 +34,7 @@ fn text_and_binary_forms_give_the_same_value() {
         (oid::DATE, "2000-01-02", &1i32.to_be_bytes(), Datum::Date(10_958)),
         (oid::TIME, "00:00:01", &1_000_000i64.to_be_bytes(), Datum::Time(1_000_000)),
         (oid::UUID, "01010101-0101-0101-0101-010101010101", &[1; 16], Datum::Uuid([1; 16])),
-        (
-            oid::NUMERIC,
-            "1.5",
-            &[0, 2, 0, 0, 0, 0, 0, 1, 0, 1, 0x13, 0x88],
-            Datum::Numeric(Numeric::Finite { value: 15, scale: 1 }),
-        ),
+        (oid::NUMERIC, "1.5", &[0, 2, 0, 0, 0, 0, 0, 1, 0, 1, 0x13, 0x88], Datum::Numeric(Numeric::new(15, 1))),
     ] {
         assert_eq!(text(ty, words), expected);
         assert_eq!(binary(ty, bytes), expected);

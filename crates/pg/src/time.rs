@@ -7,6 +7,7 @@ use model::{Error, Result, SqlState};
 
 pub use crate::time_parse::{ZoneLookup, parse_date, parse_interval, parse_time, parse_timestamp, parse_timestamptz};
 use crate::value::{int_text, padded_text};
+pub use model::Interval;
 
 /// 2000-01-01 in days since 1970.
 pub const EPOCH_DAYS: i32 = 10_957;
@@ -172,65 +173,53 @@ fn offset_text(out: &mut Vec<u8>, offset: i32) {
     }
 }
 
-/// A span of time as PostgreSQL keeps it: the three parts do not mix.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interval {
-    /// Months, years among them.
-    pub months: i32,
-    /// Days, weeks among them.
-    pub days: i32,
-    /// The rest.
-    pub micros: i64,
+/// Reads the binary form of an interval: microseconds, days, months.
+///
+/// # Errors
+/// 22P03 unless there are 16 bytes.
+pub fn parse_interval_binary(bytes: &[u8]) -> Result<Interval> {
+    let bytes: &[u8; 16] = bytes.try_into().map_err(|_| {
+        Error::new(
+            SqlState::INVALID_BINARY_REPRESENTATION,
+            format!("invalid binary interval: {} bytes, expected 16", bytes.len()),
+        )
+    })?;
+    let value = u128::from_be_bytes(*bytes);
+    Ok(Interval { micros: (value >> 64) as i64, days: (value >> 32) as i32, months: value as i32 })
 }
 
-impl Interval {
-    /// Reads the binary form.
-    ///
-    /// # Errors
-    /// 22P03 unless there are 16 bytes.
-    pub fn parse_binary(bytes: &[u8]) -> Result<Interval> {
-        let bytes: &[u8; 16] = bytes.try_into().map_err(|_| {
-            Error::new(
-                SqlState::INVALID_BINARY_REPRESENTATION,
-                format!("invalid binary interval: {} bytes, expected 16", bytes.len()),
-            )
-        })?;
-        let value = u128::from_be_bytes(*bytes);
-        Ok(Interval { micros: (value >> 64) as i64, days: (value >> 32) as i32, months: value as i32 })
-    }
+/// The binary form of an interval.
+#[must_use]
+pub fn interval_binary(interval: Interval) -> [u8; 16] {
+    let Interval { months, days, micros } = interval;
+    let value = u128::from(micros as u64) << 64 | u128::from(days as u32) << 32 | u128::from(months as u32);
+    value.to_be_bytes()
+}
 
-    /// The binary form.
-    #[must_use]
-    pub fn to_binary(&self) -> [u8; 16] {
-        let value =
-            u128::from(self.micros as u64) << 64 | u128::from(self.days as u32) << 32 | u128::from(self.months as u32);
-        value.to_be_bytes()
+/// An interval in IntervalStyle `postgres`: `1 year 2 mons -3 days +04:05:06.7`.
+pub fn interval_text(out: &mut Vec<u8>, interval: Interval) {
+    let Interval { months, days, micros } = interval;
+    let start = out.len();
+    // After a negative part a positive one shows its sign, as it would else be read as negative.
+    let mut after_negative = false;
+    for (value, unit) in [(months / 12, "year"), (months % 12, "mon"), (days, "day")] {
+        if value != 0 {
+            unit_text(out, start, value, unit, after_negative);
+            after_negative = value < 0;
+        }
     }
-
-    /// Appends the text form of IntervalStyle `postgres`: `1 year 2 mons -3 days +04:05:06.7`.
-    pub fn write_text(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        // After a negative part a positive one shows its sign, as it would else be read as negative.
-        let mut after_negative = false;
-        for (value, unit) in [(self.months / 12, "year"), (self.months % 12, "mon"), (self.days, "day")] {
-            if value != 0 {
-                unit_text(out, start, value, unit, after_negative);
-                after_negative = value < 0;
-            }
-        }
-        if self.micros == 0 && out.len() > start {
-            return;
-        }
-        if out.len() > start {
-            out.push(b' ');
-        }
-        if self.micros < 0 {
-            out.push(b'-');
-        } else if after_negative {
-            out.push(b'+');
-        }
-        time_part(out, self.micros.unsigned_abs());
+    if micros == 0 && out.len() > start {
+        return;
     }
+    if out.len() > start {
+        out.push(b' ');
+    }
+    if micros < 0 {
+        out.push(b'-');
+    } else if after_negative {
+        out.push(b'+');
+    }
+    time_part(out, micros.unsigned_abs());
 }
 
 fn unit_text(out: &mut Vec<u8>, start: usize, value: i32, unit: &str, after_negative: bool) {

@@ -176,6 +176,17 @@ mod tests {
     }
 
     #[test]
+    fn types_of_columns_have_the_numbers_and_names_clients_see() {
+        for oid in SCALARS.iter().map(|ty| ty.oid) {
+            let Some(ty) = model::Type::from_oid(oid, -1) else { continue };
+            // Without a length it has a name of its own.
+            let name = if oid == oid::BPCHAR { "bpchar" } else { Type::sql_name(oid) };
+            assert_eq!((ty.oid(), ty.sql_name()), (oid, name));
+        }
+        assert_eq!(SCALARS.iter().filter(|ty| model::Type::from_oid(ty.oid, -1).is_some()).count(), 18);
+    }
+
+    #[test]
     fn a_type_is_found_by_oid_and_by_name() {
         assert_eq!(Type::by_name("timestamptz").map(|ty| ty.oid), Some(oid::TIMESTAMPTZ));
         assert_eq!(Type::by_oid(1009).map(|ty| ty.name), Some("_text"));

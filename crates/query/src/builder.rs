@@ -334,11 +334,11 @@ fn unsigned(column: &Column, value: &Value) -> Result<u64> {
         Value::Numeric(value, scale) => {
             u64::try_from(round_decimal(*value, scale.cast_signed())).map_err(|_| out_of_range(name))
         }
-        Value::Text(text) => match pg::numeric::Numeric::parse_text(text)? {
-            pg::numeric::Numeric::Finite { value, scale } => {
+        Value::Text(text) => match pg::numeric::decimal128(&text.parse()?)? {
+            Some((value, scale)) => {
                 u64::try_from(round_decimal(value, scale.cast_signed())).map_err(|_| out_of_range(name))
             }
-            _ => Err(out_of_range(name)),
+            None => Err(out_of_range(name)),
         },
         other => u64::try_from(integer(column, other)?).map_err(|_| out_of_range(name)),
     }

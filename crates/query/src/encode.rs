@@ -162,7 +162,7 @@ impl<'a> Column<'a> {
             Cell::Moment(value, false) => pg::time::timestamp_text(out, pg::time::micros_of_ns(value(row))),
             Cell::Date(value) => pg::time::date_text(out, pg_days(value(row))),
             Cell::Time(value) => pg::time::time_text(out, value(row)),
-            Cell::Interval(value) => value(row).write_text(out),
+            Cell::Interval(value) => pg::time::interval_text(out, value(row)),
             Cell::List(value, item) => return self.list_text(&value(row), *item, zone, out),
             Cell::Shown => out.extend_from_slice(self.shown(row)?.as_bytes()),
         }
@@ -187,7 +187,7 @@ impl<'a> Column<'a> {
             Cell::Moment(value, _) => out.extend_from_slice(&pg::time::micros_of_ns(value(row)).to_be_bytes()),
             Cell::Date(value) => out.extend_from_slice(&pg_days(value(row)).to_be_bytes()),
             Cell::Time(value) => out.extend_from_slice(&value(row).to_be_bytes()),
-            Cell::Interval(value) => out.extend_from_slice(&value(row).to_binary()),
+            Cell::Interval(value) => out.extend_from_slice(&pg::time::interval_binary(value(row))),
             Cell::List(value, item) => return self.list_binary(&value(row), *item, zone, out),
             Cell::Shown => out.extend_from_slice(self.shown(row)?.as_bytes()),
         }

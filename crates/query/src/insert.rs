@@ -388,10 +388,8 @@ fn number(text: &str, negative: bool) -> Option<Value> {
     if let Ok(value) = signed.parse::<i64>() {
         return Some(Value::Int64(value));
     }
-    match pg::numeric::Numeric::parse_text(&signed).ok()? {
-        pg::numeric::Numeric::Finite { value, scale } => Some(Value::Numeric(value, scale)),
-        _ => None,
-    }
+    let (value, scale) = pg::numeric::decimal128(&signed.parse().ok()?).ok()??;
+    Some(Value::Numeric(value, scale))
 }
 
 /// What the rows do to rows that are there.

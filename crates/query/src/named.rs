@@ -116,9 +116,9 @@ fn number(text: &str) -> Result<Value> {
     if let Ok(value) = text.parse::<i64>() {
         return Ok(Value::Int64(value));
     }
-    match pg::numeric::Numeric::parse_text(text)? {
-        pg::numeric::Numeric::Finite { value, scale } => Ok(Value::Numeric(value, scale)),
-        _ => Err(not_constant(text)),
+    match pg::numeric::decimal128(&text.parse()?)? {
+        Some((value, scale)) => Ok(Value::Numeric(value, scale)),
+        None => Err(not_constant(text)),
     }
 }
 

@@ -385,7 +385,7 @@ impl Target {
             Datum::Int8(value) => Cell::Int(value),
             Datum::Float4(value) => Cell::Float32(value),
             Datum::Float8(value) => Cell::Float64(value),
-            Datum::Numeric(value) => Cell::UInt(unsigned(value)?),
+            Datum::Numeric(value) => Cell::UInt(unsigned(&value)?),
             Datum::Timestamptz(value) => Cell::Time(value),
             Datum::Bytes(value) => Cell::Bytes(value),
             Datum::Text(value) => Cell::Bytes(text_cell(value)?),
@@ -413,14 +413,8 @@ fn text_cell(text: Cow<'_, str>) -> Result<Cow<'_, [u8]>> {
 }
 
 /// A numeric that is to be an unsigned 64-bit integer; rounded to one as `numeric(20)` does, half away from zero.
-fn unsigned(value: pg::numeric::Numeric) -> Result<u64> {
-    let rounded = match value {
-        pg::numeric::Numeric::Finite { value, scale } => 10i128.checked_pow(scale.into()).map(|unit| {
-            let half = if value < 0 { -(unit / 2) } else { unit / 2 };
-            value.checked_add(half).map_or(value / unit, |value| value / unit)
-        }),
-        _ => None,
-    };
+fn unsigned(value: &pg::numeric::Numeric) -> Result<u64> {
+    let rounded = value.round(0).ok().and_then(|rounded| rounded.as_decimal()).map(|(value, _)| value);
     rounded.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| {
         Error::new(
             SqlState::NUMERIC_OUT_OF_RANGE,

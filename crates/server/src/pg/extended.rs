@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ::pg::backend;
 use ::pg::frontend::{Bind, Parse, Target};
-use ::pg::numeric::Numeric;
+use ::pg::numeric::decimal128;
 use ::pg::{Datum, Form, decode};
 use model::{Error, Result, SqlState};
 use query::{Outcome, OutputColumn, Prepared, TxnStatus, Value};
@@ -317,10 +317,12 @@ pub(crate) fn value_of(datum: Datum<'_>) -> Result<Value> {
         Datum::Int8(value) => Value::Int64(value),
         Datum::Float4(value) => Value::Float32(value),
         Datum::Float8(value) => Value::Float64(value),
-        Datum::Numeric(Numeric::Finite { value, scale }) => Value::Numeric(value, scale),
-        Datum::Numeric(_) => {
-            return Err(Error::unsupported("NaN and infinity are not supported for numeric")
-                .with_hint("use double precision for such values"));
+        Datum::Numeric(value) => {
+            let (value, scale) = decimal128(&value)?.ok_or_else(|| {
+                Error::unsupported("NaN and infinity are not supported for numeric")
+                    .with_hint("use double precision for such values")
+            })?;
+            Value::Numeric(value, scale)
         }
         Datum::Text(text) => Value::Text(text.into_owned()),
         Datum::Bytes(bytes) => Value::Bytes(bytes.into_owned()),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use ::pg::array::{array_binary_header, array_text, record_text};
 use ::pg::backend::{data_row, value};
 use ::pg::time::{
-    DAY_MICROS, EPOCH_DAYS, EPOCH_MICROS, Interval, date_text, time_text, timestamp_text, timestamptz_text,
+    DAY_MICROS, EPOCH_DAYS, EPOCH_MICROS, Interval, date_text, interval_binary, interval_text, time_text,
+    timestamp_text, timestamptz_text,
 };
 use ::pg::types::oid;
 use ::pg::value::{bool_text, bytea_text, float4_text, float8_text, int_text, uint_text, uuid_text};
@@ -223,7 +224,7 @@ fn text_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         DataType::Date64 => primitive!(array, Date64Type, |out, v| date_text(out, days_of_millis(v))),
         DataType::Time32(_) | DataType::Time64(_) => time_writer(array, time_text),
         DataType::Timestamp(_, _) => timestamp_text_writer(array, ty, zone),
-        DataType::Interval(_) | DataType::Duration(_) => interval_writer(array, |out, v| v.write_text(out)),
+        DataType::Interval(_) | DataType::Duration(_) => interval_writer(array, interval_text),
         DataType::Decimal32(_, scale) => decimal_writer::<Decimal32Type>(array, *scale, numeric::numeric_text),
         DataType::Decimal64(_, scale) => decimal_writer::<Decimal64Type>(array, *scale, numeric::numeric_text),
         DataType::Decimal128(_, scale) => decimal_writer::<Decimal128Type>(array, *scale, numeric::numeric_text),
@@ -451,7 +452,7 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         oid::TIMESTAMP | oid::TIMESTAMPTZ => is(array, |ty| matches!(ty, DataType::Timestamp(_, _)))
             .map(|array| timestamp_writer(array, |out, micros| out.extend_from_slice(&micros.to_be_bytes()))),
         oid::INTERVAL => is(array, |ty| matches!(ty, DataType::Interval(_) | DataType::Duration(_)))
-            .map(|array| interval_writer(array, |out, v| out.extend_from_slice(&v.to_binary()))),
+            .map(|array| interval_writer(array, |out, v| out.extend_from_slice(&interval_binary(v)))),
         oid::JSONB => {
             let mut text = text_writer(array, ty, zone)?;
             Some(Box::new(move |out: &mut Vec<u8>, row: usize| {
@@ -551,8 +552,8 @@ fn numeric_binary(array: &ArrayRef) -> Option<Write> {
 fn numeric_of_float(out: &mut Vec<u8>, float: f64) {
     let mut text = Vec::new();
     float8_text(&mut text, float);
-    let parsed = std::str::from_utf8(&text).ok().and_then(|text| numeric::Numeric::parse_text(text).ok());
-    parsed.unwrap_or(numeric::Numeric::NaN).write_binary(out);
+    let parsed = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+    numeric::write_binary(out, &parsed.unwrap_or(numeric::Numeric::NAN));
 }
 
 fn bytes_binary(array: &ArrayRef) -> Option<Write> {

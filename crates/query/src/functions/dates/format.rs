@@ -539,7 +539,7 @@ pub(super) fn value_text(call: &Call<'_>) -> Result<ArrayRef> {
             let span = |span: Interval| {
                 let micros = span.nanoseconds.div_euclid(1_000);
                 let span = pg::time::Interval { months: span.months, days: span.days, micros };
-                written(&|out| span.write_text(out))
+                written(&|out| pg::time::interval_text(out, span))
             };
             call.spans(0)?.into_iter().map(|value| value.map(span)).collect()
         }

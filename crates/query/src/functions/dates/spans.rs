@@ -275,7 +275,8 @@ mod tests {
     fn shown(span: Interval) -> String {
         let mut out = Vec::new();
         let micros = span.nanoseconds / 1_000;
-        pg::time::Interval { months: span.months, days: span.days, micros }.write_text(&mut out);
+        let span = pg::time::Interval { months: span.months, days: span.days, micros };
+        pg::time::interval_text(&mut out, span);
         String::from_utf8(out).unwrap()
     }
 
