@@ -12,6 +12,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const VALUE_BYTES_MAX: usize = 512 << 10;
 /// Largest encoded row, in bytes: a row must fit one log record.
 pub const ROW_BYTES_MAX: usize = 960 << 10;
+/// Largest key of an index of a `rows` table, in bytes.
+pub const INDEX_KEY_BYTES_MAX: usize = 2_000;
 /// Largest encoded series key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4 << 10;
 /// Longest SQL statement, in bytes.

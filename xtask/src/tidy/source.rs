@@ -14,31 +14,31 @@ struct Ban {
 
 const BANS: &[Ban] = &[
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "engine", "ingest", "pg"]),
+        applies: |path| in_crates(path, &["model", "wal", "columns", "rows", "engine", "ingest", "pg"]),
         in_tests: false,
         words: &["std::fs", "fs::File", "fs::read", "fs::write", "File::open", "File::create", "OpenOptions"],
         reason: "below `query` only `env` opens a file",
     },
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "engine", "ingest", "pg", "query"]),
+        applies: |path| in_crates(path, &["model", "wal", "columns", "rows", "engine", "ingest", "pg", "query"]),
         in_tests: false,
         words: &["Instant", "SystemTime", "UNIX_EPOCH", "Timestamp::now", "Zoned::now", "Utc::now", "Local::now"],
         reason: "only `env` reads the clock",
     },
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "engine", "ingest", "pg"]),
+        applies: |path| in_crates(path, &["model", "wal", "columns", "rows", "engine", "ingest", "pg"]),
         in_tests: false,
         words: &["std::thread", "thread::spawn", "thread::sleep", "Condvar", "mpsc", "Barrier", "rayon"],
         reason: "at and below `engine` only `env` starts a thread, sleeps or blocks",
     },
     Ban {
-        applies: |path| in_crates(path, &["model", "wal", "columns", "engine"]),
+        applies: |path| in_crates(path, &["model", "wal", "columns", "rows", "engine"]),
         in_tests: false,
         words: &["rand::", "getrandom", "RandomState", "collections::HashMap", "collections::HashSet"],
         reason: "only `env` draws random numbers, and std's maps are seeded at random (use rustc_hash)",
     },
     Ban {
-        applies: |path| in_crates(path, &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"]),
+        applies: |path| in_crates(path, &["model", "env", "wal", "columns", "rows", "engine", "ingest", "pg", "sim"]),
         in_tests: true,
         words: &["tokio", "async fn", "futures"],
         reason: "engine calls are synchronous; tokio is named in `query` and above",

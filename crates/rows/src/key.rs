@@ -1,0 +1,210 @@
+//! Keys of indexes: values as bytes whose order, byte by byte, is the order of the values.
+//!
+//! A key is its columns' encodings one after the other. None is the beginning of another of the same column, so the bytes of
+//! the first columns are a prefix of all keys with these values, and of no others.
+//!
+//! | column                                | bytes                                                                             |
+//! |---------------------------------------|-----------------------------------------------------------------------------------|
+//! | nullable                              | 1 and the value, or 2 for NULL: NULLs come last                                    |
+//! | bool                                  | 0 or 1                                                                            |
+//! | integers, date, time, timestamps      | big-endian, the sign bit flipped                                                  |
+//! | floats                                | big-endian IEEE bits: of positive ones the sign bit flipped, of negative ones all; -0 as 0, one NaN |
+//! | numeric                               | see `push_numeric`; the same for 1.0 and 1.00                                   |
+//! | text, bytea                           | the bytes (collation C), 00 as 00 FF, ended by 00 00; char(n) without the blanks at its end |
+//! | uuid                                  | as it is                                                                          |
+//! | interval                              | its length as a 128-bit integer: equal for one month and thirty days, as in PostgreSQL |
+//! | descending                            | all of the above, each bit flipped: NULLs come first, as PostgreSQL's DESC has them |
+
+use model::limits::INDEX_KEY_BYTES_MAX;
+use model::{Datum, Error, Numeric, Result, SqlState, Type};
+
+const PRESENT: u8 = 1;
+const NULL: u8 = 2;
+
+/// A column of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyColumn {
+    /// Its type.
+    pub ty: Type,
+    /// Can it be NULL? If so, a byte before the value tells.
+    pub nullable: bool,
+    /// Does the index run from the largest to the smallest?
+    pub descending: bool,
+}
+
+impl KeyColumn {
+    /// An ascending column that is never NULL.
+    #[must_use]
+    pub fn new(ty: Type) -> KeyColumn {
+        KeyColumn { ty, nullable: false, descending: false }
+    }
+}
+
+/// Appends `value` as `column` has it in keys; it must be of the column's type, as [`crate::assign`] gives it, but may be a
+/// numeric of any scale, or blanks may end a `char(n)`.
+///
+/// # Errors
+/// Only for our mistakes: a value of another type, NULL in a column that is never NULL.
+///
+/// # Cost
+/// Appends at most 17 bytes for fixed types, without allocating if `out` has room.
+pub fn push(out: &mut Vec<u8>, column: &KeyColumn, value: &Datum<'_>) -> Result<()> {
+    let start = out.len();
+    let pushed = match (column.nullable, value) {
+        (true, Datum::Null) => {
+            out.push(NULL);
+            true
+        }
+        (true, _) => {
+            out.push(PRESENT);
+            push_value(out, column.ty, value)
+        }
+        (false, _) => push_value(out, column.ty, value),
+    };
+    if !pushed {
+        out.truncate(start);
+        return Err(Error::bug(format!("{value:?} in a key column of type {}", column.ty)));
+    }
+    if column.descending {
+        flip(&mut out[start..]);
+    }
+    Ok(())
+}
+
+/// Appends what the values of `column` that are not NULL begin with, and NULL does not; nothing if it is never NULL. A range
+/// over such values, open on one side, is bounded there by this prefix, or by its [`prefix_end`].
+pub fn push_not_null_prefix(out: &mut Vec<u8>, column: &KeyColumn) {
+    if column.nullable {
+        out.push(if column.descending { !PRESENT } else { PRESENT });
+    }
+}
+
+/// Turns a prefix into the first key after all that begin with it; false if there is none, and they go on to the end of
+/// the index.
+pub fn prefix_end(prefix: &mut Vec<u8>) -> bool {
+    while let Some(last) = prefix.last_mut() {
+        if *last < u8::MAX {
+            *last += 1;
+            return true;
+        }
+        prefix.pop();
+    }
+    false
+}
+
+/// Checks that `key` is short enough for an index.
+///
+/// # Errors
+/// 54000 for more than [`INDEX_KEY_BYTES_MAX`] bytes.
+pub fn check_size(index: &str, key: &[u8]) -> Result<()> {
+    if key.len() <= INDEX_KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let text =
+        format!("key of {} bytes is too long for index \"{index}\"; the limit is {INDEX_KEY_BYTES_MAX}", key.len());
+    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text).with_hint("index fewer or shorter columns"))
+}
+
+fn flip(bytes: &mut [u8]) {
+    for byte in bytes {
+        *byte = !*byte;
+    }
+}
+
+/// False when the value is not of the type.
+fn push_value(out: &mut Vec<u8>, ty: Type, value: &Datum<'_>) -> bool {
+    match (ty, value) {
+        (Type::Int4, Datum::Int4(value)) | (Type::Date, Datum::Date(value)) => {
+            out.extend_from_slice(&(value ^ i32::MIN).to_be_bytes());
+        }
+        (Type::Int2, Datum::Int2(value)) => out.extend_from_slice(&(value ^ i16::MIN).to_be_bytes()),
+        (Type::Int8, Datum::Int8(value))
+        | (Type::Time, Datum::Time(value))
+        | (Type::Timestamp, Datum::Timestamp(value))
+        | (Type::Timestamptz, Datum::Timestamptz(value)) => {
+            out.extend_from_slice(&(value ^ i64::MIN).to_be_bytes());
+        }
+        (Type::Bool, Datum::Bool(value)) => out.push(u8::from(*value)),
+        (Type::Float4, Datum::Float4(value)) => push_float4(out, *value),
+        (Type::Float8, Datum::Float8(value)) => push_float8(out, *value),
+        (Type::Numeric(_), Datum::Numeric(value)) => push_numeric(out, value),
+        (Type::Char(_), Datum::Text(value)) => push_bytes(out, value.trim_end_matches(' ').as_bytes()),
+        (Type::Text | Type::Varchar(_) | Type::Json, Datum::Text(value)) => push_bytes(out, value.as_bytes()),
+        (Type::Bytes, Datum::Bytes(value)) => push_bytes(out, value),
+        (Type::Uuid, Datum::Uuid(value)) => out.extend_from_slice(value),
+        (Type::Interval, Datum::Interval(value)) => {
+            out.extend_from_slice(&(value.span_micros() ^ i128::MIN).to_be_bytes());
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn push_float4(out: &mut Vec<u8>, value: f32) {
+    let bits = if value.is_nan() { f32::NAN.to_bits() & (u32::MAX >> 1) } else { (value + 0.0).to_bits() };
+    let negative = bits >> 31 == 1;
+    out.extend_from_slice(&(if negative { !bits } else { bits | 1 << 31 }).to_be_bytes());
+}
+
+fn push_float8(out: &mut Vec<u8>, value: f64) {
+    // Adding 0 makes 0 of -0.
+    let bits = if value.is_nan() { f64::NAN.to_bits() & (u64::MAX >> 1) } else { (value + 0.0).to_bits() };
+    let negative = bits >> 63 == 1;
+    out.extend_from_slice(&(if negative { !bits } else { bits | 1 << 63 }).to_be_bytes());
+}
+
+fn push_bytes(out: &mut Vec<u8>, mut bytes: &[u8]) {
+    while let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        out.extend_from_slice(&bytes[..=at]);
+        out.push(0xff);
+        bytes = &bytes[at + 1..];
+    }
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Classes of numerics, in order: the first byte.
+mod class {
+    pub(super) const MINUS_INFINITY: u8 = 0;
+    pub(super) const NEGATIVE: u8 = 1;
+    pub(super) const ZERO: u8 = 2;
+    pub(super) const POSITIVE: u8 = 3;
+    pub(super) const PLUS_INFINITY: u8 = 4;
+    pub(super) const NAN: u8 = 5;
+}
+
+/// Added to a weight so that it is never negative: the scale of a numeric is at most 16,383.
+const WEIGHT_BIAS: i32 = 4_096;
+
+/// Appends a numeric. One byte for its class; of positive numbers then the *weight*, the power of 10,000 just not above them
+/// (u16, big-endian, biased), and the decimal digits from that power down, two a byte plus 1, without zeros at the end, ended
+/// by 0; of negative numbers the same with all these bits flipped.
+fn push_numeric(out: &mut Vec<u8>, value: &Numeric) {
+    let finite = value.with_digits(|negative, digits, scale| push_finite(out, negative, digits, scale));
+    if finite.is_none() {
+        out.push(match value.signum() {
+            0 => class::NAN,
+            1.. => class::PLUS_INFINITY,
+            _ => class::MINUS_INFINITY,
+        });
+    }
+}
+
+fn push_finite(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: u32) {
+    let Some(last) = digits.iter().rposition(|digit| *digit != b'0') else { return out.push(class::ZERO) };
+    out.push(if negative { class::NEGATIVE } else { class::POSITIVE });
+    let start = out.len();
+    // The power of ten of the first digit.
+    let first = digits.len() as i32 - 1 - scale as i32;
+    let weight = first.div_euclid(4);
+    out.extend_from_slice(&((weight + WEIGHT_BIAS) as u16).to_be_bytes());
+    // Zeros before the first digit, up to the next power of 10,000.
+    let zeros = (4 * weight + 3 - first) as usize;
+    let digit = |at: usize| at.checked_sub(zeros).and_then(|at| digits.get(at)).map_or(0, |digit| digit - b'0');
+    let pairs = (zeros + last + 1).div_ceil(2);
+    out.extend((0..pairs).map(|pair| digit(2 * pair) * 10 + digit(2 * pair + 1) + 1));
+    out.push(0);
+    if negative {
+        flip(&mut out[start..]);
+    }
+}

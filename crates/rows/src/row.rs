@@ -1,0 +1,410 @@
+//! A row as bytes: any field is read without touching the others.
+//!
+//! Row, little-endian. *Slots* stand in column order, so a column's slot has the same place in every row of its table, also in
+//! rows from before later columns were added.
+//!
+//! | part   | size                     | meaning                                                                  |
+//! |--------|-------------------------:|--------------------------------------------------------------------------|
+//! | count  |                        2 | fields in this row: the table's columns when it was written              |
+//! | slots  |     by type, table below | the value; of a variable one (u32): where it ends, from the row's start  |
+//! | nulls  | count / 8, rounded up    | bit `c % 8` of byte `c / 8` is set: column c is NULL, its slot is zero or, of a variable one, says it is empty |
+//! | values | the rest                 | variable values in column order, without gaps                            |
+//!
+//! | type                                        | slot | value                                                              |
+//! |---------------------------------------------|-----:|--------------------------------------------------------------------|
+//! | bool                                        |    1 | 0 or 1                                                             |
+//! | smallint; integer, date; bigint, time, timestamp(tz) | 2; 4; 8 | two's complement                                       |
+//! | real; double precision                      | 4; 8 | IEEE bits                                                          |
+//! | numeric(p, s), 0 <= s, p <= 18; p <= 38     | 8; 16 | the value times 10^s; the largest integer of that size is NaN     |
+//! | other numeric                               |    4 | variable: `Numeric::write_bytes`                                   |
+//! | interval                                    |   16 | microseconds (8), days (4), months (4)                             |
+//! | uuid                                        |   16 | as it is                                                           |
+//! | text, varchar, char, json; bytea            |    4 | variable: UTF-8; bytes. char without the blanks at its end         |
+//!
+//! Always true: bytes that are no row of the layout are an error (XX001), never a panic, because rows come from the log too.
+
+use model::limits::{COLUMNS_PER_TABLE_MAX, ROW_BYTES_MAX};
+use model::{Datum, Error, Interval, Numeric, Precision, Result, SqlState, Type};
+
+/// Bytes of the field count.
+const COUNT_BYTES: usize = 2;
+/// Bytes of a variable value's slot.
+const END_BYTES: usize = 4;
+/// Numerics of up to so many digits are kept as scaled i64.
+const DIGITS_64: u16 = 18;
+/// Numerics of up to so many digits are kept as scaled i128.
+const DIGITS_128: u16 = 38;
+
+const _: () = assert!(COLUMNS_PER_TABLE_MAX <= u16::MAX as usize && ROW_BYTES_MAX <= u32::MAX as usize);
+
+/// A column, as rows see it.
+#[derive(Clone, Debug)]
+pub struct ColumnLayout<'a> {
+    /// Its type.
+    pub ty: Type,
+    /// Is NULL refused?
+    pub not_null: bool,
+    /// What a row has that was written before the column was added; of the column's type, or NULL.
+    pub missing: Datum<'a>,
+}
+
+impl ColumnLayout<'_> {
+    /// A column that every row has.
+    #[must_use]
+    pub fn new(ty: Type, not_null: bool) -> ColumnLayout<'static> {
+        ColumnLayout { ty, not_null, missing: Datum::Null }
+    }
+}
+
+/// How a value is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    /// An i64 over 10^scale.
+    Scaled64(u32),
+    /// An i128 over 10^scale.
+    Scaled128(u32),
+    Date,
+    Time,
+    Timestamp,
+    Timestamptz,
+    Interval,
+    Uuid,
+    Numeric,
+    Text,
+    Bytes,
+}
+
+impl Form {
+    fn of(ty: Type) -> Form {
+        match ty {
+            Type::Bool => Form::Bool,
+            Type::Int2 => Form::Int2,
+            Type::Int4 => Form::Int4,
+            Type::Int8 => Form::Int8,
+            Type::Float4 => Form::Float4,
+            Type::Float8 => Form::Float8,
+            Type::Numeric(Some(Precision { digits, scale: scale @ 0.. })) if digits <= DIGITS_128 => {
+                let scale = u32::from(scale.unsigned_abs());
+                if digits <= DIGITS_64 { Form::Scaled64(scale) } else { Form::Scaled128(scale) }
+            }
+            Type::Numeric(_) => Form::Numeric,
+            Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json => Form::Text,
+            Type::Bytes => Form::Bytes,
+            Type::Uuid => Form::Uuid,
+            Type::Date => Form::Date,
+            Type::Time => Form::Time,
+            Type::Timestamp => Form::Timestamp,
+            Type::Timestamptz => Form::Timestamptz,
+            Type::Interval => Form::Interval,
+        }
+    }
+
+    fn is_variable(self) -> bool {
+        matches!(self, Form::Numeric | Form::Text | Form::Bytes)
+    }
+
+    fn slot_bytes(self) -> usize {
+        match self {
+            Form::Bool => 1,
+            Form::Int2 => 2,
+            Form::Int4 | Form::Float4 | Form::Date => 4,
+            Form::Int8 | Form::Float8 | Form::Scaled64(_) | Form::Time | Form::Timestamp | Form::Timestamptz => 8,
+            Form::Scaled128(_) | Form::Interval | Form::Uuid => 16,
+            Form::Numeric | Form::Text | Form::Bytes => END_BYTES,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Field {
+    form: Form,
+    not_null: bool,
+    /// Where its slot begins.
+    slot: usize,
+    /// The slot of the variable field before it, which says where its own value begins.
+    before: Option<usize>,
+}
+
+/// Where the fields of a table's rows are.
+#[derive(Debug)]
+pub struct RowLayout {
+    fields: Box<[Field]>,
+    /// Columns with variable values.
+    variable: Box<[usize]>,
+    /// Where the slots of rows with so many fields end.
+    slot_ends: Box<[usize]>,
+    /// A row of what older rows lack.
+    missing: Box<[u8]>,
+}
+
+impl RowLayout {
+    /// The layout of rows with these columns, at most [`COLUMNS_PER_TABLE_MAX`].
+    ///
+    /// # Errors
+    /// 54000 when the values for missing fields are too long for a row.
+    pub fn new(columns: &[ColumnLayout<'_>]) -> Result<RowLayout> {
+        assert!(columns.len() <= COLUMNS_PER_TABLE_MAX, "BUG: a row of {} columns", columns.len());
+        let mut slot_ends = vec![COUNT_BYTES];
+        let mut fields = Vec::with_capacity(columns.len());
+        let mut before = None;
+        let mut slot = COUNT_BYTES;
+        for column in columns {
+            let form = Form::of(column.ty);
+            fields.push(Field { form, not_null: column.not_null, slot, before });
+            if form.is_variable() {
+                before = Some(slot);
+            }
+            slot += form.slot_bytes();
+            slot_ends.push(slot);
+        }
+        let variable = (0..fields.len()).filter(|column| fields[*column].form.is_variable()).collect();
+        let mut layout =
+            RowLayout { fields: fields.into(), variable, slot_ends: slot_ends.into(), missing: Box::default() };
+        let missing: Vec<Datum<'_>> = columns.iter().map(|column| column.missing.clone()).collect();
+        let mut row = Vec::new();
+        layout.write(&missing, &mut row)?;
+        layout.missing = row.into();
+        Ok(layout)
+    }
+
+    /// Columns of the table.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Where the values of a row with `count` fields begin.
+    fn fixed_bytes(&self, count: usize) -> usize {
+        self.slot_ends[count] + count.div_ceil(8)
+    }
+
+    /// Appends the row of `values`, one a column, each as [`crate::assign`] gives it.
+    ///
+    /// # Errors
+    /// 23502 for NULL in a column that refuses it, 54000 for a row of more than [`ROW_BYTES_MAX`] bytes; nothing is appended.
+    pub fn encode(&self, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
+        if let Some(column) =
+            self.fields.iter().zip(values).position(|(field, value)| field.not_null && value.is_null())
+        {
+            let text = format!("null value in column {} violates not-null constraint", column + 1);
+            return Err(Error::new(SqlState::NOT_NULL_VIOLATION, text));
+        }
+        self.write(values, out)
+    }
+
+    fn write(&self, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
+        assert!(values.len() == self.columns(), "BUG: {} values for {} columns", values.len(), self.columns());
+        let fixed = self.fixed_bytes(values.len());
+        let variable: usize = self.variable.iter().map(|column| variable_bytes(&values[*column])).sum();
+        check_size(fixed + variable)?;
+        let start = out.len();
+        out.reserve(fixed + variable);
+        out.resize(start + fixed, 0);
+        out[start..start + COUNT_BYTES].copy_from_slice(&(values.len() as u16).to_le_bytes());
+        for (column, (field, value)) in self.fields.iter().zip(values).enumerate() {
+            if value.is_null() {
+                out[start + self.slot_ends[values.len()] + column / 8] |= 1 << (column % 8);
+            } else if !write_value(field.form, value, start + field.slot, out) {
+                out.truncate(start);
+                return Err(Error::bug(format!("column {} is {:?}, its value {value:?}", column + 1, field.form)));
+            }
+            if field.form.is_variable() {
+                let end = (out.len() - start) as u32;
+                put(out, start + field.slot, end.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// How many fields `row` has; the others it lacks.
+    ///
+    /// # Errors
+    /// XX001 when that is more than the table has columns.
+    pub fn count(&self, row: &[u8]) -> Result<usize> {
+        let count = usize::from(u16::from_le_bytes(take(row, 0)?));
+        if count <= self.columns() {
+            return Ok(count);
+        }
+        Err(Error::corrupt(format!("row has {count} fields; its table has {}", self.columns())))
+    }
+
+    /// The value of one column, counted from 0. A row that lacks it has the column's value for such rows.
+    ///
+    /// # Errors
+    /// XX001 when the bytes are no row of this layout.
+    ///
+    /// # Cost
+    /// A few loads; text is checked to be UTF-8, and numerics beyond 38 digits allocate.
+    pub fn field<'a>(&'a self, row: &'a [u8], column: usize) -> Result<Datum<'a>> {
+        let count = self.count(row)?;
+        if column < count { self.read(row, count, column) } else { self.read(&self.missing, self.columns(), column) }
+    }
+
+    /// Checks all of a row, so that reading its fields cannot fail.
+    ///
+    /// # Errors
+    /// XX001 when the bytes are no row of this layout.
+    pub fn check(&self, row: &[u8]) -> Result<()> {
+        let count = self.count(row)?;
+        let mut end = self.fixed_bytes(count);
+        for (column, field) in self.fields[..count].iter().enumerate() {
+            let null = self.read(row, count, column)?.is_null();
+            if !field.form.is_variable() {
+                continue;
+            }
+            let own = u32::from_le_bytes(take(row, field.slot)?) as usize;
+            // One that is not NULL has been read, and so does not end before it begins.
+            if null && own != end {
+                return Err(damaged(column, format_args!("NULL of {} bytes", own.abs_diff(end))));
+            }
+            end = own;
+        }
+        if end == row.len() {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("row has {} bytes, its fields {end}", row.len())))
+    }
+
+    fn read<'a>(&self, row: &'a [u8], count: usize, column: usize) -> Result<Datum<'a>> {
+        let field = &self.fields[column];
+        let nulls = u8::from_le_bytes(take(row, self.slot_ends[count] + column / 8)?);
+        if nulls >> (column % 8) & 1 == 1 {
+            return Ok(Datum::Null);
+        }
+        let slot = field.slot;
+        Ok(match field.form {
+            Form::Bool => match take(row, slot)? {
+                [0] => Datum::Bool(false),
+                [1] => Datum::Bool(true),
+                [other] => return Err(damaged(column, format_args!("bool {other}"))),
+            },
+            Form::Int2 => Datum::Int2(i16::from_le_bytes(take(row, slot)?)),
+            Form::Int4 => Datum::Int4(i32::from_le_bytes(take(row, slot)?)),
+            Form::Int8 => Datum::Int8(i64::from_le_bytes(take(row, slot)?)),
+            Form::Float4 => Datum::Float4(f32::from_le_bytes(take(row, slot)?)),
+            Form::Float8 => Datum::Float8(f64::from_le_bytes(take(row, slot)?)),
+            Form::Scaled64(scale) => Datum::Numeric(match i64::from_le_bytes(take(row, slot)?) {
+                i64::MAX => Numeric::NAN,
+                value => Numeric::new(value.into(), scale),
+            }),
+            Form::Scaled128(scale) => Datum::Numeric(match i128::from_le_bytes(take(row, slot)?) {
+                i128::MAX => Numeric::NAN,
+                value => Numeric::new(value, scale),
+            }),
+            Form::Date => Datum::Date(i32::from_le_bytes(take(row, slot)?)),
+            Form::Time => Datum::Time(i64::from_le_bytes(take(row, slot)?)),
+            Form::Timestamp => Datum::Timestamp(i64::from_le_bytes(take(row, slot)?)),
+            Form::Timestamptz => Datum::Timestamptz(i64::from_le_bytes(take(row, slot)?)),
+            Form::Interval => Datum::Interval(Interval {
+                micros: i64::from_le_bytes(take(row, slot)?),
+                days: i32::from_le_bytes(take(row, slot + 8)?),
+                months: i32::from_le_bytes(take(row, slot + 12)?),
+            }),
+            Form::Uuid => Datum::Uuid(take(row, slot)?),
+            Form::Numeric => {
+                let bytes = self.variable_value(row, count, column)?;
+                Datum::Numeric(Numeric::from_bytes(bytes).ok_or_else(|| damaged(column, "no numeric"))?)
+            }
+            Form::Text => {
+                let bytes = self.variable_value(row, count, column)?;
+                Datum::Text(std::str::from_utf8(bytes).map_err(|_| damaged(column, "text that is not UTF-8"))?)
+            }
+            Form::Bytes => Datum::Bytes(self.variable_value(row, count, column)?),
+        })
+    }
+
+    fn variable_value<'a>(&self, row: &'a [u8], count: usize, column: usize) -> Result<&'a [u8]> {
+        let field = &self.fields[column];
+        let end = u32::from_le_bytes(take(row, field.slot)?) as usize;
+        let start = match field.before {
+            Some(slot) => u32::from_le_bytes(take(row, slot)?) as usize,
+            None => self.fixed_bytes(count),
+        };
+        row.get(start..end)
+            .ok_or_else(|| damaged(column, format_args!("bytes {start}..{end} of a row of {} bytes", row.len())))
+    }
+}
+
+fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= ROW_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("row of {bytes} bytes is too large; the limit is {ROW_BYTES_MAX}");
+    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
+}
+
+/// Bytes of a variable column's value.
+fn variable_bytes(value: &Datum<'_>) -> usize {
+    match value {
+        Datum::Text(text) => text.len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        Datum::Numeric(numeric) => numeric.bytes_len(),
+        _ => 0,
+    }
+}
+
+/// Puts a value into its slot or, when it is variable, at the end; false when it is not of that form.
+fn write_value(form: Form, value: &Datum<'_>, slot: usize, out: &mut Vec<u8>) -> bool {
+    match (form, value) {
+        (Form::Bool, Datum::Bool(value)) => out[slot] = u8::from(*value),
+        (Form::Int2, Datum::Int2(value)) => put(out, slot, value.to_le_bytes()),
+        (Form::Int4, Datum::Int4(value)) | (Form::Date, Datum::Date(value)) => put(out, slot, value.to_le_bytes()),
+        (Form::Int8, Datum::Int8(value))
+        | (Form::Time, Datum::Time(value))
+        | (Form::Timestamp, Datum::Timestamp(value))
+        | (Form::Timestamptz, Datum::Timestamptz(value)) => put(out, slot, value.to_le_bytes()),
+        (Form::Float4, Datum::Float4(value)) => put(out, slot, value.to_le_bytes()),
+        (Form::Float8, Datum::Float8(value)) => put(out, slot, value.to_le_bytes()),
+        (Form::Scaled64(scale), Datum::Numeric(value)) => {
+            let Some(scaled) = scaled(value, scale, i64::MAX.into()) else { return false };
+            put(out, slot, (scaled as i64).to_le_bytes());
+        }
+        (Form::Scaled128(scale), Datum::Numeric(value)) => {
+            let Some(scaled) = scaled(value, scale, i128::MAX) else { return false };
+            put(out, slot, scaled.to_le_bytes());
+        }
+        (Form::Interval, Datum::Interval(value)) => {
+            put(out, slot, value.micros.to_le_bytes());
+            put(out, slot + 8, value.days.to_le_bytes());
+            put(out, slot + 12, value.months.to_le_bytes());
+        }
+        (Form::Uuid, Datum::Uuid(value)) => put(out, slot, *value),
+        (Form::Numeric, Datum::Numeric(value)) => value.write_bytes(out),
+        (Form::Text, Datum::Text(value)) => out.extend_from_slice(value.as_bytes()),
+        (Form::Bytes, Datum::Bytes(value)) => out.extend_from_slice(value),
+        _ => return false,
+    }
+    true
+}
+
+/// The integer that stands for a numeric of a column with `scale`, within ±`nan`, which stands for NaN.
+fn scaled(value: &Numeric, scale: u32, nan: i128) -> Option<i128> {
+    if value.is_nan() {
+        return Some(nan);
+    }
+    value.unscaled(scale as i32).filter(|scaled| (1 - nan..nan).contains(scaled))
+}
+
+fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
+    out[at..at + N].copy_from_slice(&bytes);
+}
+
+fn take<const N: usize>(row: &[u8], at: usize) -> Result<[u8; N]> {
+    row.get(at..).and_then(<[u8]>::first_chunk).copied().ok_or_else(|| short(row, at + N))
+}
+
+#[cold]
+fn short(row: &[u8], expected: usize) -> Error {
+    Error::corrupt(format!("row has {} bytes, expected at least {expected}", row.len()))
+}
+
+#[cold]
+fn damaged(column: usize, what: impl std::fmt::Display) -> Error {
+    Error::corrupt(format!("column {} of a row is damaged: {what}", column + 1))
+}
