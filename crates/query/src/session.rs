@@ -129,7 +129,7 @@ impl Prepared {
     /// Is it refused inside a transaction? Then none may be begun around it for what could follow.
     #[must_use]
     pub fn stands_alone(&self) -> bool {
-        matches!(self.0.statement.command, Command::Maintenance(Maintenance::Vacuum { .. }))
+        matches!(self.0.statement.0.command, Command::Maintenance(Maintenance::Vacuum { .. }))
     }
 }
 
