@@ -120,7 +120,7 @@ pub(crate) fn of_each_device<T: Send>(
     };
     std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(devices.max(1));
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&run)).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(10));
             meanwhile();

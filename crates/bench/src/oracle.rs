@@ -348,15 +348,33 @@ impl Oracle<'_> {
     }
 
     fn same(&self, truth: &Truth, row: &Row) -> bool {
-        truth.cells.len() == row.cells.len()
-            && truth.cells.iter().zip(&row.cells).zip(&self.kinds).all(|((known, cell), kind)| match known {
-                None => *cell == Cell::Null,
-                Some(known) => (!known.certain && *cell == Cell::Null) || equals(*kind, known.units, cell),
-            })
+        truth.cells.len() == row.cells.len() && self.differing(truth, row).is_none()
+    }
+
+    /// The first column in which a row is not the true one.
+    fn differing(&self, truth: &Truth, row: &Row) -> Option<usize> {
+        let mut cells = truth.cells.iter().zip(&row.cells).zip(&self.kinds);
+        cells.position(|((known, cell), kind)| match known {
+            None => *cell != Cell::Null,
+            Some(known) => !((!known.certain && *cell == Cell::Null) || equals(*kind, known.units, cell)),
+        })
     }
 
     fn unexpected<'t>(&self, row: &Row, candidates: impl Iterator<Item = &'t Truth>) -> String {
-        let there: Vec<String> = candidates.take(SHOWN).map(|truth| self.shown(truth)).collect();
+        let candidates: Vec<&Truth> = candidates.collect();
+        let own = candidates.iter().find(|truth| row.device == Some(truth.device));
+        if let Some((truth, column)) = own.and_then(|truth| Some((truth, self.differing(truth, row)?))) {
+            let field = self.query.fields[column] as usize;
+            return format!(
+                "{} {} {}: seen {:?}, expected {}",
+                self.device_name(truth.device),
+                truth.time,
+                self.workload.schema().tables[self.query.table as usize].fields[field].name,
+                row.cells[column],
+                truth.cells[column].map_or("null".to_owned(), |known| shown(self.kinds[column], known.units))
+            );
+        }
+        let there: Vec<String> = candidates.into_iter().take(SHOWN).map(|truth| self.shown(truth)).collect();
         let there = if there.is_empty() { "no row at that time".to_owned() } else { there.join("; ") };
         let device = row.device.map_or_else(String::new, |device| format!("{} ", self.device_name(device)));
         format!("seen {device}{:?} {:?}, expected {there}", row.time, row.cells)

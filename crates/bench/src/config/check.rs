@@ -208,21 +208,25 @@ impl Findings<'_> {
         if c.is_point_comparison && c.benchmark_work_mode != WorkMode::TestWithDefaultPath {
             self.refuse(&["IS_POINT_COMPARISON", MODE], "expected testWithDefaultPath: one mode at a time");
         }
-        let compares = c.is_comparison || c.is_point_comparison || c.benchmark_work_mode == WorkMode::VerificationQuery;
-        if compares && !c.verify {
-            self.refuse(&[MODE, "IS_COMPARISON", "IS_POINT_COMPARISON", "VERIFY"], "nothing would be compared");
+        let compares = [
+            ("IS_COMPARISON", c.is_comparison),
+            ("IS_POINT_COMPARISON", c.is_point_comparison),
+            (MODE, c.benchmark_work_mode == WorkMode::VerificationQuery),
+        ];
+        for (key, _) in compares.iter().filter(|(_, on)| *on && !c.verify) {
+            self.refuse(&[key, "VERIFY"], "nothing would be compared");
+        }
+        for (key, _) in compares[..2].iter().filter(|(_, on)| *on) {
+            self.warn(
+                &[key],
+                "every answer of each database is compared with the right one: what differs is found, and whose it is",
+            );
         }
         if c.is_double_write {
             self.warn(
                 &["IS_DOUBLE_WRITE"],
                 "the databases get the same data one after the other, each measured alone: in one client, each would \
                  wait for the other",
-            );
-        }
-        if c.is_comparison || c.is_point_comparison {
-            self.warn(
-                &["IS_COMPARISON", "IS_POINT_COMPARISON"],
-                "every answer of each database is compared with the right one: what differs is found, and whose it is",
             );
         }
         self.files();

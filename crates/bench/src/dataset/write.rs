@@ -125,7 +125,7 @@ fn make_room(dir: &Path) -> Result<()> {
     }
     // First of all it is no longer complete; what says that it is a data set stays until it is overwritten.
     remove(&dir.join(INFO))?;
-    for folder in entries.iter().filter_map(|(name, is_dir)| is_dir.then(|| dir.join(name))) {
+    for folder in entries.iter().filter(|(_, is_dir)| *is_dir).map(|(name, _)| dir.join(name)) {
         let files: Vec<String> = files_in(&folder)?.into_iter().map(|(name, _)| name).collect();
         let ours: Vec<&String> = files.iter().filter(|name| file_number(name).is_some()).collect();
         ours.iter().try_for_each(|name| remove(&folder.join(name)))?;

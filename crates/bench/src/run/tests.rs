@@ -663,7 +663,7 @@ fn every_value_of_a_data_set_is_read_back_and_an_altered_one_is_found() {
     let verification = run_on(&memory, "iot", &query).verification;
     assert_eq!((verification.passed, verification.answers[1].wrong, verification.lost), (false, 1, 0));
     let finding = &verification.findings[0];
-    assert!(finding.starts_with("VERIFICATION_QUERY: seen d_2 "), "{finding}");
+    assert!(finding.starts_with("VERIFICATION_QUERY: d_2 1640967290000 s_11: seen Text("), "{finding}");
 }
 
 #[test]

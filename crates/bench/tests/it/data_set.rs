@@ -19,7 +19,12 @@ fn a_data_set_is_generated_once_more_written_and_refused_where_it_does_not_fit()
         ("generateDataMode", &[], 0, "set: 120 points in 6 files of "),
         ("generateDataMode", &[], 0, "set: 120 points in 6 files of "),
         ("verificationWriteMode", &["--target", "null"], 0, "INGESTION                24 "),
-        ("verificationWriteMode", &["--target", "null", "--set", "DATA_SEED=7"], 2, "expected DATA_SEED=7, as this run"),
+        (
+            "verificationWriteMode",
+            &["--target", "null", "--set", "DATA_SEED=7"],
+            2,
+            "expected DATA_SEED=7, as this run",
+        ),
         ("verificationQueryMode", &["--target", "null"], 1, "0 of 24 parts of the data could be read back"),
         ("generateDataMode", &["--set", "FILE_PATH=."], 2, "FILE_PATH="),
     ];

@@ -284,6 +284,6 @@ fn a_data_set_beyond_memory_is_refused() {
     let shape = iot(&config);
     let reader = Reader::open(&config, shape.schema()).unwrap();
     reader.keep(1 << 27).unwrap();
-    let error = reader.device(0).err().expect("refused").message;
+    let error = reader.device(0).expect_err("refused").message;
     assert!(error.contains("is kept in memory, and this one has more than 134217728 values"), "{error}");
 }
