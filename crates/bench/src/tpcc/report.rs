@@ -200,7 +200,7 @@ impl Report {
         let report = self.honest();
         let target = &report.target;
         let mut out = String::new();
-        let _ = writeln!(out, "\n{} {}, {} warehouses", target.product, target.version, report.warehouses);
+        let _ = writeln!(out, "\n{} {}; warehouses: {}", target.product, target.version, report.warehouses);
         let _ = writeln!(out, "durability: {}", target.durability);
         let settings: Vec<String> = report.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let _ = writeln!(out, "{}", settings.join("; "));
@@ -345,7 +345,7 @@ impl Point {
             seconds(self.seconds),
             seconds(self.warm_up_s),
             whole(self.nopm as u64),
-            whole(self.tps as u64),
+            short(self.tps),
         );
         if let (Some(cores), Some(order), Some(trip), Some(per_core)) =
             (server, self.server_cpu_us_per_new_order, self.server_cpu_us_per_trip, self.nopm_per_server_core)

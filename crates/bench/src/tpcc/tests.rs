@@ -179,24 +179,24 @@ fn round_trips_are_those_of_the_kits(connector: &Connector) {
     }
 }
 
-/// Serializable clients in one warehouse fail all the time: each attempt shows, and retries bring more of them through.
+/// Serializable clients in one warehouse fail all the time: each attempt shows, some come through by a retry, and those
+/// that do not are given up.
 fn conflicts_are_counted_and_retried_when_asked(target: &Target) {
     let contended = Settings {
         no_load: true,
         isolation: Isolation::Serializable,
         clients: vec![8],
         length: Duration::from_millis(1000),
+        retries: 1,
         ..settings()
     };
-    let without = run(&contended, target, &mut Silent).expect("a run");
-    let retrying = run(&Settings { retries: 5, ..contended }, target, &mut Silent).expect("a run");
-    for report in [&without, &retrying] {
-        assert!(report.passed(), "{}", report.text());
-        assert!(report.points[0].errors.iter().any(|error| error.sqlstate == "40001"), "{}", report.text());
-    }
-    assert_eq!(without.points[0].retries, 0);
-    assert!(without.points[0].kinds.iter().any(|kind| kind.failed > 0), "{}", without.text());
-    assert!(retrying.points[0].retries > 0, "{}", retrying.text());
+    let report = run(&contended, target, &mut Silent).expect("a run");
+    let (point, text) = (&report.points[0], report.text());
+    assert!(report.passed(), "{text}");
+    let conflicts: u64 = point.errors.iter().filter(|error| error.sqlstate == "40001").map(|error| error.count).sum();
+    assert!(point.retries > 0 && point.retries < conflicts, "{text}");
+    assert!(point.kinds.iter().any(|kind| kind.failed > 0), "{text}");
+    assert!(text.contains("    40001 "), "{text}");
 }
 
 /// Each condition, and a change of a few rows that breaks it.
