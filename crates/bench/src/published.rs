@@ -202,6 +202,8 @@ struct Ours<'a> {
     run: &'a RunResult,
     /// Of the published requests; `None`: all that were asked for.
     share: Option<f64>,
+    /// The published run did nothing else.
+    only_writes: bool,
 }
 
 impl Ours<'_> {
@@ -218,7 +220,8 @@ impl Ours<'_> {
         let requests: u64 = run.phases.iter().flat_map(|phase| &phase.operations).map(|o| o.ok + o.failed).sum();
         let asked = Config::from_text(case.configuration, case.command).map_or(0, |config| config.loop_);
         let whole = number("LOOP") == asked as f64 && number("RUN_SECONDS") == 0.0 && run.stopped.is_none();
-        Some(Ours { run, share: (!whole).then(|| requests as f64 / case.requests as f64) })
+        let share = (!whole).then(|| requests as f64 / case.requests as f64);
+        Some(Ours { run, share, only_writes: case.only_writes() })
     }
 
     /// The phase that did most of an operation, and its figures.
@@ -239,6 +242,8 @@ impl Ours<'_> {
             Read::FailPoint(name) => operation(name).map(|o| o.failed_points as f64),
             Read::Throughput(name) => operation(name).map(|o| o.throughput),
             Read::Latency(name, column) => operation(name).map(|o| column_of(&o.latency_ms, column)),
+            // Questions came after.
+            Read::Elapsed if self.only_writes => self.operation("INGESTION").map(|(phase, _)| phase.elapsed_s),
             Read::Elapsed => {
                 let busy = |phase: &&PhaseResult| phase.operations.iter().any(|o| o.ok + o.failed > 0);
                 let mut phases = self.run.phases.iter().filter(busy);

@@ -10,11 +10,11 @@ use crate::measure::histogram;
 use crate::result::{OperationResult, PhaseResult, ResourceSample, RunResult, Second};
 
 /// Points of a line, at most.
-const POINTS_MAX: u32 = 480;
+const POINTS_MAX: u32 = 240;
 /// A second of which a phase covers less says nothing about a rate.
 const COVERED_MIN_S: f64 = 0.2;
 /// Points of a distribution.
-const CURVE_POINTS: u32 = 160;
+const CURVE_POINTS: u32 = 96;
 
 /// Seconds from a run's start to its end.
 pub(super) fn length_s(run: &RunResult) -> f64 {
