@@ -88,6 +88,7 @@ states! {
     INVALID_CATALOG_NAME = "3D000", NotFound, "No such database.";
     INVALID_SCHEMA_NAME = "3F000", NotFound, "No such schema.";
     SERIALIZATION_FAILURE = "40001", Conflict, "The transaction met a concurrent change; run it again.";
+    DEADLOCK_DETECTED = "40P01", Conflict, "Transactions wait for each other; run this one again.";
     SYNTAX_ERROR = "42601", Invalid, "The statement cannot be parsed.";
     DUPLICATE_COLUMN = "42701", Invalid, "The column exists.";
     AMBIGUOUS_COLUMN = "42702", Invalid, "The name fits several columns.";

@@ -1,21 +1,37 @@
-//! The store of memory-optimised (`rows`) tables.
+//! The store of memory-optimised (`rows`) tables: records with versions, indexes over them, locks, and transactions that
+//! see, lock and change them.
 //!
+//! - [`Store`]: what all tables share; [`Txn`]: one transaction; [`RowTable`]: a table as a statement sees it.
 //! - [`assign`]: what a value becomes when a column takes it.
-//! - [`row`]: a row as bytes, read a field at a time.
-//! - [`key`]: values as bytes that are compared as bytes.
+//! - [`row`]: a row as bytes, read a field at a time. [`key`]: values as bytes that are compared as bytes.
+//! - [`index`]: the ordered map beneath every index.
 //!
-//! Not here: files, clock, the log, SQL.
+//! Not here: files, clock, the log, the order of commits (`engine`), SQL.
 
+mod arena;
 mod assign;
 #[cfg(test)]
 mod assign_tests;
+pub mod index;
 pub mod key;
 #[cfg(test)]
 mod key_tests;
+mod locks;
+mod record;
 pub mod row;
 #[cfg(test)]
 mod row_tests;
 #[cfg(test)]
 mod samples;
+mod store;
+mod table;
+mod txn;
+#[cfg(test)]
+mod txn_tests;
 
 pub use assign::assign;
+pub use index::Direction;
+pub use locks::{LockMode, TxnId, WaitPolicy};
+pub use store::Store;
+pub use table::{IndexData, RecordId, Records, RowTable, SECONDARY_INDEXES_MAX};
+pub use txn::{Isolation, Locked, Put, Savepoint, Txn};

@@ -1,0 +1,144 @@
+//! Slots that never move: a record is known by its number for as long as its table lives.
+//!
+//! Slots are made in chunks; the lists of chunks double in length, so that none is ever copied and finding a slot takes a
+//! shift and three loads. A slot that is given back is used again.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// Slots of a chunk, as a power of two.
+const CHUNK_BITS: u32 = 10;
+/// Chunks of the first list, as a power of two.
+const FIRST_BITS: u32 = 4;
+/// More lists than memory can hold chunks for.
+const LISTS: usize = 28;
+
+/// Made when its first slot is taken.
+type Chunk<T> = OnceLock<Box<[T]>>;
+
+/// Slots of `T`, numbered from 0.
+pub(crate) struct Arena<T> {
+    lists: [OnceLock<Box<[Chunk<T>]>>; LISTS],
+    /// No slot at or above this number was ever given out.
+    next: AtomicU64,
+    /// Given back, to be used again.
+    free: Mutex<Vec<u64>>,
+    chunks: AtomicU64,
+}
+
+impl<T: Default> Arena<T> {
+    pub(crate) fn new() -> Arena<T> {
+        Arena {
+            lists: [const { OnceLock::new() }; LISTS],
+            next: AtomicU64::new(0),
+            free: Mutex::default(),
+            chunks: AtomicU64::new(0),
+        }
+    }
+
+    /// The slot with this number, if its chunk was made.
+    #[inline]
+    pub(crate) fn get(&self, number: u64) -> Option<&T> {
+        let (list, chunk, at) = place(number);
+        self.lists.get(list)?.get()?.get(chunk)?.get()?.get(at)
+    }
+
+    /// A slot nobody uses: its number.
+    pub(crate) fn take(&self) -> u64 {
+        if let Some(number) = self.free.lock().pop() {
+            return number;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.make(number);
+        number
+    }
+
+    /// Makes a slot that a log or checkpoint names; `None` for a number that no table gets to.
+    pub(crate) fn reach(&self, number: u64) -> Option<&T> {
+        if place(number).0 >= LISTS {
+            return None;
+        }
+        self.next.fetch_max(number + 1, Ordering::Relaxed);
+        self.make(number);
+        self.get(number)
+    }
+
+    fn make(&self, number: u64) {
+        let (list, chunk, _) = place(number);
+        let length = 1 << (FIRST_BITS + list as u32);
+        let chunks = self.lists[list].get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
+        chunks[chunk].get_or_init(|| {
+            self.chunks.fetch_add(1, Ordering::Relaxed);
+            (0..1 << CHUNK_BITS).map(|_| T::default()).collect()
+        });
+    }
+
+    /// Gives a slot back. It must be as new, and nobody may have its number still.
+    pub(crate) fn give_back(&self, number: u64) {
+        self.free.lock().push(number);
+    }
+
+    /// One above the highest number given out so far.
+    pub(crate) fn bound(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Bytes of all chunks.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.chunks.load(Ordering::Relaxed) as usize * (size_of::<T>() << CHUNK_BITS)
+    }
+}
+
+/// List, chunk within it, position within that.
+fn place(number: u64) -> (usize, usize, usize) {
+    let chunk = (number >> CHUNK_BITS) + (1 << FIRST_BITS);
+    let bits = 63 - chunk.leading_zeros();
+    let at = number & ((1 << CHUNK_BITS) - 1);
+    ((bits - FIRST_BITS) as usize, (chunk - (1 << bits)) as usize, at as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fall_into_chunks_without_gap_or_overlap() {
+        let (mut list, mut chunk, mut at) = (0, 0, 0);
+        for number in 0..200_000 {
+            assert_eq!(place(number), (list, chunk, at), "{number}");
+            at += 1;
+            if at == 1 << CHUNK_BITS {
+                (chunk, at) = (chunk + 1, 0);
+            }
+            if chunk == 1 << (FIRST_BITS as usize + list) {
+                (list, chunk) = (list + 1, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn slots_stay_where_they_are_and_are_used_again() {
+        let arena: Arena<AtomicU64> = Arena::new();
+        let numbers: Vec<u64> = (0..5_000).map(|_| arena.take()).collect();
+        assert_eq!(numbers, (0..5_000).collect::<Vec<_>>());
+        let first: *const AtomicU64 = arena.get(7).unwrap();
+        for number in &numbers {
+            arena.get(*number).unwrap().store(*number, Ordering::Relaxed);
+        }
+        assert!(std::ptr::eq(first, arena.get(7).unwrap()));
+        assert!(numbers.iter().all(|number| arena.get(*number).unwrap().load(Ordering::Relaxed) == *number));
+        arena.give_back(42);
+        assert_eq!((arena.take(), arena.take(), arena.bound()), (42, 5_000, 5_001));
+    }
+
+    #[test]
+    fn a_number_from_a_log_is_reached_and_an_absurd_one_refused() {
+        let arena: Arena<AtomicU64> = Arena::new();
+        assert!(arena.get(100_000).is_none());
+        assert!(arena.reach(100_000).is_some());
+        assert_eq!(arena.take(), 100_001);
+        assert!(arena.reach(u64::MAX).is_none());
+    }
+}

@@ -1,0 +1,285 @@
+//! A record and its versions, newest first.
+//!
+//! Always true: versions of one record are linked from newest to oldest; at most one transaction, the one that has the
+//! record's lock, has versions of its own there, and they are on top; below them LSNs only fall. A version never changes
+//! but for `begin`, which turns from its maker into the LSN of its commit, and for `prev`, which may be cut off where
+//! nobody can look any more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use model::Lsn;
+
+use crate::locks::TxnId;
+
+/// Set in `begin` while the version is not committed; the rest is its maker's number.
+const UNCOMMITTED: u64 = 1 << 63;
+
+/// One state of a record.
+pub(crate) struct Version {
+    begin: AtomicU64,
+    prev: Atomic<Version>,
+    /// `None`: from here on the record is deleted.
+    row: Option<Box<[u8]>>,
+}
+
+/// Where a record's versions hang, and its lock.
+#[derive(Default)]
+pub(crate) struct Record {
+    head: Atomic<Version>,
+    pub(crate) lock: AtomicU64,
+}
+
+/// Who made a version, or since when it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    Committed(Lsn),
+    By(TxnId),
+}
+
+impl Version {
+    pub(crate) fn begin(&self) -> Begin {
+        let begin = self.begin.load(Ordering::Acquire);
+        if begin & UNCOMMITTED == 0 { Begin::Committed(Lsn(begin)) } else { Begin::By(TxnId(begin & !UNCOMMITTED)) }
+    }
+
+    /// The row; `None` if it is deleted.
+    pub(crate) fn row(&self) -> Option<&[u8]> {
+        self.row.as_deref()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Version>() + self.row.as_ref().map_or(0, |row| row.len())
+    }
+}
+
+impl Record {
+    /// The version that is on top, whoever made it.
+    pub(crate) fn newest<'g>(&'g self, guard: &'g Guard) -> Option<&'g Version> {
+        // SAFETY: versions are freed by the epoch only, after they were unlinked; the guard keeps what was linked when it was loaded.
+        unsafe { self.head.load(Ordering::Acquire, guard).as_ref() }
+    }
+
+    /// From newest to oldest.
+    pub(crate) fn versions<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = &'g Version> {
+        std::iter::successors(self.newest(guard), |version| version.prev(guard))
+    }
+
+    /// What a transaction sees that reads at `snapshot`: its own version, or the newest committed by then.
+    pub(crate) fn seen<'g>(&'g self, me: TxnId, snapshot: Lsn, guard: &'g Guard) -> Option<&'g Version> {
+        self.versions(guard).find(|version| match version.begin() {
+            Begin::Committed(lsn) => lsn <= snapshot,
+            Begin::By(txn) => txn == me,
+        })
+    }
+
+    /// The newest version that `me` made or that is committed: what counts for who has the lock.
+    pub(crate) fn current<'g>(&'g self, me: TxnId, guard: &'g Guard) -> Option<&'g Version> {
+        self.seen(me, Lsn(u64::MAX), guard)
+    }
+
+    /// The newest committed version.
+    pub(crate) fn committed<'g>(&'g self, guard: &'g Guard) -> Option<&'g Version> {
+        self.versions(guard).find(|version| matches!(version.begin(), Begin::Committed(_)))
+    }
+
+    /// Puts a version on top; `me` has the lock. Gives the bytes it takes.
+    pub(crate) fn push(&self, me: TxnId, row: Option<Box<[u8]>>, guard: &Guard) -> usize {
+        let top = self.head.load(Ordering::Relaxed, guard);
+        let version = Owned::new(Version { begin: AtomicU64::new(me.0 | UNCOMMITTED), prev: Atomic::from(top), row });
+        let bytes = version.memory_bytes();
+        self.head.store(version, Ordering::Release);
+        bytes
+    }
+
+    /// Takes off the top version, which `me` made; gives the bytes it took.
+    pub(crate) fn pop(&self, me: TxnId, guard: &Guard) -> usize {
+        let top = self.head.load(Ordering::Acquire, guard);
+        // SAFETY: as in `newest`.
+        let Some(version) = (unsafe { top.as_ref() }) else { return 0 };
+        debug_assert_eq!(version.begin(), Begin::By(me), "BUG: somebody else's version taken back");
+        self.head.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
+        // SAFETY: it is unlinked, and only the holder of the record's lock unlinks.
+        unsafe { guard.defer_destroy(top) };
+        version.memory_bytes()
+    }
+
+    /// Makes the top version, which `me` made, the state since `lsn`, and drops those that `me` made below it. Gives the bytes dropped.
+    pub(crate) fn commit(&self, me: TxnId, lsn: Lsn, guard: &Guard) -> usize {
+        let Some(top) = self.newest(guard) else { return 0 };
+        debug_assert_eq!(top.begin(), Begin::By(me), "BUG: somebody else's version committed");
+        let mut dropped = 0;
+        let mut below = top.prev.load(Ordering::Acquire, guard);
+        // SAFETY: as in `newest`.
+        while let Some(version) = unsafe { below.as_ref() }
+            && version.begin() == Begin::By(me)
+        {
+            dropped += version.memory_bytes();
+            let next = version.prev.load(Ordering::Acquire, guard);
+            top.prev.store(next, Ordering::Release);
+            // SAFETY: as in `pop`.
+            unsafe { guard.defer_destroy(below) };
+            below = next;
+        }
+        top.begin.store(lsn.0, Ordering::Release);
+        dropped
+    }
+
+    /// Drops the versions that no reader at `horizon` or later can see. `me` has the lock. Gives the bytes dropped.
+    pub(crate) fn prune(&self, horizon: Lsn, guard: &Guard) -> usize {
+        let last =
+            self.versions(guard).find(|version| matches!(version.begin(), Begin::Committed(lsn) if lsn <= horizon));
+        last.map_or(0, |last| cut(last, guard))
+    }
+
+    /// Takes all versions off; `me` has the lock. Gives the bytes they took.
+    pub(crate) fn clear(&self, guard: &Guard) -> usize {
+        free(self.head.swap(Shared::null(), Ordering::AcqRel, guard), guard)
+    }
+
+    /// Puts the only version, as recovery found it, unless a newer one is there. Gives the change in bytes.
+    ///
+    /// Threads of recovery may meet at one record; it has no readers yet.
+    pub(crate) fn restore(&self, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> i64 {
+        let mut version = Owned::new(Version { begin: AtomicU64::new(lsn.0), prev: Atomic::null(), row });
+        let bytes = version.memory_bytes() as i64;
+        loop {
+            let top = self.head.load(Ordering::Acquire, guard);
+            // SAFETY: as in `newest`.
+            let old = unsafe { top.as_ref() };
+            if old.is_some_and(|old| old.begin.load(Ordering::Relaxed) >= lsn.0) {
+                return 0;
+            }
+            match self.head.compare_exchange(top, version, Ordering::AcqRel, Ordering::Relaxed, guard) {
+                Ok(_) => {
+                    let before = old.map_or(0, |old| old.memory_bytes() as i64);
+                    if old.is_some() {
+                        // SAFETY: it is unlinked, by whoever won the exchange alone.
+                        unsafe { guard.defer_destroy(top) };
+                    }
+                    return bytes - before;
+                }
+                Err(failed) => version = failed.new,
+            }
+        }
+    }
+}
+
+impl Version {
+    fn prev<'g>(&'g self, guard: &'g Guard) -> Option<&'g Version> {
+        // SAFETY: as in `Record::newest`.
+        unsafe { self.prev.load(Ordering::Acquire, guard).as_ref() }
+    }
+}
+
+/// Cuts off what is below a version.
+fn cut(version: &Version, guard: &Guard) -> usize {
+    free(version.prev.swap(Shared::null(), Ordering::AcqRel, guard), guard)
+}
+
+/// Frees a chain that was just unlinked.
+fn free<'g>(mut chain: Shared<'g, Version>, guard: &'g Guard) -> usize {
+    let mut bytes = 0;
+    // SAFETY: as in `Record::newest`.
+    while let Some(version) = unsafe { chain.as_ref() } {
+        bytes += version.memory_bytes();
+        let next = version.prev.load(Ordering::Acquire, guard);
+        // SAFETY: the chain was unlinked by a swap, so that nobody else has it to free.
+        unsafe { guard.defer_destroy(chain) };
+        chain = next;
+    }
+    bytes
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // SAFETY: nobody else can have a reference to the record, nor to what hangs from it.
+        let mut chain = std::mem::replace(&mut self.head, Atomic::null());
+        loop {
+            // SAFETY: as above; each version is taken once.
+            let Some(version) = (unsafe { chain.try_into_owned() }) else { return };
+            let version = *version.into_box();
+            chain = version.prev;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: TxnId = TxnId(7);
+    const OTHER: TxnId = TxnId(8);
+
+    fn row(text: &str) -> Option<Box<[u8]>> {
+        Some(text.as_bytes().into())
+    }
+
+    fn seen<'g>(record: &'g Record, me: TxnId, at: u64, guard: &'g Guard) -> Option<&'g str> {
+        record.seen(me, Lsn(at), guard).and_then(Version::row).map(|row| std::str::from_utf8(row).unwrap())
+    }
+
+    /// A record with versions at 10, 20 (deleted) and 30.
+    fn with_history(guard: &Guard) -> Record {
+        let record = Record::default();
+        for (text, lsn) in [(Some("a"), 10), (None, 20), (Some("c"), 30)] {
+            record.push(ME, text.and_then(row), guard);
+            record.commit(ME, Lsn(lsn), guard);
+        }
+        record
+    }
+
+    #[test]
+    fn a_reader_sees_the_newest_version_of_its_snapshot() {
+        let guard = &crossbeam_epoch::pin();
+        let record = with_history(guard);
+        for (at, expected) in [(9, None), (10, Some("a")), (19, Some("a")), (20, None), (29, None), (30, Some("c"))] {
+            assert_eq!(seen(&record, ME, at, guard), expected, "at {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_committed_is_seen_by_its_maker_alone_and_can_be_taken_back() {
+        let guard = &crossbeam_epoch::pin();
+        let record = with_history(guard);
+        let bytes = record.push(ME, row("mine"), guard);
+        assert_eq!(seen(&record, ME, 15, guard), Some("mine"));
+        assert_eq!(seen(&record, OTHER, 99, guard), Some("c"));
+        assert_eq!(record.pop(ME, guard), bytes);
+        assert_eq!(seen(&record, ME, 99, guard), Some("c"));
+    }
+
+    #[test]
+    fn a_commit_leaves_the_last_of_several_versions_of_a_transaction() {
+        let guard = &crossbeam_epoch::pin();
+        let record = with_history(guard);
+        for text in ["x", "y", "z"] {
+            record.push(ME, row(text), guard);
+        }
+        assert!(record.commit(ME, Lsn(40), guard) > 0);
+        assert_eq!(record.versions(guard).count(), 4);
+        assert_eq!(seen(&record, OTHER, 40, guard), Some("z"));
+    }
+
+    #[test]
+    fn pruning_leaves_what_somebody_can_still_see() {
+        let guard = &crossbeam_epoch::pin();
+        for (horizon, left) in [(9, 3), (10, 3), (20, 2), (25, 2), (30, 1), (99, 1)] {
+            let record = with_history(guard);
+            record.prune(Lsn(horizon), guard);
+            assert_eq!(record.versions(guard).count(), left, "at {horizon}");
+        }
+    }
+
+    #[test]
+    fn recovery_keeps_the_newest_whatever_comes_first() {
+        let guard = &crossbeam_epoch::pin();
+        for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
+            let record = Record::default();
+            let bytes: i64 = order.iter().map(|lsn| record.restore(Lsn(*lsn), row("x"), guard)).sum();
+            assert_eq!(record.versions(guard).count(), 1);
+            assert_eq!(record.newest(guard).map(Version::begin), Some(Begin::Committed(Lsn(3))));
+            assert_eq!(bytes, record.newest(guard).unwrap().memory_bytes() as i64);
+        }
+    }
+}

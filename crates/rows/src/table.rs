@@ -1,0 +1,211 @@
+//! A table: its records, and the indexes over them.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crossbeam_epoch::Guard;
+use model::{Error, Lsn, Result, RowIndex, RowSchema, RowSchemaRef, TableId};
+
+use crate::arena::Arena;
+use crate::index::{Direction, Index};
+use crate::key::{self, KeyColumn};
+use crate::record::Record;
+use crate::row::RowLayout;
+
+/// A record's number within its table. It is written to the log and stays the same for as long as the record lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordId(pub u64);
+
+/// The records of one table, which all versions of its description share.
+pub struct Records {
+    pub(crate) arena: Arena<Record>,
+    /// Rows as of the newest commit.
+    rows: AtomicI64,
+    /// Bytes of all versions.
+    bytes: AtomicI64,
+}
+
+impl Default for Records {
+    fn default() -> Records {
+        Records::new()
+    }
+}
+
+impl Records {
+    /// Numbers of all records that may have a row for somebody.
+    pub fn all(&self) -> impl Iterator<Item = RecordId> + use<> {
+        (0..self.arena.bound()).map(RecordId)
+    }
+
+    /// None.
+    #[must_use]
+    pub fn new() -> Records {
+        Records { arena: Arena::new(), rows: AtomicI64::new(0), bytes: AtomicI64::new(0) }
+    }
+
+    /// Rows as of the newest commit.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        u64::try_from(self.rows.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Bytes of records and their versions, uncommitted ones included.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.arena.memory_bytes() as u64 + u64::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Puts a row, or its deletion, that a checkpoint or the log has, unless a newer one is there already: in whatever order they are read,
+    /// and by however many threads. Indexes are built afterwards.
+    ///
+    /// # Errors
+    /// XX001 for a number that no table gets to.
+    pub fn restore(&self, record: RecordId, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> Result<()> {
+        let slot = self
+            .arena
+            .reach(record.0)
+            .ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
+        self.add_bytes(slot.restore(lsn, row, guard));
+        Ok(())
+    }
+
+    pub(crate) fn add_rows(&self, rows: i64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: i64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A record that an index or a log named.
+    ///
+    /// # Errors
+    /// XX000: whoever has a number has it from here.
+    pub(crate) fn record(&self, record: RecordId) -> Result<&Record> {
+        self.arena.get(record.0).ok_or_else(|| Error::bug(format!("record {} was never made", record.0)))
+    }
+}
+
+/// An index and its entries.
+///
+/// A primary index maps a key to its record, one to one. Any other maps key and record number to the record: several versions of records may
+/// have had a key, and all of them must be found by whoever reads an older snapshot.
+pub struct IndexData {
+    pub(crate) def: RowIndex,
+    /// How each of its columns is written in keys.
+    keys: Box<[KeyColumn]>,
+    pub(crate) tree: Index,
+}
+
+impl IndexData {
+    /// An index without entries, over columns of `schema`.
+    #[must_use]
+    pub fn new(schema: &RowSchema, def: &RowIndex) -> IndexData {
+        let key = |column: &usize| {
+            let column = &schema.columns[*column];
+            KeyColumn { ty: column.ty, nullable: !column.not_null, descending: false }
+        };
+        IndexData { keys: def.columns.iter().map(key).collect(), def: def.clone(), tree: Index::new() }
+    }
+
+    /// What it is over.
+    #[must_use]
+    pub fn def(&self) -> &RowIndex {
+        &self.def
+    }
+
+    /// How each of its columns is written in keys.
+    #[must_use]
+    pub fn keys(&self) -> &[KeyColumn] {
+        &self.keys
+    }
+
+    /// Entries between two keys, in order: the entry's whole key, and the record.
+    pub fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        direction: Direction,
+        guard: &Guard,
+        mut f: impl FnMut(&[u8], RecordId) -> ControlFlow<()>,
+    ) {
+        self.tree.scan(from, to, direction, guard, |key, record| f(key, RecordId(record)));
+    }
+
+    /// The records that entries of a secondary index name under a key.
+    pub(crate) fn records(&self, key: &[u8], guard: &Guard) -> Vec<RecordId> {
+        let mut last = key.to_vec();
+        last.extend_from_slice(&[u8::MAX; 8]);
+        let mut records = Vec::new();
+        let (from, to) = (Bound::Included(key), Bound::Included(last.as_slice()));
+        self.tree.scan(from, to, Direction::Forward, guard, |entry, record| {
+            // A longer key may begin with this one.
+            if entry.len() == key.len() + 8 {
+                records.push(RecordId(record));
+            }
+            ControlFlow::Continue(())
+        });
+        records
+    }
+
+    /// Appends the key of a row; true if one of its columns is NULL.
+    ///
+    /// # Errors
+    /// 54000 for a key that is too long; XX001 for a row that is none.
+    pub(crate) fn key_of(&self, layout: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let before = out.len();
+        let mut has_null = false;
+        for (column, key) in self.def.columns.iter().zip(&self.keys) {
+            let value = layout.field(row, *column)?;
+            has_null |= value.is_null();
+            key::push(out, key, &value)?;
+        }
+        key::check_size(&self.def.name, &out[before..])?;
+        Ok(has_null)
+    }
+}
+
+/// A table as one statement sees it: the description, and what it describes.
+pub struct RowTable {
+    /// What it looks like.
+    pub schema: RowSchemaRef,
+    /// How rows are laid out. Rows written before columns were added are shorter.
+    pub layout: Arc<RowLayout>,
+    /// Its records.
+    pub records: Arc<Records>,
+    /// Of the primary key.
+    pub primary: Option<Arc<IndexData>>,
+    /// The others.
+    pub secondary: Vec<Arc<IndexData>>,
+}
+
+impl RowTable {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> TableId {
+        self.schema.id
+    }
+
+    /// Adds a record's number to a key, as entries of secondary indexes have it.
+    pub(crate) fn entry_key(key: &mut Vec<u8>, record: RecordId) {
+        key.extend_from_slice(&record.0.to_be_bytes());
+    }
+
+    /// Removes the entries of a row that is no longer there from the secondary indexes given by bits.
+    pub(crate) fn remove_entries(&self, which: u64, record: RecordId, row: &[u8], guard: &Guard) -> Result<()> {
+        let mut key = Vec::new();
+        for (at, index) in self.secondary.iter().enumerate() {
+            if which & 1 << at != 0 {
+                key.clear();
+                index.key_of(&self.layout, row, &mut key)?;
+                RowTable::entry_key(&mut key, record);
+                index.tree.remove(&key, guard);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Most secondary indexes of a table.
+pub const SECONDARY_INDEXES_MAX: usize = 64;

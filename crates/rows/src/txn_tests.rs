@@ -1,0 +1,628 @@
+//! Transactions against each other, and against a map.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::{Datum, Lsn, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
+use parking_lot::Mutex;
+
+use crate::index::Direction;
+use crate::locks::{LockMode, WaitPolicy};
+use crate::row::{ColumnLayout, RowLayout};
+use crate::store::Store;
+use crate::table::{IndexData, RecordId, Records, RowTable};
+use crate::txn::{Isolation, Locked, Put, Txn};
+
+/// One table: id (the key), code (unique, may be NULL), name (indexed).
+struct Db {
+    store: Arc<Store>,
+    table: Arc<RowTable>,
+    /// Held by whoever commits.
+    newest: Mutex<u64>,
+    visible: AtomicU64,
+}
+
+type Row = (i32, Option<i32>, &'static str);
+
+impl Db {
+    fn new() -> Db {
+        let column =
+            |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
+        let columns =
+            vec![column("id", Type::Int4, true), column("code", Type::Int4, false), column("name", Type::Text, true)];
+        let index = |id, name: &str, columns: &[usize], unique| RowIndex {
+            id,
+            name: name.into(),
+            columns: columns.into(),
+            unique,
+            constraint: false,
+        };
+        let schema = Arc::new(RowSchema {
+            id: TableId(1),
+            name: TableName::public("t"),
+            version: 1,
+            primary: Some(index(1, "t_pkey", &[0], true)),
+            secondary: vec![index(2, "t_code", &[1], true), index(3, "t_name", &[2], false)],
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            columns,
+        });
+        let layout: Vec<ColumnLayout<'_>> =
+            schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();
+        let table = Arc::new(RowTable {
+            layout: Arc::new(RowLayout::new(&layout).unwrap()),
+            records: Arc::new(Records::new()),
+            primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
+            secondary: schema.secondary.iter().map(|def| Arc::new(IndexData::new(&schema, def))).collect(),
+            schema,
+        });
+        Db { store: Arc::new(Store::new()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
+    }
+
+    fn begin(&self, isolation: Isolation) -> Txn {
+        let mut txn = self.store.begin(isolation);
+        txn.set_snapshot(self.now());
+        txn
+    }
+
+    fn now(&self) -> Lsn {
+        Lsn(self.visible.load(Ordering::Acquire))
+    }
+
+    fn commit(&self, txn: Txn) {
+        let mut newest = self.newest.lock();
+        *newest += 1;
+        txn.commit(Lsn(*newest), &crossbeam_epoch::pin()).unwrap();
+        self.visible.store(*newest, Ordering::Release);
+    }
+
+    fn row(&self, (id, code, name): Row) -> Box<[u8]> {
+        let mut out = Vec::new();
+        let code = code.map_or(Datum::Null, Datum::Int4);
+        self.table.layout.encode(&[Datum::Int4(id), code, Datum::Text(name)], &mut out).unwrap();
+        out.into()
+    }
+
+    fn insert(&self, txn: &mut Txn, row: Row) -> Put {
+        txn.insert(&self.table, self.row(row), &crossbeam_epoch::pin()).unwrap()
+    }
+
+    /// In a transaction of its own.
+    fn put(&self, row: Row) {
+        let mut txn = self.begin(Isolation::ReadCommitted);
+        assert!(matches!(self.insert(&mut txn, row), Put::Done(_)));
+        self.commit(txn);
+    }
+
+    fn find(&self, id: i32) -> RecordId {
+        let mut txn = self.begin(Isolation::ReadCommitted);
+        let guard = &crossbeam_epoch::pin();
+        txn.get(&self.table, &self.key(id), guard).unwrap().expect("a row").0
+    }
+
+    fn key(&self, id: i32) -> Vec<u8> {
+        let mut key = Vec::new();
+        let index = self.table.primary.as_ref().unwrap();
+        crate::key::push(&mut key, &index.keys()[0], &Datum::Int4(id)).unwrap();
+        key
+    }
+
+    /// Locks and replaces; what stopped it if something did.
+    fn update(&self, txn: &mut Txn, record: RecordId, row: Row) -> Result<Put, String> {
+        let guard = &crossbeam_epoch::pin();
+        let locked = txn.lock_row(&self.table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard);
+        match locked.map_err(|error| error.state().to_string())? {
+            Locked::Row { .. } => {
+                txn.update(&self.table, record, self.row(row), guard).map_err(|error| error.state().to_string())
+            }
+            Locked::Wait(event) => Ok(Put::Wait(event)),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn delete(&self, txn: &mut Txn, record: RecordId) {
+        let guard = &crossbeam_epoch::pin();
+        assert!(matches!(
+            txn.lock_row(&self.table, record, LockMode::Update, WaitPolicy::Wait, guard).unwrap(),
+            Locked::Row { .. }
+        ));
+        assert!(txn.delete(&self.table, record, guard).unwrap().is_none());
+    }
+
+    fn decode(&self, row: &[u8]) -> (i32, Option<i32>, String) {
+        let field = |at| self.table.layout.field(row, at).unwrap();
+        let (Datum::Int4(id), Datum::Text(name)) = (field(0), field(2)) else { panic!("{:?}", field(0)) };
+        let code = if let Datum::Int4(code) = field(1) { Some(code) } else { None };
+        (id, code, name.to_owned())
+    }
+
+    /// What a transaction sees: by all records, by the primary index, and by each secondary one. They must agree.
+    fn rows(&self, txn: &mut Txn) -> Vec<(i32, Option<i32>, String)> {
+        let guard = &crossbeam_epoch::pin();
+        let mut rows: Vec<_> = self
+            .table
+            .records
+            .all()
+            .filter_map(|record| txn.read(&self.table, record, guard).unwrap())
+            .map(|row| self.decode(row))
+            .collect();
+        rows.sort();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let mut by_key = Vec::new();
+        let primary = self.table.primary.as_ref().unwrap();
+        primary.scan(all.0, all.1, Direction::Forward, guard, |_, record| {
+            by_key.extend(txn.read(&self.table, record, guard).unwrap().map(|row| self.decode(row)));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(by_key, rows, "by primary key");
+        for index in &self.table.secondary {
+            let mut found = Vec::new();
+            index.scan(all.0, all.1, Direction::Forward, guard, |entry, record| {
+                let row = txn.read_entry(&self.table, index, entry, record, guard).unwrap();
+                found.extend(row.map(|row| self.decode(row)));
+                ControlFlow::Continue(())
+            });
+            found.sort();
+            assert_eq!(found, rows, "by {}", index.def().name);
+        }
+        rows
+    }
+
+    fn entries(&self) -> usize {
+        self.table.primary.iter().chain(&self.table.secondary).map(|index| index.tree.len()).sum()
+    }
+}
+
+fn names(rows: &[(i32, Option<i32>, String)]) -> Vec<&str> {
+    rows.iter().map(|row| row.2.as_str()).collect()
+}
+
+#[test]
+fn rows_are_seen_from_their_commit_on_and_by_their_maker_before() {
+    let db = Db::new();
+    let mut writer = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.insert(&mut writer, (1, Some(1), "a")), Put::Done(_)));
+    let mut before = db.begin(Isolation::RepeatableRead);
+    assert_eq!(names(&db.rows(&mut writer)), ["a"]);
+    assert!(db.rows(&mut before).is_empty());
+    db.commit(writer);
+    assert!(db.rows(&mut before).is_empty());
+    let mut after = db.begin(Isolation::RepeatableRead);
+    assert_eq!(names(&db.rows(&mut after)), ["a"]);
+    assert_eq!((after.newest_seen(), db.table.records.rows()), (Lsn(1), 1));
+}
+
+#[test]
+fn a_key_that_is_there_is_refused_and_one_that_was_deleted_is_used_again() {
+    let db = Db::new();
+    db.put((1, None, "first"));
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.insert(&mut txn, (1, None, "second")), Put::Duplicate { index: None, .. }));
+    let mut old = db.begin(Isolation::RepeatableRead);
+    db.delete(&mut txn, db.find(1));
+    assert!(matches!(db.insert(&mut txn, (1, None, "second")), Put::Done(_)));
+    assert_eq!(names(&db.rows(&mut txn)), ["second"]);
+    db.commit(txn);
+    assert_eq!(names(&db.rows(&mut old)), ["first"]);
+    assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["second"]);
+    assert_eq!(db.table.records.rows(), 1);
+}
+
+#[test]
+fn who_comes_second_waits_and_sees_what_the_first_left() {
+    for (isolation, commits, expected) in [
+        (Isolation::ReadCommitted, true, Ok("changed")),
+        (Isolation::ReadCommitted, false, Ok("same")),
+        (Isolation::RepeatableRead, true, Err("40001")),
+        (Isolation::RepeatableRead, false, Ok("same")),
+    ] {
+        let db = Db::new();
+        db.put((1, None, "a"));
+        let record = db.find(1);
+        let mut first = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(db.update(&mut first, record, (1, None, "b")), Ok(Put::Done(_))));
+        let mut second = db.begin(isolation);
+        let Ok(Put::Wait(event)) = db.update(&mut second, record, (1, None, "c")) else { panic!("no wait") };
+        assert!(!event.is_set());
+        if commits {
+            db.commit(first)
+        } else {
+            drop(first)
+        }
+        assert!(event.is_set());
+        let guard = &crossbeam_epoch::pin();
+        let found = match second.lock_row(&db.table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard) {
+            Ok(Locked::Row { changed, .. }) => Ok(if changed { "changed" } else { "same" }),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.state().0),
+        };
+        assert_eq!(found, expected, "{isolation:?}, the first commits: {commits}");
+        drop(second);
+        assert_eq!(db.store.waiting(), 0);
+    }
+}
+
+#[test]
+fn a_row_deleted_meanwhile_is_gone() {
+    let db = Db::new();
+    db.put((1, None, "a"));
+    let record = db.find(1);
+    let mut second = db.begin(Isolation::ReadCommitted);
+    let mut first = db.begin(Isolation::ReadCommitted);
+    db.delete(&mut first, record);
+    assert!(matches!(db.update(&mut second, record, (1, None, "b")), Ok(Put::Wait(_))));
+    db.commit(first);
+    assert_eq!(db.update(&mut second, record, (1, None, "b")).unwrap_err(), "Gone");
+}
+
+#[test]
+fn two_who_wait_for_each_other_are_a_deadlock_and_the_other_goes_on() {
+    let db = Db::new();
+    db.put((1, None, "a"));
+    db.put((2, None, "b"));
+    let (one, two) = (db.find(1), db.find(2));
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    assert!(matches!(db.update(&mut first, one, (1, None, "x")), Ok(Put::Done(_))));
+    assert!(matches!(db.update(&mut second, two, (2, None, "y")), Ok(Put::Done(_))));
+    let Ok(Put::Wait(event)) = db.update(&mut first, two, (2, None, "x")) else { panic!("no wait") };
+    assert_eq!(db.update(&mut second, one, (1, None, "y")).unwrap_err(), SqlState::DEADLOCK_DETECTED.0);
+    drop(second);
+    assert!(event.is_set());
+    assert!(matches!(db.update(&mut first, two, (2, None, "x")), Ok(Put::Done(_))));
+    db.commit(first);
+    assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["x", "x"]);
+}
+
+#[test]
+fn a_unique_key_belongs_to_the_first_unless_that_one_takes_it_back() {
+    for commits in [true, false] {
+        let db = Db::new();
+        let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+        assert!(matches!(db.insert(&mut first, (1, Some(7), "a")), Put::Done(_)));
+        // NULLs are never the same.
+        assert!(matches!(db.insert(&mut second, (3, None, "c")), Put::Done(_)));
+        assert!(matches!(db.insert(&mut first, (4, None, "d")), Put::Done(_)));
+        let Put::Wait(event) = db.insert(&mut second, (2, Some(7), "b")) else { panic!("no wait") };
+        if commits {
+            db.commit(first)
+        } else {
+            drop(first)
+        }
+        assert!(event.is_set());
+        let put = db.insert(&mut second, (2, Some(7), "b"));
+        assert_eq!(matches!(put, Put::Duplicate { index: Some(0), .. }), commits, "{put:?}");
+        assert_eq!(matches!(put, Put::Done(_)), !commits, "{put:?}");
+        db.commit(second);
+        db.rows(&mut db.begin(Isolation::ReadCommitted));
+    }
+}
+
+#[test]
+fn a_wait_that_is_given_up_leaves_no_place_in_the_queue() {
+    let db = Db::new();
+    db.put((1, None, "a"));
+    let record = db.find(1);
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    assert!(matches!(db.update(&mut first, record, (1, None, "b")), Ok(Put::Done(_))));
+    assert!(matches!(db.update(&mut second, record, (1, None, "c")), Ok(Put::Wait(_))));
+    assert_eq!(db.store.waiting(), 1);
+    // Something else is done instead, as after a timeout within a savepoint.
+    assert!(matches!(db.insert(&mut second, (2, None, "d")), Put::Done(_)));
+    assert_eq!(db.store.waiting(), 0);
+    db.commit(first);
+    let mut third = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut third, record, (1, None, "e")), Ok(Put::Done(_))));
+}
+
+#[test]
+fn a_unique_key_that_is_being_deleted_is_waited_for() {
+    let db = Db::new();
+    db.put((1, Some(7), "a"));
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    db.delete(&mut first, db.find(1));
+    assert!(matches!(db.insert(&mut second, (2, Some(7), "b")), Put::Wait(_)));
+    db.commit(first);
+    assert!(matches!(db.insert(&mut second, (2, Some(7), "b")), Put::Done(_)));
+    // A change that leaves the key alone is not.
+    db.commit(second);
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    assert!(matches!(db.update(&mut first, db.find(2), (2, Some(7), "c")), Ok(Put::Done(_))));
+    assert!(matches!(db.insert(&mut second, (3, Some(7), "d")), Put::Duplicate { index: Some(0), .. }));
+}
+
+#[test]
+fn keys_can_be_changed_and_changed_back() {
+    let db = Db::new();
+    db.put((1, Some(1), "a"));
+    db.put((2, Some(2), "b"));
+    let mut old = db.begin(Isolation::RepeatableRead);
+    for (id, code, name) in [(1, Some(5), "x"), (1, Some(1), "a"), (9, Some(1), "a"), (1, Some(1), "z")] {
+        let mut txn = db.begin(Isolation::ReadCommitted);
+        let record = db.rows(&mut txn).iter().find(|row| row.0 != 2).map(|row| db.find(row.0)).unwrap();
+        assert!(matches!(db.update(&mut txn, record, (id, code, name)), Ok(Put::Done(_))));
+        db.rows(&mut txn);
+        db.commit(txn);
+        assert_eq!(names(&db.rows(&mut old)), ["a", "b"]);
+    }
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut txn, db.find(2), (2, Some(1), "b")), Ok(Put::Duplicate { index: Some(0), .. })));
+    drop((txn, old));
+    db.store.collect(db.now(), usize::MAX).unwrap();
+    assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["z", "b"]);
+    assert_eq!(db.entries(), 6);
+}
+
+#[test]
+fn going_back_to_a_savepoint_takes_back_changes_and_locks() {
+    let db = Db::new();
+    db.put((1, Some(1), "a"));
+    db.put((2, Some(2), "b"));
+    let guard = &crossbeam_epoch::pin();
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut txn, db.find(1), (1, Some(1), "x")), Ok(Put::Done(_))));
+    let savepoint = txn.savepoint();
+    assert!(matches!(db.update(&mut txn, db.find(1), (1, Some(9), "y")), Ok(Put::Done(_))));
+    db.delete(&mut txn, db.find(2));
+    assert!(matches!(db.insert(&mut txn, (3, Some(2), "c")), Put::Done(_)));
+    assert_eq!(names(&db.rows(&mut txn)), ["y", "c"]);
+    txn.roll_back_to(savepoint, guard).unwrap();
+    assert_eq!(names(&db.rows(&mut txn)), ["x", "b"]);
+    let mut other = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut other, db.find(2), (2, Some(2), "z")), Ok(Put::Done(_))));
+    assert!(matches!(db.update(&mut other, db.find(1), (1, Some(1), "z")), Ok(Put::Wait(_))));
+    db.commit(txn);
+    db.commit(other);
+    assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["x", "z"]);
+}
+
+#[test]
+fn skipping_and_not_waiting_leave_nothing_behind() {
+    let db = Db::new();
+    db.put((1, None, "a"));
+    let record = db.find(1);
+    let guard = &crossbeam_epoch::pin();
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    first.lock_row(&db.table, record, LockMode::Share, WaitPolicy::Wait, guard).unwrap();
+    let mut ask = |mode, policy| second.lock_row(&db.table, record, mode, policy, guard);
+    assert!(matches!(ask(LockMode::Update, WaitPolicy::Skip), Ok(Locked::Skipped)));
+    assert_eq!(ask(LockMode::Update, WaitPolicy::NoWait).unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
+    assert!(matches!(ask(LockMode::Share, WaitPolicy::NoWait), Ok(Locked::Row { .. })));
+    drop((first, second));
+    let mut third = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut third, record, (1, None, "b")), Ok(Put::Done(_))));
+}
+
+#[test]
+fn what_nobody_needs_is_thrown_away_and_records_are_used_again() {
+    let db = Db::new();
+    let mut memory = Vec::new();
+    for round in 0..4 {
+        for id in 0..300 {
+            db.put((id, Some(id), "a"));
+        }
+        for name in ["b", "c", "d"] {
+            for id in 0..300 {
+                let mut txn = db.begin(Isolation::ReadCommitted);
+                assert!(matches!(db.update(&mut txn, db.find(id), (id, Some(id), name)), Ok(Put::Done(_))));
+                db.commit(txn);
+            }
+        }
+        for id in 0..300 {
+            let mut txn = db.begin(Isolation::ReadCommitted);
+            db.delete(&mut txn, db.find(id));
+            db.commit(txn);
+        }
+        db.store.collect(db.now(), usize::MAX).unwrap();
+        assert_eq!((db.store.garbage(), db.entries(), db.table.records.rows()), (0, 0, 0), "round {round}");
+        // What is given back by the epoch comes when all threads have moved on.
+        for _ in 0..2_000 {
+            crossbeam_epoch::pin().flush();
+        }
+        memory.push(db.table.records.memory_bytes());
+    }
+    assert_eq!(memory[0], memory[3], "{memory:?}");
+}
+
+#[test]
+fn a_reader_keeps_what_it_sees() {
+    let db = Db::new();
+    db.put((1, Some(1), "a"));
+    let mut reader = db.begin(Isolation::RepeatableRead);
+    let horizon = db.now();
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut txn, db.find(1), (1, Some(2), "b")), Ok(Put::Done(_))));
+    db.commit(txn);
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    db.delete(&mut txn, db.find(1));
+    db.commit(txn);
+    db.store.collect(horizon, usize::MAX).unwrap();
+    assert_eq!(names(&db.rows(&mut reader)), ["a"]);
+    drop(reader);
+    db.store.collect(db.now(), usize::MAX).unwrap();
+    assert_eq!(db.entries(), 0);
+}
+
+/// Three transactions at a time do at random what they can do without waiting, against a map for each snapshot.
+#[test]
+fn random_histories_equal_a_map() {
+    for seed in 0..300u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let db = Db::new();
+        let mut committed: BTreeMap<i32, (i32, Option<i32>, String)> = BTreeMap::new();
+        // Each transaction, and what it must see.
+        let mut open: Vec<(Txn, BTreeMap<i32, (i32, Option<i32>, String)>)> = Vec::new();
+        for _ in 0..120 {
+            if open.len() < 3 {
+                open.push((db.begin(Isolation::RepeatableRead), committed.clone()));
+            }
+            let at = random(open.len() as u64) as usize;
+            let id = random(6) as i32;
+            let code = Some(random(4) as i32).filter(|code| *code > 0);
+            let name = ["a", "b", "c"][random(3) as usize];
+            match random(10) {
+                0..4 => {
+                    let (txn, map) = &mut open[at];
+                    let savepoint = txn.savepoint();
+                    if let Ok(Put::Done(_)) = txn.insert(&db.table, db.row((id, code, name)), &crossbeam_epoch::pin()) {
+                        map.insert(id, (id, code, name.into()));
+                    } else {
+                        txn.undo_to(savepoint, &crossbeam_epoch::pin()).unwrap();
+                    }
+                }
+                4..7 => {
+                    let (txn, map) = &mut open[at];
+                    let (savepoint, guard) = (txn.savepoint(), crossbeam_epoch::pin());
+                    let found = txn.get(&db.table, &db.key(id), &guard).unwrap().map(|(record, _)| record);
+                    assert_eq!(found.is_some(), map.contains_key(&id), "seed {seed}");
+                    let Some(record) = found else { continue };
+                    let to = if random(4) == 0 { random(6) as i32 } else { id };
+                    match db.update(txn, record, (to, code, name)) {
+                        Ok(Put::Done(_)) => {
+                            map.remove(&id);
+                            map.insert(to, (to, code, name.into()));
+                        }
+                        _ => txn.undo_to(savepoint, &guard).unwrap(),
+                    }
+                }
+                7 => {
+                    let (txn, map) = &mut open[at];
+                    let guard = crossbeam_epoch::pin();
+                    let Some((record, _)) = txn.get(&db.table, &db.key(id), &guard).unwrap() else { continue };
+                    let lock = txn.lock_row(&db.table, record, LockMode::Update, WaitPolicy::NoWait, &guard);
+                    if matches!(lock, Ok(Locked::Row { .. })) {
+                        assert!(txn.delete(&db.table, record, &guard).unwrap().is_none());
+                        map.remove(&id);
+                    }
+                }
+                8 => {
+                    let (txn, map) = open.swap_remove(at);
+                    // First updater wins: nobody else changed what it changed.
+                    let mut changed = Vec::new();
+                    txn.changes(&crossbeam_epoch::pin(), |_, record, row| {
+                        changed.push((record, row.map(<[u8]>::to_vec)))
+                    })
+                    .unwrap();
+                    let before = committed.clone();
+                    let mut txn = txn;
+                    assert_eq!(db.rows(&mut txn), map.values().cloned().collect::<Vec<_>>(), "seed {seed}");
+                    db.commit(txn);
+                    let mut fresh = db.begin(Isolation::ReadCommitted);
+                    committed = db.rows(&mut fresh).into_iter().map(|row| (row.0, row)).collect();
+                    assert!(!changed.is_empty() || committed == before, "seed {seed}");
+                    for (_, row) in changed {
+                        let Some(row) = row else { continue };
+                        let row = db.decode(&row);
+                        assert_eq!(committed.get(&row.0), Some(&row), "seed {seed}");
+                    }
+                }
+                _ => {
+                    drop(open.swap_remove(at));
+                    let mut fresh = db.begin(Isolation::ReadCommitted);
+                    let now: Vec<_> = db.rows(&mut fresh);
+                    assert_eq!(now, committed.values().cloned().collect::<Vec<_>>(), "seed {seed}");
+                }
+            }
+            for (txn, map) in &mut open {
+                assert_eq!(db.rows(txn), map.values().cloned().collect::<Vec<_>>(), "seed {seed}");
+            }
+        }
+        drop(open);
+        db.store.collect(db.now(), usize::MAX).unwrap();
+        let rows = db.rows(&mut db.begin(Isolation::ReadCommitted)).len();
+        assert_eq!((db.entries(), db.store.waiting()), (3 * rows, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn threads_that_move_amounts_about_lose_none() {
+    const ROWS: i32 = 8;
+    let db = Db::new();
+    for id in 0..ROWS {
+        db.put((id, Some(id * 1_000_000 + 100), "a"));
+    }
+    // The amount is the code's last digits, so that the unique index changes with every step.
+    let amount = |code: i32| code % 1_000_000;
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut state = thread * 77 + 13;
+                let mut done = 0;
+                while done < 500 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let (from, to) = ((state >> 33) as i32 % ROWS, (state >> 40) as i32 % ROWS);
+                    if from == to {
+                        continue;
+                    }
+                    done += usize::from(transfer(db, from, to));
+                }
+            });
+        }
+        let db = &db;
+        scope.spawn(move || {
+            for _ in 0..400 {
+                let mut txn = db.begin(Isolation::RepeatableRead);
+                let sum: i32 = db.rows(&mut txn).iter().map(|row| amount(row.1.unwrap())).sum();
+                assert_eq!(sum, ROWS * 100);
+                // Nobody reads below the least snapshot of all; here only this thread reads long.
+                drop(txn);
+                std::thread::yield_now();
+            }
+        });
+    });
+    let rows = db.rows(&mut db.begin(Isolation::ReadCommitted));
+    assert_eq!(rows.iter().map(|row| amount(row.1.unwrap())).sum::<i32>(), ROWS * 100);
+    db.store.collect(db.now(), usize::MAX).unwrap();
+    assert_eq!(db.entries(), 3 * ROWS as usize);
+}
+
+/// Moves 1 from a row to another; waits where it must, and tries again after a deadlock.
+fn transfer(db: &Db, from: i32, to: i32) -> bool {
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    for (id, by) in [(from, -1), (to, 1)] {
+        loop {
+            txn.set_snapshot(db.now());
+            let guard = crossbeam_epoch::pin();
+            let (record, _) = txn.get(&db.table, &db.key(id), &guard).unwrap().expect("a row");
+            let event = match txn.lock_row(&db.table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, &guard) {
+                Err(error) => {
+                    assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED);
+                    return false;
+                }
+                Ok(Locked::Row { row, .. }) => {
+                    let (_, code, _) = db.decode(row);
+                    let row = db.row((id, code.map(|code| code + by), "a"));
+                    let savepoint = txn.savepoint();
+                    match txn.update(&db.table, record, row, &guard) {
+                        Ok(Put::Done(_)) => break,
+                        Ok(Put::Wait(event)) => {
+                            txn.undo_to(savepoint, &guard).unwrap();
+                            event
+                        }
+                        Ok(other) => panic!("{other:?}"),
+                        Err(error) => {
+                            assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED);
+                            return false;
+                        }
+                    }
+                }
+                Ok(Locked::Wait(event)) => event,
+                Ok(other) => panic!("{other:?}"),
+            };
+            drop(guard);
+            while !event.is_set() {
+                std::thread::yield_now();
+            }
+        }
+    }
+    db.commit(txn);
+    true
+}
