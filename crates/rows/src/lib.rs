@@ -26,8 +26,6 @@ mod samples;
 mod store;
 mod table;
 mod txn;
-#[cfg(test)]
-mod txn_tests;
 
 pub use assign::assign;
 pub use index::Direction;

@@ -7,6 +7,9 @@
 //!   is undone, waits, and is run again with the locks it has.
 //! - Undoing goes backwards through what was done, so that every version taken off is on top.
 
+#[cfg(test)]
+mod tests;
+
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
