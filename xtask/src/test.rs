@@ -12,7 +12,7 @@ use crate::run::{cargo, nothing_left, show};
 use crate::{Result, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
-const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "engine", "ingest", "pg", "sim"];
+const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "rows", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
 /// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of `millrace`:
 /// a `cargo build` of its own would choose other features of dependencies and compile them all again.
@@ -149,6 +149,17 @@ fn short_name(running: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: a new crate's tests ran for whoever thought of it, and nowhere else. The fix: they must be in a stage.
+    #[test]
+    fn every_crate_is_in_a_stage() {
+        let folder = crate::run::root().join("crates");
+        for crate_folder in std::fs::read_dir(folder).expect("the crates") {
+            let name = crate_folder.expect("an entry").file_name();
+            let listed = [BELOW_QUERY, FROM_QUERY, BENCH].concat().iter().any(|listed| **listed == *name);
+            assert!(listed, "{} is in no stage of `xtask test`", name.display());
+        }
+    }
 
     #[test]
     fn closing_lines_are_counted_and_a_failing_program_is_named() {
