@@ -271,10 +271,37 @@ impl RowLayout {
         Err(Error::corrupt(format!("row has {} bytes, its fields {end}", row.len())))
     }
 
+    /// Have two rows the same bytes in a column, counted from 0? Where they have not, or one row lacks it, the values may still be equal.
+    ///
+    /// # Errors
+    /// XX001 when the bytes are no rows of this layout.
+    pub(crate) fn is_same(&self, one: &[u8], other: &[u8], column: usize) -> Result<bool> {
+        let counts = (self.count(one)?, self.count(other)?);
+        Ok(column < counts.0.min(counts.1)
+            && self.bytes(one, counts.0, column)? == self.bytes(other, counts.1, column)?)
+    }
+
+    /// The bytes of a value, without those of its slot if it is variable; `None` for NULL.
+    fn bytes<'a>(&self, row: &'a [u8], count: usize, column: usize) -> Result<Option<&'a [u8]>> {
+        if self.is_null(row, count, column)? {
+            return Ok(None);
+        }
+        let Field { form, slot, .. } = self.fields[column];
+        if form.is_variable() {
+            return self.variable_value(row, count, column).map(Some);
+        }
+        let end = slot + form.slot_bytes();
+        row.get(slot..end).map(Some).ok_or_else(|| short(row, end))
+    }
+
+    fn is_null(&self, row: &[u8], count: usize, column: usize) -> Result<bool> {
+        let nulls = u8::from_le_bytes(take(row, self.slot_ends[count] + column / 8)?);
+        Ok(nulls >> (column % 8) & 1 == 1)
+    }
+
     fn read<'a>(&self, row: &'a [u8], count: usize, column: usize) -> Result<Datum<'a>> {
         let field = &self.fields[column];
-        let nulls = u8::from_le_bytes(take(row, self.slot_ends[count] + column / 8)?);
-        if nulls >> (column % 8) & 1 == 1 {
+        if self.is_null(row, count, column)? {
             return Ok(Datum::Null);
         }
         let slot = field.slot;

@@ -87,6 +87,23 @@ fn rows_from_before_a_column_was_added_have_its_value() {
 }
 
 #[test]
+fn fields_are_the_same_when_their_bytes_are() {
+    let types = [Type::Int4, Type::Text, numeric(5, 2), Type::Text];
+    let layout = layout(&types);
+    let number = |text: &str| Datum::Numeric(text.parse().unwrap());
+    let row = |values: [Datum<'_>; 4]| encode(&layout, &values);
+    let one = row([Datum::Int4(1), Datum::Text("a"), number("1.5"), Datum::Null]);
+    let other = row([Datum::Int4(1), Datum::Text("bc"), number("1.50"), Datum::Text("")]);
+    let same = |one: &[u8], other: &[u8]| [0, 1, 2, 3].map(|column| layout.is_same(one, other, column).unwrap());
+    assert_eq!(same(&one, &one), [true; 4]);
+    assert_eq!(same(&one, &other), [true, false, true, false]);
+    // What a row lacks is not known to be the same.
+    let short = encode(&self::layout(&types[..1]), &[Datum::Int4(1)]);
+    assert_eq!(same(&short, &short), [true, false, false, false]);
+    assert_eq!(layout.is_same(&one, &[4, 0], 0).unwrap_err().state(), SqlState::DATA_CORRUPTED);
+}
+
+#[test]
 fn null_is_refused_where_the_column_refuses_it() {
     let columns = [ColumnLayout::new(Type::Int4, false), ColumnLayout::new(Type::Int4, true)];
     let layout = RowLayout::new(&columns).unwrap();

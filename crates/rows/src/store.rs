@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
 use crate::record::{Begin, Version};
 use crate::table::{RecordId, RowTable};
-use crate::txn::{Held, Isolation, Txn};
+use crate::txn::{Isolation, Txn};
 
 /// Shared by all transactions.
 pub struct Store {
@@ -59,11 +59,6 @@ impl Store {
 
     pub(crate) fn next_txn(&self) -> TxnId {
         TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) fn release(&self, txn: TxnId, held: &Held) {
-        let word = held.place.as_ref().and_then(|(table, record)| table.records.arena.get(record.0));
-        self.locks.release(txn, held.name, word.map(|slot| &slot.lock));
     }
 
     pub(crate) fn discard(&self, lsn: Lsn, garbage: Vec<Garbage>) {

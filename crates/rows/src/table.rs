@@ -1,6 +1,6 @@
 //! A table: its records, and the indexes over them.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -149,6 +149,16 @@ impl IndexData {
         records
     }
 
+    /// Has one of its columns different bytes in two rows?
+    fn is_touched(&self, layout: &RowLayout, old: &[u8], new: &[u8]) -> Result<bool> {
+        for column in &self.def.columns {
+            if !layout.is_same(old, new, *column)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Appends the key of a row; true if one of its columns is NULL.
     ///
     /// # Errors
@@ -187,6 +197,35 @@ impl RowTable {
         self.schema.id
     }
 
+    /// All secondary indexes, as bits.
+    pub(crate) fn secondaries(&self) -> u64 {
+        match self.secondary.len() {
+            SECONDARY_INDEXES_MAX => u64::MAX,
+            count => (1 << count) - 1,
+        }
+    }
+
+    /// The secondary indexes, by bits, in which two rows may have different keys: those with a column whose bytes differ.
+    pub(crate) fn touched(&self, old: &[u8], new: &[u8]) -> Result<u64> {
+        let mut touched = 0;
+        for (at, index) in self.secondary.iter().enumerate() {
+            touched |= u64::from(index.is_touched(&self.layout, old, new)?) << at;
+        }
+        Ok(touched)
+    }
+
+    /// Have two rows different primary keys?
+    pub(crate) fn changes_primary(&self, old: &[u8], new: &[u8]) -> Result<bool> {
+        let Some(index) = &self.primary else { return Ok(false) };
+        if !index.is_touched(&self.layout, old, new)? {
+            return Ok(false);
+        }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        index.key_of(&self.layout, old, &mut before)?;
+        index.key_of(&self.layout, new, &mut after)?;
+        Ok(before != after)
+    }
+
     /// Adds a record's number to a key, as entries of secondary indexes have it.
     pub(crate) fn entry_key(key: &mut Vec<u8>, record: RecordId) {
         key.extend_from_slice(&record.0.to_be_bytes());
@@ -204,6 +243,63 @@ impl RowTable {
             }
         }
         Ok(())
+    }
+}
+
+/// Keys of one row in secondary indexes of its table, each made once. The buffers are used for one row after another.
+#[derive(Default)]
+pub(crate) struct Keys {
+    /// Each key, and behind it room for a record's number.
+    bytes: Vec<u8>,
+    /// Where each key and its room end, up to the last that was made.
+    ends: Vec<usize>,
+    /// Which have a NULL in them.
+    nulls: u64,
+}
+
+impl Keys {
+    /// Makes the keys in the indexes given by bits; in the others there is none.
+    ///
+    /// # Errors
+    /// As [`IndexData::key_of`].
+    pub(crate) fn make(&mut self, table: &RowTable, which: u64, row: &[u8]) -> Result<()> {
+        self.bytes.clear();
+        self.ends.clear();
+        self.nulls = 0;
+        for (at, index) in table.secondary.iter().enumerate() {
+            if which & 1 << at != 0 {
+                let has_null = index.key_of(&table.layout, row, &mut self.bytes)?;
+                self.nulls |= u64::from(has_null) << at;
+                RowTable::entry_key(&mut self.bytes, RecordId(0));
+            }
+            self.ends.push(self.bytes.len());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_null(&self, at: usize) -> bool {
+        self.nulls >> at & 1 == 1
+    }
+
+    /// The key in one index; empty if none was made, which no key is.
+    pub(crate) fn key(&self, at: usize) -> &[u8] {
+        let entry = self.range(at);
+        &self.bytes[entry.start..entry.end.saturating_sub(size_of::<u64>()).max(entry.start)]
+    }
+
+    /// The key with the number of a record behind it, as the index has it.
+    pub(crate) fn entry(&mut self, at: usize, record: RecordId) -> &[u8] {
+        let entry = self.range(at);
+        if let Some(room) = self.bytes[entry.clone()].last_chunk_mut() {
+            *room = record.0.to_be_bytes();
+        }
+        &self.bytes[entry]
+    }
+
+    fn range(&self, at: usize) -> Range<usize> {
+        let Some(end) = self.ends.get(at) else { return 0..0 };
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..*end
     }
 }
 

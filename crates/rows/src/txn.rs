@@ -18,9 +18,9 @@ use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
-use crate::record::{Begin, Record, Version};
+use crate::record::{Begin, Version};
 use crate::store::{Garbage, Store};
-use crate::table::{IndexData, RecordId, RowTable};
+use crate::table::{IndexData, Keys, RecordId, RowTable};
 
 /// What later statements of a transaction see, and what is checked at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,8 @@ pub struct Txn {
     id: TxnId,
     isolation: Isolation,
     snapshot: Lsn,
+    /// What it wrote to or locked rows of, each once.
+    tables: Tables,
     writes: Vec<Write>,
     locks: Vec<Held>,
     /// The lock that is waited for; it is among `locks`.
@@ -46,11 +48,37 @@ pub struct Txn {
     newest_seen: Lsn,
     /// For keys while they are looked up.
     key: Vec<u8>,
+    /// For keys of a row that goes away.
+    before: Keys,
+    /// For keys of a row that comes.
+    after: Keys,
+}
+
+/// The tables of one transaction, so that a write or a lock names one by a number and nobody counts references meanwhile.
+#[derive(Default)]
+struct Tables(Vec<Arc<RowTable>>);
+
+impl Tables {
+    /// The number of a table; a changed description is another one.
+    fn number(&mut self, table: &Arc<RowTable>) -> u32 {
+        // Of few tables the last is the likeliest.
+        let known = self.0.iter().rposition(|known| Arc::ptr_eq(known, table));
+        let at = known.unwrap_or_else(|| {
+            self.0.push(Arc::clone(table));
+            self.0.len() - 1
+        });
+        at as u32
+    }
+
+    fn get(&self, number: u32) -> &Arc<RowTable> {
+        &self.0[number as usize]
+    }
 }
 
 /// One change of one record.
 struct Write {
-    table: Arc<RowTable>,
+    /// By its number in [`Tables`].
+    table: u32,
     record: RecordId,
     /// Is it this transaction's first version of the record?
     first: bool,
@@ -62,10 +90,10 @@ struct Write {
     stale: Vec<(usize, Box<[u8]>)>,
 }
 
-/// A lock, and the record whose word it is; keys have none.
-pub(crate) struct Held {
-    pub(crate) name: LockName,
-    pub(crate) place: Option<(Arc<RowTable>, RecordId)>,
+/// A lock, and by its number the table of the record whose word it is; keys have none.
+struct Held {
+    name: LockName,
+    table: Option<u32>,
 }
 
 /// A place to go back to.
@@ -134,11 +162,14 @@ impl Txn {
             id,
             isolation,
             snapshot: Lsn::ZERO,
+            tables: Tables::default(),
             writes: Vec::new(),
             locks: Vec::new(),
             pending: None,
             newest_seen: Lsn::ZERO,
             key: Vec::new(),
+            before: Keys::default(),
+            after: Keys::default(),
         }
     }
 
@@ -249,7 +280,7 @@ impl Txn {
         let word = &table.records.record(record)?.lock;
         self.give_up_wait_but_for(name);
         let request = self.store.locks.lock(self.id, name, Some(word), mode, policy)?;
-        self.keep(name, Some((table, record)), &request);
+        self.keep(name, Some(table), &request);
         Ok(request)
     }
 
@@ -268,11 +299,19 @@ impl Txn {
             && let Some(at) = self.locks.iter().rposition(|held| held.name == pending)
         {
             let held = self.locks.remove(at);
-            self.store.release(self.id, &held);
+            self.release(&held);
         }
     }
 
-    fn keep(&mut self, name: LockName, place: Option<(&Arc<RowTable>, RecordId)>, request: &Request) {
+    fn release(&self, held: &Held) {
+        let slot = match (held.name, held.table) {
+            (LockName::Record { record, .. }, Some(table)) => self.tables.get(table).records.arena.get(record),
+            _ => None,
+        };
+        self.store.locks.release(self.id, held.name, slot.map(|slot| &slot.lock));
+    }
+
+    fn keep(&mut self, name: LockName, table: Option<&Arc<RowTable>>, request: &Request) {
         let fresh = match request {
             Request::Held { fresh } => *fresh,
             Request::Wait(_) => {
@@ -283,23 +322,24 @@ impl Txn {
             Request::Skipped => false,
         };
         if fresh {
-            let place = place.map(|(table, record)| (Arc::clone(table), record));
-            self.locks.push(Held { name, place });
+            let table = table.map(|table| self.tables.number(table));
+            self.locks.push(Held { name, table });
         }
     }
 
-    /// Puts a row into a table.
+    /// Puts a row into a table. Of several keys that are there already the primary one is told of, or the first in the order of the indexes.
     ///
     /// # Errors
     /// 40P01; 54000 for a key that is too long.
     pub fn insert(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, guard: &Guard) -> Result<Put> {
-        for at in 0..table.secondary.len() {
-            match self.claim_secondary(table, at, None, &row, guard)? {
-                Claim::Free => {}
-                Claim::Taken(record) => return Ok(Put::Duplicate { index: Some(at), record }),
-                Claim::Wait(event) => return Ok(Put::Wait(event)),
-            }
-        }
+        let mut keys = std::mem::take(&mut self.after);
+        let put =
+            keys.make(table, table.secondaries(), &row).and_then(|()| self.insert_with(table, row, &mut keys, guard));
+        self.after = keys;
+        put
+    }
+
+    fn insert_with(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, keys: &mut Keys, guard: &Guard) -> Result<Put> {
         let (record, made) = match &table.primary {
             None => (self.fresh(table)?, true),
             Some(index) => {
@@ -317,18 +357,15 @@ impl Txn {
                 }
             }
         };
-        // A key that is too long is found before anything is changed.
-        let mut key = Vec::new();
-        for index in &table.secondary {
-            key.clear();
-            if let Err(error) = index.key_of(&table.layout, &row, &mut key) {
-                if made {
-                    self.unmake(table, record, &row, guard)?;
-                }
-                return Err(error);
-            }
+        let claimed = self.claim_secondaries(table, table.secondaries(), None, keys, guard);
+        if made && !matches!(claimed, Ok(None)) {
+            self.unmake(table, record, &row, guard)?;
         }
-        self.put(table, record, Some(row), made, guard)?;
+        if let Some(refused) = claimed? {
+            return Ok(refused);
+        }
+        let before = Keys::default();
+        self.put(table, record, Some(row), made, (&before, keys), guard)?;
         Ok(Put::Done(record))
     }
 
@@ -371,33 +408,51 @@ impl Txn {
         }
     }
 
-    /// Is a row's key in a secondary index free? The key is locked, so that it stays free for whoever was told so. `own` is the record that
-    /// the row is to be put in, if there is one.
+    /// Claims a row's keys in the unique ones of the secondary indexes given by bits; what stands against it if something does. `own` is the
+    /// record that the row is to be put in, if there is one.
+    fn claim_secondaries(
+        &mut self,
+        table: &Arc<RowTable>,
+        which: u64,
+        own: Option<RecordId>,
+        keys: &Keys,
+        guard: &Guard,
+    ) -> Result<Option<Put>> {
+        for (at, index) in table.secondary.iter().enumerate() {
+            // NULLs are never the same.
+            if which & 1 << at == 0 || !index.def.unique || keys.has_null(at) {
+                continue;
+            }
+            match self.claim_secondary(table, index, own, keys.key(at), guard)? {
+                Claim::Free => {}
+                Claim::Taken(record) => return Ok(Some(Put::Duplicate { index: Some(at), record })),
+                Claim::Wait(event) => return Ok(Some(Put::Wait(event))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Is a key of a unique index free? It is locked, so that it stays free for whoever was told so.
     fn claim_secondary(
         &mut self,
         table: &Arc<RowTable>,
-        at: usize,
+        index: &IndexData,
         own: Option<RecordId>,
-        row: &[u8],
+        key: &[u8],
         guard: &Guard,
     ) -> Result<Claim> {
-        let index = &table.secondary[at];
-        let mut key = Vec::new();
-        if !index.def.unique || index.key_of(&table.layout, row, &mut key)? {
-            return Ok(Claim::Free);
-        }
-        if let Request::Wait(event) = self.lock_key(index, &key)? {
+        if let Request::Wait(event) = self.lock_key(index, key)? {
             return Ok(Claim::Wait(event));
         }
-        for record in index.records(&key, guard) {
-            if Some(record) == own || !self.may_have(table, index, record, &key, guard)? {
+        for record in index.records(key, guard) {
+            if Some(record) == own || !self.may_have(table, index, record, key, guard)? {
                 continue;
             }
             // Whoever is about to delete it or to change its key must end first.
             if let Request::Wait(event) = self.lock(table, record, LockMode::KeyShare, WaitPolicy::Wait)? {
                 return Ok(Claim::Wait(event));
             }
-            if self.may_have(table, index, record, &key, guard)? {
+            if self.may_have(table, index, record, key, guard)? {
                 return Ok(Claim::Taken(record));
             }
         }
@@ -447,40 +502,32 @@ impl Txn {
         Ok(record)
     }
 
-    /// Puts a version on top of a record that is locked, and its entries into the secondary indexes.
+    /// Puts a version on top of a record that is locked, and its entries into the secondary indexes. `keys` are those of the row before and
+    /// of this one, in the indexes where they may differ.
     fn put(
         &mut self,
         table: &Arc<RowTable>,
         record: RecordId,
         row: Option<Box<[u8]>>,
         made: bool,
+        (before, after): (&Keys, &mut Keys),
         guard: &Guard,
     ) -> Result<()> {
         let slot = table.records.record(record)?;
-        let old = slot.current(self.id, guard);
-        let first = !matches!(old.map(Version::begin), Some(Begin::By(_)));
-        let mut write = Write { table: Arc::clone(table), record, first, made, added: 0, stale: Vec::new() };
-        let old = old.and_then(Version::row);
-        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
+        let number = self.tables.number(table);
+        let mut write = Write { table: number, record, first, made, added: 0, stale: Vec::new() };
         for (at, index) in table.secondary.iter().enumerate() {
-            before.clear();
-            after.clear();
-            if let Some(old) = old {
-                index.key_of(&table.layout, old, &mut before)?;
-                RowTable::entry_key(&mut before, record);
-            }
-            if let Some(row) = &row {
-                index.key_of(&table.layout, row, &mut after)?;
-                RowTable::entry_key(&mut after, record);
-            }
-            if before == after {
+            if before.key(at) == after.key(at) {
                 continue;
             }
-            if row.is_some() && index.tree.insert(&after, record.0, guard).is_ok() {
+            if !after.key(at).is_empty() && index.tree.insert(after.entry(at, record), record.0, guard).is_ok() {
                 write.added |= 1 << at;
             }
-            if old.is_some() {
-                write.stale.push((at, before.as_slice().into()));
+            if !before.key(at).is_empty() {
+                let mut entry = before.key(at).to_vec();
+                RowTable::entry_key(&mut entry, record);
+                write.stale.push((at, entry.into()));
             }
         }
         // Found by its entries only when they are all there; before that it is nobody's business.
@@ -498,32 +545,41 @@ impl Txn {
         let Some(old) = table.records.record(record)?.current(self.id, guard).and_then(Version::row) else {
             return Err(Error::bug(format!("record {} is updated, but has no row", record.0)));
         };
-        let mut changes_key = false;
-        for index in table.secondary.iter().filter(|index| index.def.unique).chain(&table.primary) {
-            let (mut before, mut after) = (Vec::new(), Vec::new());
-            index.key_of(&table.layout, old, &mut before)?;
-            index.key_of(&table.layout, &row, &mut after)?;
-            changes_key |= before != after;
-            if before != after && table.primary.as_ref().is_some_and(|primary| Arc::ptr_eq(primary, index)) {
-                if let Some(event) = self.delete(table, record, guard)? {
-                    return Ok(Put::Wait(event));
-                }
-                return self.insert(table, row, guard);
+        if table.changes_primary(old, &row)? {
+            if let Some(event) = self.delete(table, record, guard)? {
+                return Ok(Put::Wait(event));
             }
+            return self.insert(table, row, guard);
         }
-        if changes_key {
+        let (mut before, mut after) = (std::mem::take(&mut self.before), std::mem::take(&mut self.after));
+        let put = self.update_with(table, record, (old, row), (&mut before, &mut after), guard);
+        (self.before, self.after) = (before, after);
+        put
+    }
+
+    fn update_with(
+        &mut self,
+        table: &Arc<RowTable>,
+        record: RecordId,
+        (old, row): (&[u8], Box<[u8]>),
+        (before, after): (&mut Keys, &mut Keys),
+        guard: &Guard,
+    ) -> Result<Put> {
+        // Most updates change no column of an index.
+        let touched = table.touched(old, &row)?;
+        before.make(table, touched, old)?;
+        after.make(table, touched, &row)?;
+        let changed = (0..table.secondary.len()).filter(|at| before.key(*at) != after.key(*at));
+        let changed = changed.filter(|at| table.secondary[*at].def.unique).fold(0, |bits, at| bits | 1 << at);
+        if changed != 0 {
             if let Request::Wait(event) = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
                 return Ok(Put::Wait(event));
             }
-            for at in 0..table.secondary.len() {
-                match self.claim_secondary(table, at, Some(record), &row, guard)? {
-                    Claim::Free => {}
-                    Claim::Taken(record) => return Ok(Put::Duplicate { index: Some(at), record }),
-                    Claim::Wait(event) => return Ok(Put::Wait(event)),
-                }
+            if let Some(refused) = self.claim_secondaries(table, changed, Some(record), after, guard)? {
+                return Ok(refused);
             }
         }
-        self.put(table, record, Some(row), false, guard)?;
+        self.put(table, record, Some(row), false, (before, after), guard)?;
         Ok(Put::Done(record))
     }
 
@@ -535,8 +591,12 @@ impl Txn {
         if let Request::Wait(event) = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
             return Ok(Some(event));
         }
-        self.put(table, record, None, false, guard)?;
-        Ok(None)
+        let mut before = std::mem::take(&mut self.before);
+        let old = table.records.record(record)?.current(self.id, guard).and_then(Version::row);
+        let made = old.map_or(Ok(()), |old| before.make(table, table.secondaries(), old));
+        let put = made.and_then(|()| self.put(table, record, None, false, (&before, &mut Keys::default()), guard));
+        self.before = before;
+        put.map(|()| None)
     }
 
     /// Where it is now.
@@ -552,7 +612,7 @@ impl Txn {
     pub fn undo_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         while self.writes.len() > savepoint.writes {
             if let Some(write) = self.writes.pop() {
-                write.undo(self.id, guard)?;
+                write.undo(self.tables.get(write.table), self.id, guard)?;
             }
         }
         Ok(())
@@ -565,8 +625,10 @@ impl Txn {
     pub fn roll_back_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         self.undo_to(savepoint, guard)?;
         self.pending = None;
-        for held in self.locks.drain(savepoint.locks.min(self.locks.len())..).rev() {
-            self.store.release(self.id, &held);
+        while self.locks.len() > savepoint.locks {
+            if let Some(held) = self.locks.pop() {
+                self.release(&held);
+            }
         }
         Ok(())
     }
@@ -581,11 +643,12 @@ impl Txn {
         mut change: impl FnMut(TableId, RecordId, Option<&'g [u8]>),
     ) -> Result<()> {
         for write in self.writes.iter().filter(|write| write.first) {
-            let slot = write.table.records.record(write.record)?;
+            let table = self.tables.get(write.table);
+            let slot = table.records.record(write.record)?;
             let row = slot.newest(guard).and_then(Version::row);
             let was_there = slot.committed(guard).is_some_and(|version| version.row().is_some());
             if row.is_some() || was_there {
-                change(write.table.id(), write.record, row);
+                change(table.id(), write.record, row);
             }
         }
         Ok(())
@@ -599,15 +662,14 @@ impl Txn {
     pub fn commit(mut self, lsn: Lsn, guard: &Guard) -> Result<()> {
         let mut garbage = Vec::new();
         for write in &self.writes {
-            let slot = write.table.records.record(write.record)?;
             if write.first {
-                write.commit(slot, self.id, lsn, guard, &mut garbage)?;
+                write.commit(self.tables.get(write.table), self.id, lsn, guard, &mut garbage)?;
             }
         }
         for write in std::mem::take(&mut self.writes) {
             let Write { table, record, stale, .. } = write;
             garbage.extend(stale.into_iter().map(|(index, key)| Garbage::Entry {
-                table: Arc::clone(&table),
+                table: Arc::clone(self.tables.get(table)),
                 index,
                 key,
                 record,
@@ -619,8 +681,8 @@ impl Txn {
 }
 
 impl Write {
-    fn undo(self, me: TxnId, guard: &Guard) -> Result<()> {
-        let Write { table, record, made, added, .. } = self;
+    fn undo(&self, table: &Arc<RowTable>, me: TxnId, guard: &Guard) -> Result<()> {
+        let Write { record, made, added, .. } = *self;
         let slot = table.records.record(record)?;
         if let Some(row) = slot.newest(guard).and_then(Version::row) {
             table.remove_entries(added, record, row, guard)?;
@@ -639,8 +701,16 @@ impl Write {
         Ok(())
     }
 
-    fn commit(&self, slot: &Record, me: TxnId, lsn: Lsn, guard: &Guard, garbage: &mut Vec<Garbage>) -> Result<()> {
-        let (table, record) = (Arc::clone(&self.table), self.record);
+    fn commit(
+        &self,
+        table: &Arc<RowTable>,
+        me: TxnId,
+        lsn: Lsn,
+        guard: &Guard,
+        garbage: &mut Vec<Garbage>,
+    ) -> Result<()> {
+        let record = self.record;
+        let slot = table.records.record(record)?;
         let before = slot.committed(guard).and_then(Version::row);
         let after = slot.newest(guard).and_then(Version::row);
         table.records.add_rows(i64::from(after.is_some()) - i64::from(before.is_some()));
@@ -652,12 +722,12 @@ impl Write {
                 if let (Some(index), Some(row)) = (&table.primary, row) {
                     index.key_of(&table.layout, row, &mut key)?;
                 }
-                garbage.push(Garbage::Record { table, record, key: key.into() });
+                garbage.push(Garbage::Record { table: Arc::clone(table), record, key: key.into() });
             }
-            (Some(_), Some(_)) => garbage.push(Garbage::Versions { table, record }),
+            (Some(_), Some(_)) => garbage.push(Garbage::Versions { table: Arc::clone(table), record }),
             (None, Some(_)) => {}
         }
-        self.table.records.add_bytes(-(slot.commit(me, lsn, guard) as i64));
+        table.records.add_bytes(-(slot.commit(me, lsn, guard) as i64));
         Ok(())
     }
 }
@@ -667,11 +737,11 @@ impl Drop for Txn {
         let guard = &crossbeam_epoch::pin();
         while let Some(write) = self.writes.pop() {
             // It fails only where a record is missing that was there before.
-            let undone = write.undo(self.id, guard);
+            let undone = write.undo(self.tables.get(write.table), self.id, guard);
             debug_assert!(undone.is_ok(), "{undone:?}");
         }
-        for held in self.locks.drain(..).rev() {
-            self.store.release(self.id, &held);
+        while let Some(held) = self.locks.pop() {
+            self.release(&held);
         }
     }
 }

@@ -333,6 +333,52 @@ fn a_unique_key_that_is_being_deleted_is_waited_for() {
 }
 
 #[test]
+fn of_several_keys_that_exist_the_primary_one_is_told_of_and_nothing_is_left_behind() {
+    let db = Db::new();
+    db.put((1, Some(7), "a"));
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    for (row, expected) in [((1, Some(7), "b"), None), ((1, Some(8), "b"), None), ((2, Some(7), "b"), Some(0))] {
+        let put = db.insert(&mut txn, row);
+        assert!(matches!(put, Put::Duplicate { index, .. } if index == expected), "{row:?}: {put:?}");
+    }
+    assert_eq!((db.entries(), txn.is_empty()), (3, true));
+    assert!(matches!(db.insert(&mut txn, (2, Some(8), "b")), Put::Done(_)));
+    db.commit(txn);
+    assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["a", "b"]);
+}
+
+#[test]
+fn an_insert_that_waits_for_one_key_leaves_the_others_free() {
+    let db = Db::new();
+    let (mut first, mut second) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    assert!(matches!(db.insert(&mut first, (1, Some(7), "a")), Put::Done(_)));
+    assert!(matches!(db.insert(&mut second, (2, Some(7), "b")), Put::Wait(_)));
+    assert_eq!(db.entries(), 3);
+    drop(second);
+    assert!(matches!(db.insert(&mut first, (2, Some(8), "c")), Put::Done(_)));
+    db.commit(first);
+    assert_eq!(names(&db.rows(&mut db.begin(Isolation::ReadCommitted))), ["a", "c"]);
+}
+
+#[test]
+fn an_update_that_leaves_the_columns_of_indexes_alone_leaves_the_indexes_alone() {
+    for (row, entries, garbage) in [
+        // Nothing, one index, both.
+        ((1, Some(7), "a"), 3, 1),
+        ((1, Some(7), "b"), 4, 2),
+        ((1, None, "b"), 5, 3),
+    ] {
+        let db = Db::new();
+        db.put((1, Some(7), "a"));
+        let mut txn = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(db.update(&mut txn, db.find(1), row), Ok(Put::Done(_))));
+        db.commit(txn);
+        assert_eq!((db.entries(), db.store.garbage()), (entries, garbage), "{row:?}");
+        db.rows(&mut db.begin(Isolation::ReadCommitted));
+    }
+}
+
+#[test]
 fn keys_can_be_changed_and_changed_back() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
