@@ -149,6 +149,14 @@ impl IndexData {
         records
     }
 
+    /// The records that may have a key of this unique index, which is the table's primary one or another.
+    pub(crate) fn holders(&self, table: &RowTable, key: &[u8], guard: &Guard) -> Vec<RecordId> {
+        if table.primary.as_ref().is_some_and(|primary| std::ptr::eq(&**primary, self)) {
+            return self.tree.get(key, guard).map(RecordId).into_iter().collect();
+        }
+        self.records(key, guard)
+    }
+
     /// Has one of its columns different bytes in two rows?
     fn is_touched(&self, layout: &RowLayout, old: &[u8], new: &[u8]) -> Result<bool> {
         for column in &self.def.columns {
@@ -195,6 +203,14 @@ impl RowTable {
     #[must_use]
     pub fn id(&self) -> TableId {
         self.schema.id
+    }
+
+    /// An index by its position among the secondary ones; the primary one for `None`.
+    pub(crate) fn index(&self, position: Option<usize>) -> Option<&IndexData> {
+        match position {
+            None => self.primary.as_deref(),
+            Some(at) => self.secondary.get(at).map(|index| &**index),
+        }
     }
 
     /// All secondary indexes, as bits.

@@ -275,6 +275,61 @@ impl Txn {
         Ok(current.row().map_or(Locked::Gone, |row| Locked::Row { row, changed }))
     }
 
+    /// The newest row of a record that counts: its own, or the newest commit's, whatever the snapshot shows.
+    ///
+    /// # Errors
+    /// XX000 for a record that was never made.
+    pub fn newest<'g>(&self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g [u8]>> {
+        Ok(table.records.record(record)?.current(self.id, guard).and_then(Version::row))
+    }
+
+    /// Has a row this key of a unique index by now, whatever the snapshot shows? `index` is a position among the secondary ones; `None` is
+    /// the primary one.
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn has_key(&self, table: &RowTable, index: Option<usize>, key: &[u8], guard: &Guard) -> Result<bool> {
+        let Some(index) = table.index(index) else { return Ok(false) };
+        for record in index.holders(table, key, guard) {
+            if self.may_have(table, index, record, key, guard)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Locks the row that has this key by now, as [`Txn::has_key`] finds it: what foreign keys ask for.
+    ///
+    /// # Errors
+    /// 40P01.
+    pub fn lock_key_row<'g>(
+        &mut self,
+        table: &'g Arc<RowTable>,
+        index: Option<usize>,
+        key: &[u8],
+        mode: LockMode,
+        guard: &'g Guard,
+    ) -> Result<Locked<'g>> {
+        let Some(data) = table.index(index) else { return Ok(Locked::Gone) };
+        for record in data.holders(table, key, guard) {
+            // Others may be about to give a record its first row; of a secondary index that is none of ours.
+            if index.is_some() && !self.may_have(table, data, record, key, guard)? {
+                continue;
+            }
+            if let Request::Wait(event) = self.lock(table, record, mode, WaitPolicy::Wait)? {
+                return Ok(Locked::Wait(event));
+            }
+            if let Some(current) = table.records.record(record)?.current(self.id, guard)
+                && let Some(row) = current.row()
+                && self.may_have(table, data, record, key, guard)?
+            {
+                self.note_seen(current);
+                return Ok(Locked::Row { row, changed: false });
+            }
+        }
+        Ok(Locked::Gone)
+    }
+
     fn lock(&mut self, table: &Arc<RowTable>, record: RecordId, mode: LockMode, policy: WaitPolicy) -> Result<Request> {
         let name = LockName::Record { table: table.id().0, record: record.0 };
         let word = &table.records.record(record)?.lock;

@@ -379,6 +379,35 @@ fn an_update_that_leaves_the_columns_of_indexes_alone_leaves_the_indexes_alone()
 }
 
 #[test]
+fn the_newest_holder_of_a_key_is_found_whatever_the_snapshot_shows() {
+    let db = Db::new();
+    let guard = &crossbeam_epoch::pin();
+    let code = |code: i32| {
+        let mut key = Vec::new();
+        crate::key::push(&mut key, &db.table.secondary[0].keys()[0], &Datum::Int4(code)).unwrap();
+        key
+    };
+    let mut old = db.begin(Isolation::RepeatableRead);
+    db.put((1, Some(7), "a"));
+    for (index, key, is_there) in
+        [(None, db.key(1), true), (None, db.key(2), false), (Some(0), code(7), true), (Some(0), code(8), false)]
+    {
+        assert_eq!(old.has_key(&db.table, index, &key, guard).unwrap(), is_there);
+        let locked = old.lock_key_row(&db.table, index, &key, LockMode::KeyShare, guard).unwrap();
+        assert_eq!(matches!(locked, Locked::Row { .. }), is_there, "{index:?} {key:?}: {locked:?}");
+    }
+    // Its key stays, all else may change.
+    let mut other = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut other, db.find(1), (1, Some(7), "b")), Ok(Put::Done(_))));
+    assert!(matches!(other.delete(&db.table, db.find(1), guard), Ok(Some(_))));
+    drop(old);
+    assert!(matches!(other.delete(&db.table, db.find(1), guard), Ok(None)));
+    assert!(!other.has_key(&db.table, None, &db.key(1), guard).unwrap());
+    let gone = other.lock_key_row(&db.table, None, &db.key(1), LockMode::KeyShare, guard).unwrap();
+    assert!(matches!(gone, Locked::Gone), "{gone:?}");
+}
+
+#[test]
 fn keys_can_be_changed_and_changed_back() {
     let db = Db::new();
     db.put((1, Some(1), "a"));
