@@ -519,6 +519,9 @@ fn a_reader_keeps_what_it_sees() {
     assert_eq!(db.entries(), 0);
 }
 
+/// Rows by key.
+type Map = BTreeMap<i32, (i32, Option<i32>, String)>;
+
 /// Three transactions at a time do at random what they can do without waiting, against a map for each snapshot.
 #[test]
 fn random_histories_equal_a_map() {
@@ -531,9 +534,9 @@ fn random_histories_equal_a_map() {
             state % below
         };
         let db = Db::new();
-        let mut committed: BTreeMap<i32, (i32, Option<i32>, String)> = BTreeMap::new();
+        let mut committed = Map::new();
         // Each transaction, and what it must see.
-        let mut open: Vec<(Txn, BTreeMap<i32, (i32, Option<i32>, String)>)> = Vec::new();
+        let mut open: Vec<(Txn, Map)> = Vec::new();
         for _ in 0..120 {
             if open.len() < 3 {
                 open.push((db.begin(Isolation::RepeatableRead), committed.clone()));
