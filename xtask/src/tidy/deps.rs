@@ -15,6 +15,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("wal", &["model", "env"]),
     ("columns", &["model", "env"]),
     ("rows", &["model", "env"]),
+    ("compiled", &["model", "env", "rows", "pg"]),
     ("engine", &["model", "env", "wal", "columns", "rows"]),
     ("ingest", &["model", "engine", "pg"]),
     ("pg", &["model"]),

@@ -1,0 +1,950 @@
+//! From parsed SQL to typed expressions: names are looked up, types inferred as PostgreSQL infers them, casts put where it
+//! would put them.
+//!
+//! What this tier does not do is [`Refusal::Other`], and goes to the second tier; what nobody could do is an error.
+
+use std::sync::Arc;
+
+use model::{CHARACTERS_MAX, Datum, Error, Numeric, Precision, Result, RowSchema, SqlState, Type};
+use rows::RowTable;
+use sqlparser::ast;
+
+use crate::cast::{self, Context, Zone};
+use crate::expr::{Comparison, Expr, Function, Operator, Value};
+
+/// Why a statement is not compiled.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Another tier may do it.
+    Other,
+    /// It is wrong.
+    Error(Error),
+}
+
+pub(crate) type Bind<T> = std::result::Result<T, Refusal>;
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Error(error)
+    }
+}
+
+/// A table of the statement, in its slot.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// What the statement calls it.
+    pub(crate) name: String,
+    pub(crate) slot: usize,
+    pub(crate) table: Arc<RowTable>,
+}
+
+impl Source {
+    pub(crate) fn schema(&self) -> &RowSchema {
+        &self.table.schema
+    }
+
+    pub(crate) fn field(&self, column: usize) -> Typed {
+        let expr = Expr::Field { slot: self.slot, column, layout: Arc::clone(&self.table.layout) };
+        Typed { expr, ty: Some(self.schema().columns[column].ty) }
+    }
+}
+
+/// An expression and its type, which a bare string, NULL or a parameter does not have yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Typed {
+    pub(crate) expr: Expr,
+    pub(crate) ty: Option<Type>,
+}
+
+impl Typed {
+    pub(crate) fn new(expr: Expr, ty: Type) -> Typed {
+        Typed { expr, ty: Some(ty) }
+    }
+}
+
+/// What the binder asks of the statement around an expression.
+pub(crate) trait Around {
+    /// An aggregate function, where there can be one.
+    fn aggregate(&mut self, binder: &mut Binder, call: &ast::Function) -> Bind<Typed>;
+    /// A subquery: a value, EXISTS, or the right side of IN.
+    fn subquery(&mut self, binder: &mut Binder, query: &ast::Query, kind: Subquery) -> Bind<Typed>;
+}
+
+/// What a subquery is there for.
+pub(crate) enum Subquery {
+    Scalar,
+    Exists { not: bool },
+    In { what: Typed, not: bool },
+}
+
+/// Casts done while binding are not of moments, so no zone has a say in them.
+struct NoZone;
+
+impl Zone for NoZone {
+    fn local(&self, micros: i64) -> i64 {
+        micros
+    }
+
+    fn moment(&self, local: i64) -> i64 {
+        local
+    }
+
+    fn parse(&self, _: &str) -> Result<i64> {
+        Err(Error::bug("a moment was read while binding"))
+    }
+}
+
+/// Binds the expressions of one statement.
+#[derive(Default)]
+pub(crate) struct Binder {
+    /// By number; `None` while nothing said what it is.
+    pub(crate) params: Vec<Option<Type>>,
+    /// The tables in sight.
+    pub(crate) sources: Vec<Source>,
+}
+
+impl Binder {
+    /// An expression of whatever type it has.
+    pub(crate) fn expr(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
+        use ast::Expr as E;
+        match expr {
+            E::Nested(inner) => self.expr(inner, around),
+            E::Identifier(name) => self.column(None, name),
+            E::CompoundIdentifier(parts) => match parts.as_slice() {
+                [table, column] => self.column(Some(table), column),
+                _ => Err(Refusal::Other),
+            },
+            E::Value(value) => self.value(&value.value),
+            E::TypedString(string) => {
+                let to = data_type(&string.data_type)?;
+                let ast::Value::SingleQuotedString(text) = &string.value.value else { return Err(Refusal::Other) };
+                self.literal(text, to)
+            }
+            E::Interval(interval) => {
+                let E::Value(value) = &*interval.value else { return Err(Refusal::Other) };
+                match &value.value {
+                    ast::Value::SingleQuotedString(text) if interval.leading_field.is_none() => {
+                        self.literal(text, Type::Interval)
+                    }
+                    _ => Err(Refusal::Other),
+                }
+            }
+            E::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr,
+                data_type: to,
+                array: false,
+                format: None,
+            } => {
+                let to = data_type(to)?;
+                let what = self.expr(expr, around)?;
+                self.cast(what, to, Context::Explicit)
+            }
+            E::IsNull(of) => self.is_null(of, false, around),
+            E::IsNotNull(of) => self.is_null(of, true, around),
+            E::IsTrue(of) => self.is_bool(of, true, false, around),
+            E::IsNotTrue(of) => self.is_bool(of, true, true, around),
+            E::IsFalse(of) => self.is_bool(of, false, false, around),
+            E::IsNotFalse(of) => self.is_bool(of, false, true, around),
+            E::IsDistinctFrom(left, right) => self.is_distinct(left, right, false, around),
+            E::IsNotDistinctFrom(left, right) => self.is_distinct(left, right, true, around),
+            E::UnaryOp { op, expr } => self.unary(*op, expr, around),
+            E::BinaryOp { left, op, right } => self.binary(left, op, right, around),
+            E::Between { expr, negated, low, high } => self.between(expr, low, high, *negated, around),
+            E::InList { expr, list, negated } => self.in_list(expr, list, *negated, around),
+            E::InSubquery { expr, subquery, negated } => {
+                let what = self.expr(expr, around)?;
+                around.subquery(self, subquery, Subquery::In { what, not: *negated })
+            }
+            E::Exists { subquery, negated } => around.subquery(self, subquery, Subquery::Exists { not: *negated }),
+            E::Subquery(query) => around.subquery(self, query, Subquery::Scalar),
+            E::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.like(expr, pattern, escape_char.as_ref(), *negated, false, around)
+            }
+            E::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.like(expr, pattern, escape_char.as_ref(), *negated, true, around)
+            }
+            E::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), around)
+            }
+            E::Function(call) => self.function(call, around),
+            E::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                let of = self.expr(expr, around)?;
+                self.call("ceil", vec![of])
+            }
+            E::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                let of = self.expr(expr, around)?;
+                self.call("floor", vec![of])
+            }
+            E::Substring { expr, substring_from, substring_for, .. } => {
+                let mut given = vec![self.expr(expr, around)?];
+                match substring_from {
+                    Some(from) => given.push(self.expr(from, around)?),
+                    None => given.push(Typed::new(int(1), Type::Int4)),
+                }
+                if let Some(count) = substring_for {
+                    given.push(self.expr(count, around)?);
+                }
+                self.call("substring", given)
+            }
+            E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
+                let mut given = vec![self.expr(expr, around)?];
+                if let Some(what) = trim_what {
+                    given.push(self.expr(what, around)?);
+                }
+                self.call(
+                    match trim_where {
+                        Some(ast::TrimWhereField::Leading) => "ltrim",
+                        Some(ast::TrimWhereField::Trailing) => "rtrim",
+                        Some(ast::TrimWhereField::Both) | None => "btrim",
+                    },
+                    given,
+                )
+            }
+            _ => Err(Refusal::Other),
+        }
+    }
+
+    /// An expression that must be true or false.
+    pub(crate) fn condition(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Expr> {
+        let bound = self.expr(expr, around)?;
+        let bound = self.settle(bound, Type::Bool)?;
+        match bound.ty {
+            Some(Type::Bool) => Ok(bound.expr),
+            ty => Err(Error::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("argument of WHERE must be type boolean, not type {}", name_of(ty)),
+            )
+            .into()),
+        }
+    }
+
+    fn column(&self, table: Option<&ast::Ident>, name: &ast::Ident) -> Bind<Typed> {
+        let wanted = folded(name);
+        let table = table.map(folded);
+        let mut found: Option<Typed> = None;
+        for source in &self.sources {
+            if table.as_ref().is_some_and(|table| *table != source.name) {
+                continue;
+            }
+            let Some(column) = source.schema().column(&wanted) else { continue };
+            if found.is_some() {
+                return Err(Error::new(
+                    SqlState::AMBIGUOUS_COLUMN,
+                    format!("column reference \"{wanted}\" is ambiguous"),
+                )
+                .into());
+            }
+            found = Some(source.field(column));
+        }
+        if let Some(table) = &table
+            && self.sources.iter().all(|source| source.name != *table)
+        {
+            let text = format!("missing FROM-clause entry for table \"{table}\"");
+            return Err(Error::new(SqlState::UNDEFINED_TABLE, text).into());
+        }
+        found.ok_or_else(|| {
+            let shown = table.map_or_else(|| format!("\"{wanted}\""), |table| format!("{table}.{wanted}"));
+            Error::new(SqlState::UNDEFINED_COLUMN, format!("column {shown} does not exist")).into()
+        })
+    }
+
+    fn value(&mut self, value: &ast::Value) -> Bind<Typed> {
+        Ok(match value {
+            ast::Value::Number(text, _) => number(text)?,
+            ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => {
+                Typed { expr: Expr::Value(Value::Text(text.as_str().into())), ty: None }
+            }
+            ast::Value::Boolean(value) => Typed::new(Expr::Value(Value::Plain(Datum::Bool(*value))), Type::Bool),
+            ast::Value::Null => Typed { expr: Expr::Value(Value::Plain(Datum::Null)), ty: None },
+            ast::Value::Placeholder(name) => {
+                let at = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+                let at = at.and_then(|number| number.checked_sub(1)).ok_or(Refusal::Other)?;
+                if self.params.len() <= at {
+                    self.params.resize(at + 1, None);
+                }
+                Typed { expr: Expr::Param(at), ty: self.params[at] }
+            }
+            _ => return Err(Refusal::Other),
+        })
+    }
+
+    /// A string as a value of a type, read now where that does not depend on the session.
+    fn literal(&self, text: &str, to: Type) -> Bind<Typed> {
+        let arena = bumpalo::Bump::new();
+        if to == Type::Timestamptz {
+            let what = Box::new(Expr::Value(Value::Text(text.into())));
+            return Ok(Typed::new(Expr::Cast { what, to, by: Context::Explicit }, to));
+        }
+        let value = cast::cast(Datum::Text(text), to, Context::Explicit, &NoZone, &arena)?;
+        Ok(Typed::new(Expr::Value(Value::of(&value)), to))
+    }
+
+    /// Gives a type to what has none; leaves all else as it is.
+    pub(crate) fn settle(&mut self, bound: Typed, ty: Type) -> Bind<Typed> {
+        if bound.ty.is_some() {
+            return Ok(bound);
+        }
+        match bound.expr {
+            Expr::Param(at) => {
+                // What stands in parentheses is not part of a parameter's type.
+                let ty = bare(ty);
+                match self.params[at] {
+                    None => self.params[at] = Some(ty),
+                    // Another use of it said so already.
+                    Some(known) => return self.cast(Typed::new(Expr::Param(at), known), ty, Context::Explicit),
+                }
+                Ok(Typed::new(Expr::Param(at), ty))
+            }
+            Expr::Value(Value::Text(text)) => self.literal(&text, bare(ty)),
+            expr => Ok(Typed::new(expr, ty)),
+        }
+    }
+
+    /// As a column takes it.
+    pub(crate) fn assigned(&mut self, bound: Typed, ty: Type, column: &str) -> Bind<Expr> {
+        let bound = self.settle(bound, ty)?;
+        let from = bound.ty.unwrap_or(ty);
+        if !assignable(from, ty) {
+            return Err(Error::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "column \"{column}\" is of type {} but expression is of type {}",
+                    ty.sql_name(),
+                    from.sql_name()
+                ),
+            )
+            .with_hint("You will need to rewrite or cast the expression.")
+            .into());
+        }
+        Ok(self.cast(bound, ty, Context::Assignment)?.expr)
+    }
+
+    pub(crate) fn cast(&mut self, what: Typed, to: Type, by: Context) -> Bind<Typed> {
+        let what = self.settle(what, to)?;
+        let from = what.ty.unwrap_or(to);
+        if same_bytes(from, to) {
+            return Ok(Typed::new(what.expr, to));
+        }
+        if !cast::exists(from, to) {
+            return Err(Error::new(
+                SqlState::CANNOT_COERCE,
+                format!("cannot cast type {} to {}", from.sql_name(), to.sql_name()),
+            )
+            .into());
+        }
+        // A value that is known now is cast now, unless the session has a say in it.
+        if let Expr::Value(value) = &what.expr
+            && from != Type::Timestamptz
+            && to != Type::Timestamptz
+        {
+            let arena = bumpalo::Bump::new();
+            let value = cast::cast(value.datum(), to, by, &NoZone, &arena)?;
+            return Ok(Typed::new(Expr::Value(Value::of(&value)), to));
+        }
+        Ok(Typed::new(Expr::Cast { what: Box::new(what.expr), to, by }, to))
+    }
+
+    fn is_null(&mut self, of: &ast::Expr, not: bool, around: &mut dyn Around) -> Bind<Typed> {
+        let of = self.expr(of, around)?;
+        let of = self.settle(of, Type::Text)?;
+        Ok(Typed::new(Expr::IsNull { of: Box::new(of.expr), not }, Type::Bool))
+    }
+
+    fn is_bool(&mut self, of: &ast::Expr, value: bool, not: bool, around: &mut dyn Around) -> Bind<Typed> {
+        let of = self.condition(of, around)?;
+        let value = Expr::Value(Value::Plain(Datum::Bool(value)));
+        Ok(Typed::new(Expr::IsDistinct { from: Box::new([of, value]), not: !not }, Type::Bool))
+    }
+
+    fn is_distinct(&mut self, left: &ast::Expr, right: &ast::Expr, not: bool, around: &mut dyn Around) -> Bind<Typed> {
+        let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
+        let sides = self.same_type(left, right, "=")?;
+        Ok(Typed::new(Expr::IsDistinct { from: Box::new(sides), not }, Type::Bool))
+    }
+
+    fn unary(&mut self, op: ast::UnaryOperator, of: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
+        match op {
+            ast::UnaryOperator::Not => Ok(Typed::new(Expr::Not(Box::new(self.condition(of, around)?)), Type::Bool)),
+            ast::UnaryOperator::Minus => {
+                // The least number of a type has no positive counterpart: its sign is part of the literal.
+                if let ast::Expr::Value(value) = of
+                    && let ast::Value::Number(text, _) = &value.value
+                {
+                    return Ok(number(&format!("-{text}"))?);
+                }
+                let of = self.expr(of, around)?;
+                let of = self.settle(of, Type::Float8)?;
+                let ty = of.ty.filter(|ty| rank(*ty).is_some()).ok_or(Refusal::Other)?;
+                Ok(Typed::new(Expr::Negate(Box::new(of.expr)), bare(ty)))
+            }
+            ast::UnaryOperator::Plus => self.expr(of, around),
+            _ => Err(Refusal::Other),
+        }
+    }
+
+    fn binary(
+        &mut self,
+        left: &ast::Expr,
+        op: &ast::BinaryOperator,
+        right: &ast::Expr,
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        use ast::BinaryOperator as B;
+        match op {
+            B::And | B::Or => {
+                let sides = Box::new([self.condition(left, around)?, self.condition(right, around)?]);
+                return Ok(Typed::new(if *op == B::And { Expr::And(sides) } else { Expr::Or(sides) }, Type::Bool));
+            }
+            _ => {}
+        }
+        if let (Some(comparison), ast::Expr::Tuple(left), ast::Expr::Tuple(right)) = (comparison(op), left, right) {
+            return self.compare_rows(comparison, left, right, around);
+        }
+        let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
+        if let Some(comparison) = comparison(op) {
+            let sides = self.same_type(left, right, &op.to_string())?;
+            return Ok(Typed::new(Expr::Compare(comparison, Box::new(sides)), Type::Bool));
+        }
+        match op {
+            B::Plus => self.arithmetic(Operator::Add, left, right),
+            B::Minus => self.arithmetic(Operator::Subtract, left, right),
+            B::Multiply => self.arithmetic(Operator::Multiply, left, right),
+            B::Divide => self.arithmetic(Operator::Divide, left, right),
+            B::Modulo => self.arithmetic(Operator::Modulo, left, right),
+            B::StringConcat => self.concat(left, right),
+            _ => Err(Refusal::Other),
+        }
+    }
+
+    /// `(a, b) = (c, d)`; other comparisons of rows are rare.
+    fn compare_rows(
+        &mut self,
+        comparison: Comparison,
+        left: &[ast::Expr],
+        right: &[ast::Expr],
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        if comparison != Comparison::Equal || left.len() != right.len() || left.is_empty() {
+            return Err(Refusal::Other);
+        }
+        let mut all: Option<Expr> = None;
+        for (left, right) in left.iter().zip(right) {
+            let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
+            let one = Expr::Compare(Comparison::Equal, Box::new(self.same_type(left, right, "=")?));
+            all = Some(match all {
+                None => one,
+                Some(all) => Expr::And(Box::new([all, one])),
+            });
+        }
+        all.map(|all| Typed::new(all, Type::Bool)).ok_or(Refusal::Other)
+    }
+
+    fn arithmetic(&mut self, operator: Operator, left: Typed, right: Typed) -> Bind<Typed> {
+        match (left.ty, operator, right.ty) {
+            (Some(Type::Date), Operator::Add | Operator::Subtract, Some(Type::Int2 | Type::Int4)) => {
+                let right = self.cast(right, Type::Int4, Context::Explicit)?;
+                return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Date));
+            }
+            (Some(Type::Date), Operator::Subtract, Some(Type::Date)) => {
+                return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Int4));
+            }
+            _ => {}
+        }
+        let ty = match (left.ty, right.ty) {
+            (Some(left), Some(right)) => common_number(left, right),
+            (Some(known), None) | (None, Some(known)) => rank(known).map(|_| bare(known)),
+            (None, None) => None,
+        };
+        let ty = ty.filter(|ty| operator != Operator::Modulo || !matches!(ty, Type::Float4 | Type::Float8));
+        let ty = ty.ok_or(Refusal::Other)?;
+        let left = self.cast(left, ty, Context::Explicit)?.expr;
+        let right = self.cast(right, ty, Context::Explicit)?.expr;
+        Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left, right])), ty))
+    }
+
+    fn concat(&mut self, left: Typed, right: Typed) -> Bind<Typed> {
+        if left.ty == Some(Type::Bytes) || right.ty == Some(Type::Bytes) {
+            let left = self.settle(left, Type::Bytes)?;
+            let right = self.settle(right, Type::Bytes)?;
+            return match (left.ty, right.ty) {
+                (Some(Type::Bytes), Some(Type::Bytes)) => {
+                    Ok(Typed::new(Expr::Concat(Box::new([left.expr, right.expr])), Type::Bytes))
+                }
+                _ => Err(Refusal::Other),
+            };
+        }
+        // One of them must be text for `||` to be this one.
+        if !left.ty.is_none_or(is_text) && !right.ty.is_none_or(is_text) {
+            return Err(Refusal::Other);
+        }
+        let left = self.cast(left, Type::Text, Context::Explicit)?.expr;
+        let right = self.cast(right, Type::Text, Context::Explicit)?.expr;
+        Ok(Typed::new(Expr::Concat(Box::new([left, right])), Type::Text))
+    }
+
+    /// Both as the type in which they are compared.
+    pub(crate) fn same_type(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<[Expr; 2]> {
+        let ty = match (left.ty, right.ty) {
+            (Some(left), Some(right)) => comparable(left, right).ok_or_else(|| {
+                Error::new(
+                    SqlState::UNDEFINED_FUNCTION,
+                    format!("operator does not exist: {} {operator} {}", left.sql_name(), right.sql_name()),
+                )
+                .with_hint(
+                    "No operator matches the given name and argument types. You might need to add explicit type casts.",
+                )
+            })?,
+            // varchar has no operators of its own.
+            (Some(Type::Varchar(_)), None) | (None, Some(Type::Varchar(_)) | None) => Type::Text,
+            (Some(known), None) | (None, Some(known)) => bare(known),
+        };
+        if !ty.is_ordered() {
+            return Err(Refusal::Other);
+        }
+        Ok([self.cast(left, ty, Context::Explicit)?.expr, self.cast(right, ty, Context::Explicit)?.expr])
+    }
+
+    fn between(
+        &mut self,
+        what: &ast::Expr,
+        low: &ast::Expr,
+        high: &ast::Expr,
+        not: bool,
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        let what = self.expr(what, around)?;
+        let (low, high) = (self.expr(low, around)?, self.expr(high, around)?);
+        let low = self.same_type(what.clone(), low, ">=")?;
+        let high = self.same_type(what, high, "<=")?;
+        let both = Expr::And(Box::new([
+            Expr::Compare(Comparison::GreaterEqual, Box::new(low)),
+            Expr::Compare(Comparison::LessEqual, Box::new(high)),
+        ]));
+        Ok(Typed::new(if not { Expr::Not(Box::new(both)) } else { both }, Type::Bool))
+    }
+
+    fn in_list(&mut self, what: &ast::Expr, list: &[ast::Expr], not: bool, around: &mut dyn Around) -> Bind<Typed> {
+        if let ast::Expr::Tuple(left) = what {
+            let mut any: Option<Expr> = None;
+            for one in list {
+                let ast::Expr::Tuple(right) = one else { return Err(Refusal::Other) };
+                let one = self.compare_rows(Comparison::Equal, left, right, around)?.expr;
+                any = Some(match any {
+                    None => one,
+                    Some(any) => Expr::Or(Box::new([any, one])),
+                });
+            }
+            let any = any.ok_or(Refusal::Other)?;
+            return Ok(Typed::new(if not { Expr::Not(Box::new(any)) } else { any }, Type::Bool));
+        }
+        let what = self.expr(what, around)?;
+        let mut bound = Vec::with_capacity(list.len());
+        for one in list {
+            bound.push(self.expr(one, around)?);
+        }
+        // PostgreSQL looks for one type for all of them.
+        let mut ty = what.ty;
+        for one in bound.iter().filter_map(|one| one.ty) {
+            ty = Some(match ty {
+                None => one,
+                Some(ty) => comparable(ty, one).ok_or(Refusal::Other)?,
+            });
+        }
+        let ty = bare(ty.unwrap_or(Type::Text));
+        if !ty.is_ordered() {
+            return Err(Refusal::Other);
+        }
+        let what = Box::new(self.cast(what, ty, Context::Explicit)?.expr);
+        let list =
+            bound.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
+        Ok(Typed::new(Expr::InList { what, list, not }, Type::Bool))
+    }
+
+    fn like(
+        &mut self,
+        what: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::ValueWithSpan>,
+        not: bool,
+        any_case: bool,
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        let escape = match escape.map(|escape| &escape.value) {
+            None => Some('\\'),
+            Some(ast::Value::SingleQuotedString(text)) => {
+                let mut chars = text.chars();
+                match (chars.next(), chars.next()) {
+                    (escape, None) => escape,
+                    _ => return Err(Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string").into()),
+                }
+            }
+            Some(_) => return Err(Refusal::Other),
+        };
+        let what = self.expr(what, around)?;
+        // Blanks at the end of char(n) count for LIKE, and are not here.
+        if matches!(what.ty, Some(Type::Char(_))) {
+            return Err(Refusal::Other);
+        }
+        let pattern = self.expr(pattern, around)?;
+        let what = self.text(what)?;
+        let pattern = self.text(pattern)?;
+        Ok(Typed::new(Expr::Like { what: Box::new([what, pattern]), escape, not, any_case }, Type::Bool))
+    }
+
+    fn text(&mut self, bound: Typed) -> Bind<Expr> {
+        let bound = self.settle(bound, Type::Text)?;
+        if bound.ty.is_some_and(is_text) { Ok(bound.expr) } else { Err(Refusal::Other) }
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&ast::Expr>,
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        let operand = operand.map(|operand| self.expr(operand, around)).transpose()?;
+        let mut whens = Vec::with_capacity(conditions.len());
+        let mut results = Vec::with_capacity(conditions.len() + 1);
+        for one in conditions {
+            whens.push(match &operand {
+                None => self.condition(&one.condition, around)?,
+                Some(operand) => {
+                    let value = self.expr(&one.condition, around)?;
+                    Expr::Compare(Comparison::Equal, Box::new(self.same_type(operand.clone(), value, "=")?))
+                }
+            });
+            results.push(self.expr(&one.result, around)?);
+        }
+        if let Some(otherwise) = otherwise {
+            results.push(self.expr(otherwise, around)?);
+        }
+        let (mut results, ty) = self.one_type(results)?;
+        let otherwise = if otherwise.is_some() { results.pop().map(Box::new) } else { None };
+        Ok(Typed::new(Expr::Case { whens: whens.into_iter().zip(results).collect(), otherwise }, ty))
+    }
+
+    /// All as one type: that of CASE, COALESCE and their kin.
+    pub(crate) fn one_type(&mut self, all: Vec<Typed>) -> Bind<(Vec<Expr>, Type)> {
+        let mut ty: Option<Type> = None;
+        for one in all.iter().filter_map(|one| one.ty) {
+            ty = Some(match ty {
+                None => one,
+                Some(ty) if ty == one => ty,
+                Some(ty) => union(ty, one).ok_or(Refusal::Other)?,
+            });
+        }
+        let ty = ty.unwrap_or(Type::Text);
+        let all =
+            all.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
+        Ok((all, ty))
+    }
+
+    fn function(&mut self, call: &ast::Function, around: &mut dyn Around) -> Bind<Typed> {
+        let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return Err(Refusal::Other) };
+        let name = folded(name);
+        if call.over.is_some() || !call.within_group.is_empty() || call.null_treatment.is_some() {
+            return Err(Refusal::Other);
+        }
+        if matches!(name.as_str(), "count" | "sum" | "min" | "max" | "avg") {
+            return around.aggregate(self, call);
+        }
+        let given = match &call.args {
+            ast::FunctionArguments::None => Vec::new(),
+            ast::FunctionArguments::Subquery(_) => return Err(Refusal::Other),
+            ast::FunctionArguments::List(list) => {
+                if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+                    return Err(Refusal::Other);
+                }
+                let mut given = Vec::with_capacity(list.args.len());
+                for arg in &list.args {
+                    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else {
+                        return Err(Refusal::Other);
+                    };
+                    given.push(self.expr(arg, around)?);
+                }
+                given
+            }
+        };
+        self.call(&name, given)
+    }
+
+    fn call(&mut self, name: &str, mut given: Vec<Typed>) -> Bind<Typed> {
+        match (name, given.len()) {
+            ("now" | "current_timestamp" | "transaction_timestamp", 0) => {
+                return Ok(Typed::new(Expr::Now, Type::Timestamptz));
+            }
+            ("localtimestamp", 0) => {
+                return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Timestamp, Context::Explicit);
+            }
+            ("current_date", 0) => {
+                return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Date, Context::Explicit);
+            }
+            ("coalesce", 1..) => {
+                let (all, ty) = self.one_type(given)?;
+                return Ok(Typed::new(Expr::Coalesce(all), ty));
+            }
+            ("greatest" | "least", 1..) => {
+                let (of, ty) = self.one_type(given)?;
+                return Ok(Typed::new(Expr::Extreme { of, greatest: name == "greatest" }, ty));
+            }
+            ("nullif", 2) => {
+                let right = given.pop().ok_or(Refusal::Other)?;
+                let left = given.pop().ok_or(Refusal::Other)?;
+                let ty = left.ty.unwrap_or(Type::Text);
+                let sides = self.same_type(left, right, "=")?;
+                return Ok(Typed::new(Expr::Call(Function::Nullif, sides.into()), bare(ty)));
+            }
+            _ => {}
+        }
+        let (function, types, result) = self.signature(name, &given).ok_or(Refusal::Other)?;
+        let mut of = Vec::with_capacity(given.len());
+        for (one, ty) in given.into_iter().zip(types) {
+            of.push(self.cast(one, ty, Context::Explicit)?.expr);
+        }
+        Ok(Typed::new(Expr::Call(function, of), result))
+    }
+
+    /// Which function it is, as what it takes its arguments, and what it gives.
+    fn signature(&self, name: &str, given: &[Typed]) -> Option<(Function, Vec<Type>, Type)> {
+        let first = given.first().map(|one| one.ty.map(bare));
+        let text = |function, more: &[Type], result| {
+            let mut types = vec![Type::Text];
+            types.extend_from_slice(more);
+            first.flatten().is_none_or(is_text).then_some((function, types, result))
+        };
+        let number = |function, more: &[Type]| {
+            let ty = first.flatten().unwrap_or(Type::Float8);
+            // Of the integers only `abs` and `mod` know more than double precision.
+            let ty = match ty {
+                Type::Int2 | Type::Int4 | Type::Int8 | Type::Float4 if function != Function::Abs => Type::Float8,
+                ty => ty,
+            };
+            rank(ty)?;
+            let mut types = vec![ty];
+            types.extend_from_slice(more);
+            Some((function, types, ty))
+        };
+        match (name, given.len()) {
+            ("lower", 1) => text(Function::Lower, &[], Type::Text),
+            ("upper", 1) => text(Function::Upper, &[], Type::Text),
+            ("length" | "char_length" | "character_length", 1) => {
+                // Of char(n), blanks at the end do not count, which is what is kept.
+                text(Function::Length, &[], Type::Int4)
+            }
+            ("btrim", 1) => text(Function::Trim, &[], Type::Text),
+            ("ltrim", 1) => text(Function::TrimStart, &[], Type::Text),
+            ("rtrim", 1) => text(Function::TrimEnd, &[], Type::Text),
+            ("btrim", 2) => text(Function::Trim, &[Type::Text], Type::Text),
+            ("ltrim", 2) => text(Function::TrimStart, &[Type::Text], Type::Text),
+            ("rtrim", 2) => text(Function::TrimEnd, &[Type::Text], Type::Text),
+            ("left", 2) => text(Function::Left, &[Type::Int4], Type::Text),
+            ("right", 2) => text(Function::Right, &[Type::Int4], Type::Text),
+            ("substring" | "substr", 2) => text(Function::Substring, &[Type::Int4], Type::Text),
+            ("substring" | "substr", 3) => text(Function::Substring, &[Type::Int4, Type::Int4], Type::Text),
+            ("abs", 1) => number(Function::Abs, &[]),
+            ("ceil" | "ceiling", 1) => number(Function::Ceil, &[]),
+            ("floor", 1) => number(Function::Floor, &[]),
+            ("sign", 1) => number(Function::Sign, &[]),
+            ("round", 1) => number(Function::Round, &[]),
+            ("round", 2) => Some((Function::Round, vec![Type::Numeric(None), Type::Int4], Type::Numeric(None))),
+            ("mod", 2) => {
+                let ty = common_number(first??, given.get(1)?.ty?)?;
+                let exact = matches!(ty, Type::Int2 | Type::Int4 | Type::Int8 | Type::Numeric(_));
+                exact.then_some((Function::Mod, vec![ty, ty], ty))
+            }
+            ("power" | "pow", 2) if !given.iter().any(|one| matches!(one.ty, Some(Type::Numeric(_)))) => {
+                Some((Function::Power, vec![Type::Float8, Type::Float8], Type::Float8))
+            }
+            ("sqrt", 1) if !matches!(first.flatten(), Some(Type::Numeric(_))) => {
+                Some((Function::Sqrt, vec![Type::Float8], Type::Float8))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn int(value: i32) -> Expr {
+    Expr::Value(Value::Plain(Datum::Int4(value)))
+}
+
+/// A number as PostgreSQL types it: the smallest of integer, bigint and numeric that holds it.
+fn number(text: &str) -> Result<Typed> {
+    if let Ok(value) = text.parse::<i32>() {
+        return Ok(Typed::new(int(value), Type::Int4));
+    }
+    if let Ok(value) = text.parse::<i64>() {
+        return Ok(Typed::new(Expr::Value(Value::Plain(Datum::Int8(value))), Type::Int8));
+    }
+    let value: Numeric = text.parse()?;
+    Ok(Typed::new(Expr::Value(Value::Plain(Datum::Numeric(value))), Type::Numeric(None)))
+}
+
+/// A name as SQL folds it.
+pub(crate) fn folded(name: &ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
+}
+
+fn name_of(ty: Option<Type>) -> &'static str {
+    ty.map_or("unknown", Type::sql_name)
+}
+
+/// The type that a statement names, if it is one that columns of `rows` tables have.
+pub(crate) fn data_type(ty: &ast::DataType) -> Bind<Type> {
+    use ast::DataType as D;
+    Ok(match ty {
+        D::Bool | D::Boolean => Type::Bool,
+        D::SmallInt(None) | D::Int2(None) => Type::Int2,
+        D::Int(None) | D::Integer(None) | D::Int4(None) => Type::Int4,
+        D::BigInt(None) | D::Int8(None) => Type::Int8,
+        D::Real | D::Float4 => Type::Float4,
+        D::DoublePrecision | D::Float8 | D::Float(ast::ExactNumberInfo::None) => Type::Float8,
+        D::Numeric(info) | D::Decimal(info) | D::Dec(info) => Type::Numeric(precision(info)?),
+        D::Text => Type::Text,
+        D::Varchar(length) | D::CharacterVarying(length) | D::CharVarying(length) => Type::Varchar(characters(length)?),
+        // Without a length, char is char(1).
+        D::Char(length) | D::Character(length) => Type::Char(characters(length)?.or(Some(1))),
+        D::Bytea => Type::Bytes,
+        D::Uuid => Type::Uuid,
+        D::JSON => Type::Json,
+        D::Date => Type::Date,
+        D::Time(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Time,
+        D::Timestamp(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Timestamp,
+        D::Timestamp(None, ast::TimezoneInfo::WithTimeZone | ast::TimezoneInfo::Tz) => Type::Timestamptz,
+        D::Interval { fields: None, precision: None } => Type::Interval,
+        _ => return Err(Refusal::Other),
+    })
+}
+
+fn precision(info: &ast::ExactNumberInfo) -> Result<Option<Precision>> {
+    match info {
+        ast::ExactNumberInfo::None => Ok(None),
+        ast::ExactNumberInfo::Precision(digits) => {
+            Precision::new(i64::try_from(*digits).unwrap_or(i64::MAX), 0).map(Some)
+        }
+        ast::ExactNumberInfo::PrecisionAndScale(digits, scale) => {
+            Precision::new(i64::try_from(*digits).unwrap_or(i64::MAX), *scale).map(Some)
+        }
+    }
+}
+
+fn characters(length: &Option<ast::CharacterLength>) -> Bind<Option<u32>> {
+    match length {
+        None => Ok(None),
+        Some(ast::CharacterLength::IntegerLength { length, unit: None }) => match u32::try_from(*length) {
+            Ok(length @ 1..=CHARACTERS_MAX) => Ok(Some(length)),
+            _ => Err(Refusal::Other),
+        },
+        Some(_) => Err(Refusal::Other),
+    }
+}
+
+/// The type without what stands in parentheses.
+pub(crate) fn bare(ty: Type) -> Type {
+    match ty {
+        Type::Numeric(_) => Type::Numeric(None),
+        Type::Varchar(_) => Type::Varchar(None),
+        Type::Char(_) => Type::Char(None),
+        ty => ty,
+    }
+}
+
+pub(crate) fn is_text(ty: Type) -> bool {
+    matches!(ty, Type::Text | Type::Varchar(_) | Type::Char(_))
+}
+
+/// Is every value of one type one of the other as it is? Such a cast does nothing, and an index is found behind it.
+fn same_bytes(from: Type, to: Type) -> bool {
+    from == to || bare(from) == to || is_text(from) && matches!(to, Type::Text | Type::Varchar(None))
+}
+
+/// Numbers by how much they hold.
+fn rank(ty: Type) -> Option<u8> {
+    Some(match ty {
+        Type::Int2 => 1,
+        Type::Int4 => 2,
+        Type::Int8 => 3,
+        Type::Numeric(_) => 4,
+        Type::Float4 => 5,
+        Type::Float8 => 6,
+        _ => return None,
+    })
+}
+
+/// The type in which two numbers meet.
+fn common_number(left: Type, right: Type) -> Option<Type> {
+    let (left, right) = (bare(left), bare(right));
+    let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
+    // real meets anything but itself in double precision, which PostgreSQL prefers.
+    Some(if high == Type::Float4 && low != Type::Float4 { Type::Float8 } else { high })
+}
+
+/// The type in which two types are compared.
+fn comparable(left: Type, right: Type) -> Option<Type> {
+    let (left, right) = (bare(left), bare(right));
+    if left == right {
+        return Some(if matches!(left, Type::Varchar(_)) { Type::Text } else { left });
+    }
+    if is_text(left) && is_text(right) {
+        return Some(Type::Text);
+    }
+    match (left, right) {
+        (Type::Date, Type::Timestamp) | (Type::Timestamp, Type::Date) => Some(Type::Timestamp),
+        (Type::Timestamptz, Type::Date | Type::Timestamp) | (Type::Date | Type::Timestamp, Type::Timestamptz) => {
+            Some(Type::Timestamptz)
+        }
+        _ => common_number(left, right),
+    }
+}
+
+/// The type of a CASE with branches of two types.
+fn union(left: Type, right: Type) -> Option<Type> {
+    let (bare_left, bare_right) = (bare(left), bare(right));
+    if bare_left == bare_right {
+        return Some(bare_left);
+    }
+    if is_text(left) && is_text(right) {
+        return Some(Type::Text);
+    }
+    match (bare_left, bare_right) {
+        (Type::Float4, Type::Numeric(_)) | (Type::Numeric(_), Type::Float4) => Some(Type::Float4),
+        (left, right) => {
+            let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
+            let _ = low;
+            Some(high)
+        }
+    }
+}
+
+/// Does PostgreSQL put a value of one type into a column of another without being told to?
+pub(crate) fn assignable(from: Type, to: Type) -> bool {
+    let (from, to) = (bare(from), bare(to));
+    if from == to || rank(from).is_some() && rank(to).is_some() || is_text(to) {
+        return true;
+    }
+    if is_text(from) {
+        return false;
+    }
+    matches!(
+        (from, to),
+        (Type::Date, Type::Timestamp | Type::Timestamptz)
+            | (Type::Timestamp, Type::Date | Type::Time | Type::Timestamptz)
+            | (Type::Timestamptz, Type::Date | Type::Time | Type::Timestamp)
+            | (Type::Interval, Type::Time)
+            | (Type::Time, Type::Interval)
+    )
+}
+
+fn comparison(op: &ast::BinaryOperator) -> Option<Comparison> {
+    use ast::BinaryOperator as B;
+    Some(match op {
+        B::Eq => Comparison::Equal,
+        B::NotEq => Comparison::NotEqual,
+        B::Lt => Comparison::Less,
+        B::LtEq => Comparison::LessEqual,
+        B::Gt => Comparison::Greater,
+        B::GtEq => Comparison::GreaterEqual,
+        _ => return None,
+    })
+}

@@ -1,0 +1,144 @@
+//! Casts between types, by PostgreSQL's rules.
+
+use bumpalo::Bump;
+use model::{Datum, Result, Type};
+
+/// Why a value is cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// `CAST`, `::`, or put there by the binder: what does not fit `varchar(n)` is cut.
+    Explicit,
+    /// Put into a column: what does not fit is refused.
+    Assignment,
+}
+
+/// The session's time zone, which decides what a moment is called.
+pub trait Zone {
+    /// Microseconds that clocks there show at a moment.
+    fn local(&self, micros: i64) -> i64;
+    /// The moment at which clocks there show this; the earlier of two.
+    fn moment(&self, local: i64) -> i64;
+    /// Reads a moment; text without a zone is of this one.
+    ///
+    /// # Errors
+    /// 22007, 22008.
+    fn parse(&self, text: &str) -> Result<i64>;
+}
+
+/// Is there such a cast at all, and does this tier do it?
+pub(crate) fn exists(from: Type, to: Type) -> bool {
+    use Type::{
+        Bool, Bytes, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Numeric, Text, Time, Timestamp,
+        Timestamptz, Uuid, Varchar,
+    };
+    let is_number = |ty| matches!(ty, Int2 | Int4 | Int8 | Float4 | Float8 | Numeric(_));
+    let is_text = |ty| matches!(ty, Text | Varchar(_) | Char(_) | Json);
+    match (from, to) {
+        (from, to) if is_number(from) && is_number(to) || is_text(from) || is_text(to) => true,
+        (Bool, Int4) | (Int4, Bool) => true,
+        (Date | Timestamp | Timestamptz, Date | Timestamp | Timestamptz) => true,
+        (Timestamp | Timestamptz | Interval, Time) | (Time, Interval) => true,
+        (Bool, Bool) | (Bytes, Bytes) | (Uuid, Uuid) | (Time, Time) | (Interval, Interval) => true,
+        _ => false,
+    }
+}
+
+/// A value as another type. `exists` has said yes.
+pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
+    match (value, to) {
+        (Datum::Null, _) => Ok(Datum::Null),
+        (Datum::Text(text), Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json) => {
+            let text = if by == Context::Explicit { cut(text, to) } else { text };
+            rows::assign(to, Datum::Text(text))
+        }
+        (Datum::Text(text), to) => rows::assign(to, parse(text, to, zone, arena)?),
+        (Datum::Bool(value), Type::Int4) => Ok(Datum::Int4(value.into())),
+        (Datum::Int4(value), Type::Bool) => Ok(Datum::Bool(value != 0)),
+        (Datum::Timestamptz(micros), Type::Timestamp) => Ok(Datum::Timestamp(zone.local(micros))),
+        (Datum::Timestamptz(micros), Type::Date | Type::Time) => rows::assign(to, Datum::Timestamp(zone.local(micros))),
+        (Datum::Timestamp(local), Type::Timestamptz) => Ok(Datum::Timestamptz(zone.moment(local))),
+        (Datum::Date(days), Type::Timestamptz) => match rows::assign(Type::Timestamp, Datum::Date(days))? {
+            Datum::Timestamp(local) => Ok(Datum::Timestamptz(zone.moment(local))),
+            other => Ok(other),
+        },
+        (value, Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json) => {
+            let text = arena.alloc_str(&text_of(&value, zone));
+            cast(Datum::Text(text), to, by, zone, arena)
+        }
+        (value, to) => rows::assign(to, value),
+    }
+}
+
+/// The first n characters.
+fn cut(text: &str, to: Type) -> &str {
+    let (Type::Varchar(Some(characters)) | Type::Char(Some(characters))) = to else { return text };
+    text.char_indices().nth(characters as usize).map_or(text, |(end, _)| &text[..end])
+}
+
+/// Reads text as a type.
+///
+/// # Errors
+/// 22P02 and others of class 22.
+pub(crate) fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
+    let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
+    Ok(match to {
+        Type::Bool => Datum::Bool(pg::value::parse_bool(text)?),
+        Type::Int2 => Datum::Int2(pg::value::parse_int(to.oid(), text)? as i16),
+        Type::Int4 => Datum::Int4(pg::value::parse_int(to.oid(), text)? as i32),
+        Type::Int8 => Datum::Int8(pg::value::parse_int(to.oid(), text)?),
+        Type::Float4 => Datum::Float4(pg::value::parse_float4(text)?),
+        Type::Float8 => Datum::Float8(pg::value::parse_float8(text)?),
+        Type::Numeric(_) => Datum::Numeric(trimmed.parse()?),
+        Type::Bytes => Datum::Bytes(arena.alloc_slice_copy(&pg::value::parse_bytea(text)?)),
+        Type::Uuid => Datum::Uuid(pg::value::parse_uuid(text)?),
+        Type::Date => Datum::Date(pg::time::parse_date(text)?),
+        Type::Time => Datum::Time(pg::time::parse_time(text)?),
+        Type::Timestamp => Datum::Timestamp(rounded(pg::time::parse_timestamp(text)?)),
+        Type::Timestamptz => Datum::Timestamptz(zone.parse(text)?),
+        Type::Interval => Datum::Interval(pg::time::parse_interval(text)?),
+        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json => Datum::Text(arena.alloc_str(text)),
+    })
+}
+
+/// A value as text, as PostgreSQL writes it.
+pub(crate) fn text_of(value: &Datum<'_>, zone: &dyn Zone) -> String {
+    let mut out = Vec::new();
+    match value {
+        Datum::Null => {}
+        Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Datum::Int2(value) => pg::value::int_text(&mut out, (*value).into()),
+        Datum::Int4(value) => pg::value::int_text(&mut out, (*value).into()),
+        Datum::Int8(value) => pg::value::int_text(&mut out, *value),
+        Datum::Float4(value) => pg::value::float4_text(&mut out, *value),
+        Datum::Float8(value) => pg::value::float8_text(&mut out, *value),
+        Datum::Numeric(value) => value.write_text(&mut out),
+        Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
+        Datum::Bytes(bytes) => pg::value::bytea_text(&mut out, bytes),
+        Datum::Uuid(uuid) => pg::value::uuid_text(&mut out, uuid),
+        Datum::Date(days) => pg::time::date_text(&mut out, days_from_2000(*days)),
+        Datum::Time(micros) => pg::time::time_text(&mut out, *micros),
+        Datum::Timestamp(micros) => pg::time::timestamp_text(&mut out, micros_from_2000(*micros)),
+        Datum::Timestamptz(micros) => {
+            let offset = zone.local(*micros).saturating_sub(*micros) / 1_000_000;
+            pg::time::timestamptz_text(&mut out, micros_from_2000(*micros), offset as i32);
+        }
+        Datum::Interval(interval) => pg::time::interval_text(&mut out, *interval),
+    }
+    // All of these write UTF-8.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Text is read to nanoseconds.
+pub(crate) fn rounded(nanos: i64) -> i64 {
+    nanos.saturating_add(500).div_euclid(1_000)
+}
+
+/// The wire counts from 2000, values from 1970; the infinities stay where they are, at the ends.
+fn days_from_2000(days: i32) -> i32 {
+    if [i32::MIN, i32::MAX].contains(&days) { days } else { days.saturating_sub(pg::time::EPOCH_DAYS) }
+}
+
+/// As [`days_from_2000`].
+fn micros_from_2000(micros: i64) -> i64 {
+    if [i64::MIN, i64::MAX].contains(&micros) { micros } else { micros.saturating_sub(pg::time::EPOCH_MICROS) }
+}

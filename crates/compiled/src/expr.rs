@@ -1,0 +1,629 @@
+//! Expressions that know their types: evaluated over the rows of the moment, without allocating where nothing is made.
+//!
+//! The binder has put casts where PostgreSQL would, so that both sides of an operator are of one type; what meets here in
+//! any other pair is its mistake (XX000).
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bumpalo::Bump;
+use model::{Datum, Error, Numeric, Result, SqlState, Type};
+use rows::row::RowLayout;
+
+use crate::cast::{self, Zone};
+
+/// A value that owns its bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// Anything but these two.
+    Plain(Datum<'static>),
+    Text(Box<str>),
+    Bytes(Box<[u8]>),
+}
+
+impl Value {
+    pub(crate) fn of(datum: &Datum<'_>) -> Value {
+        match datum {
+            Datum::Text(text) => Value::Text((*text).into()),
+            Datum::Bytes(bytes) => Value::Bytes((*bytes).into()),
+            plain => Value::Plain(plain_of(plain)),
+        }
+    }
+
+    pub(crate) fn datum(&self) -> Datum<'_> {
+        match self {
+            Value::Plain(datum) => datum.clone(),
+            Value::Text(text) => Datum::Text(text),
+            Value::Bytes(bytes) => Datum::Bytes(bytes),
+        }
+    }
+}
+
+/// A datum that borrows nothing.
+fn plain_of(datum: &Datum<'_>) -> Datum<'static> {
+    match datum {
+        Datum::Null | Datum::Text(_) | Datum::Bytes(_) => Datum::Null,
+        Datum::Bool(value) => Datum::Bool(*value),
+        Datum::Int2(value) => Datum::Int2(*value),
+        Datum::Int4(value) => Datum::Int4(*value),
+        Datum::Int8(value) => Datum::Int8(*value),
+        Datum::Float4(value) => Datum::Float4(*value),
+        Datum::Float8(value) => Datum::Float8(*value),
+        Datum::Numeric(value) => Datum::Numeric(value.clone()),
+        Datum::Uuid(value) => Datum::Uuid(*value),
+        Datum::Date(value) => Datum::Date(*value),
+        Datum::Time(value) => Datum::Time(*value),
+        Datum::Timestamp(value) => Datum::Timestamp(*value),
+        Datum::Timestamptz(value) => Datum::Timestamptz(*value),
+        Datum::Interval(value) => Datum::Interval(*value),
+    }
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub(crate) enum Expr {
+    Value(Value),
+    /// `$n`, from 0.
+    Param(usize),
+    /// A column of the row in a slot.
+    Field {
+        slot: usize,
+        column: usize,
+        layout: Arc<RowLayout>,
+    },
+    /// `now()` and its kin: the transaction's start.
+    Now,
+    Arithmetic(Operator, Box<[Expr; 2]>),
+    Compare(Comparison, Box<[Expr; 2]>),
+    And(Box<[Expr; 2]>),
+    Or(Box<[Expr; 2]>),
+    Not(Box<Expr>),
+    Negate(Box<Expr>),
+    IsNull {
+        of: Box<Expr>,
+        not: bool,
+    },
+    IsDistinct {
+        from: Box<[Expr; 2]>,
+        not: bool,
+    },
+    InList {
+        what: Box<Expr>,
+        list: Vec<Expr>,
+        not: bool,
+    },
+    Like {
+        what: Box<[Expr; 2]>,
+        escape: Option<char>,
+        not: bool,
+        any_case: bool,
+    },
+    Case {
+        whens: Vec<(Expr, Expr)>,
+        otherwise: Option<Box<Expr>>,
+    },
+    Coalesce(Vec<Expr>),
+    Extreme {
+        of: Vec<Expr>,
+        greatest: bool,
+    },
+    Concat(Box<[Expr; 2]>),
+    Cast {
+        what: Box<Expr>,
+        to: Type,
+        by: cast::Context,
+    },
+    Call(Function, Vec<Expr>),
+    /// What a subquery gave, which ran before: one value, or none.
+    Result(usize),
+    /// Is a value among those that a subquery gave, which ran before?
+    InResult {
+        what: Box<Expr>,
+        of: usize,
+        not: bool,
+    },
+    /// A column of a group, or an aggregate.
+    Made(usize),
+    /// An integer as the narrower type of a key column; NULL, to which no key is equal, where it does not fit.
+    Fitting {
+        what: Box<Expr>,
+        to: Type,
+    },
+}
+
+/// `+ - * / %`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+}
+
+/// `= <> < <= > >=`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+/// Functions that are told apart by more than their name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    Abs,
+    Ceil,
+    Floor,
+    Round,
+    Sign,
+    Length,
+    Lower,
+    Upper,
+    Substring,
+    Left,
+    Right,
+    Trim,
+    TrimStart,
+    TrimEnd,
+    Nullif,
+    Power,
+    Sqrt,
+    Mod,
+}
+
+/// What an expression is evaluated over. Rows change while it lives; what was evaluated does not.
+pub(crate) struct Frame<'a> {
+    /// The row of each table of the statement; `None` where an outer join found none.
+    pub(crate) rows: Vec<Cell<Option<&'a [u8]>>>,
+    pub(crate) params: &'a [Datum<'a>],
+    /// For values that are made.
+    pub(crate) arena: &'a Bump,
+    /// Microseconds since 1970 UTC.
+    pub(crate) now: i64,
+    pub(crate) zone: &'a dyn Zone,
+    /// What subqueries gave, by number.
+    pub(crate) results: Vec<Answer<'a>>,
+    /// The group of the moment.
+    pub(crate) made: Vec<Datum<'a>>,
+}
+
+/// What a subquery gave.
+#[derive(Default)]
+pub(crate) struct Answer<'a> {
+    /// Its only value; of the right side of IN all, in order, each once.
+    pub(crate) values: Vec<Datum<'a>>,
+    /// Was NULL among them? It is not in `values` then.
+    pub(crate) has_null: bool,
+}
+
+impl Answer<'_> {
+    /// What `IN` says of a value.
+    fn among(&self, what: &Datum<'_>) -> Option<bool> {
+        if self.values.is_empty() && !self.has_null {
+            return Some(false);
+        }
+        if what.is_null() {
+            return None;
+        }
+        let found = self.values.binary_search_by(|one| one.compare(what).unwrap_or(Ordering::Less)).is_ok();
+        if found || !self.has_null { Some(found) } else { None }
+    }
+}
+
+impl Comparison {
+    pub(crate) fn holds(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterEqual => order.is_ge(),
+        }
+    }
+
+    /// The same with its sides exchanged.
+    pub(crate) fn mirrored(self) -> Comparison {
+        match self {
+            Comparison::Less => Comparison::Greater,
+            Comparison::LessEqual => Comparison::GreaterEqual,
+            Comparison::Greater => Comparison::Less,
+            Comparison::GreaterEqual => Comparison::LessEqual,
+            same => same,
+        }
+    }
+}
+
+impl Expr {
+    /// Its value over the rows of the moment.
+    ///
+    /// # Errors
+    /// What PostgreSQL's operators and functions give: 22003, 22012, 22P02 and others of class 22.
+    pub(crate) fn eval<'a>(&'a self, frame: &Frame<'a>) -> Result<Datum<'a>> {
+        Ok(match self {
+            Expr::Value(value) => value.datum(),
+            Expr::Param(at) => frame.params.get(*at).cloned().unwrap_or_default(),
+            Expr::Field { slot, column, layout } => match frame.rows[*slot].get() {
+                Some(row) => layout.field(row, *column)?,
+                None => Datum::Null,
+            },
+            Expr::Now => Datum::Timestamptz(frame.now),
+            Expr::Arithmetic(operator, sides) => {
+                let (left, right) = (sides[0].eval(frame)?, sides[1].eval(frame)?);
+                if left.is_null() || right.is_null() {
+                    return Ok(Datum::Null);
+                }
+                arithmetic(*operator, left, right)?
+            }
+            Expr::Compare(comparison, sides) => match compare(&sides[0].eval(frame)?, &sides[1].eval(frame)?)? {
+                Some(order) => Datum::Bool(comparison.holds(order)),
+                None => Datum::Null,
+            },
+            Expr::And(sides) => match sides[0].eval(frame)? {
+                Datum::Bool(false) => Datum::Bool(false),
+                left => match (left, sides[1].eval(frame)?) {
+                    (_, Datum::Bool(false)) => Datum::Bool(false),
+                    (Datum::Bool(true), right) => right,
+                    _ => Datum::Null,
+                },
+            },
+            Expr::Or(sides) => match sides[0].eval(frame)? {
+                Datum::Bool(true) => Datum::Bool(true),
+                left => match (left, sides[1].eval(frame)?) {
+                    (_, Datum::Bool(true)) => Datum::Bool(true),
+                    (Datum::Bool(false), right) => right,
+                    _ => Datum::Null,
+                },
+            },
+            Expr::Not(of) => match of.eval(frame)? {
+                Datum::Bool(value) => Datum::Bool(!value),
+                _ => Datum::Null,
+            },
+            Expr::Negate(of) => negate(of.eval(frame)?)?,
+            Expr::IsNull { of, not } => Datum::Bool(of.eval(frame)?.is_null() != *not),
+            Expr::IsDistinct { from, not } => {
+                let (left, right) = (from[0].eval(frame)?, from[1].eval(frame)?);
+                let same = match (left.is_null(), right.is_null()) {
+                    (false, false) => compare(&left, &right)?.is_some_and(Ordering::is_eq),
+                    (left, right) => left && right,
+                };
+                Datum::Bool(same == *not)
+            }
+            Expr::InList { what, list, not } => {
+                let what = what.eval(frame)?;
+                among(&what, list.iter().map(|one| one.eval(frame)), *not)?
+            }
+            Expr::InResult { what, of, not } => {
+                let what = what.eval(frame)?;
+                frame.results[*of].among(&what).map_or(Datum::Null, |found| Datum::Bool(found != *not))
+            }
+            Expr::Result(of) => frame.results[*of].values.first().cloned().unwrap_or_default(),
+            Expr::Made(at) => frame.made.get(*at).cloned().unwrap_or_default(),
+            Expr::Fitting { what, to } => fitting(&what.eval(frame)?, *to),
+            Expr::Like { what, escape, not, any_case } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
+                (Datum::Text(text), Datum::Text(pattern)) => {
+                    Datum::Bool(like(text, pattern, *escape, *any_case)? != *not)
+                }
+                _ => Datum::Null,
+            },
+            Expr::Case { whens, otherwise } => {
+                for (when, then) in whens {
+                    if when.holds(frame)? {
+                        return then.eval(frame);
+                    }
+                }
+                match otherwise {
+                    Some(otherwise) => otherwise.eval(frame)?,
+                    None => Datum::Null,
+                }
+            }
+            Expr::Coalesce(of) => {
+                for one in of {
+                    let value = one.eval(frame)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Datum::Null
+            }
+            Expr::Extreme { of, greatest } => {
+                let mut best = Datum::Null;
+                for one in of {
+                    let value = one.eval(frame)?;
+                    let better = match compare(&value, &best)? {
+                        Some(order) => {
+                            if *greatest {
+                                order.is_gt()
+                            } else {
+                                order.is_lt()
+                            }
+                        }
+                        None => best.is_null(),
+                    };
+                    if better {
+                        best = value;
+                    }
+                }
+                best
+            }
+            Expr::Concat(sides) => match (sides[0].eval(frame)?, sides[1].eval(frame)?) {
+                (Datum::Text(left), Datum::Text(right)) => {
+                    let mut text =
+                        bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.arena);
+                    text.push_str(left);
+                    text.push_str(right);
+                    Datum::Text(text.into_bump_str())
+                }
+                (Datum::Bytes(left), Datum::Bytes(right)) => {
+                    let mut bytes = bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.arena);
+                    bytes.extend_from_slice(left);
+                    bytes.extend_from_slice(right);
+                    Datum::Bytes(bytes.into_bump_slice())
+                }
+                _ => Datum::Null,
+            },
+            Expr::Cast { what, to, by } => cast::cast(what.eval(frame)?, *to, *by, frame.zone, frame.arena)?,
+            Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
+        })
+    }
+
+    /// Shows it and all its parts to `see`.
+    pub(crate) fn visit(&self, see: &mut dyn FnMut(&Expr)) {
+        see(self);
+        match self {
+            Expr::Value(_) | Expr::Param(_) | Expr::Field { .. } | Expr::Now | Expr::Result(_) | Expr::Made(_) => {}
+            Expr::Arithmetic(_, sides)
+            | Expr::Compare(_, sides)
+            | Expr::And(sides)
+            | Expr::Or(sides)
+            | Expr::Concat(sides)
+            | Expr::IsDistinct { from: sides, .. }
+            | Expr::Like { what: sides, .. } => sides.iter().for_each(|side| side.visit(see)),
+            Expr::Not(of) | Expr::Negate(of) | Expr::IsNull { of, .. } => of.visit(see),
+            Expr::InResult { what, .. } | Expr::Cast { what, .. } | Expr::Fitting { what, .. } => what.visit(see),
+            Expr::InList { what, list, .. } => {
+                what.visit(see);
+                list.iter().for_each(|one| one.visit(see));
+            }
+            Expr::Case { whens, otherwise } => {
+                for (when, then) in whens {
+                    when.visit(see);
+                    then.visit(see);
+                }
+                if let Some(otherwise) = otherwise {
+                    otherwise.visit(see);
+                }
+            }
+            Expr::Coalesce(of) | Expr::Extreme { of, .. } | Expr::Call(_, of) => {
+                of.iter().for_each(|one| one.visit(see));
+            }
+        }
+    }
+
+    /// Lets `change` change it and all its parts, outermost first.
+    pub(crate) fn change(&mut self, change: &mut dyn FnMut(&mut Expr)) {
+        change(self);
+        match self {
+            Expr::Value(_) | Expr::Param(_) | Expr::Field { .. } | Expr::Now | Expr::Result(_) | Expr::Made(_) => {}
+            Expr::Arithmetic(_, sides)
+            | Expr::Compare(_, sides)
+            | Expr::And(sides)
+            | Expr::Or(sides)
+            | Expr::Concat(sides)
+            | Expr::IsDistinct { from: sides, .. }
+            | Expr::Like { what: sides, .. } => sides.iter_mut().for_each(|side| side.change(change)),
+            Expr::Not(of) | Expr::Negate(of) | Expr::IsNull { of, .. } => of.change(change),
+            Expr::InResult { what, .. } | Expr::Cast { what, .. } | Expr::Fitting { what, .. } => what.change(change),
+            Expr::InList { what, list, .. } => {
+                what.change(change);
+                list.iter_mut().for_each(|one| one.change(change));
+            }
+            Expr::Case { whens, otherwise } => {
+                for (when, then) in whens {
+                    when.change(change);
+                    then.change(change);
+                }
+                if let Some(otherwise) = otherwise {
+                    otherwise.change(change);
+                }
+            }
+            Expr::Coalesce(of) | Expr::Extreme { of, .. } | Expr::Call(_, of) => {
+                of.iter_mut().for_each(|one| one.change(change));
+            }
+        }
+    }
+
+    /// Is it true? NULL is not.
+    pub(crate) fn holds<'a>(&'a self, frame: &Frame<'a>) -> Result<bool> {
+        Ok(matches!(self.eval(frame)?, Datum::Bool(true)))
+    }
+}
+
+/// The order of two values of one type; `None` if one is NULL.
+pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Result<Option<Ordering>> {
+    if left.is_null() || right.is_null() {
+        return Ok(None);
+    }
+    left.compare(right)
+        .map(Some)
+        .ok_or_else(|| Error::bug(format!("{} compared with {}", left.type_name(), right.type_name())))
+}
+
+/// `IN`: true if one is equal, else NULL if one is NULL.
+fn among<'a>(what: &Datum<'a>, list: impl Iterator<Item = Result<Datum<'a>>>, not: bool) -> Result<Datum<'a>> {
+    let mut unknown = what.is_null();
+    let mut empty = true;
+    for one in list {
+        empty = false;
+        match compare(what, &one?)? {
+            Some(Ordering::Equal) => return Ok(Datum::Bool(!not)),
+            Some(_) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown && !empty { Datum::Null } else { Datum::Bool(not) })
+}
+
+fn fitting(value: &Datum<'_>, to: Type) -> Datum<'static> {
+    let value = match value {
+        Datum::Int2(value) => i64::from(*value),
+        Datum::Int4(value) => i64::from(*value),
+        Datum::Int8(value) => *value,
+        _ => return Datum::Null,
+    };
+    match to {
+        Type::Int2 => i16::try_from(value).map_or(Datum::Null, Datum::Int2),
+        Type::Int4 => i32::try_from(value).map_or(Datum::Null, Datum::Int4),
+        _ => Datum::Null,
+    }
+}
+
+fn out_of_range(ty: &str) -> Error {
+    Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range"))
+}
+
+fn division_by_zero() -> Error {
+    Error::new(SqlState::DIVISION_BY_ZERO, "division by zero")
+}
+
+macro_rules! integers {
+    ($operator:expr, $left:expr, $right:expr, $name:literal) => {{
+        let (left, right) = ($left, $right);
+        if matches!($operator, Operator::Divide | Operator::Modulo) && right == 0 {
+            return Err(division_by_zero());
+        }
+        let value = match $operator {
+            Operator::Add => left.checked_add(right),
+            Operator::Subtract => left.checked_sub(right),
+            Operator::Multiply => left.checked_mul(right),
+            Operator::Divide => left.checked_div(right),
+            // The least number modulo -1 is 0, whatever the machine says.
+            Operator::Modulo => Some(left.checked_rem(right).unwrap_or(0)),
+        };
+        value.ok_or_else(|| out_of_range($name))?
+    }};
+}
+
+macro_rules! floats {
+    ($operator:expr, $left:expr, $right:expr) => {{
+        let (left, right) = ($left, $right);
+        let value = match $operator {
+            Operator::Add => left + right,
+            Operator::Subtract => left - right,
+            Operator::Multiply => left * right,
+            Operator::Divide if right == 0.0 && !left.is_nan() => return Err(division_by_zero()),
+            Operator::Divide => left / right,
+            Operator::Modulo => left % right,
+        };
+        if value.is_infinite() && left.is_finite() && right.is_finite() {
+            return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: overflow"));
+        }
+        let multiplied = matches!($operator, Operator::Multiply | Operator::Divide);
+        if value == 0.0 && multiplied && left != 0.0 && right.is_finite() && right != 0.0 {
+            return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: underflow"));
+        }
+        value
+    }};
+}
+
+/// Two values that are not NULL, of types that the binder lets meet.
+pub(crate) fn arithmetic<'a>(operator: Operator, left: Datum<'a>, right: Datum<'a>) -> Result<Datum<'a>> {
+    Ok(match (left, right) {
+        (Datum::Int2(left), Datum::Int2(right)) => Datum::Int2(integers!(operator, left, right, "smallint")),
+        (Datum::Int4(left), Datum::Int4(right)) => Datum::Int4(integers!(operator, left, right, "integer")),
+        (Datum::Int8(left), Datum::Int8(right)) => Datum::Int8(integers!(operator, left, right, "bigint")),
+        (Datum::Float4(left), Datum::Float4(right)) => Datum::Float4(floats!(operator, left, right)),
+        (Datum::Float8(left), Datum::Float8(right)) => Datum::Float8(floats!(operator, left, right)),
+        (Datum::Numeric(left), Datum::Numeric(right)) => Datum::Numeric(numerics(operator, &left, &right)?),
+        (Datum::Date(left), Datum::Date(right)) if operator == Operator::Subtract => {
+            Datum::Int4(left.checked_sub(right).ok_or_else(|| out_of_range("date"))?)
+        }
+        (Datum::Date(left), Datum::Int4(right)) => {
+            let days = if operator == Operator::Add { left.checked_add(right) } else { left.checked_sub(right) };
+            Datum::Date(days.ok_or_else(|| Error::new(SqlState::DATETIME_OVERFLOW, "date out of range"))?)
+        }
+        (left, right) => {
+            return Err(Error::bug(format!("{} {operator:?} {}", left.type_name(), right.type_name())));
+        }
+    })
+}
+
+fn numerics(operator: Operator, left: &Numeric, right: &Numeric) -> Result<Numeric> {
+    match operator {
+        Operator::Add => left.add(right),
+        Operator::Subtract => left.sub(right),
+        Operator::Multiply => left.mul(right),
+        Operator::Divide => left.div(right),
+        Operator::Modulo => left.rem(right),
+    }
+}
+
+fn negate(value: Datum<'_>) -> Result<Datum<'_>> {
+    Ok(match value {
+        Datum::Null => Datum::Null,
+        Datum::Int2(value) => Datum::Int2(value.checked_neg().ok_or_else(|| out_of_range("smallint"))?),
+        Datum::Int4(value) => Datum::Int4(value.checked_neg().ok_or_else(|| out_of_range("integer"))?),
+        Datum::Int8(value) => Datum::Int8(value.checked_neg().ok_or_else(|| out_of_range("bigint"))?),
+        Datum::Float4(value) => Datum::Float4(-value),
+        Datum::Float8(value) => Datum::Float8(-value),
+        Datum::Numeric(value) => Datum::Numeric(value.neg()),
+        other => return Err(Error::bug(format!("- {}", other.type_name()))),
+    })
+}
+
+/// SQL's LIKE. A `%` is tried at every place, longest text last; patterns are short.
+pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bool) -> Result<bool> {
+    if any_case {
+        return like(&text.to_lowercase(), &pattern.to_lowercase(), escape, false);
+    }
+    let mut parts = Vec::new();
+    let mut chars = pattern.chars();
+    while let Some(next) = chars.next() {
+        parts.push(match next {
+            next if Some(next) == escape => match chars.next() {
+                Some(escaped) => Part::Char(escaped),
+                None => {
+                    return Err(Error::new(
+                        SqlState::INVALID_ESCAPE_SEQUENCE,
+                        "LIKE pattern must not end with escape character",
+                    ));
+                }
+            },
+            '%' => Part::Any,
+            '_' => Part::One,
+            next => Part::Char(next),
+        });
+    }
+    let text: Vec<char> = text.chars().collect();
+    // Where the last `%` stands, and how much text it has taken: on a mismatch it takes one more.
+    let (mut at, mut part, mut last) = (0, 0, None);
+    while at < text.len() {
+        match parts.get(part) {
+            Some(Part::Any) => {
+                last = Some((part, at));
+                part += 1;
+            }
+            Some(Part::One) => (at, part) = (at + 1, part + 1),
+            Some(Part::Char(expected)) if *expected == text[at] => (at, part) = (at + 1, part + 1),
+            _ => match last {
+                Some((any, taken)) => {
+                    last = Some((any, taken + 1));
+                    (at, part) = (taken + 1, any + 1);
+                }
+                None => return Ok(false),
+            },
+        }
+    }
+    Ok(parts[part..].iter().all(|part| matches!(part, Part::Any)))
+}
+
+enum Part {
+    Any,
+    One,
+    Char(char),
+}

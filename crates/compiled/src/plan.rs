@@ -1,0 +1,361 @@
+//! Which rows a statement looks at, in which order, by which index.
+//!
+//! Conditions are cut at AND. Tables are joined by nested loops: next comes the one that the rows so far lead to by the
+//! shortest way: whole keys, the beginning of a key, anything. Every condition is checked as soon as the rows it needs are
+//! there, those that an index answers among them: a row may have changed between the index and its lock.
+
+use std::fmt;
+
+use model::Type;
+use rows::RowTable;
+
+use crate::bind::Source;
+use crate::expr::{Comparison, Expr};
+
+/// One table of a join, and how its rows are found.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) slot: usize,
+    pub(crate) access: Access,
+    /// What must hold for a row once it is there.
+    pub(crate) filter: Vec<Expr>,
+    /// LEFT JOIN: where no row holds this, one of NULLs goes on.
+    pub(crate) optional: Option<Vec<Expr>>,
+}
+
+/// Which index: the primary, or a secondary one by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Primary,
+    Secondary(usize),
+}
+
+/// How rows of a table are found.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// By whole primary keys.
+    Points(Vec<Vec<Expr>>),
+    /// By the primary key's only column, which is among what a subquery gave.
+    PointsOf { before: Vec<Expr>, result: usize },
+    /// By the beginning of an index, in its order.
+    Range(Range),
+    /// All of them.
+    All,
+}
+
+/// A part of an index.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub(crate) index: Which,
+    /// The first columns.
+    pub(crate) equal: Vec<Expr>,
+    /// The next one: bound, and whether it belongs to the range.
+    pub(crate) low: Option<(Expr, bool)>,
+    pub(crate) high: Option<(Expr, bool)>,
+    pub(crate) backwards: bool,
+}
+
+/// What ORDER BY asks of one column.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) by: Expr,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
+}
+
+/// A table that is to be joined.
+pub(crate) struct Joined<'s> {
+    pub(crate) source: &'s Source,
+    /// LEFT JOIN … ON
+    pub(crate) optional: Option<Vec<Expr>>,
+}
+
+/// Puts the tables in order; also says whether rows come in the order asked for.
+pub(crate) fn steps(joined: &[Joined<'_>], mut conditions: Vec<Expr>, order: &[Order]) -> (Vec<Step>, bool) {
+    let mut bound = Vec::with_capacity(joined.len());
+    let mut left: Vec<usize> = (0..joined.len()).collect();
+    let mut steps: Vec<Step> = Vec::with_capacity(joined.len());
+    let mut ordered = order.is_empty();
+    while !left.is_empty() {
+        // An outer join waits for all tables before it.
+        let allowed = left.iter().take_while(|at| joined[**at].optional.is_none()).count().max(1);
+        let first = steps.is_empty();
+        let choice = left[..allowed].iter().enumerate().map(|(place, at)| {
+            let one = &joined[*at];
+            let usable: Vec<&Expr> = conditions.iter().chain(one.optional.iter().flatten()).collect();
+            let found = access(one.source, &usable, &bound, if first { order } else { &[] });
+            (found.cost, place, found)
+        });
+        // The order of FROM decides between equals.
+        let Some((_, place, found)) = choice.min_by_key(|(cost, place, _)| (*cost, *place)) else { break };
+        let one = &joined[left.remove(place)];
+        // Rows of the first table stay in order, however many others follow each.
+        if first && !order.is_empty() {
+            ordered = found.ordered;
+        }
+        bound.push(one.source.slot);
+        let mut filter = Vec::new();
+        if one.optional.is_none() {
+            let (now, later) = conditions.into_iter().partition(|condition| needs_only(condition, &bound));
+            conditions = later;
+            filter = now;
+        }
+        steps.push(Step { slot: one.source.slot, access: found.access, filter, optional: one.optional.clone() });
+        if let Some(last) = steps.last_mut()
+            && last.optional.is_some()
+        {
+            // WHERE is asked after the join, of NULLs as well.
+            let (now, later) = conditions.into_iter().partition(|condition| needs_only(condition, &bound));
+            conditions = later;
+            last.filter = now;
+        }
+    }
+    if let Some(last) = steps.last_mut() {
+        last.filter.append(&mut conditions);
+    }
+    (steps, ordered)
+}
+
+struct Found {
+    access: Access,
+    /// Less is better.
+    cost: u32,
+    ordered: bool,
+}
+
+/// The best way to a table's rows, given those in `bound`.
+fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Found {
+    let table = &source.table;
+    if let Some(points) = points(source, conditions, bound) {
+        let one = points.len() == 1;
+        let ordered = one && order.iter().all(|order| needs_only(&order.by, &[source.slot]));
+        return Found { access: Access::Points(points), cost: u32::from(!one), ordered };
+    }
+    if let Some((before, result)) = points_of(source, conditions, bound) {
+        return Found { access: Access::PointsOf { before, result }, cost: 2, ordered: false };
+    }
+    let mut best = Found { access: Access::All, cost: 1_000, ordered: false };
+    let primary = table.primary.as_ref().map(|_| Which::Primary);
+    for which in primary.into_iter().chain((0..table.secondary.len()).map(Which::Secondary)) {
+        let columns = columns_of(table, which);
+        let equal: Vec<Expr> =
+            columns.iter().map_while(|column| equal_to(source, *column, conditions, bound)).collect();
+        let next = columns.get(equal.len());
+        let (low, high) = match next {
+            Some(next) => bounds_of(source, *next, conditions, bound),
+            None => (None, None),
+        };
+        let (ordered, backwards) = in_order(source, &columns[equal.len()..], &columns[..equal.len()], order);
+        if equal.is_empty() && low.is_none() && high.is_none() && !ordered {
+            continue;
+        }
+        let ranges = u32::from(low.is_some()) + u32::from(high.is_some());
+        let whole = equal.len() == columns.len() && unique(table, which);
+        let cost = match (whole, equal.len(), ranges) {
+            (true, ..) => 3,
+            (_, equal, ranges) => 100 - 10 * (equal.min(8) as u32) - 2 * ranges - u32::from(ordered),
+        };
+        if cost < best.cost {
+            let range = Range { index: which, equal, low, high, backwards };
+            best = Found { access: Access::Range(range), cost, ordered };
+        }
+    }
+    best
+}
+
+fn unique(table: &RowTable, which: Which) -> bool {
+    match which {
+        Which::Primary => true,
+        Which::Secondary(at) => table.secondary[at].def().unique,
+    }
+}
+
+fn columns_of(table: &RowTable, which: Which) -> &[usize] {
+    match which {
+        Which::Primary => table.primary.as_ref().map_or(&[], |index| &index.def().columns),
+        Which::Secondary(at) => &table.secondary[at].def().columns,
+    }
+}
+
+/// Whole primary keys, if the conditions give them: one, or those of one IN list.
+fn points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
+    let columns = columns_of(&source.table, Which::Primary);
+    if columns.is_empty() {
+        return None;
+    }
+    let equal: Vec<Option<Expr>> = columns.iter().map(|column| equal_to(source, *column, conditions, bound)).collect();
+    if equal.iter().all(Option::is_some) {
+        return Some(vec![equal.into_iter().flatten().collect()]);
+    }
+    if let Some(keys) = rows_in(source, columns, conditions, bound) {
+        return Some(keys);
+    }
+    let mut open = equal.iter().enumerate().filter(|(_, one)| one.is_none());
+    let (at, None) = (open.next()?.0, open.next()) else { return None };
+    let (fit, list) = conditions.iter().find_map(|condition| match condition {
+        Expr::InList { what, list, not: false } if list.iter().all(|one| needs_only(one, bound)) => {
+            Some((column_behind(what, source, columns[at])?, list))
+        }
+        _ => None,
+    })?;
+    let ty = source.schema().columns[columns[at]].ty;
+    let key = |one: &Expr| equal.iter().map(|part| part.clone().unwrap_or_else(|| fit(one.clone(), ty))).collect();
+    Some(list.iter().map(key).collect())
+}
+
+/// `(a, b) IN ((1, 2), (3, 4))`, which the binder made ANDs under ORs of; other columns of the key may be given beside it.
+fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
+    conditions.iter().find_map(|condition| {
+        let mut rows = Vec::new();
+        alternatives(condition, &mut rows);
+        if rows.len() < 2 {
+            return None;
+        }
+        rows.iter()
+            .map(|row| {
+                let mut parts = Vec::new();
+                conjuncts(row, &mut parts);
+                columns
+                    .iter()
+                    .map(|column| {
+                        equal_to(source, *column, &parts, bound)
+                            .or_else(|| equal_to(source, *column, conditions, bound))
+                    })
+                    .collect::<Option<Vec<Expr>>>()
+            })
+            .collect()
+    })
+}
+
+fn alternatives<'e>(condition: &'e Expr, out: &mut Vec<&'e Expr>) {
+    match condition {
+        Expr::Or(sides) => sides.iter().for_each(|side| alternatives(side, out)),
+        other => out.push(other),
+    }
+}
+
+/// Cuts a condition at AND.
+pub(crate) fn conjuncts<'e>(condition: &'e Expr, out: &mut Vec<&'e Expr>) {
+    match condition {
+        Expr::And(sides) => sides.iter().for_each(|side| conjuncts(side, out)),
+        other => out.push(other),
+    }
+}
+
+/// A primary key whose last column is among what a subquery gave, the others being known.
+fn points_of(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<(Vec<Expr>, usize)> {
+    let (last, before) = columns_of(&source.table, Which::Primary).split_last()?;
+    // The known ones need not stand first in the key: they are put where they belong when it is made.
+    let before: Vec<Expr> =
+        before.iter().map(|column| equal_to(source, *column, conditions, bound)).collect::<Option<_>>()?;
+    conditions.iter().find_map(|condition| match condition {
+        Expr::InResult { what, of, not: false } if is_field(what, source, *last) => Some((before.clone(), *of)),
+        _ => None,
+    })
+}
+
+fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
+    matches!(expr, Expr::Field { slot, column, .. } if *slot == source.slot && *column == wanted)
+}
+
+/// Is an expression a column of `source`, or an integer column made wider? Then with what makes a value comparable to the column of it.
+fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<fn(Expr, Type) -> Expr> {
+    if is_field(expr, source, wanted) {
+        return Some(|value, _| value);
+    }
+    let Expr::Cast { what, to, .. } = expr else { return None };
+    let column = source.schema().columns[wanted].ty;
+    let widened = matches!((column, to), (Type::Int2, Type::Int4 | Type::Int8) | (Type::Int4, Type::Int8));
+    (widened && is_field(what, source, wanted)).then_some(|value, to| Expr::Fitting { what: Box::new(value), to })
+}
+
+/// What a column must be equal to, if that is known from rows in `bound`.
+fn equal_to(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize]) -> Option<Expr> {
+    let ty = source.schema().columns[column].ty;
+    conditions.iter().find_map(|condition| {
+        let Expr::Compare(Comparison::Equal, sides) = condition else { return None };
+        let [left, right] = &**sides;
+        [(left, right), (right, left)].into_iter().find_map(|(one, other)| {
+            let fit = column_behind(one, source, column)?;
+            needs_only(other, bound).then(|| fit(other.clone(), ty))
+        })
+    })
+}
+
+/// A comparison of a column with something that is known, the column being on the left.
+fn compared<'e>(
+    condition: &'e Expr,
+    source: &Source,
+    column: usize,
+    bound: &[usize],
+) -> Option<(Comparison, &'e Expr)> {
+    let Expr::Compare(comparison, sides) = condition else { return None };
+    let [left, right] = &**sides;
+    if is_field(left, source, column) && needs_only(right, bound) {
+        return Some((*comparison, right));
+    }
+    (is_field(right, source, column) && needs_only(left, bound)).then(|| (comparison.mirrored(), left))
+}
+
+type Bound = Option<(Expr, bool)>;
+
+/// The least and the greatest value that a column can have.
+fn bounds_of(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize]) -> (Bound, Bound) {
+    let (mut low, mut high) = (None, None);
+    let mut parts = Vec::new();
+    conditions.iter().for_each(|condition| conjuncts(condition, &mut parts));
+    for condition in parts {
+        let Some((comparison, other)) = compared(condition, source, column, bound) else { continue };
+        match comparison {
+            Comparison::Greater if low.is_none() => low = Some((other.clone(), false)),
+            Comparison::GreaterEqual if low.is_none() => low = Some((other.clone(), true)),
+            Comparison::Less if high.is_none() => high = Some((other.clone(), false)),
+            Comparison::LessEqual if high.is_none() => high = Some((other.clone(), true)),
+            _ => {}
+        }
+    }
+    (low, high)
+}
+
+/// Do rows come in the order asked for by an index whose columns from here on are `rest`, those in `fixed` having one value? And must it be
+/// read backwards?
+fn in_order(source: &Source, rest: &[usize], fixed: &[usize], order: &[Order]) -> (bool, bool) {
+    let mut rest = rest.iter();
+    let mut backwards = None;
+    for one in order {
+        // A column that has one value only orders nothing.
+        if fixed.iter().any(|column| is_field(&one.by, source, *column)) {
+            continue;
+        }
+        // NULLs stand last in an index.
+        let fits = one.nulls_first == one.descending && *backwards.get_or_insert(one.descending) == one.descending;
+        if !fits || !rest.next().is_some_and(|column| is_field(&one.by, source, *column)) {
+            return (false, false);
+        }
+    }
+    (!order.is_empty(), backwards.unwrap_or(false))
+}
+
+/// Can an expression be evaluated with rows in these slots only?
+pub(crate) fn needs_only(expr: &Expr, slots: &[usize]) -> bool {
+    let mut enough = true;
+    expr.visit(&mut |part| {
+        if let Expr::Field { slot, .. } = part {
+            enough &= slots.contains(slot);
+        }
+    });
+    enough
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Access::Points(keys) => write!(f, "points {}", keys.len()),
+            Access::PointsOf { .. } => f.write_str("points of a subquery"),
+            Access::Range(range) => {
+                write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })
+            }
+            Access::All => f.write_str("all"),
+        }
+    }
+}
