@@ -184,6 +184,12 @@ impl Txn {
         self.newest_seen
     }
 
+    /// What later statements of it see.
+    #[must_use]
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
     /// Was nothing changed so far?
     #[must_use]
     pub fn is_empty(&self) -> bool {
