@@ -13,6 +13,10 @@ use rows::{IndexData, Isolation, Records, RowTable, Store};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROWS: i32 = 100_000;
 const RUNS: i32 = 500_000;
 
@@ -35,8 +39,8 @@ impl Zone for Utc {
 struct One(Arc<RowTable>);
 
 impl Tables for One {
-    fn table(&self, name: &TableName) -> Option<Arc<RowTable>> {
-        (self.0.schema.name == *name).then(|| Arc::clone(&self.0))
+    fn table(&self, _: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
+        (self.0.schema.name.table == name).then(|| Arc::clone(&self.0))
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
@@ -88,7 +92,7 @@ fn compiled(sql: &str, tables: &One) -> Result<Compiled> {
 /// Runs a statement in transactions of its own, one commit a run if it writes, and says what a run took.
 fn measure(name: &str, sql: &str, tables: &One, store: &Arc<Store>, lsn: &mut u64, writes: bool) -> Result<()> {
     let statement = compiled(sql, tables)?;
-    let session = Session { now: 0, zone: &Utc };
+    let session = Session { check: &|| Ok(()), now: 0, zone: &Utc };
     let columns: &[Output] = statement.columns();
     let started = Instant::now();
     let mut rows = 0_u64;
@@ -119,7 +123,7 @@ fn measure(name: &str, sql: &str, tables: &One, store: &Arc<Store>, lsn: &mut u6
 
 fn load(tables: &One, store: &Arc<Store>, lsn: &mut u64) -> Result<()> {
     let insert = compiled("INSERT INTO t VALUES ($1, $1 % 10, 0, 'x')", tables)?;
-    let session = Session { now: 0, zone: &Utc };
+    let session = Session { check: &|| Ok(()), now: 0, zone: &Utc };
     for id in 0..ROWS {
         let guard = &crossbeam_epoch::pin();
         let mut txn = store.begin(Isolation::ReadCommitted);

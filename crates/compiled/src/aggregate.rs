@@ -51,7 +51,6 @@ impl Kind {
             (Kind::Sum | Kind::Avg, Type::Float8) | (Kind::Avg, Type::Float4) => Type::Float8,
             (Kind::Min | Kind::Max, Type::Bool | Type::Uuid | Type::Bytes | Type::Json) => return None,
             (Kind::Min | Kind::Max, Type::Varchar(_)) => Type::Text,
-            (Kind::Min | Kind::Max, Type::Char(_)) => Type::Char(None),
             (Kind::Min | Kind::Max, ty) => ty,
             (Kind::Sum | Kind::Avg, _) => return None,
         })
@@ -110,6 +109,11 @@ impl<'a> Groups<'a> {
             state.take(aggregate, frame, &mut self.key)?;
         }
         Ok(())
+    }
+
+    /// Has every aggregate seen a value?
+    pub(crate) fn has_values(&self) -> bool {
+        self.groups.iter().all(|(_, states)| states.iter().all(|state| state.count > 0))
     }
 
     fn place(&mut self, frame: &Frame<'a>) -> Result<usize> {

@@ -101,11 +101,29 @@ pub(crate) struct Binder {
     pub(crate) params: Vec<Option<Type>>,
     /// The tables in sight.
     pub(crate) sources: Vec<Source>,
+    /// How many expressions the one at hand is in.
+    pub(crate) depth: u32,
 }
+
+/// Expressions deeper than this are left to the other tier, which is ready for them: here each level takes of the thread's stack.
+const DEPTH_MAX: u32 = 256;
 
 impl Binder {
     /// An expression of whatever type it has.
     pub(crate) fn expr(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
+        if self.depth == DEPTH_MAX {
+            return Err(Refusal::Other);
+        }
+        self.depth += 1;
+        let bound = match regrouped(expr) {
+            Some(expr) => self.any(&expr, around),
+            None => self.any(expr, around),
+        };
+        self.depth -= 1;
+        bound
+    }
+
+    fn any(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
         use ast::Expr as E;
         match expr {
             E::Nested(inner) => self.expr(inner, around),
@@ -205,15 +223,15 @@ impl Binder {
         }
     }
 
-    /// An expression that must be true or false.
-    pub(crate) fn condition(&mut self, expr: &ast::Expr, around: &mut dyn Around) -> Bind<Expr> {
+    /// An expression that must be true or false; `of` is what PostgreSQL calls it the argument of.
+    pub(crate) fn condition(&mut self, expr: &ast::Expr, of: &str, around: &mut dyn Around) -> Bind<Expr> {
         let bound = self.expr(expr, around)?;
         let bound = self.settle(bound, Type::Bool)?;
         match bound.ty {
             Some(Type::Bool) => Ok(bound.expr),
             ty => Err(Error::new(
                 SqlState::DATATYPE_MISMATCH,
-                format!("argument of WHERE must be type boolean, not type {}", name_of(ty)),
+                format!("argument of {of} must be type boolean, not type {}", name_of(ty)),
             )
             .into()),
         }
@@ -263,7 +281,10 @@ impl Binder {
                 if self.params.len() <= at {
                     self.params.resize(at + 1, None);
                 }
-                Typed { expr: Expr::Param(at), ty: self.params[at] }
+                match self.params[at] {
+                    Some(ty) => Typed::new(param(at, ty), ty),
+                    None => Typed { expr: Expr::Param(at), ty: None },
+                }
             }
             _ => return Err(Refusal::Other),
         })
@@ -292,9 +313,9 @@ impl Binder {
                 match self.params[at] {
                     None => self.params[at] = Some(ty),
                     // Another use of it said so already.
-                    Some(known) => return self.cast(Typed::new(Expr::Param(at), known), ty, Context::Explicit),
+                    Some(known) => return self.cast(Typed::new(param(at, known), known), ty, Context::Explicit),
                 }
-                Ok(Typed::new(Expr::Param(at), ty))
+                Ok(Typed::new(param(at, ty), ty))
             }
             Expr::Value(Value::Text(text)) => self.literal(&text, bare(ty)),
             expr => Ok(Typed::new(expr, ty)),
@@ -352,7 +373,8 @@ impl Binder {
     }
 
     fn is_bool(&mut self, of: &ast::Expr, value: bool, not: bool, around: &mut dyn Around) -> Bind<Typed> {
-        let of = self.condition(of, around)?;
+        let name = format!("IS {}{}", if not { "NOT " } else { "" }, if value { "TRUE" } else { "FALSE" });
+        let of = self.condition(of, &name, around)?;
         let value = Expr::Value(Value::Plain(Datum::Bool(value)));
         Ok(Typed::new(Expr::IsDistinct { from: Box::new([of, value]), not: !not }, Type::Bool))
     }
@@ -365,13 +387,18 @@ impl Binder {
 
     fn unary(&mut self, op: ast::UnaryOperator, of: &ast::Expr, around: &mut dyn Around) -> Bind<Typed> {
         match op {
-            ast::UnaryOperator::Not => Ok(Typed::new(Expr::Not(Box::new(self.condition(of, around)?)), Type::Bool)),
+            ast::UnaryOperator::Not => {
+                Ok(Typed::new(Expr::Not(Box::new(self.condition(of, "NOT", around)?)), Type::Bool))
+            }
             ast::UnaryOperator::Minus => {
-                // The least number of a type has no positive counterpart: its sign is part of the literal.
+                // The sign is not part of the literal: -2147483648 is a bigint.
                 if let ast::Expr::Value(value) = of
                     && let ast::Value::Number(text, _) = &value.value
                 {
-                    return Ok(number(&format!("-{text}"))?);
+                    let Typed { expr, ty } = number(text)?;
+                    let Expr::Value(value) = expr else { return Err(Refusal::Other) };
+                    let value = Value::of(&crate::expr::negate(value.datum())?);
+                    return Ok(Typed { expr: Expr::Value(value), ty });
                 }
                 let of = self.expr(of, around)?;
                 let of = self.settle(of, Type::Float8)?;
@@ -393,7 +420,8 @@ impl Binder {
         use ast::BinaryOperator as B;
         match op {
             B::And | B::Or => {
-                let sides = Box::new([self.condition(left, around)?, self.condition(right, around)?]);
+                let name = if *op == B::And { "AND" } else { "OR" };
+                let sides = Box::new([self.condition(left, name, around)?, self.condition(right, name, around)?]);
                 return Ok(Typed::new(if *op == B::And { Expr::And(sides) } else { Expr::Or(sides) }, Type::Bool));
             }
             _ => {}
@@ -526,16 +554,12 @@ impl Binder {
 
     fn in_list(&mut self, what: &ast::Expr, list: &[ast::Expr], not: bool, around: &mut dyn Around) -> Bind<Typed> {
         if let ast::Expr::Tuple(left) = what {
-            let mut any: Option<Expr> = None;
+            let mut rows = Vec::with_capacity(list.len());
             for one in list {
                 let ast::Expr::Tuple(right) = one else { return Err(Refusal::Other) };
-                let one = self.compare_rows(Comparison::Equal, left, right, around)?.expr;
-                any = Some(match any {
-                    None => one,
-                    Some(any) => Expr::Or(Box::new([any, one])),
-                });
+                rows.push(self.compare_rows(Comparison::Equal, left, right, around)?.expr);
             }
-            let any = any.ok_or(Refusal::Other)?;
+            let any = any_of(rows).ok_or(Refusal::Other)?;
             return Ok(Typed::new(if not { Expr::Not(Box::new(any)) } else { any }, Type::Bool));
         }
         let what = self.expr(what, around)?;
@@ -609,7 +633,7 @@ impl Binder {
         let mut results = Vec::with_capacity(conditions.len() + 1);
         for one in conditions {
             whens.push(match &operand {
-                None => self.condition(&one.condition, around)?,
+                None => self.condition(&one.condition, "CASE/WHEN", around)?,
                 Some(operand) => {
                     let value = self.expr(&one.condition, around)?;
                     Expr::Compare(Comparison::Equal, Box::new(self.same_type(operand.clone(), value, "=")?))
@@ -635,7 +659,16 @@ impl Binder {
                 Some(ty) => union(ty, one).ok_or(Refusal::Other)?,
             });
         }
-        let ty = ty.unwrap_or(Type::Text);
+        // What stands in parentheses stays if all have it; a bare NULL has no say.
+        let is_null = |one: &Typed| matches!(one.expr, Expr::Value(Value::Plain(Datum::Null)));
+        let ty = match ty {
+            Some(ty) if all.iter().all(|one| one.ty == Some(ty) || is_null(one)) => ty,
+            other => bare(other.unwrap_or(Type::Text)),
+        };
+        // Some of these would be shown with blanks at their ends, others not.
+        if ty == Type::Char(None) && all.iter().any(|one| matches!(one.ty, Some(Type::Char(Some(_))))) {
+            return Err(Refusal::Other);
+        }
         let all =
             all.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
         Ok((all, ty))
@@ -692,9 +725,13 @@ impl Binder {
             ("nullif", 2) => {
                 let right = given.pop().ok_or(Refusal::Other)?;
                 let left = given.pop().ok_or(Refusal::Other)?;
-                let ty = left.ty.unwrap_or(Type::Text);
+                let ty = match (left.ty, right.ty) {
+                    (Some(left), Some(right)) if bare(left) != bare(right) => comparable(left, right).unwrap_or(left),
+                    (Some(left), _) => left,
+                    (None, right) => bare(right.unwrap_or(Type::Text)),
+                };
                 let sides = self.same_type(left, right, "=")?;
-                return Ok(Typed::new(Expr::Call(Function::Nullif, sides.into()), bare(ty)));
+                return Ok(Typed::new(Expr::Call(Function::Nullif, sides.into()), ty));
             }
             _ => {}
         }
@@ -765,6 +802,14 @@ impl Binder {
     }
 }
 
+/// A parameter. Of char, blanks at its end are not kept anywhere, and so must not be compared.
+fn param(at: usize, ty: Type) -> Expr {
+    match ty {
+        Type::Char(_) => Expr::Cast { what: Box::new(Expr::Param(at)), to: ty, by: Context::Explicit },
+        _ => Expr::Param(at),
+    }
+}
+
 fn int(value: i32) -> Expr {
     Expr::Value(Value::Plain(Datum::Int4(value)))
 }
@@ -784,6 +829,83 @@ fn number(text: &str) -> Result<Typed> {
 /// A name as SQL folds it.
 pub(crate) fn folded(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
+}
+
+/// An expression as it was meant, if the parser took it otherwise: it reads `a IS DISTINCT FROM b AND c` as `a IS DISTINCT FROM (b AND
+/// c)`, and whatever stands before `a` with it.
+fn regrouped(expr: &ast::Expr) -> Option<ast::Expr> {
+    if !has_swallowed(expr) {
+        return None;
+    }
+    let mut parts = Vec::new();
+    operands(expr, ast::BinaryOperator::And, &mut parts);
+    // Again by precedence: ORs of ANDs.
+    let mut any: Option<ast::Expr> = None;
+    let mut all: Option<ast::Expr> = None;
+    for (operator, part) in parts {
+        if operator == ast::BinaryOperator::Or {
+            any = joined(any, ast::BinaryOperator::Or, all.take());
+        }
+        all = joined(all, ast::BinaryOperator::And, Some(part));
+    }
+    joined(any, ast::BinaryOperator::Or, all)
+}
+
+fn joined(left: Option<ast::Expr>, op: ast::BinaryOperator, right: Option<ast::Expr>) -> Option<ast::Expr> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(ast::Expr::BinaryOp { left: left.into(), op, right: right.into() }),
+        (left, right) => left.or(right),
+    }
+}
+
+fn has_swallowed(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And | ast::BinaryOperator::Or, right } => {
+            has_swallowed(left) || has_swallowed(right)
+        }
+        ast::Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } => has_swallowed(expr),
+        ast::Expr::IsDistinctFrom(_, right) | ast::Expr::IsNotDistinctFrom(_, right) => {
+            let op = if let ast::Expr::BinaryOp { op, .. } = &**right { op } else { return false };
+            matches!(op, ast::BinaryOperator::And | ast::BinaryOperator::Or)
+        }
+        _ => false,
+    }
+}
+
+/// What stands between the ANDs and ORs of an expression without parentheses, each with the operator before it.
+fn operands(expr: &ast::Expr, before: ast::BinaryOperator, out: &mut Vec<(ast::BinaryOperator, ast::Expr)>) {
+    let first = out.len();
+    match expr {
+        ast::Expr::BinaryOp { left, op: op @ (ast::BinaryOperator::And | ast::BinaryOperator::Or), right } => {
+            operands(left, before, out);
+            operands(right, op.clone(), out);
+        }
+        ast::Expr::UnaryOp { op: op @ ast::UnaryOperator::Not, expr } => {
+            operands(expr, before, out);
+            let (_, inner) = &mut out[first];
+            *inner = ast::Expr::UnaryOp { op: *op, expr: inner.clone().into() };
+        }
+        ast::Expr::IsDistinctFrom(left, right) => {
+            operands(right, before, out);
+            let (_, inner) = &mut out[first];
+            *inner = ast::Expr::IsDistinctFrom(left.clone(), inner.clone().into());
+        }
+        ast::Expr::IsNotDistinctFrom(left, right) => {
+            operands(right, before, out);
+            let (_, inner) = &mut out[first];
+            *inner = ast::Expr::IsNotDistinctFrom(left.clone(), inner.clone().into());
+        }
+        other => out.push((before, other.clone())),
+    }
+}
+
+/// One of them holds. Long lists do not make deep trees.
+fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
+    let rest = all.split_off(all.len().div_ceil(2));
+    if rest.is_empty() {
+        return all.pop();
+    }
+    Some(Expr::Or(Box::new([any_of(all)?, any_of(rest)?])))
 }
 
 fn name_of(ty: Option<Type>) -> &'static str {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use env::Event;
 use model::{Datum, Error, Result, RowIndex, SqlState, Type};
-use rows::{LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy};
+use rows::{Isolation, LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy};
 use rustc_hash::FxHashSet;
 use sqlparser::ast;
 
 use crate::bind::{Bind, Binder, Refusal, Source, folded};
 use crate::cast::text_of;
-use crate::exec::{self, Flow, Given, Lock, Run};
+use crate::exec::{self, Flow, Given, Held, Lock, Run};
 use crate::expr::{Expr, Frame, Value};
 use crate::foreign::{Changed, Does, Foreign};
 use crate::plan::{self, Joined, Step};
@@ -93,6 +93,7 @@ pub(crate) fn insert(binder: &mut Binder, insert: &ast::Insert, tables: &dyn Tab
     let table = scope::named(name, tables)?;
     let mut scope = Scope::new(tables);
     let columns = target_columns(&table, &insert.columns)?;
+    scope.clause = "VALUES";
     let rows = inserted_rows(binder, insert, &table, &columns, &mut scope)?;
     let called = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
     let name = called.unwrap_or_else(|| table.schema.name.table.clone());
@@ -117,14 +118,17 @@ fn target(
     scope: &mut Scope<'_>,
 ) -> Bind<(Target, Vec<Output>)> {
     let (returning, columns) = match returning {
-        Some(items) => projection(binder, items, scope)?,
+        Some(items) => {
+            scope.clause = "RETURNING";
+            projection(binder, items, scope)?
+        }
         None => (Vec::new(), Vec::new()),
     };
     let mut own = Binder::default();
     own.sources.push(Source { name: table.schema.name.table.clone(), slot: TARGET, table: Arc::clone(&table) });
     let mut checks = Vec::with_capacity(table.schema.checks.len());
     for check in &table.schema.checks {
-        checks.push((check.name.clone(), own.condition(&parsed(&check.condition)?, scope)?));
+        checks.push((check.name.clone(), own.condition(&parsed(&check.condition)?, "CHECK", scope)?));
     }
     Ok((Target { table, checks, returning, foreign }, columns))
 }
@@ -295,7 +299,8 @@ fn conflict(binder: &mut Binder, insert: &ast::Insert, table: &Arc<RowTable>, sc
     }
     binder.sources.push(Source { name: "excluded".into(), slot: EXCLUDED, table: Arc::clone(table) });
     let set = assignments(binder, &update.assignments, table, scope)?;
-    let condition = update.selection.as_ref().map(|condition| binder.condition(condition, scope)).transpose()?;
+    let condition =
+        update.selection.as_ref().map(|condition| binder.condition(condition, "WHERE", scope)).transpose()?;
     binder.sources.pop();
     Ok(Conflict::Update { arbiter, set, condition })
 }
@@ -385,9 +390,10 @@ fn change(
     let all: Vec<ast::TableWithJoins> = std::iter::once(table).chain(from).cloned().collect();
     let From { optional, mut conditions } = select::bind_from(binder, &all, &mut scope)?;
     if let Some(condition) = selection {
-        scope::cut(binder.condition(condition, &mut scope)?, &mut conditions);
+        scope::cut(binder.condition(condition, "WHERE", &mut scope)?, &mut conditions);
     }
     let changed = Arc::clone(&binder.sources[TARGET].table);
+    scope.clause = "UPDATE";
     let set = set.map(|set| assignments(binder, set, &changed, &mut scope)).transpose()?;
     let mut foreign = Foreign::default();
     foreign.add(&changed, set.as_deref().map_or(Does::Delete, Does::Update), tables)?;
@@ -397,12 +403,6 @@ fn change(
     let (steps, _) = plan::steps(&joined, conditions.clone(), &[]);
     let tables = binder.sources.iter().map(|source| Arc::clone(&source.table)).collect();
     Ok(Change { target, tables, steps, conditions, set, columns, before: scope.before })
-}
-
-/// A row that is to be changed, with the rows joined to it.
-struct Found<'a> {
-    rows: Vec<Option<&'a [u8]>>,
-    records: Vec<RecordId>,
 }
 
 /// What an INSERT has done so far.
@@ -435,10 +435,11 @@ impl Change {
         let count = found.len() as u64;
         let mut changed = Changed::default();
         for one in found {
-            run.put_back(&one.rows, &one.records);
+            run.put_back(one);
+            let record = run.records[TARGET].get();
             let done = match &self.set {
-                Some(set) => self.target.update(set, one.records[TARGET], &mut run, &mut changed)?,
-                None => self.delete(one.records[TARGET], &mut run, &mut changed)?,
+                Some(set) => self.target.update(set, record, &mut run, &mut changed)?,
+                None => self.delete(record, &mut run, &mut changed)?,
             };
             if let Err(event) = done {
                 return Ok(Err(event));
@@ -448,15 +449,14 @@ impl Change {
         Ok(self.target.foreign.check(&changed, &mut run)?.map(|()| count))
     }
 
-    fn find<'a>(&'a self, run: &mut Run<'a, '_>) -> Result<Vec<Found<'a>>> {
+    fn find<'a>(&'a self, run: &mut Run<'a, '_>) -> Result<Vec<Held<'a>>> {
         let mut found = Vec::new();
         let mut seen = FxHashSet::default();
         // What stopped a search is a lock, and none is asked for yet.
         let _: Flow = exec::join(&self.steps, run, &mut |run| {
             // A row that is joined more than once is changed once.
             if self.tables.len() == 1 || seen.insert(run.records[TARGET].get()) {
-                let (rows, records) = run.held();
-                found.push(Found { rows, records });
+                found.push(run.held());
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -464,16 +464,17 @@ impl Change {
     }
 
     /// Locks all rows before the first is changed: a statement that waits has less to undo.
-    fn lock<'a>(&'a self, found: Vec<Found<'a>>, run: &mut Run<'a, '_>) -> Result<Stepped<Vec<Found<'a>>>> {
+    fn lock<'a>(&'a self, found: Vec<Held<'a>>, run: &mut Run<'a, '_>) -> Result<Stepped<Vec<Held<'a>>>> {
         let mode = if self.set.is_some() { LockMode::NoKeyUpdate } else { LockMode::Update };
         let lock = Lock { mode, policy: WaitPolicy::Wait };
         let mut locked = Vec::with_capacity(found.len());
-        for mut one in found {
-            run.put_back(&one.rows, &one.records);
+        for one in found {
+            run.put_back(one);
+            let before = run.slot(TARGET).get();
             match exec::lock(&[TARGET], lock, &self.conditions, run)? {
                 Ok(true) => {
-                    one.rows[TARGET] = run.slot(TARGET).get();
-                    locked.push(one);
+                    let same = run.slot(TARGET).get().map(<[u8]>::as_ptr) == before.map(<[u8]>::as_ptr);
+                    locked.push(if same { one } else { run.held() });
                 }
                 Ok(false) => {}
                 Err(event) => return Ok(Err(event)),
@@ -559,9 +560,11 @@ impl Insert {
                 Put::Duplicate { index, record } => (index, record),
             };
             match &self.conflict {
-                Conflict::Nothing(arbiter) if arbiter.decides(index) => return Ok(Ok(false)),
+                Conflict::Nothing(arbiter) if arbiter.decides(index) => {
+                    return self.is_seen(record, run).map(|()| Ok(false));
+                }
                 Conflict::Update { arbiter, set, condition } if arbiter.decides(index) => {
-                    if !done.touched.insert(record) {
+                    if done.touched.contains(&record) {
                         return Err(twice());
                     }
                     let lock = run.txn.lock_row(
@@ -575,10 +578,7 @@ impl Insert {
                         Locked::Row { row, .. } => row,
                         Locked::Wait(event) => return Ok(Err(event)),
                         // Deleted meanwhile: the key is free.
-                        Locked::Gone | Locked::Skipped => {
-                            done.touched.remove(&record);
-                            continue;
-                        }
+                        Locked::Gone | Locked::Skipped => continue,
                     };
                     run.slot(TARGET).set(Some(old));
                     run.slot(EXCLUDED).set(Some(row));
@@ -587,11 +587,25 @@ impl Insert {
                     {
                         return Ok(Ok(false));
                     }
+                    done.touched.insert(record);
                     return Ok(self.target.update(set, record, run, &mut done.changed)?.map(|()| true));
                 }
                 _ => return Err(self.target.duplicate(index, &values, &run.frame)),
             }
         }
+    }
+}
+
+impl Insert {
+    /// Nothing is done because of a row that the snapshot shows. From REPEATABLE READ on, another reason would be a look past the snapshot.
+    fn is_seen(&self, record: RecordId, run: &mut Run<'_, '_>) -> Result<()> {
+        if run.txn.isolation() < Isolation::RepeatableRead
+            || run.txn.read(&self.target.table, record, run.guard)?.is_some()
+        {
+            return Ok(());
+        }
+        let text = "could not serialize access due to concurrent update";
+        Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"))
     }
 }
 

@@ -10,6 +10,7 @@ use env::Event;
 use model::{Datum, Error, Result};
 use rows::key::KeyColumn;
 use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, WaitPolicy, key};
+use rustc_hash::FxHashSet;
 
 use crate::cast::Zone;
 use crate::expr::{Answer, Expr, Frame};
@@ -33,7 +34,12 @@ pub(crate) struct Given<'a> {
     pub(crate) now: i64,
     pub(crate) zone: &'a dyn Zone,
     pub(crate) guard: &'a Guard,
+    /// Asked now and then whether to go on.
+    pub(crate) check: &'a dyn Fn() -> Result<()>,
 }
+
+/// So many rows are looked at between two questions whether to go on.
+const ROWS_PER_CHECK: u32 = 1_024;
 
 /// One run of a statement.
 pub(crate) struct Run<'a, 't> {
@@ -41,9 +47,21 @@ pub(crate) struct Run<'a, 't> {
     pub(crate) guard: &'a Guard,
     pub(crate) frame: Frame<'a>,
     /// Which record each slot's row is of.
-    pub(crate) records: Vec<Cell<RecordId>>,
+    pub(crate) records: &'a [Cell<RecordId>],
     /// By slot.
     pub(crate) tables: &'a [Arc<RowTable>],
+    check: &'a dyn Fn() -> Result<()>,
+    /// Rows that may be looked at before the next question.
+    left: u32,
+    /// For keys; those in use are not here.
+    buffers: Vec<Vec<u8>>,
+}
+
+/// The rows of a joined row, and which records they are of.
+#[derive(Clone, Copy)]
+pub(crate) struct Held<'a> {
+    rows: &'a [Option<&'a [u8]>],
+    records: &'a [RecordId],
 }
 
 /// FOR UPDATE and its kin: which slots, how strongly.
@@ -65,7 +83,7 @@ impl<'a, 't> Run<'a, 't> {
         txn: &'t mut Txn,
     ) -> Run<'a, 't> {
         let frame = Frame {
-            rows: vec![Cell::new(None); tables.len()],
+            rows: given.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None)),
             params: given.params,
             arena: given.arena,
             now: given.now,
@@ -73,18 +91,45 @@ impl<'a, 't> Run<'a, 't> {
             results: answers,
             made: Vec::new(),
         };
-        Run { txn, guard: given.guard, frame, records: vec![Cell::new(RecordId(0)); tables.len()], tables }
+        Run {
+            txn,
+            guard: given.guard,
+            frame,
+            records: given.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
+            tables,
+            check: given.check,
+            left: ROWS_PER_CHECK,
+            buffers: Vec::new(),
+        }
     }
 
     /// What every slot holds.
-    pub(crate) fn held(&self) -> (Vec<Option<&'a [u8]>>, Vec<RecordId>) {
-        (self.frame.rows.iter().map(Cell::get).collect(), self.records.iter().map(Cell::get).collect())
+    pub(crate) fn held(&self) -> Held<'a> {
+        let arena = self.frame.arena;
+        let rows = arena.alloc_slice_fill_iter(self.frame.rows.iter().map(Cell::get));
+        Held { rows, records: arena.alloc_slice_fill_iter(self.records.iter().map(Cell::get)) }
     }
 
     /// Has every slot hold again what it held.
-    pub(crate) fn put_back(&self, rows: &[Option<&'a [u8]>], records: &[RecordId]) {
-        self.frame.rows.iter().zip(rows).for_each(|(slot, row)| slot.set(*row));
-        self.records.iter().zip(records).for_each(|(slot, record)| slot.set(*record));
+    pub(crate) fn put_back(&self, held: Held<'a>) {
+        self.frame.rows.iter().zip(held.rows).for_each(|(slot, row)| slot.set(*row));
+        self.records.iter().zip(held.records).for_each(|(slot, record)| slot.set(*record));
+    }
+
+    /// Counts a row that is looked at.
+    fn look(&mut self) -> Result<()> {
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = ROWS_PER_CHECK;
+            return (self.check)();
+        }
+        Ok(())
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
     }
 
     pub(crate) fn slot(&self, slot: usize) -> &Cell<Option<&'a [u8]>> {
@@ -125,63 +170,98 @@ fn onwards<'a, 't>(step: &'a Step, rest: &'a [Step], run: &mut Run<'a, 't>, each
 /// Every visible row that the access finds, in its slot.
 fn candidates<'a, 't>(step: &'a Step, run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
     let table = &run.tables[step.slot];
-    let primary =
-        || table.primary.as_deref().ok_or_else(|| Error::bug("a table without primary key is looked up by it"));
     match &step.access {
-        Access::Points(keys) => {
-            let primary = primary()?;
-            let mut seen: Vec<Vec<u8>> = Vec::new();
-            for parts in keys {
-                let mut bytes = Vec::new();
-                let known = encode(parts, primary, run, &mut bytes)?;
-                // A key that stands in a list twice is one row.
-                if !known || keys.len() > 1 && seen.contains(&bytes) {
-                    continue;
-                }
-                let flow = point(table, step.slot, &bytes, run, each)?;
-                if flow.is_break() {
-                    return Ok(flow);
-                }
-                if keys.len() > 1 {
-                    seen.push(bytes);
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        }
-        Access::PointsOf { before, result } => {
-            let primary = primary()?;
-            let last = primary.keys().last().ok_or_else(|| Error::bug("a primary key without columns"))?;
-            let mut bytes = Vec::new();
-            if !encode(before, primary, run, &mut bytes)? {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let prefix = bytes.len();
-            for at in 0..run.frame.results[*result].values.len() {
-                bytes.truncate(prefix);
-                key::push(&mut bytes, last, &run.frame.results[*result].values[at])?;
-                let flow = point(table, step.slot, &bytes, run, each)?;
-                if flow.is_break() {
-                    return Ok(flow);
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        }
+        Access::Points(keys) => points(table, step.slot, keys, run, each),
+        Access::PointsOf { before, result } => points_of(table, step.slot, before, *result, run, each),
         Access::Range(part) => range(table, step.slot, part, run, each),
-        Access::All => {
-            let mut flow = ControlFlow::Continue(());
-            for record in table.records.all() {
-                if let Some(row) = run.txn.read(table, record, run.guard)? {
-                    run.slot(step.slot).set(Some(row));
-                    run.records[step.slot].set(record);
-                    flow = each(run)?;
-                    if flow.is_break() {
-                        break;
-                    }
-                }
-            }
-            Ok(flow)
+        Access::Beginnings { index, keys } => beginnings(table, step.slot, *index, keys, run, each),
+        Access::All => all(table, step.slot, run, each),
+    }
+}
+
+fn primary(table: &RowTable) -> Result<&IndexData> {
+    table.primary.as_deref().ok_or_else(|| Error::bug("a table without primary key is looked up by it"))
+}
+
+/// The rows with these whole primary keys.
+fn points<'a, 't>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    keys: &'a [Vec<Expr>],
+    run: &mut Run<'a, 't>,
+    each: Each<'_, 'a, 't>,
+) -> Result<Flow> {
+    let primary = primary(table)?;
+    // A key that stands in a list twice is one row.
+    let mut seen = FxHashSet::default();
+    for parts in keys {
+        let mut bytes = run.buffer();
+        let is_known = encode(parts, primary, run, &mut bytes)?;
+        let is_new = is_known && (keys.len() == 1 || seen.insert(bytes.clone()));
+        let found = if is_new { run.txn.get(table, &bytes, run.guard)? } else { None };
+        run.buffers.push(bytes);
+        let flow = point(slot, found, run, each)?;
+        if flow.is_break() {
+            return Ok(flow);
         }
     }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The rows whose primary key ends with something that a subquery gave.
+fn points_of<'a, 't>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    before: &'a [Expr],
+    result: usize,
+    run: &mut Run<'a, 't>,
+    each: Each<'_, 'a, 't>,
+) -> Result<Flow> {
+    let primary = primary(table)?;
+    let last = primary.keys().last().ok_or_else(|| Error::bug("a primary key without columns"))?;
+    let mut bytes = run.buffer();
+    let known = encode(before, primary, run, &mut bytes)?;
+    let prefix = bytes.len();
+    let mut flow = ControlFlow::Continue(());
+    for at in 0..if known { run.frame.results[result].values.len() } else { 0 } {
+        bytes.truncate(prefix);
+        key::push(&mut bytes, last, &run.frame.results[result].values[at])?;
+        let found = run.txn.get(table, &bytes, run.guard)?;
+        flow = point(slot, found, run, each)?;
+        if flow.is_break() {
+            break;
+        }
+    }
+    run.buffers.push(bytes);
+    Ok(flow)
+}
+
+fn point<'a, 't>(
+    slot: usize,
+    found: Option<(RecordId, &'a [u8])>,
+    run: &mut Run<'a, 't>,
+    each: Each<'_, 'a, 't>,
+) -> Result<Flow> {
+    run.look()?;
+    let Some((record, row)) = found else { return Ok(ControlFlow::Continue(())) };
+    run.slot(slot).set(Some(row));
+    run.records[slot].set(record);
+    each(run)
+}
+
+fn all<'a, 't>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
+    for record in table.records.all() {
+        run.look()?;
+        if let Some(row) = run.txn.read(table, record, run.guard)? {
+            run.slot(slot).set(Some(row));
+            run.records[slot].set(record);
+            let flow = each(run)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Appends the beginning of a key; false if a part is NULL, to which nothing is equal.
@@ -196,17 +276,12 @@ fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a, '_>, out: &mut
     Ok(true)
 }
 
-fn point<'a, 't>(
-    table: &'a Arc<RowTable>,
-    slot: usize,
-    bytes: &[u8],
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
-) -> Result<Flow> {
-    let Some((record, row)) = run.txn.get(table, bytes, run.guard)? else { return Ok(ControlFlow::Continue(())) };
-    run.slot(slot).set(Some(row));
-    run.records[slot].set(record);
-    each(run)
+fn index_of(table: &RowTable, which: Which) -> Result<&IndexData> {
+    let index = match which {
+        Which::Primary => table.primary.as_ref(),
+        Which::Secondary(at) => table.secondary.get(at),
+    };
+    index.map(|index| &**index).ok_or_else(|| Error::bug("an index that the plan names is not there"))
 }
 
 fn range<'a, 't>(
@@ -216,46 +291,80 @@ fn range<'a, 't>(
     run: &mut Run<'a, 't>,
     each: Each<'_, 'a, 't>,
 ) -> Result<Flow> {
-    let index = match part.index {
-        Which::Primary => table.primary.as_ref(),
-        Which::Secondary(at) => table.secondary.get(at),
-    };
-    let index = index.ok_or_else(|| Error::bug("an index that the plan names is not there"))?;
-    let mut low = Vec::new();
-    if !encode(&part.equal, index, run, &mut low)? {
-        return Ok(ControlFlow::Continue(()));
-    }
-    let mut high = low.clone();
-    let column = index.keys().get(part.equal.len());
-    let Some(from) = end(part.low.as_ref(), column, run, &mut low, false)? else {
-        return Ok(ControlFlow::Continue(()));
-    };
-    let Some(to) = end(part.high.as_ref(), column, run, &mut high, true)? else { return Ok(ControlFlow::Continue(())) };
-    let direction = if part.backwards { Direction::Backward } else { Direction::Forward };
-    let (mut flow, mut failed) = (ControlFlow::Continue(()), None);
-    let guard = run.guard;
-    let primary = part.index == Which::Primary;
-    index.scan(from, to, direction, guard, |entry, record| {
-        let row = if primary {
-            run.txn.read(table, record, guard)
-        } else {
-            run.txn.read_entry(table, index, entry, record, guard)
-        };
-        match row {
-            Ok(Some(row)) => {
-                run.slot(slot).set(Some(row));
-                run.records[slot].set(record);
-                match each(run) {
-                    Ok(next) => flow = next,
-                    Err(error) => failed = Some(error),
-                }
-            }
-            Ok(None) => {}
-            Err(error) => failed = Some(error),
+    let index = index_of(table, part.index)?;
+    let (mut low, mut high) = (run.buffer(), run.buffer());
+    let mut flow = ControlFlow::Continue(());
+    if encode(&part.equal, index, run, &mut low)? {
+        high.extend_from_slice(&low);
+        let column = index.keys().get(part.equal.len());
+        let from = end(part.low.as_ref(), column, run, &mut low, false)?;
+        let to = end(part.high.as_ref(), column, run, &mut high, true)?;
+        let direction = if part.backwards { Direction::Backward } else { Direction::Forward };
+        if let (Some(from), Some(to)) = (from, to) {
+            flow = between(table, slot, part.index, (from, to, direction), run, each)?;
         }
-        if failed.is_some() || flow.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+    run.buffers.extend([low, high]);
+    Ok(flow)
+}
+
+/// The rows whose keys begin with one of these.
+fn beginnings<'a, 't>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    which: Which,
+    keys: &'a [Vec<Expr>],
+    run: &mut Run<'a, 't>,
+    each: Each<'_, 'a, 't>,
+) -> Result<Flow> {
+    let index = index_of(table, which)?;
+    let mut seen = FxHashSet::default();
+    for parts in keys {
+        let (mut low, mut high) = (run.buffer(), run.buffer());
+        let mut flow = ControlFlow::Continue(());
+        if encode(parts, index, run, &mut low)? && seen.insert(low.clone()) {
+            high.extend_from_slice(&low);
+            let to = if key::prefix_end(&mut high) { Bound::Excluded(high.as_slice()) } else { Bound::Unbounded };
+            flow = between(table, slot, which, (Bound::Included(&low), to, Direction::Forward), run, each)?;
+        }
+        run.buffers.extend([low, high]);
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The rows between two keys of an index.
+fn between<'a, 't>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    which: Which,
+    (from, to, direction): (Bound<&[u8]>, Bound<&[u8]>, Direction),
+    run: &mut Run<'a, 't>,
+    each: Each<'_, 'a, 't>,
+) -> Result<Flow> {
+    let index = index_of(table, which)?;
+    let guard = run.guard;
+    let mut one = |entry: &[u8], record| {
+        run.look()?;
+        let row = match which {
+            Which::Primary => run.txn.read(table, record, guard)?,
+            Which::Secondary(_) => run.txn.read_entry(table, index, entry, record, guard)?,
+        };
+        if row.is_none() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        run.slot(slot).set(row);
+        run.records[slot].set(record);
+        each(run)
+    };
+    let mut ended = Ok(ControlFlow::Continue(()));
+    index.scan(from, to, direction, guard, |entry, record| {
+        ended = one(entry, record);
+        if matches!(ended, Ok(ControlFlow::Continue(()))) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    failed.map_or(Ok(flow), Err)
+    ended
 }
 
 /// One end of a range: `None` if nothing can be in it. `bytes` holds the equal part.

@@ -179,7 +179,7 @@ pub(crate) enum Function {
 /// What an expression is evaluated over. Rows change while it lives; what was evaluated does not.
 pub(crate) struct Frame<'a> {
     /// The row of each table of the statement; `None` where an outer join found none.
-    pub(crate) rows: Vec<Cell<Option<&'a [u8]>>>,
+    pub(crate) rows: &'a [Cell<Option<&'a [u8]>>],
     pub(crate) params: &'a [Datum<'a>],
     /// For values that are made.
     pub(crate) arena: &'a Bump,
@@ -563,7 +563,7 @@ fn numerics(operator: Operator, left: &Numeric, right: &Numeric) -> Result<Numer
     }
 }
 
-fn negate(value: Datum<'_>) -> Result<Datum<'_>> {
+pub(crate) fn negate(value: Datum<'_>) -> Result<Datum<'_>> {
     Ok(match value {
         Datum::Null => Datum::Null,
         Datum::Int2(value) => Datum::Int2(value.checked_neg().ok_or_else(|| out_of_range("smallint"))?),
@@ -585,15 +585,7 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
     let mut chars = pattern.chars();
     while let Some(next) = chars.next() {
         parts.push(match next {
-            next if Some(next) == escape => match chars.next() {
-                Some(escaped) => Part::Char(escaped),
-                None => {
-                    return Err(Error::new(
-                        SqlState::INVALID_ESCAPE_SEQUENCE,
-                        "LIKE pattern must not end with escape character",
-                    ));
-                }
-            },
+            next if Some(next) == escape => chars.next().map_or(Part::Nothing, Part::Char),
             '%' => Part::Any,
             '_' => Part::One,
             next => Part::Char(next),
@@ -607,6 +599,11 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
             Some(Part::Any) => {
                 last = Some((part, at));
                 part += 1;
+            }
+            // PostgreSQL finds this only if it gets there.
+            Some(Part::Nothing) => {
+                let text = "LIKE pattern must not end with escape character";
+                return Err(Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, text));
             }
             Some(Part::One) => (at, part) = (at + 1, part + 1),
             Some(Part::Char(expected)) if *expected == text[at] => (at, part) = (at + 1, part + 1),
@@ -626,4 +623,6 @@ enum Part {
     Any,
     One,
     Char(char),
+    /// An escape character without anything to escape.
+    Nothing,
 }

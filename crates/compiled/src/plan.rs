@@ -39,6 +39,8 @@ pub(crate) enum Access {
     PointsOf { before: Vec<Expr>, result: usize },
     /// By the beginning of an index, in its order.
     Range(Range),
+    /// By several beginnings of one index, in the order of a list.
+    Beginnings { index: Which, keys: Vec<Vec<Expr>> },
     /// All of them.
     All,
 }
@@ -138,6 +140,14 @@ fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
     let primary = table.primary.as_ref().map(|_| Which::Primary);
     for which in primary.into_iter().chain((0..table.secondary.len()).map(Which::Secondary)) {
         let columns = columns_of(table, which);
+        let lists = [beginnings(source, columns, conditions, bound), rows_in(source, columns, conditions, bound)];
+        for keys in lists.into_iter().flatten() {
+            // Each is as good as a range of as many columns, but there are several.
+            let cost = 1 + cost_of(keys[0].len(), columns.len());
+            if cost < best.cost {
+                best = Found { access: Access::Beginnings { index: which, keys }, cost, ordered: false };
+            }
+        }
         let equal: Vec<Expr> =
             columns.iter().map_while(|column| equal_to(source, *column, conditions, bound)).collect();
         let next = columns.get(equal.len());
@@ -153,7 +163,7 @@ fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
         let whole = equal.len() == columns.len() && unique(table, which);
         let cost = match (whole, equal.len(), ranges) {
             (true, ..) => 3,
-            (_, equal, ranges) => 100 - 10 * (equal.min(8) as u32) - 2 * ranges - u32::from(ordered),
+            (_, equal, ranges) => cost_of(equal, columns.len()) - 2 * ranges - u32::from(ordered),
         };
         if cost < best.cost {
             let range = Range { index: which, equal, low, high, backwards };
@@ -161,6 +171,12 @@ fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
         }
     }
     best
+}
+
+/// What it costs to go by this many known columns of an index that has `all`. Nothing is known of values: more columns are better, and of
+/// as many those that are a whole key.
+fn cost_of(known: usize, all: usize) -> u32 {
+    100 - 10 * (known.min(8) as u32) - if known == all { 4 } else { 0 }
 }
 
 fn unique(table: &RowTable, which: Which) -> bool {
@@ -187,23 +203,42 @@ fn points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Vec<
     if equal.iter().all(Option::is_some) {
         return Some(vec![equal.into_iter().flatten().collect()]);
     }
-    if let Some(keys) = rows_in(source, columns, conditions, bound) {
+    if let Some(keys) = rows_in(source, columns, conditions, bound).filter(|keys| keys[0].len() == columns.len()) {
         return Some(keys);
     }
     let mut open = equal.iter().enumerate().filter(|(_, one)| one.is_none());
     let (at, None) = (open.next()?.0, open.next()) else { return None };
-    let (fit, list) = conditions.iter().find_map(|condition| match condition {
-        Expr::InList { what, list, not: false } if list.iter().all(|one| needs_only(one, bound)) => {
-            Some((column_behind(what, source, columns[at])?, list))
-        }
-        _ => None,
-    })?;
+    let (fit, list) = list_of(source, columns[at], conditions, bound)?;
     let ty = source.schema().columns[columns[at]].ty;
     let key = |one: &Expr| equal.iter().map(|part| part.clone().unwrap_or_else(|| fit(one.clone(), ty))).collect();
     Some(list.iter().map(key).collect())
 }
 
-/// `(a, b) IN ((1, 2), (3, 4))`, which the binder made ANDs under ORs of; other columns of the key may be given beside it.
+/// The first columns of an index, if the conditions give several values for one of them: those of one IN list.
+fn beginnings(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
+    let known = |column: &usize| equal_to(source, *column, conditions, bound);
+    let before: Vec<Expr> = columns.iter().map_while(known).collect();
+    let listed = *columns.get(before.len())?;
+    let (fit, list) = list_of(source, listed, conditions, bound)?;
+    let after: Vec<Expr> = columns[before.len() + 1..].iter().map_while(known).collect();
+    let ty = source.schema().columns[listed].ty;
+    let key = |one: &Expr| before.iter().cloned().chain([fit(one.clone(), ty)]).chain(after.iter().cloned()).collect();
+    let keys: Vec<_> = list.iter().map(key).collect();
+    (!keys.is_empty()).then_some(keys)
+}
+
+/// The values of a column in an IN list, and what makes them comparable to it.
+fn list_of<'e>(source: &Source, column: usize, conditions: &[&'e Expr], bound: &[usize]) -> Option<(Fit, &'e [Expr])> {
+    conditions.iter().find_map(|condition| match condition {
+        Expr::InList { what, list, not: false } if list.iter().all(|one| needs_only(one, bound)) => {
+            Some((column_behind(what, source, column)?, list.as_slice()))
+        }
+        _ => None,
+    })
+}
+
+/// The first columns of an index by `(a, b) IN ((1, 2), (3, 4))`, which the binder made ANDs under ORs of; other columns may be given
+/// beside it. All have as many columns as the least of them, so that two are the same or have no row in common.
 fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
     conditions.iter().find_map(|condition| {
         let mut rows = Vec::new();
@@ -211,19 +246,18 @@ fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[us
         if rows.len() < 2 {
             return None;
         }
-        rows.iter()
-            .map(|row| {
-                let mut parts = Vec::new();
-                conjuncts(row, &mut parts);
-                columns
-                    .iter()
-                    .map(|column| {
-                        equal_to(source, *column, &parts, bound)
-                            .or_else(|| equal_to(source, *column, conditions, bound))
-                    })
-                    .collect::<Option<Vec<Expr>>>()
-            })
-            .collect()
+        let key = |row: &&Expr| -> Vec<Expr> {
+            let mut parts = Vec::new();
+            conjuncts(row, &mut parts);
+            let known = |column: &usize| {
+                equal_to(source, *column, &parts, bound).or_else(|| equal_to(source, *column, conditions, bound))
+            };
+            columns.iter().map_while(known).collect()
+        };
+        let mut keys: Vec<Vec<Expr>> = rows.iter().map(key).collect();
+        let least = keys.iter().map(Vec::len).min().filter(|least| *least > 0)?;
+        keys.iter_mut().for_each(|key| key.truncate(least));
+        Some(keys)
     })
 }
 
@@ -258,8 +292,11 @@ fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
     matches!(expr, Expr::Field { slot, column, .. } if *slot == source.slot && *column == wanted)
 }
 
+/// Makes a value comparable to a column of a type.
+type Fit = fn(Expr, Type) -> Expr;
+
 /// Is an expression a column of `source`, or an integer column made wider? Then with what makes a value comparable to the column of it.
-fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<fn(Expr, Type) -> Expr> {
+fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<Fit> {
     if is_field(expr, source, wanted) {
         return Some(|value, _| value);
     }
@@ -355,6 +392,7 @@ impl fmt::Display for Access {
             Access::Range(range) => {
                 write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })
             }
+            Access::Beginnings { keys, .. } => write!(f, "{} ranges {}", keys.len(), keys[0].len()),
             Access::All => f.write_str("all"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Error, Result, SqlState, TableId, TableName, Type};
+use model::{Error, Result, SqlState, TableId, Type};
 use rows::RowTable;
 use sqlparser::ast;
 
@@ -14,8 +14,9 @@ use crate::select::{self, Select};
 
 /// Where tables are looked up.
 pub trait Tables {
-    /// The table that a statement names; `None` if it is not a `rows` table.
-    fn table(&self, name: &TableName) -> Option<Arc<RowTable>>;
+    /// The table that a statement names, as names are folded; without a schema it is in the search path. `None` if it is not a `rows`
+    /// table.
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>>;
 
     /// The table with this number, which a foreign key refers to.
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>>;
@@ -46,11 +47,13 @@ pub(crate) struct Scope<'t> {
     pub(crate) aggregates: Option<Vec<Aggregate>>,
     /// How many columns of groups stand before the aggregates.
     pub(crate) grouped: usize,
+    /// What an aggregate would be in, where there can be none.
+    pub(crate) clause: &'static str,
 }
 
 impl<'t> Scope<'t> {
     pub(crate) fn new(tables: &'t dyn Tables) -> Scope<'t> {
-        Scope { tables, before: Vec::new(), aggregates: None, grouped: 0 }
+        Scope { tables, before: Vec::new(), aggregates: None, grouped: 0, clause: "WHERE" }
     }
 
     fn answer(&mut self, kind: Wanted, select: Select) -> usize {
@@ -59,13 +62,22 @@ impl<'t> Scope<'t> {
     }
 }
 
+/// Where the argument of an aggregate is bound.
+const NESTED: &str = "aggregate function calls cannot be nested";
+
 impl Around for Scope<'_> {
     fn aggregate(&mut self, binder: &mut Binder, call: &ast::Function) -> Bind<Typed> {
         // While its argument is bound there is no place for another.
         let Some(mut found) = self.aggregates.take() else {
-            return Err(Error::new(SqlState::GROUPING_ERROR, "aggregate functions are not allowed here").into());
+            let text = match self.clause {
+                NESTED => NESTED.to_owned(),
+                clause => format!("aggregate functions are not allowed in {clause}"),
+            };
+            return Err(Error::new(SqlState::GROUPING_ERROR, text).into());
         };
+        let clause = std::mem::replace(&mut self.clause, NESTED);
         let bound = aggregate(binder, call, self);
+        self.clause = clause;
         let result = bound.map(|(aggregate, ty)| {
             found.push(aggregate);
             Typed::new(Expr::Made(self.grouped + found.len() - 1), ty)
@@ -110,7 +122,7 @@ fn only_column(select: &Select, otherwise: &str) -> Result<Type> {
 
 /// A query within another. One that refers to the outer one is another tier's: here its names are unknown.
 fn inner(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
-    let mut inside = Binder { params: std::mem::take(&mut binder.params), sources: Vec::new() };
+    let mut inside = Binder { params: std::mem::take(&mut binder.params), sources: Vec::new(), depth: binder.depth };
     let select = select::bind(&mut inside, query, tables);
     binder.params = inside.params;
     select.map_err(|refusal| match refusal {
@@ -177,12 +189,12 @@ pub(crate) fn named(name: &ast::ObjectName, tables: &dyn Tables) -> Bind<Arc<Row
         let ast::ObjectNamePart::Identifier(part) = part else { return Err(Refusal::Other) };
         parts.push(folded(part));
     }
-    let name = match parts.as_slice() {
-        [table] => TableName::public(table),
-        [schema, table] => TableName { schema: schema.clone(), table: table.clone() },
-        _ => return Err(Refusal::Other),
+    let table = match parts.as_slice() {
+        [table] => tables.table(None, table),
+        [schema, table] => tables.table(Some(schema), table),
+        _ => None,
     };
-    tables.table(&name).ok_or(Refusal::Other)
+    table.ok_or(Refusal::Other)
 }
 
 /// A condition cut at AND, added to others.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use env::Event;
 use model::{Datum, Error, Result, SqlState, Type};
-use rows::{LockMode, RecordId, RowTable, Txn, WaitPolicy, key};
+use rows::{LockMode, RowTable, Txn, WaitPolicy, key};
 use rustc_hash::FxHashSet;
 use sqlparser::ast;
 
-use crate::aggregate::{Aggregate, Groups, nullable};
+use crate::aggregate::{Aggregate, Groups, Kind, nullable};
 use crate::bind::{Bind, Binder, Refusal, Typed, folded};
-use crate::exec::{self, Each, Flow, Given, Lock, Run, Stop};
+use crate::exec::{self, Each, Flow, Given, Held, Lock, Run, Stop};
 use crate::expr::{Answer, Expr};
 use crate::plan::{self, Joined, Order, Step};
 use crate::scope::{self, Before, Scope, Tables, Wanted};
@@ -52,6 +52,8 @@ struct Grouping {
     types: Vec<Type>,
     aggregates: Vec<Aggregate>,
     having: Option<Expr>,
+    /// Rows come so that the first with a value decides: `min` or `max` of what an index is in order of.
+    first_is_enough: bool,
 }
 
 /// Tables and conditions of FROM.
@@ -68,14 +70,16 @@ pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables)
     let mut scope = Scope::new(tables);
     let mut from = bind_from(binder, &select.from, &mut scope)?;
     if let Some(condition) = &select.selection {
-        scope::cut(binder.condition(condition, &mut scope)?, &mut from.conditions);
+        scope::cut(binder.condition(condition, "WHERE", &mut scope)?, &mut from.conditions);
     }
+    scope.clause = "GROUP BY";
     let mut by = group_by(binder, select, &mut scope)?;
+    scope.clause = "LIMIT";
     scope.grouped = by.len();
     scope.aggregates = Some(Vec::new());
     let (mut output, columns) = projection(binder, &select.projection, &mut scope)?;
     let mut having = match &select.having {
-        Some(having) => Some(binder.condition(having, &mut scope)?),
+        Some(having) => Some(binder.condition(having, "HAVING", &mut scope)?),
         None => None,
     };
     let distinct = match &select.distinct {
@@ -96,7 +100,12 @@ pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables)
     let (limit, offset) = limits(binder, query, &mut scope)?;
     let lock = locking(binder, query, &from)?;
     if lock.is_some() && (grouped || distinct) {
-        let what = if distinct { "DISTINCT clause" } else { "GROUP BY clause or aggregate functions" };
+        let what = match (distinct, by.is_empty(), &having) {
+            (true, ..) => "DISTINCT clause",
+            (_, false, _) => "GROUP BY clause",
+            (.., Some(_)) => "HAVING clause",
+            _ => "aggregate functions",
+        };
         return Err(Error::unsupported(format!("FOR UPDATE is not allowed with {what}")).into());
     }
     let types = by.iter().map(|(_, ty)| *ty).collect();
@@ -107,23 +116,37 @@ pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables)
         .zip(&from.optional)
         .map(|(source, optional)| Joined { source, optional: optional.clone() })
         .collect();
-    let asked = if grouped { &[] } else { order.as_slice() };
-    let (steps, ordered) = plan::steps(&joined, from.conditions.clone(), asked);
+    let extreme = if by.is_empty() { extreme(&aggregates) } else { None };
+    let asked = if grouped { extreme.as_slice() } else { order.as_slice() };
+    let (steps, in_order) = plan::steps(&joined, from.conditions.clone(), asked);
+    let first_is_enough = in_order && extreme.is_some();
+    let ordered = order.is_empty() || in_order && !grouped;
     Ok(Select {
         tables: binder.sources.iter().map(|source| Arc::clone(&source.table)).collect(),
         steps,
         conditions: from.conditions,
-        groups: grouped.then_some(Grouping { by, types, aggregates, having }),
+        groups: grouped.then_some(Grouping { by, types, aggregates, having, first_is_enough }),
         output,
         columns,
         distinct,
-        ordered: order.is_empty() || ordered && !grouped,
+        ordered,
         order,
         limit,
         offset,
         lock,
         before: scope.before,
     })
+}
+
+/// The order in which the first row with a value is what the only aggregate gives.
+fn extreme(aggregates: &[Aggregate]) -> Option<Order> {
+    let [Aggregate { kind, of: Some(by @ Expr::Field { .. }), .. }] = aggregates else { return None };
+    let descending = match kind {
+        Kind::Min => false,
+        Kind::Max => true,
+        _ => return None,
+    };
+    Some(Order { by: by.clone(), descending, nulls_first: descending })
 }
 
 /// The SELECT of a query that has nothing else about it.
@@ -192,7 +215,9 @@ fn add_join(binder: &mut Binder, join: &ast::Join, first: usize, bound: &mut Fro
         _ => return Err(Refusal::Other),
     };
     let outside: Vec<_> = binder.sources.drain(..first).collect();
-    let condition = binder.condition(on, scope);
+    let clause = std::mem::replace(&mut scope.clause, "JOIN conditions");
+    let condition = binder.condition(on, "JOIN/ON", scope);
+    scope.clause = clause;
     binder.sources.splice(..0, outside);
     let mut conditions = Vec::new();
     scope::cut(condition?, &mut conditions);
@@ -485,16 +510,19 @@ struct Tail<'a> {
     left: i64,
     seen: FxHashSet<Vec<u8>>,
     kept: Vec<Kept<'a>>,
-    row: Vec<Datum<'a>>,
+    /// So many sorted rows are enough.
+    most: usize,
+    /// Are the first `most` of those kept sorted, and better than all that went?
+    cut: bool,
+    row: bumpalo::collections::Vec<'a, Datum<'a>>,
     emitted: u64,
 }
 
 /// A row that waits to be sorted: its result, or the rows it is made of if they are locked only then.
 struct Kept<'a> {
     keys: Vec<Datum<'a>>,
-    row: Vec<Datum<'a>>,
-    rows: Vec<Option<&'a [u8]>>,
-    records: Vec<RecordId>,
+    made: Vec<Datum<'a>>,
+    held: Option<Held<'a>>,
 }
 
 /// How a run ended: with so many rows, or not yet.
@@ -547,13 +575,12 @@ impl Select {
         emit: Emit<'_, 'a>,
     ) -> Result<Flow> {
         let mut groups = Groups::new(&grouping.by, &grouping.types, &grouping.aggregates);
-        let flow = self.join(run, &mut |run| {
+        // Nothing is locked on the way, so that only this stops it.
+        let _: Flow = self.join(run, &mut |run| {
             groups.row(&run.frame)?;
-            Ok(ControlFlow::Continue(()))
+            let enough = grouping.first_is_enough && groups.has_values();
+            Ok(if enough { ControlFlow::Break(Stop::Done) } else { ControlFlow::Continue(()) })
         })?;
-        if flow.is_break() {
-            return Ok(flow);
-        }
         for group in groups.results() {
             run.frame.made = group?;
             if let Some(having) = &grouping.having
@@ -629,13 +656,23 @@ impl<'a> Tail<'a> {
                 _ => Ok(None),
             }
         };
+        let left = number(&select.limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(i64::MAX);
+        let skip = number(&select.offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
+        // Of rows that are locked after sorting, some may turn out not to be there.
+        let most = if select.lock.is_some() {
+            usize::MAX
+        } else {
+            usize::try_from(skip.saturating_add(left)).unwrap_or(usize::MAX)
+        };
         Ok(Tail {
             select,
-            left: number(&select.limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(i64::MAX),
-            skip: number(&select.offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0),
+            left,
+            skip,
             seen: FxHashSet::default(),
             kept: Vec::new(),
-            row: Vec::with_capacity(select.output.len()),
+            most,
+            cut: false,
+            row: bumpalo::collections::Vec::with_capacity_in(select.output.len(), run.frame.arena),
             emitted: 0,
         })
     }
@@ -645,8 +682,7 @@ impl<'a> Tail<'a> {
         match &self.select.lock {
             Some(_) if !self.select.ordered => {
                 let keys = self.keys(run)?;
-                let (rows, records) = run.held();
-                self.kept.push(Kept { keys, row: Vec::new(), rows, records });
+                self.kept.push(Kept { keys, made: Vec::new(), held: Some(run.held()) });
                 Ok(ControlFlow::Continue(()))
             }
             Some((slots, lock)) => match exec::lock(slots, *lock, &self.select.conditions, run)? {
@@ -664,11 +700,8 @@ impl<'a> Tail<'a> {
 
     /// Takes the row that the frame makes.
     fn row(&mut self, run: &mut Run<'a, '_>, emit: Emit<'_, 'a>) -> Result<Flow> {
-        // A row that is skipped is not made, but its errors are; PostgreSQL makes it too.
-        self.row.clear();
-        for expr in &self.select.output {
-            self.row.push(expr.eval(&run.frame)?);
-        }
+        // PostgreSQL too makes rows that are skipped, and finds their errors.
+        self.make(run)?;
         if self.select.distinct && !self.is_new()? {
             return Ok(ControlFlow::Continue(()));
         }
@@ -676,9 +709,30 @@ impl<'a> Tail<'a> {
             return self.emit(emit);
         }
         let keys = self.keys(run)?;
-        let row = std::mem::take(&mut self.row);
-        self.kept.push(Kept { keys, row, rows: Vec::new(), records: Vec::new() });
+        self.keep(keys);
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Keeps the row that was made, if it can be among the first `most`. Of equal rows the earlier one stays.
+    fn keep(&mut self, keys: Vec<Datum<'a>>) {
+        let order = &self.select.order;
+        if self.cut && in_order(order, &keys, &self.kept[self.most - 1].keys).is_ge() {
+            return;
+        }
+        self.kept.push(Kept { keys, made: self.row.to_vec(), held: None });
+        if self.kept.len() >= self.most.saturating_mul(2) {
+            self.kept.sort_by(|a, b| in_order(order, &a.keys, &b.keys));
+            self.kept.truncate(self.most);
+            self.cut = true;
+        }
+    }
+
+    fn make(&mut self, run: &Run<'a, '_>) -> Result<()> {
+        self.row.clear();
+        for expr in &self.select.output {
+            self.row.push(expr.eval(&run.frame)?);
+        }
+        Ok(())
     }
 
     fn is_new(&mut self) -> Result<bool> {
@@ -705,24 +759,22 @@ impl<'a> Tail<'a> {
         let mut kept = std::mem::take(&mut self.kept);
         kept.sort_by(|a, b| in_order(&self.select.order, &a.keys, &b.keys));
         for one in kept {
-            let flow = match &self.select.lock {
-                None => {
-                    self.row = one.row;
-                    self.emit(emit)?
-                }
-                Some((slots, lock)) => {
-                    run.put_back(&one.rows, &one.records);
+            let flow = match (&self.select.lock, one.held) {
+                (Some((slots, lock)), Some(held)) => {
+                    run.put_back(held);
                     match exec::lock(slots, *lock, &self.select.conditions, run)? {
                         Ok(true) => {
-                            self.row.clear();
-                            for expr in &self.select.output {
-                                self.row.push(expr.eval(&run.frame)?);
-                            }
+                            self.make(run)?;
                             self.emit(emit)?
                         }
                         Ok(false) => ControlFlow::Continue(()),
                         Err(event) => ControlFlow::Break(Stop::Wait(event)),
                     }
+                }
+                _ => {
+                    self.row.clear();
+                    self.row.extend(one.made);
+                    self.emit(emit)?
                 }
             };
             if flow.is_break() {

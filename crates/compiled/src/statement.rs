@@ -31,6 +31,8 @@ enum Work {
 /// What of a session statements can see.
 #[derive(Clone, Copy)]
 pub struct Session<'s> {
+    /// Asked now and then, at least once in a thousand rows looked at: an error ends the statement.
+    pub check: &'s dyn Fn() -> Result<()>,
     /// When the transaction began: microseconds since 1970 UTC.
     pub now: i64,
     /// Its time zone.
@@ -86,7 +88,7 @@ impl Compiled {
 /// # Errors
 /// As PostgreSQL's, with its SQLSTATEs: 42703, 42883, 42804, 42P18, 22P02 and others.
 pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Type>]) -> Result<Option<Compiled>> {
-    let mut binder = Binder { params: declared.to_vec(), sources: Vec::new() };
+    let mut binder = Binder { params: declared.to_vec(), ..Binder::default() };
     let work = match work(&mut binder, sql, tables) {
         Ok(work) => work,
         Err(Refusal::Other) => return Ok(None),
@@ -132,7 +134,7 @@ pub fn run(
         return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
     }
     let arena = Bump::new();
-    let given = Given { params, arena: &arena, now: session.now, zone: session.zone, guard };
+    let given = Given { params, arena: &arena, now: session.now, zone: session.zone, guard, check: session.check };
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
     let ended = match &compiled.work {
         Work::Select(select) => select.run(txn, given, emit)?,

@@ -48,11 +48,14 @@ struct Db {
     store: Arc<Store>,
     tables: RefCell<Vec<Arc<RowTable>>>,
     newest: Cell<u64>,
+    /// How often statements may ask whether to go on; then they may not.
+    questions: Cell<u32>,
 }
 
 impl Tables for Db {
-    fn table(&self, name: &TableName) -> Option<Arc<RowTable>> {
-        self.tables.borrow().iter().find(|table| table.schema.name == *name).cloned()
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
+        let name = TableName { schema: schema.unwrap_or("public").into(), table: name.into() };
+        self.tables.borrow().iter().find(|table| table.schema.name == name).cloned()
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
@@ -85,6 +88,10 @@ fn parse(sql: &str) -> ast::Statement {
     statements.pop().unwrap()
 }
 
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn type_named(name: &str) -> Type {
     let dialect = PostgreSqlDialect {};
     let parsed = Parser::new(&dialect).try_with_sql(name).unwrap().parse_data_type().unwrap();
@@ -102,9 +109,27 @@ fn column(text: &str) -> RowColumn {
     RowColumn { name: name.into(), ty: type_named(ty), not_null, default, dropped: false }
 }
 
+/// An empty table.
+fn table_of(schema: RowSchema) -> Arc<RowTable> {
+    let layout: Vec<ColumnLayout<'_>> =
+        schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();
+    Arc::new(RowTable {
+        layout: Arc::new(RowLayout::new(&layout).unwrap()),
+        records: Arc::new(Records::new()),
+        primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
+        secondary: schema.secondary.iter().map(|def| Arc::new(IndexData::new(&schema, def))).collect(),
+        schema: Arc::new(schema),
+    })
+}
+
 impl Db {
     fn new() -> Db {
-        Db { store: Arc::new(Store::new()), tables: RefCell::default(), newest: Cell::new(0) }
+        Db {
+            store: Arc::new(Store::new()),
+            tables: RefCell::default(),
+            newest: Cell::new(0),
+            questions: Cell::new(u32::MAX),
+        }
     }
 
     /// Makes a table. Columns as in CREATE TABLE; then its indexes and checks, each by its kind: `primary a, b`, `unique a`,
@@ -122,22 +147,73 @@ impl Db {
             foreign_keys: Vec::new(),
         };
         for (at, one) in more.iter().enumerate() {
-            let (kind, rest) = one.split_once(' ').unwrap();
-            self.add_to(&mut schema, id.0 * 100 + at as u32, kind, rest);
+            self.add_to(&mut schema, id.0 * 100 + at as u32, one);
         }
-        let layout: Vec<ColumnLayout<'_>> =
-            schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();
-        let table = RowTable {
-            layout: Arc::new(RowLayout::new(&layout).unwrap()),
-            records: Arc::new(Records::new()),
-            primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
-            secondary: schema.secondary.iter().map(|def| Arc::new(IndexData::new(&schema, def))).collect(),
-            schema: Arc::new(schema),
-        };
-        self.tables.borrow_mut().push(Arc::new(table));
+        self.tables.borrow_mut().push(table_of(schema));
     }
 
-    fn add_to(&self, schema: &mut RowSchema, id: u32, kind: &str, rest: &str) {
+    /// Makes tables and indexes by SQL.
+    fn ddl(&self, sql: &str) {
+        for sql in sql.split(';').filter(|sql| !sql.trim().is_empty()) {
+            match parse(sql) {
+                ast::Statement::CreateTable(create) => self.create_table(&create),
+                ast::Statement::CreateIndex(create) => self.create_index(&create),
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    fn create_table(&self, create: &ast::CreateTable) {
+        let (mut columns, mut more) = (Vec::new(), Vec::new());
+        for column in &create.columns {
+            let own = &column.name;
+            let (mut not_null, mut default) = ("", String::new());
+            for option in &column.options {
+                match &option.option {
+                    ast::ColumnOption::NotNull => not_null = " not null",
+                    ast::ColumnOption::Default(value) => default = format!(" default {value}"),
+                    ast::ColumnOption::PrimaryKey(_) => more.push(format!("primary {own}")),
+                    ast::ColumnOption::Unique(_) => more.push(format!("unique {own}")),
+                    other => panic!("{other}"),
+                }
+            }
+            columns.push(format!("{own} {}{not_null}{default}", column.data_type));
+        }
+        for constraint in &create.constraints {
+            more.push(match constraint {
+                ast::TableConstraint::PrimaryKey(key) => format!("primary {}", list(&key.columns)),
+                ast::TableConstraint::Unique(key) => format!("unique {}", list(&key.columns)),
+                ast::TableConstraint::Check(check) => format!("check {}", check.expr),
+                ast::TableConstraint::ForeignKey(key) => {
+                    let referred = list(&key.referred_columns);
+                    format!("references {} to {}({referred})", list(&key.columns), key.foreign_table)
+                }
+                other => panic!("{other}"),
+            });
+        }
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        self.create(&create.name.to_string(), &columns, &more);
+    }
+
+    fn create_index(&self, create: &ast::CreateIndex) {
+        let kind = if create.unique { "unique" } else { "index" };
+        self.add_index(&create.table_name.to_string(), &format!("{kind} {}", list(&create.columns)));
+    }
+
+    /// Adds an index, written as for `create`, to a table that has no rows yet.
+    fn add_index(&self, name: &str, index: &str) {
+        let table = self.table(None, name).unwrap();
+        let mut schema = (*table.schema).clone();
+        let number = schema.id.0 * 100 + 50 + schema.secondary.len() as u32;
+        self.add_to(&mut schema, number, index);
+        let mut tables = self.tables.borrow_mut();
+        let at = tables.iter().position(|one| one.id() == schema.id).unwrap();
+        tables[at] = table_of(schema);
+    }
+
+    fn add_to(&self, schema: &mut RowSchema, id: u32, text: &str) {
+        let (kind, rest) = text.split_once(' ').unwrap();
         let table = schema.name.table.clone();
         if kind == "check" {
             let name = format!("{table}_check");
@@ -174,7 +250,7 @@ impl Db {
             names.split(", ").map(|name| schema.column(name).unwrap()).collect()
         };
         let own = schema.name.table == parent;
-        let parent = (!own).then(|| self.table(&TableName::public(parent)).unwrap());
+        let parent = (!own).then(|| self.table(None, parent).unwrap());
         let of = parent.as_ref().map_or(&*schema, |parent| &parent.schema);
         let key = RowForeignKey {
             name: format!("{}_fkey", schema.name.table),
@@ -202,17 +278,33 @@ impl Db {
         compile(&parse(sql), self, &[])?.ok_or_else(|| Error::unsupported("another tier's"))
     }
 
+    fn question(&self) -> Result<()> {
+        let left = self.questions.get().checked_sub(1);
+        self.questions.set(left.ok_or_else(|| Error::new(SqlState::QUERY_CANCELED, "canceling statement"))?);
+        Ok(())
+    }
+
     /// Runs a statement as a session would, once; what it did is undone where it fails or waits.
     fn run(&self, txn: &mut Txn, sql: &str, params: &[Datum<'_>]) -> Result<Outcome> {
+        self.run_shown(txn, sql, params, shown)
+    }
+
+    fn run_shown(
+        &self,
+        txn: &mut Txn,
+        sql: &str,
+        params: &[Datum<'_>],
+        show: fn(&Datum<'_>, Type) -> String,
+    ) -> Result<Outcome> {
         let compiled = self.compile(sql)?;
         let guard = &crossbeam_epoch::pin();
         let savepoint = txn.savepoint();
         let mut rows = Vec::new();
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
-        let session = Session { now: NOW, zone: &East };
+        let session = Session { check: &|| self.question(), now: NOW, zone: &East };
         let ran = run(&compiled, txn, params, session, guard, &mut |row| {
             assert_eq!(row.len(), types.len(), "{sql}");
-            rows.push(row.iter().zip(&types).map(|(value, ty)| shown(value, *ty)).collect::<Vec<_>>().join("|"));
+            rows.push(row.iter().zip(&types).map(|(value, ty)| show(value, *ty)).collect::<Vec<_>>().join("|"));
             Ok(())
         });
         match ran {
@@ -230,8 +322,17 @@ impl Db {
 
     /// In a transaction of its own.
     fn try_sql(&self, sql: &str, params: &[Datum<'_>]) -> Result<(Vec<String>, u64)> {
+        self.try_shown(sql, params, shown)
+    }
+
+    fn try_shown(
+        &self,
+        sql: &str,
+        params: &[Datum<'_>],
+        show: fn(&Datum<'_>, Type) -> String,
+    ) -> Result<(Vec<String>, u64)> {
         let mut txn = self.begin(Isolation::ReadCommitted);
-        match self.run(&mut txn, sql, params)? {
+        match self.run_shown(&mut txn, sql, params, show)? {
             Outcome::Rows(rows, count) => {
                 self.commit(txn);
                 Ok((rows, count))

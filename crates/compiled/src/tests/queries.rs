@@ -242,3 +242,49 @@ fn parameters_are_looked_up_in_wider_and_narrower_keys() {
         .collect();
     assert_eq!(names, ["w", "count", "?column?", "l"]);
 }
+
+/// Ends of an index, and the first rows of an order, are found without a look at the others; a statement that looks at many
+/// asks whether to go on.
+#[test]
+fn what_an_index_is_in_order_of_is_not_searched() {
+    let db = Db::new();
+    db.ddl("CREATE TABLE big (a integer, b integer, c integer, PRIMARY KEY (a, b)); CREATE INDEX big_c ON big (c)");
+    let rows: Vec<String> = (0..3_000).map(|b| format!("({}, {b}, {})", b % 2, b / 2)).collect();
+    db.sql(&format!("INSERT INTO big VALUES {}", rows.join(", ")));
+    db.questions.set(0);
+    db.check(&[
+        ("SELECT max(b) FROM big WHERE a = 1", "2999"),
+        ("SELECT min(b) FROM big WHERE a = 1", "1"),
+        ("SELECT max(c) FROM big", "1499"),
+        ("SELECT min(a) FROM big", "0"),
+        ("SELECT max(b) FROM big WHERE a = 1 AND b < 1000", "999"),
+        ("SELECT max(b) FROM big WHERE a = 5", "null"),
+        ("SELECT b FROM big WHERE a = 0 ORDER BY b DESC LIMIT 2", "2998\n2996"),
+        ("SELECT b FROM big WHERE c = 7 ORDER BY b", "14\n15"),
+        ("SELECT b FROM big WHERE c IN (7, 900) AND a = 1 ORDER BY b", "15\n1801"),
+    ]);
+    assert!(db.error("SELECT count(*) FROM big").starts_with("57014"));
+    assert!(db.error("SELECT b FROM big WHERE a = 1").starts_with("57014"));
+    assert!(db.error("UPDATE big SET c = 0").starts_with("57014"));
+    db.questions.set(u32::MAX);
+    db.check(&[("SELECT count(*) FROM big WHERE c = 0", "2")]);
+}
+
+/// Of rows to be sorted only the first ones are kept.
+#[test]
+fn the_first_of_many_sorted_rows_are_those_of_all() {
+    let db = Db::new();
+    db.ddl("CREATE TABLE s (id integer PRIMARY KEY, v integer)");
+    let rows: Vec<String> = (0..500).map(|id| format!("({id}, {})", id * 37 % 101)).collect();
+    db.sql(&format!("INSERT INTO s VALUES {}", rows.join(", ")));
+    for order in ["v, id", "v DESC, id", "v DESC, id DESC", "id + v, id"] {
+        let all = db.sql(&format!("SELECT id, v FROM s ORDER BY {order}"));
+        for (limit, offset) in [(1, 0), (3, 0), (3, 100), (1, 499), (250, 0), (600, 0), (5, 498)] {
+            let found = db.sql(&format!("SELECT id, v FROM s ORDER BY {order} LIMIT {limit} OFFSET {offset}"));
+            let expected: Vec<String> = all.iter().skip(offset).take(limit).cloned().collect();
+            assert_eq!(found, expected, "{order} LIMIT {limit} OFFSET {offset}");
+        }
+    }
+    // Of equal rows those found first.
+    assert_eq!(db.sql("SELECT id FROM s WHERE id < 300 ORDER BY v * 0 LIMIT 2"), ["0", "1"]);
+}

@@ -6,15 +6,15 @@ use super::Db;
 type Row = (i32, i16, Option<String>, Option<i32>);
 
 /// Numbers that look random, the same for the same seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
-    fn number(&mut self) -> i32 {
+    pub(super) fn number(&mut self) -> i32 {
         self.below(8) as i32
     }
 
