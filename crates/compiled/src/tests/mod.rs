@@ -2,6 +2,9 @@
 
 mod changes;
 mod expressions;
+mod golden;
+mod isolation;
+mod programs;
 mod queries;
 mod random;
 

@@ -1,0 +1,286 @@
+//! Statements of several transactions at a time: who waits, who looks again, who fails.
+
+use std::collections::BTreeMap;
+
+use model::{Lsn, SqlState};
+use rows::{Isolation, Txn};
+
+use super::random::Random;
+use super::{Db, Outcome};
+
+fn numbers() -> Db {
+    let db = Db::new();
+    db.ddl("CREATE TABLE n (id integer PRIMARY KEY, v integer, tag text); CREATE INDEX n_v ON n (v)");
+    db.sql("INSERT INTO n VALUES (1, 10, 'a'), (2, 20, 'a'), (3, 30, 'b')");
+    db
+}
+
+/// What became of a statement, in a word.
+fn told(db: &Db, txn: &mut Txn, sql: &str) -> String {
+    match db.run(txn, sql, &[]) {
+        Ok(Outcome::Rows(rows, count)) if rows.is_empty() => format!("{count} rows"),
+        Ok(Outcome::Rows(rows, _)) => rows.join(", "),
+        Ok(Outcome::Wait(_)) => "waits".into(),
+        Err(error) => error.state().to_string(),
+    }
+}
+
+/// One transaction does something; while it is open another one does something else, which waits; then the first commits,
+/// or does not, and the other runs its statement again.
+#[test]
+fn who_waited_looks_again_at_the_newest_row() {
+    for (first, second, committed, undone) in [
+        // Arithmetic is on the newest row.
+        ("UPDATE n SET v = v + 1 WHERE id = 1", "UPDATE n SET v = v * 2 WHERE id = 1 RETURNING v", "22", "20"),
+        // A row that no longer fits is left alone.
+        ("UPDATE n SET tag = 'z' WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1 AND tag = 'a'", "0 rows", "1 rows"),
+        ("UPDATE n SET v = 99 WHERE id = 1", "DELETE FROM n WHERE v = 10", "0 rows", "1 rows"),
+        ("DELETE FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1", "0 rows", "1 rows"),
+        ("DELETE FROM n WHERE id = 1", "SELECT id FROM n WHERE tag = 'a' ORDER BY id LIMIT 1 FOR UPDATE", "2", "1"),
+        ("UPDATE n SET v = 5 WHERE id = 3", "SELECT v FROM n WHERE id = 3 FOR SHARE", "5", "30"),
+        // A row that was not found does not become found: the snapshot decides what is looked at.
+        (
+            "UPDATE n SET tag = 'a' WHERE id IN (2, 3)",
+            "UPDATE n SET v = 0 WHERE tag = 'a' RETURNING id",
+            "1, 2",
+            "1, 2",
+        ),
+        // Keys are those of the newest rows.
+        ("INSERT INTO n VALUES (4, 0, 'x')", "INSERT INTO n VALUES (4, 1, 'y')", "23505", "1 rows"),
+        ("DELETE FROM n WHERE id = 1", "INSERT INTO n VALUES (1, 1, 'y')", "1 rows", "23505"),
+        (
+            "INSERT INTO n VALUES (4, 7, 'x')",
+            "INSERT INTO n VALUES (4, 1, 'y') ON CONFLICT (id) DO UPDATE SET v = n.v + excluded.v RETURNING v",
+            "8",
+            "1",
+        ),
+        (
+            "INSERT INTO n VALUES (4, 7, 'x')",
+            "INSERT INTO n VALUES (4, 1, 'y') ON CONFLICT DO NOTHING",
+            "0 rows",
+            "1 rows",
+        ),
+        (
+            "UPDATE n SET v = 11 WHERE id = 1",
+            "INSERT INTO n VALUES (1, 5, 'y') ON CONFLICT (id) DO UPDATE SET v = n.v + 1 RETURNING v",
+            "12",
+            "11",
+        ),
+    ] {
+        for commits in [true, false] {
+            let db = numbers();
+            let (mut one, mut two) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+            assert!(!told(&db, &mut one, first).contains("waits"), "{first}");
+            assert_eq!(told(&db, &mut two, second), "waits", "{first}; {second}");
+            if commits {
+                db.commit(one)
+            } else {
+                drop(one)
+            }
+            let expected = if commits { committed } else { undone };
+            assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}; commits: {commits}");
+            drop(two);
+            assert_eq!(db.store.waiting(), 0);
+        }
+    }
+}
+
+/// The same without a wait: the first has committed after the snapshot of the second.
+#[test]
+fn repeatable_read_refuses_what_changed_since_its_snapshot() {
+    for (first, second, expected) in [
+        ("UPDATE n SET v = 11 WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1", "40001"),
+        ("UPDATE n SET v = 11 WHERE id = 1", "DELETE FROM n WHERE id = 1", "40001"),
+        ("DELETE FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1", "40001"),
+        ("UPDATE n SET v = 11 WHERE id = 1", "SELECT v FROM n WHERE id = 1 FOR UPDATE", "40001"),
+        ("UPDATE n SET v = 11 WHERE id = 1", "SELECT v FROM n WHERE id = 1 FOR UPDATE NOWAIT", "40001"),
+        ("UPDATE n SET v = 11 WHERE id = 1", "SELECT v FROM n WHERE id = 1", "10"),
+        ("UPDATE n SET v = 11 WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 2", "1 rows"),
+        ("INSERT INTO n VALUES (4, 0, 'x')", "SELECT count(*) FROM n", "3"),
+        ("INSERT INTO n VALUES (4, 0, 'x')", "INSERT INTO n VALUES (4, 0, 'y')", "23505"),
+        ("INSERT INTO n VALUES (4, 0, 'x')", "INSERT INTO n VALUES (4, 0, 'y') ON CONFLICT DO NOTHING", "40001"),
+        (
+            "INSERT INTO n VALUES (4, 0, 'x')",
+            "INSERT INTO n VALUES (4, 0, 'y') ON CONFLICT (id) DO UPDATE SET v = 1",
+            "40001",
+        ),
+        ("UPDATE n SET v = 11 WHERE id = 2", "INSERT INTO n VALUES (1, 0, 'y') ON CONFLICT DO NOTHING", "0 rows"),
+    ] {
+        let db = numbers();
+        let mut two = db.begin(Isolation::RepeatableRead);
+        db.sql(first);
+        assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
+    }
+}
+
+#[test]
+fn locks_of_rows_agree_as_postgresqls_do() {
+    let (share, update) = ("SELECT v FROM n WHERE id = 1 FOR SHARE", "SELECT v FROM n WHERE id = 1 FOR UPDATE");
+    let (change, delete) = ("UPDATE n SET v = 0 WHERE id = 1", "DELETE FROM n WHERE id = 1");
+    for (first, second, expected) in [
+        (share, share, "10"),
+        (share, change, "waits"),
+        (update, share, "waits"),
+        (update, "SELECT v FROM n WHERE id = 1", "10"),
+        (change, share, "waits"),
+        (change, "SELECT v FROM n WHERE id = 1 FOR UPDATE NOWAIT", "55P03"),
+        (delete, "SELECT id FROM n WHERE id < 3 ORDER BY id FOR UPDATE SKIP LOCKED", "2"),
+        (update, "SELECT id FROM n ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED", "2"),
+        (change, "INSERT INTO n VALUES (1, 0, 'x')", "23505"),
+    ] {
+        let db = numbers();
+        let (mut one, mut two) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+        told(&db, &mut one, first);
+        assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
+    }
+}
+
+#[test]
+fn who_closes_a_circle_is_told_of_the_deadlock() {
+    let db = numbers();
+    let (mut one, mut two) = (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    told(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 1");
+    told(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 2");
+    assert_eq!(told(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "waits");
+    assert_eq!(told(&db, &mut two, "UPDATE n SET v = 0 WHERE id = 1"), SqlState::DEADLOCK_DETECTED.to_string());
+    drop(two);
+    assert_eq!(told(&db, &mut one, "UPDATE n SET v = 0 WHERE id = 2"), "1 rows");
+}
+
+/// Four transactions at a time, of both levels, one row a statement, against maps: what each sees, who waits, who fails.
+#[test]
+fn random_histories_equal_a_map() {
+    for seed in 0..60 {
+        History::new(seed).run();
+    }
+}
+
+type Map = BTreeMap<i32, i32>;
+
+struct History {
+    db: Db,
+    random: Random,
+    seed: u64,
+    committed: Map,
+    /// When a key was last changed.
+    changed: BTreeMap<i32, u64>,
+    open: Vec<Open>,
+}
+
+struct Open {
+    txn: Txn,
+    isolation: Isolation,
+    began: u64,
+    /// What was committed when it began.
+    snapshot: Map,
+    /// Its own changes; a deleted row is nothing.
+    own: BTreeMap<i32, Option<i32>>,
+}
+
+impl Open {
+    fn sees(&self, committed: &Map) -> Map {
+        let mut map = if self.isolation == Isolation::ReadCommitted { committed } else { &self.snapshot }.clone();
+        for (key, value) in &self.own {
+            match value {
+                Some(value) => map.insert(*key, *value),
+                None => map.remove(key),
+            };
+        }
+        map
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> History {
+        let db = Db::new();
+        db.ddl("CREATE TABLE n (id integer PRIMARY KEY, v integer); CREATE INDEX n_v ON n (v)");
+        let (committed, changed) = (Map::new(), BTreeMap::new());
+        History { db, random: Random(seed), seed, committed, changed, open: Vec::new() }
+    }
+
+    fn run(mut self) {
+        for _ in 0..200 {
+            while self.open.len() < 4 {
+                let isolation = [Isolation::ReadCommitted, Isolation::RepeatableRead][self.random.below(2) as usize];
+                let began = self.db.newest.get();
+                let (txn, snapshot) = (self.db.begin(isolation), self.committed.clone());
+                self.open.push(Open { txn, isolation, began, snapshot, own: BTreeMap::new() });
+            }
+            let at = self.random.below(4) as usize;
+            match self.random.below(10) {
+                0 => self.commit(at),
+                1 => drop(self.open.remove(at)),
+                _ => self.statement(at),
+            }
+            self.compare();
+        }
+    }
+
+    fn commit(&mut self, at: usize) {
+        let one = self.open.remove(at);
+        self.db.commit(one.txn);
+        for (key, value) in one.own {
+            self.changed.insert(key, self.db.newest.get());
+            match value {
+                Some(value) => self.committed.insert(key, value),
+                None => self.committed.remove(&key),
+            };
+        }
+    }
+
+    /// Does something to one row; who must wait or fails gives up.
+    fn statement(&mut self, at: usize) {
+        let (key, value) = (self.random.number(), self.random.number());
+        let (kind, others) = (self.random.below(3), self.others(at, key));
+        let one = &mut self.open[at];
+        let now = Lsn(if one.isolation == Isolation::ReadCommitted { self.db.newest.get() } else { one.began });
+        one.txn.set_snapshot(now);
+        let sees = one.sees(&self.committed).get(&key).copied();
+        let is_stale = one.isolation == Isolation::RepeatableRead
+            && !one.own.contains_key(&key)
+            && self.changed.get(&key).is_some_and(|changed| *changed > one.began);
+        let (sql, after) = match kind {
+            0 => (format!("INSERT INTO n VALUES ({key}, {value})"), Some(value)),
+            1 => (format!("UPDATE n SET v = v + {value} WHERE id = {key}"), sees.map(|old| old + value)),
+            _ => (format!("DELETE FROM n WHERE id = {key}"), None),
+        };
+        let newest = one.own.get(&key).copied().unwrap_or(self.committed.get(&key).copied());
+        let expected = match (kind, others) {
+            // Somebody is about to make it or to take it away.
+            (0, Some(change)) if change.is_none() || newest.is_none() => "waits",
+            (0, _) if newest.is_some() => "23505",
+            (0, _) => "1 rows",
+            _ if sees.is_none() => "0 rows",
+            (_, Some(_)) => "waits",
+            _ if is_stale => "40001",
+            _ => "1 rows",
+        };
+        assert_eq!(told(&self.db, &mut one.txn, &sql), expected, "seed {}: {sql} in {at}", self.seed);
+        match expected {
+            "1 rows" => {
+                one.own.insert(key, after);
+            }
+            "0 rows" => {}
+            _ => drop(self.open.remove(at)),
+        }
+    }
+
+    /// What another transaction has done to a row.
+    fn others(&self, at: usize, key: i32) -> Option<Option<i32>> {
+        let others = self.open.iter().enumerate().filter(|(other, _)| *other != at);
+        others.filter_map(|(_, other)| other.own.get(&key)).next().copied()
+    }
+
+    fn compare(&mut self) {
+        for one in &mut self.open {
+            if one.isolation == Isolation::ReadCommitted {
+                one.txn.set_snapshot(Lsn(self.db.newest.get()));
+            }
+            let expected: Vec<String> = one.sees(&self.committed).iter().map(|(id, v)| format!("{id}|{v}")).collect();
+            for sql in ["SELECT id, v FROM n ORDER BY id", "SELECT id, v FROM n WHERE v >= 0 ORDER BY id"] {
+                let found = self.db.run(&mut one.txn, sql, &[]).unwrap().rows();
+                assert_eq!(found, expected, "seed {}: {sql}", self.seed);
+            }
+        }
+    }
+}
