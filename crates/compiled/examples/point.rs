@@ -1,15 +1,15 @@
-//! What a compiled statement costs: nanoseconds per point SELECT, point UPDATE and range of ten rows, one thread, no log.
+//! What compiled statements cost: nanoseconds of processor time a run, one thread, no log. Each run is a transaction of its own.
 //!
 //! `cargo run --release -p compiled --example point`
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
-use compiled::{Compiled, Output, Ran, Session, Tables, Zone, compile, run};
+use compiled::{Compiled, Ran, Session, Tables, Zone, compile, run};
 use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, TableId, TableName, Type};
 use rows::row::{ColumnLayout, RowLayout};
 use rows::{IndexData, Isolation, Records, RowTable, Store};
+use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
@@ -17,8 +17,7 @@ use sqlparser::parser::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const ROWS: i32 = 100_000;
-const RUNS: i32 = 500_000;
+const RUNS: u32 = 300_000;
 
 struct Utc;
 
@@ -36,15 +35,21 @@ impl Zone for Utc {
     }
 }
 
-struct One(Arc<RowTable>);
+/// TPC-C's stock, with one of its ten texts.
+struct Stock {
+    table: Arc<RowTable>,
+    store: Arc<Store>,
+    newest: u64,
+    rows: u32,
+}
 
-impl Tables for One {
+impl Tables for Stock {
     fn table(&self, _: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
-        (self.0.schema.name.table == name).then(|| Arc::clone(&self.0))
+        (self.table.schema.name.table == name).then(|| Arc::clone(&self.table))
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
-        (self.0.id() == id).then(|| Arc::clone(&self.0))
+        (self.table.id() == id).then(|| Arc::clone(&self.table))
     }
 
     fn referring(&self, _: TableId) -> Vec<Arc<RowTable>> {
@@ -52,30 +57,41 @@ impl Tables for One {
     }
 }
 
-/// A table like pgbench's accounts.
 fn table() -> Result<Arc<RowTable>> {
-    let column =
-        |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
-    let primary = RowIndex { id: 1, name: "t_pkey".into(), columns: vec![0], unique: true, constraint: true };
+    let column = |(name, ty): &(&str, Type)| RowColumn {
+        name: (*name).into(),
+        ty: *ty,
+        not_null: false,
+        default: None,
+        dropped: false,
+    };
+    let columns = [
+        ("s_w_id", Type::Int4),
+        ("s_i_id", Type::Int4),
+        ("s_quantity", Type::Int4),
+        ("s_dist_01", Type::Char(Some(24))),
+        ("s_ytd", Type::Int4),
+        ("s_order_cnt", Type::Int4),
+        ("s_remote_cnt", Type::Int4),
+        ("s_data", Type::Varchar(Some(50))),
+    ];
+    let mut columns: Vec<RowColumn> = columns.iter().map(column).collect();
+    columns[..2].iter_mut().for_each(|column| column.not_null = true);
+    let primary = RowIndex { id: 1, name: "stock_pkey".into(), columns: vec![0, 1], unique: true, constraint: true };
     let schema = RowSchema {
         id: TableId(1),
-        name: TableName::public("t"),
+        name: TableName::public("stock"),
         version: 1,
-        columns: vec![
-            column("id", Type::Int4, true),
-            column("branch", Type::Int4, false),
-            column("balance", Type::Int4, false),
-            column("filler", Type::Char(Some(84)), false),
-        ],
+        columns,
         primary: Some(primary),
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
     };
-    let columns: Vec<ColumnLayout<'_>> =
+    let layout: Vec<ColumnLayout<'_>> =
         schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();
     Ok(Arc::new(RowTable {
-        layout: Arc::new(RowLayout::new(&columns)?),
+        layout: Arc::new(RowLayout::new(&layout)?),
         records: Arc::new(Records::new()),
         primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
         secondary: Vec::new(),
@@ -83,68 +99,104 @@ fn table() -> Result<Arc<RowTable>> {
     }))
 }
 
-fn compiled(sql: &str, tables: &One) -> Result<Compiled> {
-    let parsed = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| Error::bug(error.to_string()))?;
-    let statement = parsed.first().ok_or_else(|| Error::bug("no statement"))?;
-    compile(statement, tables, &[])?.ok_or_else(|| Error::unsupported(sql))
+fn parsed(sql: &str) -> Result<Statement> {
+    let mut parsed = Parser::parse_sql(&PostgreSqlDialect {}, sql).map_err(|error| Error::bug(error.to_string()))?;
+    parsed.pop().ok_or_else(|| Error::bug("no statement"))
 }
 
-/// Runs a statement in transactions of its own, one commit a run if it writes, and says what a run took.
-fn measure(name: &str, sql: &str, tables: &One, store: &Arc<Store>, lsn: &mut u64, writes: bool) -> Result<()> {
-    let statement = compiled(sql, tables)?;
-    let session = Session { check: &|| Ok(()), now: 0, zone: &Utc };
-    let columns: &[Output] = statement.columns();
-    let started = Instant::now();
-    let mut rows = 0_u64;
+/// Nanoseconds that this thread was on a processor: others on the machine do not count.
+fn spent() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| Error::bug(error.to_string()))?;
+    text.split(' ').next().and_then(|nanos| nanos.parse().ok()).ok_or_else(|| Error::bug("no number"))
+}
+
+/// Does something many times, and says what each took.
+fn measure(name: &str, mut each: impl FnMut(u32) -> Result<()>) -> Result<()> {
+    let before = spent()?;
     for at in 0..RUNS {
+        each(at)?;
+    }
+    println!("{name}: {} ns", (spent()? - before) / u64::from(RUNS));
+    Ok(())
+}
+
+impl Stock {
+    fn new(rows: u32) -> Result<Stock> {
+        let mut stock = Stock { table: table()?, store: Arc::new(Store::new()), newest: 0, rows };
+        let insert =
+            stock.compiled("INSERT INTO stock VALUES (1, $1, 50, 'text of twenty-four char', 0, 0, 0, 'more text')")?;
+        for item in 0..rows {
+            stock.run(&insert, &[Datum::Int4(item as i32)], true)?;
+        }
+        Ok(stock)
+    }
+
+    fn compiled(&self, sql: &str) -> Result<Compiled> {
+        compile(&parsed(sql)?, self, &[])?.ok_or_else(|| Error::unsupported(sql))
+    }
+
+    /// One run in a transaction of its own, which is committed if it writes.
+    fn run(&mut self, statement: &Compiled, params: &[Datum<'_>], writes: bool) -> Result<u64> {
         let guard = &crossbeam_epoch::pin();
-        let mut txn = store.begin(Isolation::ReadCommitted);
-        txn.set_snapshot(Lsn(*lsn));
-        // Spread over the table, so that neighbours are not in the cache.
-        let id = (i64::from(at) * 7_919 % i64::from(ROWS - 10)) as i32;
-        let ran = run(&statement, &mut txn, &[Datum::Int4(id)], session, guard, &mut |row| {
-            black_box((row, columns));
+        let mut txn = self.store.begin(Isolation::ReadCommitted);
+        txn.set_snapshot(Lsn(self.newest));
+        let session = Session { check: &|| Ok(()), now: 0, zone: &Utc };
+        let ran = run(statement, &mut txn, params, session, guard, &mut |row| {
+            black_box(row);
             Ok(())
         })?;
-        let Ran::Done { rows: count } = ran else { return Err(Error::bug("it waits")) };
-        rows += count;
+        let Ran::Done { rows } = ran else { return Err(Error::bug("it waits")) };
         if writes {
-            *lsn += 1;
-            txn.commit(Lsn(*lsn), guard)?;
-            if at % 1_000 == 0 {
-                store.collect(Lsn(*lsn), 2_000)?;
+            self.newest += 1;
+            txn.commit(Lsn(self.newest), guard)?;
+            if self.newest.is_multiple_of(1_000) {
+                self.store.collect(Lsn(self.newest), 2_000)?;
             }
         }
+        Ok(rows)
     }
-    let nanos = started.elapsed().as_nanos() / u128::from(RUNS.unsigned_abs());
-    println!("{name}: {nanos} ns, {} rows a run", rows / u64::from(RUNS.unsigned_abs()));
-    Ok(())
-}
 
-fn load(tables: &One, store: &Arc<Store>, lsn: &mut u64) -> Result<()> {
-    let insert = compiled("INSERT INTO t VALUES ($1, $1 % 10, 0, 'x')", tables)?;
-    let session = Session { check: &|| Ok(()), now: 0, zone: &Utc };
-    for id in 0..ROWS {
-        let guard = &crossbeam_epoch::pin();
-        let mut txn = store.begin(Isolation::ReadCommitted);
-        run(&insert, &mut txn, &[Datum::Int4(id)], session, guard, &mut |_| Ok(()))?;
-        *lsn += 1;
-        txn.commit(Lsn(*lsn), guard)?;
+    /// A row, far from the one before it.
+    fn item(&self, at: u32) -> Datum<'static> {
+        Datum::Int4((u64::from(at) * 7_919 % u64::from(self.rows - 10)) as i32)
     }
-    Ok(())
 }
 
 fn main() -> Result<()> {
-    let tables = One(table()?);
-    let store = Arc::new(Store::new());
-    let mut lsn = 0;
-    let started = Instant::now();
-    load(&tables, &store, &mut lsn)?;
-    println!("insert: {} ns", started.elapsed().as_nanos() / u128::from(ROWS.unsigned_abs()));
-    let point = "SELECT balance FROM t WHERE id = $1";
-    let update = "UPDATE t SET balance = balance + 1 WHERE id = $1";
-    let range = "SELECT id, balance FROM t WHERE id >= $1 ORDER BY id LIMIT 10";
-    measure("point select", point, &tables, &store, &mut lsn, false)?;
-    measure("point update and commit", update, &tables, &store, &mut lsn, true)?;
-    measure("range of 10", range, &tables, &store, &mut lsn, false)
+    let point = "SELECT s_quantity, s_dist_01 FROM stock WHERE s_w_id = $1 AND s_i_id = $2";
+    let update = "UPDATE stock SET s_quantity = $1, s_ytd = s_ytd + $2, s_order_cnt = s_order_cnt + 1,
+        s_remote_cnt = s_remote_cnt + $3 WHERE s_w_id = $4 AND s_i_id = $5";
+    let range = "SELECT s_i_id, s_quantity FROM stock WHERE s_w_id = $1 AND s_i_id >= $2 ORDER BY s_i_id LIMIT 10";
+    let one = Datum::Int4(1);
+    for rows in [1_000, 100_000] {
+        println!("{rows} rows");
+        let mut stock = Stock::new(rows)?;
+        measure("  a transaction that does nothing", |_| {
+            let guard = &crossbeam_epoch::pin();
+            black_box((stock.store.begin(Isolation::ReadCommitted), guard));
+            Ok(())
+        })?;
+        let statement = stock.compiled(point)?;
+        measure("  point select", |at| {
+            let item = stock.item(at);
+            black_box(stock.run(&statement, &[one.clone(), item], false)?);
+            Ok(())
+        })?;
+        let statement = stock.compiled(range)?;
+        measure("  range of ten", |at| {
+            let item = stock.item(at);
+            black_box(stock.run(&statement, &[one.clone(), item], false)?);
+            Ok(())
+        })?;
+        let statement = stock.compiled(update)?;
+        measure("  update of four columns, and commit", |at| {
+            let params =
+                [Datum::Int4(at as i32 % 90 + 10), Datum::Int4(5), Datum::Int4(0), one.clone(), stock.item(at)];
+            black_box(stock.run(&statement, &params, true)?);
+            Ok(())
+        })?;
+    }
+    let (stock, sql) = (Stock::new(20)?, parsed(update)?);
+    measure("compiling the update", |_| compile(&sql, &stock, &[]).map(|compiled| drop(black_box(compiled))))?;
+    measure("parsing the update", |_| parsed(update).map(|parsed| drop(black_box(parsed))))
 }

@@ -2,7 +2,8 @@
 //!
 //! Conditions are cut at AND. Tables are joined by nested loops: next comes the one that the rows so far lead to by the
 //! shortest way: whole keys, the beginning of a key, anything. Every condition is checked as soon as the rows it needs are
-//! there, those that an index answers among them: a row may have changed between the index and its lock.
+//! there, but for those that say what a key is equal to: a row is found by its key only if it has it. (When a row turns out to
+//! have changed before it was locked, its statement checks all conditions anew.)
 
 use std::fmt;
 
@@ -95,8 +96,16 @@ pub(crate) fn steps(joined: &[Joined<'_>], mut conditions: Vec<Expr>, order: &[O
         if first && !order.is_empty() {
             ordered = found.ordered;
         }
-        bound.push(one.source.slot);
         let mut filter = Vec::new();
+        if one.optional.is_none() {
+            let answered = answered(one.source, &found.access, &conditions, &bound);
+            let mut at = 0;
+            conditions.retain(|_| {
+                at += 1;
+                !answered.contains(&(at - 1))
+            });
+        }
+        bound.push(one.source.slot);
         if one.optional.is_none() {
             let (now, later) = conditions.into_iter().partition(|condition| needs_only(condition, &bound));
             conditions = later;
@@ -116,6 +125,17 @@ pub(crate) fn steps(joined: &[Joined<'_>], mut conditions: Vec<Expr>, order: &[O
         last.filter.append(&mut conditions);
     }
     (steps, ordered)
+}
+
+/// Positions of the conditions that hold for every row found this way: one for each column that the key has from it.
+fn answered(source: &Source, access: &Access, conditions: &[Expr], bound: &[usize]) -> Vec<usize> {
+    let columns = match access {
+        Access::Points(keys) if keys.len() == 1 => columns_of(&source.table, Which::Primary),
+        Access::Range(range) => &columns_of(&source.table, range.index)[..range.equal.len()],
+        _ => return Vec::new(),
+    };
+    let first = |column: &usize| conditions.iter().position(|one| equal_to(source, *column, &[one], bound).is_some());
+    columns.iter().filter_map(first).collect()
 }
 
 struct Found {
