@@ -417,6 +417,10 @@ struct Done<'a> {
 type Stepped<T> = std::result::Result<T, Event>;
 
 impl Change {
+    pub(crate) fn reads_whole_tables(&self) -> bool {
+        self.steps.iter().any(|step| step.access.is_whole()) || select::read_whole_tables(&self.before)
+    }
+
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -495,6 +499,11 @@ impl Change {
 }
 
 impl Insert {
+    pub(crate) fn reads_whole_tables(&self) -> bool {
+        let selected = matches!(&self.rows, Rows::Select(select, _) if select.reads_whole_tables());
+        selected || select::read_whole_tables(&self.before)
+    }
+
     /// Runs it; what must be waited for if it cannot go on.
     pub(crate) fn run<'a>(&'a self, txn: &mut Txn, given: Given<'a>, emit: Emit<'_, 'a>) -> Result<Ended> {
         let answers = match answers(&self.before, txn, given)? {

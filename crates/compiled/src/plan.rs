@@ -46,6 +46,17 @@ pub(crate) enum Access {
     All,
 }
 
+impl Access {
+    /// Does it find all rows?
+    pub(crate) fn is_whole(&self) -> bool {
+        match self {
+            Access::All => true,
+            Access::Range(range) => range.equal.is_empty() && range.low.is_none() && range.high.is_none(),
+            Access::Points(_) | Access::PointsOf { .. } | Access::Beginnings { .. } => false,
+        }
+    }
+}
+
 /// A part of an index.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {

@@ -528,7 +528,23 @@ struct Kept<'a> {
 /// How a run ended: with so many rows, or not yet.
 pub(crate) type Ended = std::result::Result<u64, Event>;
 
+/// Do subqueries look at every row of a table?
+pub(crate) fn read_whole_tables(before: &[Before]) -> bool {
+    before.iter().any(|one| one.kind != Wanted::Existence && one.select.reads_whole_tables())
+}
+
 impl Select {
+    pub(crate) fn locks(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    pub(crate) fn reads_whole_tables(&self) -> bool {
+        let is_first = self.groups.as_ref().is_some_and(|groups| groups.first_is_enough);
+        let stops = is_first || self.limit.is_some() && self.ordered && self.groups.is_none();
+        let rest = self.steps.get(usize::from(stops)..).unwrap_or_default();
+        rest.iter().any(|step| step.access.is_whole()) || read_whole_tables(&self.before)
+    }
+
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }

@@ -59,6 +59,22 @@ impl Compiled {
         &self.params
     }
 
+    /// Does it neither change nor lock rows?
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(&self.work, Work::Select(select) if !select.locks())
+    }
+
+    /// Does it look at every row of a table, as far as can be told before it runs? Then a tier made for that may be better.
+    #[must_use]
+    pub fn reads_whole_tables(&self) -> bool {
+        match &self.work {
+            Work::Select(select) => select.reads_whole_tables(),
+            Work::Insert(insert) => insert.reads_whole_tables(),
+            Work::Change(change) => change.reads_whole_tables(),
+        }
+    }
+
     /// How the rows of each table are found, in the order in which tables are joined; for tests and EXPLAIN.
     #[must_use]
     pub fn plan(&self) -> String {

@@ -288,3 +288,78 @@ fn the_first_of_many_sorted_rows_are_those_of_all() {
     // Of equal rows those found first.
     assert_eq!(db.sql("SELECT id FROM s WHERE id < 300 ORDER BY v * 0 LIMIT 2"), ["0", "1"]);
 }
+
+#[test]
+fn statements_say_what_they_will_look_at() {
+    let db = shop();
+    for (sql, whole) in [
+        ("SELECT id FROM orders WHERE id = 1", false),
+        ("SELECT id FROM orders WHERE id > 1", false),
+        ("SELECT count(*) FROM orders", true),
+        ("SELECT max(id) FROM orders", false),
+        ("SELECT max(amount) FROM orders", true),
+        ("SELECT id FROM orders ORDER BY id", true),
+        ("SELECT id FROM orders ORDER BY id LIMIT 5", false),
+        ("SELECT id FROM orders ORDER BY amount LIMIT 5", true),
+        ("SELECT id FROM orders LIMIT 5", false),
+        ("SELECT carrier, count(*) FROM orders GROUP BY carrier LIMIT 5", true),
+        ("SELECT a.id FROM orders a, loose b WHERE a.id = 1", true),
+        ("SELECT id FROM orders WHERE id = (SELECT max(a) FROM loose)", true),
+        ("SELECT id FROM orders WHERE id = 1 AND EXISTS (SELECT 1 FROM loose)", false),
+        ("UPDATE orders SET amount = 0 WHERE customer = 1", false),
+        ("UPDATE orders SET amount = 0", true),
+        ("DELETE FROM loose WHERE a = 1", true),
+        ("INSERT INTO loose VALUES (1, 'x')", false),
+        ("INSERT INTO loose SELECT * FROM loose", true),
+    ] {
+        let compiled = db.compile(sql).unwrap();
+        assert_eq!(compiled.reads_whole_tables(), whole, "{sql}");
+        let reads = sql.starts_with("SELECT");
+        assert_eq!(compiled.is_read_only(), reads, "{sql}");
+    }
+    assert!(!db.compile("SELECT id FROM orders FOR SHARE").unwrap().is_read_only());
+}
+
+/// What is not done here is said when it is compiled, and nothing else is.
+#[test]
+fn the_other_tier_gets_what_is_not_done_here() {
+    let db = shop();
+    for sql in [
+        "SELECT id FROM orders UNION SELECT a FROM loose",
+        "WITH x AS (SELECT 1) SELECT * FROM x",
+        "SELECT id, row_number() OVER (ORDER BY id) FROM orders",
+        "SELECT DISTINCT ON (a) a, b FROM loose ORDER BY a",
+        "SELECT x.a FROM (SELECT a FROM loose) x",
+        "SELECT a FROM loose RIGHT JOIN orders ON a = id",
+        "SELECT a FROM loose FULL JOIN orders ON a = id",
+        "SELECT a FROM loose NATURAL JOIN orders",
+        "SELECT id FROM orders JOIN customer USING (id)",
+        "SELECT a FROM elsewhere",
+        "SELECT * FROM generate_series(1, 3)",
+        "SELECT a + 1 FROM loose GROUP BY a + 1",
+        "SELECT string_agg(b, ',') FROM loose",
+        "SELECT extract(year FROM now())",
+        "SELECT now() - interval '1 day'",
+        "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM loose WHERE a = o.id)",
+        "VALUES (1), (2)",
+        "CREATE TABLE x (a integer)",
+        "TRUNCATE loose",
+        "INSERT INTO loose (a) VALUES (nextval('s'))",
+    ] {
+        let parsed = super::parse(sql);
+        assert!(crate::compile(&parsed, &db, &[]).unwrap().is_none(), "{sql}");
+    }
+    let sum = |terms: usize| format!("SELECT {}", vec!["1"; terms].join(" + "));
+    assert_eq!(db.sql(&sum(200)), ["200"]);
+    assert!(crate::compile(&super::parse(&sum(2_000)), &db, &[]).unwrap().is_none());
+    let list = |terms: i32| (0..terms).map(|at| format!("({at}, {at})")).collect::<Vec<_>>().join(", ");
+    let sql = format!("SELECT count(*) FROM loose WHERE (a, a) IN ({})", list(3_000));
+    assert_eq!(db.sql(&sql), ["3"]);
+}
+
+/// Sessions on several threads share statements.
+#[test]
+fn statements_can_be_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&shop().compile("SELECT id FROM orders WHERE id = 1").unwrap());
+}
