@@ -1008,10 +1008,10 @@ fn comparable(left: Type, right: Type) -> Option<Type> {
     if left == right {
         return Some(if matches!(left, Type::Varchar(_)) { Type::Text } else { left });
     }
-    if is_text(left) && is_text(right) {
-        return Some(Type::Text);
-    }
     match (left, right) {
+        // Here blanks at the end do not count; against text they do.
+        (Type::Char(_), Type::Varchar(_)) | (Type::Varchar(_), Type::Char(_)) => Some(Type::Char(None)),
+        (left, right) if is_text(left) && is_text(right) => Some(Type::Text),
         (Type::Date, Type::Timestamp) | (Type::Timestamp, Type::Date) => Some(Type::Timestamp),
         (Type::Timestamptz, Type::Date | Type::Timestamp) | (Type::Date | Type::Timestamp, Type::Timestamptz) => {
             Some(Type::Timestamptz)

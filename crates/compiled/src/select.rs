@@ -64,9 +64,18 @@ pub(crate) struct From {
     pub(crate) conditions: Vec<Expr>,
 }
 
-/// Binds a query.
+/// Binds a query. A name in one without tables may be a function of the other tier's.
 pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
     let select = plain(query)?;
+    bind_select(binder, query, select, tables).map_err(|refusal| match refusal {
+        Refusal::Error(error) if select.from.is_empty() && error.state() == SqlState::UNDEFINED_COLUMN => {
+            Refusal::Other
+        }
+        other => other,
+    })
+}
+
+fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, tables: &dyn Tables) -> Bind<Select> {
     let mut scope = Scope::new(tables);
     let mut from = bind_from(binder, &select.from, &mut scope)?;
     if let Some(condition) = &select.selection {
@@ -244,13 +253,29 @@ fn group_by(binder: &mut Binder, select: &ast::Select, scope: &mut Scope<'_>) ->
             },
             None => one,
         };
-        let bound = binder.expr(one, scope)?;
+        let bound = match binder.expr(one, scope) {
+            // What no table has may be what the SELECT list calls something.
+            Err(Refusal::Error(error)) if error.state() == SqlState::UNDEFINED_COLUMN => {
+                let Some(meant) = called(one, &select.projection) else { return Err(error.into()) };
+                binder.expr(meant, scope)?
+            }
+            bound => bound?,
+        };
         match (bound.expr, bound.ty) {
             (expr @ Expr::Field { .. }, Some(ty)) if ty.is_ordered() => by.push((expr, ty)),
             _ => return Err(Refusal::Other),
         }
     }
     Ok(by)
+}
+
+/// The expression that a SELECT list gives this name to.
+fn called<'s>(name: &ast::Expr, items: &'s [ast::SelectItem]) -> Option<&'s ast::Expr> {
+    let ast::Expr::Identifier(name) = name else { return None };
+    items.iter().find_map(|item| match item {
+        ast::SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => Some(expr),
+        _ => None,
+    })
 }
 
 /// Puts the group's columns for the rows'. A column that is not grouped is left to who knows about functional dependency.

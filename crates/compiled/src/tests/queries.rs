@@ -141,6 +141,7 @@ fn aggregates_are_postgresqls() {
         ("SELECT carrier, count(*) FROM orders GROUP BY carrier ORDER BY carrier", "1|1\n7|2\nnull|2"),
         ("SELECT carrier, sum(amount) s FROM orders GROUP BY 1 HAVING count(*) > 1 ORDER BY s DESC", "7|6.5\nnull|1.5"),
         ("SELECT id FROM orders WHERE id < 0 GROUP BY id", ""),
+        ("SELECT carrier AS c, count(*) FROM orders GROUP BY c ORDER BY c", "1|1\n7|2\nnull|2"),
         ("SELECT last, count(*) + 1 FROM customer GROUP BY last ORDER BY 2 DESC", "BAR|4\nFOO|3"),
         ("SELECT 1 FROM orders HAVING count(*) > 4", "1"),
     ]);
@@ -340,6 +341,7 @@ fn the_other_tier_gets_what_is_not_done_here() {
         "SELECT string_agg(b, ',') FROM loose",
         "SELECT extract(year FROM now())",
         "SELECT now() - interval '1 day'",
+        "SELECT current_schema",
         "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM loose WHERE a = o.id)",
         "VALUES (1), (2)",
         "CREATE TABLE x (a integer)",
