@@ -474,6 +474,22 @@ impl Binder {
                 let right = self.cast(right, Type::Int4, Context::Explicit)?;
                 return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Date));
             }
+            (
+                Some(Type::Date | Type::Timestamp | Type::Timestamptz),
+                Operator::Add | Operator::Subtract,
+                Some(Type::Interval),
+            ) => {
+                return self.shift(left, right, operator == Operator::Subtract);
+            }
+            (Some(Type::Interval), Operator::Add, Some(Type::Date | Type::Timestamp | Type::Timestamptz)) => {
+                return self.shift(right, left, false);
+            }
+            (Some(Type::Interval), Operator::Add | Operator::Subtract, Some(Type::Interval)) => {
+                return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Interval));
+            }
+            (Some(one @ (Type::Timestamp | Type::Timestamptz)), Operator::Subtract, Some(other)) if one == other => {
+                return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Interval));
+            }
             (Some(Type::Date), Operator::Subtract, Some(Type::Date)) => {
                 return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Int4));
             }
@@ -489,6 +505,13 @@ impl Binder {
         let left = self.cast(left, ty, Context::Explicit)?.expr;
         let right = self.cast(right, ty, Context::Explicit)?.expr;
         Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left, right])), ty))
+    }
+
+    /// A moment and an interval; a date is its midnight.
+    fn shift(&mut self, moment: Typed, by: Typed, back: bool) -> Bind<Typed> {
+        let ty = if moment.ty == Some(Type::Timestamptz) { Type::Timestamptz } else { Type::Timestamp };
+        let moment = self.cast(moment, ty, Context::Explicit)?;
+        Ok(Typed::new(Expr::Shift { what: Box::new([moment.expr, by.expr]), back }, ty))
     }
 
     fn concat(&mut self, left: Typed, right: Typed) -> Bind<Typed> {

@@ -12,6 +12,7 @@ use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
 
 use crate::cast::{self, Zone};
+use crate::moment;
 
 /// A value that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +72,11 @@ pub(crate) enum Expr {
         slot: usize,
         column: usize,
         layout: Arc<RowLayout>,
+    },
+    /// A moment and an interval, added or subtracted.
+    Shift {
+        what: Box<[Expr; 2]>,
+        back: bool,
     },
     /// `now()` and its kin: the transaction's start.
     Now,
@@ -369,6 +375,16 @@ impl Expr {
             },
             Expr::Cast { what, to, by } => cast::cast(what.eval(frame)?, *to, *by, frame.zone, frame.arena)?,
             Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
+            Expr::Shift { what, back } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
+                (Datum::Null, _) | (_, Datum::Null) => Datum::Null,
+                (moment, Datum::Interval(by)) => {
+                    let by = if *back { moment::negated(by)? } else { by };
+                    moment::shifted(&moment, by, frame.zone)?
+                }
+                (left, right) => {
+                    return Err(Error::bug(format!("{} after {}", right.type_name(), left.type_name())));
+                }
+            },
         })
     }
 
@@ -383,6 +399,7 @@ impl Expr {
             | Expr::Or(sides)
             | Expr::Concat(sides)
             | Expr::IsDistinct { from: sides, .. }
+            | Expr::Shift { what: sides, .. }
             | Expr::Like { what: sides, .. } => sides.iter().for_each(|side| side.visit(see)),
             Expr::Not(of) | Expr::Negate(of) | Expr::IsNull { of, .. } => of.visit(see),
             Expr::InResult { what, .. } | Expr::Cast { what, .. } | Expr::Fitting { what, .. } => what.visit(see),
@@ -416,6 +433,7 @@ impl Expr {
             | Expr::Or(sides)
             | Expr::Concat(sides)
             | Expr::IsDistinct { from: sides, .. }
+            | Expr::Shift { what: sides, .. }
             | Expr::Like { what: sides, .. } => sides.iter_mut().for_each(|side| side.change(change)),
             Expr::Not(of) | Expr::Negate(of) | Expr::IsNull { of, .. } => of.change(change),
             Expr::InResult { what, .. } | Expr::Cast { what, .. } | Expr::Fitting { what, .. } => what.change(change),
@@ -542,6 +560,14 @@ pub(crate) fn arithmetic<'a>(operator: Operator, left: Datum<'a>, right: Datum<'
         (Datum::Numeric(left), Datum::Numeric(right)) => Datum::Numeric(numerics(operator, &left, &right)?),
         (Datum::Date(left), Datum::Date(right)) if operator == Operator::Subtract => {
             Datum::Int4(left.checked_sub(right).ok_or_else(|| out_of_range("date"))?)
+        }
+        (Datum::Timestamp(left), Datum::Timestamp(right)) | (Datum::Timestamptz(left), Datum::Timestamptz(right))
+            if operator == Operator::Subtract =>
+        {
+            Datum::Interval(moment::between(right, left)?)
+        }
+        (Datum::Interval(left), Datum::Interval(right)) => {
+            Datum::Interval(moment::sum(left, if operator == Operator::Add { right } else { moment::negated(right)? })?)
         }
         (Datum::Date(left), Datum::Int4(right)) => {
             let days = if operator == Operator::Add { left.checked_add(right) } else { left.checked_sub(right) };

@@ -3,7 +3,7 @@
 //!
 //! - [`compile`], [`run`]: the whole of it.
 //! - `bind`, `scope`: names and types, by PostgreSQL's rules.
-//! - `expr`, `cast`, `functions`, `aggregate`: evaluation.
+//! - `expr`, `cast`, `functions`, `moment`, `aggregate`: evaluation.
 //! - `plan`, `exec`: which rows, in which order; nested loops.
 //! - `select`, `dml`, `foreign`: statements.
 //!
@@ -18,6 +18,7 @@ mod exec;
 mod expr;
 mod foreign;
 mod functions;
+mod moment;
 mod plan;
 mod scope;
 mod select;

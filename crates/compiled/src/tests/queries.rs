@@ -340,7 +340,7 @@ fn the_other_tier_gets_what_is_not_done_here() {
         "SELECT a + 1 FROM loose GROUP BY a + 1",
         "SELECT string_agg(b, ',') FROM loose",
         "SELECT extract(year FROM now())",
-        "SELECT now() - interval '1 day'",
+        "SELECT now() - '1 day'",
         "SELECT current_schema",
         "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM loose WHERE a = o.id)",
         "VALUES (1), (2)",
