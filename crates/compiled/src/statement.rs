@@ -129,11 +129,18 @@ fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<
     }
 }
 
-/// Runs a statement once.
+/// Runs a statement once. Around it, whoever runs it
 ///
-/// - `params`: of the types of [`Compiled::params`].
+/// - sets the transaction's snapshot and takes a savepoint before;
+/// - on [`Ran::Wait`] goes back to the savepoint with [`Txn::undo_to`], drops `guard`, forgets the rows that `sink` took, waits for the
+///   event, and runs it again with the same snapshot: locks that it has are kept, so that it gets further each time;
+/// - on an error goes back to the savepoint too; then the transaction has failed.
+///
+/// Arguments:
+/// - `params`: NULL, or of the types of [`Compiled::params`].
 /// - `guard`: kept for this call at least; rows are borrowed under it.
-/// - `sink`: takes each row of the result.
+/// - `sink`: takes each row of the result, values in the order and of the types of [`Compiled::columns`], char(n) without the blanks at
+///   its end; its errors end the run.
 ///
 /// # Errors
 /// As PostgreSQL's; then what the statement did is still to be undone.
