@@ -58,13 +58,7 @@ impl Tables for Stock {
 }
 
 fn table() -> Result<Arc<RowTable>> {
-    let column = |(name, ty): &(&str, Type)| RowColumn {
-        name: (*name).into(),
-        ty: *ty,
-        not_null: false,
-        default: None,
-        dropped: false,
-    };
+    let column = |(name, ty): &(&str, Type)| RowColumn::new(*name, *ty);
     let columns = [
         ("s_w_id", Type::Int4),
         ("s_i_id", Type::Int4),

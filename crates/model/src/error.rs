@@ -92,6 +92,7 @@ states! {
     IN_FAILED_SQL_TRANSACTION = "25P02", Invalid, "The transaction failed earlier; only ROLLBACK is accepted.";
     INVALID_SQL_STATEMENT_NAME = "26000", NotFound, "No such prepared statement.";
     INVALID_AUTHORIZATION = "28000", Invalid, "The user may not connect.";
+    DEPENDENT_OBJECTS_STILL_EXIST = "2BP01", Invalid, "Something else needs what is to be dropped.";
     INVALID_CURSOR_NAME = "34000", NotFound, "No such portal.";
     INVALID_CATALOG_NAME = "3D000", NotFound, "No such database.";
     INVALID_SCHEMA_NAME = "3F000", NotFound, "No such schema.";
@@ -99,6 +100,7 @@ states! {
     DEADLOCK_DETECTED = "40P01", Conflict, "Transactions wait for each other; run this one again.";
     SYNTAX_ERROR = "42601", Invalid, "The statement cannot be parsed.";
     DUPLICATE_COLUMN = "42701", Invalid, "The column exists.";
+    DUPLICATE_OBJECT = "42710", Invalid, "The constraint exists.";
     AMBIGUOUS_COLUMN = "42702", Invalid, "The name fits several columns.";
     UNDEFINED_COLUMN = "42703", NotFound, "No such column.";
     UNDEFINED_OBJECT = "42704", NotFound, "No such type or setting.";
@@ -114,6 +116,8 @@ states! {
     GROUPING_ERROR = "42803", Invalid, "A column that is neither grouped nor aggregated.";
     CANNOT_COERCE = "42846", Invalid, "No cast between these types.";
     DATATYPE_MISMATCH = "42804", Invalid, "A value of the wrong type.";
+    WRONG_OBJECT_TYPE = "42809", Invalid, "The name is that of something else.";
+    INVALID_FOREIGN_KEY = "42830", Invalid, "A foreign key that refers to no key.";
     UNDEFINED_FUNCTION = "42883", NotFound, "No such function or operator for these types.";
     RESERVED_NAME = "42939", Invalid, "A name the system keeps for itself.";
     INVALID_NAME = "42602", Invalid, "A name that cannot be one.";

@@ -4,6 +4,24 @@ use std::sync::Arc;
 
 use crate::{TableId, TableName, Type};
 
+/// `GENERATED … AS IDENTITY`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Identity {
+    /// An INSERT or UPDATE gives no value of its own, unless it says OVERRIDING SYSTEM VALUE.
+    Always = 1,
+    /// The sequence's value is a default like others.
+    ByDefault = 2,
+}
+
+impl Identity {
+    /// The one with this code in a file, if there is one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Identity> {
+        [Identity::Always, Identity::ByDefault].into_iter().find(|identity| *identity as u8 == code)
+    }
+}
+
 /// One column of a `rows` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowColumn {
@@ -15,6 +33,11 @@ pub struct RowColumn {
     pub not_null: bool,
     /// SQL of the value that a row without one gets.
     pub default: Option<String>,
+    /// Is it an identity column? Its default then takes the next value of a sequence.
+    pub identity: Option<Identity>,
+    /// What rows have that were written before the column was added, as a row of this one field (`rows::row`); NULL if nothing. It stays
+    /// what it was when the default changes.
+    pub missing: Option<Box<[u8]>>,
     /// Dropped: it keeps its place in rows that exist, and nobody sees it.
     pub dropped: bool,
 }
@@ -108,6 +131,15 @@ pub struct RowSchema {
     pub checks: Vec<RowCheck>,
     /// FOREIGN KEY
     pub foreign_keys: Vec<RowForeignKey>,
+}
+
+impl RowColumn {
+    /// A column that may be NULL and has no default.
+    #[must_use]
+    pub fn new(name: impl Into<String>, ty: Type) -> RowColumn {
+        let (not_null, dropped) = (false, false);
+        RowColumn { name: name.into(), ty, not_null, default: None, identity: None, missing: None, dropped }
+    }
 }
 
 impl RowSchema {

@@ -24,7 +24,7 @@
 //! Always true: bytes that are no row of the layout are an error (XX001), never a panic, because rows come from the log too.
 
 use model::limits::{COLUMNS_PER_TABLE_MAX, ROW_BYTES_MAX};
-use model::{Datum, Error, Interval, Numeric, Precision, Result, SqlState, Type};
+use model::{Datum, Error, Interval, Numeric, Precision, Result, RowColumn, RowSchema, SqlState, Type};
 
 /// Bytes of the field count.
 const COUNT_BYTES: usize = 2;
@@ -131,6 +131,26 @@ struct Field {
     before: Option<usize>,
 }
 
+/// A value of type `ty` as a row of this one field, which is how [`RowColumn::missing`] has it; nothing for NULL.
+///
+/// # Errors
+/// 54000 for a value too long for a row.
+pub fn alone(ty: Type, value: &Datum<'_>) -> Result<Option<Box<[u8]>>> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let mut row = Vec::new();
+    RowLayout::new(&[ColumnLayout::new(ty, true)])?.encode(std::slice::from_ref(value), &mut row)?;
+    Ok(Some(row.into()))
+}
+
+/// Are values of two types kept in the same way? Then rows need not be written anew for a column that becomes the other type, if its
+/// values fit.
+#[must_use]
+pub fn is_same_form(one: Type, other: Type) -> bool {
+    Form::of(one) == Form::of(other)
+}
+
 /// Where the fields of a table's rows are.
 #[derive(Debug)]
 pub struct RowLayout {
@@ -144,6 +164,27 @@ pub struct RowLayout {
 }
 
 impl RowLayout {
+    /// The layout of a table's rows.
+    ///
+    /// # Errors
+    /// XX001 for a missing value that is none of its column's type; 54000 when all of them are too long for a row.
+    pub fn of(schema: &RowSchema) -> Result<RowLayout> {
+        let alone = |column: &RowColumn| RowLayout::new(&[ColumnLayout::new(column.ty, false)]);
+        let layouts = schema.columns.iter().map(alone).collect::<Result<Vec<_>>>()?;
+        let mut columns = Vec::with_capacity(layouts.len());
+        for (column, layout) in schema.columns.iter().zip(&layouts) {
+            let missing = match &column.missing {
+                Some(row) => {
+                    layout.check(row)?;
+                    layout.field(row, 0)?
+                }
+                None => Datum::Null,
+            };
+            columns.push(ColumnLayout { ty: column.ty, not_null: column.not_null, missing });
+        }
+        RowLayout::new(&columns)
+    }
+
     /// The layout of rows with these columns, at most [`COLUMNS_PER_TABLE_MAX`].
     ///
     /// # Errors

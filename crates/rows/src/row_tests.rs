@@ -1,9 +1,9 @@
 //! Rows there and back, older rows, damaged rows, the bytes.
 
-use super::row::{ColumnLayout, RowLayout};
+use super::row::{ColumnLayout, RowLayout, alone, is_same_form};
 use super::samples::{Sample, numeric, types, values};
 use model::limits::ROW_BYTES_MAX;
-use model::{Datum, Interval, SqlState, Type};
+use model::{Datum, Interval, RowColumn, RowSchema, SqlState, TableId, TableName, Type};
 use proptest::prelude::*;
 
 fn layout(types: &[Type]) -> RowLayout {
@@ -84,6 +84,42 @@ fn rows_from_before_a_column_was_added_have_its_value() {
     // The other way round is damage: a row cannot have more fields than its table columns.
     let row = encode(&layout(&[Type::Int4, Type::Text, Type::Int4]), &[Datum::Null, Datum::Null, Datum::Null]);
     assert_eq!(old.field(&row, 0).unwrap_err().state(), SqlState::DATA_CORRUPTED);
+}
+
+#[test]
+fn a_table_says_what_its_older_rows_lack() {
+    let old = layout(&[Type::Int4]);
+    let row = encode(&old, &[Datum::Int4(1)]);
+    let added = |ty, value: Datum<'_>| RowColumn { missing: alone(ty, &value).unwrap(), ..RowColumn::new("a", ty) };
+    let mut schema = RowSchema {
+        id: TableId(1),
+        name: TableName::public("t"),
+        version: 2,
+        columns: vec![
+            RowColumn::new("a", Type::Int4),
+            added(Type::Text, Datum::Text("été")),
+            added(numeric(30, 2), Datum::Numeric("1.5".parse().unwrap())),
+            added(Type::Bytes, Datum::Null),
+        ],
+        primary: None,
+        secondary: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+    };
+    let layout = RowLayout::of(&schema).unwrap();
+    let fields: Vec<_> = (0..4).map(|column| format!("{:?}", layout.field(&row, column).unwrap())).collect();
+    assert_eq!(fields, ["Int4(1)", "Text(\"été\")", "Numeric(1.50)", "Null"]);
+    // What the log or a checkpoint brings may be damaged.
+    schema.columns[1].missing = Some([1, 0, 9].into());
+    assert_eq!(RowLayout::of(&schema).unwrap_err().state(), SqlState::DATA_CORRUPTED);
+}
+
+#[test]
+fn types_kept_in_the_same_way_are_told() {
+    assert!(is_same_form(Type::Varchar(Some(3)), Type::Text));
+    assert!(is_same_form(numeric(5, 2), numeric(18, 2)));
+    assert!(!is_same_form(numeric(5, 2), numeric(19, 2)) && !is_same_form(numeric(5, 2), numeric(5, 3)));
+    assert!(!is_same_form(Type::Int4, Type::Int8) && !is_same_form(numeric(5, 2), Type::Numeric(None)));
 }
 
 #[test]

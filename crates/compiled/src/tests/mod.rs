@@ -109,7 +109,7 @@ fn column(text: &str) -> RowColumn {
     };
     let (text, not_null) = text.strip_suffix(" not null").map_or((text, false), |text| (text, true));
     let (name, ty) = text.split_once(' ').unwrap();
-    RowColumn { name: name.into(), ty: type_named(ty), not_null, default, dropped: false }
+    RowColumn { not_null, default, ..RowColumn::new(name, type_named(ty)) }
 }
 
 /// An empty table.

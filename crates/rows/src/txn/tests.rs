@@ -28,8 +28,7 @@ type Row = (i32, Option<i32>, &'static str);
 
 impl Db {
     fn new() -> Db {
-        let column =
-            |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
+        let column = |name: &str, ty, not_null| RowColumn { not_null, ..RowColumn::new(name, ty) };
         let columns =
             vec![column("id", Type::Int4, true), column("code", Type::Int4, false), column("name", Type::Text, true)];
         let index = |id, name: &str, columns: &[usize], unique| RowIndex {
