@@ -13,6 +13,7 @@
 mod aggregate;
 mod bind;
 mod cast;
+mod define;
 mod dml;
 mod exec;
 mod expr;
@@ -27,6 +28,10 @@ mod statement;
 mod tests;
 
 pub use cast::Zone;
+pub use define::{
+    Catalog, Change, Condition, Definition, Notice, Object, Rewrite, SequenceAction, SequenceStatement, Work, define,
+    define_sequence, prepared, sequence,
+};
 pub use scope::Tables;
 pub use select::Output;
 pub use statement::{Compiled, Ran, Session, compile, run};

@@ -1,0 +1,438 @@
+//! Keys, indexes, checks and foreign keys of a draft.
+
+use model::{Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
+use rows::SECONDARY_INDEXES_MAX;
+use sqlparser::ast;
+
+use super::draft::Draft;
+use super::{Object, drop, formula, indexes, is_taken, names, types};
+use crate::bind::{bare, is_text};
+
+/// PostgreSQL's most columns of an index.
+const INDEX_COLUMNS_MAX: usize = 32;
+
+/// A constraint that a statement asks for, put in when all columns are there.
+pub(super) enum Wanted<'s> {
+    Key { name: Option<String>, columns: Vec<String>, primary: bool },
+    Check { name: Option<String>, condition: &'s ast::Expr },
+    Foreign { name: Option<String>, columns: Vec<String>, key: &'s ast::ForeignKeyConstraint },
+}
+
+/// A key whose columns are known.
+pub(super) struct Key {
+    name: Option<String>,
+    columns: Vec<usize>,
+    primary: bool,
+}
+
+impl Draft<'_> {
+    /// Puts in all that is wanted, in PostgreSQL's order: which decides the names that nobody gave.
+    pub(super) fn add_all(&mut self, wanted: Vec<Wanted<'_>>) -> Result<()> {
+        let mut keys: Vec<Key> = Vec::new();
+        let (mut checks, mut foreign) = (Vec::new(), Vec::new());
+        for one in wanted {
+            match one {
+                Wanted::Key { name, columns, primary } => keys.push(self.key(name, &columns, primary, &keys)?),
+                Wanted::Check { name, condition } => checks.push((name, condition)),
+                Wanted::Foreign { name, columns, key } => foreign.push((name, columns, key)),
+            }
+        }
+        keys.sort_by_key(|key| !key.primary);
+        // A table has its keys after its checks when it is made, and before them when it is altered.
+        if self.old.is_none() {
+            for (name, condition) in checks.drain(..) {
+                self.add_check(name, condition)?;
+            }
+        }
+        for key in distinct(keys) {
+            self.add_key(key)?;
+        }
+        for (name, condition) in checks {
+            self.add_check(name, condition)?;
+        }
+        for (name, columns, key) in foreign {
+            self.add_foreign(name, &columns, key)?;
+        }
+        Ok(())
+    }
+
+    /// A key with its columns looked up, given those that are wanted besides.
+    fn key(&self, name: Option<String>, columns: &[String], primary: bool, others: &[Key]) -> Result<Key> {
+        if primary && (self.next.primary.is_some() || others.iter().any(|key| key.primary)) {
+            let text = format!("multiple primary keys for table \"{}\" are not allowed", self.next.name.table);
+            return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+        }
+        let mut positions = Vec::with_capacity(columns.len());
+        for column in columns {
+            let at = self.next.column(column).ok_or_else(|| {
+                // A primary key that is added refuses NULLs first.
+                if primary && self.old.is_some() {
+                    return super::no_column(column, &self.next.name.table);
+                }
+                let text = format!("column \"{column}\" named in key does not exist");
+                Error::new(SqlState::UNDEFINED_COLUMN, text)
+            })?;
+            if positions.contains(&at) {
+                let kind = if primary { "primary key" } else { "unique" };
+                let text = format!("column \"{column}\" appears twice in {kind} constraint");
+                return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+            }
+            positions.push(at);
+        }
+        Ok(Key { name, columns: positions, primary })
+    }
+
+    fn add_key(&mut self, key: Key) -> Result<()> {
+        if key.primary {
+            for column in &key.columns {
+                self.set_not_null(*column);
+            }
+        }
+        let label = if key.primary { "pkey" } else { "key" };
+        let name = match key.name {
+            Some(name) => {
+                self.check_relation(&name)?;
+                self.check_constraint(&name)?;
+                name
+            }
+            None => {
+                let columns = (!key.primary).then(|| names::of_columns(&self.names(&key.columns)));
+                let taken = |name: &str| self.is_relation(name) || self.is_constraint(name);
+                names::made(&self.next.name.table, columns.as_deref(), label, &taken)
+            }
+        };
+        let index = self.new_index(name, key.columns, true, true)?;
+        self.add_index(index, key.primary)
+    }
+
+    /// Puts an index in that is no constraint.
+    pub(super) fn add_plain(&mut self, name: Option<String>, columns: Vec<usize>, unique: bool) -> Result<()> {
+        let name = name.unwrap_or_else(|| {
+            let columns = names::of_columns(&self.names(&columns));
+            names::made(&self.next.name.table, Some(&columns), "idx", &|name| self.is_relation(name))
+        });
+        let index = self.new_index(name, columns, unique, false)?;
+        self.add_index(index, false)
+    }
+
+    fn names(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().map(|at| self.next.columns[*at].name.clone()).collect()
+    }
+
+    fn new_index(&self, name: String, columns: Vec<usize>, unique: bool, constraint: bool) -> Result<RowIndex> {
+        if columns.len() > INDEX_COLUMNS_MAX {
+            let text = format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index");
+            return Err(Error::new(SqlState::TOO_MANY_COLUMNS, text));
+        }
+        for column in &columns {
+            types::check_ordered(self.next.columns[*column].ty)?;
+        }
+        Ok(RowIndex { id: self.catalog.next_id(Object::Index), name, columns, unique, constraint })
+    }
+
+    fn add_index(&mut self, index: RowIndex, primary: bool) -> Result<()> {
+        self.built.push(index.id);
+        if primary {
+            self.next.primary = Some(index);
+            return Ok(());
+        }
+        if self.next.secondary.len() == SECONDARY_INDEXES_MAX {
+            let text = format!(
+                "table \"{}\" has {SECONDARY_INDEXES_MAX} indexes besides its primary key, which is the limit",
+                self.next.name.table
+            );
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+        }
+        self.next.secondary.push(index);
+        Ok(())
+    }
+
+    fn add_check(&mut self, name: Option<String>, condition: &ast::Expr) -> Result<()> {
+        formula::condition(condition, &self.table()?)?;
+        let table = &self.next.name.table;
+        let condition = formula::canonical(condition, table).to_string();
+        let name = match name {
+            Some(name) if self.old.is_none() && self.next.checks.iter().any(|check| check.name == name) => {
+                let text = format!("check constraint \"{name}\" already exists");
+                return Err(Error::new(SqlState::DUPLICATE_OBJECT, text));
+            }
+            Some(name) => {
+                self.check_constraint(&name)?;
+                name
+            }
+            None => {
+                let columns = formula::columns(&condition, &self.next)?;
+                let only = if let [only] = columns.as_slice() { Some(self.name_of(*only)) } else { None };
+                names::made(table, only, "check", &|name| self.is_constraint(name))
+            }
+        };
+        self.checked.push(name.clone());
+        self.next.checks.push(RowCheck { name, condition });
+        Ok(())
+    }
+
+    fn add_foreign(&mut self, name: Option<String>, columns: &[String], key: &ast::ForeignKeyConstraint) -> Result<()> {
+        refuse_deferred(key.characteristics)?;
+        if matches!(
+            key.match_kind,
+            Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
+        ) {
+            return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL are not supported on rows tables")
+                .with_hint("declare the columns NOT NULL, or leave MATCH out"));
+        }
+        let parent = self.parent(&key.foreign_table)?;
+        let own = referring(columns, &self.next)?;
+        let referred: Vec<String> = key.referred_columns.iter().map(names::plain).collect::<Result<_>>()?;
+        let parent_name = &parent.name.table;
+        let referred = match (referred.is_empty(), &parent.primary) {
+            (true, Some(primary)) => primary.columns.clone(),
+            (true, None) => {
+                let text = format!("there is no primary key for referenced table \"{parent_name}\"");
+                return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
+            }
+            (false, _) => referring(&referred, &parent)?,
+        };
+        if referred.iter().enumerate().any(|(at, column)| referred[..at].contains(column)) {
+            let text = "foreign key referenced-columns list must not contain duplicates";
+            return Err(Error::new(SqlState::INVALID_FOREIGN_KEY, text));
+        }
+        if !has_key(&parent, &referred) {
+            let text =
+                format!("there is no unique constraint matching given keys for referenced table \"{parent_name}\"");
+            return Err(Error::new(SqlState::INVALID_FOREIGN_KEY, text));
+        }
+        if own.len() != referred.len() {
+            let text = "number of referencing and referenced columns for foreign key disagree";
+            return Err(Error::new(SqlState::INVALID_FOREIGN_KEY, text));
+        }
+        let name = match name {
+            Some(name) => {
+                self.check_constraint(&name)?;
+                name
+            }
+            None => {
+                let columns = names::of_columns(columns);
+                names::made(&self.next.name.table, Some(&columns), "fkey", &|name| self.is_constraint(name))
+            }
+        };
+        let (on_delete, on_update) = (action(key.on_delete), action(key.on_update));
+        let key = RowForeignKey { name, columns: own, table: parent.id, referred, on_delete, on_update };
+        check_types(&key, &self.next, &parent)?;
+        self.checked.push(key.name.clone());
+        self.next.foreign_keys.push(key);
+        Ok(())
+    }
+
+    /// The table that a foreign key refers to, which may be this one.
+    fn parent(&self, written: &ast::ObjectName) -> Result<RowSchema> {
+        let name = names::relation(written, self.catalog)?;
+        if name == self.next.name {
+            return Ok(self.next.clone());
+        }
+        match self.catalog.table(&name) {
+            Some(table) => Ok(RowSchema::clone(&table)),
+            None if is_taken(self.catalog, &name) => {
+                let text = format!("referenced relation \"{}\" is not a rows table", name.table);
+                Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text))
+            }
+            None => Err(super::no_relation(&name, written)),
+        }
+    }
+
+    /// Drops a constraint; false if there is none of this name.
+    pub(super) fn drop_constraint(&mut self, name: &str, cascade: bool) -> Result<bool> {
+        let key = indexes(&self.next).find(|index| index.constraint && index.name == name).cloned();
+        if let Some(key) = key {
+            let table = names::shown(&self.next.name, self.catalog);
+            self.drop_key(&key, &format!("constraint {name} on table {table}"), cascade)?;
+            return Ok(true);
+        }
+        let before = self.next.checks.len() + self.next.foreign_keys.len();
+        self.next.checks.retain(|check| check.name != name);
+        self.next.foreign_keys.retain(|key| key.name != name);
+        Ok(self.next.checks.len() + self.next.foreign_keys.len() < before)
+    }
+
+    /// Drops an index, and with CASCADE the foreign keys that refer to its key. `what` is what messages call it.
+    pub(super) fn drop_key(&mut self, index: &RowIndex, what: &str, cascade: bool) -> Result<()> {
+        let without = {
+            let mut schema = self.next.clone();
+            schema.primary.take_if(|other| other.id == index.id);
+            schema.secondary.retain(|other| other.id != index.id);
+            schema
+        };
+        if index.unique {
+            let needs = |_: &RowSchema, key: &RowForeignKey| !has_key(&without, &key.referred);
+            self.drop_referring(what, &format!("index {}", names::quoted(&index.name)), cascade, &needs)?;
+        }
+        self.next.primary.take_if(|other| other.id == index.id);
+        self.next.secondary.retain(|other| other.id != index.id);
+        Ok(())
+    }
+
+    /// Drops the foreign keys to this table that need what goes away, which `what` describes; without CASCADE, that is an error.
+    pub(super) fn drop_referring(
+        &mut self,
+        what: &str,
+        needed: &str,
+        cascade: bool,
+        needs: &dyn Fn(&RowSchema, &RowForeignKey) -> bool,
+    ) -> Result<()> {
+        let mut dependents = Vec::new();
+        let own = self.next.id;
+        let mut tables: Vec<RowSchema> = vec![self.next.clone()];
+        for table in self.catalog.tables() {
+            if table.id != own {
+                tables.push(self.others.get(&table.id).unwrap_or(&table).clone());
+            }
+        }
+        for table in tables {
+            let gone: Vec<String> = table
+                .foreign_keys
+                .iter()
+                .filter(|key| key.table == own && needs(&table, key))
+                .map(|key| key.name.clone())
+                .collect();
+            if gone.is_empty() {
+                continue;
+            }
+            let shown = names::shown(&table.name, self.catalog);
+            dependents.extend(gone.iter().map(|key| format!("constraint {key} on table {shown}")));
+            if table.id == own {
+                self.next.foreign_keys.retain(|key| !gone.contains(&key.name));
+            } else {
+                self.others.insert(table.id, without_keys(&table, &gone));
+            }
+        }
+        if dependents.is_empty() {
+            return Ok(());
+        }
+        if !cascade {
+            return Err(drop::depended(what, dependents.iter().map(|one| (one.as_str(), needed))));
+        }
+        self.notices.push(drop::cascades(&dependents));
+        Ok(())
+    }
+}
+
+/// A table without some of its foreign keys.
+fn without_keys(table: &RowSchema, gone: &[String]) -> RowSchema {
+    let mut next = RowSchema { version: table.version + 1, ..table.clone() };
+    next.foreign_keys.retain(|key| !gone.contains(&key.name));
+    next
+}
+
+/// Keys over the same columns are one, the primary one if it is among them; the first name counts. Source: PostgreSQL's
+/// `transformIndexConstraints`.
+fn distinct(keys: Vec<Key>) -> Vec<Key> {
+    let mut kept: Vec<Key> = Vec::with_capacity(keys.len());
+    for key in keys {
+        match kept.iter_mut().find(|other| other.columns == key.columns) {
+            Some(other) => other.name = other.name.take().or(key.name),
+            None => kept.push(key),
+        }
+    }
+    kept
+}
+
+/// Is there a key of exactly these columns?
+fn has_key(table: &RowSchema, columns: &[usize]) -> bool {
+    let same = |index: &RowIndex| {
+        index.columns.len() == columns.len() && index.columns.iter().all(|column| columns.contains(column))
+    };
+    indexes(table).any(|index| index.unique && same(index))
+}
+
+/// Positions of a foreign key's columns, on either side.
+fn referring(columns: &[String], table: &RowSchema) -> Result<Vec<usize>> {
+    let at = |column: &String| {
+        table.column(column).ok_or_else(|| {
+            let text = format!("column \"{column}\" referenced in foreign key constraint does not exist");
+            Error::new(SqlState::UNDEFINED_COLUMN, text)
+        })
+    };
+    columns.iter().map(at).collect()
+}
+
+/// Refuses a foreign key whose columns cannot be compared with those they refer to.
+pub(super) fn check_types(key: &RowForeignKey, child: &RowSchema, parent: &RowSchema) -> Result<()> {
+    for (own, referred) in key.columns.iter().zip(&key.referred) {
+        let (own, referred) = (&child.columns[*own], &parent.columns[*referred]);
+        match refers(own.ty, referred.ty) {
+            Refers::Yes => {}
+            Refers::NotHere => {
+                let text = format!(
+                    "foreign key constraint \"{}\" from {} to {} is not supported on rows tables",
+                    key.name,
+                    own.ty.sql_name(),
+                    referred.ty.sql_name()
+                );
+                return Err(Error::unsupported(text).with_hint("give both columns the same type"));
+            }
+            Refers::No => {
+                let text = format!("foreign key constraint \"{}\" cannot be implemented", key.name);
+                let detail = format!(
+                    "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+                    own.name,
+                    referred.name,
+                    own.ty.sql_name(),
+                    referred.ty.sql_name()
+                );
+                return Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_detail(detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Refers {
+    Yes,
+    /// PostgreSQL would, by comparing across types.
+    NotHere,
+    No,
+}
+
+/// Can a column of one type refer to one of another? PostgreSQL asks for an equality of the key's index, or an implicit cast to its type.
+fn refers(own: Type, referred: Type) -> Refers {
+    use Type::{Date, Float4, Float8, Int2, Int4, Int8, Numeric, Timestamp, Timestamptz};
+    let (own, referred) = (bare(own), bare(referred));
+    if own == referred || is_text(own) && is_text(referred) {
+        return Refers::Yes;
+    }
+    match (own, referred) {
+        (Int2 | Int4 | Int8, Int2 | Int4 | Int8 | Numeric(_) | Float4 | Float8) => Refers::Yes,
+        (Numeric(_), Float4 | Float8) | (Float4, Float8) => Refers::Yes,
+        (Float8, Float4) | (Date | Timestamp | Timestamptz, Date | Timestamp | Timestamptz) => Refers::NotHere,
+        _ => Refers::No,
+    }
+}
+
+fn action(action: Option<ast::ReferentialAction>) -> Referential {
+    match action {
+        None | Some(ast::ReferentialAction::NoAction) => Referential::NoAction,
+        Some(ast::ReferentialAction::Restrict) => Referential::Restrict,
+        Some(ast::ReferentialAction::Cascade) => Referential::Cascade,
+        Some(ast::ReferentialAction::SetNull) => Referential::SetNull,
+        Some(ast::ReferentialAction::SetDefault) => Referential::SetDefault,
+    }
+}
+
+/// Constraints are looked at when a statement ends, and cannot wait for the transaction's end.
+pub(super) fn refuse_deferred(characteristics: Option<ast::ConstraintCharacteristics>) -> Result<()> {
+    let Some(says) = characteristics else { return Ok(()) };
+    if says.deferrable == Some(true) || says.initially == Some(ast::DeferrableInitial::Deferred) {
+        return Err(Error::unsupported("deferrable constraints are not supported on rows tables")
+            .with_hint("constraints are looked at when a statement ends: leave DEFERRABLE out"));
+    }
+    if says.enforced == Some(false) {
+        return Err(Error::unsupported("constraints that are NOT ENFORCED are not supported on rows tables"));
+    }
+    Ok(())
+}
+
+pub(super) fn refuse_nulls_not_distinct(nulls: ast::NullsDistinctOption) -> Result<()> {
+    if nulls == ast::NullsDistinctOption::NotDistinct {
+        return Err(Error::unsupported("NULLS NOT DISTINCT is not supported on rows tables"));
+    }
+    Ok(())
+}

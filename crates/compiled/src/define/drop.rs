@@ -1,0 +1,259 @@
+//! DROP TABLE, DROP INDEX and DROP SEQUENCE, and what stands against them.
+
+use std::collections::BTreeMap;
+
+use model::{Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec, SqlState, TableId, TableName};
+use sqlparser::ast;
+
+use super::draft::Draft;
+use super::{Catalog, Change, Definition, Notice, formula, is_taken, names};
+use crate::statement::Session;
+
+/// What messages call several things that are to be dropped.
+const SEVERAL: &str = "desired object(s)";
+
+/// Something else needs what is to be dropped: each with what it needs of it.
+pub(super) fn depended<'d>(what: &str, dependents: impl Iterator<Item = (&'d str, &'d str)>) -> Error {
+    let lines = dependents.map(|(dependent, needed)| format!("{dependent} depends on {needed}"));
+    let detail = lines.collect::<Vec<_>>().join("\n");
+    let it = if what == SEVERAL { "them" } else { "it" };
+    let text = format!("cannot drop {what} because other objects depend on {it}");
+    Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
+        .with_detail(detail)
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// What is told about what goes away besides; there is some.
+pub(super) fn cascades(dependents: &[String]) -> Notice {
+    if let [only] = dependents {
+        return Notice::new(format!("drop cascades to {only}"));
+    }
+    let lines: Vec<String> = dependents.iter().map(|one| format!("drop cascades to {one}")).collect();
+    let message = format!("drop cascades to {} other objects", dependents.len());
+    Notice { message, detail: Some(lines.join("\n")) }
+}
+
+/// What of other tables goes away with something.
+struct Release<'c> {
+    catalog: &'c dyn Catalog,
+    /// The other tables without it.
+    others: BTreeMap<TableId, RowSchema>,
+    /// What it is, and what it needs.
+    dependents: Vec<(String, String)>,
+}
+
+impl Release<'_> {
+    fn new(catalog: &dyn Catalog) -> Release<'_> {
+        Release { catalog, others: BTreeMap::new(), dependents: Vec::new() }
+    }
+
+    fn other(&mut self, table: &RowSchema) -> &mut RowSchema {
+        let changed = || RowSchema { version: table.version + 1, ..table.clone() };
+        self.others.entry(table.id).or_insert_with(changed)
+    }
+
+    /// Foreign keys to tables that go away.
+    fn keys(&mut self, gone: &[RowSchemaRef]) {
+        let is_gone = |id: TableId| gone.iter().any(|table| table.id == id);
+        for table in self.catalog.tables().iter().filter(|table| !is_gone(table.id)) {
+            let shown = names::shown(&table.name, self.catalog);
+            for key in &table.foreign_keys {
+                let Some(parent) = gone.iter().find(|parent| parent.id == key.table) else { continue };
+                let needed = format!("table {}", names::shown(&parent.name, self.catalog));
+                self.dependents.push((format!("constraint {} on table {shown}", key.name), needed));
+                self.other(table).foreign_keys.retain(|other| other.name != key.name);
+            }
+        }
+    }
+
+    /// Defaults that are values of a sequence, but for those of some tables.
+    fn defaults(&mut self, sequence: &SequenceSpec, but: &[TableId]) {
+        let needed = format!("sequence {}", names::shown(&sequence.name, self.catalog));
+        let value = formula::next_value(&sequence.name, self.catalog);
+        for table in self.catalog.tables().iter().filter(|table| !but.contains(&table.id)) {
+            let shown = names::shown(&table.name, self.catalog);
+            for (at, column) in table.shown().filter(|(_, column)| column.default.as_ref() == Some(&value)) {
+                let what = format!("default value for column {} of table {shown}", column.name);
+                self.dependents.push((what, needed.clone()));
+                self.other(table).columns[at].default = None;
+            }
+        }
+    }
+
+    /// Says what goes away; without CASCADE nothing may.
+    fn settle(self, what: &str, cascade: bool, definition: &mut Definition) -> Result<()> {
+        if self.dependents.is_empty() {
+            return Ok(());
+        }
+        if !cascade {
+            return Err(depended(what, self.dependents.iter().map(|(one, needed)| (one.as_str(), needed.as_str()))));
+        }
+        let dependents: Vec<String> = self.dependents.into_iter().map(|(one, _)| one).collect();
+        definition.notices.push(cascades(&dependents));
+        definition.changes.extend(self.others.into_values().map(|next| Change::Alter { next, work: Vec::new() }));
+        Ok(())
+    }
+}
+
+/// What messages call that which goes away.
+fn called(kind: &str, names: &[&TableName], catalog: &dyn Catalog) -> String {
+    match names {
+        [only] => format!("{kind} {}", names::shown(only, catalog)),
+        _ => SEVERAL.to_owned(),
+    }
+}
+
+/// What DROP TABLE comes to; `None` if a table is of another store.
+pub(super) fn tables(
+    written: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+    catalog: &dyn Catalog,
+) -> Result<Option<Definition>> {
+    let mut definition = Definition::new("DROP TABLE");
+    let mut gone: Vec<RowSchemaRef> = Vec::new();
+    for written in written {
+        let name = names::relation(written, catalog)?;
+        match catalog.table(&name) {
+            Some(table) if gone.iter().any(|other| other.id == table.id) => {}
+            Some(table) => gone.push(table),
+            None if catalog.is_other(&name) => return Ok(None),
+            None if is_taken(catalog, &name) => return Err(not_a("table", &name, catalog)),
+            None => {
+                let text = format!("table \"{}\" does not exist", name.table);
+                missing(SqlState::UNDEFINED_TABLE, text, if_exists, &mut definition)?;
+            }
+        }
+    }
+    let ids: Vec<TableId> = gone.iter().map(|table| table.id).collect();
+    let owned = |owner: SequenceOwner| ids.contains(&owner.table);
+    let sequences = catalog.sequences().into_iter().filter(|sequence| sequence.owner.is_some_and(owned));
+    let sequences: Vec<_> = sequences.collect();
+    let mut release = Release::new(catalog);
+    release.keys(&gone);
+    sequences.iter().for_each(|sequence| release.defaults(sequence, &ids));
+    let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
+    release.settle(&called("table", &names, catalog), cascade, &mut definition)?;
+    definition.changes.extend(ids.iter().map(|id| Change::Drop(*id)));
+    definition.changes.extend(sequences.iter().map(|sequence| Change::DropSequence(sequence.id)));
+    Ok(Some(definition))
+}
+
+/// What DROP INDEX comes to; `None` if an index is of another store.
+pub(super) fn indexes(
+    written: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+    catalog: &dyn Catalog,
+    session: Session<'_>,
+) -> Result<Option<Definition>> {
+    let mut definition = Definition::new("DROP INDEX");
+    let mut drafts: BTreeMap<TableId, Draft<'_>> = BTreeMap::new();
+    if cascade && written.len() > 1 {
+        let error = Error::unsupported("DROP INDEX of several indexes with CASCADE is not supported on rows tables");
+        return Err(error.with_hint("drop them one by one"));
+    }
+    for written in written {
+        let name = names::relation(written, catalog)?;
+        let Some(table) = catalog.index(&name) else {
+            if catalog.is_other(&name) {
+                return Ok(None);
+            }
+            if is_taken(catalog, &name) {
+                return Err(not_a("index", &name, catalog));
+            }
+            let text = format!("index \"{}\" does not exist", name.table);
+            missing(SqlState::UNDEFINED_OBJECT, text, if_exists, &mut definition)?;
+            continue;
+        };
+        let draft = drafts.entry(table.id).or_insert_with(|| Draft::of(&table, catalog, session));
+        drop_index(draft, &name, cascade, catalog)?;
+    }
+    for draft in drafts.into_values() {
+        let done = draft.finish("DROP INDEX")?;
+        definition.changes.extend(done.changes);
+        definition.notices.extend(done.notices);
+    }
+    Ok(Some(definition))
+}
+
+fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &dyn Catalog) -> Result<()> {
+    let index = super::indexes(&draft.next).find(|index| index.name == name.table).cloned();
+    // Named twice.
+    let Some(index) = index else { return Ok(()) };
+    let what = format!("index {}", names::shown(name, catalog));
+    if index.constraint {
+        let constraint = format!("constraint {} on table {}", index.name, names::shown(&draft.next.name, catalog));
+        let text = format!("cannot drop {what} because {constraint} requires it");
+        return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
+            .with_hint(format!("You can drop {constraint} instead.")));
+    }
+    draft.drop_key(&index, &what, cascade)
+}
+
+/// What DROP SEQUENCE comes to.
+pub(super) fn sequences(
+    written: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+    catalog: &dyn Catalog,
+) -> Result<Definition> {
+    let mut definition = Definition::new("DROP SEQUENCE");
+    let mut gone = Vec::new();
+    for written in written {
+        let name = names::relation(written, catalog)?;
+        match catalog.sequence(&name) {
+            Some(sequence) => gone.push(sequence),
+            None if is_taken(catalog, &name) => return Err(not_a("sequence", &name, catalog)),
+            None => {
+                let text = format!("sequence \"{}\" does not exist", name.table);
+                missing(SqlState::UNDEFINED_TABLE, text, if_exists, &mut definition)?;
+            }
+        }
+    }
+    let mut release = Release::new(catalog);
+    for sequence in &gone {
+        refuse_identity(sequence, catalog)?;
+        release.defaults(sequence, &[]);
+    }
+    let names: Vec<&TableName> = gone.iter().map(|sequence| &sequence.name).collect();
+    release.settle(&called("sequence", &names, catalog), cascade, &mut definition)?;
+    definition.changes.extend(gone.iter().map(|sequence| Change::DropSequence(sequence.id)));
+    Ok(definition)
+}
+
+/// The sequence of an identity column goes away with it only.
+fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()> {
+    let Some(owner) = sequence.owner else { return Ok(()) };
+    let Some(table) = catalog.by_id(owner.table) else { return Ok(()) };
+    let column = &table.columns[owner.column];
+    if column.identity.is_none() {
+        return Ok(());
+    }
+    let column = format!("column {} of table {}", column.name, names::shown(&table.name, catalog));
+    let text = format!("cannot drop sequence {} because {column} requires it", names::shown(&sequence.name, catalog));
+    Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint(format!("You can drop {column} instead.")))
+}
+
+/// The name is that of something else.
+fn not_a(kind: &str, name: &TableName, catalog: &dyn Catalog) -> Error {
+    let article = if kind == "index" { "an" } else { "a" };
+    let instead = if catalog.table(name).is_some() || catalog.is_other(name) {
+        "TABLE to remove a table"
+    } else if catalog.index(name).is_some() {
+        "INDEX to remove an index"
+    } else {
+        "SEQUENCE to remove a sequence"
+    };
+    let text = format!("\"{}\" is not {article} {kind}", name.table);
+    Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint(format!("Use DROP {instead}."))
+}
+
+/// What is to be dropped is not there: an error, or a notice.
+fn missing(state: SqlState, text: String, if_exists: bool, definition: &mut Definition) -> Result<()> {
+    if !if_exists {
+        return Err(Error::new(state, text));
+    }
+    definition.notices.push(Notice::new(format!("{text}, skipping")));
+    Ok(())
+}

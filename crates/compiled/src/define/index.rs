@@ -1,0 +1,142 @@
+//! CREATE INDEX and ALTER INDEX; `drop` has DROP INDEX.
+
+use model::{Error, Result, SqlState};
+use sqlparser::ast;
+
+use super::draft::Draft;
+use super::{Catalog, Definition, Notice, create, is_taken, names};
+use crate::statement::Session;
+
+/// What CREATE INDEX comes to; `None` for an index of a table of another store.
+pub(super) fn create(
+    create: &ast::CreateIndex,
+    catalog: &dyn Catalog,
+    session: Session<'_>,
+) -> Result<Option<Definition>> {
+    let table_name = names::relation(&create.table_name, catalog)?;
+    let Some(table) = catalog.table(&table_name) else {
+        if catalog.is_other(&table_name) {
+            return Ok(None);
+        }
+        return Err(super::no_relation(&table_name, &create.table_name));
+    };
+    refuse_kinds(create)?;
+    let mut draft = Draft::of(&table, catalog, session);
+    options(create, &mut draft)?;
+    let name = create.name.as_ref().map(own_name).transpose()?;
+    if let Some(name) = &name
+        && let Err(error) = draft.check_relation(name)
+    {
+        if !create.if_not_exists {
+            return Err(error);
+        }
+        let notice = Notice::new(format!("relation \"{name}\" already exists, skipping"));
+        return Ok(Some(Definition { notices: vec![notice], ..Definition::new("CREATE INDEX") }));
+    }
+    let mut columns = Vec::with_capacity(create.columns.len());
+    for column in &create.columns {
+        columns.push(self::column(column, &draft)?);
+    }
+    draft.add_plain(name, columns, create.unique)?;
+    draft.finish("CREATE INDEX").map(Some)
+}
+
+/// An index is in its table's schema, so its name says none.
+fn own_name(name: &ast::ObjectName) -> Result<String> {
+    match name.0.as_slice() {
+        [ast::ObjectNamePart::Identifier(name)] => names::plain(name),
+        _ => Err(Error::new(SqlState::SYNTAX_ERROR, "syntax error at or near \".\"")),
+    }
+}
+
+fn refuse_kinds(create: &ast::CreateIndex) -> Result<()> {
+    match &create.using {
+        None | Some(ast::IndexType::BTree) => {}
+        Some(method) => {
+            let text = format!(
+                "access method \"{}\" is not supported on rows tables",
+                method.to_string().to_ascii_lowercase()
+            );
+            return Err(Error::unsupported(text)
+                .with_hint("indexes of rows tables are ordered: leave USING out, or say USING btree"));
+        }
+    }
+    let what = if !create.include.is_empty() {
+        "INCLUDE"
+    } else if create.predicate.is_some() {
+        "a partial index (WHERE)"
+    } else if create.nulls_distinct == Some(false) {
+        "NULLS NOT DISTINCT"
+    } else {
+        return Ok(());
+    };
+    Err(Error::unsupported(format!("{what} is not supported on rows tables")))
+}
+
+fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
+    for option in &create.with {
+        let name = match option {
+            ast::Expr::BinaryOp { left, .. } => left.to_string().to_ascii_lowercase(),
+            other => other.to_string().to_ascii_lowercase(),
+        };
+        if name != "deduplicate_items" && !create::is_ignored(&name) {
+            let text = format!("unrecognized parameter \"{name}\"");
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
+        }
+        draft.notices.push(create::ignored(&name));
+    }
+    Ok(())
+}
+
+/// The position of an index's column, which is a plain one in ascending order.
+fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
+    let ast::Expr::Identifier(name) = &column.column.expr else {
+        return Err(Error::unsupported(format!(
+            "an index over the expression {} is not supported on rows tables",
+            column.column.expr
+        )));
+    };
+    let options = &column.column.options;
+    if options.asc == Some(false) || options.nulls_first == Some(true) {
+        return Err(Error::unsupported(
+            "indexes in descending order or with NULLS FIRST are not supported on rows tables",
+        )
+        .with_hint("an index is read in both directions: leave DESC out"));
+    }
+    if let Some(class) = &column.operator_class {
+        return Err(Error::unsupported(format!("operator class {class} is not supported on rows tables")));
+    }
+    let name = names::plain(name)?;
+    draft
+        .next
+        .column(&name)
+        .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
+}
+
+/// What ALTER INDEX … RENAME TO comes to; `None` if the name is that of something of another store.
+pub(super) fn alter(
+    name: &ast::ObjectName,
+    operation: &ast::AlterIndexOperation,
+    catalog: &dyn Catalog,
+    session: Session<'_>,
+) -> Result<Option<Definition>> {
+    let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
+    let old = names::relation(name, catalog)?;
+    let Some(table) = catalog.index(&old) else {
+        if catalog.is_other(&old) {
+            return Ok(None);
+        }
+        if is_taken(catalog, &old) {
+            let text = format!("\"{}\" is not an index", old.table);
+            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+        }
+        return Err(super::no_relation(&old, name));
+    };
+    let new = own_name(index_name)?;
+    let mut draft = Draft::of(&table, catalog, session);
+    draft.check_relation(&new)?;
+    let next = &mut draft.next;
+    let all = next.primary.iter_mut().chain(&mut next.secondary);
+    all.filter(|index| index.name == old.table).for_each(|index| index.name.clone_from(&new));
+    draft.finish("ALTER INDEX").map(Some)
+}

@@ -1,0 +1,751 @@
+//! Definitions against what PostgreSQL 15 answered (`testdata/definitions.txt`), and what is ours.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use model::{
+    Datum, Identity, Referential, Result, RowColumn, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState,
+    TableName,
+};
+use rows::RowTable;
+use rows::row::RowLayout;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{TokenWithSpan, Tokenizer};
+
+use super::*;
+use crate::cast::{Zone, text_of};
+
+/// Clocks of Greenwich.
+struct Utc;
+
+impl Zone for Utc {
+    fn local(&self, micros: i64) -> i64 {
+        micros
+    }
+
+    fn moment(&self, local: i64) -> i64 {
+        local
+    }
+
+    fn parse(&self, text: &str) -> Result<i64> {
+        Ok(crate::cast::rounded(pg::time::parse_timestamp(text)?))
+    }
+}
+
+const SESSION: Session<'static> = Session { check: &|| Ok(()), now: 1_795_262_400_000_000, zone: &Utc };
+
+/// A catalog that does what definitions say, without rows.
+#[derive(Default)]
+struct Db {
+    tables: RefCell<Vec<RowSchemaRef>>,
+    sequences: RefCell<Vec<SequenceRef>>,
+    last_id: Cell<u32>,
+}
+
+impl Catalog for Db {
+    fn current_schema(&self) -> String {
+        "public".into()
+    }
+
+    fn is_schema(&self, name: &str) -> bool {
+        ["public", "other"].contains(&name)
+    }
+
+    fn table(&self, name: &TableName) -> Option<RowSchemaRef> {
+        self.tables.borrow().iter().find(|table| table.name == *name).cloned()
+    }
+
+    fn tables(&self) -> Vec<RowSchemaRef> {
+        self.tables.borrow().clone()
+    }
+
+    fn sequence(&self, name: &TableName) -> Option<SequenceRef> {
+        self.sequences.borrow().iter().find(|sequence| sequence.name == *name).cloned()
+    }
+
+    fn sequences(&self) -> Vec<SequenceRef> {
+        self.sequences.borrow().clone()
+    }
+
+    fn is_other(&self, name: &TableName) -> bool {
+        name.table == "series"
+    }
+
+    fn next_id(&self, _: Object) -> u32 {
+        self.last_id.set(self.last_id.get() + 1);
+        self.last_id.get()
+    }
+}
+
+fn tokens(sql: &str) -> Vec<TokenWithSpan> {
+    Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap()
+}
+
+/// A statement as the session reads it.
+fn defined(sql: &str, db: &Db) -> Result<Option<Definition>> {
+    let mut tokens = tokens(sql);
+    let notices = prepared(&mut tokens)?;
+    let mut definition = match sequence(&tokens)? {
+        Some(statement) => Some(define_sequence(&statement, db)?),
+        None => {
+            let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(tokens);
+            let parsed =
+                parser.parse_statement().map_err(|error| Error::new(SqlState::SYNTAX_ERROR, error.to_string()))?;
+            assert_eq!(parser.peek_token().token, sqlparser::tokenizer::Token::EOF, "{sql}");
+            define(&parsed, db, SESSION)?
+        }
+    };
+    if let Some(definition) = &mut definition {
+        definition.notices.splice(0..0, notices);
+    }
+    Ok(definition)
+}
+
+impl Db {
+    fn apply(&self, change: Change) -> Vec<String> {
+        let (mut tables, mut sequences) = (self.tables.borrow_mut(), self.sequences.borrow_mut());
+        match change {
+            Change::Create(schema) => {
+                check(&schema);
+                tables.push(Arc::new(schema));
+            }
+            Change::Alter { next, work } => {
+                check(&next);
+                let old = tables.iter_mut().find(|table| table.id == next.id).unwrap();
+                assert_eq!(next.version, old.version + 1, "{}", next.name.table);
+                *old = Arc::new(next);
+                return work.iter().map(|work| format!("{work:?}")).collect();
+            }
+            Change::Drop(id) => tables.retain(|table| table.id != id),
+            Change::CreateSequence(sequence) => sequences.push(Arc::new(sequence)),
+            Change::AlterSequence { next, .. } => {
+                let old = sequences.iter_mut().find(|sequence| sequence.id == next.id).unwrap();
+                *old = Arc::new(next);
+            }
+            Change::DropSequence(id) => sequences.retain(|sequence| sequence.id != id),
+        }
+        Vec::new()
+    }
+
+    /// A statement's notices and error, in lines, and what rows go through.
+    fn run(&self, sql: &str) -> (Vec<String>, Vec<String>) {
+        let mut lines = Vec::new();
+        let mut work = Vec::new();
+        match defined(sql, self) {
+            Ok(Some(definition)) => {
+                for notice in definition.notices {
+                    lines.push(format!("notice {}", notice.message));
+                    details(notice.detail.as_deref(), &mut lines);
+                }
+                for change in definition.changes {
+                    work.extend(self.apply(change));
+                }
+            }
+            Ok(None) => lines.push("not ours".into()),
+            Err(error) => {
+                lines.push(format!("error {} {}", error.state(), error.message()));
+                details(error.detail(), &mut lines);
+                lines.extend(error.hint().map(|hint| format!("hint {hint}")));
+            }
+        }
+        (lines, work)
+    }
+
+    fn ok(&self, sql: &str) {
+        assert_eq!(self.run(sql).0, [""; 0], "{sql}");
+    }
+
+    /// What there is, as the golden file has it.
+    fn state(&self) -> Vec<String> {
+        let mut tables = self.tables();
+        tables.sort_by(|a, b| a.name.table.cmp(&b.name.table));
+        let mut lines: Vec<String> = tables.iter().flat_map(|table| self.lines(table)).collect();
+        let mut sequences = self.sequences();
+        sequences.sort_by(|a, b| a.name.table.cmp(&b.name.table));
+        lines.extend(sequences.iter().map(|sequence| self.line(sequence)));
+        lines
+    }
+
+    fn lines(&self, table: &RowSchema) -> Vec<String> {
+        let names = |table: &RowSchema, columns: &[usize]| {
+            columns.iter().map(|at| table.columns[*at].name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        let columns: Vec<String> = table.columns.iter().map(column).collect();
+        let mut lines = vec![format!("= table {}: {}", table.name.table, columns.join("; ")).trim_end().to_owned()];
+        let mut indexes: Vec<_> = indexes(table).collect();
+        indexes.sort_by(|a, b| a.name.cmp(&b.name));
+        for index in indexes {
+            let kind = match table.primary.as_ref().is_some_and(|primary| primary.id == index.id) {
+                true => "primary",
+                false if index.constraint => "unique",
+                false if index.unique => "unique index",
+                false => "index",
+            };
+            lines.push(format!("= {kind} {}: {}", index.name, names(table, &index.columns)));
+        }
+        let mut constraints = Vec::new();
+        for check in &table.checks {
+            let columns = formula::columns(&check.condition, table).unwrap();
+            let mut columns: Vec<_> = columns.iter().map(|at| table.columns[*at].name.clone()).collect();
+            columns.sort();
+            constraints
+                .push((&check.name, format!("= check {}: {}", check.name, columns.join(", ")).trim_end().to_owned()));
+        }
+        for key in &table.foreign_keys {
+            let parent = self.by_id(key.table).unwrap();
+            let line = format!(
+                "= foreign {}: {} -> {}({}) delete {} update {}",
+                key.name,
+                names(table, &key.columns),
+                names::quoted(&parent.name.table),
+                names(&parent, &key.referred),
+                letter(key.on_delete),
+                letter(key.on_update)
+            );
+            constraints.push((&key.name, line));
+        }
+        constraints.sort();
+        lines.extend(constraints.into_iter().map(|(_, line)| line));
+        lines
+    }
+
+    fn line(&self, sequence: &SequenceSpec) -> String {
+        let owner = sequence.owner.map_or_else(String::new, |owner| {
+            let table = self.by_id(owner.table).unwrap();
+            format!(" owned by {}.{}", names::quoted(&table.name.table), table.columns[owner.column].name)
+        });
+        format!(
+            "= sequence {}: {} start {} increment {} min {} max {} cache {}{}{owner}",
+            sequence.name.table,
+            sequence.ty,
+            sequence.start,
+            sequence.increment,
+            sequence.min,
+            sequence.max,
+            sequence.cache,
+            if sequence.cycle { " cycle" } else { "" }
+        )
+    }
+}
+
+fn details(detail: Option<&str>, lines: &mut Vec<String>) {
+    // PostgreSQL tells them in the order in which it met them.
+    let mut details: Vec<String> =
+        detail.iter().flat_map(|detail| detail.lines()).map(|line| format!("detail {line}")).collect();
+    details.sort();
+    lines.extend(details);
+}
+
+fn column(column: &RowColumn) -> String {
+    if column.dropped {
+        return "dropped".into();
+    }
+    let not_null = if column.not_null { " not null" } else { "" };
+    let value = match (column.identity, &column.default) {
+        (Some(Identity::Always), _) => " identity always",
+        (Some(Identity::ByDefault), _) => " identity by default",
+        (None, Some(_)) => " default",
+        (None, None) => "",
+    };
+    format!("{} {}{not_null}{value}", column.name, column.ty)
+}
+
+fn letter(action: Referential) -> char {
+    match action {
+        Referential::NoAction => 'a',
+        Referential::Restrict => 'r',
+        Referential::Cascade => 'c',
+        Referential::SetNull => 'n',
+        Referential::SetDefault => 'd',
+    }
+}
+
+/// What is always true of a description.
+fn check(schema: &RowSchema) {
+    let shown: Vec<&str> = schema.shown().map(|(_, column)| column.name.as_str()).collect();
+    assert!(shown.iter().enumerate().all(|(at, name)| !shown[..at].contains(name)), "{shown:?}");
+    let is_there = |column: &usize| !schema.columns[*column].dropped;
+    assert!(indexes(schema).all(|index| index.columns.iter().all(is_there)));
+    assert!(schema.foreign_keys.iter().all(|key| key.columns.iter().all(is_there)));
+    assert!(schema.primary.iter().all(|key| key.columns.iter().all(|column| schema.columns[*column].not_null)));
+    RowLayout::of(schema).unwrap();
+    // What is kept as SQL is bound again by every statement.
+    let table = formula::bare_table(schema).unwrap();
+    for check in &schema.checks {
+        let parsed = formula::parsed(&check.condition).unwrap();
+        formula::condition(&parsed, &table).unwrap();
+        assert_eq!(formula::canonical(&parsed, &schema.name.table).to_string(), check.condition);
+    }
+}
+
+/// One heading of the golden file.
+struct Scenario {
+    title: &'static str,
+    /// Each with the lines that follow it.
+    statements: Vec<(&'static str, Vec<&'static str>)>,
+    state: Vec<&'static str>,
+}
+
+fn scenarios() -> Vec<Scenario> {
+    let mut all: Vec<Scenario> = Vec::new();
+    for line in include_str!("testdata/definitions.txt").lines() {
+        if let Some(title) = line.strip_prefix("# ") {
+            all.push(Scenario { title, statements: Vec::new(), state: Vec::new() });
+        } else if let Some(scenario) = all.last_mut() {
+            if let Some(sql) = line.strip_prefix("> ") {
+                scenario.statements.push((sql, Vec::new()));
+            } else if line.starts_with('=') {
+                scenario.state.push(line);
+            } else if !line.is_empty() {
+                scenario.statements.last_mut().unwrap().1.push(line);
+            }
+        }
+    }
+    all
+}
+
+/// Are these the lines? Details may come in any order; where the parser refuses a statement, its words are its own.
+fn are_same(got: &[String], expected: &[&str]) -> bool {
+    let mut expected = expected.to_vec();
+    let is_detail = |line: &&str| line.starts_with("detail");
+    if let (Some(from), Some(to)) = (expected.iter().position(is_detail), expected.iter().rposition(is_detail)) {
+        expected[from..=to].sort_unstable();
+    }
+    let is_syntax = |line: &&str| line.starts_with("error 42601 syntax error");
+    got == expected || expected.iter().any(is_syntax) && got.iter().any(|line| line.starts_with("error 42601 "))
+}
+
+#[test]
+fn definitions_are_postgresqls() {
+    let mut wrong = Vec::new();
+    for Scenario { title, statements, state } in scenarios() {
+        let db = Db::default();
+        for (sql, expected) in statements {
+            let (got, _) = db.run(sql);
+            if !are_same(&got, &expected) {
+                wrong.push(format!("# {title}\n> {sql}\n  {got:#?}\n  expected {expected:#?}"));
+            }
+        }
+        let got = db.state();
+        if got != state {
+            let missing: Vec<_> = state.iter().filter(|line| !got.iter().any(|got| got == *line)).collect();
+            let more: Vec<_> = got.iter().filter(|line| !state.contains(&line.as_str())).collect();
+            wrong.push(format!("# {title}: state\n  got {more:#?}\n  expected {missing:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{} wrong", wrong.join("\n"), wrong.len());
+}
+
+/// Each with statements before it, and what rows go through then.
+#[test]
+fn rows_go_through_what_a_change_asks_for_and_no_more() {
+    let table = "create table t (a int primary key, b varchar(5), c numeric(5,2), d int)";
+    let index = "create index i on t (b)";
+    let cases: [(&[&str], &str, &[&str]); 26] = [
+        (&[table], "alter table t add e int", &[]),
+        (&[table], "alter table t add e int default 1 not null", &[]),
+        (&[table], "alter table t add e timestamptz default now() not null", &[]),
+        (&[table], "alter table t add e int not null", &["not null 4"]),
+        (&[table], "alter table t add e int check (e > 0)", &["check t_e_check"]),
+        (&[table], "alter table t add e int unique", &["build t_e_key"]),
+        (&[table], "alter table t add e int references t", &["foreign key t_e_fkey"]),
+        (&[table, index], "alter table t add e serial", &["rewrite", "build t_pkey", "build i"]),
+        (&[table], "alter table t drop column b", &[]),
+        (&[table, index], "alter table t drop column b", &[]),
+        (&[table], "alter table t alter b set not null", &["not null 1"]),
+        // Keys of columns that may be NULL are other bytes.
+        (&[table, index], "alter table t alter b set not null", &["not null 1", "build i"]),
+        (&[table, index, "alter table t alter b set not null"], "alter table t alter b drop not null", &["build i"]),
+        (&[table], "alter table t alter a set not null", &[]),
+        (&[table], "alter table t alter b set default 'x'", &[]),
+        (&[table, index], "alter table t alter b type varchar(9)", &[]),
+        (&[table, index], "alter table t alter b type text", &[]),
+        (&[table], "alter table t alter c type numeric(18,2)", &[]),
+        (&[table], "alter table t alter c type numeric(19,2)", &["rewrite", "build t_pkey"]),
+        (&[table], "alter table t alter c type numeric(6,3)", &["rewrite", "build t_pkey"]),
+        (&[table, index], "alter table t alter b type varchar(4)", &["rewrite", "build t_pkey", "build i"]),
+        (&[table], "alter table t alter d type bigint", &["rewrite", "build t_pkey"]),
+        (
+            &[table, "alter table t add check (d > 0), add foreign key (d) references t"],
+            "alter table t alter d type bigint",
+            &["rewrite", "build t_pkey", "check t_d_check", "foreign key t_d_fkey"],
+        ),
+        (&[table], "alter table t drop constraint t_pkey, add primary key (d)", &["not null 3", "build t_pkey"]),
+        (&[table], "create unique index on t (b, c)", &["build t_b_c_idx"]),
+        (&[table], "alter table t rename column b to x", &[]),
+    ];
+    for (before, sql, expected) in cases {
+        let db = Db::default();
+        before.iter().for_each(|sql| db.ok(sql));
+        let (lines, work) = db.run(sql);
+        assert_eq!((lines, work), (Vec::new(), expected.iter().map(|work| (*work).to_owned()).collect()), "{sql}");
+    }
+}
+
+/// The only table's changes, by what the statement does to it.
+fn altered(db: &Db, sql: &str) -> (RowSchema, Vec<Work>) {
+    for change in defined(sql, db).unwrap().unwrap().changes {
+        if let Change::Alter { next, work } = change {
+            return (next, work);
+        }
+    }
+    panic!("{sql}: nothing is altered");
+}
+
+fn row(schema: &RowSchema, values: &[Datum<'_>]) -> Vec<u8> {
+    let mut row = Vec::new();
+    RowLayout::of(schema).unwrap().encode(values, &mut row).unwrap();
+    row
+}
+
+fn texts(schema: &RowSchema, row: &[u8]) -> Vec<String> {
+    let layout = RowLayout::of(schema).unwrap();
+    let text = |value: Datum<'_>| if value.is_null() { "null".into() } else { text_of(&value, &Utc) };
+    (0..layout.columns()).map(|column| text(layout.field(row, column).unwrap())).collect()
+}
+
+#[test]
+fn rows_from_before_a_column_was_added_have_its_default_of_then() {
+    let db = Db::default();
+    db.ok("create table t (a int)");
+    let old = row(&db.tables()[0], &[Datum::Int4(1)]);
+    db.ok("alter table t add b text default 'x', add c numeric(6,2) default 1.5, add d timestamptz default now(), add e int");
+    db.ok("alter table t alter b set default 'y', alter e set default 7");
+    db.ok("alter table t alter b type varchar, add f int default 1 + 1");
+    assert_eq!(texts(&db.tables()[0], &old), ["1", "x", "1.50", "2026-11-21 12:00:00+00", "null", "2"]);
+    let error = db.run("alter table t add g varchar(1) default 'long'").0;
+    assert_eq!(error, ["error 22001 value too long for type character varying(1)"]);
+}
+
+#[test]
+fn rows_are_written_anew_with_casts_and_numbers_of_sequences() {
+    let db = Db::default();
+    db.ok("create table t (a int, b text, c int)");
+    db.ok("alter table t add d text default 'old', drop column c");
+    let old = db.tables()[0].clone();
+    let rows = [row(&old, &[Datum::Int4(1), Datum::Text("17"), Datum::Null, Datum::Text("new")]), {
+        // From before d was added.
+        let before = Db::default();
+        before.ok("create table t (a int, b text, c int)");
+        row(&before.tables()[0], &[Datum::Int4(2), Datum::Null, Datum::Int4(9)])
+    }];
+    let (next, work) =
+        altered(&db, "alter table t alter a type numeric(5,1), alter b type int using b::int + 1, add e serial");
+    let [Work::Rewrite(rewrite)] = work.as_slice() else { panic!("{work:?}") };
+    let mut number = 0;
+    let expected = [["1.0", "18", "null", "new", "1"], ["2.0", "null", "null", "old", "2"]];
+    for (old, expected) in rows.iter().zip(expected) {
+        let mut out = Vec::new();
+        let mut next_value = |_| {
+            number += 1;
+            Ok(number)
+        };
+        rewrite.row(old, SESSION, &mut next_value, &mut out).unwrap();
+        assert_eq!(texts(&next, &out), expected);
+    }
+    let (_, work) = altered(&db, "alter table t alter b type int using b::int");
+    let bad = row(&old, &[Datum::Null, Datum::Text("x"), Datum::Null, Datum::Null]);
+    let Work::Rewrite(rewrite) = &work[0] else { panic!("{work:?}") };
+    let error = rewrite.row(&bad, SESSION, &mut |_| Ok(0), &mut Vec::new()).unwrap_err();
+    assert_eq!(error.message(), "invalid input syntax for type integer: \"x\"");
+}
+
+#[test]
+fn what_rows_do_not_pass_is_told_as_postgresql_tells_it() {
+    let db = Db::default();
+    db.ok("create table t (a int, b int)");
+    let sql = "alter table t add check (a > b), alter a set not null, add unique (b), add constraint f foreign key (a) references t (b)";
+    let (next, work) = altered(&db, sql);
+    let said: Vec<String> =
+        work.iter().map(|work| work.violated(&next)).map(|error| format!("{} {error}", error.state())).collect();
+    assert_eq!(
+        said,
+        [
+            "23502 column \"a\" of relation \"t\" contains null values",
+            "23505 could not create unique index \"t_b_key\"",
+            "23514 check constraint \"t_check\" of relation \"t\" is violated by some row",
+            "23503 insert or update on table \"t\" violates foreign key constraint \"f\"",
+        ]
+    );
+    let Work::Check(check) = &work[2] else { panic!("{work:?}") };
+    let holds = |a, b| check.holds(&row(&next, &[Datum::Int4(a), b]), SESSION).unwrap();
+    assert_eq!([holds(2, Datum::Int4(1)), holds(1, Datum::Int4(1)), holds(1, Datum::Null)], [true, false, true]);
+}
+
+#[test]
+fn expressions_are_kept_in_one_way_of_writing() {
+    let db = Db::default();
+    db.ok("create sequence s");
+    let cases = [
+        ("A INT CHECK (T.A > 0 AND \"a\" < 9)", "a > 0 AND a < 9"),
+        ("\"A b\" int CHECK (\"A b\" IS NOT NULL)", "\"A b\" IS NOT NULL"),
+        ("\"select\" text CHECK (LENGTH(\"select\") > CAST('1' AS INT4))", "length(\"select\") > CAST('1' AS integer)"),
+        ("a numeric CHECK ((a::NUMERIC(5,2)) IN (1, 2))", "(a::numeric(5,2)) IN (1, 2)"),
+        ("a text DEFAULT 'it''s'", "'it''s'"),
+        ("a timestamptz DEFAULT CURRENT_TIMESTAMP", "current_timestamp"),
+        ("a int DEFAULT (1 + 2)", "(1 + 2)"),
+        ("a int DEFAULT NEXTVAL('S')", "nextval('s'::regclass)"),
+        ("a int DEFAULT nextval('public.s'::text)", "nextval('s'::regclass)"),
+    ];
+    for (column, expected) in cases {
+        db.ok(&format!("create table t ({column})"));
+        let table = db.tables()[0].clone();
+        let kept = table.checks.first().map(|check| check.condition.clone()).or(table.columns[0].default.clone());
+        assert_eq!(kept.as_deref(), Some(expected), "{column}");
+        db.ok("drop table t");
+    }
+}
+
+#[test]
+fn checks_follow_the_names_of_columns() {
+    let db = Db::default();
+    db.ok("create table t (a int, b int, check (t.a > b), check (a + a < 9))");
+    db.ok("alter table t rename a to \"Big\"");
+    let checks: Vec<String> = db.tables()[0].checks.iter().map(|check| check.condition.clone()).collect();
+    assert_eq!(checks, ["\"Big\" > b", "\"Big\" + \"Big\" < 9"]);
+}
+
+#[test]
+fn defaults_follow_the_names_of_sequences() {
+    let db = Db::default();
+    db.ok("create table t (a serial, b int)");
+    db.ok("alter table t alter b set default nextval('t_a_seq')");
+    db.ok("alter sequence t_a_seq rename to \"S\"");
+    let defaults: Vec<_> = db.tables()[0].columns.iter().map(|column| column.default.clone().unwrap()).collect();
+    assert_eq!(defaults, ["nextval('\"S\"'::regclass)"; 2]);
+    assert_eq!(db.tables()[0].version, 3);
+}
+
+#[test]
+fn what_rows_tables_do_not_have_is_named() {
+    let db = Db::default();
+    db.ok("create table t (a int, b text, c json)");
+    let cases = [
+        ("create temporary table x (a int)", "temporary tables are not supported"),
+        ("create table x as select 1", "CREATE TABLE AS is not supported on rows tables"),
+        ("create table x (like t)", "LIKE is not supported on rows tables"),
+        ("create table x (a int) inherits (t)", "INHERITS is not supported on rows tables"),
+        ("create table x (a int) partition by range (a)", "partitioning is not supported on rows tables"),
+        ("create table x (a int[])", "type int[] is not supported on rows tables"),
+        ("create table x (a money)", "type money is not supported on rows tables"),
+        ("create table x (a timetz)", "type timetz is not supported on rows tables"),
+        ("create table x (a timestamp(3))", "type timestamp(3) is not supported on rows tables"),
+        ("create table x (a int generated always as (1) stored)", "generated columns are not supported on rows tables"),
+        ("create table x (a text collate \"de_DE\")", "collation \"de_DE\" is not supported on rows tables"),
+        ("create table x (a int references t deferrable)", "deferrable constraints are not supported on rows tables"),
+        (
+            "create table x (a int unique deferrable initially deferred)",
+            "deferrable constraints are not supported on rows tables",
+        ),
+        (
+            "create table x (a int references t match full)",
+            "MATCH FULL and MATCH PARTIAL are not supported on rows tables",
+        ),
+        ("create table x (a text check (a ~ 'x'))", "check constraint a ~ 'x' is not supported on rows tables"),
+        ("create table x (a float8 default random())", "DEFAULT expression random() is not supported on rows tables"),
+        ("create index on t ((a + 1))", "an index over the expression (a + 1) is not supported on rows tables"),
+        ("create index on t (lower(b))", "an index over the expression lower(b) is not supported on rows tables"),
+        ("create index on t (a) where a > 0", "a partial index (WHERE) is not supported on rows tables"),
+        ("create index on t (a) include (b)", "INCLUDE is not supported on rows tables"),
+        (
+            "create index on t (a desc)",
+            "indexes in descending order or with NULLS FIRST are not supported on rows tables",
+        ),
+        ("create index on t using hash (a)", "access method \"hash\" is not supported on rows tables"),
+        ("create unique index on t (a) nulls not distinct", "NULLS NOT DISTINCT is not supported on rows tables"),
+        ("create index on t (b text_pattern_ops)", "operator class text_pattern_ops is not supported on rows tables"),
+        ("alter table t add check (a > 0) not valid", "NOT VALID is not supported on rows tables"),
+        ("alter table t disable trigger x", "ALTER TABLE … DISABLE TRIGGER x is not supported on rows tables"),
+        ("create temporary sequence s", "temporary sequences are not supported"),
+        ("create table x (a int) with (orientation = column)", "orientation = column is not supported"),
+    ];
+    for (sql, expected) in cases {
+        let (lines, _) = db.run(sql);
+        assert_eq!(lines.first(), Some(&format!("error 0A000 {expected}")), "{sql}");
+    }
+    assert_eq!(db.tables().len(), 1);
+}
+
+#[test]
+fn forms_of_other_products_are_taken_with_a_notice() {
+    let foreign = "notice a foreign table of mot_server is a rows table here: in memory and durable";
+    let cases: [(&str, &[&str]); 14] = [
+        ("create foreign table t (a int primary key, b varchar(10) not null) server mot_server", &[foreign]),
+        ("create foreign table if not exists u (a int)", &[foreign]),
+        ("CREATE FOREIGN TABLE v (server int) SERVER mot_server OPTIONS (x 'y')", &[foreign]),
+        (
+            "create foreign table w (a int) server other",
+            &["error 42704 server \"other\" does not exist", "hint foreign tables are those of mot_server"],
+        ),
+        ("alter foreign table t add c int", &[]),
+        ("drop foreign table if exists t, u, v", &[]),
+        ("create unlogged table t (a int)", &["notice UNLOGGED is ignored: every table is logged"]),
+        (
+            "create table u (tablespace int check (a > 1 and tablespace > 0), a int primary key using index tablespace fast) tablespace slow",
+            &[
+                "notice tablespace fast is ignored: rows tables are in memory",
+                "notice tablespace slow is ignored: rows tables are in memory",
+            ],
+        ),
+        ("create index i on t (a) tablespace slow", &["notice tablespace slow is ignored: rows tables are in memory"]),
+        (
+            "create table v (a int) with (fillfactor = 70, autovacuum_enabled = false, orientation = row, oids = false)",
+            &[
+                "notice parameter \"fillfactor\" is ignored: rows tables are in memory and need no vacuum",
+                "notice parameter \"autovacuum_enabled\" is ignored: rows tables are in memory and need no vacuum",
+            ],
+        ),
+        (
+            "create table w (a jsonb)",
+            &["notice type jsonb is kept as json: its text stays as it is written, and has no order and no operators"],
+        ),
+        (
+            "create table x (a int generated always as identity (start 5 no cycle maxvalue 9 increment 2 no minvalue cache 3))",
+            &[],
+        ),
+        ("create table y (a int) without oids", &[]),
+        (
+            "alter table y set (fillfactor = 50)",
+            &["notice parameter \"fillfactor\" is ignored: rows tables are in memory and need no vacuum"],
+        ),
+    ];
+    let db = Db::default();
+    for (sql, expected) in cases {
+        assert_eq!(db.run(sql).0, expected, "{sql}");
+    }
+    let sequence = db.sequences().into_iter().find(|sequence| sequence.name.table == "x_a_seq").unwrap();
+    assert_eq!(db.line(&sequence), "= sequence x_a_seq: integer start 5 increment 2 min 1 max 9 cache 3 owned by x.a");
+}
+
+/// Tables for statements about rows.
+struct Bare(Vec<Arc<RowTable>>);
+
+impl crate::Tables for Bare {
+    fn table(&self, _: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
+        self.0.iter().find(|table| table.schema.name.table == name).cloned()
+    }
+
+    fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
+        self.0.iter().find(|table| table.schema.id == id).cloned()
+    }
+
+    fn referring(&self, _: TableId) -> Vec<Arc<RowTable>> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn statements_understand_what_descriptions_hold() {
+    let db = Db::default();
+    let mut before = Vec::new();
+    for Scenario { statements, .. } in scenarios() {
+        statements.iter().for_each(|(sql, _)| drop(db.run(sql)));
+        for table in db.tables() {
+            // The next value of a sequence is not an expression yet.
+            let is_sequence = |sql: &String| sql.starts_with("nextval");
+            if !table.columns.iter().any(|column| column.default.as_ref().is_some_and(is_sequence)) {
+                before.push(table);
+            }
+        }
+        db.tables.borrow_mut().clear();
+        db.sequences.borrow_mut().clear();
+    }
+    let tables = Bare(before.iter().map(|table| formula::bare_table(table).unwrap()).collect());
+    assert!(tables.0.len() > 50, "{}", tables.0.len());
+    for table in &tables.0 {
+        let one = Bare(vec![Arc::clone(table)]);
+        let sql = format!("insert into {} default values", names::quoted(&table.schema.name.table));
+        let parsed = Parser::parse_sql(&PostgreSqlDialect {}, &sql).unwrap().remove(0);
+        let compiled = crate::compile(&parsed, &one, &[]);
+        // Defaults too long for their columns are told when they are used, as are foreign keys to tables that went away.
+        let state = compiled.as_ref().err().map(Error::state);
+        let late = [None, Some(SqlState::STRING_TOO_LONG), Some(SqlState::NUMERIC_OUT_OF_RANGE)].contains(&state);
+        assert!(late, "{sql}: {state:?} {:?}", table.schema);
+        let alone = table.schema.foreign_keys.is_empty() && state.is_none();
+        assert!(!alone || compiled.is_ok_and(|compiled| compiled.is_some()), "{sql}: {:?}", table.schema);
+    }
+}
+
+/// As `pg_dump` writes a schema.
+#[test]
+fn dumps_are_taken() {
+    let db = Db::default();
+    let dump = [
+        "CREATE TABLE public.t (a integer NOT NULL, b character varying(20) DEFAULT 'x'::character varying, c timestamp with time zone DEFAULT now() NOT NULL, \
+         CONSTRAINT t_a_check CHECK ((a > 0)), CONSTRAINT t_b_check CHECK (((b)::text <> ''::text)))",
+        "CREATE SEQUENCE public.t_a_seq AS integer START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE CACHE 1",
+        "ALTER SEQUENCE public.t_a_seq OWNED BY public.t.a",
+        "CREATE TABLE public.u (id bigint NOT NULL, t integer)",
+        "ALTER TABLE public.u ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME public.u_id_seq START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE CACHE 1)",
+        "ALTER TABLE public.t OWNER TO postgres",
+        "ALTER TABLE public.t_a_seq OWNER TO postgres",
+        "ALTER TABLE ONLY public.t ALTER COLUMN a SET DEFAULT nextval('public.t_a_seq'::regclass)",
+        "ALTER TABLE ONLY public.t ADD CONSTRAINT t_pkey PRIMARY KEY (a)",
+        "ALTER TABLE ONLY public.u ADD CONSTRAINT u_pkey PRIMARY KEY (id)",
+        "CREATE INDEX t_b_idx ON public.t USING btree (b)",
+        "ALTER TABLE ONLY public.u ADD CONSTRAINT u_t_fkey FOREIGN KEY (t) REFERENCES public.t(a) ON UPDATE CASCADE ON DELETE SET NULL",
+    ];
+    for sql in dump {
+        let lines = db.run(sql).0;
+        assert!(lines.iter().all(|line| line.starts_with("notice") && line.contains("ignored")), "{sql}: {lines:?}");
+    }
+    assert_eq!(
+        db.state(),
+        [
+            "= table t: a integer not null default; b character varying(20) default; c timestamp with time zone not null default",
+            "= index t_b_idx: b",
+            "= primary t_pkey: a",
+            "= check t_a_check: a",
+            "= check t_b_check: b",
+            "= table u: id bigint not null identity always; t integer",
+            "= primary u_pkey: id",
+            "= foreign u_t_fkey: t -> t(a) delete n update c",
+            "= sequence t_a_seq: integer start 1 increment 1 min 1 max 2147483647 cache 1 owned by t.a",
+            "= sequence u_id_seq: bigint start 1 increment 1 min 1 max 9223372036854775807 cache 1 owned by u.id",
+        ]
+    );
+}
+
+#[test]
+fn what_changes_nothing_is_no_change() {
+    let db = Db::default();
+    db.ok("create table t (a int not null, b int)");
+    for sql in [
+        "alter table t alter a set not null",
+        "alter table t add column if not exists b int",
+        "alter table t alter b drop default",
+    ] {
+        assert_eq!(defined(sql, &db).unwrap().unwrap().changes.len(), 0, "{sql}");
+    }
+}
+
+#[test]
+fn what_is_of_another_store_or_no_definition_is_left_alone() {
+    let db = Db::default();
+    for sql in [
+        "create table c (time timestamptz) with (store = 'columns')",
+        "alter table series add a int",
+        "create index on series (a)",
+        "drop table series",
+        "drop index series",
+        "create view v as select 1",
+        "select 1",
+        "drop view v",
+    ] {
+        assert_eq!(db.run(sql).0, ["not ours"], "{sql}");
+    }
+    assert_eq!(db.run("create table series (a int)").0, ["error 42P07 relation \"series\" already exists"]);
+    let (lines, _) = db.run("create table t (a int references series)");
+    assert_eq!(lines, ["error 42809 referenced relation \"series\" is not a rows table"]);
+}
+
+#[test]
+fn names_beyond_the_limit_are_refused() {
+    let db = Db::default();
+    let long = "x".repeat(129);
+    for sql in [format!("create table {long} (a int)"), format!("create table t ({long} int)")] {
+        assert!(db.run(&sql).0[0].starts_with("error 42602 name \"xxx"), "{sql}");
+    }
+    db.ok(&format!("create table {} (a int)", &long[..128]));
+}
