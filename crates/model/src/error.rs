@@ -82,6 +82,7 @@ states! {
     INVALID_TEXT_REPRESENTATION = "22P02", Invalid, "Text that is no value of its type.";
     INVALID_BINARY_REPRESENTATION = "22P03", Invalid, "Bytes that are no value of their type.";
     BAD_COPY_FILE_FORMAT = "22P04", Invalid, "COPY data that is malformed.";
+    SEQUENCE_LIMIT_EXCEEDED = "2200H", Invalid, "A sequence at its end.";
     NOT_NULL_VIOLATION = "23502", Invalid, "NULL in a column that refuses it.";
     FOREIGN_KEY_VIOLATION = "23503", Invalid, "A row refers to none, or is referred to.";
     UNIQUE_VIOLATION = "23505", Invalid, "The key exists.";

@@ -26,5 +26,7 @@ pub const PARAMETERS_MAX: usize = 65_535;
 pub const CONNECTIONS_DEFAULT: usize = 1_000;
 /// Most bytes of uncommitted rows in one transaction, as a share of the memory budget: 1/4.
 pub const TRANSACTION_MEMORY_SHARE: u64 = 4;
+/// Most bytes of `rows` tables, as a share of the memory budget: 1/2.
+pub const ROWS_MEMORY_SHARE: u64 = 2;
 /// Largest payload of one log record, in bytes.
 pub const RECORD_PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -12,6 +12,7 @@ mod arena;
 mod assign;
 #[cfg(test)]
 mod assign_tests;
+mod build;
 pub mod index;
 pub mod key;
 #[cfg(test)]
@@ -31,5 +32,5 @@ pub use assign::assign;
 pub use index::Direction;
 pub use locks::{LockMode, TxnId, WaitPolicy};
 pub use store::Store;
-pub use table::{IndexData, RecordId, Records, RowTable, SECONDARY_INDEXES_MAX};
-pub use txn::{Isolation, Locked, Put, Savepoint, Txn};
+pub use table::{IndexData, RECORDS_MAX, RecordId, Records, RowTable, SECONDARY_INDEXES_MAX};
+pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn};

@@ -57,6 +57,8 @@ pub(crate) enum LockName {
     Record { table: u32, record: u64 },
     /// A key of a unique index, by its hash: two keys of the same hash only wait for each other.
     Key { index: u32, hash: u64 },
+    /// A table as a whole: who writes to it shares it, who changes what it is has it alone.
+    Table { table: u32 },
 }
 
 /// What to do when somebody else has the lock.
@@ -230,6 +232,24 @@ impl Locks {
             }
         }
         // Outside the lock: call-backs run on this thread.
+        for event in granted {
+            event.set();
+        }
+    }
+
+    /// Gives up waiting for more of a lock than `txn` has; what it has it keeps.
+    pub(crate) fn give_up(&self, txn: TxnId, name: LockName) {
+        let mut granted = Vec::new();
+        {
+            let mut queues = self.shard(name).lock();
+            let Some(queue) = queues.get_mut(&name) else { return };
+            let before = queue.waiters.len();
+            queue.waiters.retain(|waiter| waiter.txn != txn);
+            if queue.waiters.len() != before {
+                self.waits.lock().remove(&txn);
+            }
+            self.grant(queue, &mut granted);
+        }
         for event in granted {
             event.set();
         }

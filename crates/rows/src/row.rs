@@ -214,6 +214,12 @@ impl RowLayout {
         Ok(layout)
     }
 
+    /// The row of what older rows lack: what a table's description does not say, and yet must be kept.
+    #[must_use]
+    pub fn missing(&self) -> &[u8] {
+        &self.missing
+    }
+
     /// Columns of the table.
     #[must_use]
     pub fn columns(&self) -> usize {

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crossbeam_epoch::Guard;
-use model::{Lsn, Result};
+use model::{Error, Lsn, Result, SqlState};
 use parking_lot::Mutex;
 
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
@@ -21,6 +21,12 @@ pub struct Store {
     garbage: Mutex<VecDeque<(Lsn, Garbage)>>,
     /// Held by the one who collects.
     collecting: Mutex<()>,
+    /// Bytes of all tables, about.
+    memory_bytes: AtomicI64,
+    /// Above so many bytes nothing is added.
+    memory_bytes_max: AtomicU64,
+    /// Times a transaction had to wait for a lock.
+    waits: AtomicU64,
 }
 
 /// What nobody needs once all readers are at a commit or later.
@@ -48,7 +54,55 @@ impl Store {
             next_txn: AtomicU64::new(1),
             garbage: Mutex::default(),
             collecting: Mutex::default(),
+            memory_bytes: AtomicI64::new(0),
+            memory_bytes_max: AtomicU64::new(u64::MAX),
+            waits: AtomicU64::new(0),
         }
+    }
+
+    /// Above so many bytes of all tables inserts and updates are refused; deletes are not.
+    pub fn set_memory_limit(&self, bytes: u64) {
+        self.memory_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Corrects the count of bytes: indexes grow and garbage goes without being counted at once.
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(i64::try_from(bytes).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    /// Bytes of all tables, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        u64::try_from(self.memory_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    pub(crate) fn add_memory_bytes(&self, bytes: i64) {
+        if bytes != 0 {
+            self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// May something be added, `own` uncounted bytes besides?
+    pub(crate) fn check_memory(&self, own: i64) -> Result<()> {
+        let max = self.memory_bytes_max.load(Ordering::Relaxed);
+        let used = self.memory_bytes.load(Ordering::Relaxed).saturating_add(own);
+        if u64::try_from(used).unwrap_or(0) < max {
+            return Ok(());
+        }
+        let text = format!("rows tables hold {used} bytes, the limit is {max}");
+        Err(Error::new(SqlState::OUT_OF_MEMORY, text)
+            .with_detail("nothing was added; deleting goes on")
+            .with_hint("delete rows that are not needed, or start the server with a larger --memory"))
+    }
+
+    pub(crate) fn note_wait(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a transaction had to wait for a lock so far.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// Begins a transaction.
@@ -160,10 +214,12 @@ fn remove_record(table: &Arc<RowTable>, record: RecordId, key: &[u8], horizon: L
 /// Removes an entry unless a version of its record has the key again.
 fn remove_entry(table: &RowTable, index: usize, key: &[u8], record: RecordId, guard: &Guard) -> Result<()> {
     let index = &table.secondary[index];
+    let layout = table.records.newest_layout(&table.layout);
     let mut found = Vec::new();
     for row in table.records.record(record)?.versions(guard).filter_map(Version::row) {
         found.clear();
-        index.key_of(&table.layout, row, &mut found)?;
+        // Rows may be longer by now than when the entry became garbage.
+        index.key_of(&layout, row, &mut found)?;
         RowTable::entry_key(&mut found, record);
         if found == key {
             return Ok(());

@@ -1,25 +1,77 @@
 //! A table: its records, and the indexes over them.
 
+use std::fmt;
 use std::ops::{Bound, ControlFlow, Range};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
 use model::{Error, Lsn, Result, RowIndex, RowSchema, RowSchemaRef, TableId};
+use parking_lot::RwLock;
 
 use crate::arena::Arena;
 use crate::index::{Direction, Index};
 use crate::key::{self, KeyColumn};
-use crate::record::Record;
+use crate::record::{Begin, Record};
 use crate::row::RowLayout;
 
 /// A record's number within its table. It is written to the log and stays the same for as long as the record lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecordId(pub u64);
 
+/// Records of one part of a table, as a power of two: what a checkpoint writes as one file.
+const PART_BITS: u32 = 16;
+/// Lists of parts, each twice as long as the one before.
+const PART_LISTS: usize = 17;
+/// Most records of a table. It makes a wild number in a log or a file detectable.
+pub const RECORDS_MAX: u64 = 1 << 32;
+
+const _: () = assert!(RECORDS_MAX >> PART_BITS < 1 << PART_LISTS);
+
+/// What all versions of a table share, also those that begin anew without rows.
+#[derive(Default)]
+pub(crate) struct Gate {
+    /// The lock on the table as a whole.
+    pub(crate) lock: AtomicU64,
+    /// The version that is in force; 0 before the first is, `u32::MAX` when the table is dropped.
+    pub(crate) version: AtomicU32,
+}
+
+/// For each part of a table the newest commit that changed it.
+struct Parts([OnceLock<Box<[AtomicU64]>>; PART_LISTS]);
+
+impl Parts {
+    fn new() -> Parts {
+        Parts([const { OnceLock::new() }; PART_LISTS])
+    }
+
+    fn place(part: u64) -> (usize, usize) {
+        let list = (part + 1).ilog2();
+        (list as usize, (part + 1 - (1 << list)) as usize)
+    }
+
+    fn touch(&self, part: u64, lsn: Lsn) {
+        let (list, at) = Parts::place(part);
+        let list = self.0[list].get_or_init(|| (0..1 << list).map(|_| AtomicU64::new(0)).collect());
+        list[at].fetch_max(lsn.0, Ordering::Relaxed);
+    }
+
+    fn newest(&self, part: u64) -> Lsn {
+        let (list, at) = Parts::place(part);
+        let part = self.0.get(list).and_then(OnceLock::get).and_then(|list| list.get(at));
+        Lsn(part.map_or(0, |part| part.load(Ordering::Relaxed)))
+    }
+}
+
 /// The records of one table, which all versions of its description share.
 pub struct Records {
     pub(crate) arena: Arena<Record>,
+    pub(crate) gate: Arc<Gate>,
+    /// The version of the table that they were made with: later ones share them until one begins anew.
+    pub(crate) since: u32,
+    /// The layout of the newest version in force: by it every row that is there can be read.
+    layout: RwLock<Option<Arc<RowLayout>>>,
+    parts: Parts,
     /// Rows as of the newest commit.
     rows: AtomicI64,
     /// Bytes of all versions.
@@ -41,7 +93,73 @@ impl Records {
     /// None.
     #[must_use]
     pub fn new() -> Records {
-        Records { arena: Arena::new(), rows: AtomicI64::new(0), bytes: AtomicI64::new(0) }
+        Records::with(Arc::default(), 1)
+    }
+
+    fn with(gate: Arc<Gate>, since: u32) -> Records {
+        Records {
+            arena: Arena::new(),
+            gate,
+            since,
+            layout: RwLock::default(),
+            parts: Parts::new(),
+            rows: AtomicI64::new(0),
+            bytes: AtomicI64::new(0),
+        }
+    }
+
+    /// None, for a version of the same table that begins anew.
+    #[must_use]
+    pub fn emptied(&self, since: u32) -> Records {
+        Records::with(Arc::clone(&self.gate), since)
+    }
+
+    /// The version of the table that they were made with.
+    #[must_use]
+    pub fn since(&self) -> u32 {
+        self.since
+    }
+
+    /// One above the highest number of a record.
+    #[must_use]
+    pub fn bound(&self) -> u64 {
+        self.arena.bound()
+    }
+
+    /// How many parts there are: parts are runs of record numbers, of one length.
+    #[must_use]
+    pub fn parts(&self) -> u64 {
+        self.arena.bound().div_ceil(1 << PART_BITS)
+    }
+
+    /// The part that a record is in.
+    #[must_use]
+    pub fn part_of(record: RecordId) -> u64 {
+        record.0 >> PART_BITS
+    }
+
+    /// Numbers of the records of a part.
+    #[must_use]
+    pub fn part(&self, part: u64) -> Range<u64> {
+        let first = part << PART_BITS;
+        first..(first + (1 << PART_BITS)).min(self.arena.bound()).max(first)
+    }
+
+    /// The newest commit that changed a part, as far as it is known since the start. Who has a snapshot is told of all commits in it.
+    #[must_use]
+    pub fn part_changed(&self, part: u64) -> Lsn {
+        self.parts.newest(part)
+    }
+
+    /// Calls `f` with the newest committed version of each record, its row (`None`: deleted) and its LSN, which may lie above any snapshot.
+    /// A record without versions was never committed, or deleted before all snapshots.
+    pub fn committed(&self, records: Range<u64>, guard: &Guard, mut f: impl FnMut(RecordId, Lsn, Option<&[u8]>)) {
+        for number in records {
+            let Some(version) = self.arena.get(number).and_then(|slot| slot.committed(guard)) else { continue };
+            if let Begin::Committed(lsn) = version.begin() {
+                f(RecordId(number), lsn, version.row());
+            }
+        }
     }
 
     /// Rows as of the newest commit.
@@ -62,12 +180,38 @@ impl Records {
     /// # Errors
     /// XX001 for a number that no table gets to.
     pub fn restore(&self, record: RecordId, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> Result<()> {
-        let slot = self
-            .arena
-            .reach(record.0)
-            .ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
+        let slot = Some(record.0).filter(|number| *number < RECORDS_MAX).and_then(|number| self.arena.reach(number));
+        let slot = slot.ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
         self.add_bytes(slot.restore(lsn, row, guard));
         Ok(())
+    }
+
+    /// Notes that the log, and not only a file of a checkpoint, has a change of a record.
+    pub fn touch(&self, record: RecordId, lsn: Lsn) {
+        self.parts.touch(Records::part_of(record), lsn);
+    }
+
+    /// Ends recovery, before there are readers: deleted records become free, and rows are counted.
+    pub fn recovered(&self, guard: &Guard) {
+        let mut rows = 0;
+        let mut free = Vec::new();
+        for number in 0..self.arena.bound() {
+            let slot = self.arena.get(number);
+            if slot.and_then(|slot| slot.newest(guard)).is_some_and(|version| version.row().is_some()) {
+                rows += 1;
+                continue;
+            }
+            self.add_bytes(-(self.arena.reach(number).map_or(0, |slot| slot.clear(guard)) as i64));
+            free.push(number);
+        }
+        // Low numbers first.
+        free.into_iter().rev().for_each(|number| self.arena.give_back(number));
+        self.rows.store(rows, Ordering::Relaxed);
+    }
+
+    /// The layout by which every row that is there can be read; `own` if no version was ever in force.
+    pub(crate) fn newest_layout(&self, own: &Arc<RowLayout>) -> Arc<RowLayout> {
+        Arc::clone(self.layout.read().as_ref().unwrap_or(own))
     }
 
     pub(crate) fn add_rows(&self, rows: i64) {
@@ -94,7 +238,7 @@ impl Records {
 pub struct IndexData {
     pub(crate) def: RowIndex,
     /// How each of its columns is written in keys.
-    keys: Box<[KeyColumn]>,
+    pub(crate) keys: Box<[KeyColumn]>,
     pub(crate) tree: Index,
 }
 
@@ -198,11 +342,35 @@ pub struct RowTable {
     pub secondary: Vec<Arc<IndexData>>,
 }
 
+impl fmt::Debug for RowTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowTable({}, version {})", self.schema.name, self.schema.version)
+    }
+}
+
 impl RowTable {
     /// Its number.
     #[must_use]
     pub fn id(&self) -> TableId {
         self.schema.id
+    }
+
+    /// Makes it the version in force. Its DDL is committed then, and whoever did it has the table alone, or there is nobody else.
+    pub fn take_effect(&self) {
+        *self.records.layout.write() = Some(Arc::clone(&self.layout));
+        self.records.gate.version.store(self.schema.version, Ordering::Release);
+    }
+
+    /// No version is in force any more: the table is dropped.
+    pub fn go(&self) {
+        self.records.gate.version.store(u32::MAX, Ordering::Release);
+    }
+
+    /// Bytes of records and indexes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let indexes = self.primary.iter().chain(&self.secondary);
+        self.records.memory_bytes() + indexes.map(|index| index.tree.memory_bytes() as u64).sum::<u64>()
     }
 
     /// An index by its position among the secondary ones; the primary one for `None`.

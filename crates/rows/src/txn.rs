@@ -11,7 +11,9 @@
 mod tests;
 
 use std::hash::BuildHasher;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::Guard;
 use env::Event;
@@ -20,7 +22,10 @@ use model::{Error, Lsn, Result, SqlState, TableId};
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::record::{Begin, Version};
 use crate::store::{Garbage, Store};
-use crate::table::{IndexData, Keys, RecordId, RowTable};
+use crate::table::{Gate, IndexData, Keys, RecordId, RowTable};
+
+/// So many bytes of one transaction are not counted yet as the store's.
+const UNCOUNTED_BYTES_MAX: i64 = 64 << 10;
 
 /// What later statements of a transaction see, and what is checked at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +47,17 @@ pub struct Txn {
     tables: Tables,
     writes: Vec<Write>,
     locks: Vec<Held>,
-    /// The lock that is waited for; it is among `locks`.
+    /// Locks on whole tables, kept to the end.
+    entered: Vec<Entry>,
+    /// Versions of tables that it made itself and that are not in force yet, oldest first; `None` if it dropped the table.
+    versions: Vec<(TableId, Option<Arc<RowTable>>)>,
+    /// The lock that is waited for; it is among `locks` or `entered`.
     pending: Option<LockName>,
+    /// Bytes it added that the store does not know of yet.
+    uncounted_bytes: i64,
+    /// Is everything ready for its commit? Then what will be garbage is below.
+    prepared: bool,
+    garbage: Vec<Garbage>,
     /// The newest commit of which a row was seen: what a crash must not take back once it was shown.
     newest_seen: Lsn,
     /// For keys while they are looked up.
@@ -82,6 +96,8 @@ struct Write {
     record: RecordId,
     /// Is it this transaction's first version of the record?
     first: bool,
+    /// By how many rows the table grows with its commit.
+    rows: i8,
     /// Was the record made for it, with an entry in the primary index?
     made: bool,
     /// Secondary indexes that got an entry for it, by bits.
@@ -94,6 +110,36 @@ struct Write {
 struct Held {
     name: LockName,
     table: Option<u32>,
+    /// Or is it only waited for?
+    granted: bool,
+}
+
+/// A lock on a whole table.
+struct Entry {
+    table: TableId,
+    gate: Arc<Gate>,
+    /// `None` while it is only waited for.
+    mode: Option<LockMode>,
+}
+
+/// For what a transaction needs a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To write to it, or to lock rows, beside others.
+    Shared,
+    /// To change what it is, alone. Readers are not kept out.
+    Alone,
+}
+
+/// What became of a request for a table.
+#[derive(Debug)]
+pub enum Entered {
+    /// Nobody changes what it is before this transaction ends.
+    In,
+    /// Another version of it is in force than the one asked for, or it is gone: look at the newest snapshot. The lock is held.
+    Changed,
+    /// Undo the statement, wait, and ask again.
+    Wait(Event),
 }
 
 /// A place to go back to.
@@ -101,6 +147,12 @@ struct Held {
 pub struct Savepoint {
     writes: usize,
     locks: usize,
+    versions: usize,
+}
+
+impl Savepoint {
+    /// Before everything.
+    pub const START: Savepoint = Savepoint { writes: 0, locks: 0, versions: 0 };
 }
 
 /// A row under lock.
@@ -165,7 +217,12 @@ impl Txn {
             tables: Tables::default(),
             writes: Vec::new(),
             locks: Vec::new(),
+            entered: Vec::new(),
+            versions: Vec::new(),
             pending: None,
+            uncounted_bytes: 0,
+            prepared: false,
+            garbage: Vec::new(),
             newest_seen: Lsn::ZERO,
             key: Vec::new(),
             before: Keys::default(),
@@ -188,6 +245,15 @@ impl Txn {
     #[must_use]
     pub fn isolation(&self) -> Isolation {
         self.isolation
+    }
+
+    /// Notes that something was seen that a commit made: the description of a table, a number of a sequence.
+    pub fn note_commit_seen(&mut self, lsn: Lsn) {
+        self.newest_seen = self.newest_seen.max(lsn);
+    }
+
+    pub(crate) fn id(&self) -> TxnId {
+        self.id
     }
 
     /// Was nothing changed so far?
@@ -260,6 +326,9 @@ impl Txn {
         policy: WaitPolicy,
         guard: &'g Guard,
     ) -> Result<Locked<'g>> {
+        if let Some(event) = self.share(table)? {
+            return Ok(Locked::Wait(event));
+        }
         match self.lock(table, record, mode, policy)? {
             Request::Held { .. } => {}
             Request::Wait(event) => return Ok(Locked::Wait(event)),
@@ -317,6 +386,9 @@ impl Txn {
         guard: &'g Guard,
     ) -> Result<Locked<'g>> {
         let Some(data) = table.index(index) else { return Ok(Locked::Gone) };
+        if let Some(event) = self.share(table)? {
+            return Ok(Locked::Wait(event));
+        }
         for record in data.holders(table, key, guard) {
             // Others may be about to give a record its first row; of a secondary index that is none of ours.
             if index.is_some() && !self.may_have(table, data, record, key, guard)? {
@@ -339,28 +411,105 @@ impl Txn {
     fn lock(&mut self, table: &Arc<RowTable>, record: RecordId, mode: LockMode, policy: WaitPolicy) -> Result<Request> {
         let name = LockName::Record { table: table.id().0, record: record.0 };
         let word = &table.records.record(record)?.lock;
-        self.give_up_wait_but_for(name);
+        let waited = self.give_up_wait_but_for(name);
         let request = self.store.locks.lock(self.id, name, Some(word), mode, policy)?;
-        self.keep(name, Some(table), &request);
+        self.keep(name, Some(table), &request, waited);
         Ok(request)
     }
 
     fn lock_key(&mut self, index: &IndexData, key: &[u8]) -> Result<Request> {
         let name = LockName::Key { index: index.def.id, hash: rustc_hash::FxBuildHasher.hash_one(key) };
-        self.give_up_wait_but_for(name);
+        let waited = self.give_up_wait_but_for(name);
         let request = self.store.locks.lock(self.id, name, None, LockMode::Update, WaitPolicy::Wait)?;
-        self.keep(name, None, &request);
+        self.keep(name, None, &request, waited);
         Ok(request)
     }
 
-    /// What was waited for, and is waited for no longer: a statement was cancelled, or found another way.
-    fn give_up_wait_but_for(&mut self, name: LockName) {
-        if let Some(pending) = self.pending.take()
-            && pending != name
-            && let Some(at) = self.locks.iter().rposition(|held| held.name == pending)
-        {
+    /// What was waited for, and is waited for no longer: a statement was cancelled, or found another way. True if it was this one.
+    fn give_up_wait_but_for(&mut self, name: LockName) -> bool {
+        let Some(pending) = self.pending.take() else { return false };
+        if pending == name {
+            return true;
+        }
+        if let Some(at) = self.locks.iter().rposition(|held| held.name == pending && !held.granted) {
             let held = self.locks.remove(at);
             self.release(&held);
+        } else if let Some(at) = self.entered.iter().position(|entry| entry.name() == pending && entry.mode.is_none()) {
+            let entry = self.entered.remove(at);
+            self.store.locks.release(self.id, pending, Some(&entry.gate.lock));
+        } else {
+            // It was to become stronger; as it is it must stay, for what was changed under it.
+            self.store.locks.give_up(self.id, pending);
+        }
+        false
+    }
+
+    /// Locks a table as a whole, to the end of the transaction. What writes or locks rows does this by itself; who asks before is told of a
+    /// change, which is an error there.
+    ///
+    /// # Errors
+    /// 40P01.
+    pub fn enter(&mut self, table: &RowTable, access: Access) -> Result<Entered> {
+        let mode = match access {
+            Access::Shared => LockMode::KeyShare,
+            Access::Alone => LockMode::Update,
+        };
+        let gate = &table.records.gate;
+        let mut at = self.entered.iter().position(|entry| entry.table == table.id());
+        if at.and_then(|at| self.entered[at].mode) < Some(mode) {
+            let name = LockName::Table { table: table.id().0 };
+            self.give_up_wait_but_for(name);
+            let request = self.store.locks.lock(self.id, name, Some(&gate.lock), mode, WaitPolicy::Wait)?;
+            let entry = Entry { table: table.id(), gate: Arc::clone(gate), mode: None };
+            let entry_at = at.unwrap_or(self.entered.len());
+            if at.is_none() {
+                self.entered.push(entry);
+                at = Some(entry_at);
+            }
+            match request {
+                Request::Held { .. } => self.entered[entry_at].mode = Some(mode),
+                Request::Wait(event) => {
+                    self.store.note_wait();
+                    self.pending = Some(name);
+                    return Ok(Entered::Wait(event));
+                }
+                Request::Skipped => return Err(Error::bug("a table was left out although nobody asked for that")),
+            }
+        }
+        let alone = at.and_then(|at| self.entered[at].mode) == Some(LockMode::Update);
+        let in_force = gate.version.load(Ordering::Acquire);
+        // A version of its own making is not in force yet.
+        let own = || alone && self.versions.iter().any(|(id, _)| *id == table.id());
+        if in_force == 0 || in_force == table.schema.version || own() {
+            return Ok(Entered::In);
+        }
+        Ok(Entered::Changed)
+    }
+
+    /// Locks a table for writing; gives what to wait for.
+    fn share(&mut self, table: &RowTable) -> Result<Option<Event>> {
+        match self.enter(table, Access::Shared)? {
+            Entered::In => Ok(None),
+            Entered::Wait(event) => Ok(Some(event)),
+            Entered::Changed => Err(Error::new(
+                SqlState::SERIALIZATION_FAILURE,
+                format!("relation {} was changed or dropped by another transaction", table.schema.name),
+            )
+            .with_hint("run the transaction again")),
+        }
+    }
+
+    /// Notes a version of a table that this transaction made and that takes effect with its commit; `None` if it dropped the table. It has
+    /// the table alone, or made it.
+    pub fn set_version(&mut self, table: TableId, version: Option<Arc<RowTable>>) {
+        self.versions.push((table, version));
+    }
+
+    /// The version of a table that takes effect with the commit; `None` if its records go.
+    fn last_version<'a>(&'a self, table: &'a Arc<RowTable>) -> Option<&'a Arc<RowTable>> {
+        match self.versions.iter().rev().find(|(id, _)| *id == table.id()) {
+            None => Some(table),
+            Some((_, version)) => version.as_ref().filter(|version| Arc::ptr_eq(&version.records, &table.records)),
         }
     }
 
@@ -372,27 +521,38 @@ impl Txn {
         self.store.locks.release(self.id, held.name, slot.map(|slot| &slot.lock));
     }
 
-    fn keep(&mut self, name: LockName, table: Option<&Arc<RowTable>>, request: &Request) {
-        let fresh = match request {
-            Request::Held { fresh } => *fresh,
+    fn keep(&mut self, name: LockName, table: Option<&Arc<RowTable>>, request: &Request, waited: bool) {
+        let (fresh, granted) = match request {
+            Request::Held { fresh } => (*fresh, true),
             Request::Wait(_) => {
+                self.store.note_wait();
                 self.pending = Some(name);
                 // Asked for again while it waits, it is there already.
-                !self.locks.iter().rev().any(|held| held.name == name)
+                (!self.locks.iter().rev().any(|held| held.name == name), false)
             }
-            Request::Skipped => false,
+            Request::Skipped => (false, false),
         };
+        if waited
+            && granted
+            && let Some(held) = self.locks.iter_mut().rev().find(|held| held.name == name)
+        {
+            held.granted = true;
+        }
         if fresh {
             let table = table.map(|table| self.tables.number(table));
-            self.locks.push(Held { name, table });
+            self.locks.push(Held { name, table, granted });
         }
     }
 
     /// Puts a row into a table. Of several keys that are there already the primary one is told of, or the first in the order of the indexes.
     ///
     /// # Errors
-    /// 40P01; 54000 for a key that is too long.
+    /// 40P01; 54000 for a key that is too long; 53200 when tables hold as much as they may; 40001 when the table was changed or dropped.
     pub fn insert(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, guard: &Guard) -> Result<Put> {
+        if let Some(event) = self.share(table)? {
+            return Ok(Put::Wait(event));
+        }
+        self.store.check_memory(self.uncounted_bytes)?;
         let mut keys = std::mem::take(&mut self.after);
         let put =
             keys.make(table, table.secondaries(), &row).and_then(|()| self.insert_with(table, row, &mut keys, guard));
@@ -577,7 +737,7 @@ impl Txn {
         let slot = table.records.record(record)?;
         let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
         let number = self.tables.number(table);
-        let mut write = Write { table: number, record, first, made, added: 0, stale: Vec::new() };
+        let mut write = Write { table: number, record, first, rows: 0, made, added: 0, stale: Vec::new() };
         for (at, index) in table.secondary.iter().enumerate() {
             if before.key(at) == after.key(at) {
                 continue;
@@ -592,10 +752,18 @@ impl Txn {
             }
         }
         // Found by its entries only when they are all there; before that it is nobody's business.
-        let bytes = slot.push(self.id, row, guard);
-        table.records.add_bytes(bytes as i64);
+        let bytes = slot.push(self.id, row, guard) as i64;
+        table.records.add_bytes(bytes);
+        self.count_bytes(bytes);
         self.writes.push(write);
         Ok(())
+    }
+
+    fn count_bytes(&mut self, bytes: i64) {
+        self.uncounted_bytes += bytes;
+        if self.uncounted_bytes.abs() > UNCOUNTED_BYTES_MAX {
+            self.store.add_memory_bytes(std::mem::take(&mut self.uncounted_bytes));
+        }
     }
 
     /// Replaces the row of a record that is locked. A changed primary key makes it another record.
@@ -606,6 +774,7 @@ impl Txn {
         let Some(old) = table.records.record(record)?.current(self.id, guard).and_then(Version::row) else {
             return Err(Error::bug(format!("record {} is updated, but has no row", record.0)));
         };
+        self.store.check_memory(self.uncounted_bytes)?;
         if table.changes_primary(old, &row)? {
             if let Some(event) = self.delete(table, record, guard)? {
                 return Ok(Put::Wait(event));
@@ -663,7 +832,7 @@ impl Txn {
     /// Where it is now.
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { writes: self.writes.len(), locks: self.locks.len() }
+        Savepoint { writes: self.writes.len(), locks: self.locks.len(), versions: self.versions.len() }
     }
 
     /// Takes back what was changed since, and keeps the locks: a statement that waits is run again.
@@ -673,19 +842,21 @@ impl Txn {
     pub fn undo_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         while self.writes.len() > savepoint.writes {
             if let Some(write) = self.writes.pop() {
-                write.undo(self.tables.get(write.table), self.id, guard)?;
+                let bytes = write.undo(self.tables.get(write.table), self.id, guard)?;
+                self.count_bytes(-(bytes as i64));
             }
         }
         Ok(())
     }
 
-    /// Takes back what was changed since, and lets go of the locks taken since.
+    /// Takes back what was changed since, also tables, and lets go of the locks on rows and keys taken since; those on tables stay.
     ///
     /// # Errors
     /// XX000 only.
     pub fn roll_back_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         self.undo_to(savepoint, guard)?;
-        self.pending = None;
+        self.versions.truncate(savepoint.versions);
+        self.give_up_wait();
         while self.locks.len() > savepoint.locks {
             if let Some(held) = self.locks.pop() {
                 self.release(&held);
@@ -694,55 +865,130 @@ impl Txn {
         Ok(())
     }
 
-    /// What the log has to say of it: each changed record once, with its row, or without if it was deleted.
+    /// What was waited for is waited for no longer: the statement was cancelled.
+    pub fn give_up_wait(&mut self) {
+        // No table has this number.
+        self.give_up_wait_but_for(LockName::Table { table: u32::MAX });
+    }
+
+    /// Changes of records, for [`Txn::changes`].
+    #[must_use]
+    pub fn changes_len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// What the log has to say of it, from a place on that an earlier call gave, or 0: each changed record once, with its row, or without if
+    /// it was deleted. Gives the place of the change at which `change` broke, or [`Txn::changes_len`].
     ///
     /// # Errors
     /// XX000 only.
     pub fn changes<'g>(
         &'g self,
+        from: usize,
         guard: &'g Guard,
-        mut change: impl FnMut(TableId, RecordId, Option<&'g [u8]>),
-    ) -> Result<()> {
-        for write in self.writes.iter().filter(|write| write.first) {
+        mut change: impl FnMut(&'g Arc<RowTable>, RecordId, Option<&'g [u8]>) -> ControlFlow<()>,
+    ) -> Result<usize> {
+        for (at, write) in self.writes.iter().enumerate().skip(from) {
+            if !write.first {
+                continue;
+            }
             let table = self.tables.get(write.table);
             let slot = table.records.record(write.record)?;
             let row = slot.newest(guard).and_then(Version::row);
             let was_there = slot.committed(guard).is_some_and(|version| version.row().is_some());
-            if row.is_some() || was_there {
-                change(table.id(), write.record, row);
+            if (row.is_some() || was_there) && change(table, write.record, row).is_break() {
+                return Ok(at);
             }
         }
-        Ok(())
+        Ok(self.writes.len())
     }
 
-    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more; readers get snapshots at `lsn` or
-    /// later only after this.
+    /// Gets everything ready for the commit, so that the commit itself is short. Nothing may be changed afterwards. What was changed in
+    /// tables that this transaction then dropped, or began anew, is taken back: nobody will see it.
     ///
     /// # Errors
     /// XX000 only.
-    pub fn commit(mut self, lsn: Lsn, guard: &Guard) -> Result<()> {
-        let mut garbage = Vec::new();
-        for write in &self.writes {
-            if write.first {
-                write.commit(self.tables.get(write.table), self.id, lsn, guard, &mut garbage)?;
-            }
+    pub fn prepare(&mut self, guard: &Guard) -> Result<()> {
+        if std::mem::replace(&mut self.prepared, true) {
+            return Ok(());
         }
-        for write in std::mem::take(&mut self.writes) {
-            let Write { table, record, stale, .. } = write;
-            garbage.extend(stale.into_iter().map(|(index, key)| Garbage::Entry {
-                table: Arc::clone(self.tables.get(table)),
+        if !self.versions.is_empty() {
+            self.undo_replaced(guard)?;
+        }
+        let mut garbage = Vec::new();
+        let mut writes = std::mem::take(&mut self.writes);
+        for write in &mut writes {
+            let table = self.tables.get(write.table);
+            let last = self.last_version(table).unwrap_or(table);
+            if write.first {
+                write.prepare(last, guard, &mut garbage)?;
+            }
+            let record = write.record;
+            garbage.extend(std::mem::take(&mut write.stale).into_iter().map(|(index, key)| Garbage::Entry {
+                table: Arc::clone(table),
                 index,
                 key,
                 record,
             }));
         }
-        self.store.discard(lsn, garbage);
+        (self.writes, self.garbage) = (writes, garbage);
+        Ok(())
+    }
+
+    fn undo_replaced(&mut self, guard: &Guard) -> Result<()> {
+        let is_kept = |write: &Write| self.last_version(self.tables.get(write.table)).is_some();
+        if self.writes.iter().all(is_kept) {
+            return Ok(());
+        }
+        let keep: Vec<bool> = self.writes.iter().map(is_kept).collect();
+        let (mut kept, mut replaced) = (Vec::new(), Vec::new());
+        for (write, keep) in std::mem::take(&mut self.writes).into_iter().zip(keep) {
+            if keep { kept.push(write) } else { replaced.push(write) }
+        }
+        self.writes = kept;
+        for write in replaced.iter().rev() {
+            let bytes = write.undo(self.tables.get(write.table), self.id, guard)?;
+            self.count_bytes(-(bytes as i64));
+        }
+        Ok(())
+    }
+
+    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more; readers get snapshots at `lsn` or
+    /// later only after this. Its locks are let go when it is dropped.
+    ///
+    /// # Errors
+    /// XX000 only.
+    ///
+    /// # Cost
+    /// After [`Txn::prepare`] a few stores for each record, and one lock for what became garbage.
+    pub fn commit(&mut self, lsn: Lsn, guard: &Guard) -> Result<()> {
+        self.prepare(guard)?;
+        for write in self.writes.iter().filter(|write| write.first) {
+            let records = &self.tables.get(write.table).records;
+            let dropped = records.record(write.record)?.commit(self.id, lsn, guard);
+            if dropped > 0 {
+                records.add_bytes(-(dropped as i64));
+            }
+            if write.rows != 0 {
+                records.add_rows(write.rows.into());
+            }
+            records.touch(write.record, lsn);
+        }
+        self.writes.clear();
+        self.store.discard(lsn, std::mem::take(&mut self.garbage));
         Ok(())
     }
 }
 
+impl Entry {
+    fn name(&self) -> LockName {
+        LockName::Table { table: self.table.0 }
+    }
+}
+
 impl Write {
-    fn undo(&self, table: &Arc<RowTable>, me: TxnId, guard: &Guard) -> Result<()> {
+    /// Gives the bytes that it took.
+    fn undo(&self, table: &Arc<RowTable>, me: TxnId, guard: &Guard) -> Result<usize> {
         let Write { record, made, added, .. } = *self;
         let slot = table.records.record(record)?;
         if let Some(row) = slot.newest(guard).and_then(Version::row) {
@@ -753,42 +999,34 @@ impl Write {
                 index.tree.remove(&key, guard);
             }
         }
-        table.records.add_bytes(-(slot.pop(me, guard) as i64));
+        let bytes = slot.pop(me, guard);
+        table.records.add_bytes(-(bytes as i64));
         if made {
             let records = Arc::clone(&table.records);
             // Whoever has its number from an index still believes it to be the old row.
             guard.defer(move || records.arena.give_back(record.0));
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    fn commit(
-        &self,
-        table: &Arc<RowTable>,
-        me: TxnId,
-        lsn: Lsn,
-        guard: &Guard,
-        garbage: &mut Vec<Garbage>,
-    ) -> Result<()> {
+    fn prepare(&mut self, table: &Arc<RowTable>, guard: &Guard, garbage: &mut Vec<Garbage>) -> Result<()> {
         let record = self.record;
         let slot = table.records.record(record)?;
-        let before = slot.committed(guard).and_then(Version::row);
+        let committed = slot.committed(guard);
+        let before = committed.and_then(Version::row);
         let after = slot.newest(guard).and_then(Version::row);
-        table.records.add_rows(i64::from(after.is_some()) - i64::from(before.is_some()));
-        match (before, after) {
-            (_, None) => {
-                let mut key = Vec::new();
-                // A record that was made and deleted by one transaction has its row below the deletion.
-                let row = before.or_else(|| slot.versions(guard).find_map(Version::row));
-                if let (Some(index), Some(row)) = (&table.primary, row) {
-                    index.key_of(&table.layout, row, &mut key)?;
-                }
-                garbage.push(Garbage::Record { table: Arc::clone(table), record, key: key.into() });
+        self.rows = i8::from(after.is_some()) - i8::from(before.is_some());
+        if after.is_none() {
+            let mut key = Vec::new();
+            // A record that was made and deleted by one transaction has its row below the deletion.
+            let row = before.or_else(|| slot.versions(guard).find_map(Version::row));
+            if let (Some(index), Some(row)) = (&table.primary, row) {
+                index.key_of(&table.layout, row, &mut key)?;
             }
-            (Some(_), Some(_)) => garbage.push(Garbage::Versions { table: Arc::clone(table), record }),
-            (None, Some(_)) => {}
+            garbage.push(Garbage::Record { table: Arc::clone(table), record, key: key.into() });
+        } else if committed.is_some() {
+            garbage.push(Garbage::Versions { table: Arc::clone(table), record });
         }
-        table.records.add_bytes(-(slot.commit(me, lsn, guard) as i64));
         Ok(())
     }
 }
@@ -800,9 +1038,14 @@ impl Drop for Txn {
             // It fails only where a record is missing that was there before.
             let undone = write.undo(self.tables.get(write.table), self.id, guard);
             debug_assert!(undone.is_ok(), "{undone:?}");
+            self.uncounted_bytes -= undone.unwrap_or(0) as i64;
         }
+        self.store.add_memory_bytes(self.uncounted_bytes);
         while let Some(held) = self.locks.pop() {
             self.release(&held);
+        }
+        for entry in self.entered.drain(..) {
+            self.store.locks.release(self.id, LockName::Table { table: entry.table.0 }, Some(&entry.gate.lock));
         }
     }
 }

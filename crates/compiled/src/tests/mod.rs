@@ -272,7 +272,7 @@ impl Db {
         txn
     }
 
-    fn commit(&self, txn: Txn) {
+    fn commit(&self, mut txn: Txn) {
         self.newest.set(self.newest.get() + 1);
         txn.commit(Lsn(self.newest.get()), &crossbeam_epoch::pin()).unwrap();
     }

@@ -13,7 +13,7 @@ use crate::locks::{LockMode, WaitPolicy};
 use crate::row::{ColumnLayout, RowLayout};
 use crate::store::Store;
 use crate::table::{IndexData, RecordId, Records, RowTable};
-use crate::txn::{Isolation, Locked, Put, Txn};
+use crate::txn::{Access, Entered, Isolation, Locked, Put, Txn};
 
 /// One table: id (the key), code (unique, may be NULL), name (indexed).
 struct Db {
@@ -70,7 +70,7 @@ impl Db {
         Lsn(self.visible.load(Ordering::Acquire))
     }
 
-    fn commit(&self, txn: Txn) {
+    fn commit(&self, mut txn: Txn) {
         let mut newest = self.newest.lock();
         *newest += 1;
         txn.commit(Lsn(*newest), &crossbeam_epoch::pin()).unwrap();
@@ -583,10 +583,11 @@ fn random_histories_equal_a_map() {
                     let (txn, map) = open.swap_remove(at);
                     // First updater wins: nobody else changed what it changed.
                     let mut changed = Vec::new();
-                    txn.changes(&crossbeam_epoch::pin(), |_, record, row| {
-                        changed.push((record, row.map(<[u8]>::to_vec)))
-                    })
-                    .unwrap();
+                    let done = txn.changes(0, &crossbeam_epoch::pin(), |_, record, row| {
+                        changed.push((record, row.map(<[u8]>::to_vec)));
+                        ControlFlow::Continue(())
+                    });
+                    assert_eq!(done.unwrap(), txn.changes_len());
                     let before = committed.clone();
                     let mut txn = txn;
                     assert_eq!(db.rows(&mut txn), map.values().cloned().collect::<Vec<_>>(), "seed {seed}");
@@ -702,4 +703,74 @@ fn transfer(db: &Db, from: i32, to: i32) -> bool {
     }
     db.commit(txn);
     true
+}
+
+/// The bug: who gave up waiting for a stronger mode of a lock lost the weaker one it had, and with it the record that it had
+/// changed. The fix: only a lock that was not held before is let go of.
+#[test]
+fn giving_up_the_wait_for_a_stronger_lock_keeps_the_weaker_one() {
+    for by_itself in [true, false] {
+        let db = Db::new();
+        db.put((1, None, "a"));
+        db.put((2, None, "b"));
+        let (first, second) = (db.find(1), db.find(2));
+        let guard = &crossbeam_epoch::pin();
+        let mut reader = db.begin(Isolation::ReadCommitted);
+        let shared = reader.lock_row(&db.table, first, LockMode::KeyShare, WaitPolicy::Wait, guard);
+        assert!(matches!(shared.unwrap(), Locked::Row { .. }));
+        let mut writer = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(db.update(&mut writer, first, (1, None, "changed")), Ok(Put::Done(_))));
+        let event = writer.delete(&db.table, first, guard).unwrap().expect("the reader wants it to stay");
+        if by_itself {
+            writer.give_up_wait();
+        } else {
+            assert!(matches!(db.update(&mut writer, second, (2, None, "too")), Ok(Put::Done(_))));
+        }
+        drop(reader);
+        assert!(!event.is_set(), "nobody waits for it");
+        let mut other = db.begin(Isolation::ReadCommitted);
+        let locked = other.lock_row(&db.table, first, LockMode::NoKeyUpdate, WaitPolicy::NoWait, guard);
+        assert_eq!(locked.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
+        db.commit(writer);
+        let locked = other.lock_row(&db.table, first, LockMode::NoKeyUpdate, WaitPolicy::NoWait, guard);
+        assert!(matches!(locked.unwrap(), Locked::Row { changed: true, .. }));
+    }
+}
+
+/// The bug: an entry of an index became garbage under one description of its table; rows written under a later one, with
+/// more columns, could not be read by the layout of the first, and garbage stayed for ever. The fix: garbage is looked at by
+/// the newest layout.
+#[test]
+fn garbage_from_before_a_column_was_added_goes() {
+    let db = Db::new();
+    db.put((1, Some(1), "a"));
+    let record = db.find(1);
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(db.update(&mut txn, record, (1, Some(2), "b")), Ok(Put::Done(_))));
+    db.commit(txn);
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    assert!(matches!(txn.enter(&db.table, Access::Alone).unwrap(), Entered::In));
+    let mut next = (*db.table.schema).clone();
+    next.version += 1;
+    next.columns.push(RowColumn { name: "more".into(), ..next.columns[1].clone() });
+    let wider = db.table.altered(Arc::new(next), &[Datum::Int4(5)], &txn, &|_| String::new()).unwrap();
+    let wider = Arc::new(wider);
+    txn.set_version(wider.id(), Some(Arc::clone(&wider)));
+    wider.take_effect();
+    let guard = &crossbeam_epoch::pin();
+    let locked = txn.lock_row(&wider, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard).unwrap();
+    let Locked::Row { row, .. } = locked else { panic!("{locked:?}") };
+    assert!(matches!(wider.layout.field(row, 3), Ok(Datum::Int4(5))));
+    let mut row = Vec::new();
+    let values = [Datum::Int4(1), Datum::Int4(3), Datum::Text("c"), Datum::Int4(6)];
+    wider.layout.encode(&values, &mut row).unwrap();
+    assert!(matches!(txn.update(&wider, record, row.into(), guard), Ok(Put::Done(_))));
+    db.commit(txn);
+    db.store.collect(db.now(), usize::MAX).unwrap();
+    assert_eq!(db.store.garbage(), 0);
+    let mut entries = 0;
+    for index in wider.primary.iter().chain(&wider.secondary) {
+        entries += index.tree.len();
+    }
+    assert_eq!(entries, 3, "one in each index");
 }
