@@ -1,9 +1,10 @@
-//! Work behind the scenes, as step functions: flushing the log, flushing memtables, compaction, the governor that wakes slowed writers.
+//! Work behind the scenes, as step functions: flushing the log, flushing memtables and changed parts of `rows` tables (together: a
+//! checkpoint), compaction, the governor that wakes slowed writers and throws away old versions of rows.
 //!
 //! Order that makes a crash harmless: files are written and synced, then the manifest names them, then the new root uses them, then what
 //! they replace is removed. After a failed manifest write nothing is removed, because the old or the new one may be on disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,11 +13,18 @@ use env::{Event, Step};
 use model::{Error, Lsn, Result, TableId};
 
 use crate::engine::{CommitState, Inner, closing};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Version};
 use crate::root::Root;
+use crate::rowfile::{RowFiles, RowPart, RowPartWriter, row_file_path};
 
 /// After a failed flush or compaction (a full disk, usually) the next try waits this long.
 const RETRY_NS: u64 = 1_000_000_000;
+/// A step of a checkpoint writes about so many bytes of rows, so that closing and the log need not wait long.
+const ROWS_STEP_BYTES: u64 = 4 << 20;
+/// A step of the governor throws away so many old versions.
+const COLLECT_STEP: usize = 1_024;
+/// How often it looks whether readers have gone on.
+const COLLECT_NS: u64 = 500_000_000;
 
 /// What the memtable flusher is doing.
 #[derive(Default)]
@@ -42,6 +50,7 @@ pub(crate) struct Compactor {
 pub(crate) struct Doubtful {
     segments: Vec<Arc<Segment>>,
     series_files: Vec<u64>,
+    row_files: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -50,13 +59,31 @@ enum Phase {
     Idle,
     /// Waits until `root` is durable: a segment must not hold what a crash could take back.
     AwaitDurable { job: Job, event: Event },
-    /// Writes one table a step.
-    Write { job: Job, todo: VecDeque<TableId>, done: BTreeMap<TableId, Flushed> },
+    /// Writes one table a step, or some of a part of a `rows` table.
+    Write { job: Job, todo: VecDeque<Todo>, done: Done },
+    /// Waits until the log is durable up to the newest row written: files must not hold what a crash could take back.
+    AwaitRows { job: Job, done: Done, event: Event },
 }
 
 struct Job {
+    /// What it flushes. Nobody reads by it, so that it keeps no old versions of rows.
     root: Arc<Root>,
     replay_from: Lsn,
+}
+
+enum Todo {
+    Table(TableId),
+    Part(TableId, u64),
+}
+
+/// What a flush has written so far.
+#[derive(Default)]
+struct Done {
+    tables: BTreeMap<TableId, Flushed>,
+    parts: BTreeMap<TableId, BTreeMap<u64, RowPart>>,
+    writing: Option<RowPartWriter>,
+    /// The newest commit of which a row was written.
+    rows_lsn: Lsn,
 }
 
 impl Inner {
@@ -99,8 +126,8 @@ impl Inner {
             Phase::Idle => Ok(self.begin_flush(flusher)),
             Phase::AwaitDurable { job, event } => {
                 if self.wal.durable() >= job.root.lsn {
-                    let todo = job.root.tables.keys().copied().collect();
-                    flusher.phase = Phase::Write { job, todo, done: BTreeMap::new() };
+                    let todo = self.todo(&job);
+                    flusher.phase = Phase::Write { job, todo, done: Done::default() };
                     return Ok(Step::Again);
                 }
                 if let Some(error) = self.wal.failure() {
@@ -110,20 +137,20 @@ impl Inner {
                 Ok(Step::Idle)
             }
             Phase::Write { job, mut todo, mut done } => {
-                while let Some(id) = todo.pop_front() {
-                    let written = self.flush_table(&job, id);
-                    match written {
-                        Ok(None) => continue,
-                        Ok(Some(flushed)) => {
-                            done.insert(id, flushed);
-                            flusher.phase = Phase::Write { job, todo, done };
-                            return Ok(Step::Again);
-                        }
-                        Err(error) => {
-                            flusher.phase = Phase::Write { job, todo, done };
-                            return Err(error.context(format!("flush of table number {id}")));
-                        }
-                    }
+                let written = self.flush_some(&job, &mut todo, &mut done);
+                if !matches!(written, Ok(false)) {
+                    flusher.phase = Phase::Write { job, todo, done };
+                    return written.map(|_| Step::Again);
+                }
+                let event = self.wake_flusher_when_durable(done.rows_lsn);
+                flusher.phase = Phase::AwaitRows { job, done, event };
+                Ok(Step::Again)
+            }
+            Phase::AwaitRows { job, done, event } => {
+                if self.wal.durable() < done.rows_lsn {
+                    let failure = self.wal.failure();
+                    flusher.phase = Phase::AwaitRows { job, done, event };
+                    return failure.map_or(Ok(Step::Idle), Err);
                 }
                 self.finish_flush(&job, done)?;
                 answer(std::mem::take(&mut flusher.waiters), None);
@@ -132,10 +159,77 @@ impl Inner {
         }
     }
 
+    fn wake_flusher_when_durable(self: &Arc<Self>, lsn: Lsn) -> Event {
+        let event = self.wal.when_durable(lsn);
+        let waker = Arc::downgrade(self);
+        event.on_set(move || {
+            if let Some(inner) = waker.upgrade() {
+                inner.wake_flusher();
+            }
+        });
+        event
+    }
+
+    /// What a flush has to write: every table with memtable entries, and every part of a `rows` table that changed since its file.
+    fn todo(&self, job: &Job) -> VecDeque<Todo> {
+        let mut todo: VecDeque<Todo> = job.root.tables.keys().map(|id| Todo::Table(*id)).collect();
+        let manifest = self.manifest.lock();
+        for (id, table) in &job.root.row_tables {
+            let old = files_of(&manifest, *id, table.records.since());
+            let written = |part| old.and_then(|old| old.iter().find(|old| old.part == part)).map(|old| old.lsn);
+            let parts = (0..table.records.parts())
+                .filter(|part| table.records.part_changed(*part) > written(*part).unwrap_or(Lsn::ZERO));
+            todo.extend(parts.map(|part| Todo::Part(*id, part)));
+        }
+        todo
+    }
+
+    /// Writes something; false when nothing is left.
+    fn flush_some(&self, job: &Job, todo: &mut VecDeque<Todo>, done: &mut Done) -> Result<bool> {
+        while let Some(next) = todo.front() {
+            match *next {
+                Todo::Table(id) => {
+                    let flushed = self.flush_table(job, id);
+                    let flushed = flushed.map_err(|error| error.context(format!("flush of table number {id}")))?;
+                    todo.pop_front();
+                    if let Some(flushed) = flushed {
+                        done.tables.insert(id, flushed);
+                        return Ok(true);
+                    }
+                }
+                Todo::Part(id, part) => {
+                    let written = self.write_part(job, id, part, done);
+                    if written.map_err(|error| error.context(format!("checkpoint of table number {id}")))? {
+                        todo.pop_front();
+                    }
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes some of a part; true when that was all of it.
+    fn write_part(&self, job: &Job, id: TableId, part: u64, done: &mut Done) -> Result<bool> {
+        let records = &job.root.row_table(id)?.records;
+        // All commits of the flushed root are there and durable. Later ones may be there too; the next checkpoint looks at them again.
+        let writer = done
+            .writing
+            .get_or_insert_with(|| RowPartWriter::new(&self.data_dir(), id, part, self.next_file(), job.root.lsn));
+        let written = writer.step(&*self.env, records, ROWS_STEP_BYTES)?;
+        done.rows_lsn = done.rows_lsn.max(writer.rows_lsn());
+        let Some(written) = written else { return Ok(false) };
+        done.writing = None;
+        done.parts.entry(id).or_default().insert(part, written);
+        self.counters.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        Ok(true)
+    }
+
     fn begin_flush(self: &Arc<Self>, flusher: &mut Flusher) -> Step {
         let flushed_lsn = self.manifest.lock().flushed_lsn;
-        let lock = self.commit.lock();
-        let root = self.roots.newest();
+        let mut lock = self.commit.lock();
+        // A copy of its own: see `Job`.
+        let root = Arc::new((*self.roots.newest()).clone());
         if root.lsn == flushed_lsn {
             drop(lock);
             self.answer_flush_waiters(None);
@@ -146,31 +240,27 @@ impl Inner {
             self.answer_flush_waiters(Some(&error));
             return Step::Idle;
         }
-        if !self.flush_wanted(&lock.dropped) {
+        if !self.flush_wanted(&lock) {
             return Step::Idle;
         }
         flusher.waiters = std::mem::take(&mut *self.flush_waiters.lock());
+        lock.row_files_gone = false;
         self.barrier.store(root.lsn.0, Ordering::SeqCst);
         let first_open = self.open_txns.lock().values().min().copied();
         drop(lock);
         let next = root.lsn.next();
         let replay_from = first_open.map_or(next, |first| first.min(next));
-        let event = self.wal.when_durable(root.lsn);
-        let waker = Arc::downgrade(self);
-        event.on_set(move || {
-            if let Some(inner) = waker.upgrade() {
-                inner.wake_flusher();
-            }
-        });
+        let event = self.wake_flusher_when_durable(root.lsn);
         flusher.phase = Phase::AwaitDurable { job: Job { root, replay_from }, event };
         Step::Again
     }
 
-    fn flush_wanted(&self, dropped: &[(Lsn, Arc<TableState>)]) -> bool {
+    fn flush_wanted(&self, state: &CommitState) -> bool {
         self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
             || self.log_bytes_since_flush() >= self.options.log_flush_bytes
             || self.log_starves()
-            || !dropped.is_empty()
+            || !state.dropped.is_empty()
+            || state.row_files_gone
             || !self.flush_waiters.lock().is_empty()
     }
 
@@ -186,10 +276,19 @@ impl Inner {
         Ok(Some(flushed))
     }
 
-    fn finish_flush(&self, job: &Job, done: BTreeMap<TableId, Flushed>) -> Result<()> {
+    fn finish_flush(&self, job: &Job, done: Done) -> Result<()> {
+        if done.parts.values().flat_map(BTreeMap::values).any(|part| part.file != 0) {
+            let data = self.data_dir();
+            let synced = self.env.sync_dir(&data);
+            synced.map_err(|error| {
+                self.remove_unnamed(job.new_files(&done));
+                Error::io(format!("sync folder {}", data.display()), &error)
+            })?;
+        }
         let mut manifest = self.manifest.lock();
         let next = self.manifest_after_flush(&manifest, job, &done)?;
         self.write_manifest(&mut manifest, next, || job.new_files(&done))?;
+        let done = done.tables;
 
         let mut lock = self.commit.lock();
         let mut root = (*self.roots.newest()).clone();
@@ -218,13 +317,13 @@ impl Inner {
         Ok(())
     }
 
-    fn manifest_after_flush(&self, old: &Manifest, job: &Job, done: &BTreeMap<TableId, Flushed>) -> Result<Manifest> {
+    fn manifest_after_flush(&self, old: &Manifest, job: &Job, done: &Done) -> Result<Manifest> {
         let newest = self.roots.newest();
         let mut files = BTreeMap::new();
         for table in job.root.catalog.tables() {
             let id = table.id;
             let old = old.files.get(&id).cloned().unwrap_or_default();
-            let flushed = match done.get(&id) {
+            let flushed = match done.tables.get(&id) {
                 None => old,
                 Some(flushed) => match newest.tables.get(&id) {
                     // The newest state knows what compaction did meanwhile.
@@ -250,6 +349,10 @@ impl Inner {
             wall_ns: job.root.wall_ns,
             catalog: Arc::clone(&job.root.catalog),
             files,
+            row_files: row_files(old, job, done),
+            // Numbers reserved since the flushed commit are skipped if a crash takes back who reserved them.
+            sequences: job.root.counters.iter().map(|(id, counter)| (*id, counter.logged())).collect(),
+            version: Version::default(),
         })
     }
 
@@ -261,11 +364,14 @@ impl Inner {
             let new = new();
             doubtful.segments.extend(new.segments);
             doubtful.series_files.extend(new.series_files);
+            doubtful.row_files.extend(new.row_files);
             return Err(error);
         }
-        *manifest = next;
-        let unnamed = std::mem::take(&mut *doubtful);
+        let old = std::mem::replace(manifest, next);
+        let mut unnamed = std::mem::take(&mut *doubtful);
         drop(doubtful);
+        let named: BTreeSet<u64> = manifest.row_files.values().flat_map(RowFiles::files).collect();
+        unnamed.row_files.extend(old.row_files.values().flat_map(RowFiles::files).filter(|file| !named.contains(file)));
         self.remove_unnamed(unnamed);
         Ok(())
     }
@@ -273,6 +379,15 @@ impl Inner {
     fn remove_unnamed(&self, unnamed: Doubtful) {
         unnamed.segments.iter().for_each(|segment| segment.remove_when_unused());
         self.remove_series_files(&unnamed.series_files);
+        for file in unnamed.row_files {
+            let path = row_file_path(&self.data_dir(), file);
+            match self.env.remove(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), %error, "an unused file of rows stays until the next start");
+                }
+                _ => {}
+            }
+        }
     }
 
     fn remove_series_files<'a>(&self, files: impl IntoIterator<Item = &'a u64>) {
@@ -285,7 +400,8 @@ impl Inner {
     }
 
     fn abandon_flush(&self, flusher: &mut Flusher) {
-        if let Phase::Write { job, done, .. } = std::mem::take(&mut flusher.phase) {
+        if let Phase::Write { job, done, .. } | Phase::AwaitRows { job, done, .. } = std::mem::take(&mut flusher.phase)
+        {
             // Written but never named by a manifest. (A failed manifest write does not come here with its files.)
             self.remove_unnamed(job.new_files(&done));
         }
@@ -364,7 +480,7 @@ impl Inner {
         let mut next = manifest.clone();
         next.files.insert(id, files);
         next.next_file = self.file_count();
-        let outputs = || Doubtful { segments: done.outputs.clone(), series_files: Vec::new() };
+        let outputs = || Doubtful { segments: done.outputs.clone(), ..Doubtful::default() };
         self.write_manifest(&mut manifest, next, outputs)?;
 
         let mut lock = self.commit.lock();
@@ -401,8 +517,27 @@ impl Inner {
         }
     }
 
-    /// Wakes writers whose delay is over.
+    /// Wakes writers whose delay is over, and throws away what nobody sees any more of `rows` tables.
     pub(crate) fn governor_step(&self) -> Step {
+        let delayed = self.wake_delayed();
+        let before = self.store.garbage();
+        if before == 0 {
+            self.collecting.store(false, Ordering::Relaxed);
+            return delayed;
+        }
+        self.collect_rows(COLLECT_STEP);
+        self.recount_rows();
+        if self.store.garbage() < before {
+            return Step::Again;
+        }
+        let look = self.env.monotonic_ns() + COLLECT_NS;
+        match delayed {
+            Step::Until(at) => Step::Until(at.min(look)),
+            _ => Step::Until(look),
+        }
+    }
+
+    fn wake_delayed(&self) -> Step {
         let now = self.env.monotonic_ns();
         let mut delayed = self.delayed.lock();
         let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut *delayed).into_iter().partition(|(at, _)| *at <= now);
@@ -445,9 +580,12 @@ impl CommitState {
 
 impl Job {
     /// Files that this flush has written.
-    fn new_files(&self, done: &BTreeMap<TableId, Flushed>) -> Doubtful {
+    fn new_files(&self, done: &Done) -> Doubtful {
         let mut new = Doubtful::default();
-        for (id, flushed) in done {
+        new.row_files.extend(done.writing.iter().map(RowPartWriter::file));
+        let parts = done.parts.values().flat_map(BTreeMap::values);
+        new.row_files.extend(parts.map(|part| part.file).filter(|file| *file != 0));
+        for (id, flushed) in &done.tables {
             new.segments.extend(flushed.segment.clone());
             let old = self.root.tables.get(id).map(|state| &*state.series_files).unwrap_or_default();
             let made = flushed.series_files.iter().filter(|file| !old.contains(file));
@@ -455,6 +593,24 @@ impl Job {
         }
         new
     }
+}
+
+/// The files of a `rows` table that hold rows of these records.
+fn files_of(manifest: &Manifest, id: TableId, since: u32) -> Option<&[RowPart]> {
+    manifest.row_files.get(&id).filter(|files| files.since == since).map(|files| files.parts.as_slice())
+}
+
+/// Files of each `rows` table after a flush: those it wrote, and for parts that had not changed the old ones.
+fn row_files(old: &Manifest, job: &Job, done: &Done) -> BTreeMap<TableId, RowFiles> {
+    let files = |(id, table): (&TableId, &Arc<rows::RowTable>)| {
+        let since = table.records.since();
+        let old = files_of(old, *id, since).unwrap_or_default();
+        let mut parts: BTreeMap<u64, RowPart> = old.iter().map(|part| (part.part, *part)).collect();
+        parts.extend(done.parts.get(id).into_iter().flatten());
+        let parts = parts.into_values().collect();
+        (*id, RowFiles { missing: table.layout.missing().into(), since, parts })
+    };
+    job.root.row_tables.iter().map(files).collect()
 }
 
 fn pick(state: &TableState, settling: bool) -> Result<Option<Compaction>> {

@@ -1,19 +1,36 @@
-//! Which schemas and tables there are, at one moment.
+//! Which schemas, tables, indexes and sequences there are, at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableId, TableName, TableOptions, TableRef,
-    limits,
+    Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SqlState, Table, TableId,
+    TableName, TableOptions, TableRef, limits,
 };
 
-/// Which schemas and tables there are. Immutable; a change makes a new one.
+use crate::sequence::SequenceRef;
+
+/// Which schemas, tables, indexes and sequences there are. Immutable; a change makes a new one.
+///
+/// Always true: no two relations of a schema have one name, of whatever kind they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
     schemas: BTreeSet<String>,
     tables: BTreeMap<TableName, TableRef>,
     by_id: BTreeMap<TableId, TableRef>,
+    row_tables: BTreeMap<TableId, RowSchemaRef>,
+    sequences: BTreeMap<u32, SequenceRef>,
+    /// Names of everything that is no `columns` table.
+    others: BTreeMap<TableName, Other>,
+}
+
+/// What a name means that is not a `columns` table's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Other {
+    RowTable(TableId),
+    /// An index of this table.
+    Index(TableId),
+    Sequence(u32),
 }
 
 /// A table to be made.
@@ -44,26 +61,88 @@ pub struct ColumnSpec {
 
 impl Default for Catalog {
     fn default() -> Catalog {
-        Catalog { schemas: BTreeSet::from(["public".to_owned()]), tables: BTreeMap::new(), by_id: BTreeMap::new() }
+        Catalog {
+            schemas: BTreeSet::from(["public".to_owned()]),
+            tables: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            row_tables: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            others: BTreeMap::new(),
+        }
     }
 }
 
 impl Catalog {
-    /// The table called `name`.
+    /// The `columns` table called `name`.
     #[must_use]
     pub fn table(&self, name: &TableName) -> Option<&TableRef> {
         self.tables.get(name)
     }
 
-    /// The table with this number.
+    /// The `columns` table with this number.
     #[must_use]
     pub fn table_by_id(&self, id: TableId) -> Option<&TableRef> {
         self.by_id.get(&id)
     }
 
-    /// All tables, by name.
+    /// All `columns` tables, by name.
     pub fn tables(&self) -> impl Iterator<Item = &TableRef> {
         self.tables.values()
+    }
+
+    /// The `rows` table called `name`.
+    #[must_use]
+    pub fn row_table(&self, name: &TableName) -> Option<&RowSchemaRef> {
+        match self.others.get(name)? {
+            Other::RowTable(id) => self.row_tables.get(id),
+            Other::Index(_) | Other::Sequence(_) => None,
+        }
+    }
+
+    /// The `rows` table with this number.
+    #[must_use]
+    pub fn row_table_by_id(&self, id: TableId) -> Option<&RowSchemaRef> {
+        self.row_tables.get(&id)
+    }
+
+    /// All `rows` tables, by number.
+    pub fn row_tables(&self) -> impl Iterator<Item = &RowSchemaRef> {
+        self.row_tables.values()
+    }
+
+    /// The index called `name`, and its table.
+    #[must_use]
+    pub fn index(&self, name: &TableName) -> Option<(&RowSchemaRef, &RowIndex)> {
+        let Other::Index(table) = self.others.get(name)? else { return None };
+        let table = self.row_tables.get(table)?;
+        let index = indexes(table).find(|index| index.name == name.table)?;
+        Some((table, index))
+    }
+
+    /// The sequence called `name`.
+    #[must_use]
+    pub fn sequence(&self, name: &TableName) -> Option<&SequenceRef> {
+        match self.others.get(name)? {
+            Other::Sequence(id) => self.sequences.get(id),
+            Other::Index(_) | Other::RowTable(_) => None,
+        }
+    }
+
+    /// The sequence with this number.
+    #[must_use]
+    pub fn sequence_by_id(&self, id: u32) -> Option<&SequenceRef> {
+        self.sequences.get(&id)
+    }
+
+    /// All sequences, by number.
+    pub fn sequences(&self) -> impl Iterator<Item = &SequenceRef> {
+        self.sequences.values()
+    }
+
+    /// Has a relation of any kind this name?
+    #[must_use]
+    pub fn has_relation(&self, name: &TableName) -> bool {
+        self.tables.contains_key(name) || self.others.contains_key(name)
     }
 
     /// All schemas, by name; `public` is always there.
@@ -98,10 +177,10 @@ impl Catalog {
         if name == "public" || !next.schemas.remove(name) {
             return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" cannot be dropped")));
         }
-        if let Some(table) = self.tables.keys().find(|table| table.schema == name) {
+        if let Some(table) = self.tables.keys().chain(self.others.keys()).find(|table| table.schema == name) {
             return Err(Error::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("schema \"{name}\" still holds table {table}"),
+                format!("schema \"{name}\" still holds relation {table}"),
             )
             .with_kind(model::ErrorKind::Invalid));
         }
@@ -113,42 +192,158 @@ impl Catalog {
     /// # Errors
     /// 42P07 when another table has the name; 3F000; 54000.
     pub fn with_table(&self, table: TableRef) -> Result<Catalog> {
-        if let Some(other) = self.tables.get(&table.name)
-            && other.id != table.id
-        {
-            return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation {} already exists", table.name)));
+        let is_itself = self.tables.get(&table.name).is_some_and(|other| other.id == table.id);
+        if !is_itself {
+            self.check_free(&table.name)?;
         }
-        if !self.has_schema(&table.name.schema) {
-            return Err(Error::new(
-                SqlState::INVALID_SCHEMA_NAME,
-                format!("schema \"{}\" does not exist", table.name.schema),
-            ));
-        }
-        if self.tables.len() >= limits::TABLES_MAX && !self.tables.contains_key(&table.name) {
-            return Err(Error::new(
-                SqlState::PROGRAM_LIMIT_EXCEEDED,
-                format!(
-                    "table {} would be the {}th; the limit is {}",
-                    table.name,
-                    self.tables.len() + 1,
-                    limits::TABLES_MAX
-                ),
-            ));
-        }
+        self.check_schema(&table.name)?;
+        self.check_count(&table.name, self.by_id.contains_key(&table.id))?;
         let mut next = self.clone();
         next.by_id.insert(table.id, Arc::clone(&table));
         next.tables.insert(table.name.clone(), table);
         Ok(next)
     }
 
-    /// Without a table.
+    fn check_free(&self, name: &TableName) -> Result<()> {
+        if !self.has_relation(name) {
+            return Ok(());
+        }
+        Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation {name} already exists")))
+    }
+
+    fn check_schema(&self, name: &TableName) -> Result<()> {
+        if self.has_schema(&name.schema) {
+            return Ok(());
+        }
+        let text = format!("schema \"{}\" does not exist", name.schema);
+        Err(Error::new(SqlState::INVALID_SCHEMA_NAME, text))
+    }
+
+    fn check_count(&self, name: &TableName, is_there: bool) -> Result<()> {
+        let count = self.by_id.len() + self.row_tables.len();
+        if is_there || count < limits::TABLES_MAX {
+            return Ok(());
+        }
+        let text = format!("table {name} would be the {}th; the limit is {}", count + 1, limits::TABLES_MAX);
+        Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
+    }
+
+    /// With a `rows` table and its indexes added, or replaced by a newer version of itself, whatever its name.
+    ///
+    /// # Errors
+    /// 42P07 when another relation has one of the names; 3F000; 54000.
+    pub(crate) fn with_row_table(&self, table: RowSchemaRef) -> Result<Catalog> {
+        let mut next = self.without_table(table.id);
+        next.check_schema(&table.name)?;
+        next.check_count(&table.name, false)?;
+        next.check_free(&table.name)?;
+        next.others.insert(table.name.clone(), Other::RowTable(table.id));
+        for index in indexes(&table) {
+            let name = TableName { schema: table.name.schema.clone(), table: index.name.clone() };
+            next.check_free(&name)?;
+            next.others.insert(name, Other::Index(table.id));
+        }
+        next.row_tables.insert(table.id, table);
+        Ok(next)
+    }
+
+    /// With a sequence added or changed.
+    ///
+    /// # Errors
+    /// 42P07, 3F000.
+    pub(crate) fn with_sequence(&self, sequence: SequenceRef) -> Result<Catalog> {
+        let mut next = self.without_sequence(sequence.id);
+        next.check_schema(&sequence.name)?;
+        next.check_free(&sequence.name)?;
+        next.others.insert(sequence.name.clone(), Other::Sequence(sequence.id));
+        next.sequences.insert(sequence.id, sequence);
+        Ok(next)
+    }
+
+    /// Without a sequence.
+    pub(crate) fn without_sequence(&self, id: u32) -> Catalog {
+        let mut next = self.clone();
+        if let Some(sequence) = next.sequences.remove(&id) {
+            next.others.remove(&sequence.name);
+        }
+        next
+    }
+
+    /// Without a table, of either kind.
     pub(crate) fn without_table(&self, id: TableId) -> Catalog {
         let mut next = self.clone();
         if let Some(table) = next.by_id.remove(&id) {
             next.tables.remove(&table.name);
         }
+        if let Some(table) = next.row_tables.remove(&id) {
+            next.others.retain(|_, other| !matches!(other, Other::RowTable(of) | Other::Index(of) if *of == id));
+            drop(table);
+        }
         next
     }
+}
+
+/// All indexes of a table.
+fn indexes(table: &RowSchema) -> impl Iterator<Item = &RowIndex> {
+    table.primary.iter().chain(&table.secondary)
+}
+
+/// What everyone who has a `rows` table relies on.
+///
+/// # Errors
+/// 42602, 42701, 42P16, 54000, 54011, naming the column or index.
+pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
+    check_name("table", &table.name.table)?;
+    if table.columns.len() > limits::COLUMNS_PER_TABLE_MAX {
+        let text =
+            format!("relation {} has more columns than the {} allowed", table.name, limits::COLUMNS_PER_TABLE_MAX);
+        return Err(Error::new(SqlState::TOO_MANY_COLUMNS, text));
+    }
+    let mut names = BTreeSet::new();
+    for (_, column) in table.shown() {
+        check_name("column", &column.name)?;
+        if !names.insert(&column.name) {
+            let text = format!("column \"{}\" of relation {} already exists", column.name, table.name);
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+        }
+    }
+    if table.secondary.len() > rows::SECONDARY_INDEXES_MAX {
+        let text = format!("relation {} has more indexes than the {} allowed", table.name, rows::SECONDARY_INDEXES_MAX);
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+    }
+    let mut ids = BTreeSet::new();
+    for index in indexes(table) {
+        check_name("index", &index.name)?;
+        check_positions(table, &index.name, &index.columns)?;
+        if index.columns.is_empty() || !ids.insert(index.id) {
+            return Err(invalid(table, &format!("has index \"{}\" without columns, or twice", index.name)));
+        }
+        let unordered = index.columns.iter().find(|at| !table.columns[**at].ty.is_ordered());
+        if let Some(at) = unordered {
+            let column = &table.columns[*at];
+            return Err(invalid(table, &format!("has column \"{}\" of type {} in an index", column.name, column.ty)));
+        }
+    }
+    if let Some(primary) = &table.primary
+        && (!primary.unique || primary.columns.iter().any(|at| !table.columns[*at].not_null))
+    {
+        return Err(invalid(table, "has a primary key that is not unique, or has a column that may be NULL"));
+    }
+    for key in &table.foreign_keys {
+        check_positions(table, &key.name, &key.columns)?;
+    }
+    Ok(())
+}
+
+fn check_positions(table: &RowSchema, what: &str, positions: &[usize]) -> Result<()> {
+    match positions.iter().find(|at| table.columns.get(**at).is_none_or(|column| column.dropped)) {
+        None => Ok(()),
+        Some(at) => Err(invalid(table, &format!("has no column {at}, which \"{what}\" is over"))),
+    }
+}
+
+fn invalid(table: &RowSchema, what: &str) -> Error {
+    Error::new(SqlState::INVALID_TABLE_DEFINITION, format!("relation {} {what}", table.name))
 }
 
 impl TableSpec {
@@ -265,7 +460,7 @@ fn invalid_table(table: &Table, column: &str, what: &str) -> Error {
     Error::new(SqlState::INVALID_TABLE_DEFINITION, format!("column \"{column}\" of relation {} {what}", table.name))
 }
 
-fn check_name(what: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     if name.is_empty() || name.contains('\0') {
         return Err(Error::new(SqlState::INVALID_NAME, format!("{what} name {name:?} is empty or holds a zero byte")));
     }

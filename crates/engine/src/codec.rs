@@ -8,6 +8,8 @@ pub(crate) trait Put {
     fn put_u32(&mut self, value: u32);
     fn put_u64(&mut self, value: u64);
     fn put_i64(&mut self, value: i64);
+    /// Seven bits a byte, lowest first; all bytes but the last have the highest bit set.
+    fn put_varint(&mut self, value: u64);
     /// A u32 length and the bytes.
     fn put_bytes(&mut self, value: &[u8]);
 }
@@ -27,6 +29,14 @@ impl Put for Vec<u8> {
 
     fn put_i64(&mut self, value: i64) {
         self.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push(value as u8);
     }
 
     fn put_bytes(&mut self, value: &[u8]) {
@@ -60,6 +70,23 @@ impl<'a> Take<'a> {
     take_number!(u32, u32);
     take_number!(u64, u64);
     take_number!(i64, i64);
+
+    /// As [`Put::put_varint`] writes it.
+    pub(crate) fn varint(&mut self) -> Result<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = u64::from(self.u8()?);
+            value |= (byte & 0x7f) << shift;
+            if byte < 0x80 {
+                // The tenth byte has one bit left.
+                if shift == 63 && byte > 1 {
+                    break;
+                }
+                return Ok(value);
+            }
+        }
+        Err(self.malformed("has a number of more than 64 bits"))
+    }
 
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (head, rest) = self.bytes.split_at_checked(count).ok_or_else(|| {
@@ -107,5 +134,35 @@ impl<'a> Take<'a> {
 
     pub(crate) fn malformed(&self, problem: &str) -> Error {
         Error::corrupt(format!("{} {problem}", self.what))
+    }
+}
+
+/// A signed number as an unsigned one that is small when it is near zero.
+pub(crate) fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63).cast_unsigned()
+}
+
+/// What [`zigzag`] made of a number.
+pub(crate) fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length_round_trip() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            bytes.put_varint(value);
+            let mut take = Take::new(&bytes, "number");
+            assert_eq!(take.varint().unwrap(), value);
+            assert!(take.is_empty());
+            assert!((0..bytes.len()).all(|cut| Take::new(&bytes[..cut], "number").varint().is_err()));
+            assert_eq!(zigzag(unzigzag(value)), value);
+        }
+        assert!(Take::new(&[0xff; 10], "number").varint().is_err());
+        assert_eq!([0, -1, 1, i64::MIN].map(zigzag), [0, 1, 2, u64::MAX]);
     }
 }

@@ -2,21 +2,25 @@
 //!
 //! A commit is a small state machine that never blocks. Its rows are encoded outside the lock and, when they do not fit one record, go to
 //! the log ahead of the commit record, a record at a time, so that small commits pass between them. Under the lock: the catalog is
-//! checked, series get their numbers, the commit record is queued, the new root is derived. Nothing fails after the queueing.
+//! checked, series get their numbers, the commit record is queued, versions of `rows` tables get its LSN, the new root is derived.
+//! Nothing fails after the queueing. Row locks are let go after the commit lock and before the log is durable: whoever saw what may still
+//! be lost waits with its own answer.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use columns::{Entry, OwnDelete, OwnEntry, OwnWrites, TableState, Tombstone};
 use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId, limits};
+use rows::RowTable;
 use wal::{Appended, Space};
 
 use crate::engine::Room;
-use crate::record::{self, Ddl};
+use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::root::Root;
+use crate::sequence::{Counter, SequenceState};
 use crate::{Batch, Durability, Engine, Rows};
 
 /// How long a writer waits for memory before it is refused.
@@ -42,6 +46,10 @@ pub struct Committing {
     engine: Engine,
     ddl: Vec<Ddl>,
     tables: Vec<TableWrites>,
+    /// Changes of `rows` tables, and the locks they are made under.
+    rows: Option<rows::Txn>,
+    /// What own DDL made of `rows` tables and sequences.
+    made: Made,
     durability: Durability,
     stage: Stage,
     /// Drawn with the first record.
@@ -52,6 +60,10 @@ pub struct Committing {
     parts: Vec<Range<usize>>,
     /// Rows that go into the commit record itself.
     inline: Vec<Vec<u8>>,
+    /// Are rows among the changes of `rows` tables, or deletions only?
+    adds_rows: bool,
+    /// Are there records in the log already?
+    sent: bool,
     bytes: usize,
     waiting_since: Option<u64>,
 }
@@ -63,6 +75,8 @@ enum Stage {
         batch: usize,
         part: usize,
     },
+    /// Sending changes of `rows` tables ahead, from this place on.
+    RowChanges(usize),
     Commit,
     Durable(Lsn),
     Done(Lsn),
@@ -74,27 +88,51 @@ struct TableWrites {
     batches: Vec<Arc<Batch>>,
 }
 
+/// Everything that a transaction changed.
+pub(crate) struct Changes {
+    pub(crate) ddl: Vec<Ddl>,
+    pub(crate) own: BTreeMap<TableId, OwnWrites>,
+    /// Bytes of `own`.
+    pub(crate) bytes: usize,
+    pub(crate) rows: Option<rows::Txn>,
+    pub(crate) made: Made,
+}
+
+/// What own DDL made of `rows` tables (`None`: dropped) and of sequences.
+#[derive(Default)]
+pub(crate) struct Made {
+    pub(crate) tables: BTreeMap<TableId, Option<Arc<RowTable>>>,
+    pub(crate) counters: BTreeMap<u32, Arc<Counter>>,
+}
+
 impl Committing {
-    pub(crate) fn new(
-        engine: Engine,
-        ddl: Vec<Ddl>,
-        own: BTreeMap<TableId, OwnWrites>,
-        bytes: usize,
-        durability: Durability,
-        read_lsn: Lsn,
-    ) -> Committing {
+    pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
+        let Changes { mut ddl, own, bytes, rows, made } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
-        let stage = if ddl.is_empty() && tables.is_empty() { Stage::Done(read_lsn) } else { Stage::Admit };
+        // Locks of a transaction that changed nothing end here.
+        let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
+        let is_empty = ddl.is_empty() && tables.is_empty() && rows.is_none();
+        for ddl in &mut ddl {
+            if let Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) = ddl
+                && let Some(counter) = made.counters.get(&sequence.id)
+            {
+                *state = counter.now();
+            }
+        }
         Committing {
             engine,
             ddl,
             tables,
+            rows,
+            made,
             durability,
-            stage,
+            stage: if is_empty { Stage::Done(read_lsn) } else { Stage::Admit },
             txn: None,
             unsent: None,
             parts: Vec::new(),
             inline: Vec::new(),
+            adds_rows: false,
+            sent: false,
             bytes,
             waiting_since: None,
         }
@@ -116,6 +154,7 @@ impl Committing {
             let wait = match &self.stage {
                 Stage::Admit => self.admit()?,
                 Stage::Rows { .. } => self.send_rows()?,
+                Stage::RowChanges(from) => self.send_row_changes(*from)?,
                 Stage::Commit => self.commit()?,
                 Stage::Durable(lsn) => self.await_durable(*lsn)?,
                 Stage::Done(lsn) => return Ok(Progress::Done(*lsn)),
@@ -132,7 +171,7 @@ impl Committing {
     pub fn lsn(&self) -> Option<Lsn> {
         match self.stage {
             Stage::Durable(lsn) | Stage::Done(lsn) => Some(lsn),
-            Stage::Admit | Stage::Rows { .. } | Stage::Commit => None,
+            Stage::Admit | Stage::Rows { .. } | Stage::RowChanges(_) | Stage::Commit => None,
         }
     }
 
@@ -154,9 +193,16 @@ impl Committing {
             }
         }
         let encoded: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
-        if encoded > ROWS_ITEM_BYTES {
+        if let Some(rows) = &mut self.rows {
+            rows.prepare(&crossbeam_epoch::pin())?;
+        }
+        let (changes, rest) = self.row_changes(0)?;
+        if encoded + changes.len() > ROWS_ITEM_BYTES || rest.is_some() {
             self.stage = Stage::Rows { batch: 0, part: 0 };
             return Ok(None);
+        }
+        if changes.len() > 0 {
+            self.inline.push(changes.finish());
         }
         let mut number = 0;
         for writes in &self.tables {
@@ -185,7 +231,7 @@ impl Committing {
         };
         let all = self.tables.iter().flat_map(|writes| writes.batches.iter().map(|batch| (writes.table, batch)));
         let Some((table, batch)) = all.clone().nth(number) else {
-            self.stage = Stage::Commit;
+            self.stage = Stage::RowChanges(0);
             return Ok(None);
         };
         if part == 0 {
@@ -204,8 +250,47 @@ impl Committing {
         self.send(payload)
     }
 
+    /// Sends one record of changes of `rows` tables.
+    fn send_row_changes(&mut self, from: usize) -> Result<Option<Event>> {
+        if let Some(payload) = self.unsent.take() {
+            return self.send(payload);
+        }
+        if self.rows.as_ref().is_none_or(|rows| from >= rows.changes_len()) {
+            self.stage = Stage::Commit;
+            return Ok(None);
+        }
+        let (item, rest) = self.row_changes(from)?;
+        self.stage = rest.map_or(Stage::Commit, Stage::RowChanges);
+        if item.len() == 0 {
+            return Ok(None);
+        }
+        let (txn, item) = (self.txn(), item.finish());
+        let mut payload = Vec::with_capacity(item.len() + 16);
+        record::encode_item_record(txn, &item, &mut payload);
+        self.send(payload)
+    }
+
+    /// An item of changes of `rows` tables, and from where on they go on if these are not all.
+    fn row_changes(&mut self, from: usize) -> Result<(RowChangesItem, Option<usize>)> {
+        let mut item = RowChangesItem::default();
+        let Some(rows) = &self.rows else { return Ok((item, None)) };
+        let mut adds_rows = false;
+        let next = rows.changes(from, &crossbeam_epoch::pin(), |table, record, row| {
+            if item.len() > 0 && item.len() + row.map_or(0, <[u8]>::len) > ROWS_ITEM_BYTES {
+                return ControlFlow::Break(());
+            }
+            adds_rows |= row.is_some();
+            item.push(table.id(), record, row);
+            ControlFlow::Continue(())
+        })?;
+        let rest = (next < rows.changes_len()).then_some(next);
+        self.adds_rows |= adds_rows;
+        Ok((item, rest))
+    }
+
     fn send(&mut self, payload: Vec<u8>) -> Result<Option<Event>> {
         let txn = self.txn();
+        self.sent = true;
         // Held while appending: a flush that looks for the oldest open transaction sees either this one or none of its records.
         let mut open = self.engine.inner.open_txns.lock();
         self.engine.inner.check_writable()?;
@@ -250,35 +335,53 @@ impl Committing {
         }
         let fresh = number_new_series(&root, &mut resolved)?;
         let deletes = self.deletes(&root)?;
-        let payloads = self.commit_records(txn, root.wall_ns, &resolved, &fresh, &deletes);
-        let groups: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [payload.as_slice()]).collect();
-        let records: Vec<&[&[u8]]> = groups.iter().map(<[&[u8]; 1]>::as_slice).collect();
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
-        let lsn = match inner.wal.append(&records, space)? {
+        let (appended, bytes) = self.append(txn, root.wall_ns, (&resolved, &fresh, &deletes), space)?;
+        let lsn = match appended {
             Appended::At(lsn) => lsn,
             Appended::Busy(event) => return Ok(Some(event)),
         };
 
         // From here on nothing may fail: the commit is in the log.
+        let before = (!self.ddl.is_empty()).then(|| inner.roots.newest());
         root.lsn = lsn;
         install(&mut root, lsn, deletes, resolved, &fresh)?;
         let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
+        let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
+        if let Some(changes) = &mut self.rows {
+            rows += changes.changes_len();
+            // Before the root is there to be read by.
+            changes.commit(lsn, &crossbeam_epoch::pin())?;
+        }
+        if let Some(before) = before {
+            root.catalog_lsn = lsn;
+            lock.row_files_gone |= self.install_made(&mut root, &before);
+        }
         inner.roots.push(root);
-        inner.open_txns.lock().remove(&txn);
+        if self.sent {
+            inner.open_txns.lock().remove(&txn);
+        }
         lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
         // Under the lock, as a finished flush counts anew under it: bytes that are flushed are not added after.
         inner.memtable_bytes.fetch_add(self.bytes as u64, Ordering::Relaxed);
         drop(lock);
 
-        let rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
-        let appended: usize = payloads.iter().map(Vec::len).sum();
-        inner.counters.log_bytes.fetch_add(appended as u64, Ordering::Relaxed);
+        let changed_rows = self.rows.is_some();
+        // With it the locks go.
+        self.rows = None;
+        inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
         inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
         inner.wake_flusher_if_due();
         self.tables.clear();
         self.inline.clear();
-        inner.consolidate(&touched);
+        self.made = Made::default();
+        if !touched.is_empty() {
+            inner.consolidate(&touched);
+        }
+        if changed_rows {
+            inner.after_row_commit(rows);
+        }
         self.stage = match self.durability {
             Durability::Sync => Stage::Durable(lsn),
             Durability::Async => Stage::Done(lsn),
@@ -286,10 +389,65 @@ impl Committing {
         Ok(None)
     }
 
+    /// Queues the commit record, and gives its bytes.
+    fn append(
+        &self,
+        txn: u64,
+        wall_ns: i64,
+        (resolved, fresh, deletes): (&[Resolved], &Fresh, &[(TableId, Tombstone)]),
+        space: Space,
+    ) -> Result<(Appended, usize)> {
+        let wal = &self.engine.inner.wal;
+        if self.tables.is_empty() && self.ddl.is_empty() {
+            // The usual case of a small change of rows: nothing is left to encode.
+            let header = record::commit_header(txn, wall_ns);
+            let Some(item) = self.inline.first() else { return Ok((wal.append(&[&[&header]], space)?, header.len())) };
+            let length = (item.len() as u32).to_le_bytes();
+            let bytes = header.len() + length.len() + item.len();
+            return Ok((wal.append(&[&[&header, &length, item]], space)?, bytes));
+        }
+        let payloads = self.commit_records(txn, wall_ns, resolved, fresh, deletes);
+        let groups: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [payload.as_slice()]).collect();
+        let records: Vec<&[&[u8]]> = groups.iter().map(<[&[u8]; 1]>::as_slice).collect();
+        let bytes = payloads.iter().map(Vec::len).sum();
+        Ok((wal.append(&records, space)?, bytes))
+    }
+
+    /// Puts own versions of `rows` tables, with their indexes, and own sequences into force. Did rows go that files may hold?
+    fn install_made(&mut self, root: &mut Root, before: &Root) -> bool {
+        let mut gone = false;
+        for (id, version) in std::mem::take(&mut self.made.tables) {
+            let old = before.row_tables.get(&id);
+            match version {
+                Some(version) => {
+                    version.take_effect();
+                    gone |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
+                    root.row_tables.insert(id, version);
+                }
+                None => {
+                    old.into_iter().for_each(|old| old.go());
+                    gone |= old.is_some();
+                }
+            }
+        }
+        for (id, counter) in std::mem::take(&mut self.made.counters) {
+            if root.counters.contains_key(&id) {
+                counter.written();
+                root.counters.insert(id, counter);
+            }
+        }
+        gone
+    }
+
     /// Deletes and drops alone are let through on a full disk.
     fn only_frees_space(&self) -> bool {
-        self.tables.iter().all(|writes| writes.batches.is_empty())
-            && self.ddl.iter().all(|ddl| matches!(ddl, Ddl::DropTable(_) | Ddl::DropSchema(_)))
+        let frees = |ddl: &Ddl| {
+            matches!(
+                ddl,
+                Ddl::DropTable(_) | Ddl::DropSchema(_) | Ddl::DropSequence(_) | Ddl::AlterRowTable { anew: true, .. }
+            )
+        };
+        !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
     /// Numbers of the series of every batch, as far as they exist; one list per batch, in order.
@@ -605,23 +763,61 @@ impl Replay {
     }
 }
 
+impl Engine {
+    /// Writes down how far a sequence is, in a commit of its own; gives what to wait for if the log is busy.
+    ///
+    /// # Errors
+    /// 42P01 when it is gone, 40001 when another counter has taken this one's place; those of [`Committing::poll`].
+    pub(crate) fn log_sequence(
+        &self,
+        id: u32,
+        counter: &Arc<Counter>,
+        state: SequenceState,
+    ) -> Result<std::result::Result<Lsn, Event>> {
+        let inner = &self.inner;
+        let txn = inner.next_txn.fetch_add(1, Ordering::Relaxed);
+        let item = record::sequence_item(id, state);
+        let length = (item.len() as u32).to_le_bytes();
+        let _lock = inner.commit.lock();
+        inner.check_writable()?;
+        let mut root = (*inner.roots.newest()).clone();
+        let current = root.counters.get(&id).ok_or_else(|| crate::root::dropped_sequence(id))?;
+        if !Arc::ptr_eq(current, counter) {
+            let text = format!("sequence number {id} was altered by another transaction");
+            return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
+        }
+        root.wall_ns = inner.env.now_ns().max(root.wall_ns);
+        let header = record::commit_header(txn, root.wall_ns);
+        let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
+            Appended::At(lsn) => lsn,
+            Appended::Busy(event) => return Ok(Err(event)),
+        };
+        root.lsn = lsn;
+        inner.roots.push(root);
+        let bytes = header.len() + length.len() + item.len();
+        inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        inner.counters.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(Ok(lsn))
+    }
+}
+
 /// What a replayed commit leaves for the engine to keep in mind.
 pub(crate) struct Replayed {
     pub(crate) dropped: Vec<Arc<TableState>>,
-    pub(crate) tables_made: Vec<TableId>,
+    /// No table, index or sequence of it has this number or a higher one.
+    pub(crate) next_number: u32,
 }
 
 impl Replay {
     fn commit(&mut self, root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
-        let mut replayed = Replayed { dropped: Vec::new(), tables_made: Vec::new() };
+        let mut replayed = Replayed { dropped: Vec::new(), next_number: 0 };
         let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for item in &items {
             match item {
                 record::Item::Ddl(ddl) => {
-                    if let Ddl::CreateTable(table) = ddl {
-                        replayed.tables_made.push(table.id);
-                    }
+                    replayed.next_number = replayed.next_number.max(ddl.next_number());
                     replayed.dropped.extend(root.apply(ddl)?);
+                    root.catalog_lsn = lsn;
                     if let Ddl::DropTable(id) = ddl {
                         self.pending.remove(id);
                     }
@@ -636,7 +832,13 @@ impl Replay {
                     }
                     all.extend(numbers);
                 }
-                record::Item::Rows { .. } | record::Item::Delete { .. } => {}
+                record::Item::SequenceValue { id, state } => {
+                    // One that is gone by now is nobody's.
+                    if root.counters.contains_key(id) {
+                        root.counters.insert(*id, Arc::new(Counter::new(*state)));
+                    }
+                }
+                record::Item::Rows { .. } | record::Item::Delete { .. } | record::Item::RowChanges(_) => {}
             }
         }
         replay_series(root, &items)?;
@@ -648,10 +850,14 @@ impl Replay {
             }
         }
         for item in items {
-            if let record::Item::Rows { table, batch, rows } = item {
-                root.state(table)?;
-                let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
-                self.keep(table, Entry::Rows { lsns: (lsn, lsn), rows: Arc::new(rows) });
+            match item {
+                record::Item::Rows { table, batch, rows } => {
+                    root.state(table)?;
+                    let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
+                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), rows: Arc::new(rows) });
+                }
+                record::Item::RowChanges(changes) => replay_row_changes(root, lsn, changes)?,
+                _ => {}
             }
         }
         Ok(replayed)
@@ -670,6 +876,25 @@ fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
             state.series_count = state.series_count.max(number + 1);
         }
         root.tables.insert(*table, Arc::new(state));
+    }
+    Ok(())
+}
+
+/// The newest LSN wins, so that it does not matter what files of a checkpoint have already.
+fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
+    let guard = &crossbeam_epoch::pin();
+    let mut last: Option<&Arc<RowTable>> = None;
+    for change in RowChanges::new(changes) {
+        let (id, record, row) = change?;
+        let table = match last.filter(|table| table.id() == id) {
+            Some(table) => table,
+            None => {
+                root.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which is not there")))?
+            }
+        };
+        last = Some(table);
+        table.records.restore(record, lsn, row.map(Box::from), guard)?;
+        table.records.touch(record, lsn);
     }
     Ok(())
 }
@@ -705,8 +930,7 @@ mod tests {
         ];
         let spec = TableSpec { name: TableName::public("t"), keyed: true, columns, options: TableOptions::default() };
         let table = Arc::new(spec.build(TableId(1)).unwrap());
-        let (mut root, mut replay) =
-            (Root { lsn: Lsn::ZERO, wall_ns: 0, catalog: Arc::default(), tables: imbl::OrdMap::new() }, Replay::new());
+        let (mut root, mut replay) = (Root::default(), Replay::new());
         for at in 1..=5_000u64 {
             let mut items = vec![record::series_item(TableId(1), 0, 0, &[0], &[(0, b"")])];
             if at == 1 {

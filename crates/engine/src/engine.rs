@@ -8,20 +8,23 @@ use std::sync::{Arc, OnceLock, Weak};
 use columns::TableState;
 use env::{Env, Event, Worker};
 use imbl::OrdMap;
-use model::{Error, Lsn, Result, SqlState};
+use model::{Error, Lsn, Result, SqlState, limits};
 use parking_lot::Mutex;
 use wal::{Wal, WalOptions};
 
 use crate::background::{Compactor, Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
-use crate::manifest::Manifest;
+use crate::manifest::{FORMAT_VERSION, Manifest};
+use crate::record::RowDefinition;
 use crate::root::{Root, Roots};
+use crate::rowfile::{read_rows, row_file_path};
+use crate::sequence::Counter;
 use crate::txn::{Isolation, Snapshot, Txn};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for memtables, caches, queries and connection buffers together.
+    /// Bytes for memtables, `rows` tables, caches, queries and connection buffers together.
     pub memory_bytes: u64,
     /// Size of one log file.
     pub log_file_bytes: u64,
@@ -45,6 +48,12 @@ impl Options {
     pub(crate) fn memtable_bytes_max(&self) -> u64 {
         self.memory_bytes / 4
     }
+
+    /// Inserts and updates of `rows` tables are refused when these have so many bytes.
+    #[must_use]
+    pub fn rows_bytes_max(&self) -> u64 {
+        self.memory_bytes / limits::ROWS_MEMORY_SHARE
+    }
 }
 
 /// What opening found and did.
@@ -52,8 +61,12 @@ impl Options {
 pub struct Recovery {
     /// Was there no database before?
     pub created: bool,
-    /// Tables of the manifest.
+    /// `columns` tables.
     pub tables: u64,
+    /// `rows` tables.
+    pub row_tables: u64,
+    /// Rows in them.
+    pub rows: u64,
     /// Segments of the manifest.
     pub segments: u64,
     /// Series of the manifest.
@@ -69,6 +82,11 @@ pub struct Recovery {
     /// How long it took, nanoseconds.
     pub elapsed_ns: u64,
 }
+
+/// Bytes of `rows` tables are counted anew after so many commits …
+const RECOUNT_COMMITS: u64 = 1_024;
+/// … and when rows alone grew by this share of what they may take.
+const RECOUNT_SHARE: u64 = 64;
 
 /// An open database. Cloning shares it; it closes when the last clone is dropped, or by [`Engine::close`].
 #[derive(Clone)]
@@ -123,6 +141,14 @@ pub(crate) struct Inner {
     /// The one commit lock. Order of locks: manifest, commit, open_txns, roots.
     pub(crate) commit: Mutex<CommitState>,
     pub(crate) roots: Roots,
+    /// Transactions, locks and garbage of `rows` tables.
+    pub(crate) store: Arc<rows::Store>,
+    /// Commits that changed rows, to count their bytes anew every so often.
+    row_commits: AtomicU64,
+    /// Bytes of `rows` tables when they were counted last.
+    rows_counted: AtomicU64,
+    /// Does the governor look after garbage of rows?
+    pub(crate) collecting: AtomicBool,
     pub(crate) manifest: Mutex<Manifest>,
     /// First record of each transaction that has records in the log and no commit record yet.
     pub(crate) open_txns: Mutex<BTreeMap<u64, Lsn>>,
@@ -152,6 +178,8 @@ pub(crate) struct Inner {
 pub(crate) struct CommitState {
     /// Dropped tables whose files may go once the drop is flushed.
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
+    /// Did rows go, by DROP or TRUNCATE, that files of the last checkpoint hold?
+    pub(crate) row_files_gone: bool,
 }
 
 #[derive(Default)]
@@ -165,6 +193,7 @@ pub(crate) struct Counters {
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_bytes: AtomicU64,
     pub(crate) writers_delayed: AtomicU64,
+    pub(crate) checkpoint_bytes: AtomicU64,
 }
 
 /// Numbers of a running engine.
@@ -206,6 +235,24 @@ pub struct Stats {
     pub compaction_bytes: u64,
     /// Times a writer was slowed for memory.
     pub writers_delayed: u64,
+    /// `rows` tables.
+    pub row_tables: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Bytes of their records, versions and indexes.
+    pub rows_bytes: u64,
+    /// At so many, inserts and updates are refused.
+    pub rows_bytes_max: u64,
+    /// Old versions and entries that wait until nobody can see them.
+    pub rows_garbage: u64,
+    /// Times a transaction had to wait for a lock since start.
+    pub lock_waits: u64,
+    /// Transactions that wait for a lock now.
+    pub lock_waiters: u64,
+    /// Bytes of files of rows.
+    pub row_file_bytes: u64,
+    /// Bytes of such files written since start.
+    pub checkpoint_bytes: u64,
 }
 
 impl Engine {
@@ -249,6 +296,18 @@ impl Engine {
     #[must_use]
     pub fn snapshot(&self, seen: Lsn) -> Snapshot {
         Snapshot::new(self.inner.roots.visible(seen))
+    }
+
+    /// What must happen before a commit is durable: `None` if it is. Ask again after the event.
+    ///
+    /// # Errors
+    /// 58030 when the log failed before: nobody knows whether it is.
+    pub fn when_durable(&self, lsn: Lsn) -> Result<Option<Event>> {
+        let wal = &self.inner.wal;
+        if wal.durable() >= lsn {
+            return Ok(None);
+        }
+        wal.failure().map_or_else(|| Ok(Some(wal.when_durable(lsn))), Err)
     }
 
     /// Blocks (by `Env::wait`) until the commit is through. For embedded use and tests; servers poll.
@@ -404,8 +463,13 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
             create(&*env, dir)?
         }
     };
+    if manifest.version.0 != FORMAT_VERSION {
+        // What we are about to write to the log an older program would take for damage.
+        manifest.write(&*env, dir)?;
+    }
     remove_orphans(&*env, &data_dir(dir), &manifest)?;
     let mut root = load(&env, dir, &manifest)?;
+    let rows_lsn = load_rows(&env, dir, &manifest, &mut root)?;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
 
     let mut replay = Replay::new();
@@ -420,19 +484,22 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         manifest.replay_from,
         &mut |lsn, payload| {
             let Some(replayed) = replay.record(lsn, payload, manifest.flushed_lsn, &mut root)? else { return Ok(()) };
-            next_table = replayed.tables_made.iter().fold(next_table, |next, made| next.max(made.0 + 1));
+            next_table = next_table.max(replayed.next_number);
             dropped.extend(replayed.dropped.into_iter().map(|state| (lsn, state)));
             Ok(())
         },
     )?;
     replay.install(&mut root);
+    recover_rows(&mut root)?;
+    recovery.row_tables = root.row_tables.len() as u64;
+    recovery.rows = root.row_tables.values().map(|table| table.records.rows()).sum();
     recovery.tables = root.tables.len() as u64;
     recovery.series = root.tables.values().map(|state| u64::from(state.series_count)).sum();
-    if wal.last() < manifest.flushed_lsn {
+    let in_files = manifest.flushed_lsn.max(rows_lsn);
+    if wal.last() < in_files {
         return Err(Error::corrupt(format!(
-            "the log ends at LSN {}, but the manifest says that commits up to {} were flushed: log files are missing",
-            wal.last(),
-            manifest.flushed_lsn
+            "the log ends at LSN {}, but files hold commits up to {in_files}: log files are missing",
+            wal.last()
         )));
     }
     recovery.log_records = opened.records;
@@ -441,14 +508,21 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     recovery.commits = replay.commits;
 
     let memtable_bytes = root.memory_bytes();
+    let store = Arc::new(rows::Store::new());
+    store.set_memory_limit(options.rows_bytes_max());
+    store.set_memory_bytes(root.rows_bytes());
     let inner = Inner {
+        store,
+        row_commits: AtomicU64::new(0),
+        rows_counted: AtomicU64::new(0),
+        collecting: AtomicBool::new(false),
         dir: dir.to_owned(),
         next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
         next_file: AtomicU64::new(manifest.next_file),
         roots: Roots::new(root, wal.durable()),
         wal,
-        commit: Mutex::new(CommitState { dropped }),
+        commit: Mutex::new(CommitState { dropped, row_files_gone: false }),
         manifest: Mutex::new(manifest),
         open_txns: Mutex::default(),
         barrier: AtomicU64::new(0),
@@ -506,6 +580,7 @@ fn remove_orphans(env: &dyn Env, data: &Path, manifest: &Manifest) -> Result<()>
             let series = files.series_files.iter().map(|file| columns::series_path(data, file.file));
             segments.chain(series).collect::<Vec<_>>()
         })
+        .chain(manifest.row_files.values().flat_map(|files| files.files().map(|file| row_file_path(data, file))))
         .collect();
     let entries = env.list(data).map_err(|error| Error::io(format!("list {}", data.display()), &error))?;
     for entry in entries {
@@ -525,7 +600,51 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
             .map_err(|error| error.context(format!("table {}", table.name)))?;
         tables.insert(*id, Arc::new(state));
     }
-    Ok(Root { lsn: manifest.flushed_lsn, wall_ns: manifest.wall_ns, catalog: Arc::clone(&manifest.catalog), tables })
+    let counters = manifest.sequences.iter().map(|(id, state)| (*id, Arc::new(Counter::new(*state)))).collect();
+    Ok(Root {
+        lsn: manifest.flushed_lsn,
+        wall_ns: manifest.wall_ns,
+        catalog: Arc::clone(&manifest.catalog),
+        catalog_lsn: manifest.flushed_lsn,
+        tables,
+        row_tables: OrdMap::new(),
+        counters,
+    })
+}
+
+/// Reads the files of `rows` tables, and gives the newest commit of which a row is in them. The log goes on from there; indexes come last.
+fn load_rows(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, root: &mut Root) -> Result<Lsn> {
+    let data = data_dir(dir);
+    let mut rows_lsn = Lsn::ZERO;
+    for (id, files) in &manifest.row_files {
+        let schema =
+            manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
+        let definition = RowDefinition { schema: Arc::clone(schema), missing: Arc::clone(&files.missing) };
+        let table = definition.table(Arc::new(rows::Records::new().emptied(files.since)))?;
+        for part in &files.parts {
+            let guard = &crossbeam_epoch::pin();
+            read_rows(&**env, &data, *id, part, &mut |record, lsn, row| {
+                rows_lsn = rows_lsn.max(lsn);
+                table.records.restore(record, lsn, Some(row.into()), guard)
+            })
+            .map_err(|error| error.context(format!("table {}", schema.name)))?;
+        }
+        root.row_tables.insert(*id, Arc::new(table));
+    }
+    Ok(rows_lsn)
+}
+
+/// Ends the recovery of `rows` tables: what is deleted is free, and indexes are made.
+fn recover_rows(root: &mut Root) -> Result<()> {
+    let mut tables = OrdMap::new();
+    for (id, table) in &root.row_tables {
+        table.records.recovered(&crossbeam_epoch::pin());
+        let table = table.indexed()?;
+        table.take_effect();
+        tables.insert(*id, Arc::new(table));
+    }
+    root.row_tables = tables;
+    Ok(())
 }
 
 /// How much room there is for another writer.
@@ -605,9 +724,7 @@ impl Inner {
         let event = Event::new();
         self.counters.writers_delayed.fetch_add(1, Ordering::Relaxed);
         self.delayed.lock().push((self.env.monotonic_ns() + ns, event.clone()));
-        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            workers.governor.wake();
-        }
+        self.wake_governor();
         self.unless_closing();
         event
     }
@@ -630,6 +747,40 @@ impl Inner {
         )
         .with_detail("nothing was written")
         .with_hint("try again later; if it stays so, look at the disk or start the server with a larger --memory")
+    }
+
+    /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
+    /// when it is time.
+    pub(crate) fn after_row_commit(&self, changes: usize) {
+        self.collect_rows(2 * changes + 8);
+        // Indexes grow with the rows, and are only counted here.
+        let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
+        let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
+        if count.is_multiple_of(RECOUNT_COMMITS) || grown > self.options.rows_bytes_max() / RECOUNT_SHARE {
+            self.recount_rows();
+        }
+        if self.store.garbage() > 0 && !self.collecting.swap(true, Ordering::Relaxed) {
+            self.wake_governor();
+        }
+    }
+
+    /// Throws away at most so many versions and entries of `rows` tables that nobody can see any more.
+    pub(crate) fn collect_rows(&self, most: usize) {
+        if let Err(error) = self.store.collect(self.roots.horizon(), most) {
+            tracing::error!(%error, "garbage of rows tables stays");
+        }
+    }
+
+    pub(crate) fn recount_rows(&self) {
+        let bytes = self.roots.newest().rows_bytes();
+        self.rows_counted.store(bytes, Ordering::Relaxed);
+        self.store.set_memory_bytes(bytes);
+    }
+
+    fn wake_governor(&self) {
+        if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
+            workers.governor.wake();
+        }
     }
 
     pub(crate) fn wake_flusher(&self) {
@@ -664,8 +815,18 @@ impl Inner {
             compactions: load(&counters.compactions),
             compaction_bytes: load(&counters.compaction_bytes),
             writers_delayed: load(&counters.writers_delayed),
+            row_tables: root.row_tables.len() as u64,
+            rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
+            rows_bytes: root.rows_bytes(),
+            rows_bytes_max: self.options.rows_bytes_max(),
+            rows_garbage: self.store.garbage() as u64,
+            lock_waits: self.store.waits(),
+            lock_waiters: self.store.waiting() as u64,
+            checkpoint_bytes: load(&counters.checkpoint_bytes),
             ..Stats::default()
         };
+        stats.row_file_bytes =
+            self.manifest.lock().row_files.values().flat_map(|files| &files.parts).map(|part| part.bytes).sum();
         for state in root.tables.values() {
             stats.segments += state.segments.len() as u64;
             stats.segment_bytes += state.segments.iter().map(|segment| segment.meta().bytes).sum::<u64>();

@@ -8,7 +8,8 @@ use env::{Env, Open};
 use model::{Error, Lsn, Result};
 
 use crate::engine::{data_dir, log_dir};
-use crate::record::{Ddl, Item, Record};
+use crate::record::{Ddl, Item, Record, RowChanges};
+use crate::rowfile::{read_rows, row_file_path};
 use crate::{Manifest, Rows};
 
 /// One record of the log, in words.
@@ -167,6 +168,33 @@ fn describe_item(item: &Item<'_>) -> String {
         Item::Ddl(Ddl::CreateTable(table)) => format!("create table {} as number {}", table.name, table.id),
         Item::Ddl(Ddl::AlterTable(table)) => format!("alter table {} to version {}", table.name, table.version),
         Item::Ddl(Ddl::DropTable(id)) => format!("drop table number {id}"),
+        Item::RowChanges(changes) => {
+            let (mut rows, mut deleted, mut tables) = (0, 0, std::collections::BTreeSet::new());
+            for change in RowChanges::new(changes) {
+                match change {
+                    Ok((table, _, row)) => {
+                        tables.insert(table);
+                        *(if row.is_some() { &mut rows } else { &mut deleted }) += 1;
+                    }
+                    Err(error) => return format!("rows of tables: {error}"),
+                }
+            }
+            let tables: Vec<String> = tables.iter().map(ToString::to_string).collect();
+            format!("rows of table {}: {rows} written, {deleted} deleted", tables.join(", "))
+        }
+        Item::SequenceValue { id, state } => format!("sequence {id} reserved up to {}", state.last),
+        Item::Ddl(Ddl::CreateRowTable(definition)) => {
+            format!("create rows table {} as number {}", definition.schema.name, definition.schema.id)
+        }
+        Item::Ddl(Ddl::AlterRowTable { definition, anew }) => {
+            let rows = if *anew { ", without its rows" } else { "" };
+            format!("alter rows table {} to version {}{rows}", definition.schema.name, definition.schema.version)
+        }
+        Item::Ddl(Ddl::CreateSequence(sequence, _)) => {
+            format!("create sequence {} as number {}", sequence.name, sequence.id)
+        }
+        Item::Ddl(Ddl::AlterSequence(sequence, _)) => format!("alter sequence {}", sequence.name),
+        Item::Ddl(Ddl::DropSequence(id)) => format!("drop sequence number {id}"),
         Item::Ddl(Ddl::CreateSchema(name)) => format!("create schema {name:?}"),
         Item::Ddl(Ddl::DropSchema(name)) => format!("drop schema {name:?}"),
     }
@@ -178,7 +206,7 @@ pub fn segment(env: &Arc<dyn Env>, dir: &Path, meta: &SegmentMeta) -> Segment {
     Segment::open(Arc::clone(env), &data_dir(dir), meta.clone())
 }
 
-/// Verifies every checksum of manifest, log, series files and segments; does not stop at the first finding.
+/// Verifies every checksum of manifest, log, series files, segments and files of rows; does not stop at the first finding.
 ///
 /// # Errors
 /// Only when the directory cannot be read at all.
@@ -224,6 +252,15 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
                 Err(error) => report.findings.push(Finding { file: path.clone(), problem: error.to_string() }),
             }
             report.count(&path, meta.bytes, progress);
+        }
+    }
+    for (id, files) in &manifest.row_files {
+        for part in files.parts.iter().filter(|part| part.file != 0) {
+            let path = row_file_path(&data, part.file);
+            if let Err(error) = read_rows(&**env, &data, *id, part, &mut |_, _, _| Ok(())) {
+                report.findings.push(Finding { file: path.clone(), problem: format!("table number {id}: {error}") });
+            }
+            report.count(&path, part.bytes, progress);
         }
     }
     Ok(report)

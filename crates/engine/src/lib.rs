@@ -1,15 +1,17 @@
 //! The database: one directory, one catalog, one commit point, recovery, flush and compaction; the Rust API.
 //!
 //! Words: a root is the whole database at one LSN; a [`Snapshot`] is a root and the reader's own uncommitted writes; a
-//! [`Txn`] collects changes; [`Committing`] carries them through the log.
+//! [`Txn`] collects changes (those of `rows` tables it makes in place, seen by nobody else); [`Committing`] carries them through
+//! the log.
 //!
 //! Always true:
 //! - Every change goes through `commit`, under one lock: the order of commit records is the order of roots.
 //! - Everything that can fail is checked before the first byte of the commit record is appended; after it nothing can.
-//! - A root is visible to others at `sync` only when its LSN is durable.
+//! - A root is visible to others at `sync` only when its LSN is durable; statements on `rows` tables see the newest one, and who
+//!   answers them waits.
 //! - The manifest names only complete, synced files; what is not in it is either in the log or was never acknowledged.
 //!
-//! Not here: SQL (`query`), bytes from the network (`ingest`, `server`). Bytes: docs/format/{record,manifest}.md.
+//! Not here: SQL (`query`), bytes from the network (`ingest`, `server`). Bytes: docs/format/{record,manifest,row-files}.md.
 
 mod background;
 mod catalog;
@@ -20,6 +22,8 @@ pub mod inspect;
 mod manifest;
 mod record;
 mod root;
+mod rowfile;
+mod sequence;
 mod txn;
 
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
@@ -31,4 +35,6 @@ pub use commit::{Committing, Progress};
 pub use engine::{Engine, Options, Pending, Recovery, Stats};
 pub use env::Event;
 pub use manifest::Manifest;
-pub use txn::{Durability, Isolation, Snapshot, Txn};
+pub use rowfile::{RowFiles, RowPart, row_file_path};
+pub use sequence::{NextValue, Sequence, SequenceRef, SequenceState};
+pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

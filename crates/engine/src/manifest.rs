@@ -11,12 +11,16 @@ use model::{Error, Lsn, Result, TableId};
 
 use crate::Catalog;
 use crate::codec::{Put, Take};
-use crate::record::{decode_table, encode_table};
+use crate::record::{RowDefinition, decode_table, encode_table};
+use crate::rowfile::RowFiles;
+use crate::sequence::{Sequence, SequenceState};
 
 /// "millrace" as bytes.
 const MAGIC: &[u8; 8] = b"MILLRACE";
-/// This version reads and writes exactly this format.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The format of directories that this version writes.
+pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The oldest it reads: version 1 has no `rows` tables and no sequences.
+const FORMAT_VERSION_MIN: u32 = 1;
 
 /// Which files make up the database, and from where the log goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,15 +33,39 @@ pub struct Manifest {
     pub replay_from: Lsn,
     /// No file has this number or a higher one.
     pub next_file: u64,
-    /// No table has this number or a higher one.
+    /// No table, index or sequence has this number or a higher one.
     pub next_table: u32,
     /// Wall time of the last commit, so that time never goes back.
     pub wall_ns: i64,
     /// Schemas and tables at `flushed_lsn`.
     pub catalog: Arc<Catalog>,
-    /// Files of each table of the catalog.
+    /// Files of each `columns` table of the catalog.
     pub files: BTreeMap<TableId, TableFiles>,
+    /// Files of each `rows` table of the catalog.
+    pub row_files: BTreeMap<TableId, RowFiles>,
+    /// Where each sequence of the catalog goes on.
+    pub sequences: BTreeMap<u32, SequenceState>,
+    /// The format it was read in.
+    pub(crate) version: Version,
 }
+
+/// The version of the format that a manifest was read in. It says nothing of the database, so that all are equal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version(pub(crate) u32);
+
+impl Default for Version {
+    fn default() -> Version {
+        Version(FORMAT_VERSION)
+    }
+}
+
+impl PartialEq for Version {
+    fn eq(&self, _: &Version) -> bool {
+        true
+    }
+}
+
+impl Eq for Version {}
 
 impl Manifest {
     /// Where it lies.
@@ -93,6 +121,24 @@ impl Manifest {
             files.encode(&mut bytes);
             body.put_bytes(&bytes);
         }
+        body.put_u32(self.row_files.len() as u32);
+        for (id, files) in &self.row_files {
+            let table =
+                self.catalog.row_table_by_id(*id).expect("BUG: files of a table that the catalog does not have");
+            let definition = RowDefinition { schema: Arc::clone(table), missing: Arc::clone(&files.missing) };
+            body.put_bytes(&definition.encode());
+            let mut bytes = Vec::new();
+            files.encode(&mut bytes);
+            body.put_bytes(&bytes);
+        }
+        body.put_u32(self.sequences.len() as u32);
+        for (id, state) in &self.sequences {
+            let sequence = self.catalog.sequence_by_id(*id).expect("BUG: a sequence that the catalog does not have");
+            let mut bytes = Vec::new();
+            sequence.encode(&mut bytes);
+            state.encode(&mut bytes);
+            body.put_bytes(&bytes);
+        }
         let mut out = Vec::with_capacity(body.len() + 16);
         out.extend_from_slice(MAGIC);
         out.put_u32(FORMAT_VERSION);
@@ -111,10 +157,13 @@ impl Manifest {
             return Err(take.malformed("does not begin with MILLRACE"));
         }
         let version = take.u32()?;
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
             return Err(Error::new(
                 model::SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("the directory has format version {version}; this program reads version {FORMAT_VERSION}"),
+                format!(
+                    "the directory has format version {version}; this program reads versions {FORMAT_VERSION_MIN} to \
+                     {FORMAT_VERSION}"
+                ),
             ));
         }
         let expected = take.u32()?;
@@ -123,11 +172,11 @@ impl Manifest {
         if seen != expected {
             return Err(take.malformed(&format!("has checksum {seen:08x}, expected {expected:08x}")));
         }
-        decode_body(body)
+        decode_body(body, version)
     }
 }
 
-fn decode_body(body: &[u8]) -> Result<Manifest> {
+fn decode_body(body: &[u8], version: u32) -> Result<Manifest> {
     let mut take = Take::new(body, "manifest");
     let mut manifest = Manifest {
         identity: take.u64()?,
@@ -136,6 +185,7 @@ fn decode_body(body: &[u8]) -> Result<Manifest> {
         next_file: take.u64()?,
         next_table: take.u32()?,
         wall_ns: take.i64()?,
+        version: Version(version),
         ..Manifest::default()
     };
     let mut catalog = Catalog::default();
@@ -154,6 +204,27 @@ fn decode_body(body: &[u8]) -> Result<Manifest> {
         }
         manifest.files.insert(table.id, files);
         catalog = catalog.with_table(table)?;
+    }
+    if version >= 2 {
+        for _ in 0..take.count(8)? {
+            let definition = RowDefinition::decode(&mut Take::new(take.bytes()?, "table"))?;
+            let files = RowFiles::decode(&mut Take::new(take.bytes()?, "files of a table"), definition.missing)?;
+            let table = definition.schema;
+            if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
+                return Err(take.malformed(&format!("has table {} twice", table.name)));
+            }
+            manifest.row_files.insert(table.id, files);
+            catalog = catalog.with_row_table(table)?;
+        }
+        for _ in 0..take.count(4)? {
+            let mut bytes = Take::new(take.bytes()?, "sequence");
+            let (sequence, state) = (Sequence::decode(&mut bytes)?, SequenceState::decode(&mut bytes)?);
+            bytes.end()?;
+            if manifest.sequences.insert(sequence.id, state).is_some() {
+                return Err(take.malformed(&format!("has sequence {} twice", sequence.name)));
+            }
+            catalog = catalog.with_sequence(Arc::new(sequence))?;
+        }
     }
     take.end()?;
     manifest.catalog = Arc::new(catalog);
@@ -181,10 +252,18 @@ mod tests {
             8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
             12, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
             1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0,
         ];
-        assert_eq!(bytes[..12], *b"MILLRACE\x01\0\0\0");
+        assert_eq!(bytes[..12], *b"MILLRACE\x02\0\0\0");
         assert_eq!(bytes[16..], body);
         assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
+        // Version 1 ends before the tables that it does not have.
+        let mut old = [&bytes[..], &[]].concat();
+        old.truncate(bytes.len() - 8);
+        old[8] = 1;
+        let sum = crc32c::crc32c(&old[16..]).to_le_bytes();
+        old[12..16].copy_from_slice(&sum);
+        assert_eq!(Manifest::decode(&old).unwrap(), manifest);
     }
 
     #[test]
@@ -218,8 +297,9 @@ mod tests {
         let manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
         let once = manifest.encode();
         assert_eq!(Manifest::decode(&once).unwrap(), manifest);
-        let count_at = Manifest::default().encode().len() - 4;
-        let mut twice = [&once[..], &once[count_at + 4..]].concat();
+        let count_at = Manifest::default().encode().len() - 12;
+        let table = count_at + 4..once.len() - 8;
+        let mut twice = [&once[..table.end], &once[table.start..]].concat();
         twice[count_at] = 2;
         let sum = crc32c::crc32c(&twice[16..]).to_le_bytes();
         twice[12..16].copy_from_slice(&sum);
@@ -231,6 +311,6 @@ mod tests {
         let mut bytes = Manifest::default().encode();
         bytes[8] = 9;
         let error = Manifest::decode(&bytes).unwrap_err();
-        assert!(error.message().contains("version 9") && error.message().contains("version 1"), "{error}");
+        assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 2"), "{error}");
     }
 }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Lsn, Result, Table, TableId, TableName, TableOptions, TimeRange, limits,
+    Column, ColumnId, ColumnRole, DataType, Lsn, Referential, Result, RowCheck, RowColumn, RowForeignKey, RowIndex,
+    RowSchema, RowSchemaRef, Table, TableId, TableName, TableOptions, TimeRange, Type, limits,
 };
+use rows::{RecordId, Records, RowTable};
 
-use crate::catalog::check_shape;
-use crate::codec::{Put, Take};
+use crate::catalog::{check_row_schema, check_shape};
+use crate::codec::{Put, Take, unzigzag, zigzag};
+use crate::sequence::{Sequence, SequenceRef, SequenceState};
 
 /// Bytes of a commit record before its items.
 const COMMIT_HEADER_BYTES: usize = 1 + 8 + 8;
@@ -31,6 +34,13 @@ const ITEM_DROP_TABLE: u8 = 5;
 const ITEM_CREATE_SCHEMA: u8 = 6;
 const ITEM_DROP_SCHEMA: u8 = 7;
 const ITEM_DELETE: u8 = 8;
+const ITEM_ROW_CHANGES: u8 = 9;
+const ITEM_CREATE_ROW_TABLE: u8 = 10;
+const ITEM_ALTER_ROW_TABLE: u8 = 11;
+const ITEM_CREATE_SEQUENCE: u8 = 12;
+const ITEM_ALTER_SEQUENCE: u8 = 13;
+const ITEM_DROP_SEQUENCE: u8 = 14;
+const ITEM_SEQUENCE_VALUE: u8 = 15;
 
 /// One record of the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +51,7 @@ pub(crate) enum Record<'a> {
     Commit { txn: u64, wall_ns: i64, items: Vec<Item<'a>> },
 }
 
-/// One change. A transaction's items are applied by kind: DDL, then deletes, then rows, each kind in log order. (A DELETE drops
+/// One change. A transaction's items are applied by kind: DDL, then deletes, then rows of both stores, each kind in log order. (A DELETE drops
 /// matching rows that its own transaction wrote before it from their batches, so that nothing is left for it to hide there.)
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
@@ -65,6 +75,13 @@ pub(crate) enum Item<'a> {
         series: Option<Vec<u32>>,
         times: TimeRange,
     },
+    /// Records of `rows` tables, for [`RowChanges`].
+    RowChanges(&'a [u8]),
+    /// A sequence goes on from here.
+    SequenceValue {
+        id: u32,
+        state: SequenceState,
+    },
 }
 
 /// A change of the catalog.
@@ -72,9 +89,155 @@ pub(crate) enum Item<'a> {
 pub(crate) enum Ddl {
     CreateTable(Arc<Table>),
     AlterTable(Arc<Table>),
+    /// Of either kind.
     DropTable(TableId),
     CreateSchema(String),
     DropSchema(String),
+    CreateRowTable(RowDefinition),
+    /// The next version, whole; `anew`: without the rows there were.
+    AlterRowTable {
+        definition: RowDefinition,
+        anew: bool,
+    },
+    CreateSequence(SequenceRef, SequenceState),
+    /// With where it goes on, if it begins anew.
+    AlterSequence(SequenceRef, Option<SequenceState>),
+    DropSequence(u32),
+}
+
+impl Ddl {
+    /// One above all numbers of tables, indexes and sequences that it gives.
+    pub(crate) fn next_number(&self) -> u32 {
+        let last = match self {
+            Ddl::CreateTable(table) | Ddl::AlterTable(table) => table.id.0,
+            Ddl::CreateRowTable(definition) | Ddl::AlterRowTable { definition, .. } => {
+                let schema = &definition.schema;
+                let indexes = schema.primary.iter().chain(&schema.secondary);
+                indexes.map(|index| index.id).max().unwrap_or(0).max(schema.id.0)
+            }
+            Ddl::CreateSequence(sequence, _) | Ddl::AlterSequence(sequence, _) => sequence.id,
+            Ddl::DropTable(_) | Ddl::DropSequence(_) | Ddl::CreateSchema(_) | Ddl::DropSchema(_) => return 0,
+        };
+        last.saturating_add(1)
+    }
+}
+
+/// All that makes up a `rows` table but its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RowDefinition {
+    pub(crate) schema: RowSchemaRef,
+    /// What rows have that were written before columns were added, see [`rows::row::RowLayout::missing`].
+    pub(crate) missing: Arc<[u8]>,
+}
+
+impl RowDefinition {
+    pub(crate) fn of(table: &RowTable) -> RowDefinition {
+        RowDefinition { schema: Arc::clone(&table.schema), missing: table.layout.missing().into() }
+    }
+
+    /// The table over these records, its indexes still empty.
+    pub(crate) fn table(&self, records: Arc<Records>) -> Result<RowTable> {
+        RowTable::described(Arc::clone(&self.schema), &self.missing, records)
+    }
+
+    /// Its bytes; also in the manifest.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_row_schema(&self.schema, &mut out);
+        out.put_bytes(&self.missing);
+        out
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<RowDefinition> {
+        let schema = decode_row_schema(take)?;
+        check_row_schema(&schema).map_err(|error| take.malformed(&error.to_string()))?;
+        let definition = RowDefinition { schema: Arc::new(schema), missing: take.bytes()?.into() };
+        definition.table(Arc::default()).map_err(|error| take.malformed(&error.to_string()))?;
+        Ok(definition)
+    }
+}
+
+/// A `RowChanges` item that is being written. The table is named where it is another one than before, so that an item serves all tables.
+#[derive(Default)]
+pub(crate) struct RowChangesItem {
+    bytes: Vec<u8>,
+    last: Option<(TableId, u64)>,
+}
+
+impl RowChangesItem {
+    pub(crate) fn push(&mut self, table: TableId, record: RecordId, row: Option<&[u8]>) {
+        if self.bytes.is_empty() {
+            self.bytes.push(ITEM_ROW_CHANGES);
+        }
+        match self.last {
+            Some((same, last)) if same == table => {
+                let delta = zigzag(record.0.cast_signed().wrapping_sub(last.cast_signed()));
+                self.bytes.put_varint(delta << 1);
+            }
+            _ => {
+                self.bytes.put_varint(record.0 << 1 | 1);
+                self.bytes.put_varint(table.0.into());
+            }
+        }
+        self.last = Some((table, record.0));
+        match row {
+            None => self.bytes.put_varint(0),
+            Some(row) => {
+                self.bytes.put_varint(row.len() as u64 + 1);
+                self.bytes.extend_from_slice(row);
+            }
+        }
+    }
+
+    /// Bytes so far; 0 without changes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Reads what [`RowChangesItem`] wrote, after its kind.
+pub(crate) struct RowChanges<'a> {
+    take: Take<'a>,
+    last: Option<(TableId, u64)>,
+}
+
+impl<'a> RowChanges<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> RowChanges<'a> {
+        RowChanges { take: Take::new(bytes, "row changes"), last: None }
+    }
+
+    fn next_change(&mut self) -> Result<(TableId, RecordId, Option<&'a [u8]>)> {
+        let first = self.take.varint()?;
+        let (table, record) = if first & 1 == 1 {
+            let table = u32::try_from(self.take.varint()?).map_err(|_| self.take.malformed("name no table"))?;
+            (TableId(table), first >> 1)
+        } else {
+            let (table, last) = self.last.ok_or_else(|| self.take.malformed("begin without a table"))?;
+            (table, last.wrapping_add_signed(unzigzag(first >> 1)))
+        };
+        if record >= rows::RECORDS_MAX {
+            return Err(self.take.malformed(&format!("name record {record}")));
+        }
+        self.last = Some((table, record));
+        let row = match self.take.varint()? {
+            0 => None,
+            more => Some(self.take.take(usize::try_from(more - 1).unwrap_or(usize::MAX))?),
+        };
+        Ok((table, RecordId(record), row))
+    }
+}
+
+impl<'a> Iterator for RowChanges<'a> {
+    type Item = Result<(TableId, RecordId, Option<&'a [u8]>)>;
+
+    /// After an error the rest means nothing.
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.take.is_empty()).then(|| self.next_change())
+    }
 }
 
 impl Record<'_> {
@@ -121,11 +284,17 @@ pub(crate) fn commit_record_fits(items: &[Vec<u8>]) -> bool {
     bytes + COMMIT_HEADER_BYTES <= limits::RECORD_PAYLOAD_BYTES_MAX
 }
 
+/// What a commit record begins with; `bytes` of its items follow.
+pub(crate) fn commit_header(txn: u64, wall_ns: i64) -> [u8; COMMIT_HEADER_BYTES] {
+    let mut header = [RECORD_COMMIT; COMMIT_HEADER_BYTES];
+    header[1..9].copy_from_slice(&txn.to_le_bytes());
+    header[9..].copy_from_slice(&wall_ns.to_le_bytes());
+    header
+}
+
 /// The payload of a commit record.
 pub(crate) fn encode_commit_record(txn: u64, wall_ns: i64, items: &[Vec<u8>], out: &mut Vec<u8>) {
-    out.put_u8(RECORD_COMMIT);
-    out.put_u64(txn);
-    out.put_i64(wall_ns);
+    out.extend_from_slice(&commit_header(txn, wall_ns));
     for item in items {
         out.put_bytes(item);
     }
@@ -178,9 +347,35 @@ pub(crate) fn ddl_item(ddl: &Ddl) -> Vec<u8> {
         Ddl::DropTable(id) => (ITEM_DROP_TABLE, id.0.to_le_bytes().to_vec()),
         Ddl::CreateSchema(name) => (ITEM_CREATE_SCHEMA, name.as_bytes().to_vec()),
         Ddl::DropSchema(name) => (ITEM_DROP_SCHEMA, name.as_bytes().to_vec()),
+        Ddl::CreateRowTable(definition) => (ITEM_CREATE_ROW_TABLE, definition.encode()),
+        Ddl::AlterRowTable { definition, anew } => {
+            let mut body = vec![u8::from(*anew)];
+            body.extend_from_slice(&definition.encode());
+            (ITEM_ALTER_ROW_TABLE, body)
+        }
+        Ddl::CreateSequence(sequence, state) => {
+            let mut body = Vec::new();
+            sequence.encode(&mut body);
+            state.encode(&mut body);
+            (ITEM_CREATE_SEQUENCE, body)
+        }
+        Ddl::AlterSequence(sequence, state) => {
+            let mut body = vec![u8::from(state.is_some())];
+            sequence.encode(&mut body);
+            state.iter().for_each(|state| state.encode(&mut body));
+            (ITEM_ALTER_SEQUENCE, body)
+        }
+        Ddl::DropSequence(id) => (ITEM_DROP_SEQUENCE, id.to_le_bytes().to_vec()),
     };
     let mut out = vec![kind];
     out.extend_from_slice(&body);
+    out
+}
+
+pub(crate) fn sequence_item(id: u32, state: SequenceState) -> Vec<u8> {
+    let mut out = vec![ITEM_SEQUENCE_VALUE];
+    out.put_u32(id);
+    state.encode(&mut out);
     out
 }
 
@@ -196,6 +391,24 @@ fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
         ITEM_DROP_TABLE => Item::Ddl(Ddl::DropTable(TableId(take.u32()?))),
         ITEM_CREATE_SCHEMA => Item::Ddl(Ddl::CreateSchema(decode_name(&mut take)?)),
         ITEM_DROP_SCHEMA => Item::Ddl(Ddl::DropSchema(decode_name(&mut take)?)),
+        ITEM_ROW_CHANGES => Item::RowChanges(take.rest()),
+        ITEM_CREATE_ROW_TABLE => Item::Ddl(Ddl::CreateRowTable(RowDefinition::decode(&mut take)?)),
+        ITEM_ALTER_ROW_TABLE => {
+            let anew = take.u8()? != 0;
+            Item::Ddl(Ddl::AlterRowTable { definition: RowDefinition::decode(&mut take)?, anew })
+        }
+        ITEM_CREATE_SEQUENCE => {
+            let sequence = Arc::new(Sequence::decode(&mut take)?);
+            Item::Ddl(Ddl::CreateSequence(sequence, SequenceState::decode(&mut take)?))
+        }
+        ITEM_ALTER_SEQUENCE => {
+            let anew = take.u8()? != 0;
+            let sequence = Arc::new(Sequence::decode(&mut take)?);
+            let state = anew.then(|| SequenceState::decode(&mut take)).transpose()?;
+            Item::Ddl(Ddl::AlterSequence(sequence, state))
+        }
+        ITEM_DROP_SEQUENCE => Item::Ddl(Ddl::DropSequence(take.u32()?)),
+        ITEM_SEQUENCE_VALUE => Item::SequenceValue { id: take.u32()?, state: SequenceState::decode(&mut take)? },
         other => return Err(take.malformed(&format!("has kind {other}, which this version does not know"))),
     };
     take.end()?;
@@ -292,9 +505,162 @@ fn decode_column(take: &mut Take<'_>) -> Result<Column> {
     })
 }
 
+const COLUMN_NOT_NULL: u8 = 1;
+const COLUMN_DROPPED: u8 = 2;
+const COLUMN_DEFAULT: u8 = 4;
+const INDEX_UNIQUE: u8 = 1;
+const INDEX_CONSTRAINT: u8 = 2;
+
+fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
+    out.put_u32(schema.id.0);
+    out.put_bytes(schema.name.schema.as_bytes());
+    out.put_bytes(schema.name.table.as_bytes());
+    out.put_u32(schema.version);
+    out.put_u32(schema.columns.len() as u32);
+    for column in &schema.columns {
+        out.put_bytes(column.name.as_bytes());
+        out.put_u32(column.ty.oid());
+        out.put_u32(column.ty.typmod().cast_unsigned());
+        let flag = |set, flag| if set { flag } else { 0 };
+        out.put_u8(
+            flag(column.not_null, COLUMN_NOT_NULL)
+                | flag(column.dropped, COLUMN_DROPPED)
+                | flag(column.default.is_some(), COLUMN_DEFAULT),
+        );
+        if let Some(default) = &column.default {
+            out.put_bytes(default.as_bytes());
+        }
+    }
+    out.put_u8(u8::from(schema.primary.is_some()));
+    schema.primary.iter().for_each(|index| encode_index(index, out));
+    out.put_u32(schema.secondary.len() as u32);
+    schema.secondary.iter().for_each(|index| encode_index(index, out));
+    out.put_u32(schema.checks.len() as u32);
+    for check in &schema.checks {
+        out.put_bytes(check.name.as_bytes());
+        out.put_bytes(check.condition.as_bytes());
+    }
+    out.put_u32(schema.foreign_keys.len() as u32);
+    for key in &schema.foreign_keys {
+        out.put_bytes(key.name.as_bytes());
+        encode_positions(&key.columns, out);
+        out.put_u32(key.table.0);
+        encode_positions(&key.referred, out);
+        out.put_u8(key.on_delete as u8);
+        out.put_u8(key.on_update as u8);
+    }
+}
+
+fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
+    out.put_u32(index.id);
+    out.put_bytes(index.name.as_bytes());
+    encode_positions(&index.columns, out);
+    out.put_u8(if index.unique { INDEX_UNIQUE } else { 0 } | if index.constraint { INDEX_CONSTRAINT } else { 0 });
+}
+
+fn encode_positions(positions: &[usize], out: &mut Vec<u8>) {
+    out.put_u32(positions.len() as u32);
+    positions.iter().for_each(|at| out.put_u32(*at as u32));
+}
+
+fn decode_row_schema(take: &mut Take<'_>) -> Result<RowSchema> {
+    let id = TableId(take.u32()?);
+    let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
+    let version = take.u32()?;
+    let columns = (0..take.count(13)?).map(|_| decode_row_column(take)).collect::<Result<Vec<_>>>()?;
+    let primary = if take.u8()? != 0 { Some(decode_index(take)?) } else { None };
+    let secondary = (0..take.count(13)?).map(|_| decode_index(take)).collect::<Result<Vec<_>>>()?;
+    let check =
+        |take: &mut Take<'_>| Ok(RowCheck { name: take.text()?.to_owned(), condition: take.text()?.to_owned() });
+    let checks = (0..take.count(8)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
+    let foreign_keys = (0..take.count(18)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
+    Ok(RowSchema { id, name, version, columns, primary, secondary, checks, foreign_keys })
+}
+
+fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
+    let name = take.text()?.to_owned();
+    let (oid, typmod) = (take.u32()?, take.u32()?.cast_signed());
+    let ty = Type::from_oid(oid, typmod);
+    let flags = take.u8()?;
+    let default = if flags & COLUMN_DEFAULT == 0 { None } else { Some(take.text()?.to_owned()) };
+    Ok(RowColumn {
+        name,
+        ty: ty.ok_or_else(|| take.malformed(&format!("has a column of type {oid}, {typmod}")))?,
+        not_null: flags & COLUMN_NOT_NULL != 0,
+        default,
+        dropped: flags & COLUMN_DROPPED != 0,
+    })
+}
+
+fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
+    let (id, name, columns) = (take.u32()?, take.text()?.to_owned(), decode_positions(take)?);
+    let flags = take.u8()?;
+    let (unique, constraint) = (flags & INDEX_UNIQUE != 0, flags & INDEX_CONSTRAINT != 0);
+    Ok(RowIndex { id, name, columns, unique, constraint })
+}
+
+fn decode_positions(take: &mut Take<'_>) -> Result<Vec<usize>> {
+    (0..take.count(4)?).map(|_| Ok(take.u32()? as usize)).collect()
+}
+
+fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
+    let name = take.text()?.to_owned();
+    let columns = decode_positions(take)?;
+    let table = TableId(take.u32()?);
+    let referred = decode_positions(take)?;
+    let action = |take: &mut Take<'_>| {
+        let code = take.u8()?;
+        Referential::from_code(code).ok_or_else(|| take.malformed(&format!("has foreign key action {code}")))
+    };
+    let (on_delete, on_update) = (action(take)?, action(take)?);
+    Ok(RowForeignKey { name, columns, table, referred, on_delete, on_update })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    pub(super) fn definition() -> RowDefinition {
+        let column =
+            |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
+        let index = |id, name: &str, columns: &[usize], unique| RowIndex {
+            id,
+            name: name.into(),
+            columns: columns.into(),
+            unique,
+            constraint: unique,
+        };
+        let schema = RowSchema {
+            id: TableId(8),
+            name: TableName::public("r"),
+            version: 3,
+            columns: vec![
+                column("id", Type::Int4, true),
+                RowColumn { default: Some("'x'".into()), ..column("v", Type::Varchar(Some(9)), false) },
+                RowColumn { dropped: true, ..column("gone", Type::Numeric(None), false) },
+            ],
+            primary: Some(index(9, "r_pkey", &[0], true)),
+            secondary: vec![index(10, "r_v", &[1, 0], false)],
+            checks: vec![RowCheck { name: "c".into(), condition: "id > 0".into() }],
+            foreign_keys: vec![RowForeignKey {
+                name: "f".into(),
+                columns: vec![0],
+                table: TableId(7),
+                referred: vec![2],
+                on_delete: Referential::Cascade,
+                on_update: Referential::NoAction,
+            }],
+        };
+        let table = RowTable::new(Arc::new(schema), &[model::Datum::Null, model::Datum::Text("x")]).unwrap();
+        RowDefinition::of(&table)
+    }
+
+    fn sequence() -> SequenceRef {
+        let name = TableName::public("s");
+        let (start, increment, min, max) = (1, 1, 1, 9);
+        let owner = Some((TableId(8), 0));
+        Arc::new(Sequence { id: 11, name, ty: Type::Int4, start, increment, min, max, cache: 1, cycle: false, owner })
+    }
 
     fn table() -> Table {
         let column = |id, name: &str, ty, role| Column {
@@ -335,6 +701,80 @@ mod tests {
             1, 1, 0, 0, 0, 9, 0, 0, 0,
         ];
         assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn row_changes_bytes_are_exactly_these() {
+        let mut item = RowChangesItem::default();
+        item.push(TableId(8), RecordId(200), Some(b"ab"));
+        item.push(TableId(8), RecordId(201), None);
+        item.push(TableId(8), RecordId(199), Some(b""));
+        item.push(TableId(3), RecordId(1), Some(b"c"));
+        let bytes = item.finish();
+        #[rustfmt::skip]
+        let expected = [
+            9, 0x91, 3, 8, 3, b'a', b'b', 4, 0, 6, 1, 3, 3, 2, b'c',
+        ];
+        assert_eq!(bytes, expected);
+        let changes: Result<Vec<_>> = RowChanges::new(&bytes[1..]).collect();
+        let expected: Vec<(TableId, RecordId, Option<&[u8]>)> = vec![
+            (TableId(8), RecordId(200), Some(b"ab")),
+            (TableId(8), RecordId(201), None),
+            (TableId(8), RecordId(199), Some(b"")),
+            (TableId(3), RecordId(1), Some(b"c")),
+        ];
+        assert_eq!(changes.unwrap(), expected);
+        for wild in [&[4][..], &[1][..], &[1, 8], &[1, 8, 9], &[0xff; 12], &[0xff, 0xff, 0xff, 0xff, 0xff, 1, 8, 0]] {
+            assert!(RowChanges::new(wild).any(|change| change.is_err()), "{wild:?}");
+        }
+    }
+
+    #[test]
+    fn row_table_bytes_are_exactly_these() {
+        let bytes = ddl_item(&Ddl::AlterRowTable { definition: definition(), anew: true });
+        #[rustfmt::skip]
+        let expected = [
+            11, 1, 8, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
+            3, 0, 0, 0,
+            2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255, 1,
+            1, 0, 0, 0, b'v', 0x13, 4, 0, 0, 13, 0, 0, 0, 4, 3, 0, 0, 0, b'\'', b'x', b'\'',
+            4, 0, 0, 0, b'g', b'o', b'n', b'e', 0xa4, 6, 0, 0, 255, 255, 255, 255, 2,
+            1, 9, 0, 0, 0, 6, 0, 0, 0, b'r', b'_', b'p', b'k', b'e', b'y', 1, 0, 0, 0, 0, 0, 0, 0, 3,
+            1, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, b'r', b'_', b'v', 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
+            1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0',
+            1, 0, 0, 0, 1, 0, 0, 0, b'f', 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
+            16, 0, 0, 0, 3, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0, 5, b'x',
+        ];
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn every_item_of_rows_tables_round_trips_and_wild_ones_are_refused_without_panic() {
+        let state = SequenceState { last: 5, is_called: true };
+        let all = [
+            Ddl::CreateRowTable(definition()),
+            Ddl::AlterRowTable { definition: definition(), anew: false },
+            Ddl::CreateSequence(sequence(), state),
+            Ddl::AlterSequence(sequence(), None),
+            Ddl::AlterSequence(sequence(), Some(state)),
+            Ddl::DropSequence(11),
+        ];
+        for ddl in all {
+            let bytes = ddl_item(&ddl);
+            assert_eq!(decode_item(&bytes).unwrap(), Item::Ddl(ddl));
+            for cut in 0..bytes.len() {
+                assert!(decode_item(&bytes[..cut]).is_err(), "cut at {cut}");
+            }
+            for at in 0..bytes.len() {
+                for value in [0, 1, 7, 0x7f, 0xff] {
+                    let mut wild = bytes.clone();
+                    wild[at] = value;
+                    let _ = decode_item(&wild);
+                }
+            }
+        }
+        let bytes = sequence_item(11, state);
+        assert_eq!(decode_item(&bytes).unwrap(), Item::SequenceValue { id: 11, state });
     }
 
     #[test]

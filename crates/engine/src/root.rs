@@ -1,25 +1,32 @@
 //! The whole database at one LSN, and which such values are visible to whom.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use columns::TableState;
 use imbl::OrdMap;
-use model::{Error, Lsn, Result, TableId, TableRef};
+use model::{Error, Lsn, Result, TableId, TableName, TableRef};
 use parking_lot::Mutex;
+use rows::{Records, RowTable};
 
 use crate::Catalog;
-use crate::record::Ddl;
+use crate::record::{Ddl, RowDefinition};
+use crate::sequence::Counter;
 
 /// The whole database at one LSN. Deriving the next one shares all that did not change.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Root {
     /// The last commit in it.
     pub(crate) lsn: Lsn,
     /// That commit's wall time.
     pub(crate) wall_ns: i64,
     pub(crate) catalog: Arc<Catalog>,
+    /// The commit that changed the catalog last.
+    pub(crate) catalog_lsn: Lsn,
     pub(crate) tables: OrdMap<TableId, Arc<TableState>>,
+    /// Which of their rows belong to this moment, the versions of the rows say.
+    pub(crate) row_tables: OrdMap<TableId, Arc<RowTable>>,
+    pub(crate) counters: OrdMap<u32, Arc<Counter>>,
 }
 
 impl Root {
@@ -38,10 +45,27 @@ impl Root {
         self.tables.values().map(|state| state.memory_bytes() as u64).sum()
     }
 
-    /// Applies a change of the catalog that [`apply_ddl`] has accepted; gives the state of a dropped table.
+    /// Bytes of all `rows` tables.
+    pub(crate) fn rows_bytes(&self) -> u64 {
+        self.row_tables.values().map(|table| table.memory_bytes()).sum()
+    }
+
+    /// Applies a change of the catalog if [`apply_ddl`] accepts it; gives the state of a dropped table. Indexes of `rows` tables are left
+    /// empty: whoever made the change has them.
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
+            Ddl::CreateRowTable(definition) => self.put_row_table(definition, Arc::default())?,
+            Ddl::AlterRowTable { definition, anew } => {
+                let old = &self.row_table(definition.schema.id)?.records;
+                let records = if *anew { Arc::new(old.emptied(definition.schema.version)) } else { Arc::clone(old) };
+                self.put_row_table(definition, records)?;
+            }
+            Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) => {
+                self.counters.insert(sequence.id, Arc::new(Counter::new(*state)));
+            }
+            Ddl::AlterSequence(_, None) => {}
+            Ddl::DropSequence(id) => drop(self.counters.remove(id)),
             Ddl::CreateTable(table) => {
                 self.tables.insert(table.id, Arc::new(TableState::empty(Arc::clone(table))));
             }
@@ -49,10 +73,22 @@ impl Root {
                 let state = self.state(table.id)?.with_table(Arc::clone(table));
                 self.tables.insert(table.id, Arc::new(state));
             }
-            Ddl::DropTable(id) => return Ok(self.tables.remove(id)),
+            Ddl::DropTable(id) => {
+                self.row_tables.remove(id);
+                return Ok(self.tables.remove(id));
+            }
             Ddl::CreateSchema(_) | Ddl::DropSchema(_) => {}
         }
         Ok(None)
+    }
+
+    fn put_row_table(&mut self, definition: &RowDefinition, records: Arc<Records>) -> Result<()> {
+        self.row_tables.insert(definition.schema.id, Arc::new(definition.table(records)?));
+        Ok(())
+    }
+
+    pub(crate) fn row_table(&self, id: TableId) -> Result<&Arc<RowTable>> {
+        self.row_tables.get(&id).ok_or_else(|| dropped(id))
     }
 }
 
@@ -71,18 +107,7 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
         }
         Ddl::AlterTable(table) => {
             let old = expect_id(catalog, table.id)?;
-            if old.version + 1 != table.version {
-                return Err(Error::new(
-                    model::SqlState::SERIALIZATION_FAILURE,
-                    format!(
-                        "table {} was altered by another transaction: version {} seen, {} expected",
-                        table.name,
-                        old.version,
-                        table.version - 1
-                    ),
-                )
-                .with_hint("run the transaction again"));
-            }
+            check_version(&table.name, old.version, table.version)?;
             if (&old.name, old.keyed) != (&table.name, table.keyed) || !table.columns.starts_with(&old.columns) {
                 return Err(Error::corrupt(format!(
                     "table {} turns into table {} by more than columns added",
@@ -92,12 +117,63 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
             catalog.with_table(Arc::clone(table))
         }
         Ddl::DropTable(id) => {
-            expect_id(catalog, *id)?;
+            if catalog.row_table_by_id(*id).is_none() {
+                expect_id(catalog, *id)?;
+            }
             Ok(catalog.without_table(*id))
         }
         Ddl::CreateSchema(name) => catalog.with_schema(name),
         Ddl::DropSchema(name) => catalog.without_schema(name),
+        Ddl::CreateRowTable(definition) => {
+            let table = &definition.schema;
+            if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
+                return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
+            }
+            catalog.with_row_table(Arc::clone(table))
+        }
+        Ddl::AlterRowTable { definition, anew } => {
+            let table = &definition.schema;
+            let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
+            check_version(&table.name, old.version, table.version)?;
+            if !anew && table.columns.len() < old.columns.len() {
+                return Err(Error::corrupt(format!("table {} loses columns and keeps its rows", table.name)));
+            }
+            catalog.with_row_table(Arc::clone(table))
+        }
+        Ddl::CreateSequence(sequence, _) => {
+            if catalog.sequence_by_id(sequence.id).is_some() {
+                return Err(Error::corrupt(format!("sequence {} has a number that is taken", sequence.name)));
+            }
+            catalog.with_sequence(Arc::clone(sequence))
+        }
+        Ddl::AlterSequence(sequence, _) => {
+            catalog.sequence_by_id(sequence.id).ok_or_else(|| dropped_sequence(sequence.id))?;
+            catalog.with_sequence(Arc::clone(sequence))
+        }
+        Ddl::DropSequence(id) => {
+            catalog.sequence_by_id(*id).ok_or_else(|| dropped_sequence(*id))?;
+            Ok(catalog.without_sequence(*id))
+        }
     }
+}
+
+fn check_version(name: &TableName, old: u32, new: u32) -> Result<()> {
+    if old.checked_add(1) == Some(new) {
+        return Ok(());
+    }
+    Err(Error::new(
+        model::SqlState::SERIALIZATION_FAILURE,
+        format!(
+            "table {name} was altered by another transaction: version {old} seen, {} expected",
+            new.saturating_sub(1)
+        ),
+    )
+    .with_hint("run the transaction again"))
+}
+
+pub(crate) fn dropped_sequence(id: u32) -> Error {
+    Error::new(model::SqlState::UNDEFINED_TABLE, format!("sequence number {id} was dropped by another transaction"))
+        .with_hint("run the transaction again")
 }
 
 fn expect_id(catalog: &Catalog, id: TableId) -> Result<&TableRef> {
@@ -119,12 +195,25 @@ struct Inner {
     durable: Arc<Root>,
     /// Roots above `durable_lsn`, oldest first.
     ahead: VecDeque<Arc<Root>>,
+    /// Every root that somebody may still read by, oldest first, dead ones among them.
+    living: VecDeque<(Lsn, Weak<Root>)>,
+    /// Dead ones are looked for throughout when there are so many.
+    living_max: usize,
 }
+
+/// At least so many roots are remembered before the dead ones among them are looked for.
+const LIVING_MIN: usize = 1_024;
 
 impl Roots {
     pub(crate) fn new(root: Root, durable_lsn: Lsn) -> Roots {
         let durable = Arc::new(root);
-        Roots(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new() }))
+        let living = VecDeque::from([(durable.lsn, Arc::downgrade(&durable))]);
+        Roots(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
+    }
+
+    /// Nobody reads, or will ever read, at a moment before this.
+    pub(crate) fn horizon(&self) -> Lsn {
+        self.0.lock().horizon()
     }
 
     /// The newest root, durable or not. Only the holder of the commit lock may derive from it.
@@ -147,22 +236,26 @@ impl Roots {
     pub(crate) fn push(&self, root: Root) {
         let mut inner = self.0.lock();
         assert!(root.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: roots out of commit order");
-        inner.ahead.push_back(Arc::new(root));
+        let root = Arc::new(root);
+        inner.remember(&root);
+        inner.ahead.push_back(root);
         inner.promote();
     }
 
     /// Replaces the newest root by one that says the same (after flush, consolidation, compaction).
     pub(crate) fn replace_newest(&self, root: Root) {
         let mut inner = self.0.lock();
+        let root = Arc::new(root);
+        inner.remember(&root);
         let newest = inner.ahead.back_mut();
         match newest {
             Some(newest) => {
                 assert!(newest.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
-                *newest = Arc::new(root);
+                *newest = root;
             }
             None => {
                 assert!(inner.durable.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
-                inner.durable = Arc::new(root);
+                inner.durable = root;
             }
         }
     }
@@ -176,6 +269,25 @@ impl Roots {
 }
 
 impl Inner {
+    fn remember(&mut self, root: &Arc<Root>) {
+        if self.living.len() >= self.living_max {
+            // One that is held for long must not make us remember all that came after it.
+            self.living.retain(|(_, root)| root.strong_count() > 0);
+            self.living_max = (2 * self.living.len()).max(LIVING_MIN);
+        }
+        self.living.push_back((root.lsn, Arc::downgrade(root)));
+    }
+
+    fn horizon(&mut self) -> Lsn {
+        while let Some((lsn, root)) = self.living.front() {
+            if root.strong_count() > 0 {
+                return *lsn;
+            }
+            self.living.pop_front();
+        }
+        self.ahead.back().unwrap_or(&self.durable).lsn
+    }
+
     fn promote(&mut self) {
         while self.ahead.front().is_some_and(|root| root.lsn <= self.durable_lsn) {
             if let Some(root) = self.ahead.pop_front() {

@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering;
 
 use arrow_array::UInt32Array;
 use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
-use model::{Error, Lsn, Result, SqlState, TableId, TableName, TableRef, TimeRange, limits};
+use env::Event;
+use model::{Datum, Error, Lsn, Result, RowSchema, SqlState, TableId, TableName, TableRef, TimeRange, limits};
+use rows::{Access, Entered, RowTable};
 
-use crate::catalog::with_columns;
-use crate::commit::Committing;
-use crate::record::Ddl;
-use crate::root::{Root, apply_ddl, dropped};
+use crate::catalog::{check_row_schema, with_columns};
+use crate::commit::{Changes, Committing, Made};
+use crate::record::{Ddl, RowDefinition};
+use crate::root::{Root, apply_ddl, dropped, dropped_sequence};
+use crate::sequence::{Counter, NextValue, SequenceRef, SequenceState};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
 /// When a commit is acknowledged.
@@ -39,13 +42,17 @@ pub enum Isolation {
 pub struct Snapshot {
     root: Arc<Root>,
     catalog: Arc<Catalog>,
-    own: Arc<BTreeMap<TableId, OwnWrites>>,
+    own: Own<OwnWrites>,
+    own_rows: Own<Option<Arc<RowTable>>>,
 }
+
+/// Something of a transaction's own by table; most have nothing.
+type Own<T> = Option<Arc<BTreeMap<TableId, T>>>;
 
 impl Snapshot {
     pub(crate) fn new(root: Arc<Root>) -> Snapshot {
         let catalog = Arc::clone(&root.catalog);
-        Snapshot { root, catalog, own: Arc::default() }
+        Snapshot { root, catalog, own: None, own_rows: None }
     }
 
     /// The moment.
@@ -78,6 +85,30 @@ impl Snapshot {
         self.view(table)
     }
 
+    /// A `rows` table, own uncommitted versions of its description included. Its rows are read through [`Txn::rows`], which sees those of
+    /// this snapshot if the transaction took no other since.
+    ///
+    /// # Errors
+    /// 42P01 if it does not exist here.
+    pub fn row_table(&self, name: &TableName) -> Result<&Arc<RowTable>> {
+        let table = self
+            .catalog
+            .row_table(name)
+            .ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation {name} does not exist")))?;
+        self.row_table_by_id(table.id)
+    }
+
+    /// As [`Snapshot::row_table`], by number.
+    ///
+    /// # Errors
+    /// 42P01 if it does not exist here.
+    pub fn row_table_by_id(&self, id: TableId) -> Result<&Arc<RowTable>> {
+        match self.own_rows.as_ref().and_then(|own| own.get(&id)) {
+            Some(own) => own.as_ref().ok_or_else(|| dropped(id)),
+            None => self.root.row_table(id),
+        }
+    }
+
     fn view(&self, table: &TableRef) -> Result<TableView> {
         let state = match self.root.tables.get(&table.id) {
             Some(state) if state.table.version == table.version => Arc::clone(state),
@@ -86,7 +117,7 @@ impl Snapshot {
             // the commit is refused.
             None => Arc::new(TableState::empty(Arc::clone(table))),
         };
-        Ok(match self.own.get(&table.id) {
+        Ok(match self.own.as_ref().and_then(|own| own.get(&table.id)) {
             Some(own) => TableView::with_own_writes(state, own),
             None => TableView::new(state),
         })
@@ -103,8 +134,46 @@ pub struct Txn {
     /// What own DDL was put on top of last, and the catalog it gave; `None` without own DDL.
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
-    own: Arc<BTreeMap<TableId, OwnWrites>>,
+    own: Own<OwnWrites>,
     memory_bytes: usize,
+    /// Begun with the first statement that touches `rows` tables.
+    rows: Option<rows::Txn>,
+    /// Versions of `rows` tables made here; `None` for those dropped.
+    own_rows: Own<Option<Arc<RowTable>>>,
+    /// Sequences made or begun anew here.
+    counters: BTreeMap<u32, Arc<Counter>>,
+    /// What the present statement reads of `rows` tables. Versions it may need stay for as long as it is here.
+    reading: Option<Arc<Root>>,
+}
+
+/// A place in a transaction to go back to.
+#[derive(Clone)]
+pub struct Savepoint {
+    ddl: usize,
+    catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
+    own: Own<OwnWrites>,
+    memory_bytes: usize,
+    rows: rows::Savepoint,
+    own_rows: Own<Option<Arc<RowTable>>>,
+    counters: BTreeMap<u32, Arc<Counter>>,
+}
+
+/// What becomes of the rows of a table that is altered.
+#[derive(Clone, Copy, Debug)]
+pub enum RowData<'a> {
+    /// They stay. Those that lack the new columns at the end have these values in them, in their order; NULL beyond.
+    Keep(&'a [Datum<'a>]),
+    /// They go: TRUNCATE, or a table that is about to be written anew.
+    Discard,
+}
+
+/// What became of a change of a `rows` table.
+#[derive(Debug)]
+pub enum Altered<T> {
+    /// Done.
+    Done(T),
+    /// Others use the table: nothing was done; call again after the event.
+    Wait(Event),
 }
 
 impl Txn {
@@ -116,16 +185,89 @@ impl Txn {
             base: None,
             catalog: None,
             ddl: Vec::new(),
-            own: Arc::default(),
+            own: None,
             memory_bytes: 0,
+            rows: None,
+            own_rows: None,
+            counters: BTreeMap::new(),
+            reading: None,
         }
     }
 
-    /// What the next statement sees.
+    /// What the next statement sees if it touches `columns` tables only: nothing that a crash could take back, but what this session
+    /// committed itself.
     pub fn snapshot(&mut self) -> Snapshot {
         let root = self.root();
+        self.snapshot_of(root)
+    }
+
+    fn snapshot_of(&mut self, root: Arc<Root>) -> Snapshot {
         let catalog = self.catalog_over(&root);
-        Snapshot { root, catalog, own: Arc::clone(&self.own) }
+        Snapshot { root, catalog, own: self.own.clone(), own_rows: self.own_rows.clone() }
+    }
+
+    /// What the next statement sees if it touches `rows` tables: the newest commit, durable or not; under REPEATABLE READ what the first
+    /// statement saw. [`Txn::rows`] reads there too from now on, until the next one or [`Txn::end_statement`].
+    ///
+    /// Who answers a session at `sync` waits, by [`Engine::when_durable`], for `rows().newest_seen()`; and, if the statement read `columns`
+    /// tables too, for the LSN of this snapshot.
+    pub fn snapshot_newest(&mut self) -> Snapshot {
+        let root = match self.isolation {
+            Isolation::ReadCommitted => self.engine.inner.roots.newest(),
+            Isolation::RepeatableRead => {
+                let engine = &self.engine;
+                Arc::clone(self.base.get_or_insert_with(|| engine.inner.roots.newest()))
+            }
+        };
+        let (store, isolation) = (&self.engine.inner.store, self.isolation);
+        let rows = self.rows.get_or_insert_with(|| store.begin(isolation.of_rows()));
+        rows.set_snapshot(root.lsn);
+        rows.note_commit_seen(root.catalog_lsn);
+        self.reading = Some(Arc::clone(&root));
+        self.snapshot_of(root)
+    }
+
+    /// The transaction as `rows` tables know it: what reads, locks and changes their rows.
+    pub fn rows(&mut self) -> &mut rows::Txn {
+        if self.reading.is_none() {
+            self.snapshot_newest();
+        }
+        let (store, isolation) = (&self.engine.inner.store, self.isolation);
+        self.rows.get_or_insert_with(|| store.begin(isolation.of_rows()))
+    }
+
+    /// The statement is over: versions of rows that only it needed may go. To be called before a session waits for its client.
+    pub fn end_statement(&mut self) {
+        self.reading = None;
+    }
+
+    /// Where it is now.
+    #[must_use]
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            ddl: self.ddl.len(),
+            catalog: self.catalog.clone(),
+            own: self.own.clone(),
+            memory_bytes: self.memory_bytes,
+            rows: self.rows.as_ref().map_or(rows::Savepoint::START, rows::Txn::savepoint),
+            own_rows: self.own_rows.clone(),
+            counters: self.counters.clone(),
+        }
+    }
+
+    /// Takes back what was changed since; locks on rows taken since are let go. May be called again with the same place.
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn roll_back_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        if let Some(rows) = &mut self.rows {
+            rows.roll_back_to(savepoint.rows, &crossbeam_epoch::pin())?;
+        }
+        let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
+        self.ddl.truncate(ddl);
+        (self.catalog, self.own, self.memory_bytes) = (catalog, own, memory_bytes);
+        (self.own_rows, self.counters) = (own_rows, counters);
+        Ok(())
     }
 
     /// Own DDL on top of what is visible. Where the two do not fit (somebody took the name, altered or dropped the table) the catalog
@@ -153,10 +295,12 @@ impl Txn {
     /// Has nothing been changed yet?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ddl.is_empty() && self.own.is_empty()
+        self.ddl.is_empty()
+            && self.own.as_ref().is_none_or(|own| own.is_empty())
+            && self.rows.as_ref().is_none_or(rows::Txn::is_empty)
     }
 
-    /// Bytes of uncommitted rows.
+    /// Bytes of uncommitted rows of `columns` tables.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
@@ -202,7 +346,7 @@ impl Txn {
     pub fn drop_table(&mut self, name: &TableName) -> Result<()> {
         let id = self.snapshot().catalog.expect(name)?.id;
         self.change(Ddl::DropTable(id))?;
-        Arc::make_mut(&mut self.own).remove(&id);
+        Arc::make_mut(self.own.get_or_insert_default()).remove(&id);
         Ok(())
     }
 
@@ -217,8 +361,161 @@ impl Txn {
         Ok(table)
     }
 
+    /// A number for a new table, index or sequence, never given again in this database.
+    #[must_use]
+    pub fn next_number(&self) -> u32 {
+        self.engine.inner.next_table.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes a `rows` table; visible to this transaction at once. Its number and those of its indexes are from [`Txn::next_number`], its
+    /// version is 1.
+    ///
+    /// # Errors
+    /// 42602, 42701, 42P16, 54000, 54011 for what cannot be; 42P07 if a name is taken (also checked at commit).
+    pub fn create_row_table(&mut self, schema: RowSchema) -> Result<Arc<RowTable>> {
+        check_row_schema(&schema)?;
+        let table = Arc::new(RowTable::new(Arc::new(schema), &[])?);
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::CreateRowTable(RowDefinition::of(&table)))?;
+        self.set_row_table(table.id(), Some(Arc::clone(&table)));
+        Ok(table)
+    }
+
+    /// Makes the next version of a `rows` table: any change of its description, with its rows or without. Indexes with a new number or name,
+    /// or over columns that changed, are made anew from the rows that are there; the others stay. Visible to this transaction at once.
+    /// `show` writes a value for the error about a key that is there twice.
+    ///
+    /// The transaction has the table alone from then on, and waits for all who wrote to it; readers go on.
+    ///
+    /// # Errors
+    /// As [`Txn::create_row_table`]; 42P01; 40001 if `next` is not the version after the newest one; 40P01; 23505 from a new unique index.
+    pub fn alter_row_table(
+        &mut self,
+        next: RowSchema,
+        data: RowData<'_>,
+        show: &dyn Fn(&Datum<'_>) -> String,
+    ) -> Result<Altered<Arc<RowTable>>> {
+        check_row_schema(&next)?;
+        let (snapshot, current) = match self.have_alone(next.id)? {
+            Altered::Done(current) => current,
+            Altered::Wait(event) => return Ok(Altered::Wait(event)),
+        };
+        if current.schema.version.checked_add(1) != Some(next.version) {
+            return Err(altered(&current));
+        }
+        let next = Arc::new(next);
+        let anew = matches!(data, RowData::Discard);
+        let table = Arc::new(match data {
+            RowData::Keep(added) => current.altered(next, added, self.rows(), show)?,
+            RowData::Discard => {
+                RowTable::over(Arc::clone(&next), &[], Arc::new(current.records.emptied(next.version)))?
+            }
+        });
+        self.change_over(&snapshot, Ddl::AlterRowTable { definition: RowDefinition::of(&table), anew })?;
+        self.set_row_table(table.id(), Some(Arc::clone(&table)));
+        Ok(Altered::Done(table))
+    }
+
+    /// Drops a `rows` table with its indexes and rows.
+    ///
+    /// # Errors
+    /// 42P01, 40P01; 40001 if it was altered since the snapshot of a REPEATABLE READ transaction.
+    pub fn drop_row_table(&mut self, id: TableId) -> Result<Altered<()>> {
+        let snapshot = match self.have_alone(id)? {
+            Altered::Done((snapshot, _)) => snapshot,
+            Altered::Wait(event) => return Ok(Altered::Wait(event)),
+        };
+        self.change_over(&snapshot, Ddl::DropTable(id))?;
+        self.set_row_table(id, None);
+        Ok(Altered::Done(()))
+    }
+
+    /// The newest version of a `rows` table, when nobody else writes to it any more.
+    fn have_alone(&mut self, id: TableId) -> Result<Altered<(Snapshot, Arc<RowTable>)>> {
+        // Another version may come into force while the lock is waited for, but not after.
+        for _ in 0..2 {
+            let snapshot = self.snapshot_newest();
+            let current = Arc::clone(snapshot.row_table_by_id(id)?);
+            match self.rows().enter(&current, Access::Alone)? {
+                Entered::In => return Ok(Altered::Done((snapshot, current))),
+                Entered::Wait(event) => return Ok(Altered::Wait(event)),
+                Entered::Changed if self.isolation == Isolation::RepeatableRead => return Err(altered(&current)),
+                Entered::Changed => {}
+            }
+        }
+        Err(dropped(id))
+    }
+
+    fn set_row_table(&mut self, id: TableId, version: Option<Arc<RowTable>>) {
+        self.rows().set_version(id, version.clone());
+        Arc::make_mut(self.own_rows.get_or_insert_default()).insert(id, version);
+    }
+
+    /// Makes a sequence; it counts for this transaction at once. Its number is from [`Txn::next_number`].
+    ///
+    /// # Errors
+    /// 22023 for one that cannot count; 42P07, 3F000 (also checked at commit).
+    pub fn create_sequence(&mut self, sequence: SequenceRef) -> Result<()> {
+        sequence.check()?;
+        crate::catalog::check_name("sequence", &sequence.name.table)?;
+        let snapshot = self.snapshot_newest();
+        let state = sequence.initial();
+        self.change_over(&snapshot, Ddl::CreateSequence(Arc::clone(&sequence), state))?;
+        self.counters.insert(sequence.id, Arc::new(Counter::new(state)));
+        Ok(())
+    }
+
+    /// Changes a sequence; with `restart` it goes on from there.
+    ///
+    /// # Errors
+    /// 22023, 42P01, 42P07.
+    pub fn alter_sequence(&mut self, sequence: SequenceRef, restart: Option<SequenceState>) -> Result<()> {
+        sequence.check()?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::AlterSequence(Arc::clone(&sequence), restart))?;
+        if let Some(state) = restart {
+            self.counters.insert(sequence.id, Arc::new(Counter::new(state)));
+        }
+        Ok(())
+    }
+
+    /// Drops a sequence.
+    ///
+    /// # Errors
+    /// 42P01.
+    pub fn drop_sequence(&mut self, id: u32) -> Result<()> {
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::DropSequence(id))?;
+        self.counters.remove(&id);
+        Ok(())
+    }
+
+    /// The next number of a sequence: given once only, whatever becomes of this transaction, also after a crash. Not to be shown before
+    /// `rows().newest_seen()` is durable.
+    ///
+    /// # Errors
+    /// 42P01, 2200H at its end; those of [`Committing::poll`].
+    pub fn next_value(&mut self, id: u32) -> Result<NextValue> {
+        let snapshot = self.snapshot_newest();
+        let sequence = snapshot.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let next = match self.counters.get(&id) {
+            // Nobody else knows it, and the commit will say how far it is.
+            Some(own) => own.next(sequence, |_| Ok(Ok(Lsn::ZERO)))?.map(|(value, lsn)| NextValue::Value { value, lsn }),
+            None => Ok(self.engine.next_value_of(sequence)?),
+        };
+        let next = next.unwrap_or_else(NextValue::Wait);
+        if let NextValue::Value { lsn, .. } = next {
+            self.rows().note_commit_seen(lsn);
+        }
+        Ok(next)
+    }
+
     fn change(&mut self, ddl: Ddl) -> Result<()> {
         let snapshot = self.snapshot();
+        self.change_over(&snapshot, ddl)
+    }
+
+    fn change_over(&mut self, snapshot: &Snapshot, ddl: Ddl) -> Result<()> {
         let catalog = apply_ddl(&snapshot.catalog, &ddl)?;
         self.catalog = Some((Arc::clone(&snapshot.root.catalog), Arc::new(catalog)));
         self.ddl.push(ddl);
@@ -251,7 +548,7 @@ impl Txn {
             .with_hint("commit in smaller parts, or start the server with a larger --memory"));
         }
         self.memory_bytes += bytes;
-        let own = Arc::make_mut(&mut self.own).entry(table).or_default();
+        let own = Arc::make_mut(self.own.get_or_insert_default()).entry(table).or_default();
         own.entries.push(OwnEntry::Rows(Arc::new(batch)));
         Ok(())
     }
@@ -269,7 +566,7 @@ impl Txn {
         if times.is_empty() || series.is_some_and(<[u32]>::is_empty) {
             return Ok(());
         }
-        let own = Arc::make_mut(&mut self.own).entry(id).or_default();
+        let own = Arc::make_mut(self.own.get_or_insert_default()).entry(id).or_default();
         for entry in &mut own.entries {
             if let OwnEntry::Rows(batch) = entry {
                 let kept = without_rows(view, batch, series, times)?;
@@ -290,8 +587,32 @@ impl Txn {
     #[must_use]
     pub fn commit(self, durability: Durability) -> Committing {
         let read_lsn = self.base.as_ref().map_or(self.seen, |root| root.lsn);
-        let own = Arc::try_unwrap(self.own).unwrap_or_else(|shared| (*shared).clone());
-        Committing::new(self.engine, self.ddl, own, self.memory_bytes, durability, read_lsn)
+        let changes = Changes {
+            ddl: self.ddl,
+            own: own(self.own),
+            bytes: self.memory_bytes,
+            rows: self.rows,
+            made: Made { tables: own(self.own_rows), counters: self.counters },
+        };
+        Committing::new(self.engine, changes, durability, read_lsn)
+    }
+}
+
+fn own<T: Clone>(own: Own<T>) -> BTreeMap<TableId, T> {
+    own.map(Arc::unwrap_or_clone).unwrap_or_default()
+}
+
+fn altered(table: &RowTable) -> Error {
+    let text = format!("relation {} was altered by another transaction", table.schema.name);
+    Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again")
+}
+
+impl Isolation {
+    fn of_rows(self) -> rows::Isolation {
+        match self {
+            Isolation::ReadCommitted => rows::Isolation::ReadCommitted,
+            Isolation::RepeatableRead => rows::Isolation::RepeatableRead,
+        }
     }
 }
 

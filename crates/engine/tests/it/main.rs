@@ -1,5 +1,6 @@
 //! The engine from outside, on a real directory. Faults are the business of crate `sim`.
 
+mod rows;
 mod workers;
 
 use std::path::Path;

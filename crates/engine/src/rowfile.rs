@@ -1,0 +1,380 @@
+//! Files of `rows` tables: what a checkpoint writes and the next start reads. Bytes: docs/format/row-files.md, pinned by the golden
+//! test below.
+//!
+//! A table is written in parts, runs of record numbers, each a file of its own that is written anew when the part has changed. The rows
+//! in it are the newest committed ones of the moment they were looked at, which is not one moment: the log from the checkpoint's LSN on
+//! makes them one. Who names a file waits until the log is durable up to [`RowPartWriter::rows_lsn`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use env::{Env, File, Open};
+use model::{Error, Lsn, Result, TableId};
+use rows::{RecordId, Records};
+
+use crate::codec::{Put, Take, unzigzag, zigzag};
+
+/// "millrows" as bytes.
+const MAGIC: &[u8; 8] = b"MILLROWS";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
+/// A block is ended when it has so many bytes.
+const BLOCK_BYTES: usize = 256 << 10;
+/// No block has more: one row may come on top.
+const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + model::limits::ROW_BYTES_MAX + 64;
+/// Records looked at before memory that others let go meanwhile may be freed.
+const RECORDS_PER_GUARD: u64 = 1_024;
+
+/// Which files a table's rows are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFiles {
+    /// What rows have that were written before columns were added.
+    pub(crate) missing: Arc<[u8]>,
+    /// The version of the table that its records were made with: files of earlier ones say nothing.
+    pub since: u32,
+    /// By number.
+    pub parts: Vec<RowPart>,
+}
+
+/// One part of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowPart {
+    /// Its number.
+    pub part: u64,
+    /// The number of its file; 0 if it has no rows.
+    pub file: u64,
+    /// All commits up to here are in it.
+    pub lsn: Lsn,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Rows.
+    pub rows: u64,
+}
+
+impl RowFiles {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.since);
+        out.put_u32(self.parts.len() as u32);
+        for part in &self.parts {
+            for number in [part.part, part.file, part.lsn.0, part.bytes, part.rows] {
+                out.put_u64(number);
+            }
+        }
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>, missing: Arc<[u8]>) -> Result<RowFiles> {
+        let since = take.u32()?;
+        let count = take.count(40)?;
+        let mut parts: Vec<RowPart> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (part, file, lsn) = (take.u64()?, take.u64()?, Lsn(take.u64()?));
+            let part = RowPart { part, file, lsn, bytes: take.u64()?, rows: take.u64()? };
+            if parts.last().is_some_and(|last| last.part >= part.part) {
+                return Err(take.malformed(&format!("have part {} twice or too late", part.part)));
+            }
+            parts.push(part);
+        }
+        take.end()?;
+        Ok(RowFiles { missing, since, parts })
+    }
+
+    /// Numbers of the files.
+    pub fn files(&self) -> impl Iterator<Item = u64> {
+        self.parts.iter().map(|part| part.file).filter(|file| *file != 0)
+    }
+}
+
+/// The path of a file of rows within a data folder.
+#[must_use]
+pub fn row_file_path(dir: &Path, file: u64) -> PathBuf {
+    dir.join(format!("rows-{file:016x}.row"))
+}
+
+/// A part that is being written, some of it at a time.
+pub(crate) struct RowPartWriter {
+    part: RowPart,
+    path: PathBuf,
+    file: Option<Arc<dyn File>>,
+    next: u64,
+    rows_lsn: Lsn,
+    block: Block,
+    header: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Block {
+    body: Vec<u8>,
+    last: (u64, u64),
+}
+
+impl Block {
+    fn push(&mut self, record: RecordId, lsn: Lsn, row: &[u8]) {
+        let delta = |now: u64, before: u64| zigzag(now.wrapping_sub(before).cast_signed());
+        self.body.put_varint(delta(record.0, self.last.0));
+        self.body.put_varint(delta(lsn.0, self.last.1));
+        self.body.put_varint(row.len() as u64);
+        self.body.extend_from_slice(row);
+        self.last = (record.0, lsn.0);
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.body.len() + 8);
+        bytes.put_u32(self.body.len() as u32);
+        bytes.put_u32(crc32c::crc32c(&self.body));
+        bytes.append(&mut self.body);
+        self.last = (0, 0);
+        bytes
+    }
+}
+
+impl RowPartWriter {
+    /// For a part of which commits up to `lsn` are known to be there. Nothing is made before there is a row.
+    pub(crate) fn new(dir: &Path, table: TableId, part: u64, file: u64, lsn: Lsn) -> RowPartWriter {
+        let mut header = MAGIC.to_vec();
+        header.put_u32(VERSION);
+        header.put_u32(table.0);
+        header.put_u64(part);
+        let sum = crc32c::crc32c(&header);
+        header.put_u32(sum);
+        RowPartWriter {
+            part: RowPart { part, file, lsn, bytes: 0, rows: 0 },
+            path: row_file_path(dir, file),
+            file: None,
+            next: 0,
+            rows_lsn: Lsn::ZERO,
+            block: Block::default(),
+            header,
+        }
+    }
+
+    /// Writes about so many bytes; the part when that is all.
+    ///
+    /// # Errors
+    /// 58030, 53100. The file may be there.
+    pub(crate) fn step(&mut self, env: &dyn Env, records: &Records, bytes: u64) -> Result<Option<RowPart>> {
+        let range = records.part(self.part.part);
+        let before = self.part.bytes;
+        self.next = self.next.max(range.start);
+        while self.next < range.end {
+            if self.part.bytes - before >= bytes {
+                return Ok(None);
+            }
+            let guard = &crossbeam_epoch::pin();
+            let end = range.end.min(self.next + RECORDS_PER_GUARD);
+            let (mut rows, mut rows_lsn) = (0, self.rows_lsn);
+            // Blocks are cut between runs of records only, unless rows are large.
+            let mut full = Vec::new();
+            let block = &mut self.block;
+            records.committed(self.next..end, guard, |record, lsn, row| {
+                // A deletion leaves nothing in the file, and that is something that a crash must not take back either.
+                rows_lsn = rows_lsn.max(lsn);
+                let Some(row) = row else { return };
+                if !block.body.is_empty() && block.body.len() + row.len() > BLOCK_BYTES {
+                    full.append(&mut block.take());
+                }
+                block.push(record, lsn, row);
+                rows += 1;
+            });
+            (self.part.rows, self.rows_lsn, self.next) = (self.part.rows + rows, rows_lsn, end);
+            self.write(env, &full)?;
+        }
+        if !self.block.body.is_empty() {
+            let last = self.block.take();
+            self.write(env, &last)?;
+        }
+        match &self.file {
+            Some(file) => file.sync().map_err(|error| self.io("sync", &error))?,
+            None => self.part.file = 0,
+        }
+        Ok(Some(self.part))
+    }
+
+    fn write(&mut self, env: &dyn Env, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            let file = env.open(&self.path, Open::CreateNew).map_err(|error| self.io("make", &error))?;
+            file.write_at(&self.header, 0).map_err(|error| self.io("write", &error))?;
+            self.part.bytes = self.header.len() as u64;
+            self.file = Some(file);
+        }
+        if let Some(file) = &self.file {
+            file.write_at(bytes, self.part.bytes).map_err(|error| self.io("write", &error))?;
+            self.part.bytes += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn io(&self, what: &str, error: &std::io::Error) -> Error {
+        Error::io(format!("{what} {}", self.path.display()), error)
+    }
+
+    /// The file's number, whether it is there already or not.
+    pub(crate) fn file(&self) -> u64 {
+        self.part.file
+    }
+
+    /// The newest commit that a row was written of, or left out for.
+    pub(crate) fn rows_lsn(&self) -> Lsn {
+        self.rows_lsn
+    }
+}
+
+/// What is called with each row.
+type Each<'a> = &'a mut dyn FnMut(RecordId, Lsn, &[u8]) -> Result<()>;
+
+/// Calls `each` with every row of a file.
+///
+/// # Errors
+/// XX001 naming the file and what is wrong; 58030; whatever `each` returns.
+pub(crate) fn read_rows(env: &dyn Env, dir: &Path, table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+    if part.file == 0 {
+        return Ok(());
+    }
+    let path = row_file_path(dir, part.file);
+    let io = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
+    let file = env.open(&path, Open::Read).map_err(|error| io("open", &error))?;
+    let bytes = file.bytes().map_err(|error| io("length of", &error))?;
+    if bytes != part.bytes {
+        return Err(Error::corrupt(format!("{} has {bytes} bytes, {} expected", path.display(), part.bytes)));
+    }
+    let mut bytes = vec![0; usize::try_from(bytes).map_err(Error::bug)?];
+    file.read_at(&mut bytes, 0).map_err(|error| io("read", &error))?;
+    decode_rows(&bytes, table, part, each).map_err(|error| error.context(path.display()))
+}
+
+fn decode_rows(bytes: &[u8], table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+    let mut take = Take::new(bytes, "file of rows");
+    let header = take.take(HEADER_BYTES - 4)?;
+    if crc32c::crc32c(header) != take.u32()? {
+        return Err(take.malformed("has a damaged header"));
+    }
+    let mut fields = Take::new(header, "header of a file of rows");
+    if fields.take(8)? != MAGIC {
+        return Err(fields.malformed("does not begin with MILLROWS"));
+    }
+    let version = fields.u32()?;
+    if version != VERSION {
+        return Err(fields.malformed(&format!("has version {version}; this program reads version {VERSION}")));
+    }
+    let seen = (TableId(fields.u32()?), fields.u64()?);
+    if seen != (table, part.part) {
+        return Err(
+            fields.malformed(&format!("is of table {} part {}, not of {table} part {}", seen.0, seen.1, part.part))
+        );
+    }
+    let mut rows = 0;
+    while !take.is_empty() {
+        let (length, sum) = (take.u32()? as usize, take.u32()?);
+        if length > BLOCK_BYTES_MAX {
+            return Err(take.malformed(&format!("has a block of {length} bytes")));
+        }
+        let body = take.take(length)?;
+        let seen = crc32c::crc32c(body);
+        if seen != sum {
+            return Err(take.malformed(&format!("has a block with checksum {seen:08x}, expected {sum:08x}")));
+        }
+        rows += decode_block(body, part.part, each)?;
+    }
+    if rows != part.rows {
+        return Err(take.malformed(&format!("has {rows} rows, {} expected", part.rows)));
+    }
+    Ok(())
+}
+
+fn decode_block(body: &[u8], part: u64, each: Each<'_>) -> Result<u64> {
+    let mut take = Take::new(body, "block of a file of rows");
+    let (mut record, mut lsn, mut rows) = (0u64, 0u64, 0);
+    while !take.is_empty() {
+        record = record.wrapping_add_signed(unzigzag(take.varint()?));
+        lsn = lsn.wrapping_add_signed(unzigzag(take.varint()?));
+        let length = usize::try_from(take.varint()?).unwrap_or(usize::MAX);
+        let row = take.take(length)?;
+        if Records::part_of(RecordId(record)) != part || lsn > i64::MAX.cast_unsigned() {
+            return Err(take.malformed(&format!("has record {record} at LSN {lsn}")));
+        }
+        each(RecordId(record), Lsn(lsn), row)?;
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use env::sim::SimEnv;
+
+    use super::*;
+
+    fn rows() -> Records {
+        let records = Records::new();
+        let guard = &crossbeam_epoch::pin();
+        for (record, lsn, row) in [(1, 300, Some("ab")), (2, 400, None), (4, 301, Some(""))] {
+            records.restore(RecordId(record), Lsn(lsn), row.map(|row: &str| row.as_bytes().into()), guard).unwrap();
+        }
+        records
+    }
+
+    fn written(env: &SimEnv, records: &Records) -> (RowPart, Vec<u8>) {
+        let dir = Path::new("/d");
+        env.create_dir_all(dir).unwrap();
+        let mut writer = RowPartWriter::new(dir, TableId(9), 0, 5, Lsn(200));
+        let part = loop {
+            if let Some(part) = writer.step(env, records, 1).unwrap() {
+                break part;
+            }
+        };
+        let mut bytes = vec![0; part.bytes as usize];
+        env.open(&row_file_path(dir, 5), Open::Read).unwrap().read_at(&mut bytes, 0).unwrap();
+        assert_eq!(writer.rows_lsn(), Lsn(400), "a row that is not there says something too");
+        (part, bytes)
+    }
+
+    #[test]
+    fn row_file_bytes_are_exactly_these() {
+        let env = SimEnv::new(1);
+        let (part, bytes) = written(&env, &rows());
+        assert_eq!(part, RowPart { part: 0, file: 5, lsn: Lsn(200), bytes: 45, rows: 2 });
+        assert_eq!(bytes[..24], *b"MILLROWS\x01\0\0\0\x09\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(bytes[28..32], [9, 0, 0, 0]);
+        assert_eq!(bytes[36..], [2, 0xd8, 4, 2, b'a', b'b', 6, 2, 0]);
+        let mut seen = Vec::new();
+        read_rows(&env, Path::new("/d"), TableId(9), &part, &mut |record, lsn, row| {
+            seen.push((record.0, lsn.0, row.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, [(1, 300, b"ab".to_vec()), (4, 301, Vec::new())]);
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_is_refused() {
+        let (part, bytes) = written(&SimEnv::new(1), &rows());
+        let decode = |bytes: &[u8]| decode_rows(bytes, TableId(9), &part, &mut |_, _, _| Ok(()));
+        decode(&bytes).unwrap();
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut wild = bytes.clone();
+            wild[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&wild).is_err(), "bit {bit}");
+        }
+        assert!(decode_rows(&bytes, TableId(8), &part, &mut |_, _, _| Ok(())).is_err(), "another table's");
+    }
+
+    #[test]
+    fn blocks_that_nobody_wrote_are_refused_without_panic() {
+        for body in [&[0xff; 20][..], &[1, 0, 0], &[2, 2, 9], &[0, 1, 0], &[2]] {
+            assert!(decode_block(body, 0, &mut |_, _, _| Ok(())).is_err(), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_without_rows_has_no_file() {
+        let env = SimEnv::new(1);
+        let mut writer = RowPartWriter::new(Path::new("/d"), TableId(9), 0, 5, Lsn(200));
+        let part = writer.step(&env, &Records::new(), 1).unwrap().unwrap();
+        assert_eq!((part.file, part.rows, part.bytes), (0, 0, 0));
+    }
+}

@@ -1,0 +1,349 @@
+//! Sequences: numbers that are handed out once, whatever becomes of the transaction that took them.
+//!
+//! The log reserves numbers ahead of their use, [`AHEAD`] at a time; after a crash those reserved and not used are skipped.
+
+use std::sync::Arc;
+
+use env::Event;
+use model::{Error, Lsn, Result, SqlState, TableId, TableName, Type};
+use parking_lot::Mutex;
+
+use crate::Engine;
+use crate::codec::{Put, Take};
+use crate::root::dropped_sequence;
+
+/// So many numbers are reserved at a time, or what CACHE says if that is more: one log record for all of them.
+const AHEAD: u32 = 32;
+
+/// What a sequence is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Its number, from the same sequence as those of tables.
+    pub id: u32,
+    /// Its name, in the same space as those of tables.
+    pub name: TableName,
+    /// `smallint`, `integer` or `bigint`.
+    pub ty: Type,
+    /// START WITH
+    pub start: i64,
+    /// INCREMENT BY; not 0.
+    pub increment: i64,
+    /// MINVALUE
+    pub min: i64,
+    /// MAXVALUE
+    pub max: i64,
+    /// CACHE: how many numbers a session takes at a time.
+    pub cache: u32,
+    /// CYCLE
+    pub cycle: bool,
+    /// OWNED BY: the table and the position of the column with which it is dropped.
+    pub owner: Option<(TableId, u32)>,
+}
+
+/// Sequences are shared, never copied.
+pub type SequenceRef = Arc<Sequence>;
+
+/// How far a sequence is, as PostgreSQL shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceState {
+    /// The number handed out last, or, unless `is_called`, the one to come.
+    pub last: i64,
+    /// Was `last` handed out?
+    pub is_called: bool,
+}
+
+/// What became of asking for a number.
+#[derive(Debug)]
+pub enum NextValue {
+    /// The number, and the commit that reserved it: not to be shown before that is durable.
+    Value {
+        /// The number.
+        value: i64,
+        /// The commit.
+        lsn: Lsn,
+    },
+    /// The log is busy: ask again after the event.
+    Wait(Event),
+}
+
+/// How far a sequence is in this process.
+#[derive(Debug)]
+pub(crate) struct Counter(Mutex<Counting>);
+
+#[derive(Clone, Copy, Debug)]
+struct Counting {
+    now: SequenceState,
+    /// Where a crash would have it go on.
+    logged: SequenceState,
+    /// The commit that says so.
+    lsn: Lsn,
+    /// Numbers after `now` that may be handed out before the log is asked again.
+    ahead: u32,
+}
+
+impl Sequence {
+    /// Before its first number.
+    #[must_use]
+    pub fn initial(&self) -> SequenceState {
+        SequenceState { last: self.start, is_called: false }
+    }
+
+    /// Is it one that can count?
+    ///
+    /// # Errors
+    /// 22023.
+    pub fn check(&self) -> Result<()> {
+        let invalid = |what: String| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, what));
+        if self.increment == 0 {
+            return invalid("INCREMENT must not be zero".to_owned());
+        }
+        if self.min >= self.max {
+            return invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", self.min, self.max));
+        }
+        if self.start < self.min || self.start > self.max {
+            return invalid(format!(
+                "START value ({}) must lie between MINVALUE ({}) and MAXVALUE ({})",
+                self.start, self.min, self.max
+            ));
+        }
+        if self.cache == 0 {
+            return invalid("CACHE (0) must be greater than zero".to_owned());
+        }
+        Ok(())
+    }
+
+    fn after(&self, state: SequenceState) -> Result<i64> {
+        if !state.is_called {
+            return Ok(state.last);
+        }
+        match state.last.checked_add(self.increment).filter(|next| (self.min..=self.max).contains(next)) {
+            Some(next) => Ok(next),
+            None if self.cycle => Ok(if self.increment > 0 { self.min } else { self.max }),
+            None => {
+                let (what, bound) = if self.increment > 0 { ("maximum", self.max) } else { ("minimum", self.min) };
+                let text = format!("nextval: reached {what} value of sequence \"{}\" ({bound})", self.name.table);
+                Err(Error::new(SqlState::SEQUENCE_LIMIT_EXCEEDED, text))
+            }
+        }
+    }
+
+    /// The state after reserving from `state` on, and how many numbers that is: at least one.
+    fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)> {
+        let mut reserved = SequenceState { last: self.after(state)?, is_called: true };
+        let mut count = 1;
+        while count < AHEAD.max(self.cache) {
+            // What is beyond the end, or begins anew, is left to a later call.
+            let Some(next) = reserved.last.checked_add(self.increment) else { break };
+            if !(self.min..=self.max).contains(&next) {
+                break;
+            }
+            reserved.last = next;
+            count += 1;
+        }
+        Ok((reserved, count))
+    }
+
+    /// Its bytes; also in the manifest.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.id);
+        out.put_bytes(self.name.schema.as_bytes());
+        out.put_bytes(self.name.table.as_bytes());
+        out.put_u32(self.ty.oid());
+        for number in [self.start, self.increment, self.min, self.max] {
+            out.put_i64(number);
+        }
+        out.put_u32(self.cache);
+        out.put_u8(u8::from(self.cycle));
+        out.put_u8(u8::from(self.owner.is_some()));
+        let (table, column) = self.owner.unwrap_or((TableId(0), 0));
+        out.put_u32(table.0);
+        out.put_u32(column);
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Sequence> {
+        let id = take.u32()?;
+        let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
+        let oid = take.u32()?;
+        let ty = Type::from_oid(oid, -1).filter(|ty| matches!(ty, Type::Int2 | Type::Int4 | Type::Int8));
+        let ty = ty.ok_or_else(|| take.malformed(&format!("counts in type {oid}")))?;
+        let (start, increment, min, max) = (take.i64()?, take.i64()?, take.i64()?, take.i64()?);
+        let (cache, cycle, owned) = (take.u32()?, take.u8()? != 0, take.u8()? != 0);
+        let owner = (TableId(take.u32()?), take.u32()?);
+        let owner = owned.then_some(owner);
+        let sequence = Sequence { id, name, ty, start, increment, min, max, cache, cycle, owner };
+        sequence.check().map_err(|error| take.malformed(&error.to_string()))?;
+        Ok(sequence)
+    }
+}
+
+impl Engine {
+    /// The next number of a sequence: given once only, also after a crash. For who has no transaction; see [`crate::Txn::next_value`].
+    ///
+    /// # Errors
+    /// 42P01, 2200H at its end; those of [`crate::Committing::poll`].
+    pub fn next_value(&self, id: u32) -> Result<NextValue> {
+        let root = self.inner.roots.newest();
+        let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        self.next_value_of(sequence)
+    }
+
+    pub(crate) fn next_value_of(&self, sequence: &Sequence) -> Result<NextValue> {
+        let counter = self.counter(sequence.id)?;
+        let next = counter.next(sequence, |state| self.log_sequence(sequence.id, &counter, state))?;
+        Ok(next.map_or_else(NextValue::Wait, |(value, lsn)| NextValue::Value { value, lsn }))
+    }
+
+    /// Has a sequence go on from `state`: `setval`. Not undone by a rollback, as in PostgreSQL. Gives the commit that says so.
+    ///
+    /// # Errors
+    /// 42P01; 22003 for a number beyond its bounds; those of [`crate::Committing::poll`].
+    pub fn set_value(&self, id: u32, state: SequenceState) -> Result<std::result::Result<Lsn, Event>> {
+        let root = self.inner.roots.newest();
+        let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        if !(sequence.min..=sequence.max).contains(&state.last) {
+            let text = format!(
+                "setval: value {} is out of bounds for sequence \"{}\" ({}..{})",
+                state.last, sequence.name.table, sequence.min, sequence.max
+            );
+            return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text));
+        }
+        let counter = self.counter(id)?;
+        counter.set(state, |state| self.log_sequence(id, &counter, state))
+    }
+
+    fn counter(&self, id: u32) -> Result<Arc<Counter>> {
+        let root = self.inner.roots.newest();
+        root.counters.get(&id).cloned().ok_or_else(|| dropped_sequence(id))
+    }
+}
+
+impl SequenceState {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        out.put_i64(self.last);
+        out.put_u8(u8::from(self.is_called));
+    }
+
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<SequenceState> {
+        Ok(SequenceState { last: take.i64()?, is_called: take.u8()? != 0 })
+    }
+}
+
+impl Counter {
+    pub(crate) fn new(state: SequenceState) -> Counter {
+        Counter(Mutex::new(Counting { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
+    }
+
+    /// Where a crash would have it go on.
+    pub(crate) fn logged(&self) -> SequenceState {
+        self.0.lock().logged
+    }
+
+    /// A commit says how far it is.
+    pub(crate) fn written(&self) {
+        let mut counting = self.0.lock();
+        counting.logged = counting.now;
+        counting.ahead = 0;
+    }
+
+    pub(crate) fn now(&self) -> SequenceState {
+        self.0.lock().now
+    }
+
+    /// The next number, and the commit that reserved it. `log` is asked to write down what is reserved when nothing is left; if it says
+    /// no, nothing has changed.
+    pub(crate) fn next<T>(
+        &self,
+        sequence: &Sequence,
+        log: impl FnOnce(SequenceState) -> Result<std::result::Result<Lsn, T>>,
+    ) -> Result<std::result::Result<(i64, Lsn), T>> {
+        let mut counting = self.0.lock();
+        let next = sequence.after(counting.now)?;
+        if counting.ahead == 0 {
+            let (reserved, count) = sequence.reserve(counting.now)?;
+            match log(reserved)? {
+                Ok(lsn) => (counting.logged, counting.lsn, counting.ahead) = (reserved, lsn, count),
+                Err(busy) => return Ok(Err(busy)),
+            }
+        }
+        counting.ahead -= 1;
+        counting.now = SequenceState { last: next, is_called: true };
+        Ok(Ok((next, counting.lsn)))
+    }
+
+    /// Goes on from somewhere else.
+    pub(crate) fn set<T>(
+        &self,
+        state: SequenceState,
+        log: impl FnOnce(SequenceState) -> Result<std::result::Result<Lsn, T>>,
+    ) -> Result<std::result::Result<Lsn, T>> {
+        let mut counting = self.0.lock();
+        let lsn = match log(state)? {
+            Ok(lsn) => lsn,
+            Err(busy) => return Ok(Err(busy)),
+        };
+        *counting = Counting { now: state, logged: state, lsn, ahead: 0 };
+        Ok(Ok(lsn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequence(increment: i64, min: i64, max: i64, cycle: bool) -> Sequence {
+        let start = if increment > 0 { min } else { max };
+        let name = TableName::public("s");
+        Sequence { id: 1, name, ty: Type::Int8, start, increment, min, max, cache: 1, cycle, owner: None }
+    }
+
+    #[test]
+    fn numbers_are_those_of_postgresql_and_never_beyond_what_was_logged() {
+        for (sequence, expected) in [
+            (sequence(1, 1, 3, false), vec![Some(1), Some(2), Some(3), None, None]),
+            (sequence(1, 1, 3, true), vec![Some(1), Some(2), Some(3), Some(1), Some(2)]),
+            (sequence(-2, -4, -1, false), vec![Some(-1), Some(-3), None]),
+            (sequence(i64::MAX, 1, i64::MAX, true), vec![Some(1), Some(1)]),
+        ] {
+            let counter = Counter::new(sequence.initial());
+            let mut logged = sequence.initial();
+            let mut crashed_at = Vec::new();
+            for want in &expected {
+                let got = counter.next(&sequence, |state| {
+                    logged = state;
+                    Ok(Ok::<Lsn, ()>(Lsn(1)))
+                });
+                assert_eq!(got.as_ref().ok().map(|got| got.unwrap().0), *want, "{sequence:?}");
+                assert_eq!(counter.logged(), logged);
+                crashed_at.push(logged);
+            }
+            if !sequence.cycle {
+                let after = crashed_at.into_iter().filter_map(|state| sequence.after(state).ok());
+                assert!(after.into_iter().all(|next| !expected.contains(&Some(next))));
+            }
+        }
+    }
+
+    #[test]
+    fn a_hundred_numbers_take_four_log_records() {
+        let sequence = sequence(5, 1, i64::MAX, false);
+        let counter = Counter::new(sequence.initial());
+        let mut records = 0;
+        for at in 0..100 {
+            let next = counter.next(&sequence, |_| {
+                records += 1;
+                Ok(Ok::<Lsn, ()>(Lsn(7)))
+            });
+            assert_eq!(next.unwrap(), Ok((1 + 5 * at, Lsn(7))));
+        }
+        assert_eq!(records, 4);
+    }
+
+    #[test]
+    fn a_log_that_is_busy_changes_nothing() {
+        let sequence = sequence(1, 1, 10, false);
+        let counter = Counter::new(sequence.initial());
+        assert_eq!(counter.next(&sequence, |_| Ok(Err("busy"))).unwrap(), Err("busy"));
+        assert_eq!(counter.now(), sequence.initial());
+        assert_eq!(counter.next(&sequence, |_| Ok(Ok::<Lsn, ()>(Lsn(7)))).unwrap(), Ok((1, Lsn(7))));
+    }
+}
