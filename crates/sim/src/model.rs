@@ -85,6 +85,44 @@ pub enum Change {
         /// Last moment.
         last: i64,
     },
+    /// A new `rows` table.
+    CreateRows {
+        /// Its name.
+        name: String,
+        /// Its number.
+        id: TableId,
+    },
+    /// A `rows` table goes.
+    DropRows(TableId),
+    /// Its rows go.
+    Truncate(TableId),
+    /// It got a column, with this value in all rows.
+    AddRowColumn(TableId, Option<i64>),
+    /// A row is this from now on, or gone.
+    Row {
+        /// Its table.
+        table: TableId,
+        /// Its key.
+        id: i32,
+        /// Its fields, the key first.
+        fields: Option<RowFields>,
+    },
+    /// An index came or went.
+    Index,
+    /// A sequence was made.
+    Sequence,
+}
+
+/// Fields of a row of a `rows` table.
+pub type RowFields = Vec<Option<i64>>;
+
+/// One `rows` table.
+#[derive(Clone, Debug, Default)]
+pub struct RowTable {
+    /// Its name.
+    pub name: String,
+    /// By key.
+    pub rows: OrdMap<i32, RowFields>,
 }
 
 /// One table.
@@ -105,6 +143,8 @@ pub struct Table {
 pub struct Database {
     /// By number.
     pub tables: OrdMap<TableId, Table>,
+    /// By number.
+    pub row_tables: OrdMap<TableId, RowTable>,
 }
 
 impl Database {
@@ -124,7 +164,30 @@ impl Database {
                     self.tables.remove(&id);
                 }
             }
-            Change::AddColumn => {}
+            Change::AddColumn | Change::Index | Change::Sequence => {}
+            Change::CreateRows { name, id } => {
+                self.row_tables.insert(*id, RowTable { name: name.clone(), rows: OrdMap::new() });
+            }
+            Change::DropRows(id) => drop(self.row_tables.remove(id)),
+            Change::Truncate(id) => {
+                if let Some(table) = self.row_tables.get_mut(id) {
+                    table.rows = OrdMap::new();
+                }
+            }
+            Change::AddRowColumn(id, value) => {
+                if let Some(table) = self.row_tables.get_mut(id) {
+                    table.rows = table.rows.iter().map(|(id, row)| (*id, [&row[..], &[*value]].concat())).collect();
+                }
+            }
+            Change::Row { table, id, fields } => {
+                if let Some(table) = self.row_tables.get_mut(table) {
+                    match fields {
+                        Some(fields) => table.rows.insert(*id, fields.clone()),
+                        None => table.rows.remove(id),
+                    };
+                    table.check_unique();
+                }
+            }
             Change::Rows { table, op, rows } => {
                 if let Some(table) = self.tables.get_mut(table) {
                     rows.iter().for_each(|row| table.write(op, row));
@@ -195,5 +258,14 @@ impl Table {
         };
         all.sort();
         all
+    }
+}
+
+impl RowTable {
+    /// The second column is unique where it is not NULL.
+    fn check_unique(&self) {
+        let mut codes: Vec<i64> = self.rows.values().filter_map(|row| row[1]).collect();
+        codes.sort_unstable();
+        assert!(codes.is_sorted_by(|one, next| one < next), "a unique key twice in {}: {codes:?}", self.name);
     }
 }

@@ -1,5 +1,7 @@
 //! The seeded workload and its checks.
 
+mod rows;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::Path;
@@ -59,6 +61,12 @@ pub struct Report {
     pub simulated_ns: u64,
     /// I/O calls made.
     pub io_calls: u64,
+    /// Statements on `rows` tables that changed something.
+    pub row_statements: u64,
+    /// Statements that had to wait for a lock.
+    pub waits: u64,
+    /// Numbers of a sequence given.
+    pub numbers: u64,
 }
 
 impl Report {
@@ -72,6 +80,9 @@ impl Report {
         self.refused += other.refused;
         self.simulated_ns += other.simulated_ns;
         self.io_calls += other.io_calls;
+        self.row_statements += other.row_statements;
+        self.waits += other.waits;
+        self.numbers += other.numbers;
     }
 }
 
@@ -80,7 +91,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} commits ({} acknowledged at sync), {} power cuts and {} restarts survived, {} reads checked, {} refusals, \
-             {:.2} h simulated, {} I/O calls",
+             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} numbers",
             self.commits,
             self.acknowledged,
             self.crashes,
@@ -88,7 +99,10 @@ impl fmt::Display for Report {
             self.reads,
             self.refused,
             self.simulated_ns as f64 / 3.6e12,
-            self.io_calls
+            self.io_calls,
+            self.row_statements,
+            self.waits,
+            self.numbers
         )
     }
 }
@@ -132,6 +146,7 @@ enum Work {
         /// Under REPEATABLE READ: the LSN of the first statement.
         fixed: Option<Lsn>,
         isolation: Isolation,
+        rows: rows::Session,
     },
     Committing {
         committing: Committing,
@@ -150,7 +165,9 @@ struct Driver {
     history: BTreeMap<Lsn, Database>,
     /// No crash may take back commits up to here.
     promised: Lsn,
-    held: VecDeque<(Snapshot, Database)>,
+    held: VecDeque<(Txn, Snapshot, Database)>,
+    /// Numbers of the sequence: the last one given, and the last one shown to somebody.
+    numbers: (i64, i64),
     report: Report,
     with_faults: bool,
 }
@@ -224,6 +241,7 @@ impl Driver {
             history: BTreeMap::from([(Lsn::ZERO, Database::default())]),
             promised: Lsn::ZERO,
             held: VecDeque::new(),
+            numbers: (0, 0),
             report: Report::default(),
             with_faults,
         }
@@ -272,6 +290,8 @@ impl Driver {
             *session = Session { seen: lsn, work: Work::Idle };
         }
         self.held.clear();
+        // What nobody was shown may be given again.
+        self.numbers.0 = self.numbers.1;
     }
 
     fn engine(&self) -> Engine {
@@ -296,7 +316,8 @@ impl Driver {
                 let steps = 1 + self.dice.below(8);
                 self.env.run_some(steps);
             }
-            70..78 => self.check_snapshot(Lsn::ZERO),
+            70..76 => self.check_snapshot(Lsn::ZERO),
+            76..78 => self.check_rows(),
             78..82 => self.hold_snapshot(),
             82..86 => self.check_held(),
             86..89 => drop(self.engine().start_flush()),
@@ -335,8 +356,9 @@ impl Driver {
 
     fn power_cut(&mut self) {
         self.report.crashes += 1;
-        self.close_everything();
+        // Before the engine is dropped: dropping it closes it, and then everything would be on disk.
         self.env.crash();
+        self.close_everything();
         self.open();
         self.check_everything();
     }
@@ -350,8 +372,8 @@ impl Driver {
                 Err(error) => assert!(explained(&error), "close: {error}"),
             }
         }
-        self.close_everything();
         self.env.kill();
+        self.close_everything();
         self.open();
         self.check_everything();
     }
@@ -369,7 +391,7 @@ impl Driver {
         let work = std::mem::take(&mut self.sessions[at].work);
         self.sessions[at].work = match work {
             Work::Idle => self.begin(at),
-            Work::Open { txn, changes, fixed, isolation } => self.go_on(at, txn, changes, fixed, isolation),
+            Work::Open { txn, changes, fixed, isolation, rows } => self.go_on(at, txn, changes, fixed, isolation, rows),
             Work::Committing { committing, changes, durability, registered } => {
                 self.poll(at, committing, changes, durability, registered)
             }
@@ -379,7 +401,7 @@ impl Driver {
     fn begin(&mut self, at: usize) -> Work {
         let isolation = if self.dice.chance(70) { Isolation::ReadCommitted } else { Isolation::RepeatableRead };
         let txn = self.engine().begin(isolation, self.sessions[at].seen);
-        Work::Open { txn, changes: Vec::new(), fixed: None, isolation }
+        Work::Open { txn, changes: Vec::new(), fixed: None, isolation, rows: rows::Session::default() }
     }
 
     fn go_on(
@@ -389,29 +411,48 @@ impl Driver {
         mut changes: Vec<Change>,
         mut fixed: Option<Lsn>,
         isolation: Isolation,
+        mut rows: rows::Session,
     ) -> Work {
-        match self.dice.below(10) {
-            0..6 => {
+        match self.dice.below(14) {
+            0..4 => {
                 if let Some(change) = self.change(&mut txn) {
                     changes.push(change);
                 }
             }
-            6 => {
-                let snapshot = txn.snapshot();
+            4..10 => {
+                if !self.row_statement(&mut txn, &mut changes, &mut rows) {
+                    self.report.refused += 1;
+                    return Work::Idle;
+                }
+            }
+            10 => {
+                let newest = self.dice.chance(60);
+                let snapshot = if newest { txn.snapshot_newest() } else { txn.snapshot() };
                 if isolation == Isolation::RepeatableRead {
                     assert_eq!(*fixed.get_or_insert(snapshot.lsn()), snapshot.lsn(), "REPEATABLE READ moved");
                 }
                 let mut expected = self.model_at(snapshot.lsn());
                 changes.iter().for_each(|change| expected.apply(change));
                 // With own DDL that does not fit what others did since, the transaction is doomed and sees its last good catalog.
-                let is_ddl =
-                    |change: &Change| matches!(change, Change::Create { .. } | Change::Drop { .. } | Change::AddColumn);
+                let is_ddl = |change: &Change| {
+                    matches!(
+                        change,
+                        Change::Create { .. }
+                            | Change::Drop { .. }
+                            | Change::AddColumn
+                            | Change::CreateRows { .. }
+                            | Change::Sequence
+                    )
+                };
                 let has_ddl = changes.iter().any(is_ddl);
                 if !has_ddl {
                     self.compare(&snapshot, &expected);
                 }
+                if newest && !has_ddl {
+                    self.compare_rows(&snapshot, &mut txn, &expected);
+                }
             }
-            7 if self.dice.chance(30) => return Work::Idle,
+            11 if self.dice.chance(30) => return Work::Idle,
             _ => {
                 let durability = if self.dice.chance(70) { Durability::Sync } else { Durability::Async };
                 let committing = txn.commit(durability);
@@ -421,7 +462,7 @@ impl Driver {
         if let (Isolation::RepeatableRead, None) = (isolation, fixed) {
             fixed = Some(txn.snapshot().lsn());
         }
-        Work::Open { txn, changes, fixed, isolation }
+        Work::Open { txn, changes, fixed, isolation, rows }
     }
 
     fn poll(
@@ -607,23 +648,26 @@ impl Driver {
     }
 
     fn hold_snapshot(&mut self) {
-        let snapshot = self.engine().snapshot(Lsn::ZERO);
+        let mut txn = self.engine().begin(Isolation::RepeatableRead, Lsn::ZERO);
+        let snapshot = txn.snapshot_newest();
         let expected = self.model_at(snapshot.lsn());
-        self.held.push_back((snapshot, expected));
+        self.held.push_back((txn, snapshot, expected));
         if self.held.len() > 4 {
             self.held.pop_front();
         }
     }
 
     fn check_held(&mut self) {
-        for (snapshot, expected) in std::mem::take(&mut self.held) {
+        for (mut txn, snapshot, expected) in std::mem::take(&mut self.held) {
             self.compare(&snapshot, &expected);
-            self.held.push_back((snapshot, expected));
+            self.compare_rows(&snapshot, &mut txn, &expected);
+            self.held.push_back((txn, snapshot, expected));
         }
     }
 
     fn check_everything(&mut self) {
         self.check_snapshot(Lsn::ZERO);
+        self.check_rows();
         self.check_held();
     }
 
@@ -683,6 +727,7 @@ fn explained(error: &Error) -> bool {
         SqlState::DISK_FULL,
         SqlState::OUT_OF_MEMORY,
         SqlState::SERIALIZATION_FAILURE,
+        SqlState::DEADLOCK_DETECTED,
         SqlState::DUPLICATE_TABLE,
         SqlState::UNDEFINED_TABLE,
         SqlState::ADMIN_SHUTDOWN,

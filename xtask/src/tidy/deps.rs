@@ -23,7 +23,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "bench"]),
     ("bench", &[]),
-    ("sim", &["model", "env", "wal", "columns", "engine"]),
+    ("sim", &["model", "env", "wal", "columns", "rows", "engine"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,374 @@
+//! What sessions do with `rows` tables, and how it is checked.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use ::model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
+use engine::{Altered, Isolation, NextValue, RowData, Savepoint, Sequence, Snapshot, Txn};
+use rows::{Direction, LockMode, Locked, Put, RowTable, WaitPolicy};
+
+use super::{Driver, explained};
+use crate::model::{Change, Database, RowFields};
+
+const TABLES: [&str; 2] = ["accounts", "stock"];
+const SEQUENCE: &str = "numbers";
+/// Keys are few, so that transactions meet.
+const KEYS: u64 = 40;
+
+/// What an open transaction remembers of its statements.
+#[derive(Default)]
+pub(super) struct Session {
+    /// The statement that waits for a lock, to be run again.
+    waiting: Option<(&'static str, Statement)>,
+    /// Places to go back to, and how many changes there were.
+    savepoints: Vec<(Savepoint, usize)>,
+}
+
+#[derive(Clone, Debug)]
+enum Statement {
+    Insert(i32, RowFields),
+    Update(i32, RowFields),
+    Delete(i32),
+    Lock(i32, LockMode),
+    Truncate,
+    AddColumn(Option<i64>),
+    /// Makes an index over this column, or drops the last one made so.
+    Index(usize),
+    Drop,
+}
+
+/// What became of a statement.
+enum Outcome {
+    Changed(Change),
+    Nothing,
+    Wait,
+}
+
+impl Driver {
+    /// One statement on a `rows` table; false when the transaction failed.
+    pub(super) fn row_statement(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
+        if self.dice.chance(12) {
+            return self.savepoint(txn, changes, session);
+        }
+        let (name, statement) = match session.waiting.take() {
+            Some(again) if self.dice.chance(80) => again,
+            Some(_) => {
+                txn.rows().give_up_wait();
+                return true;
+            }
+            None if self.dice.chance(10) => return self.number(txn, changes),
+            None => (TABLES[self.dice.below(TABLES.len() as u64) as usize], self.statement()),
+        };
+        let snapshot = txn.snapshot_newest();
+        let Ok(table) = snapshot.row_table(&TableName::public(name)).map(Arc::clone) else {
+            return self.create_rows(txn, name, changes);
+        };
+        let guard = &crossbeam_epoch::pin();
+        let before = txn.rows().savepoint();
+        match run(txn, &table, &statement, guard) {
+            Ok(Outcome::Changed(change)) => {
+                self.report.row_statements += 1;
+                changes.push(change);
+            }
+            Ok(Outcome::Nothing) => txn.rows().undo_to(before, guard).expect("undo"),
+            Ok(Outcome::Wait) => {
+                self.report.waits += 1;
+                txn.rows().undo_to(before, guard).expect("undo");
+                session.waiting = Some((name, statement));
+            }
+            Err(error) => {
+                assert!(explained(&error) || error.state() == SqlState::UNIQUE_VIOLATION, "{statement:?}: {error}");
+                txn.rows().undo_to(before, guard).expect("undo");
+                return error.state() != SqlState::SERIALIZATION_FAILURE
+                    && error.state() != SqlState::DEADLOCK_DETECTED;
+            }
+        }
+        if self.dice.chance(30) {
+            txn.end_statement();
+        }
+        true
+    }
+
+    fn statement(&mut self) -> Statement {
+        let id = self.dice.below(KEYS) as i32;
+        let code = self.dice.chance(60).then(|| self.dice.below(KEYS) as i64);
+        let fields = vec![Some(i64::from(id)), code, Some(self.dice.below(5) as i64)];
+        match self.dice.below(100) {
+            0..40 => Statement::Insert(id, fields),
+            40..70 => Statement::Update(id, fields),
+            70..88 => Statement::Delete(id),
+            88..94 => Statement::Lock(id, [LockMode::KeyShare, LockMode::Share, LockMode::Update][id as usize % 3]),
+            94 => Statement::Truncate,
+            95..97 => Statement::AddColumn(code),
+            97..99 => Statement::Index(1 + self.dice.below(2) as usize),
+            _ => Statement::Drop,
+        }
+    }
+
+    fn savepoint(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
+        if session.savepoints.is_empty() || self.dice.chance(50) {
+            session.savepoints.push((txn.savepoint(), changes.len()));
+            return true;
+        }
+        let at = self.dice.below(session.savepoints.len() as u64) as usize;
+        session.savepoints.truncate(at + 1);
+        let (savepoint, count) = &session.savepoints[at];
+        txn.roll_back_to(savepoint).expect("roll back");
+        changes.truncate(*count);
+        session.waiting = None;
+        true
+    }
+
+    fn create_rows(&mut self, txn: &mut Txn, name: &str, changes: &mut Vec<Change>) -> bool {
+        let column =
+            |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
+        let index = |name: String, column, unique| RowIndex {
+            id: txn.next_number(),
+            name,
+            columns: vec![column],
+            unique,
+            constraint: unique,
+        };
+        let schema = RowSchema {
+            id: TableId(txn.next_number()),
+            name: TableName::public(name),
+            version: 1,
+            columns: vec![
+                column("id", Type::Int4, true),
+                column("code", Type::Int8, false),
+                column("v", Type::Int8, false),
+            ],
+            primary: Some(index(format!("{name}_pkey"), 0, true)),
+            secondary: vec![index(format!("{name}_code"), 1, true)],
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+        };
+        match txn.create_row_table(schema) {
+            Ok(table) => changes.push(Change::CreateRows { name: name.to_owned(), id: table.id() }),
+            Err(error) => assert!(explained(&error), "create: {error}"),
+        }
+        true
+    }
+
+    /// A number of the sequence, which is made if it is not there.
+    fn number(&mut self, txn: &mut Txn, changes: &mut Vec<Change>) -> bool {
+        let snapshot = txn.snapshot_newest();
+        let Some(sequence) = snapshot.catalog().sequence(&TableName::public(SEQUENCE)) else {
+            let (id, name) = (txn.next_number(), TableName::public(SEQUENCE));
+            // Made anew after a crash it goes on behind what was shown before: it is one sequence to those who look at it.
+            let (start, increment, min, max) = (self.numbers.0 + 1, 1, 1, i64::MAX);
+            let (ty, cache, cycle, owner) = (Type::Int8, 1, false, None);
+            let sequence = Sequence { id, name, ty, start, increment, min, max, cache, cycle, owner };
+            match txn.create_sequence(Arc::new(sequence)) {
+                Ok(()) => changes.push(Change::Sequence),
+                Err(error) => assert!(explained(&error), "create sequence: {error}"),
+            }
+            return true;
+        };
+        // One's own may be rolled back, and its numbers with it.
+        if self.engine().snapshot(Lsn::ZERO).catalog().sequence_by_id(sequence.id).is_none() {
+            return true;
+        }
+        match txn.next_value(sequence.id) {
+            Ok(NextValue::Value { value, lsn }) => {
+                self.report.numbers += 1;
+                assert!(value > self.numbers.0, "number {value} after {:?}", self.numbers);
+                self.numbers.0 = value;
+                // A commit of its own, which changes nothing that reads show.
+                let (last, state) = self.history.last_key_value().expect("history is never empty");
+                if lsn > *last {
+                    let state = state.clone();
+                    self.history.insert(lsn, state);
+                }
+                if matches!(self.engine().when_durable(lsn), Ok(None)) {
+                    self.numbers.1 = value;
+                }
+            }
+            Ok(NextValue::Wait(_)) => {}
+            Err(error) => assert!(explained(&error), "next value: {error}"),
+        }
+        true
+    }
+
+    /// What the newest snapshot shows of `rows` tables equals the model.
+    pub(super) fn check_rows(&mut self) {
+        let mut txn = self.engine().begin(Isolation::ReadCommitted, Lsn::ZERO);
+        let snapshot = txn.snapshot_newest();
+        let expected = self.model_at(snapshot.lsn());
+        self.compare_rows(&snapshot, &mut txn, &expected);
+        let seen = txn.rows().newest_seen();
+        assert!(seen <= snapshot.lsn(), "saw {seen} at {}", snapshot.lsn());
+        // Whoever is answered now has waited for it.
+        if matches!(self.engine().when_durable(seen), Ok(None)) {
+            self.promised = self.promised.max(seen);
+        }
+    }
+
+    pub(super) fn compare_rows(&mut self, snapshot: &Snapshot, txn: &mut Txn, expected: &Database) {
+        let mut names: Vec<_> = snapshot.catalog().row_tables().map(|table| table.name.table.clone()).collect();
+        names.sort();
+        let mut expected_names: Vec<_> = expected.row_tables.values().map(|table| table.name.clone()).collect();
+        expected_names.sort();
+        assert_eq!(names, expected_names, "rows tables at {}", snapshot.lsn());
+        for (id, wanted) in &expected.row_tables {
+            self.report.reads += 1;
+            let table = snapshot.row_table_by_id(*id).expect("the table is there");
+            let wanted: BTreeMap<i32, RowFields> = wanted.rows.iter().map(|(id, row)| (*id, row.clone())).collect();
+            for (how, seen) in read(txn, table) {
+                assert_eq!(seen, wanted, "table {} at {}, {how}", table.schema.name, snapshot.lsn());
+            }
+        }
+    }
+}
+
+fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &crossbeam_epoch::Guard) -> Result<Outcome> {
+    let id = table.id();
+    let changed = |fields: Option<RowFields>, key| Outcome::Changed(Change::Row { table: id, id: key, fields });
+    match statement {
+        Statement::Insert(key, fields) => {
+            let fields = widened(table, fields);
+            let row = row(table, *key, &fields);
+            Ok(match txn.rows().insert(table, row, guard)? {
+                Put::Done(_) => changed(Some(fields), *key),
+                Put::Duplicate { .. } => Outcome::Nothing,
+                Put::Wait(_) => Outcome::Wait,
+            })
+        }
+        Statement::Update(key, fields) => {
+            let record = match lock(txn, table, *key, LockMode::NoKeyUpdate, guard)? {
+                Ok(record) => record,
+                Err(outcome) => return Ok(outcome),
+            };
+            let fields = widened(table, fields);
+            Ok(match txn.rows().update(table, record, row(table, *key, &fields), guard)? {
+                Put::Done(_) => changed(Some(fields), *key),
+                Put::Duplicate { .. } => Outcome::Nothing,
+                Put::Wait(_) => Outcome::Wait,
+            })
+        }
+        Statement::Delete(key) => {
+            let record = match lock(txn, table, *key, LockMode::Update, guard)? {
+                Ok(record) => record,
+                Err(outcome) => return Ok(outcome),
+            };
+            let waits = txn.rows().delete(table, record, guard)?.is_some();
+            Ok(if waits { Outcome::Wait } else { changed(None, *key) })
+        }
+        Statement::Lock(key, mode) => Ok(lock(txn, table, *key, *mode, guard)?.err().unwrap_or(Outcome::Nothing)),
+        Statement::Truncate => alter(txn, next(table), RowData::Discard, Change::Truncate(id)),
+        Statement::AddColumn(value) => {
+            let mut next = next(table);
+            if next.columns.len() >= 6 {
+                return Ok(Outcome::Nothing);
+            }
+            let name = format!("more{}", next.columns.len());
+            next.columns.push(RowColumn { name, ty: Type::Int8, not_null: false, default: None, dropped: false });
+            let missing = [value.map_or(Datum::Null, Datum::Int8)];
+            alter(txn, next, RowData::Keep(&missing), Change::AddRowColumn(id, *value))
+        }
+        Statement::Index(column) => {
+            let mut next = next(table);
+            if next.secondary.len() > 1 {
+                next.secondary.truncate(1);
+            } else {
+                let name = format!("{}_more", next.name.table);
+                let (id, columns) = (txn.next_number(), vec![*column]);
+                // Sometimes there are duplicates, and it is refused.
+                next.secondary.push(RowIndex { id, name, columns, unique: *column == 1, constraint: false });
+            }
+            alter(txn, next, RowData::Keep(&[]), Change::Index)
+        }
+        Statement::Drop => Ok(match txn.drop_row_table(id)? {
+            Altered::Done(()) => Outcome::Changed(Change::DropRows(id)),
+            Altered::Wait(_) => Outcome::Wait,
+        }),
+    }
+}
+
+fn next(table: &RowTable) -> RowSchema {
+    RowSchema { version: table.schema.version + 1, ..(*table.schema).clone() }
+}
+
+fn alter(txn: &mut Txn, next: RowSchema, data: RowData<'_>, change: Change) -> Result<Outcome> {
+    Ok(match txn.alter_row_table(next, data, &|value| format!("{value:?}"))? {
+        Altered::Done(_) => Outcome::Changed(change),
+        Altered::Wait(_) => Outcome::Wait,
+    })
+}
+
+/// The record of a row under lock, or what stands against it.
+fn lock(
+    txn: &mut Txn,
+    table: &Arc<RowTable>,
+    key: i32,
+    mode: LockMode,
+    guard: &crossbeam_epoch::Guard,
+) -> Result<std::result::Result<rows::RecordId, Outcome>> {
+    let mut bytes = Vec::new();
+    let primary = table.primary.as_ref().ok_or_else(|| Error::bug("no primary key"))?;
+    rows::key::push(&mut bytes, &primary.keys()[0], &Datum::Int4(key))?;
+    let Some((record, _)) = txn.rows().get(table, &bytes, guard)? else { return Ok(Err(Outcome::Nothing)) };
+    Ok(match txn.rows().lock_row(table, record, mode, WaitPolicy::Wait, guard)? {
+        Locked::Row { .. } => Ok(record),
+        Locked::Wait(_) => Err(Outcome::Wait),
+        Locked::Gone | Locked::Skipped => Err(Outcome::Nothing),
+    })
+}
+
+/// With a value for each column that was added.
+fn widened(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
+    let mut fields = fields.to_vec();
+    fields.resize(table.layout.columns(), Some(3));
+    fields
+}
+
+fn row(table: &RowTable, key: i32, fields: &[Option<i64>]) -> Box<[u8]> {
+    let mut values = vec![Datum::Int4(key)];
+    values.extend(fields[1..].iter().map(|field| field.map_or(Datum::Null, Datum::Int8)));
+    let mut out = Vec::new();
+    table.layout.encode(&values, &mut out).expect("a row");
+    out.into()
+}
+
+fn fields(table: &RowTable, row: &[u8]) -> RowFields {
+    let field = |at| match table.layout.field(row, at).expect("a field") {
+        Datum::Int4(value) => Some(value.into()),
+        Datum::Int8(value) => Some(value),
+        _ => None,
+    };
+    (0..table.layout.columns()).map(field).collect()
+}
+
+/// All rows by every way there is.
+fn read(txn: &mut Txn, table: &RowTable) -> Vec<(String, BTreeMap<i32, RowFields>)> {
+    let guard = &crossbeam_epoch::pin();
+    let mut all = BTreeMap::new();
+    let note = |into: &mut BTreeMap<i32, RowFields>, row: &[u8]| {
+        let fields = fields(table, row);
+        let key = fields[0].and_then(|key| i32::try_from(key).ok()).expect("a key");
+        assert!(into.insert(key, fields).is_none(), "key {key} twice");
+    };
+    for record in table.records.all() {
+        if let Some(row) = txn.rows().read(table, record, guard).expect("a row") {
+            note(&mut all, row);
+        }
+    }
+    let mut ways = vec![("by records".to_owned(), all)];
+    for (at, index) in table.primary.iter().chain(&table.secondary).enumerate() {
+        let mut seen = BTreeMap::new();
+        index.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, guard, |entry, record| {
+            let rows = txn.rows();
+            let row = match at {
+                0 => rows.read(table, record, guard),
+                _ => rows.read_entry(table, index, entry, record, guard),
+            };
+            if let Some(row) = row.expect("a row") {
+                note(&mut seen, row);
+            }
+            ControlFlow::Continue(())
+        });
+        ways.push((format!("by {}", index.def().name), seen));
+    }
+    ways
+}
