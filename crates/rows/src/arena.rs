@@ -85,6 +85,13 @@ impl<T: Default> Arena<T> {
         self.next.load(Ordering::Acquire)
     }
 
+    /// Numbers below the bound whose chunks were made, as runs: recovery makes none for slots that nobody uses.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = std::ops::Range<u64>> + '_ {
+        let bound = self.bound();
+        let chunks = (0..bound).step_by(1 << CHUNK_BITS).filter(|first| self.get(*first).is_some());
+        chunks.map(move |first| first..bound.min(first + (1 << CHUNK_BITS)))
+    }
+
     /// Bytes of all chunks.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.chunks.load(Ordering::Relaxed) as usize * (size_of::<T>() << CHUNK_BITS)

@@ -11,9 +11,6 @@ use crate::row::{ColumnLayout, RowLayout};
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::Txn;
 
-/// Records looked at before memory that others let go meanwhile may be freed.
-const RECORDS_PER_GUARD: u64 = 4_096;
-
 impl RowTable {
     /// A table without rows. `missing` are the values that rows have of columns they lack, in the order of the columns; NULL beyond its end.
     ///
@@ -153,10 +150,9 @@ impl RowTable {
         let mut keys = Vec::new();
         // Where each key is among `keys`, whether all of it counts for uniqueness, and its record.
         let mut entries: Vec<(usize, u32, bool, u64)> = Vec::new();
-        let bound = self.records.bound();
-        for first in (0..bound).step_by(RECORDS_PER_GUARD as usize) {
+        for run in self.records.arena.runs() {
             let guard = &crossbeam_epoch::pin();
-            for number in first..bound.min(first + RECORDS_PER_GUARD) {
+            for number in run {
                 let slot = self.records.record(RecordId(number))?;
                 let version = match me {
                     Some(me) => slot.current(me, guard),

@@ -195,13 +195,13 @@ impl Records {
     pub fn recovered(&self, guard: &Guard) {
         let mut rows = 0;
         let mut free = Vec::new();
-        for number in 0..self.arena.bound() {
-            let slot = self.arena.get(number);
-            if slot.and_then(|slot| slot.newest(guard)).is_some_and(|version| version.row().is_some()) {
+        for number in self.arena.runs().flatten() {
+            let Some(slot) = self.arena.get(number) else { continue };
+            if slot.newest(guard).is_some_and(|version| version.row().is_some()) {
                 rows += 1;
                 continue;
             }
-            self.add_bytes(-(self.arena.reach(number).map_or(0, |slot| slot.clear(guard)) as i64));
+            self.add_bytes(-(slot.clear(guard) as i64));
             free.push(number);
         }
         // Low numbers first.
@@ -220,6 +220,11 @@ impl Records {
 
     pub(crate) fn add_bytes(&self, bytes: i64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What a record has that has no slot: nothing, if it is one of those that nobody used since the start.
+    pub(crate) fn nothing<T>(&self, record: RecordId) -> Result<Option<T>> {
+        if record.0 < self.bound() { Ok(None) } else { self.record(record).map(|_| None) }
     }
 
     /// A record that an index or a log named.

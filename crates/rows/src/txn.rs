@@ -267,7 +267,8 @@ impl Txn {
     /// # Errors
     /// XX000 for a record that was never made.
     pub fn read<'g>(&mut self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g [u8]>> {
-        let Some(version) = table.records.record(record)?.seen(self.id, self.snapshot, guard) else { return Ok(None) };
+        let Some(slot) = table.records.arena.get(record.0) else { return table.records.nothing(record) };
+        let Some(version) = slot.seen(self.id, self.snapshot, guard) else { return Ok(None) };
         self.note_seen(version);
         Ok(version.row())
     }

@@ -12,7 +12,7 @@ use crate::index::Direction;
 use crate::locks::{LockMode, WaitPolicy};
 use crate::row::{ColumnLayout, RowLayout};
 use crate::store::Store;
-use crate::table::{IndexData, RecordId, Records, RowTable};
+use crate::table::{IndexData, RECORDS_MAX, RecordId, Records, RowTable};
 use crate::txn::{Access, Entered, Isolation, Locked, Put, Txn};
 
 /// One table: id (the key), code (unique, may be NULL), name (indexed).
@@ -773,4 +773,26 @@ fn garbage_from_before_a_column_was_added_goes() {
         entries += index.tree.len();
     }
     assert_eq!(entries, 3, "one in each index");
+}
+
+#[test]
+fn recovery_makes_no_slots_for_records_that_nobody_uses() {
+    let db = Db::new();
+    let guard = &crossbeam_epoch::pin();
+    let far = RECORDS_MAX - 1;
+    for record in [3, far] {
+        let row = db.row((record as i32, None, "x"));
+        db.table.records.restore(RecordId(record), Lsn(1), Some(row), guard).unwrap();
+    }
+    assert!(db.table.records.restore(RecordId(RECORDS_MAX), Lsn(1), None, guard).is_err());
+    db.table.records.recovered(guard);
+    let table = db.table.indexed().unwrap();
+    assert_eq!(table.records.rows(), 2);
+    assert!(table.records.memory_bytes() < 1 << 20, "{} bytes", table.records.memory_bytes());
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    txn.set_snapshot(Lsn(1));
+    for (record, is_there) in [(3, true), (4, false), (70_000, false), (far, true)] {
+        assert_eq!(txn.read(&table, RecordId(record), guard).unwrap().is_some(), is_there, "{record}");
+    }
+    assert!(txn.read(&table, RecordId(far + 1), guard).is_err());
 }
