@@ -175,10 +175,11 @@ impl Inner {
         let mut todo: VecDeque<Todo> = job.root.tables.keys().map(|id| Todo::Table(*id)).collect();
         let manifest = self.manifest.lock();
         for (id, table) in &job.root.row_tables {
-            let old = files_of(&manifest, *id, table.records.since());
-            let written = |part| old.and_then(|old| old.iter().find(|old| old.part == part)).map(|old| old.lsn);
-            let parts = (0..table.records.parts())
-                .filter(|part| table.records.part_changed(*part) > written(*part).unwrap_or(Lsn::ZERO));
+            let old = files_of(&manifest, *id, table.records.since()).unwrap_or_default();
+            let written: BTreeMap<u64, Lsn> = old.iter().map(|part| (part.part, part.lsn)).collect();
+            let is_due =
+                |part: &u64| table.records.part_changed(*part) > written.get(part).copied().unwrap_or(Lsn::ZERO);
+            let parts = (0..table.records.parts()).filter(is_due);
             todo.extend(parts.map(|part| Todo::Part(*id, part)));
         }
         todo

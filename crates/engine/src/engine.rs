@@ -83,6 +83,8 @@ pub struct Recovery {
     pub elapsed_ns: u64,
 }
 
+/// A commit throws away so many old versions at most; the governor does the rest.
+const COLLECT_COMMIT: usize = 1_024;
 /// Bytes of `rows` tables are counted anew after so many commits …
 const RECOUNT_COMMITS: u64 = 1_024;
 /// … and when rows alone grew by this share of what they may take.
@@ -752,7 +754,7 @@ impl Inner {
     /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
     /// when it is time.
     pub(crate) fn after_row_commit(&self, changes: usize) {
-        self.collect_rows(2 * changes + 8);
+        self.collect_rows((2 * changes + 8).min(COLLECT_COMMIT));
         // Indexes grow with the rows, and are only counted here.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
         let count = self.row_commits.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,8 @@
 pub const COLUMNS_PER_TABLE_MAX: usize = 4_096;
 /// Most series one table can have.
 pub const SERIES_PER_TABLE_MAX: u32 = 100_000_000;
+/// Most rows of a `rows` table, deleted ones that somebody may still see among them.
+pub const ROWS_PER_TABLE_MAX: u64 = 1 << 32;
 /// Most tables one database can have.
 pub const TABLES_MAX: usize = 100_000;
 /// Longest name of a table, column or schema, in bytes.

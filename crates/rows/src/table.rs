@@ -24,7 +24,7 @@ const PART_BITS: u32 = 16;
 /// Lists of parts, each twice as long as the one before.
 const PART_LISTS: usize = 17;
 /// Most records of a table. It makes a wild number in a log or a file detectable.
-pub const RECORDS_MAX: u64 = 1 << 32;
+pub const RECORDS_MAX: u64 = model::limits::ROWS_PER_TABLE_MAX;
 
 const _: () = assert!(RECORDS_MAX >> PART_BITS < 1 << PART_LISTS);
 

@@ -22,7 +22,7 @@ use model::{Error, Lsn, Result, SqlState, TableId};
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::record::{Begin, Version};
 use crate::store::{Garbage, Store};
-use crate::table::{Gate, IndexData, Keys, RecordId, RowTable};
+use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
 /// So many bytes of one transaction are not counted yet as the store's.
 const UNCOUNTED_BYTES_MAX: i64 = 64 << 10;
@@ -548,7 +548,7 @@ impl Txn {
     /// Puts a row into a table. Of several keys that are there already the primary one is told of, or the first in the order of the indexes.
     ///
     /// # Errors
-    /// 40P01; 54000 for a key that is too long; 53200 when tables hold as much as they may; 40001 when the table was changed or dropped.
+    /// 40P01; 54000 for a key that is too long or a row too many; 53200 when tables hold as much as they may; 40001 when the table was changed or dropped.
     pub fn insert(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, guard: &Guard) -> Result<Put> {
         if let Some(event) = self.share(table)? {
             return Ok(Put::Wait(event));
@@ -714,6 +714,11 @@ impl Txn {
         let mut locked = Vec::new();
         let record = loop {
             let record = RecordId(table.records.arena.take());
+            if record.0 >= RECORDS_MAX {
+                table.records.arena.give_back(record.0);
+                let text = format!("relation {} has {RECORDS_MAX} rows, which is the limit", table.schema.name);
+                return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+            }
             match self.lock(table, record, LockMode::Update, WaitPolicy::Skip)? {
                 Request::Held { .. } => break record,
                 // Whoever took back an insert has the lock until its end.
