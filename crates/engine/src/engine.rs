@@ -1,6 +1,6 @@
 //! Opening, closing, and what all parts share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use columns::TableState;
 use env::{Env, Event, Worker};
 use imbl::OrdMap;
-use model::{Error, Lsn, Result, SqlState, limits};
+use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use parking_lot::Mutex;
 use wal::{Wal, WalOptions};
 
@@ -83,6 +83,8 @@ pub struct Recovery {
     pub elapsed_ns: u64,
 }
 
+/// So many threads read files and make indexes at the start. An `Env` does not say how many cores there are.
+const START_WORKERS: usize = 4;
 /// A commit throws away so many old versions at most; the governor does the rest.
 const COLLECT_COMMIT: usize = 1_024;
 /// Bytes of `rows` tables are counted anew after so many commits …
@@ -492,7 +494,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         },
     )?;
     replay.install(&mut root);
-    recover_rows(&mut root)?;
+    recover_rows(&env, &mut root)?;
     recovery.row_tables = root.row_tables.len() as u64;
     recovery.rows = root.row_tables.values().map(|table| table.records.rows()).sum();
     recovery.tables = root.tables.len() as u64;
@@ -616,37 +618,110 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
 
 /// Reads the files of `rows` tables, and gives the newest commit of which a row is in them. The log goes on from there; indexes come last.
 fn load_rows(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, root: &mut Root) -> Result<Lsn> {
-    let data = data_dir(dir);
-    let mut rows_lsn = Lsn::ZERO;
+    let rows_lsn = Arc::new(AtomicU64::new(0));
+    let mut jobs: Vec<Job> = Vec::new();
     for (id, files) in &manifest.row_files {
         let schema =
             manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
         let definition = RowDefinition { schema: Arc::clone(schema), missing: Arc::clone(&files.missing) };
-        let table = definition.table(Arc::new(rows::Records::new().emptied(files.since)))?;
+        let table = Arc::new(definition.table(Arc::new(rows::Records::new().emptied(files.since)))?);
         for part in &files.parts {
-            let guard = &crossbeam_epoch::pin();
-            read_rows(&**env, &data, *id, part, &mut |record, lsn, row| {
-                rows_lsn = rows_lsn.max(lsn);
-                table.records.restore(record, lsn, Some(row.into()), guard)
-            })
-            .map_err(|error| error.context(format!("table {}", schema.name)))?;
+            let (table, part, rows_lsn) = (Arc::clone(&table), *part, Arc::clone(&rows_lsn));
+            let (env, data) = (Arc::clone(env), data_dir(dir));
+            jobs.push(Box::new(move || {
+                let guard = &crossbeam_epoch::pin();
+                let restored = read_rows(&*env, &data, table.id(), &part, &mut |record, lsn, row| {
+                    rows_lsn.fetch_max(lsn.0, Ordering::Relaxed);
+                    table.records.restore(record, lsn, Some(row.into()), guard)
+                });
+                restored.map_err(|error| error.context(format!("table {}", table.schema.name)))
+            }));
         }
-        root.row_tables.insert(*id, Arc::new(table));
+        root.row_tables.insert(*id, table);
     }
-    Ok(rows_lsn)
+    in_parallel(env, jobs)?;
+    Ok(Lsn(rows_lsn.load(Ordering::Relaxed)))
 }
 
 /// Ends the recovery of `rows` tables: what is deleted is free, and indexes are made.
-fn recover_rows(root: &mut Root) -> Result<()> {
-    let mut tables = OrdMap::new();
-    for (id, table) in &root.row_tables {
-        table.records.recovered(&crossbeam_epoch::pin());
-        let table = table.indexed()?;
-        table.take_effect();
-        tables.insert(*id, Arc::new(table));
-    }
-    root.row_tables = tables;
+fn recover_rows(env: &Arc<dyn Env>, root: &mut Root) -> Result<()> {
+    let tables = Arc::new(Mutex::new(OrdMap::new()));
+    let job = |(id, table): (&TableId, &Arc<rows::RowTable>)| -> Job {
+        let (id, table, tables) = (*id, Arc::clone(table), Arc::clone(&tables));
+        Box::new(move || {
+            table.records.recovered(&crossbeam_epoch::pin());
+            let table = table.indexed()?;
+            table.take_effect();
+            tables.lock().insert(id, Arc::new(table));
+            Ok(())
+        })
+    };
+    in_parallel(env, root.row_tables.iter().map(job).collect())?;
+    root.row_tables = std::mem::take(&mut *tables.lock());
     Ok(())
+}
+
+/// Something to do at the start, beside others.
+type Job = Box<dyn FnOnce() -> Result<()> + Send>;
+
+struct Jobs {
+    todo: Mutex<VecDeque<Job>>,
+    workers: AtomicU64,
+    error: Mutex<Option<Error>>,
+    done: Event,
+}
+
+/// One job at work: should it panic, nobody must wait for it.
+struct AtWork<'a>(&'a Jobs);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fail(Error::bug("a part of the start ended without a word"));
+        self.0.done.set();
+    }
+}
+
+impl Jobs {
+    fn fail(&self, error: Error) {
+        self.error.lock().get_or_insert(error);
+        self.todo.lock().clear();
+    }
+
+    fn step(&self) -> env::Step {
+        let job = self.todo.lock().pop_front();
+        let Some(job) = job else {
+            if self.workers.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.done.set();
+            }
+            return env::Step::Finished;
+        };
+        let at_work = AtWork(self);
+        let result = job();
+        std::mem::forget(at_work);
+        if let Err(error) = result {
+            self.fail(error);
+        }
+        env::Step::Again
+    }
+}
+
+/// Does jobs, a few at a time, and waits for all; the first error ends it.
+fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<Job>) -> Result<()> {
+    let count = jobs.len().min(START_WORKERS);
+    if count < 2 {
+        return jobs.into_iter().try_for_each(|job| job());
+    }
+    let (todo, workers) = (Mutex::new(jobs.into()), AtomicU64::new(count as u64));
+    let jobs = Arc::new(Jobs { todo, workers, error: Mutex::default(), done: Event::new() });
+    let spawn = |_| {
+        let jobs = Arc::clone(&jobs);
+        env.spawn("start", Box::new(move || jobs.step()))
+    };
+    let workers: Vec<Worker> = (0..count).map(spawn).collect();
+    env.wait(&jobs.done);
+    drop(workers);
+    let error = jobs.error.lock().take();
+    error.map_or(Ok(()), Err)
 }
 
 /// How much room there is for another writer.

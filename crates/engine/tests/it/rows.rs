@@ -492,6 +492,23 @@ fn a_transaction_larger_than_a_log_record_and_a_table_of_several_parts_survive()
     assert_eq!(amounts(&engine, "t"), expected);
     let stats = engine.stats();
     assert_eq!((stats.rows, stats.row_tables), (35_001, 1));
+    engine.flush().expect("flush");
+    drop(engine);
+    // Whichever of several files is damaged, it is named.
+    let data = Path::new(DIR).join("data");
+    let files: Vec<_> = env.list(&data).expect("list").into_iter().map(|entry| data.join(entry.name)).collect();
+    assert_eq!(files.len(), 2);
+    for path in files {
+        let file = env.open(&path, env::Open::ReadWrite).expect("open");
+        let mut byte = [0];
+        file.read_at(&mut byte, 1_000).expect("read");
+        file.write_at(&[!byte[0]], 1_000).expect("write");
+        let refused = try_open(&env, small()).map(drop).expect_err("damaged");
+        assert_eq!(refused.kind(), model::ErrorKind::Corrupt);
+        assert!(refused.message().contains(&path.display().to_string()), "{refused}");
+        file.write_at(&byte, 1_000).expect("write");
+    }
+    assert_eq!(amounts(&open(&env), "t"), expected);
 }
 
 fn parts(env: &SimEnv) -> Vec<(u64, u64)> {
