@@ -21,7 +21,7 @@ use engine::{
 use env::Env;
 use env::sim::{Faults, SimEnv};
 
-use crate::model::{Cell, Change, Database, Fields, Op, Write};
+use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Write};
 
 const DIR: &str = "/db";
 const SESSIONS: usize = 4;
@@ -479,6 +479,7 @@ impl Driver {
             assert!(lsn > *last, "commit {lsn} after {last}");
             let mut state = state.clone();
             changes.iter().for_each(|change| state.apply(change));
+            state.row_tables.values().for_each(RowTable::check_unique);
             self.history.insert(lsn, state);
             self.report.commits += 1;
             registered = true;
