@@ -407,9 +407,7 @@ impl Txn {
         let anew = matches!(data, RowData::Discard);
         let table = Arc::new(match data {
             RowData::Keep(added) => current.altered(next, added, self.rows(), show)?,
-            RowData::Discard => {
-                RowTable::over(Arc::clone(&next), &[], Arc::new(current.records.emptied(next.version)))?
-            }
+            RowData::Discard => current.emptied(next)?,
         });
         self.change_over(&snapshot, Ddl::AlterRowTable { definition: RowDefinition::of(&table), anew })?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
@@ -496,8 +494,13 @@ impl Txn {
     /// # Errors
     /// 42P01, 2200H at its end; those of [`Committing::poll`].
     pub fn next_value(&mut self, id: u32) -> Result<NextValue> {
-        let snapshot = self.snapshot_newest();
-        let sequence = snapshot.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        // In the midst of a statement, which goes on reading where it is.
+        let root = match &self.reading {
+            Some(root) => Arc::clone(root),
+            None => self.snapshot_newest().root,
+        };
+        let catalog = self.catalog_over(&root);
+        let sequence = catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         let next = match self.counters.get(&id) {
             // Nobody else knows it, and the commit will say how far it is.
             Some(own) => own.next(sequence, |_| Ok(Ok(Lsn::ZERO)))?.map(|(value, lsn)| NextValue::Value { value, lsn }),

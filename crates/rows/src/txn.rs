@@ -235,6 +235,12 @@ impl Txn {
         self.snapshot = snapshot;
     }
 
+    /// What the present statement reads.
+    #[must_use]
+    pub fn snapshot(&self) -> Lsn {
+        self.snapshot
+    }
+
     /// The newest commit of which it saw a row so far.
     #[must_use]
     pub fn newest_seen(&self) -> Lsn {

@@ -749,8 +749,10 @@ fn numbers_of_a_sequence_are_given_once_whatever_happens() {
             given.push(next(&engine, id));
         }
         let mut rolled_back = begin(&engine);
+        let before = rolled_back.snapshot_newest().lsn();
         let NextValue::Value { value, lsn } = rolled_back.next_value(id).expect("next") else { panic!("waits") };
         assert!(rolled_back.rows().newest_seen() >= lsn);
+        assert_eq!(rolled_back.rows().snapshot(), before, "a statement reads on where it did");
         if engine.when_durable(lsn).expect("the log is well").is_none() {
             given.push(value);
         }
