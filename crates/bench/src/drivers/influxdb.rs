@@ -187,11 +187,6 @@ impl Connection for InfluxConnection {
         })?;
         Ok(Rows { rows })
     }
-
-    fn settle(&mut self) -> Result<()> {
-        // It cannot be asked: shards are compacted when they have been cold for a time that its configuration sets.
-        Ok(())
-    }
 }
 
 impl InfluxConnection {

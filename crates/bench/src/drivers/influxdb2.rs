@@ -195,11 +195,6 @@ impl Connection for Influx2Connection {
     fn answer(&mut self, query: &Query) -> Result<Rows> {
         Reader { schema: &self.schema, devices: &self.devices, query }.rows(&self.http.text())
     }
-
-    fn settle(&mut self) -> Result<()> {
-        // It cannot be asked: shards are compacted when they have been cold for a time that its configuration sets.
-        Ok(())
-    }
 }
 
 impl Influx2Connection {

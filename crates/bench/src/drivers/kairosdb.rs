@@ -218,11 +218,6 @@ impl Connection for KairosConnection {
     fn answer(&mut self, query: &Query) -> Result<Rows> {
         Reader { names: &self.names, query }.rows(self.http.body())
     }
-
-    fn settle(&mut self) -> Result<()> {
-        // It cannot be asked: the queue empties itself into the store, whose own compaction it does not control.
-        Ok(())
-    }
 }
 
 fn no_json(error: &serde_json::Error) -> Error {

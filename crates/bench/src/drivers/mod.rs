@@ -186,9 +186,18 @@ pub(crate) trait Connection: Send {
     /// The last answer in the common form; not timed. Must fail rather than guess when it is not what was asked for.
     fn answer(&mut self, query: &Query) -> Result<Rows>;
 
+    /// Is something that was acknowledged not to be found by questions yet, though it is on its way? The caller asks again,
+    /// and settles when it is not so any more.
+    fn is_behind(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Asks the product to put everything into its final form on disk (flush, merge, checkpoint), as far as it lets
-    /// itself be asked. Returns when done or at once; the caller then waits until the server is idle.
-    fn settle(&mut self) -> Result<()>;
+    /// itself be asked; many products do not. Returns when done or at once; the caller then waits until the server is
+    /// idle.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl Target {

@@ -102,8 +102,4 @@ impl Connection for NullConnection {
     fn answer(&mut self, _query: &Query) -> Result<Rows> {
         Err(Error::unsupported("the null target answers nothing"))
     }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
 }

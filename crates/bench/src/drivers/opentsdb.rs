@@ -237,11 +237,6 @@ impl Connection for OpenTsdbConnection {
             _ => reader.rows(self.http.body()),
         }
     }
-
-    fn settle(&mut self) -> Result<()> {
-        // It cannot be asked: HBase flushes and compacts by itself.
-        Ok(())
-    }
 }
 
 fn no_json(error: &serde_json::Error) -> Error {

@@ -52,8 +52,6 @@ pub(crate) const ENTRY: Entry = Entry {
 
 /// For tables, and for the question whether the log was applied.
 const DEFINE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Longest wait for the log to be applied.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
 /// Buckets are counted from here at the earliest: 1653 in microseconds, far before that in milliseconds.
 const EARLIEST: i64 = -10_000_000_000_000_000;
@@ -272,21 +270,19 @@ impl Connection for QuestDbConnection {
         self.shared.answers.answer(&self.pg, query)
     }
 
-    /// Waits until the logs of all tables were applied. Then joins what late rows split off partitions.
-    fn settle(&mut self) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let names: Vec<String> = shared.schema.tables.iter().map(|table| quoted(&table.name)).collect();
+    /// Are there rows in the logs of tables that were not applied? A suspended table stays behind until somebody resumes it.
+    fn is_behind(&mut self) -> Result<bool> {
+        let names: Vec<String> = self.shared.schema.tables.iter().map(|table| quoted(&table.name)).collect();
         let behind = format!(
             "SELECT count() FROM wal_tables() WHERE name IN ({}) AND (writerTxn <> sequencerTxn OR suspended)",
             names.join(", ")
         );
-        let deadline = Instant::now() + SETTLE_TIMEOUT;
-        while self.ask_one(&behind)?.as_deref() != Some("0") {
-            if Instant::now() > deadline {
-                return Err(Error::new(Class::Timeout, "the write-ahead logs were not applied"));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        Ok(self.ask_one(&behind)?.as_deref() != Some("0"))
+    }
+
+    /// Joins what late rows split off partitions.
+    fn settle(&mut self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
         let squash =
             |table: &crate::schema::Table| format!("ALTER TABLE {} SQUASH PARTITIONS", identifier(&table.name));
         shared.schema.tables.iter().try_for_each(|table| self.pg.simple(&squash(table), DEFINE_TIMEOUT))

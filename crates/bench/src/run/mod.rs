@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::Member;
 use crate::config::{Config, Source, WorkMode};
-use crate::drivers::{self, About, Driver, Opening, Target};
+use crate::drivers::{self, About, Connection, Driver, Opening, Target};
 use crate::engine::{End, Engine, Plan, Progress, histogram};
-use crate::error::{Error, Result};
+use crate::error::{Class, Error, Result};
 use crate::measure::proc;
 use crate::measure::sampler::{Sampler, wait_until_idle};
 use crate::report::store;
@@ -25,6 +25,9 @@ use crate::workload::{self, Workload, readback};
 use place::{Place, Placing};
 
 pub(crate) use search::find_rate;
+
+/// Between two questions whether a server is still behind.
+const BEHIND_PAUSE: Duration = Duration::from_millis(200);
 
 /// Set by Ctrl-C: every run ends at its next operation and reports what it has.
 pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -467,13 +470,17 @@ impl<'a> Run<'a> {
         show.stage(&format!("{}: waiting until the data has settled", self.about.product));
         let began = Instant::now();
         let place = self.lock_place();
-        let asked = place.inside(|| self.driver.connect(0)?.settle());
+        let asked = place.inside(|| {
+            let mut connection = self.driver.connect(0)?;
+            wait_while_behind(&mut *connection, Duration::from_secs_f64(self.config.settle_max))?;
+            connection.settle()
+        });
         let asked_s = began.elapsed().as_secs_f64();
         let left = Duration::from_secs_f64(self.config.settle_max).saturating_sub(began.elapsed());
         let rest = wait_until_idle(&place.pids, &place.dirs, left, &INTERRUPTED);
         drop(place);
         if let Err(error) = asked {
-            self.result.notes.push(format!("settling could not be asked for: {error}"));
+            self.result.notes.push(format!("it did not settle: {error}"));
         }
         let after = sampler.now();
         let points: u64 =
@@ -580,6 +587,23 @@ struct Watch<'a> {
     limit_ms: u64,
     stop: &'a AtomicBool,
     show: &'a mut dyn Show,
+}
+
+/// Waits until everything that was acknowledged can be found.
+fn wait_while_behind(connection: &mut dyn Connection, max: Duration) -> Result<()> {
+    let began = Instant::now();
+    while connection.is_behind()? {
+        if INTERRUPTED.load(Ordering::Relaxed) || began.elapsed() >= max {
+            let text = format!(
+                "{:.0} s after the writes not everything that was acknowledged could be found (SETTLE_MAX): what is missed \
+                 below may still be on its way",
+                began.elapsed().as_secs_f64()
+            );
+            return Err(Error::new(Class::Timeout, text));
+        }
+        std::thread::sleep(BEHIND_PAUSE);
+    }
+    Ok(())
 }
 
 impl Watch<'_> {

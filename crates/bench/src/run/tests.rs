@@ -27,6 +27,8 @@ enum Fault {
     DelayWrite,
     /// An answer lacks a row.
     DropAnswerRow,
+    /// A write is on its way for long: it is found when the store was asked twice whether it is behind.
+    Behind,
     /// An answer has a row twice.
     DuplicateAnswerRow,
     /// A value of an answer is another.
@@ -156,6 +158,10 @@ impl Connection for MemoryConnection {
                     state.delayed = Some((batch, 40));
                     return Ok(());
                 }
+                Fault::Behind => {
+                    state.delayed = Some((batch, u64::MAX));
+                    return Ok(());
+                }
                 _ => {}
             }
         }
@@ -196,8 +202,18 @@ impl Connection for MemoryConnection {
         Ok(self.answer.clone())
     }
 
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
+    fn is_behind(&mut self) -> Result<bool> {
+        let fields = self.memory.schema.tables[self.batch.table as usize].fields.len();
+        let mut state = self.memory.state.lock().expect("no panic");
+        let Some((batch, left)) = state.delayed.take_if(|_| self.memory.fault == Fault::Behind) else {
+            return Ok(false);
+        };
+        if left > 1 {
+            state.delayed = Some((batch, 1));
+            return Ok(true);
+        }
+        state.store(&batch, fields, self.memory.replaces);
+        Ok(false)
     }
 }
 
@@ -571,6 +587,16 @@ fn a_wrong_answer_of_any_kind_is_found() {
             );
         }
     }
+}
+
+#[test]
+fn what_is_acknowledged_and_not_applied_is_waited_for() {
+    let patient = run_with(Fault::Behind, 0, true, &["SETTLE_MAX=20"]);
+    assert!(patient.verification.passed, "{:?}", patient.verification.findings);
+    let impatient = run_with(Fault::Behind, 0, true, &["SETTLE_MAX=0"]);
+    assert!(!impatient.verification.passed);
+    let said = |note: &String| note.contains("may still be on its way");
+    assert!(impatient.notes.iter().any(said), "{:?}", impatient.notes);
 }
 
 /// TSBS's workload: 16 hours of ten hosts, a tick every two minutes, in 12 requests of a client.
