@@ -472,7 +472,7 @@ impl Line {
     fn path(&self, x: &Ruler, y: &Ruler) -> String {
         let mut path = String::new();
         for run in self.runs().filter(|run| run.len() > 1) {
-            trace(&mut path, 'M', run.iter().map(|point| (x.pixel(point.x), y.pixel(point.y))));
+            trace(&mut path, run.iter().map(|point| (x.pixel(point.x), y.pixel(point.y))));
         }
         path
     }
@@ -480,17 +480,39 @@ impl Line {
     fn band(&self, x: &Ruler, y: &Ruler) -> String {
         let mut path = String::new();
         for run in self.runs() {
-            trace(&mut path, 'M', run.iter().map(|point| (x.pixel(point.x), y.pixel(point.high))));
-            trace(&mut path, 'L', run.iter().rev().map(|point| (x.pixel(point.x), y.pixel(point.low))));
+            let there = run.iter().map(|point| (x.pixel(point.x), y.pixel(point.high)));
+            let back = run.iter().rev().map(|point| (x.pixel(point.x), y.pixel(point.low)));
+            trace(&mut path, there.chain(back));
             path.push('Z');
         }
         path
     }
 }
 
-fn trace(path: &mut String, begin: char, points: impl Iterator<Item = (f64, f64)>) {
-    for (number, (x, y)) in points.enumerate() {
-        let _ = write!(path, "{}{x:.1} {y:.1}", if number == 0 { begin } else { 'L' });
+/// Adds a line to a path: where it begins, and then steps from point to point, which take half the bytes of places. They
+/// are between rounded places, so that errors do not add up.
+fn trace(path: &mut String, points: impl Iterator<Item = (f64, f64)>) {
+    let mut before = None;
+    for (x, y) in points {
+        let (x, y) = ((x * 10.0).round() as i64, (y * 10.0).round() as i64);
+        let (command, step) = match before {
+            None => ("M", (x, y)),
+            Some(same) if same == (x, y) => continue,
+            Some((x0, y0)) => ("l", (x - x0, y - y0)),
+        };
+        let separator = if step.1 < 0 { "" } else { " " };
+        let _ = write!(path, "{command}{}{separator}{}", tenths(step.0), tenths(step.1));
+        before = Some((x, y));
+    }
+}
+
+/// A number of tenths as SVG's shortest form of it.
+fn tenths(number: i64) -> String {
+    let (sign, size) = (if number < 0 { "-" } else { "" }, number.unsigned_abs());
+    match (size / 10, size % 10) {
+        (whole, 0) => format!("{sign}{whole}"),
+        (0, tenth) => format!("{sign}.{tenth}"),
+        (whole, tenth) => format!("{sign}{whole}.{tenth}"),
     }
 }
 
@@ -675,17 +697,26 @@ mod tests {
         html
     }
 
-    /// Every `x y` after a command letter of every path.
+    /// Where the lines of all paths go.
     fn places(html: &str) -> Vec<(f64, f64)> {
         let paths = html.split("d=\"M").skip(1).filter_map(|rest| rest.split('"').next());
-        let pairs =
-            paths.filter(|path| path.contains('L')).flat_map(|path| path.split(['M', 'L', 'Z'])).map(str::to_owned);
-        pairs
-            .filter_map(|pair| {
-                let (x, y) = pair.split_once(' ')?;
-                Some((x.parse().ok()?, y.parse().ok()?))
-            })
-            .collect()
+        let lines = paths.filter(|path| path.contains('l')).flat_map(|path| path.split('M')).filter(|line| !line.is_empty());
+        lines.flat_map(along).collect()
+    }
+
+    /// The places of one line, whose steps are made of two numbers each.
+    fn along(line: &str) -> Vec<(f64, f64)> {
+        let step = |text: &str| {
+            let at = 1 + text[1..].find([' ', '-']).expect("two numbers");
+            let number = |text: &str| text.trim().parse::<f64>().expect("a number");
+            (number(&text[..at]), number(&text[at..]))
+        };
+        let steps = line.trim_end_matches('Z').split('l').map(step);
+        let add = |at: &mut (f64, f64), (x, y): (f64, f64)| {
+            *at = (at.0 + x, at.1 + y);
+            Some(((at.0 * 10.0).round() / 10.0, (at.1 * 10.0).round() / 10.0))
+        };
+        steps.scan((0.0, 0.0), add).collect()
     }
 
     #[test]
@@ -699,6 +730,19 @@ mod tests {
                 assert!((LEFT..=600.0 - RIGHT).contains(&x) && (TOP..=200.0 - BOTTOM).contains(&y), "{x} {y}");
             }
         }
+    }
+
+    #[test]
+    fn steps_end_where_the_places_are() {
+        let places: Vec<(f64, f64)> = (0..300).map(|at| (f64::from(at) * 0.333, (f64::from(at) * 0.7).sin() * 40.0 + 50.0)).collect();
+        let mut path = String::new();
+        trace(&mut path, places.iter().copied());
+        for (seen, (x, y)) in along(&path[1..]).into_iter().zip(places) {
+            assert!((seen.0 - x).abs() < 0.051 && (seen.1 - y).abs() < 0.051, "{seen:?} for {x} {y}");
+        }
+        let mut path = String::new();
+        trace(&mut path, [(1.0, 2.0), (1.04, 1.96), (0.5, 2.5), (0.5, 0.0)].into_iter());
+        assert_eq!(path, "M1 2l-.5 .5l0-2.5");
     }
 
     #[test]

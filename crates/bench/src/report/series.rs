@@ -10,7 +10,7 @@ use crate::measure::histogram;
 use crate::result::{OperationResult, PhaseResult, ResourceSample, RunResult, Second};
 
 /// Points of a line, at most.
-const POINTS_MAX: u32 = 240;
+const POINTS_MAX: u32 = 180;
 /// A second of which a phase covers less says nothing about a rate.
 const COVERED_MIN_S: f64 = 0.2;
 /// Points of a distribution.
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn buckets_are_round_and_few() {
-        assert_eq!([60.0, 240.0, 241.0, 3600.0, 86_400.0, 1e7].map(bucket_s), [1, 1, 2, 15, 600, 43_200]);
+        assert_eq!([60.0, 180.0, 181.0, 3600.0, 86_400.0, 1e7].map(bucket_s), [1, 1, 2, 20, 600, 57_600]);
     }
 
     #[test]
