@@ -31,7 +31,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::http::Http;
 use super::line::{ALL_TYPED, Encoder, Style};
@@ -273,10 +273,12 @@ impl Connection for QuestDbConnection {
     /// Are there rows in the logs of tables that were not applied? A suspended table stays behind until somebody resumes it.
     fn is_behind(&mut self) -> Result<bool> {
         let names: Vec<String> = self.shared.schema.tables.iter().map(|table| quoted(&table.name)).collect();
-        let behind = format!(
-            "SELECT count() FROM wal_tables() WHERE name IN ({}) AND (writerTxn <> sequencerTxn OR suspended)",
-            names.join(", ")
-        );
+        let of_ours = format!("FROM wal_tables() WHERE name IN ({})", names.join(", "));
+        let suspended = format!("SELECT concat(name, ': ', errorTag, ': ', errorMessage) {of_ours} AND suspended LIMIT 1");
+        if let Some(why) = self.ask_one(&suspended)? {
+            return Err(Error::new(Class::Server, format!("the log of a table is not applied any more: {why}")));
+        }
+        let behind = format!("SELECT count() {of_ours} AND writerTxn <> sequencerTxn");
         Ok(self.ask_one(&behind)?.as_deref() != Some("0"))
     }
 

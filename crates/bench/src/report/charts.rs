@@ -700,7 +700,8 @@ mod tests {
     /// Where the lines of all paths go.
     fn places(html: &str) -> Vec<(f64, f64)> {
         let paths = html.split("d=\"M").skip(1).filter_map(|rest| rest.split('"').next());
-        let lines = paths.filter(|path| path.contains('l')).flat_map(|path| path.split('M')).filter(|line| !line.is_empty());
+        let lines =
+            paths.filter(|path| path.contains('l')).flat_map(|path| path.split('M')).filter(|line| !line.is_empty());
         lines.flat_map(along).collect()
     }
 
@@ -725,7 +726,8 @@ mod tests {
             let html =
                 rendered(&chart(scale, vec![line("a", &[0.0, 5.0, 123.0, 1e9, 0.001, -4.0]), line("b", &[7.0; 90])]));
             let places = places(&html);
-            assert_eq!(places.len(), 96, "{html}");
+            // Of the second line, those after the axis' end fall together.
+            assert_eq!(places.len(), 6 + 61, "{html}");
             for (x, y) in places {
                 assert!((LEFT..=600.0 - RIGHT).contains(&x) && (TOP..=200.0 - BOTTOM).contains(&y), "{x} {y}");
             }
@@ -734,7 +736,8 @@ mod tests {
 
     #[test]
     fn steps_end_where_the_places_are() {
-        let places: Vec<(f64, f64)> = (0..300).map(|at| (f64::from(at) * 0.333, (f64::from(at) * 0.7).sin() * 40.0 + 50.0)).collect();
+        let places: Vec<(f64, f64)> =
+            (0..300).map(|at| (f64::from(at) * 0.333, (f64::from(at) * 0.7).sin() * 40.0 + 50.0)).collect();
         let mut path = String::new();
         trace(&mut path, places.iter().copied());
         for (seen, (x, y)) in along(&path[1..]).into_iter().zip(places) {

@@ -322,8 +322,8 @@ mod tests {
         let line = rate(&run, 0, Counted::Points, "x", 0);
         assert!(line.points.len() <= POINTS_MAX as usize, "{}", line.points.len());
         let stalled: Vec<&Point> = line.points.iter().filter(|point| point.low == 0.0).collect();
-        // One of fifteen seconds.
-        assert_eq!((stalled.len(), stalled[0].high, stalled[0].y), (1, 100.0, 1_400.0 / 15.0));
+        // One of twenty seconds.
+        assert_eq!((stalled.len(), stalled[0].high, stalled[0].y), (1, 100.0, 1_900.0 / 20.0));
     }
 
     #[test]
