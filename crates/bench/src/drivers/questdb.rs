@@ -274,7 +274,8 @@ impl Connection for QuestDbConnection {
     fn is_behind(&mut self) -> Result<bool> {
         let names: Vec<String> = self.shared.schema.tables.iter().map(|table| quoted(&table.name)).collect();
         let of_ours = format!("FROM wal_tables() WHERE name IN ({})", names.join(", "));
-        let suspended = format!("SELECT concat(name, ': ', errorTag, ': ', errorMessage) {of_ours} AND suspended LIMIT 1");
+        let suspended =
+            format!("SELECT concat(name, ': ', errorTag, ': ', errorMessage) {of_ours} AND suspended LIMIT 1");
         if let Some(why) = self.ask_one(&suspended)? {
             return Err(Error::new(Class::Server, format!("the log of a table is not applied any more: {why}")));
         }
