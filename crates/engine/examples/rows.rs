@@ -44,7 +44,7 @@ fn main() -> Result<()> {
 
 fn fill(engine: &Engine) -> Result<TableId> {
     let mut txn = engine.begin(Isolation::ReadCommitted, Lsn::ZERO);
-    let column = |name: &str, ty| RowColumn { name: name.into(), ty, not_null: true, default: None, dropped: false };
+    let column = |name: &str, ty| RowColumn { not_null: true, ..RowColumn::new(name, ty) };
     let primary =
         RowIndex { id: txn.next_number(), name: "t_pkey".into(), columns: vec![0], unique: true, constraint: true };
     let schema = RowSchema {

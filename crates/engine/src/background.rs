@@ -609,7 +609,7 @@ fn row_files(old: &Manifest, job: &Job, done: &Done) -> BTreeMap<TableId, RowFil
         let mut parts: BTreeMap<u64, RowPart> = old.iter().map(|part| (part.part, *part)).collect();
         parts.extend(done.parts.get(id).into_iter().flatten());
         let parts = parts.into_values().collect();
-        (*id, RowFiles { missing: table.layout.missing().into(), since, parts })
+        (*id, RowFiles { since, parts })
     };
     job.root.row_tables.iter().map(files).collect()
 }

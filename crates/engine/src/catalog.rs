@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SqlState, Table, TableId,
-    TableName, TableOptions, TableRef, limits,
+    Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState,
+    Table, TableId, TableName, TableOptions, TableRef, limits,
 };
-
-use crate::sequence::SequenceRef;
 
 /// Which schemas, tables, indexes and sequences there are. Immutable; a change makes a new one.
 ///

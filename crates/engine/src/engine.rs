@@ -15,7 +15,6 @@ use wal::{Wal, WalOptions};
 use crate::background::{Compactor, Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::manifest::{FORMAT_VERSION, Manifest};
-use crate::record::RowDefinition;
 use crate::root::{Root, Roots};
 use crate::rowfile::{read_rows, row_file_path};
 use crate::sequence::Counter;
@@ -623,8 +622,8 @@ fn load_rows(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, root: &mut Roo
     for (id, files) in &manifest.row_files {
         let schema =
             manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
-        let definition = RowDefinition { schema: Arc::clone(schema), missing: Arc::clone(&files.missing) };
-        let table = Arc::new(definition.table(Arc::new(rows::Records::new().emptied(files.since)))?);
+        let records = Arc::new(rows::Records::new().emptied(files.since));
+        let table = Arc::new(rows::RowTable::over(Arc::clone(schema), records)?);
         for part in &files.parts {
             let (table, part, rows_lsn) = (Arc::clone(&table), *part, Arc::clone(&rows_lsn));
             let (env, data) = (Arc::clone(env), data_dir(dir));

@@ -183,12 +183,12 @@ fn describe_item(item: &Item<'_>) -> String {
             format!("rows of table {}: {rows} written, {deleted} deleted", tables.join(", "))
         }
         Item::SequenceValue { id, state } => format!("sequence {id} reserved up to {}", state.last),
-        Item::Ddl(Ddl::CreateRowTable(definition)) => {
-            format!("create rows table {} as number {}", definition.schema.name, definition.schema.id)
+        Item::Ddl(Ddl::CreateRowTable(schema)) => {
+            format!("create rows table {} as number {}", schema.name, schema.id)
         }
-        Item::Ddl(Ddl::AlterRowTable { definition, anew }) => {
+        Item::Ddl(Ddl::AlterRowTable { schema, anew }) => {
             let rows = if *anew { ", without its rows" } else { "" };
-            format!("alter rows table {} to version {}{rows}", definition.schema.name, definition.schema.version)
+            format!("alter rows table {} to version {}{rows}", schema.name, schema.version)
         }
         Item::Ddl(Ddl::CreateSequence(sequence, _)) => {
             format!("create sequence {} as number {}", sequence.name, sequence.id)

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use columns::TableFiles;
 use env::{Env, Open};
-use model::{Error, Lsn, Result, TableId};
+use model::{Error, Lsn, Result, SequenceSpec, TableId};
 
 use crate::Catalog;
 use crate::codec::{Put, Take};
-use crate::record::{RowDefinition, decode_table, encode_table};
+use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
 use crate::rowfile::RowFiles;
-use crate::sequence::{Sequence, SequenceState};
+use crate::sequence::{Counts, SequenceState};
 
 /// "millrace" as bytes.
 const MAGIC: &[u8; 8] = b"MILLRACE";
@@ -125,8 +125,7 @@ impl Manifest {
         for (id, files) in &self.row_files {
             let table =
                 self.catalog.row_table_by_id(*id).expect("BUG: files of a table that the catalog does not have");
-            let definition = RowDefinition { schema: Arc::clone(table), missing: Arc::clone(&files.missing) };
-            body.put_bytes(&definition.encode());
+            body.put_bytes(&encode_row_table(table));
             let mut bytes = Vec::new();
             files.encode(&mut bytes);
             body.put_bytes(&bytes);
@@ -207,9 +206,8 @@ fn decode_body(body: &[u8], version: u32) -> Result<Manifest> {
     }
     if version >= 2 {
         for _ in 0..take.count(8)? {
-            let definition = RowDefinition::decode(&mut Take::new(take.bytes()?, "table"))?;
-            let files = RowFiles::decode(&mut Take::new(take.bytes()?, "files of a table"), definition.missing)?;
-            let table = definition.schema;
+            let table = decode_row_table(&mut Take::new(take.bytes()?, "table"))?;
+            let files = RowFiles::decode(&mut Take::new(take.bytes()?, "files of a table"))?;
             if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
                 return Err(take.malformed(&format!("has table {} twice", table.name)));
             }
@@ -218,7 +216,7 @@ fn decode_body(body: &[u8], version: u32) -> Result<Manifest> {
         }
         for _ in 0..take.count(4)? {
             let mut bytes = Take::new(take.bytes()?, "sequence");
-            let (sequence, state) = (Sequence::decode(&mut bytes)?, SequenceState::decode(&mut bytes)?);
+            let (sequence, state) = (SequenceSpec::decode(&mut bytes)?, SequenceState::decode(&mut bytes)?);
             bytes.end()?;
             if manifest.sequences.insert(sequence.id, state).is_some() {
                 return Err(take.malformed(&format!("has sequence {} twice", sequence.name)));

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Lsn, Referential, Result, RowCheck, RowColumn, RowForeignKey, RowIndex,
-    RowSchema, RowSchemaRef, Table, TableId, TableName, TableOptions, TimeRange, Type, limits,
+    Column, ColumnId, ColumnRole, DataType, Identity, Lsn, Referential, Result, RowCheck, RowColumn, RowForeignKey,
+    RowIndex, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, Table, TableId, TableName, TableOptions, TimeRange,
+    Type, limits,
 };
-use rows::{RecordId, Records, RowTable};
+use rows::{RecordId, RowTable};
 
 use crate::catalog::{check_row_schema, check_shape};
 use crate::codec::{Put, Take, unzigzag, zigzag};
-use crate::sequence::{Sequence, SequenceRef, SequenceState};
+use crate::sequence::{Counts, SequenceState};
 
 /// Bytes of a commit record before its items.
 const COMMIT_HEADER_BYTES: usize = 1 + 8 + 8;
@@ -93,10 +94,10 @@ pub(crate) enum Ddl {
     DropTable(TableId),
     CreateSchema(String),
     DropSchema(String),
-    CreateRowTable(RowDefinition),
+    CreateRowTable(RowSchemaRef),
     /// The next version, whole; `anew`: without the rows there were.
     AlterRowTable {
-        definition: RowDefinition,
+        schema: RowSchemaRef,
         anew: bool,
     },
     CreateSequence(SequenceRef, SequenceState),
@@ -110,8 +111,7 @@ impl Ddl {
     pub(crate) fn next_number(&self) -> u32 {
         let last = match self {
             Ddl::CreateTable(table) | Ddl::AlterTable(table) => table.id.0,
-            Ddl::CreateRowTable(definition) | Ddl::AlterRowTable { definition, .. } => {
-                let schema = &definition.schema;
+            Ddl::CreateRowTable(schema) | Ddl::AlterRowTable { schema, .. } => {
                 let indexes = schema.primary.iter().chain(&schema.secondary);
                 indexes.map(|index| index.id).max().unwrap_or(0).max(schema.id.0)
             }
@@ -119,41 +119,6 @@ impl Ddl {
             Ddl::DropTable(_) | Ddl::DropSequence(_) | Ddl::CreateSchema(_) | Ddl::DropSchema(_) => return 0,
         };
         last.saturating_add(1)
-    }
-}
-
-/// All that makes up a `rows` table but its rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RowDefinition {
-    pub(crate) schema: RowSchemaRef,
-    /// What rows have that were written before columns were added, see [`rows::row::RowLayout::missing`].
-    pub(crate) missing: Arc<[u8]>,
-}
-
-impl RowDefinition {
-    pub(crate) fn of(table: &RowTable) -> RowDefinition {
-        RowDefinition { schema: Arc::clone(&table.schema), missing: table.layout.missing().into() }
-    }
-
-    /// The table over these records, its indexes still empty.
-    pub(crate) fn table(&self, records: Arc<Records>) -> Result<RowTable> {
-        RowTable::described(Arc::clone(&self.schema), &self.missing, records)
-    }
-
-    /// Its bytes; also in the manifest.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        encode_row_schema(&self.schema, &mut out);
-        out.put_bytes(&self.missing);
-        out
-    }
-
-    pub(crate) fn decode(take: &mut Take<'_>) -> Result<RowDefinition> {
-        let schema = decode_row_schema(take)?;
-        check_row_schema(&schema).map_err(|error| take.malformed(&error.to_string()))?;
-        let definition = RowDefinition { schema: Arc::new(schema), missing: take.bytes()?.into() };
-        definition.table(Arc::default()).map_err(|error| take.malformed(&error.to_string()))?;
-        Ok(definition)
     }
 }
 
@@ -347,10 +312,10 @@ pub(crate) fn ddl_item(ddl: &Ddl) -> Vec<u8> {
         Ddl::DropTable(id) => (ITEM_DROP_TABLE, id.0.to_le_bytes().to_vec()),
         Ddl::CreateSchema(name) => (ITEM_CREATE_SCHEMA, name.as_bytes().to_vec()),
         Ddl::DropSchema(name) => (ITEM_DROP_SCHEMA, name.as_bytes().to_vec()),
-        Ddl::CreateRowTable(definition) => (ITEM_CREATE_ROW_TABLE, definition.encode()),
-        Ddl::AlterRowTable { definition, anew } => {
+        Ddl::CreateRowTable(schema) => (ITEM_CREATE_ROW_TABLE, encode_row_table(schema)),
+        Ddl::AlterRowTable { schema, anew } => {
             let mut body = vec![u8::from(*anew)];
-            body.extend_from_slice(&definition.encode());
+            body.extend_from_slice(&encode_row_table(schema));
             (ITEM_ALTER_ROW_TABLE, body)
         }
         Ddl::CreateSequence(sequence, state) => {
@@ -392,18 +357,18 @@ fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
         ITEM_CREATE_SCHEMA => Item::Ddl(Ddl::CreateSchema(decode_name(&mut take)?)),
         ITEM_DROP_SCHEMA => Item::Ddl(Ddl::DropSchema(decode_name(&mut take)?)),
         ITEM_ROW_CHANGES => Item::RowChanges(take.rest()),
-        ITEM_CREATE_ROW_TABLE => Item::Ddl(Ddl::CreateRowTable(RowDefinition::decode(&mut take)?)),
+        ITEM_CREATE_ROW_TABLE => Item::Ddl(Ddl::CreateRowTable(decode_row_table(&mut take)?)),
         ITEM_ALTER_ROW_TABLE => {
             let anew = take.u8()? != 0;
-            Item::Ddl(Ddl::AlterRowTable { definition: RowDefinition::decode(&mut take)?, anew })
+            Item::Ddl(Ddl::AlterRowTable { schema: decode_row_table(&mut take)?, anew })
         }
         ITEM_CREATE_SEQUENCE => {
-            let sequence = Arc::new(Sequence::decode(&mut take)?);
+            let sequence = Arc::new(SequenceSpec::decode(&mut take)?);
             Item::Ddl(Ddl::CreateSequence(sequence, SequenceState::decode(&mut take)?))
         }
         ITEM_ALTER_SEQUENCE => {
             let anew = take.u8()? != 0;
-            let sequence = Arc::new(Sequence::decode(&mut take)?);
+            let sequence = Arc::new(SequenceSpec::decode(&mut take)?);
             let state = anew.then(|| SequenceState::decode(&mut take)).transpose()?;
             Item::Ddl(Ddl::AlterSequence(sequence, state))
         }
@@ -508,8 +473,24 @@ fn decode_column(take: &mut Take<'_>) -> Result<Column> {
 const COLUMN_NOT_NULL: u8 = 1;
 const COLUMN_DROPPED: u8 = 2;
 const COLUMN_DEFAULT: u8 = 4;
+const COLUMN_MISSING: u8 = 8;
 const INDEX_UNIQUE: u8 = 1;
 const INDEX_CONSTRAINT: u8 = 2;
+
+/// The description of a `rows` table; also in the manifest.
+pub(crate) fn encode_row_table(schema: &RowSchema) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_row_schema(schema, &mut out);
+    out
+}
+
+/// Reads what [`encode_row_table`] wrote: a table that somebody could have made.
+pub(crate) fn decode_row_table(take: &mut Take<'_>) -> Result<RowSchemaRef> {
+    let schema = Arc::new(decode_row_schema(take)?);
+    let table = check_row_schema(&schema).and_then(|()| RowTable::new(Arc::clone(&schema)));
+    table.map_err(|error| take.malformed(&error.to_string()))?;
+    Ok(schema)
+}
 
 fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
     out.put_u32(schema.id.0);
@@ -525,10 +506,15 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         out.put_u8(
             flag(column.not_null, COLUMN_NOT_NULL)
                 | flag(column.dropped, COLUMN_DROPPED)
-                | flag(column.default.is_some(), COLUMN_DEFAULT),
+                | flag(column.default.is_some(), COLUMN_DEFAULT)
+                | flag(column.missing.is_some(), COLUMN_MISSING),
         );
+        out.put_u8(column.identity.map_or(0, |identity| identity as u8));
         if let Some(default) = &column.default {
             out.put_bytes(default.as_bytes());
+        }
+        if let Some(missing) = &column.missing {
+            out.put_bytes(missing);
         }
     }
     out.put_u8(u8::from(schema.primary.is_some()));
@@ -567,7 +553,7 @@ fn decode_row_schema(take: &mut Take<'_>) -> Result<RowSchema> {
     let id = TableId(take.u32()?);
     let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
     let version = take.u32()?;
-    let columns = (0..take.count(13)?).map(|_| decode_row_column(take)).collect::<Result<Vec<_>>>()?;
+    let columns = (0..take.count(14)?).map(|_| decode_row_column(take)).collect::<Result<Vec<_>>>()?;
     let primary = if take.u8()? != 0 { Some(decode_index(take)?) } else { None };
     let secondary = (0..take.count(13)?).map(|_| decode_index(take)).collect::<Result<Vec<_>>>()?;
     let check =
@@ -582,12 +568,21 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
     let (oid, typmod) = (take.u32()?, take.u32()?.cast_signed());
     let ty = Type::from_oid(oid, typmod);
     let flags = take.u8()?;
+    let identity = match take.u8()? {
+        0 => None,
+        code => {
+            Some(Identity::from_code(code).ok_or_else(|| take.malformed(&format!("has a column of identity {code}")))?)
+        }
+    };
     let default = if flags & COLUMN_DEFAULT == 0 { None } else { Some(take.text()?.to_owned()) };
+    let missing = if flags & COLUMN_MISSING == 0 { None } else { Some(take.bytes()?.into()) };
     Ok(RowColumn {
         name,
         ty: ty.ok_or_else(|| take.malformed(&format!("has a column of type {oid}, {typmod}")))?,
         not_null: flags & COLUMN_NOT_NULL != 0,
         default,
+        identity,
+        missing,
         dropped: flags & COLUMN_DROPPED != 0,
     })
 }
@@ -620,9 +615,8 @@ fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
 mod tests {
     use super::*;
 
-    pub(super) fn definition() -> RowDefinition {
-        let column =
-            |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
+    pub(super) fn row_table() -> RowSchemaRef {
+        let column = |name: &str, ty, not_null| RowColumn { not_null, ..RowColumn::new(name, ty) };
         let index = |id, name: &str, columns: &[usize], unique| RowIndex {
             id,
             name: name.into(),
@@ -636,7 +630,12 @@ mod tests {
             version: 3,
             columns: vec![
                 column("id", Type::Int4, true),
-                RowColumn { default: Some("'x'".into()), ..column("v", Type::Varchar(Some(9)), false) },
+                RowColumn {
+                    default: Some("'x'".into()),
+                    identity: Some(Identity::ByDefault),
+                    missing: rows::row::alone(Type::Varchar(Some(9)), &model::Datum::Text("x")).unwrap(),
+                    ..column("v", Type::Varchar(Some(9)), false)
+                },
                 RowColumn { dropped: true, ..column("gone", Type::Numeric(None), false) },
             ],
             primary: Some(index(9, "r_pkey", &[0], true)),
@@ -651,15 +650,25 @@ mod tests {
                 on_update: Referential::NoAction,
             }],
         };
-        let table = RowTable::new(Arc::new(schema), &[model::Datum::Null, model::Datum::Text("x")]).unwrap();
-        RowDefinition::of(&table)
+        Arc::new(schema)
     }
 
     fn sequence() -> SequenceRef {
         let name = TableName::public("s");
         let (start, increment, min, max) = (1, 1, 1, 9);
-        let owner = Some((TableId(8), 0));
-        Arc::new(Sequence { id: 11, name, ty: Type::Int4, start, increment, min, max, cache: 1, cycle: false, owner })
+        let owner = Some(model::SequenceOwner { table: TableId(8), column: 0 });
+        Arc::new(SequenceSpec {
+            id: 11,
+            name,
+            ty: Type::Int4,
+            start,
+            increment,
+            min,
+            max,
+            cache: 1,
+            cycle: false,
+            owner,
+        })
     }
 
     fn table() -> Table {
@@ -731,19 +740,19 @@ mod tests {
 
     #[test]
     fn row_table_bytes_are_exactly_these() {
-        let bytes = ddl_item(&Ddl::AlterRowTable { definition: definition(), anew: true });
+        let bytes = ddl_item(&Ddl::AlterRowTable { schema: row_table(), anew: true });
         #[rustfmt::skip]
         let expected = [
             11, 1, 8, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
             3, 0, 0, 0,
-            2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255, 1,
-            1, 0, 0, 0, b'v', 0x13, 4, 0, 0, 13, 0, 0, 0, 4, 3, 0, 0, 0, b'\'', b'x', b'\'',
-            4, 0, 0, 0, b'g', b'o', b'n', b'e', 0xa4, 6, 0, 0, 255, 255, 255, 255, 2,
+            2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255, 1, 0,
+            1, 0, 0, 0, b'v', 0x13, 4, 0, 0, 13, 0, 0, 0, 12, 2, 3, 0, 0, 0, b'\'', b'x', b'\'',
+            8, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, b'x',
+            4, 0, 0, 0, b'g', b'o', b'n', b'e', 0xa4, 6, 0, 0, 255, 255, 255, 255, 2, 0,
             1, 9, 0, 0, 0, 6, 0, 0, 0, b'r', b'_', b'p', b'k', b'e', b'y', 1, 0, 0, 0, 0, 0, 0, 0, 3,
             1, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, b'r', b'_', b'v', 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
             1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0',
             1, 0, 0, 0, 1, 0, 0, 0, b'f', 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
-            16, 0, 0, 0, 3, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0, 5, b'x',
         ];
         assert_eq!(bytes, expected);
     }
@@ -752,8 +761,8 @@ mod tests {
     fn every_item_of_rows_tables_round_trips_and_wild_ones_are_refused_without_panic() {
         let state = SequenceState { last: 5, is_called: true };
         let all = [
-            Ddl::CreateRowTable(definition()),
-            Ddl::AlterRowTable { definition: definition(), anew: false },
+            Ddl::CreateRowTable(row_table()),
+            Ddl::AlterRowTable { schema: row_table(), anew: false },
             Ddl::CreateSequence(sequence(), state),
             Ddl::AlterSequence(sequence(), None),
             Ddl::AlterSequence(sequence(), Some(state)),

@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 
 use columns::TableState;
 use imbl::OrdMap;
-use model::{Error, Lsn, Result, TableId, TableName, TableRef};
+use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef};
 use parking_lot::Mutex;
 use rows::{Records, RowTable};
 
 use crate::Catalog;
-use crate::record::{Ddl, RowDefinition};
+use crate::record::Ddl;
 use crate::sequence::Counter;
 
 /// The whole database at one LSN. Deriving the next one shares all that did not change.
@@ -55,11 +55,11 @@ impl Root {
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
-            Ddl::CreateRowTable(definition) => self.put_row_table(definition, Arc::default())?,
-            Ddl::AlterRowTable { definition, anew } => {
-                let old = &self.row_table(definition.schema.id)?.records;
-                let records = if *anew { Arc::new(old.emptied(definition.schema.version)) } else { Arc::clone(old) };
-                self.put_row_table(definition, records)?;
+            Ddl::CreateRowTable(schema) => self.put_row_table(schema, Arc::default())?,
+            Ddl::AlterRowTable { schema, anew } => {
+                let old = &self.row_table(schema.id)?.records;
+                let records = if *anew { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
+                self.put_row_table(schema, records)?;
             }
             Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) => {
                 self.counters.insert(sequence.id, Arc::new(Counter::new(*state)));
@@ -82,8 +82,8 @@ impl Root {
         Ok(None)
     }
 
-    fn put_row_table(&mut self, definition: &RowDefinition, records: Arc<Records>) -> Result<()> {
-        self.row_tables.insert(definition.schema.id, Arc::new(definition.table(records)?));
+    fn put_row_table(&mut self, schema: &RowSchemaRef, records: Arc<Records>) -> Result<()> {
+        self.row_tables.insert(schema.id, Arc::new(RowTable::over(Arc::clone(schema), records)?));
         Ok(())
     }
 
@@ -124,15 +124,13 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
         }
         Ddl::CreateSchema(name) => catalog.with_schema(name),
         Ddl::DropSchema(name) => catalog.without_schema(name),
-        Ddl::CreateRowTable(definition) => {
-            let table = &definition.schema;
+        Ddl::CreateRowTable(table) => {
             if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
                 return Err(Error::corrupt(format!("table {} has number {}, which is taken", table.name, table.id)));
             }
             catalog.with_row_table(Arc::clone(table))
         }
-        Ddl::AlterRowTable { definition, anew } => {
-            let table = &definition.schema;
+        Ddl::AlterRowTable { schema: table, anew } => {
             let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
             check_version(&table.name, old.version, table.version)?;
             if !anew && table.columns.len() < old.columns.len() {

@@ -28,8 +28,6 @@ const RECORDS_PER_GUARD: u64 = 1_024;
 /// Which files a table's rows are in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFiles {
-    /// What rows have that were written before columns were added.
-    pub(crate) missing: Arc<[u8]>,
     /// The version of the table that its records were made with: files of earlier ones say nothing.
     pub since: u32,
     /// By number.
@@ -62,7 +60,7 @@ impl RowFiles {
         }
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>, missing: Arc<[u8]>) -> Result<RowFiles> {
+    pub(crate) fn decode(take: &mut Take<'_>) -> Result<RowFiles> {
         let since = take.u32()?;
         let count = take.count(40)?;
         let mut parts: Vec<RowPart> = Vec::with_capacity(count);
@@ -75,7 +73,7 @@ impl RowFiles {
             parts.push(part);
         }
         take.end()?;
-        Ok(RowFiles { missing, since, parts })
+        Ok(RowFiles { since, parts })
     }
 
     /// Numbers of the files.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use env::Event;
-use model::{Error, Lsn, Result, SqlState, TableId, TableName, Type};
+use model::{Error, Lsn, Result, SequenceOwner, SequenceSpec, SqlState, TableId, TableName, Type};
 use parking_lot::Mutex;
 
 use crate::Engine;
@@ -14,34 +14,6 @@ use crate::root::dropped_sequence;
 
 /// So many numbers are reserved at a time, or what CACHE says if that is more: one log record for all of them.
 const AHEAD: u32 = 32;
-
-/// What a sequence is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sequence {
-    /// Its number, from the same sequence as those of tables.
-    pub id: u32,
-    /// Its name, in the same space as those of tables.
-    pub name: TableName,
-    /// `smallint`, `integer` or `bigint`.
-    pub ty: Type,
-    /// START WITH
-    pub start: i64,
-    /// INCREMENT BY; not 0.
-    pub increment: i64,
-    /// MINVALUE
-    pub min: i64,
-    /// MAXVALUE
-    pub max: i64,
-    /// CACHE: how many numbers a session takes at a time.
-    pub cache: u32,
-    /// CYCLE
-    pub cycle: bool,
-    /// OWNED BY: the table and the position of the column with which it is dropped.
-    pub owner: Option<(TableId, u32)>,
-}
-
-/// Sequences are shared, never copied.
-pub type SequenceRef = Arc<Sequence>;
 
 /// How far a sequence is, as PostgreSQL shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,35 +53,23 @@ struct Counting {
     ahead: u32,
 }
 
-impl Sequence {
+/// A sequence as it counts.
+pub(crate) trait Counts: Sized {
     /// Before its first number.
-    #[must_use]
-    pub fn initial(&self) -> SequenceState {
-        SequenceState { last: self.start, is_called: false }
-    }
+    fn initial(&self) -> SequenceState;
+    /// The number after a state.
+    fn after(&self, state: SequenceState) -> Result<i64>;
+    /// The state after reserving from `state` on, and how many numbers that is: at least one.
+    fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)>;
+    /// Its bytes; also in the manifest.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Reads what [`Counts::encode`] wrote.
+    fn decode(take: &mut Take<'_>) -> Result<Self>;
+}
 
-    /// Is it one that can count?
-    ///
-    /// # Errors
-    /// 22023.
-    pub fn check(&self) -> Result<()> {
-        let invalid = |what: String| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, what));
-        if self.increment == 0 {
-            return invalid("INCREMENT must not be zero".to_owned());
-        }
-        if self.min >= self.max {
-            return invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", self.min, self.max));
-        }
-        if self.start < self.min || self.start > self.max {
-            return invalid(format!(
-                "START value ({}) must lie between MINVALUE ({}) and MAXVALUE ({})",
-                self.start, self.min, self.max
-            ));
-        }
-        if self.cache == 0 {
-            return invalid("CACHE (0) must be greater than zero".to_owned());
-        }
-        Ok(())
+impl Counts for SequenceSpec {
+    fn initial(&self) -> SequenceState {
+        SequenceState { last: self.start, is_called: false }
     }
 
     fn after(&self, state: SequenceState) -> Result<i64> {
@@ -127,11 +87,10 @@ impl Sequence {
         }
     }
 
-    /// The state after reserving from `state` on, and how many numbers that is: at least one.
     fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)> {
         let mut reserved = SequenceState { last: self.after(state)?, is_called: true };
         let mut count = 1;
-        while count < AHEAD.max(self.cache) {
+        while count < AHEAD.max(u32::try_from(self.cache).unwrap_or(u32::MAX)) {
             // What is beyond the end, or begins anew, is left to a later call.
             let Some(next) = reserved.last.checked_add(self.increment) else { break };
             if !(self.min..=self.max).contains(&next) {
@@ -143,8 +102,7 @@ impl Sequence {
         Ok((reserved, count))
     }
 
-    /// Its bytes; also in the manifest.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.id);
         out.put_bytes(self.name.schema.as_bytes());
         out.put_bytes(self.name.table.as_bytes());
@@ -152,25 +110,25 @@ impl Sequence {
         for number in [self.start, self.increment, self.min, self.max] {
             out.put_i64(number);
         }
-        out.put_u32(self.cache);
+        out.put_i64(self.cache);
         out.put_u8(u8::from(self.cycle));
         out.put_u8(u8::from(self.owner.is_some()));
-        let (table, column) = self.owner.unwrap_or((TableId(0), 0));
-        out.put_u32(table.0);
+        let (table, column) = self.owner.map_or((0, 0), |owner| (owner.table.0, owner.column as u32));
+        out.put_u32(table);
         out.put_u32(column);
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>) -> Result<Sequence> {
+    fn decode(take: &mut Take<'_>) -> Result<SequenceSpec> {
         let id = take.u32()?;
         let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
         let oid = take.u32()?;
         let ty = Type::from_oid(oid, -1).filter(|ty| matches!(ty, Type::Int2 | Type::Int4 | Type::Int8));
         let ty = ty.ok_or_else(|| take.malformed(&format!("counts in type {oid}")))?;
         let (start, increment, min, max) = (take.i64()?, take.i64()?, take.i64()?, take.i64()?);
-        let (cache, cycle, owned) = (take.u32()?, take.u8()? != 0, take.u8()? != 0);
-        let owner = (TableId(take.u32()?), take.u32()?);
+        let (cache, cycle, owned) = (take.i64()?, take.u8()? != 0, take.u8()? != 0);
+        let owner = SequenceOwner { table: TableId(take.u32()?), column: take.u32()? as usize };
         let owner = owned.then_some(owner);
-        let sequence = Sequence { id, name, ty, start, increment, min, max, cache, cycle, owner };
+        let sequence = SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
         sequence.check().map_err(|error| take.malformed(&error.to_string()))?;
         Ok(sequence)
     }
@@ -187,7 +145,7 @@ impl Engine {
         self.next_value_of(sequence)
     }
 
-    pub(crate) fn next_value_of(&self, sequence: &Sequence) -> Result<NextValue> {
+    pub(crate) fn next_value_of(&self, sequence: &SequenceSpec) -> Result<NextValue> {
         let counter = self.counter(sequence.id)?;
         let next = counter.next(sequence, |state| self.log_sequence(sequence.id, &counter, state))?;
         Ok(next.map_or_else(NextValue::Wait, |(value, lsn)| NextValue::Value { value, lsn }))
@@ -253,7 +211,7 @@ impl Counter {
     /// no, nothing has changed.
     pub(crate) fn next<T>(
         &self,
-        sequence: &Sequence,
+        sequence: &SequenceSpec,
         log: impl FnOnce(SequenceState) -> Result<std::result::Result<Lsn, T>>,
     ) -> Result<std::result::Result<(i64, Lsn), T>> {
         let mut counting = self.0.lock();
@@ -290,10 +248,10 @@ impl Counter {
 mod tests {
     use super::*;
 
-    fn sequence(increment: i64, min: i64, max: i64, cycle: bool) -> Sequence {
+    fn sequence(increment: i64, min: i64, max: i64, cycle: bool) -> SequenceSpec {
         let start = if increment > 0 { min } else { max };
         let name = TableName::public("s");
-        Sequence { id: 1, name, ty: Type::Int8, start, increment, min, max, cache: 1, cycle, owner: None }
+        SequenceSpec { id: 1, name, ty: Type::Int8, start, increment, min, max, cache: 1, cycle, owner: None }
     }
 
     #[test]

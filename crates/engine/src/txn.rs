@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 use arrow_array::UInt32Array;
 use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
 use env::Event;
-use model::{Datum, Error, Lsn, Result, RowSchema, SqlState, TableId, TableName, TableRef, TimeRange, limits};
+use model::{
+    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableRef, TimeRange, limits,
+};
 use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, with_columns};
 use crate::commit::{Changes, Committing, Made};
-use crate::record::{Ddl, RowDefinition};
+use crate::record::Ddl;
 use crate::root::{Root, apply_ddl, dropped, dropped_sequence};
-use crate::sequence::{Counter, NextValue, SequenceRef, SequenceState};
+use crate::sequence::{Counter, Counts, NextValue, SequenceState};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
 /// When a commit is acknowledged.
@@ -160,9 +162,9 @@ pub struct Savepoint {
 
 /// What becomes of the rows of a table that is altered.
 #[derive(Clone, Copy, Debug)]
-pub enum RowData<'a> {
-    /// They stay. Those that lack the new columns at the end have these values in them, in their order; NULL beyond.
-    Keep(&'a [Datum<'a>]),
+pub enum RowData {
+    /// They stay. Those that lack new columns have what the columns say ([`model::RowColumn::missing`]).
+    Keep,
     /// They go: TRUNCATE, or a table that is about to be written anew.
     Discard,
 }
@@ -374,9 +376,9 @@ impl Txn {
     /// 42602, 42701, 42P16, 54000, 54011 for what cannot be; 42P07 if a name is taken (also checked at commit).
     pub fn create_row_table(&mut self, schema: RowSchema) -> Result<Arc<RowTable>> {
         check_row_schema(&schema)?;
-        let table = Arc::new(RowTable::new(Arc::new(schema), &[])?);
+        let table = Arc::new(RowTable::new(Arc::new(schema))?);
         let snapshot = self.snapshot_newest();
-        self.change_over(&snapshot, Ddl::CreateRowTable(RowDefinition::of(&table)))?;
+        self.change_over(&snapshot, Ddl::CreateRowTable(Arc::clone(&table.schema)))?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
         Ok(table)
     }
@@ -392,7 +394,7 @@ impl Txn {
     pub fn alter_row_table(
         &mut self,
         next: RowSchema,
-        data: RowData<'_>,
+        data: RowData,
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Altered<Arc<RowTable>>> {
         check_row_schema(&next)?;
@@ -406,10 +408,10 @@ impl Txn {
         let next = Arc::new(next);
         let anew = matches!(data, RowData::Discard);
         let table = Arc::new(match data {
-            RowData::Keep(added) => current.altered(next, added, self.rows(), show)?,
+            RowData::Keep => current.altered(next, self.rows(), show)?,
             RowData::Discard => current.emptied(next)?,
         });
-        self.change_over(&snapshot, Ddl::AlterRowTable { definition: RowDefinition::of(&table), anew })?;
+        self.change_over(&snapshot, Ddl::AlterRowTable { schema: Arc::clone(&table.schema), anew })?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
         Ok(Altered::Done(table))
     }

@@ -145,6 +145,15 @@ impl SequenceSpec {
     }
 
     fn checked(self) -> Result<SequenceSpec> {
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Is it one that can count?
+    ///
+    /// # Errors
+    /// 22023 for parts that do not go together.
+    pub fn check(&self) -> Result<()> {
         if self.increment == 0 {
             return Err(invalid("INCREMENT must not be zero"));
         }
@@ -162,7 +171,7 @@ impl SequenceSpec {
         if self.cache <= 0 {
             return Err(invalid(format!("CACHE ({}) must be greater than zero", self.cache)));
         }
-        Ok(self)
+        Ok(())
     }
 
     fn check_value(&self, what: &str, value: i64) -> Result<()> {

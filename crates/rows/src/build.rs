@@ -7,75 +7,41 @@ use model::{Datum, Error, Result, RowIndex, RowSchemaRef, SqlState};
 use crate::index::Index;
 use crate::locks::TxnId;
 use crate::record::Version;
-use crate::row::{ColumnLayout, RowLayout};
+use crate::row::RowLayout;
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::Txn;
 
 impl RowTable {
-    /// A table without rows. `missing` are the values that rows have of columns they lack, in the order of the columns; NULL beyond its end.
+    /// A table without rows.
     ///
     /// # Errors
-    /// 54000 when those are too long for a row.
-    pub fn new(schema: RowSchemaRef, missing: &[Datum<'_>]) -> Result<RowTable> {
-        let records = Arc::new(Records::new());
-        RowTable::over(schema, missing, records)
+    /// As [`RowLayout::of`].
+    pub fn new(schema: RowSchemaRef) -> Result<RowTable> {
+        RowTable::over(schema, Arc::new(Records::new()))
     }
 
     /// A table over records, its indexes still empty.
     ///
     /// # Errors
-    /// As [`RowTable::new`].
-    pub fn over(schema: RowSchemaRef, missing: &[Datum<'_>], records: Arc<Records>) -> Result<RowTable> {
-        let columns: Vec<ColumnLayout<'_>> = schema
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(at, column)| ColumnLayout {
-                ty: column.ty,
-                not_null: column.not_null && !column.dropped,
-                missing: missing.get(at).cloned().unwrap_or_default(),
-            })
-            .collect();
-        let layout = Arc::new(RowLayout::new(&columns)?);
+    /// As [`RowLayout::of`].
+    pub fn over(schema: RowSchemaRef, records: Arc<Records>) -> Result<RowTable> {
+        let layout = Arc::new(RowLayout::of(&schema)?);
         let index = |def: &RowIndex| Arc::new(IndexData::new(&schema, def));
         let (primary, secondary) =
             (schema.primary.as_ref().map(index), schema.secondary.iter().map(index).collect::<Vec<_>>());
         Ok(RowTable { layout, records, primary, secondary, schema })
     }
 
-    /// The same description, from a later start: `missing` as [`RowLayout::missing`] gave it.
-    ///
-    /// # Errors
-    /// XX001 when it is no row of these columns.
-    pub fn described(schema: RowSchemaRef, missing: &[u8], records: Arc<Records>) -> Result<RowTable> {
-        let plain = RowTable::over(Arc::clone(&schema), &[], Arc::clone(&records))?;
-        if missing == plain.layout.missing() {
-            return Ok(plain);
-        }
-        plain.layout.check(missing)?;
-        let values = values(&plain.layout, missing)?;
-        RowTable::over(schema, &values, records)
-    }
-
-    /// Its next version, over the same records. `added` are the values that rows have of columns that are new. Indexes that say the same as
-    /// before are shared; the others are made from the rows that count for `txn`, which has the table alone.
+    /// Its next version, over the same records. Indexes that say the same as before are shared; the others are made from the rows that
+    /// count for `txn`, which has the table alone.
     ///
     /// # Errors
     /// 23505 when a key of a new unique index is there twice, `show` writing its values; 54000 for a key that is too long.
     ///
     /// # Cost
     /// For a new index a key of each row in memory, and sorting them.
-    pub fn altered(
-        &self,
-        schema: RowSchemaRef,
-        added: &[Datum<'_>],
-        txn: &Txn,
-        show: &dyn Fn(&Datum<'_>) -> String,
-    ) -> Result<RowTable> {
-        let mut missing = values(&self.layout, self.layout.missing())?;
-        missing.truncate(schema.columns.len());
-        missing.extend(added.iter().cloned());
-        let mut next = RowTable::over(schema, &missing, Arc::clone(&self.records))?;
+    pub fn altered(&self, schema: RowSchemaRef, txn: &Txn, show: &dyn Fn(&Datum<'_>) -> String) -> Result<RowTable> {
+        let mut next = RowTable::over(schema, Arc::clone(&self.records))?;
         let old: Vec<_> = self.primary.iter().chain(&self.secondary).cloned().collect();
         let is_same = |old: &Arc<IndexData>, new: &IndexData| old.def == new.def && old.keys == new.keys;
         if let (Some(new), Some(old)) = (&mut next.primary, &self.primary)
@@ -99,7 +65,7 @@ impl RowTable {
     /// As [`RowTable::new`].
     pub fn emptied(&self, schema: RowSchemaRef) -> Result<RowTable> {
         let records = Arc::new(self.records.emptied(schema.version));
-        RowTable::over(schema, &[], records)
+        RowTable::over(schema, records)
     }
 
     /// Fills its indexes, after recovery: nobody uses it yet.
@@ -198,8 +164,4 @@ impl RowTable {
         let detail = format!("Key ({})=({}) is duplicated.", names.join(", "), values.join(", "));
         Ok(Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail))
     }
-}
-
-fn values<'a>(layout: &'a RowLayout, row: &'a [u8]) -> Result<Vec<Datum<'a>>> {
-    (0..layout.count(row)?).map(|column| layout.field(row, column)).collect()
 }

@@ -180,7 +180,7 @@ impl RowLayout {
                 }
                 None => Datum::Null,
             };
-            columns.push(ColumnLayout { ty: column.ty, not_null: column.not_null, missing });
+            columns.push(ColumnLayout { ty: column.ty, not_null: column.not_null && !column.dropped, missing });
         }
         RowLayout::new(&columns)
     }
@@ -212,12 +212,6 @@ impl RowLayout {
         layout.write(&missing, &mut row)?;
         layout.missing = row.into();
         Ok(layout)
-    }
-
-    /// The row of what older rows lack: what a table's description does not say, and yet must be kept.
-    #[must_use]
-    pub fn missing(&self) -> &[u8] {
-        &self.missing
     }
 
     /// Columns of the table.

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use engine::{
-    Altered, Durability, Engine, Isolation, NextValue, Options, Progress, RowData, Sequence, Snapshot, Txn, inspect,
-};
+use engine::{Altered, Durability, Engine, Isolation, NextValue, Options, Progress, RowData, Snapshot, Txn, inspect};
 use env::Env;
 use env::sim::SimEnv;
 use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
@@ -34,7 +32,13 @@ fn small() -> Options {
 }
 
 fn column(name: &str, ty: Type, not_null: bool) -> RowColumn {
-    RowColumn { name: name.into(), ty, not_null, default: None, dropped: false }
+    RowColumn { not_null, ..RowColumn::new(name, ty) }
+}
+
+/// A column that rows from before it have this in.
+fn added(missing: i64) -> RowColumn {
+    let missing = rows::row::alone(Type::Int8, &Datum::Int8(missing)).expect("a value");
+    RowColumn { missing, ..column("added", Type::Int8, false) }
 }
 
 fn index(txn: &Txn, name: &str, columns: &[usize], unique: bool) -> RowIndex {
@@ -171,7 +175,7 @@ fn show(value: &Datum<'_>) -> String {
     number(value.clone()).map_or("NULL".to_owned(), |number| number.to_string())
 }
 
-fn alter(txn: &mut Txn, next: RowSchema, data: RowData<'_>) -> Arc<RowTable> {
+fn alter(txn: &mut Txn, next: RowSchema, data: RowData) -> Arc<RowTable> {
     match txn.alter_row_table(next, data, &show).expect("alter") {
         Altered::Done(table) => table,
         Altered::Wait(_) => panic!("nobody else is there"),
@@ -280,13 +284,13 @@ fn a_table_is_made_filled_indexed_and_altered_in_one_transaction() {
     let first = table(&mut txn, "t");
     let by_amount = index(&txn, "by_amount", &[1], false);
     let before_index = txn.savepoint();
-    let second = alter(&mut txn, RowSchema { secondary: vec![by_amount], ..next_version(&first) }, RowData::Keep(&[]));
+    let second = alter(&mut txn, RowSchema { secondary: vec![by_amount], ..next_version(&first) }, RowData::Keep);
     assert_eq!(read(&mut txn, &second).len(), 10);
     assert!(set(&mut txn, "t", 3, Some(77)).unwrap().is_some());
     assert!(set(&mut txn, "t", 4, None).unwrap().is_some());
     let mut columns = second.schema.columns.clone();
-    columns.push(column("added", Type::Int8, false));
-    let third = alter(&mut txn, RowSchema { columns, ..next_version(&second) }, RowData::Keep(&[Datum::Int8(9)]));
+    columns.push(added(9));
+    let third = alter(&mut txn, RowSchema { columns, ..next_version(&second) }, RowData::Keep);
     let rows = read(&mut txn, &third);
     assert_eq!((rows.len(), &rows[&3]), (9, &vec![Some(3), Some(77), Some(9)]));
     assert!(engine.snapshot(Lsn::ZERO).catalog().row_table(&TableName::public("t")).is_none());
@@ -300,7 +304,7 @@ fn a_table_is_made_filled_indexed_and_altered_in_one_transaction() {
     drop(undone);
     let unique = index(&txn, "once", &[1], true);
     let twice =
-        txn.alter_row_table(RowSchema { secondary: vec![unique], ..next_version(&again) }, RowData::Keep(&[]), &show);
+        txn.alter_row_table(RowSchema { secondary: vec![unique], ..next_version(&again) }, RowData::Keep, &show);
     let error = twice.expect_err("0 is there twice");
     assert_eq!(
         (error.state(), error.message()),
@@ -308,7 +312,7 @@ fn a_table_is_made_filled_indexed_and_altered_in_one_transaction() {
     );
     assert!(error.detail().expect("a detail").ends_with(" is duplicated."), "{error}");
     let by_amount = index(&txn, "by_amount", &[1], false);
-    alter(&mut txn, RowSchema { secondary: vec![by_amount], ..next_version(&again) }, RowData::Keep(&[]));
+    alter(&mut txn, RowSchema { secondary: vec![by_amount], ..next_version(&again) }, RowData::Keep);
     assert!(set(&mut txn, "t", 5, Some(55)).unwrap().is_some());
     commit(&engine, txn);
     let expected = amounts(&engine, "t");
@@ -338,9 +342,9 @@ fn added_and_dropped_columns_truncation_and_drops_survive_restarts() {
         let mut txn = begin(&engine);
         let old = table(&mut txn, "t");
         let mut columns = old.schema.columns.clone();
-        columns.push(column("added", Type::Int8, false));
+        columns.push(added(-5));
         columns[1].dropped = true;
-        alter(&mut txn, RowSchema { columns, ..next_version(&old) }, RowData::Keep(&[Datum::Int8(-5)]));
+        alter(&mut txn, RowSchema { columns, ..next_version(&old) }, RowData::Keep);
         let new = table(&mut txn, "t");
         let row = row(&new, &[Datum::Int4(3), Datum::Null, Datum::Null]);
         done(txn.rows().insert(&new, row, &crossbeam_epoch::pin()));
@@ -406,7 +410,7 @@ fn changes_of_a_table_wait_for_its_writers_and_hold_off_new_ones_but_no_readers(
     let old = table(&mut ddl, "t");
     let by_amount = index(&ddl, "by_amount", &[1], true);
     let next = RowSchema { secondary: vec![by_amount], ..next_version(&old) };
-    let Altered::Wait(event) = ddl.alter_row_table(next.clone(), RowData::Keep(&[]), &show).expect("waits") else {
+    let Altered::Wait(event) = ddl.alter_row_table(next.clone(), RowData::Keep, &show).expect("waits") else {
         panic!("the writer is not through");
     };
     let mut late = begin(&engine);
@@ -415,7 +419,7 @@ fn changes_of_a_table_wait_for_its_writers_and_hold_off_new_ones_but_no_readers(
     assert!(!event.is_set());
     commit(&engine, writer);
     assert!(event.is_set() && !late_event.is_set());
-    let altered = ddl.alter_row_table(next, RowData::Keep(&[]), &show).expect("alter");
+    let altered = ddl.alter_row_table(next, RowData::Keep, &show).expect("alter");
     let Altered::Done(new) = altered else { panic!("it is its turn") };
     assert_eq!(read(&mut ddl, &new).len(), 2);
     commit(&engine, ddl);
@@ -622,7 +626,7 @@ fn run(engine: &Engine, acknowledged: &mut usize) -> Result<()> {
         if round == 4 {
             let old = table(&mut txn, "t");
             let by_amount = index(&txn, "by_amount", &[1], true);
-            alter(&mut txn, RowSchema { secondary: vec![by_amount], ..next_version(&old) }, RowData::Keep(&[]));
+            alter(&mut txn, RowSchema { secondary: vec![by_amount], ..next_version(&old) }, RowData::Keep);
         }
         engine.finish(txn.commit(Durability::Sync))?;
         *acknowledged = round as usize + 1;
@@ -735,8 +739,18 @@ fn numbers_of_a_sequence_are_given_once_whatever_happens() {
     let id = txn.next_number();
     let name = TableName::public("s");
     let (start, increment, min, max) = (1, 1, 1, i64::MAX);
-    let sequence =
-        Sequence { id, name, ty: Type::Int8, start, increment, min, max, cache: 1, cycle: false, owner: None };
+    let sequence = model::SequenceSpec {
+        id,
+        name,
+        ty: Type::Int8,
+        start,
+        increment,
+        min,
+        max,
+        cache: 1,
+        cycle: false,
+        owner: None,
+    };
     txn.create_sequence(Arc::new(sequence)).expect("create");
     let mut given = Vec::new();
     for _ in 0..3 {

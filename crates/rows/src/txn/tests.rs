@@ -752,8 +752,9 @@ fn garbage_from_before_a_column_was_added_goes() {
     assert!(matches!(txn.enter(&db.table, Access::Alone).unwrap(), Entered::In));
     let mut next = (*db.table.schema).clone();
     next.version += 1;
-    next.columns.push(RowColumn { name: "more".into(), ..next.columns[1].clone() });
-    let wider = db.table.altered(Arc::new(next), &[Datum::Int4(5)], &txn, &|_| String::new()).unwrap();
+    let missing = crate::row::alone(next.columns[1].ty, &Datum::Int4(5)).unwrap();
+    next.columns.push(RowColumn { name: "more".into(), missing, ..next.columns[1].clone() });
+    let wider = db.table.altered(Arc::new(next), &txn, &|_| String::new()).unwrap();
     let wider = Arc::new(wider);
     txn.set_version(wider.id(), Some(Arc::clone(&wider)));
     wider.take_effect();

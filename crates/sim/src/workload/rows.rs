@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use ::model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
-use engine::{Altered, Isolation, NextValue, RowData, Savepoint, Sequence, Snapshot, Txn};
+use engine::{Altered, Isolation, NextValue, RowData, Savepoint, Snapshot, Txn};
 use rows::{Direction, LockMode, Locked, Put, RowTable, WaitPolicy};
 
 use super::{Driver, explained};
@@ -121,8 +121,7 @@ impl Driver {
     }
 
     fn create_rows(&mut self, txn: &mut Txn, name: &str, changes: &mut Vec<Change>) -> bool {
-        let column =
-            |name: &str, ty, not_null| RowColumn { name: name.into(), ty, not_null, default: None, dropped: false };
+        let column = |name: &str, ty, not_null| RowColumn { not_null, ..RowColumn::new(name, ty) };
         let index = |name: String, column, unique| RowIndex {
             id: txn.next_number(),
             name,
@@ -159,7 +158,7 @@ impl Driver {
             // Made anew after a crash it goes on behind what was shown before: it is one sequence to those who look at it.
             let (start, increment, min, max) = (self.numbers.0 + 1, 1, 1, i64::MAX);
             let (ty, cache, cycle, owner) = (Type::Int8, 1, false, None);
-            let sequence = Sequence { id, name, ty, start, increment, min, max, cache, cycle, owner };
+            let sequence = model::SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
             match txn.create_sequence(Arc::new(sequence)) {
                 Ok(()) => changes.push(Change::Sequence),
                 Err(error) => assert!(explained(&error), "create sequence: {error}"),
@@ -263,9 +262,9 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
                 return Ok(Outcome::Nothing);
             }
             let name = format!("more{}", next.columns.len());
-            next.columns.push(RowColumn { name, ty: Type::Int8, not_null: false, default: None, dropped: false });
-            let missing = [value.map_or(Datum::Null, Datum::Int8)];
-            alter(txn, next, RowData::Keep(&missing), Change::AddRowColumn(id, *value))
+            let missing = rows::row::alone(Type::Int8, &value.map_or(Datum::Null, Datum::Int8))?;
+            next.columns.push(RowColumn { missing, ..RowColumn::new(&name, Type::Int8) });
+            alter(txn, next, RowData::Keep, Change::AddRowColumn(id, *value))
         }
         Statement::Index(column) => {
             let mut next = next(table);
@@ -277,7 +276,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
                 // Sometimes there are duplicates, and it is refused.
                 next.secondary.push(RowIndex { id, name, columns, unique: *column == 1, constraint: false });
             }
-            alter(txn, next, RowData::Keep(&[]), Change::Index)
+            alter(txn, next, RowData::Keep, Change::Index)
         }
         Statement::Drop => Ok(match txn.drop_row_table(id)? {
             Altered::Done(()) => Outcome::Changed(Change::DropRows(id)),
@@ -290,7 +289,7 @@ fn next(table: &RowTable) -> RowSchema {
     RowSchema { version: table.schema.version + 1, ..(*table.schema).clone() }
 }
 
-fn alter(txn: &mut Txn, next: RowSchema, data: RowData<'_>, change: Change) -> Result<Outcome> {
+fn alter(txn: &mut Txn, next: RowSchema, data: RowData, change: Change) -> Result<Outcome> {
     Ok(match txn.alter_row_table(next, data, &|value| format!("{value:?}"))? {
         Altered::Done(_) => Outcome::Changed(change),
         Altered::Wait(_) => Outcome::Wait,
