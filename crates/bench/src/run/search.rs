@@ -6,10 +6,10 @@ use super::{Run, Show};
 use crate::engine::{End, Engine, Plan, Progress};
 use crate::error::Result;
 
-/// How long one rate is tried.
-const TRIAL: Duration = Duration::from_secs(10);
+/// How long one rate is tried; tests have less time.
+const TRIAL: Duration = Duration::from_millis(if cfg!(test) { 30 } else { 10_000 });
 /// The start of each trial that is not measured.
-const WARMUP: Duration = Duration::from_secs(2);
+const WARMUP: Duration = Duration::from_millis(if cfg!(test) { 3 } else { 2_000 });
 /// The search ends when the bounds are so close.
 const PRECISION: f64 = 0.05;
 /// A rate is kept if so much of it was reached.

@@ -458,12 +458,16 @@ fn config_of(name: &str, settings: &[&str]) -> Arc<Config> {
 }
 
 fn run_on(memory: &Arc<Memory>, name: &str, config: &Arc<Config>) -> RunResult {
-    let order = Order { workload: name.to_owned(), ..Order::default() };
+    run_ordered(memory, &Order { workload: name.to_owned(), ..Order::default() }, config)
+}
+
+fn run_ordered(memory: &Arc<Memory>, order: &Order, config: &Arc<Config>) -> RunResult {
+    let name = &order.workload;
     let workload = workload::open(name, config).expect("a workload");
     let target = Target { name: "memory".to_owned(), hosts: vec!["here".to_owned()], ..Target::default() };
     let place = Place::take(&target, &Placing::default(), 0).expect("a place");
     let driver = Arc::new(Arc::clone(memory));
-    Run::new(&order, config, workload, driver, place).and_then(|run| run.run(&mut Silent)).expect("a run")
+    Run::new(order, config, workload, driver, place).and_then(|run| run.run(&mut Silent)).expect("a run")
 }
 
 fn settings_of(name: &str) -> Vec<&'static str> {
@@ -597,6 +601,21 @@ fn what_is_acknowledged_and_not_applied_is_waited_for() {
     assert!(!impatient.verification.passed);
     let said = |note: &String| note.contains("may still be on its way");
     assert!(impatient.notes.iter().any(said), "{:?}", impatient.notes);
+}
+
+/// The bug: the search for the highest rate wrote after the questions, whose answers were then compared with what had not
+/// been there. The fix: it goes before them.
+#[test]
+fn a_search_for_the_highest_rate_is_over_before_the_questions() {
+    let config =
+        config_of("iot", &BASE.iter().copied().chain(["QUERY_COUNT=20", "RUN_SECONDS=0.1"]).collect::<Vec<_>>());
+    let memory = Memory::new(workload::open("iot", &config).expect("a workload").schema(), Fault::None, 0, true);
+    let limit = Some(std::time::Duration::from_millis(50));
+    let order = Order { workload: "iot".to_owned(), find_rate_p99: limit, ..Order::default() };
+    let result = run_ordered(&memory, &order, &config);
+    assert!(result.notes.iter().any(|note| note.starts_with("highest rate")), "{:?}", result.notes);
+    assert!(result.verification.passed, "{:#?}", result.verification.findings);
+    assert!(result.verification.answers[1..].iter().any(|kind| kind.checked > 0));
 }
 
 /// TSBS's workload: 16 hours of ten hosts, a tick every two minutes, in 12 requests of a client.
