@@ -489,7 +489,7 @@ impl Line {
     }
 }
 
-/// Adds a line to a path: where it begins, and then steps from point to point, which take half the bytes of places. They
+/// Adds a line to a path: where it begins, and then steps from point to point, which take fewer bytes than places. They
 /// are between rounded places, so that errors do not add up.
 fn trace(path: &mut String, points: impl Iterator<Item = (f64, f64)>) {
     let mut before = None;
