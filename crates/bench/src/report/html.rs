@@ -43,7 +43,7 @@ fn page(report: &Report) -> Result<String> {
     let title = format!("{} {}: {}", run.target.product, run.target.version, run.workload);
     Ok(document(&title, &[&run.tool], |page| {
         run::header(page, run);
-        run::sections(page, run);
+        run::sections(page, run, false);
     }))
 }
 

@@ -63,6 +63,12 @@ pub(crate) trait Show {
 /// # Errors
 /// The run could not begin or go on. Failed operations and wrong answers are not errors: the result has them.
 pub(crate) fn run(order: &Order, config: &Arc<Config>, target: &Target, show: &mut dyn Show) -> Result<RunResult> {
+    if order.find_rate_p99.is_some() && config.run_seconds <= 0.0 {
+        return Err(Error::setup(format!(
+            "--find-rate writes for as long as it searches, and LOOP={} ends the writes before: give --seconds instead",
+            config.loop_
+        )));
+    }
     let workload = workload::open(&order.workload, config)?;
     show.stage(&format!("{}: starting", target.name));
     let columns = workload.schema().tables.iter().map(|table| table.fields.len() as u64).sum();

@@ -618,6 +618,16 @@ fn a_search_for_the_highest_rate_is_over_before_the_questions() {
     assert!(result.verification.answers[1..].iter().any(|kind| kind.checked > 0));
 }
 
+#[test]
+fn a_search_for_the_highest_rate_needs_writes_by_the_clock() {
+    let config = config_of("iot", BASE);
+    let limit = Some(std::time::Duration::from_millis(50));
+    let order = Order { workload: "iot".to_owned(), find_rate_p99: limit, ..Order::default() };
+    let target = Target::parse("null").expect("a target");
+    let refused = super::run(&order, &config, &target, &mut Silent).expect_err("refused").to_string();
+    assert!(refused.contains("--find-rate") && refused.contains("give --seconds"), "{refused}");
+}
+
 /// TSBS's workload: 16 hours of ten hosts, a tick every two minutes, in 12 requests of a client.
 fn run_tsbs(fault: Fault, kind: usize, settings: &[&str]) -> RunResult {
     let base = [

@@ -291,11 +291,13 @@ fn runs(page: &mut Page, comparison: &Comparison) {
     page.table("full", &["Target", "started", "verdict", "#operations for", "#points/CPU-s", "#bytes/point"], rows);
     for side in &comparison.sides {
         let run = side.runs[0];
+        // A run that shows no rates is in none of the charts in common.
+        let common = matrix::throughput_shown(run);
         page.raw("<details class=\"run\"><summary>")
             .text(&format!("{}, run of {}", side.label, run.started))
             .raw("</summary>\n");
         run::header(page, run);
-        run::sections(page, run);
+        run::sections(page, run, common);
         page.raw("</details>\n");
     }
 }

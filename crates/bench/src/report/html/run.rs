@@ -94,15 +94,19 @@ fn banners(page: &mut Page, run: &RunResult) {
     }
 }
 
-/// Everything below the header.
-pub(super) fn sections(page: &mut Page, run: &RunResult) {
+/// Everything below the header, on a page of its own or on one that has the charts of several runs in common.
+pub(super) fn sections(page: &mut Page, run: &RunResult, common: bool) {
     cards(page, run);
     results(page, run);
     if matrix::throughput_shown(run) {
         over_time(page, run);
-        distribution(page, run);
     }
-    resources(page, run);
+    if !common {
+        if matrix::throughput_shown(run) {
+            distribution(page, run);
+        }
+        resources(page, run);
+    }
     phases(page, run);
     verification(page, run);
     failures(page, run);
