@@ -75,6 +75,7 @@ states! {
     DIVISION_BY_ZERO = "22012", Invalid, "Division by zero.";
     CHARACTER_NOT_IN_REPERTOIRE = "22021", Invalid, "Bytes that are not UTF-8.";
     INVALID_ESCAPE_SEQUENCE = "22025", Invalid, "A LIKE pattern that ends with its escape character.";
+    INVALID_LOG_ARGUMENT = "2201E", Invalid, "A logarithm that is no real number.";
     INVALID_POWER_ARGUMENT = "2201F", Invalid, "A power or root that is no real number.";
     INVALID_ROW_COUNT_IN_LIMIT = "2201W", Invalid, "A negative LIMIT.";
     INVALID_ROW_COUNT_IN_OFFSET = "2201X", Invalid, "A negative OFFSET.";
@@ -91,6 +92,7 @@ states! {
     READ_ONLY_SQL_TRANSACTION = "25006", Invalid, "A write in a read-only transaction.";
     NO_ACTIVE_SQL_TRANSACTION = "25P01", Invalid, "Only allowed inside a transaction.";
     IN_FAILED_SQL_TRANSACTION = "25P02", Invalid, "The transaction failed earlier; only ROLLBACK is accepted.";
+    IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03", Unavailable, "The client left its transaction alone for too long.";
     INVALID_SQL_STATEMENT_NAME = "26000", NotFound, "No such prepared statement.";
     INVALID_AUTHORIZATION = "28000", Invalid, "The user may not connect.";
     DEPENDENT_OBJECTS_STILL_EXIST = "2BP01", Invalid, "Something else needs what is to be dropped.";
@@ -101,6 +103,7 @@ states! {
     DEADLOCK_DETECTED = "40P01", Conflict, "Transactions wait for each other; run this one again.";
     SYNTAX_ERROR = "42601", Invalid, "The statement cannot be parsed.";
     DUPLICATE_COLUMN = "42701", Invalid, "The column exists.";
+    DUPLICATE_ALIAS = "42712", Invalid, "The statement has two tables of this name.";
     DUPLICATE_OBJECT = "42710", Invalid, "The constraint exists.";
     AMBIGUOUS_COLUMN = "42702", Invalid, "The name fits several columns.";
     UNDEFINED_COLUMN = "42703", NotFound, "No such column.";
@@ -119,6 +122,7 @@ states! {
     DATATYPE_MISMATCH = "42804", Invalid, "A value of the wrong type.";
     WRONG_OBJECT_TYPE = "42809", Invalid, "The name is that of something else.";
     INVALID_FOREIGN_KEY = "42830", Invalid, "A foreign key that refers to no key.";
+    GENERATED_ALWAYS = "428C9", Invalid, "A value for a column that only its sequence gives values.";
     UNDEFINED_FUNCTION = "42883", NotFound, "No such function or operator for these types.";
     RESERVED_NAME = "42939", Invalid, "A name the system keeps for itself.";
     INVALID_NAME = "42602", Invalid, "A name that cannot be one.";
@@ -126,6 +130,7 @@ states! {
     DISK_FULL = "53100", Unavailable, "The disk is full.";
     TOO_MANY_CONNECTIONS = "53300", Unavailable, "No connection slot is free.";
     CONFIGURATION_LIMIT_EXCEEDED = "53400", Unavailable, "A configured limit was reached.";
+    INVALID_SAVEPOINT_SPECIFICATION = "3B001", Invalid, "A savepoint of that name does not exist.";
     PROGRAM_LIMIT_EXCEEDED = "54000", Invalid, "A built-in limit was reached.";
     STATEMENT_TOO_COMPLEX = "54001", Invalid, "The statement nests too deeply.";
     TOO_MANY_COLUMNS = "54011", Invalid, "More columns than a table can have.";
@@ -134,6 +139,7 @@ states! {
     QUERY_CANCELED = "57014", Unavailable, "Cancelled by the user or a timeout.";
     ADMIN_SHUTDOWN = "57P01", Unavailable, "The server is shutting down.";
     CANNOT_CONNECT_NOW = "57P03", Unavailable, "The server is starting or stopping.";
+    IDLE_SESSION_TIMEOUT = "57P05", Unavailable, "The client sent nothing for too long.";
     IO_ERROR = "58030", Io, "A file operation failed; the outcome may be unknown.";
     INTERNAL_ERROR = "XX000", Bug, "Our mistake.";
     DATA_CORRUPTED = "XX001", Corrupt, "Stored bytes are not what was written.";
@@ -153,6 +159,7 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    place: Option<String>,
     position: Option<u32>,
 }
 
@@ -166,6 +173,7 @@ impl Error {
             message: message.into(),
             detail: None,
             hint: None,
+            place: None,
             position: None,
         }))
     }
@@ -205,7 +213,7 @@ impl Error {
         self
     }
 
-    /// Adds what is still safe, or where exactly it happened.
+    /// Adds what is still safe, or facts.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Error {
         self.0.detail = Some(detail.into());
@@ -216,6 +224,13 @@ impl Error {
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds where in data from outside it was met: what PostgreSQL calls CONTEXT.
+    #[must_use]
+    pub fn with_place(mut self, place: impl Into<String>) -> Error {
+        self.0.place = Some(place.into());
         self
     }
 
@@ -263,6 +278,12 @@ impl Error {
         self.0.hint.as_deref()
     }
 
+    /// Where in data from outside it was met.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        self.0.place.as_deref()
+    }
+
     /// Place in the statement, in characters from 1.
     #[must_use]
     pub fn position(&self) -> Option<u32> {
@@ -275,6 +296,9 @@ impl fmt::Display for Error {
         f.write_str(&self.0.message)?;
         if let Some(detail) = &self.0.detail {
             write!(f, ". {detail}")?;
+        }
+        if let Some(place) = &self.0.place {
+            write!(f, ". {place}")?;
         }
         if let Some(hint) = &self.0.hint {
             write!(f, ". Hint: {hint}")?;
@@ -304,9 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn display_gives_message_detail_and_hint_in_order() {
+    fn display_gives_message_detail_place_and_hint_in_order() {
         let error = Error::new(SqlState::UNDEFINED_TABLE, "no table \"x\"").with_hint("create it").with_detail("d");
-        assert_eq!(error.to_string(), "no table \"x\". d. Hint: create it");
+        assert_eq!(error.clone().with_place("line 3").to_string(), "no table \"x\". d. line 3. Hint: create it");
         assert_eq!(error.context("here").message(), "here: no table \"x\"");
     }
 }

@@ -196,7 +196,7 @@ pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |out| text(out, tag));
 }
 
-/// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H P.
+/// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H W P.
 pub fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
     let tag = if matches!(severity, Severity::Error | Severity::Fatal) { b'E' } else { b'N' };
     message(out, tag, |out| {
@@ -213,6 +213,9 @@ pub fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
         }
         if let Some(hint) = error.hint() {
             field(b'H', hint);
+        }
+        if let Some(place) = error.place() {
+            field(b'W', place);
         }
         if let Some(position) = error.position() {
             out.push(b'P');

@@ -8,6 +8,7 @@
 //! - [`backend`]: what servers send, appended to a `Vec<u8>` without further allocation.
 //! - [`types`]: the OIDs, names and lengths that clients see.
 //! - [`value`]: numbers, text, bytes, uuid and arrays; [`time`]: dates, times, timestamps, intervals; [`numeric`].
+//! - [`row_value`]: values of `rows` tables in both forms.
 //! - [`decode`]: a bound parameter, in either form, as a [`Datum`].
 //!
 //! Always true: no input panics; a malformed frame is a violation (08P01) that names the message and what was wrong.
@@ -19,6 +20,7 @@ pub mod backend;
 mod datum;
 pub mod frontend;
 pub mod numeric;
+pub mod row_value;
 pub mod time;
 mod time_parse;
 pub mod types;
