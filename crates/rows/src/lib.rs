@@ -33,4 +33,4 @@ pub use index::Direction;
 pub use locks::{LockMode, TxnId, WaitPolicy};
 pub use store::Store;
 pub use table::{IndexData, RECORDS_MAX, RecordId, Records, RowTable, SECONDARY_INDEXES_MAX};
-pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn};
+pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn, View};

@@ -270,6 +270,12 @@ impl IndexData {
         &self.keys
     }
 
+    /// Bytes of its entries.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.tree.memory_bytes() as u64
+    }
+
     /// Entries between two keys, in order: the entry's whole key, and the record.
     pub fn scan(
         &self,

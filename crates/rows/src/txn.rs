@@ -206,7 +206,37 @@ enum Place {
     Wait(Event),
 }
 
+/// What a statement reads, for those who read beside its transaction: other threads, or without any.
+///
+/// Whoever has one sees to it that versions its snapshot shows are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    txn: TxnId,
+    snapshot: Lsn,
+}
+
+impl View {
+    /// Of a commit, without anybody's uncommitted changes.
+    #[must_use]
+    pub fn of(snapshot: Lsn) -> View {
+        // No transaction has this number.
+        View { txn: TxnId(0), snapshot }
+    }
+
+    /// The row of a record, if there is one.
+    #[must_use]
+    pub fn row<'g>(&self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Option<&'g [u8]> {
+        table.records.arena.get(record.0)?.seen(self.txn, self.snapshot, guard).and_then(Version::row)
+    }
+}
+
 impl Txn {
+    /// What its present statement reads.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View { txn: self.id, snapshot: self.snapshot }
+    }
+
     pub(crate) fn new(store: Arc<Store>, isolation: Isolation) -> Txn {
         let id = store.next_txn();
         Txn {
@@ -419,7 +449,14 @@ impl Txn {
         let name = LockName::Record { table: table.id().0, record: record.0 };
         let word = &table.records.record(record)?.lock;
         let waited = self.give_up_wait_but_for(name);
-        let request = self.store.locks.lock(self.id, name, Some(word), mode, policy)?;
+        let locked = self.store.locks.lock(self.id, name, Some(word), mode, policy);
+        let request = locked.map_err(|error| match error.state() {
+            SqlState::LOCK_NOT_AVAILABLE => {
+                let text = format!("could not obtain lock on row in relation \"{}\"", table.schema.name.table);
+                Error::new(SqlState::LOCK_NOT_AVAILABLE, text)
+            }
+            _ => error,
+        })?;
         self.keep(name, Some(table), &request, waited);
         Ok(request)
     }
@@ -861,13 +898,22 @@ impl Txn {
         Ok(())
     }
 
+    /// As [`Txn::undo_to`], also tables.
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn undo_all_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
+        self.undo_to(savepoint, guard)?;
+        self.versions.truncate(savepoint.versions);
+        Ok(())
+    }
+
     /// Takes back what was changed since, also tables, and lets go of the locks on rows and keys taken since; those on tables stay.
     ///
     /// # Errors
     /// XX000 only.
     pub fn roll_back_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
-        self.undo_to(savepoint, guard)?;
-        self.versions.truncate(savepoint.versions);
+        self.undo_all_to(savepoint, guard)?;
         self.give_up_wait();
         while self.locks.len() > savepoint.locks {
             if let Some(held) = self.locks.pop() {
