@@ -295,6 +295,12 @@ impl Engine {
         Txn::new(self.clone(), isolation, seen)
     }
 
+    /// A number for a new table, index or sequence, never given again in this database.
+    #[must_use]
+    pub fn next_number(&self) -> u32 {
+        self.inner.next_table.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// What a single read-only statement sees.
     #[must_use]
     pub fn snapshot(&self, seen: Lsn) -> Snapshot {

@@ -36,5 +36,5 @@ pub use engine::{Engine, Options, Pending, Recovery, Stats};
 pub use env::Event;
 pub use manifest::Manifest;
 pub use rowfile::{RowFiles, RowPart, row_file_path};
-pub use sequence::{NextValue, SequenceState};
+pub use sequence::{Had, NextValue, Numbers, SequenceState};
 pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

@@ -2,15 +2,17 @@
 //!
 //! The log reserves numbers ahead of their use, [`AHEAD`] at a time; after a crash those reserved and not used are skipped.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use env::Event;
 use model::{Error, Lsn, Result, SequenceOwner, SequenceSpec, SqlState, TableId, TableName, Type};
 use parking_lot::Mutex;
 
-use crate::Engine;
 use crate::codec::{Put, Take};
 use crate::root::dropped_sequence;
+use crate::{Catalog, Engine};
 
 /// So many numbers are reserved at a time, or what CACHE says if that is more: one log record for all of them.
 const AHEAD: u32 = 32;
@@ -36,6 +38,98 @@ pub enum NextValue {
     },
     /// The log is busy: ask again after the event.
     Wait(Event),
+}
+
+/// The numbers that one session had, for `currval` and `lastval`.
+#[derive(Debug, Default)]
+pub struct Had {
+    /// By sequence: the number, and the commit without which it is not to be shown.
+    numbers: BTreeMap<u32, (i64, Lsn)>,
+    /// The sequence that gave the last one.
+    last: Option<u32>,
+}
+
+/// The numbers of sequences as one statement of a transaction has them, beside what it does with rows: see
+/// [`crate::Txn::rows_and_numbers`].
+pub struct Numbers<'t> {
+    pub(crate) engine: &'t Engine,
+    /// As the statement sees it.
+    pub(crate) catalog: Arc<Catalog>,
+    /// Sequences that the transaction made or began anew.
+    pub(crate) own: &'t BTreeMap<u32, Arc<Counter>>,
+    pub(crate) had: RefCell<&'t mut Had>,
+    pub(crate) seen: Cell<Lsn>,
+}
+
+impl Numbers<'_> {
+    /// The next number of a sequence: given once only, whatever becomes of the transaction, also after a crash.
+    ///
+    /// # Errors
+    /// 42P01, 2200H at its end; those of [`crate::Committing::poll`].
+    pub fn next(&self, id: u32) -> Result<std::result::Result<i64, Event>> {
+        let sequence = self.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let next = match self.own.get(&id) {
+            // Nobody else knows it, and the commit will say how far it is.
+            Some(own) => own.next(sequence, |_| Ok(Ok(Lsn::ZERO)))?,
+            None => match self.engine.next_value_of(sequence)? {
+                NextValue::Value { value, lsn } => Ok((value, lsn)),
+                NextValue::Wait(event) => Err(event),
+            },
+        };
+        Ok(next.map(|(value, lsn)| {
+            let mut had = self.had.borrow_mut();
+            had.numbers.insert(id, (value, lsn));
+            had.last = Some(id);
+            self.shown(value, lsn)
+        }))
+    }
+
+    /// The number that this session had last of a sequence, if it had one.
+    #[must_use]
+    pub fn current(&self, id: u32) -> Option<i64> {
+        let (value, lsn) = *self.had.borrow().numbers.get(&id)?;
+        Some(self.shown(value, lsn))
+    }
+
+    /// The number that this session had last of any sequence that there is, if it had one.
+    #[must_use]
+    pub fn last(&self) -> Option<i64> {
+        let id = self.had.borrow().last?;
+        self.catalog.sequence_by_id(id)?;
+        self.current(id)
+    }
+
+    /// Has a sequence go on after `state`: `setval`. Not undone by a rollback, as in PostgreSQL.
+    ///
+    /// # Errors
+    /// 42P01; 22003 for a number beyond its bounds; those of [`crate::Committing::poll`].
+    pub fn set(&self, id: u32, state: SequenceState) -> Result<std::result::Result<(), Event>> {
+        let sequence = self.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let set = match self.own.get(&id) {
+            Some(own) => {
+                check_bounds(sequence, state)?;
+                own.set(state, |_| Ok(Ok(Lsn::ZERO)))?
+            }
+            None => self.engine.set_value(id, state)?,
+        };
+        Ok(set.map(|lsn| {
+            if state.is_called {
+                self.had.borrow_mut().numbers.insert(id, (state.last, lsn));
+            }
+            self.shown(state.last, lsn);
+        }))
+    }
+
+    /// The newest commit without which a number that was given is not to be shown: to be noted as seen.
+    #[must_use]
+    pub fn seen(&self) -> Lsn {
+        self.seen.get()
+    }
+
+    fn shown(&self, value: i64, lsn: Lsn) -> i64 {
+        self.seen.set(self.seen.get().max(lsn));
+        value
+    }
 }
 
 /// How far a sequence is in this process.
@@ -151,6 +245,14 @@ impl Engine {
         Ok(next.map_or_else(NextValue::Wait, |(value, lsn)| NextValue::Value { value, lsn }))
     }
 
+    /// How far a sequence is.
+    ///
+    /// # Errors
+    /// 42P01.
+    pub fn sequence_state(&self, id: u32) -> Result<SequenceState> {
+        self.counter(id).map(|counter| counter.now())
+    }
+
     /// Has a sequence go on from `state`: `setval`. Not undone by a rollback, as in PostgreSQL. Gives the commit that says so.
     ///
     /// # Errors
@@ -158,13 +260,7 @@ impl Engine {
     pub fn set_value(&self, id: u32, state: SequenceState) -> Result<std::result::Result<Lsn, Event>> {
         let root = self.inner.roots.newest();
         let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
-        if !(sequence.min..=sequence.max).contains(&state.last) {
-            let text = format!(
-                "setval: value {} is out of bounds for sequence \"{}\" ({}..{})",
-                state.last, sequence.name.table, sequence.min, sequence.max
-            );
-            return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text));
-        }
+        check_bounds(sequence, state)?;
         let counter = self.counter(id)?;
         counter.set(state, |state| self.log_sequence(id, &counter, state))
     }
@@ -173,6 +269,17 @@ impl Engine {
         let root = self.inner.roots.newest();
         root.counters.get(&id).cloned().ok_or_else(|| dropped_sequence(id))
     }
+}
+
+fn check_bounds(sequence: &SequenceSpec, state: SequenceState) -> Result<()> {
+    if (sequence.min..=sequence.max).contains(&state.last) {
+        return Ok(());
+    }
+    let text = format!(
+        "setval: value {} is out of bounds for sequence \"{}\" ({}..{})",
+        state.last, sequence.name.table, sequence.min, sequence.max
+    );
+    Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text))
 }
 
 impl SequenceState {

@@ -1,5 +1,6 @@
 //! Transactions before their commit: what they read, and the changes they collect. Nothing here touches the log.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use crate::catalog::{check_row_schema, with_columns};
 use crate::commit::{Changes, Committing, Made};
 use crate::record::Ddl;
 use crate::root::{Root, apply_ddl, dropped, dropped_sequence};
-use crate::sequence::{Counter, Counts, NextValue, SequenceState};
+use crate::sequence::{Counter, Counts, Had, NextValue, Numbers, SequenceState};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
 /// When a commit is acknowledged.
@@ -265,11 +266,27 @@ impl Txn {
         if let Some(rows) = &mut self.rows {
             rows.roll_back_to(savepoint.rows, &crossbeam_epoch::pin())?;
         }
+        self.forget_since(savepoint);
+        Ok(())
+    }
+
+    /// Takes back what was changed since, but keeps the locks, and the place among those who wait: the statement is run again.
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn undo_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        if let Some(rows) = &mut self.rows {
+            rows.undo_all_to(savepoint.rows, &crossbeam_epoch::pin())?;
+        }
+        self.forget_since(savepoint);
+        Ok(())
+    }
+
+    fn forget_since(&mut self, savepoint: &Savepoint) {
         let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
         self.ddl.truncate(ddl);
         (self.catalog, self.own, self.memory_bytes) = (catalog, own, memory_bytes);
         (self.own_rows, self.counters) = (own_rows, counters);
-        Ok(())
     }
 
     /// Own DDL on top of what is visible. Where the two do not fit (somebody took the name, altered or dropped the table) the catalog
@@ -513,6 +530,22 @@ impl Txn {
             self.rows().note_commit_seen(lsn);
         }
         Ok(next)
+    }
+
+    /// What a statement on `rows` tables runs with, both at once. Afterwards [`Numbers::seen`] is to be noted by `note_commit_seen`, whatever
+    /// became of the statement.
+    ///
+    /// - `had`: what the session remembers of numbers.
+    pub fn rows_and_numbers<'t>(&'t mut self, had: &'t mut Had) -> (&'t mut rows::Txn, Numbers<'t>) {
+        // In the midst of a statement, which goes on reading where it is.
+        let root = match &self.reading {
+            Some(root) => Arc::clone(root),
+            None => self.snapshot_newest().root,
+        };
+        let catalog = self.catalog_over(&root);
+        let Txn { engine, rows, counters, isolation, .. } = self;
+        let rows = rows.get_or_insert_with(|| engine.inner.store.begin(isolation.of_rows()));
+        (rows, Numbers { engine, catalog, own: counters, had: RefCell::new(had), seen: Cell::new(Lsn::ZERO) })
     }
 
     fn change(&mut self, ddl: Ddl) -> Result<()> {
