@@ -1,4 +1,5 @@
-//! COPY … FROM STDIN: a stream in text, CSV or binary, cut anywhere, into batches of one table.
+//! COPY … FROM STDIN: a stream in text, CSV or binary, cut anywhere, into batches of one `columns` table ([`Decoder`]) or into
+//! rows whose values are still to be read ([`TupleDecoder`]).
 //!
 //! The formats are PostgreSQL 15's, byte for byte (its manual, "COPY", File Formats), with one narrowing: `\.` ends text and CSV only
 //! alone on its line.
@@ -11,8 +12,10 @@
 mod binary;
 mod lines;
 mod rows;
+mod sink;
 #[cfg(test)]
 mod tests;
+mod tuples;
 
 use engine::Batch;
 use model::{ColumnId, Error, Result, SqlState, TableRef, limits};
@@ -21,6 +24,8 @@ use self::binary::Binary;
 use self::lines::Lines;
 use self::rows::RowSet;
 pub use self::rows::oid_of;
+use self::sink::Sink;
+pub use self::tuples::Tuples;
 
 /// Largest line of text or CSV, and largest binary tuple: a row of the largest size, each byte escaped in four.
 pub const LINE_BYTES_MAX: usize = 4 * limits::ROW_BYTES_MAX;
@@ -152,10 +157,15 @@ fn malformed(message: impl Into<String>) -> Error {
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
-/// A running COPY: fed with pieces, gives batches.
-pub struct Decoder {
-    rows: RowSet,
-    columns: usize,
+/// A running COPY into a `columns` table: fed with pieces, gives batches.
+pub struct Decoder(Reader<RowSet>);
+
+/// A running COPY: fed with pieces, gives rows whose values are still to be read.
+pub struct TupleDecoder(Reader<Tuples>);
+
+/// A stream on its way into rows.
+struct Reader<S> {
+    rows: S,
     stream: Stream,
     /// Bytes of an unfinished line or tuple.
     carry: Vec<u8>,
@@ -172,54 +182,41 @@ impl Decoder {
     /// # Errors
     /// 22023 as [`Options::check`]; 42703 for a column that `table` has not; 42701 for one twice.
     pub fn new(table: TableRef, columns: &[ColumnId], options: Options, zones: Zones) -> Result<Decoder> {
-        options.check()?;
-        let stream = match options.format {
-            Format::Binary => Stream::Binary(Binary::new()),
-            _ => Stream::Lines(Lines::new(options, columns.len())),
-        };
-        Ok(Decoder { rows: RowSet::new(table, columns, zones)?, columns: columns.len(), stream, carry: Vec::new() })
+        let stream = Stream::new(options, columns.len())?;
+        Ok(Decoder(Reader { rows: RowSet::new(table, columns, zones)?, stream, carry: Vec::new() }))
     }
 
     /// Is the format binary?
     #[must_use]
     pub fn binary(&self) -> bool {
-        matches!(self.stream, Stream::Binary(_))
+        self.0.stream.is_binary()
     }
 
     /// Fields of a row.
     #[must_use]
     pub fn columns(&self) -> usize {
-        self.columns
+        self.0.rows.width()
     }
 
     /// Rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.rows.count()
+        self.0.rows.count()
     }
 
     /// Bytes held, batches handed out not counted.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.carry.capacity() + self.rows.memory_bytes()
+        self.0.carry.capacity() + self.0.rows.memory_bytes()
     }
 
     /// Decodes a piece; batches that are full are appended to `out`.
     ///
     /// # Errors
-    /// 22P04 malformed; 22P02, 22P03, 22003, 22007, 22008, 22021 bad values; 23502; 54000. The detail says line and column.
+    /// 22P04 malformed; 22P02, 22P03, 22003, 22007, 22008, 22021 bad values; 23502; 54000. The place says line and column.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<Batch>) -> Result<()> {
-        if self.carry.is_empty() {
-            let used = self.stream.consume(bytes, &mut self.rows, out)?;
-            self.carry.extend_from_slice(&bytes[used..]);
-        } else {
-            self.carry.extend_from_slice(bytes);
-            let used = self.stream.consume(&self.carry, &mut self.rows, out)?;
-            self.carry.drain(..used);
-        }
-        if self.carry.len() > LINE_BYTES_MAX {
-            return Err(self.too_long());
-        }
+        self.0.push(bytes)?;
+        self.0.rows.take(out);
         Ok(())
     }
 
@@ -228,9 +225,77 @@ impl Decoder {
     /// # Errors
     /// As [`Decoder::push`]; 22P04 when the stream ends in the middle of something.
     pub fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
+        self.0.finish()?;
+        self.0.rows.finish()?;
+        self.0.rows.take(out);
+        Ok(())
+    }
+}
+
+impl TupleDecoder {
+    /// For rows of these columns; `table` is for messages.
+    ///
+    /// # Errors
+    /// 22023 as [`Options::check`].
+    pub fn new(table: String, columns: Vec<String>, options: Options) -> Result<TupleDecoder> {
+        let form = if options.format == Format::Binary { pg::Form::Binary } else { pg::Form::Text };
+        let stream = Stream::new(options, columns.len())?;
+        Ok(TupleDecoder(Reader { rows: Tuples::new(table, columns, form), stream, carry: Vec::new() }))
+    }
+
+    /// Fields of a row.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.0.rows.width()
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.rows.count()
+    }
+
+    /// Cuts a piece into rows, which are added to [`TupleDecoder::rows`].
+    ///
+    /// # Errors
+    /// 22P04 malformed; 54000. The place says the line.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.push(bytes)
+    }
+
+    /// The end of the stream: the last row may lack its newline.
+    ///
+    /// # Errors
+    /// As [`TupleDecoder::push`]; 22P04 when the stream ends in the middle of something.
+    pub fn finish(&mut self) -> Result<()> {
+        self.0.finish()
+    }
+
+    /// The rows that were not taken yet: who has taken them clears them.
+    pub fn rows(&mut self) -> &mut Tuples {
+        &mut self.0.rows
+    }
+}
+
+impl<S: Sink> Reader<S> {
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.carry.is_empty() {
+            let used = self.stream.consume(bytes, &mut self.rows)?;
+            self.carry.extend_from_slice(&bytes[used..]);
+        } else {
+            self.carry.extend_from_slice(bytes);
+            let used = self.stream.consume(&self.carry, &mut self.rows)?;
+            self.carry.drain(..used);
+        }
+        if self.carry.len() > LINE_BYTES_MAX {
+            return Err(self.too_long());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
         let rest = std::mem::take(&mut self.carry);
-        self.stream.finish(&rest, &mut self.rows, out)?;
-        self.rows.finish(out)
+        self.stream.finish(&rest, &mut self.rows)
     }
 
     fn too_long(&self) -> Error {
@@ -238,22 +303,34 @@ impl Decoder {
             SqlState::PROGRAM_LIMIT_EXCEEDED,
             format!("a row takes more than {LINE_BYTES_MAX} bytes as COPY data"),
         )
-        .with_detail(format!("COPY {}, line {}", self.rows.table_name(), self.rows.count() + 1))
+        .with_place(sink::place(self.rows.table_name(), self.rows.count() + 1))
     }
 }
 
 impl Stream {
+    fn new(options: Options, columns: usize) -> Result<Stream> {
+        options.check()?;
+        Ok(match options.format {
+            Format::Binary => Stream::Binary(Binary::new()),
+            _ => Stream::Lines(Lines::new(options, columns)),
+        })
+    }
+
+    fn is_binary(&self) -> bool {
+        matches!(self, Stream::Binary(_))
+    }
+
     /// Decodes all that is whole; how many bytes that were. The rest comes again, with more behind it.
-    fn consume(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<usize> {
+    fn consume(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<usize> {
         match self {
-            Stream::Lines(lines) => lines.consume(bytes, rows, out),
-            Stream::Binary(binary) => binary.consume(bytes, rows, out),
+            Stream::Lines(lines) => lines.consume(bytes, rows),
+            Stream::Binary(binary) => binary.consume(bytes, rows),
         }
     }
 
-    fn finish(&mut self, rest: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<()> {
+    fn finish(&mut self, rest: &[u8], rows: &mut impl Sink) -> Result<()> {
         match self {
-            Stream::Lines(lines) => lines.finish(rest, rows, out),
+            Stream::Lines(lines) => lines.finish(rest, rows),
             Stream::Binary(binary) => binary.finish(rest),
         }
     }

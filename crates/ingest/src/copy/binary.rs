@@ -6,10 +6,9 @@
 //! | tuple   | i16 number of fields; for each an i32 length (-1: NULL) and that many bytes                    |
 //! | trailer | i16 -1; a stream that ends where a tuple would begin is accepted without it, as by PostgreSQL |
 
-use engine::Batch;
 use model::{Error, Result, SqlState, limits};
 
-use super::rows::RowSet;
+use super::sink::Sink;
 use super::{LINE_BYTES_MAX, malformed};
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -47,13 +46,13 @@ impl Binary {
         Binary { state: State::Header, scan: Scan::default() }
     }
 
-    pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<usize> {
+    pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<usize> {
         let mut at = 0;
         loop {
             let used = match self.state {
                 State::Header => self.header(bytes)?,
                 State::Extension(left) => self.extension(bytes.len() - at, left),
-                State::Tuples => self.tuple(&bytes[at..], rows, out)?,
+                State::Tuples => self.tuple(&bytes[at..], rows)?,
                 State::End if at < bytes.len() => return Err(malformed("received copy data after EOF marker")),
                 State::End => return Ok(at),
             };
@@ -103,7 +102,7 @@ impl Binary {
         if skipped == 0 && left > 0 { None } else { Some(skipped) }
     }
 
-    fn tuple(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<Option<usize>> {
+    fn tuple(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<Option<usize>> {
         if self.scan.at == 0 {
             let Some(count) = bytes.first_chunk::<2>() else { return Ok(None) };
             match i16::from_be_bytes(*count) {
@@ -123,14 +122,15 @@ impl Binary {
         if !self.follow(bytes, rows)? {
             return Ok(None);
         }
+        rows.begin_row(&[]);
         decode(bytes, rows)?;
         let used = std::mem::take(&mut self.scan).at;
-        rows.end_row(out)?;
+        rows.end_row()?;
         Ok(Some(used))
     }
 
     /// Is the tuple at the front whole?
-    fn follow(&mut self, bytes: &[u8], rows: &RowSet) -> Result<bool> {
+    fn follow(&mut self, bytes: &[u8], rows: &impl Sink) -> Result<bool> {
         while self.scan.fields_left > 0 {
             let Some(length) = u32_at(bytes, self.scan.at) else { return Ok(false) };
             let length = check_length(length.cast_signed(), rows, rows.width() - self.scan.fields_left)?;
@@ -150,7 +150,7 @@ impl Binary {
 
 /// Bytes that belong to a field of this length.
 #[inline]
-fn check_length(length: i32, rows: &RowSet, field: usize) -> Result<usize> {
+fn check_length(length: i32, rows: &impl Sink, field: usize) -> Result<usize> {
     match usize::try_from(length) {
         Ok(length) if length <= limits::VALUE_BYTES_MAX => Ok(length),
         Ok(length) => Err(rows.at_field(too_large("value", length, limits::VALUE_BYTES_MAX), field, None)),
@@ -165,7 +165,7 @@ fn too_large(what: &str, bytes: usize, max: usize) -> Error {
 }
 
 /// Puts the fields of a tuple that is known to be whole.
-fn decode(bytes: &[u8], rows: &mut RowSet) -> Result<()> {
+fn decode(bytes: &[u8], rows: &mut impl Sink) -> Result<()> {
     let mut at = 2;
     for field in 0..rows.width() {
         let length = u32_at(bytes, at).map_or(-1, u32::cast_signed);

@@ -1,9 +1,8 @@
 //! The text and CSV formats: lines of fields.
 
-use engine::Batch;
 use model::Result;
 
-use super::rows::{RowSet, excerpt};
+use super::sink::{Sink, excerpt};
 use super::{Format, Header, Options, malformed};
 
 pub(super) struct Lines {
@@ -72,23 +71,23 @@ impl Lines {
         }
     }
 
-    pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<usize> {
+    pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<usize> {
         let mut at = 0;
         while !self.ended {
             let Some(end) = self.find_end(&bytes[at..], rows)? else { return Ok(at) };
-            self.line(&bytes[at..at + end.at], rows, out)?;
+            self.line(&bytes[at..at + end.at], rows)?;
             at += end.next;
         }
         Ok(bytes.len())
     }
 
     /// The last line may lack its newline.
-    pub(super) fn finish(&mut self, rest: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<()> {
+    pub(super) fn finish(&mut self, rest: &[u8], rows: &mut impl Sink) -> Result<()> {
         if self.ended || rest.is_empty() {
             return Ok(());
         }
         if self.scan.in_quotes {
-            rows.line += 1 + self.scan.newlines;
+            rows.set_line(rows.line() + 1 + self.scan.newlines);
             return Err(self.unterminated(rest, rows));
         }
         // A carriage return at the very end waited for its newline.
@@ -96,15 +95,15 @@ impl Lines {
             Some(line) if self.ending != Some(Ending::Lf) => line,
             _ => rest,
         };
-        self.line(line, rows, out)
+        self.line(line, rows)
     }
 
-    fn unterminated(&self, line: &[u8], rows: &RowSet) -> model::Error {
-        in_line(malformed("unterminated CSV quoted field"), line, rows)
+    fn unterminated(&self, line: &[u8], rows: &impl Sink) -> model::Error {
+        rows.in_line(malformed("unterminated CSV quoted field"), line)
     }
 
     /// The end of the line at the front, if it is there.
-    fn find_end(&mut self, bytes: &[u8], rows: &mut RowSet) -> Result<Option<End>> {
+    fn find_end(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<Option<End>> {
         let found = match self.options.format {
             Format::Csv => self.find_csv_end(bytes),
             _ => self.find_text_end(bytes),
@@ -120,7 +119,7 @@ impl Lines {
             }
             _ => Ending::Cr,
         };
-        rows.line += 1 + std::mem::take(&mut self.scan).newlines;
+        rows.set_line(rows.line() + 1 + std::mem::take(&mut self.scan).newlines);
         let expected = *self.ending.get_or_insert(ending);
         if ending != expected {
             let line = &bytes[..at];
@@ -131,7 +130,7 @@ impl Lines {
 
     /// A stream keeps to one kind of line end: another one is data that somebody forgot to escape.
     #[cold]
-    fn foreign_ending(&self, seen: Ending, line: &[u8], rows: &RowSet) -> model::Error {
+    fn foreign_ending(&self, seen: Ending, line: &[u8], rows: &impl Sink) -> model::Error {
         let (what, escape) = match seen {
             Ending::Lf => ("newline", "\\n"),
             Ending::Cr | Ending::CrLf => ("carriage return", "\\r"),
@@ -142,7 +141,7 @@ impl Lines {
             _ => malformed(format!("literal {what} found in data"))
                 .with_hint(format!("Use \"{escape}\" to represent {what}.")),
         };
-        in_line(error, line, rows)
+        rows.in_line(error, line)
     }
 
     /// The first line end that no backslash stands before.
@@ -196,9 +195,9 @@ impl Lines {
         None
     }
 
-    fn line(&mut self, line: &[u8], rows: &mut RowSet, out: &mut Vec<Batch>) -> Result<()> {
-        if rows.line == 0 {
-            rows.line = 1;
+    fn line(&mut self, line: &[u8], rows: &mut impl Sink) -> Result<()> {
+        if rows.line() == 0 {
+            rows.set_line(1);
         }
         if line == b"\\." {
             self.ended = true;
@@ -211,27 +210,28 @@ impl Lines {
         }
         if self.fields.len() < rows.width() {
             let message = format!("missing data for column \"{}\"", rows.column_name(self.fields.len()));
-            return Err(in_line(malformed(message), line, rows));
+            return Err(rows.in_line(malformed(message), line));
         }
         if self.fields.len() > rows.width() {
-            return Err(in_line(malformed("extra data after last expected column"), line, rows));
+            return Err(rows.in_line(malformed("extra data after last expected column"), line));
         }
+        rows.begin_row(line);
         for (field, range) in self.fields.iter().enumerate() {
             if let Some(range) = range {
                 rows.put_text(field, &self.unescaped[range.clone()])?;
             }
         }
-        rows.end_row(out)
+        rows.end_row()
     }
 
-    fn header(&self, line: &[u8], rows: &RowSet) -> Result<()> {
+    fn header(&self, line: &[u8], rows: &impl Sink) -> Result<()> {
         if self.options.header != Header::Match {
             return Ok(());
         }
         if self.fields.len() != rows.width() {
             let message =
                 format!("wrong number of fields in header line: got {}, expected {}", self.fields.len(), rows.width());
-            return Err(in_line(malformed(message), line, rows));
+            return Err(rows.in_line(malformed(message), line));
         }
         for (field, range) in self.fields.iter().enumerate() {
             let seen = range.clone().map(|range| excerpt(&self.unescaped[range]));
@@ -242,13 +242,13 @@ impl Lines {
                     field + 1,
                     rows.column_name(field)
                 );
-                return Err(in_line(malformed(message), line, rows));
+                return Err(rows.in_line(malformed(message), line));
             }
         }
         Ok(())
     }
 
-    fn split(&mut self, line: &[u8], rows: &RowSet) -> Result<()> {
+    fn split(&mut self, line: &[u8], rows: &impl Sink) -> Result<()> {
         self.fields.clear();
         self.unescaped.clear();
         match self.options.format {
@@ -280,7 +280,7 @@ impl Lines {
         }
     }
 
-    fn split_csv(&mut self, line: &[u8], rows: &RowSet) -> Result<()> {
+    fn split_csv(&mut self, line: &[u8], rows: &impl Sink) -> Result<()> {
         let mut at = 0;
         while self.fields.len() <= rows.width() {
             let start = self.unescaped.len();
@@ -393,10 +393,4 @@ fn unescape_number<'a>(rest: &'a [u8], digits_max: usize, radix: u32, out: &mut 
     }
     out.push(value as u8);
     &rest[len..]
-}
-
-/// Adds the line to an error, as PostgreSQL's context does.
-#[cold]
-fn in_line(error: model::Error, line: &[u8], rows: &RowSet) -> model::Error {
-    error.with_detail(format!("COPY {}, line {}: \"{}\"", rows.table_name(), rows.line, excerpt(line)))
 }

@@ -8,6 +8,7 @@ use pg::types::oid;
 use pg::{Datum, Form, Oid};
 
 use super::Zones;
+use super::sink::Sink;
 use crate::build::{Column, Keys};
 use crate::few::FewRows;
 use crate::number::{self, Decimal};
@@ -15,8 +16,6 @@ use crate::number::{self, Decimal};
 /// A batch is handed out when it has this many rows or bytes.
 const BATCH_ROWS_MAX: usize = 65_536;
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Characters of a bad value that a message shows.
-const SHOWN_CHARS_MAX: usize = 64;
 
 pub(super) struct RowSet {
     table: TableRef,
@@ -24,8 +23,8 @@ pub(super) struct RowSet {
     targets: Vec<Target>,
     /// Columns that may not be NULL and are not in the column list: every row is an error.
     missing: Option<ColumnId>,
-    /// Number of the line (or tuple) being read, from 1.
-    pub(super) line: u64,
+    /// Number of the line being read, from 1.
+    line: u64,
     count: u64,
     keys: Keys,
     series: Vec<u32>,
@@ -38,6 +37,7 @@ pub(super) struct RowSet {
     /// Number and bytes of the key of the row before: devices send runs of rows.
     last_key: Option<(u32, Vec<u8>)>,
     batch_bytes: usize,
+    full: Vec<Batch>,
 }
 
 /// The row being read, as far as it is not in the columns.
@@ -111,49 +111,19 @@ impl RowSet {
             row: Row { key_values: vec![Vec::new(); table.key_columns().count()], ..Row::default() },
             last_key: None,
             batch_bytes: 0,
+            full: Vec::new(),
             table,
         })
     }
 
-    /// Fields of a row.
-    pub(super) fn width(&self) -> usize {
-        self.targets.len()
-    }
-
-    /// Rows completed.
-    pub(super) fn count(&self) -> u64 {
-        self.count
-    }
-
-    pub(super) fn table_name(&self) -> &str {
-        &self.table.name.table
-    }
-
-    pub(super) fn column_name(&self, field: usize) -> &str {
-        self.table.column_by_id(self.targets[field].id).map_or("", |column| &column.name)
+    /// Batches that are full, and those that [`RowSet::finish`] made.
+    pub(super) fn take(&mut self, out: &mut Vec<Batch>) {
+        out.append(&mut self.full);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         let fields: usize = self.fields.iter().map(|(_, column)| column.memory_bytes()).sum();
         fields + self.few.memory_bytes() + self.keys.memory_bytes() + self.series.len() * 12
-    }
-
-    /// Puts a value in its text form.
-    pub(super) fn put_text(&mut self, field: usize, text: &[u8]) -> Result<()> {
-        let target = &self.targets[field];
-        match target.read_text(text, &self.zones).and_then(|cell| check_size(cell, text.len())) {
-            Ok(cell) => self.put(field, cell),
-            Err(error) => Err(self.at_field(error, field, Some(text))),
-        }
-    }
-
-    /// Puts a value in its binary form.
-    #[inline]
-    pub(super) fn put_binary(&mut self, field: usize, bytes: &[u8]) -> Result<()> {
-        match self.targets[field].read_binary(bytes, &self.zones) {
-            Ok(cell) => self.put(field, cell),
-            Err(error) => Err(self.at_field(error, field, None)),
-        }
     }
 
     #[inline]
@@ -174,30 +144,6 @@ impl RowSet {
             }
             Place::Time => self.row.time = cell.time(),
             Place::Key(position) => cell.encode(&mut self.row.key_values[position]),
-        }
-        Ok(())
-    }
-
-    /// Completes the row. What was not put is NULL.
-    pub(super) fn end_row(&mut self, out: &mut Vec<Batch>) -> Result<()> {
-        self.check_nulls()?;
-        let bytes = self.row.bytes + 16 * self.targets.len();
-        if bytes > limits::ROW_BYTES_MAX {
-            let message = format!("the row takes {bytes} bytes; the limit is {}", limits::ROW_BYTES_MAX);
-            return Err(self.at_line(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
-        }
-        let series = self.key_number()?;
-        self.series.push(series);
-        self.times.push(self.row.time.take().unwrap_or_default());
-        self.row.key_values.iter_mut().for_each(Vec::clear);
-        self.batch_bytes += 12 + self.row.bytes + 8 * self.targets.len();
-        self.row.bytes = 0;
-        self.count += 1;
-        if self.fields.is_empty() && self.few.is_large() {
-            self.fields = self.few.spill(self.times.len());
-        }
-        if self.times.len() >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
-            self.finish(out)?;
         }
         Ok(())
     }
@@ -259,8 +205,8 @@ impl RowSet {
         Ok(number)
     }
 
-    /// Hands out the rows so far, if there are any.
-    pub(super) fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
+    /// Makes a batch of the rows so far, if there are any.
+    pub(super) fn finish(&mut self) -> Result<()> {
         let rows = self.times.len();
         if rows == 0 {
             return Ok(());
@@ -278,34 +224,75 @@ impl RowSet {
             columns.sort_unstable_by_key(|(id, _)| *id);
             Rows::new(series, times, ops, columns)
         };
-        out.push(Batch::new(keys, rows));
+        self.full.push(Batch::new(keys, rows));
         self.last_key = None;
         self.batch_bytes = 0;
         Ok(())
     }
+}
 
-    /// Adds where in the stream an error was met.
-    #[cold]
-    pub(super) fn at_line(&self, error: Error) -> Error {
-        error.with_detail(format!("COPY {}, line {}", self.table_name(), self.line_shown()))
+impl Sink for RowSet {
+    fn table_name(&self) -> &str {
+        &self.table.name.table
     }
 
-    /// Adds where in the stream, and in which column, an error was met.
-    #[cold]
-    pub(super) fn at_field(&self, error: Error, field: usize, text: Option<&[u8]>) -> Error {
-        let shown = text.map_or(String::new(), |text| format!(": \"{}\"", excerpt(text)));
-        let place = format!(
-            "COPY {}, line {}, column {}{shown}",
-            self.table_name(),
-            self.line_shown(),
-            self.column_name(field)
-        );
-        error.with_detail(place)
+    fn width(&self) -> usize {
+        self.targets.len()
     }
 
-    /// Binary streams have no lines: tuples are counted.
-    fn line_shown(&self) -> u64 {
-        if self.line > 0 { self.line } else { self.count + 1 }
+    fn column_name(&self, field: usize) -> &str {
+        self.table.column_by_id(self.targets[field].id).map_or("", |column| &column.name)
+    }
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn set_line(&mut self, line: u64) {
+        self.line = line;
+    }
+
+    fn put_text(&mut self, field: usize, text: &[u8]) -> Result<()> {
+        let target = &self.targets[field];
+        match target.read_text(text, &self.zones).and_then(|cell| check_size(cell, text.len())) {
+            Ok(cell) => self.put(field, cell),
+            Err(error) => Err(self.at_field(error, field, Some(text))),
+        }
+    }
+
+    #[inline]
+    fn put_binary(&mut self, field: usize, bytes: &[u8]) -> Result<()> {
+        match self.targets[field].read_binary(bytes, &self.zones) {
+            Ok(cell) => self.put(field, cell),
+            Err(error) => Err(self.at_field(error, field, None)),
+        }
+    }
+
+    fn end_row(&mut self) -> Result<()> {
+        self.check_nulls()?;
+        let bytes = self.row.bytes + 16 * self.targets.len();
+        if bytes > limits::ROW_BYTES_MAX {
+            let message = format!("the row takes {bytes} bytes; the limit is {}", limits::ROW_BYTES_MAX);
+            return Err(self.at_line(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)));
+        }
+        let series = self.key_number()?;
+        self.series.push(series);
+        self.times.push(self.row.time.take().unwrap_or_default());
+        self.row.key_values.iter_mut().for_each(Vec::clear);
+        self.batch_bytes += 12 + self.row.bytes + 8 * self.targets.len();
+        self.row.bytes = 0;
+        self.count += 1;
+        if self.fields.is_empty() && self.few.is_large() {
+            self.fields = self.few.spill(self.times.len());
+        }
+        if self.times.len() >= BATCH_ROWS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+            self.finish()?;
+        }
+        Ok(())
     }
 }
 
@@ -325,12 +312,6 @@ fn place(table: &TableRef, targets: &mut [Target]) -> FewRows {
         };
     }
     FewRows::new(fields.into_iter())
-}
-
-/// The beginning of a value, for a message.
-pub(super) fn excerpt(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(4 * SHOWN_CHARS_MAX)]);
-    text.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
 fn check_size(cell: Cell<'_>, text_bytes: usize) -> Result<Cell<'_>> {

@@ -383,12 +383,12 @@ fn bad_streams_are_refused_with_a_reason_and_a_place() {
         ("infinite_time", Options::binary(), "time,s", b(&[&[0u8, 2, 0, 0, 0, 8][..], &i64::MAX.to_be_bytes(), &[0xff; 4]].concat()), "22008", "timestamp out of range", "COPY t, line 1, column time"),
         ("binary_text_not_utf8", Options::binary(), "time,s", b(&[&[0u8, 2, 0, 0, 0, 8][..], &micros(0), &[0, 0, 0, 1, 0xff]].concat()), "22021", "invalid byte sequence", "COPY t, line 1, column s"),
     ];
-    for (name, options, columns, stream, state, message, detail) in cases {
+    for (name, options, columns, stream, state, message, place) in cases {
         let piece = if stream.len() > 1 << 20 { 65_536 } else { 4_096 };
         let error = copy(columns, options, &stream, piece).expect_err(name);
         assert_eq!(error.state().0, state, "{name}: {error:?}");
         assert!(error.message().contains(message), "{name}: {error:?}");
-        assert!(error.detail().unwrap_or("").starts_with(detail), "{name}: {error:?}");
+        assert!(error.place().unwrap_or("").starts_with(place), "{name}: {error:?}");
     }
 }
 
