@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use compiled::{Compiled, Ran, Session, Tables, Zone, compile, run};
-use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, TableId, TableName, Type};
+use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SequenceRef, TableId, TableName, Type};
 use rows::row::{ColumnLayout, RowLayout};
 use rows::{IndexData, Isolation, Records, RowTable, Store};
 use sqlparser::ast::Statement;
@@ -46,6 +46,10 @@ struct Stock {
 impl Tables for Stock {
     fn table(&self, _: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
         (self.table.schema.name.table == name).then(|| Arc::clone(&self.table))
+    }
+
+    fn sequence(&self, _: Option<&str>, _: &str) -> Option<SequenceRef> {
+        None
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
@@ -134,7 +138,7 @@ impl Stock {
         let guard = &crossbeam_epoch::pin();
         let mut txn = self.store.begin(Isolation::ReadCommitted);
         txn.set_snapshot(Lsn(self.newest));
-        let session = Session { check: &|| Ok(()), now: 0, zone: &Utc };
+        let session = Session { check: &|| Ok(()), now: 0, zone: &Utc, numbers: None };
         let ran = run(statement, &mut txn, params, session, guard, &mut |row| {
             black_box(row);
             Ok(())

@@ -2,11 +2,15 @@
 
 use std::cmp::Ordering;
 
+use bumpalo::Bump;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::key::{self, KeyColumn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::expr::{Expr, Frame, Operator, arithmetic};
+use crate::plan::Order;
+use crate::tail::in_order;
+use crate::types::is_text;
 
 /// One aggregate of a statement.
 #[derive(Clone, Debug)]
@@ -17,6 +21,12 @@ pub(crate) struct Aggregate {
     /// The type of `of`.
     pub(crate) ty: Type,
     pub(crate) distinct: bool,
+    /// What stands between the values of `string_agg`.
+    pub(crate) between: Option<Expr>,
+    /// ORDER BY within it.
+    pub(crate) order: Vec<Order>,
+    /// Only rows that hold this count.
+    pub(crate) filter: Option<Expr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +36,12 @@ pub(crate) enum Kind {
     Min,
     Max,
     Avg,
+    /// `string_agg`
+    Join,
+    /// `bool_and`, `every`
+    And,
+    /// `bool_or`
+    Or,
 }
 
 impl Kind {
@@ -36,6 +52,9 @@ impl Kind {
             "min" => Kind::Min,
             "max" => Kind::Max,
             "avg" => Kind::Avg,
+            "string_agg" => Kind::Join,
+            "bool_and" | "every" => Kind::And,
+            "bool_or" => Kind::Or,
             _ => return None,
         })
     }
@@ -52,7 +71,9 @@ impl Kind {
             (Kind::Min | Kind::Max, Type::Bool | Type::Uuid | Type::Bytes | Type::Json) => return None,
             (Kind::Min | Kind::Max, Type::Varchar(_)) => Type::Text,
             (Kind::Min | Kind::Max, ty) => ty,
-            (Kind::Sum | Kind::Avg, _) => return None,
+            (Kind::Join, ty) if is_text(ty) => Type::Text,
+            (Kind::And | Kind::Or, Type::Bool) => Type::Bool,
+            (Kind::Sum | Kind::Avg | Kind::Join | Kind::And | Kind::Or, _) => return None,
         })
     }
 }
@@ -67,6 +88,15 @@ struct State<'a> {
     value: Datum<'a>,
     /// Keys of the values seen, for DISTINCT.
     seen: FxHashSet<Vec<u8>>,
+    /// Texts that are to be joined.
+    texts: Vec<Joined<'a>>,
+}
+
+/// One text that is to be joined: by what it is sorted, what stands before it, and itself.
+struct Joined<'a> {
+    keys: Vec<Datum<'a>>,
+    before: &'a str,
+    text: &'a str,
 }
 
 /// Groups by key, in the order of their first rows.
@@ -74,15 +104,30 @@ pub(crate) struct Groups<'a> {
     by: &'a [Expr],
     columns: Vec<KeyColumn>,
     aggregates: &'a [Aggregate],
+    /// Columns that have one value in each group; groups are not told apart by them.
+    dependent: &'a [Expr],
     places: FxHashMap<Vec<u8>, usize>,
-    groups: Vec<(Vec<Datum<'a>>, Vec<State<'a>>)>,
+    groups: Vec<Group<'a>>,
     key: Vec<u8>,
+}
+
+struct Group<'a> {
+    /// What it is told apart by.
+    values: Vec<Datum<'a>>,
+    states: Vec<State<'a>>,
+    dependent: Vec<Datum<'a>>,
 }
 
 impl<'a> Groups<'a> {
     /// Without GROUP BY, there is one group even if there are no rows.
-    pub(crate) fn new(by: &'a [Expr], types: &[Type], aggregates: &'a [Aggregate]) -> Groups<'a> {
+    pub(crate) fn new(
+        by: &'a [Expr],
+        types: &[Type],
+        aggregates: &'a [Aggregate],
+        dependent: &'a [Expr],
+    ) -> Groups<'a> {
         let mut groups = Groups {
+            dependent,
             by,
             columns: types.iter().map(|ty| nullable(*ty)).collect(),
             aggregates,
@@ -91,21 +136,21 @@ impl<'a> Groups<'a> {
             key: Vec::new(),
         };
         if by.is_empty() {
-            groups.add(Vec::new());
+            groups.add(Vec::new(), Vec::new());
         }
         groups
     }
 
-    fn add(&mut self, values: Vec<Datum<'a>>) -> usize {
+    fn add(&mut self, values: Vec<Datum<'a>>, dependent: Vec<Datum<'a>>) -> usize {
         let states = self.aggregates.iter().map(|_| State::new()).collect();
-        self.groups.push((values, states));
+        self.groups.push(Group { values, states, dependent });
         self.groups.len() - 1
     }
 
     /// Counts the row of the moment in.
     pub(crate) fn row(&mut self, frame: &Frame<'a>) -> Result<()> {
         let at = self.place(frame)?;
-        for (aggregate, state) in self.aggregates.iter().zip(&mut self.groups[at].1) {
+        for (aggregate, state) in self.aggregates.iter().zip(&mut self.groups[at].states) {
             state.take(aggregate, frame, &mut self.key)?;
         }
         Ok(())
@@ -113,7 +158,7 @@ impl<'a> Groups<'a> {
 
     /// Has every aggregate seen a value?
     pub(crate) fn has_values(&self) -> bool {
-        self.groups.iter().all(|(_, states)| states.iter().all(|state| state.count > 0))
+        self.groups.iter().all(|group| group.states.iter().all(|state| state.count > 0))
     }
 
     fn place(&mut self, frame: &Frame<'a>) -> Result<usize> {
@@ -128,18 +173,20 @@ impl<'a> Groups<'a> {
         if let Some(at) = self.places.get(&self.key) {
             return Ok(*at);
         }
-        let at = self.add(values);
+        let dependent = self.dependent.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
+        let at = self.add(values, dependent);
         self.places.insert(self.key.clone(), at);
         Ok(at)
     }
 
-    /// Each group: its columns, and then its aggregates.
-    pub(crate) fn results(self) -> impl Iterator<Item = Result<Vec<Datum<'a>>>> {
+    /// Each group: its columns, then its aggregates, then the columns that depend on it.
+    pub(crate) fn results(self, arena: &'a Bump) -> impl Iterator<Item = Result<Vec<Datum<'a>>>> {
         let aggregates = self.aggregates;
-        self.groups.into_iter().map(move |(mut values, states)| {
+        self.groups.into_iter().map(move |Group { mut values, states, dependent }| {
             for (aggregate, state) in aggregates.iter().zip(states) {
-                values.push(state.result(aggregate)?);
+                values.push(state.result(aggregate, arena)?);
             }
+            values.extend(dependent);
             Ok(values)
         })
     }
@@ -152,10 +199,15 @@ pub(crate) fn nullable(ty: Type) -> KeyColumn {
 
 impl<'a> State<'a> {
     fn new() -> State<'a> {
-        State { count: 0, whole: 0, value: Datum::Null, seen: FxHashSet::default() }
+        State { count: 0, whole: 0, value: Datum::Null, seen: FxHashSet::default(), texts: Vec::new() }
     }
 
     fn take(&mut self, aggregate: &'a Aggregate, frame: &Frame<'a>, key: &mut Vec<u8>) -> Result<()> {
+        if let Some(filter) = &aggregate.filter
+            && !filter.holds(frame)?
+        {
+            return Ok(());
+        }
         let value = match &aggregate.of {
             None => Datum::Bool(true),
             Some(of) => of.eval(frame)?,
@@ -176,6 +228,16 @@ impl<'a> State<'a> {
             Kind::Sum | Kind::Avg => self.add(aggregate, value)?,
             Kind::Min => self.keep(value, Ordering::Less),
             Kind::Max => self.keep(value, Ordering::Greater),
+            // false is less than true.
+            Kind::And => self.keep(value, Ordering::Less),
+            Kind::Or => self.keep(value, Ordering::Greater),
+            Kind::Join => {
+                let keys = aggregate.order.iter().map(|one| one.by.eval(frame)).collect::<Result<_>>()?;
+                let before = aggregate.between.as_ref().map(|between| between.eval(frame)).transpose()?;
+                let before = if let Some(Datum::Text(before)) = before { before } else { "" };
+                let Datum::Text(text) = value else { return Err(Error::bug("string_agg of something else")) };
+                self.texts.push(Joined { keys, before, text });
+            }
         }
         Ok(())
     }
@@ -207,7 +269,20 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    fn result(self, aggregate: &Aggregate) -> Result<Datum<'a>> {
+    /// Texts one after the other; what stands before the first is left out.
+    fn text(mut self, aggregate: &Aggregate, arena: &'a Bump) -> Datum<'a> {
+        self.texts.sort_by(|a, b| in_order(&aggregate.order, &a.keys, &b.keys));
+        let mut all = bumpalo::collections::String::new_in(arena);
+        for (at, one) in self.texts.iter().enumerate() {
+            if at > 0 {
+                all.push_str(one.before);
+            }
+            all.push_str(one.text);
+        }
+        Datum::Text(all.into_bump_str())
+    }
+
+    fn result(self, aggregate: &Aggregate, arena: &'a Bump) -> Result<Datum<'a>> {
         if aggregate.kind == Kind::Count {
             return Ok(Datum::Int8(self.count));
         }
@@ -215,6 +290,7 @@ impl<'a> State<'a> {
             return Ok(Datum::Null);
         }
         match (aggregate.kind, aggregate.ty) {
+            (Kind::Join, _) => Ok(self.text(aggregate, arena)),
             (Kind::Sum, Type::Int2 | Type::Int4) => i64::try_from(self.whole)
                 .map(Datum::Int8)
                 .map_err(|_| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "bigint out of range")),

@@ -5,12 +5,16 @@
 
 use std::sync::Arc;
 
-use model::{CHARACTERS_MAX, Datum, Error, Numeric, Precision, Result, RowSchema, SqlState, Type};
+use model::{Datum, Error, Numeric, Result, RowSchema, SqlState, Type};
 use rows::RowTable;
 use sqlparser::ast;
 
 use crate::cast::{self, Context, Zone};
-use crate::expr::{Comparison, Expr, Function, Operator, Value};
+use crate::derived::Derived;
+use crate::expr::{Comparison, Expr, Function, Layout, Operator, Value};
+use crate::scope::Tables;
+use crate::subquery;
+use crate::types::{assignable, bare, common_number, comparable, data_type, is_text, rank, same_bytes, union};
 
 /// Why a statement is not compiled.
 #[derive(Debug)]
@@ -36,15 +40,31 @@ pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) slot: usize,
     pub(crate) table: Arc<RowTable>,
+    /// The query that makes it, if one does.
+    pub(crate) made: Option<Made>,
+    /// Columns that are meant only with the table's name: those that USING has from the other table.
+    pub(crate) hidden: Vec<usize>,
+}
+
+/// A table that a query makes: which, and what the query around it gives it.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) of: usize,
+    pub(crate) given: Vec<Expr>,
 }
 
 impl Source {
+    /// A table that is stored.
+    pub(crate) fn stored(name: String, slot: usize, table: Arc<RowTable>) -> Source {
+        Source { name, slot, table, made: None, hidden: Vec::new() }
+    }
+
     pub(crate) fn schema(&self) -> &RowSchema {
         &self.table.schema
     }
 
     pub(crate) fn field(&self, column: usize) -> Typed {
-        let expr = Expr::Field { slot: self.slot, column, layout: Arc::clone(&self.table.layout) };
+        let expr = Expr::Field { slot: self.slot, column, layout: Layout(Arc::clone(&self.table.layout)) };
         Typed { expr, ty: Some(self.schema().columns[column].ty) }
     }
 }
@@ -66,8 +86,16 @@ impl Typed {
 pub(crate) trait Around {
     /// An aggregate function, where there can be one.
     fn aggregate(&mut self, binder: &mut Binder, call: &ast::Function) -> Bind<Typed>;
-    /// A subquery: a value, EXISTS, or the right side of IN.
+    /// A subquery: a value, EXISTS, or the right side of IN, ANY or ALL.
     fn subquery(&mut self, binder: &mut Binder, query: &ast::Query, kind: Subquery) -> Bind<Typed>;
+    /// Where tables and sequences are looked up; nothing where none can be named.
+    fn tables(&self) -> Option<&dyn Tables> {
+        None
+    }
+    /// Where names without a schema are looked for first.
+    fn schema(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// What a subquery is there for.
@@ -75,6 +103,8 @@ pub(crate) enum Subquery {
     Scalar,
     Exists { not: bool },
     In { what: Typed, not: bool },
+    InRows { what: Vec<Typed>, not: bool },
+    Compared { what: Typed, comparison: Comparison, all: bool },
 }
 
 /// Casts done while binding are not of moments, so no zone has a say in them.
@@ -99,14 +129,36 @@ impl Zone for NoZone {
 pub(crate) struct Binder {
     /// By number; `None` while nothing said what it is.
     pub(crate) params: Vec<Option<Type>>,
-    /// The tables in sight.
+    /// The tables of the query at hand.
     pub(crate) sources: Vec<Source>,
+    /// What the query around it gives it, as expressions there.
+    pub(crate) given: Vec<Expr>,
+    /// The queries around the one at hand, outermost first.
+    pub(crate) outer: Vec<Level>,
     /// How many expressions the one at hand is in.
     pub(crate) depth: u32,
+    /// The queries in expressions found so far.
+    pub(crate) subqueries: Vec<subquery::Subquery>,
+    /// The tables that queries make.
+    pub(crate) derived: Vec<Derived>,
+    /// Common tables in sight, outermost first: what WITH calls them, and which of `derived` they are.
+    pub(crate) common: Vec<Source>,
+    /// How many tables are hashed.
+    pub(crate) hashed: usize,
+    /// Does it take or set numbers of sequences?
+    pub(crate) counts: bool,
+}
+
+/// A query while one within it is bound.
+pub(crate) struct Level {
+    sources: Vec<Source>,
+    given: Vec<Expr>,
+    /// Are its tables out of sight?
+    hidden: bool,
 }
 
 /// Expressions deeper than this are left to the other tier, which is ready for them: here each level takes of the thread's stack.
-const DEPTH_MAX: u32 = 256;
+pub(crate) const DEPTH_MAX: u32 = 256;
 
 impl Binder {
     /// An expression of whatever type it has.
@@ -171,9 +223,15 @@ impl Binder {
             E::Between { expr, negated, low, high } => self.between(expr, low, high, *negated, around),
             E::InList { expr, list, negated } => self.in_list(expr, list, *negated, around),
             E::InSubquery { expr, subquery, negated } => {
+                if let E::Tuple(parts) = &**expr {
+                    let what = parts.iter().map(|part| self.expr(part, around)).collect::<Bind<_>>()?;
+                    return around.subquery(self, subquery, Subquery::InRows { what, not: *negated });
+                }
                 let what = self.expr(expr, around)?;
                 around.subquery(self, subquery, Subquery::In { what, not: *negated })
             }
+            E::AnyOp { left, compare_op, right, .. } => self.quantified(left, compare_op, right, false, around),
+            E::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true, around),
             E::Exists { subquery, negated } => around.subquery(self, subquery, Subquery::Exists { not: *negated }),
             E::Subquery(query) => around.subquery(self, query, Subquery::Scalar),
             E::Like { negated, any: false, expr, pattern, escape_char } => {
@@ -204,6 +262,14 @@ impl Binder {
                     given.push(self.expr(count, around)?);
                 }
                 self.call("substring", given)
+            }
+            E::Position { expr, r#in } => {
+                let given = vec![self.expr(r#in, around)?, self.expr(expr, around)?];
+                self.call("strpos", given)
+            }
+            E::Extract { field, expr, .. } => {
+                let of = self.expr(expr, around)?;
+                self.part(&field.to_string(), of)
             }
             E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
                 let mut given = vec![self.expr(expr, around)?];
@@ -237,34 +303,64 @@ impl Binder {
         }
     }
 
-    fn column(&self, table: Option<&ast::Ident>, name: &ast::Ident) -> Bind<Typed> {
+    /// Binds a query inside the one at hand, whose tables it sees unless they are `hidden`; also what that gives it.
+    pub(crate) fn inside<T>(
+        &mut self,
+        hidden: bool,
+        bind: impl FnOnce(&mut Binder) -> Bind<T>,
+    ) -> Bind<(T, Vec<Expr>)> {
+        let (sources, given) = (std::mem::take(&mut self.sources), std::mem::take(&mut self.given));
+        self.outer.push(Level { sources, given, hidden });
+        let bound = bind(self);
+        let given = std::mem::take(&mut self.given);
+        if let Some(Level { sources, given, .. }) = self.outer.pop() {
+            (self.sources, self.given) = (sources, given);
+        }
+        Ok((bound?, given))
+    }
+
+    /// Is there a query around the one at hand, whose tables it sees?
+    pub(crate) fn is_inside(&self) -> bool {
+        self.outer.iter().any(|level| !level.hidden && !level.sources.is_empty())
+    }
+
+    /// A column of the query at hand, or of the nearest around it that has one of the name.
+    fn column(&mut self, table: Option<&ast::Ident>, name: &ast::Ident) -> Bind<Typed> {
         let wanted = folded(name);
         let table = table.map(folded);
-        let mut found: Option<Typed> = None;
-        for source in &self.sources {
-            if table.as_ref().is_some_and(|table| *table != source.name) {
-                continue;
-            }
-            let Some(column) = source.schema().column(&wanted) else { continue };
-            if found.is_some() {
-                return Err(Error::new(
-                    SqlState::AMBIGUOUS_COLUMN,
-                    format!("column reference \"{wanted}\" is ambiguous"),
-                )
-                .into());
-            }
-            found = Some(source.field(column));
+        if let Some(found) = column_of(&self.sources, table.as_deref(), &wanted)? {
+            return Ok(found);
         }
-        if let Some(table) = &table
-            && self.sources.iter().all(|source| source.name != *table)
-        {
-            let text = format!("missing FROM-clause entry for table \"{table}\"");
-            return Err(Error::new(SqlState::UNDEFINED_TABLE, text).into());
+        for level in (0..self.outer.len()).rev().filter(|level| !self.outer[*level].hidden).collect::<Vec<_>>() {
+            if let Some(found) = column_of(&self.outer[level].sources, table.as_deref(), &wanted)? {
+                return Ok(self.handed_in(level, found));
+            }
         }
-        found.ok_or_else(|| {
-            let shown = table.map_or_else(|| format!("\"{wanted}\""), |table| format!("{table}.{wanted}"));
-            Error::new(SqlState::UNDEFINED_COLUMN, format!("column {shown} does not exist")).into()
-        })
+        Err(match table {
+            Some(table) => {
+                let text = format!("missing FROM-clause entry for table \"{table}\"");
+                Error::new(SqlState::UNDEFINED_TABLE, text)
+            }
+            None => Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{wanted}\" does not exist")),
+        }
+        .into())
+    }
+
+    /// A value of a query around the one at hand, given on by each between.
+    fn handed_in(&mut self, level: usize, mut value: Typed) -> Typed {
+        for inner in level + 1..=self.outer.len() {
+            let given = match self.outer.get_mut(inner) {
+                Some(level) => &mut level.given,
+                None => &mut self.given,
+            };
+            let known = given.iter().position(|one| one.is_same_column(&value.expr));
+            let at = known.unwrap_or_else(|| {
+                given.push(value.expr);
+                given.len() - 1
+            });
+            value.expr = Expr::Given(at);
+        }
+        value
     }
 
     fn value(&mut self, value: &ast::Value) -> Bind<Typed> {
@@ -445,7 +541,7 @@ impl Binder {
         }
     }
 
-    /// `(a, b) = (c, d)`; other comparisons of rows are rare.
+    /// `(a, b) = (c, d)`, `(a, b) < (c, d)`: by the first columns that are not equal.
     fn compare_rows(
         &mut self,
         comparison: Comparison,
@@ -453,19 +549,28 @@ impl Binder {
         right: &[ast::Expr],
         around: &mut dyn Around,
     ) -> Bind<Typed> {
-        if comparison != Comparison::Equal || left.len() != right.len() || left.is_empty() {
+        if left.len() != right.len() || left.is_empty() {
             return Err(Refusal::Other);
         }
-        let mut all: Option<Expr> = None;
+        let (mut sides, operator) = (Vec::with_capacity(left.len()), if comparison.is_order() { "<" } else { "=" });
         for (left, right) in left.iter().zip(right) {
             let (left, right) = (self.expr(left, around)?, self.expr(right, around)?);
-            let one = Expr::Compare(Comparison::Equal, Box::new(self.same_type(left, right, "=")?));
-            all = Some(match all {
-                None => one,
-                Some(all) => Expr::And(Box::new([all, one])),
-            });
+            sides.push(self.same_type(left, right, operator)?);
         }
-        all.map(|all| Typed::new(all, Type::Bool)).ok_or(Refusal::Other)
+        let compare = |by: Comparison, sides: &[Expr; 2]| Expr::Compare(by, Box::new(sides.clone()));
+        let mut sides = sides.iter().rev();
+        let last = sides.next().ok_or(Refusal::Other)?;
+        let all = sides.fold(compare(comparison, last), |rest, one| match comparison {
+            Comparison::Equal => Expr::And(Box::new([compare(Comparison::Equal, one), rest])),
+            Comparison::NotEqual => Expr::Or(Box::new([compare(Comparison::NotEqual, one), rest])),
+            _ => {
+                let equal = Expr::And(Box::new([compare(Comparison::Equal, one), rest]));
+                let decided = Expr::Or(Box::new([compare(comparison.strict(), one), equal]));
+                // What follows from it anyway leads to a range of an index.
+                Expr::And(Box::new([compare(comparison.lax(), one), decided]))
+            }
+        });
+        Ok(Typed::new(all, Type::Bool))
     }
 
     fn arithmetic(&mut self, operator: Operator, left: Typed, right: Typed) -> Bind<Typed> {
@@ -489,6 +594,19 @@ impl Binder {
             }
             (Some(one @ (Type::Timestamp | Type::Timestamptz)), Operator::Subtract, Some(other)) if one == other => {
                 return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Interval));
+            }
+            (Some(Type::Interval), Operator::Multiply | Operator::Divide, Some(by)) if rank(by).is_some() => {
+                let function = if operator == Operator::Multiply { Function::Times } else { Function::Over };
+                let by = self.cast(right, Type::Float8, Context::Explicit)?.expr;
+                return Ok(Typed::new(Expr::Call(function, vec![left.expr, by]), Type::Interval));
+            }
+            (Some(by), Operator::Multiply, Some(Type::Interval)) if rank(by).is_some() => {
+                let by = self.cast(left, Type::Float8, Context::Explicit)?.expr;
+                return Ok(Typed::new(Expr::Call(Function::Times, vec![right.expr, by]), Type::Interval));
+            }
+            (None, Operator::Multiply, Some(Type::Interval)) if matches!(left.expr, Expr::Param(_)) => {
+                let by = self.cast(left, Type::Float8, Context::Explicit)?.expr;
+                return Ok(Typed::new(Expr::Call(Function::Times, vec![right.expr, by]), Type::Interval));
             }
             (Some(Type::Date), Operator::Subtract, Some(Type::Date)) => {
                 return Ok(Typed::new(Expr::Arithmetic(operator, Box::new([left.expr, right.expr])), Type::Int4));
@@ -536,6 +654,12 @@ impl Binder {
 
     /// Both as the type in which they are compared.
     pub(crate) fn same_type(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<[Expr; 2]> {
+        let (sides, _) = self.meeting(left, right, operator)?;
+        Ok(sides)
+    }
+
+    /// The same, and that type.
+    pub(crate) fn meeting(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<([Expr; 2], Type)> {
         let ty = match (left.ty, right.ty) {
             (Some(left), Some(right)) => comparable(left, right).ok_or_else(|| {
                 Error::new(
@@ -553,7 +677,8 @@ impl Binder {
         if !ty.is_ordered() {
             return Err(Refusal::Other);
         }
-        Ok([self.cast(left, ty, Context::Explicit)?.expr, self.cast(right, ty, Context::Explicit)?.expr])
+        let sides = [self.cast(left, ty, Context::Explicit)?.expr, self.cast(right, ty, Context::Explicit)?.expr];
+        Ok((sides, ty))
     }
 
     fn between(
@@ -608,6 +733,36 @@ impl Binder {
         Ok(Typed::new(Expr::InList { what, list, not }, Type::Bool))
     }
 
+    /// `= ANY (…)`, `> ALL (…)`: of a subquery or an array.
+    fn quantified(
+        &mut self,
+        what: &ast::Expr,
+        op: &ast::BinaryOperator,
+        of: &ast::Expr,
+        all: bool,
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        let Some(comparison) = comparison(op) else { return Err(Refusal::Other) };
+        match (of, comparison) {
+            (ast::Expr::Nested(inner), _) => self.quantified(what, op, inner, all, around),
+            (ast::Expr::Subquery(query), Comparison::Equal) if !all => {
+                let what = self.expr(what, around)?;
+                around.subquery(self, query, Subquery::In { what, not: false })
+            }
+            (ast::Expr::Subquery(query), Comparison::NotEqual) if all => {
+                let what = self.expr(what, around)?;
+                around.subquery(self, query, Subquery::In { what, not: true })
+            }
+            (ast::Expr::Subquery(query), _) => {
+                let what = self.expr(what, around)?;
+                around.subquery(self, query, Subquery::Compared { what, comparison, all })
+            }
+            (ast::Expr::Array(array), Comparison::Equal) if !all => self.in_list(what, &array.elem, false, around),
+            (ast::Expr::Array(array), Comparison::NotEqual) if all => self.in_list(what, &array.elem, true, around),
+            _ => Err(Refusal::Other),
+        }
+    }
+
     fn like(
         &mut self,
         what: &ast::Expr,
@@ -639,7 +794,7 @@ impl Binder {
         Ok(Typed::new(Expr::Like { what: Box::new([what, pattern]), escape, not, any_case }, Type::Bool))
     }
 
-    fn text(&mut self, bound: Typed) -> Bind<Expr> {
+    pub(crate) fn text(&mut self, bound: Typed) -> Bind<Expr> {
         let bound = self.settle(bound, Type::Text)?;
         if bound.ty.is_some_and(is_text) { Ok(bound.expr) } else { Err(Refusal::Other) }
     }
@@ -696,132 +851,30 @@ impl Binder {
             all.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
         Ok((all, ty))
     }
+}
 
-    fn function(&mut self, call: &ast::Function, around: &mut dyn Around) -> Bind<Typed> {
-        let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return Err(Refusal::Other) };
-        let name = folded(name);
-        if call.over.is_some() || !call.within_group.is_empty() || call.null_treatment.is_some() {
-            return Err(Refusal::Other);
+/// The column of this name among tables, if one has it.
+pub(crate) fn column_of(sources: &[Source], table: Option<&str>, wanted: &str) -> Bind<Option<Typed>> {
+    let mut found: Option<Typed> = None;
+    let mut named = sources.iter().filter(|source| table.is_none_or(|table| table == source.name)).peekable();
+    let is_table = table.is_some() && named.peek().is_some();
+    for source in named {
+        let Some(column) = source.schema().column(wanted) else { continue };
+        if table.is_none() && source.hidden.contains(&column) {
+            continue;
         }
-        if matches!(name.as_str(), "count" | "sum" | "min" | "max" | "avg") {
-            return around.aggregate(self, call);
+        if found.is_some() {
+            let text = format!("column reference \"{wanted}\" is ambiguous");
+            return Err(Error::new(SqlState::AMBIGUOUS_COLUMN, text).into());
         }
-        let given = match &call.args {
-            ast::FunctionArguments::None => Vec::new(),
-            ast::FunctionArguments::Subquery(_) => return Err(Refusal::Other),
-            ast::FunctionArguments::List(list) => {
-                if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
-                    return Err(Refusal::Other);
-                }
-                let mut given = Vec::with_capacity(list.args.len());
-                for arg in &list.args {
-                    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else {
-                        return Err(Refusal::Other);
-                    };
-                    given.push(self.expr(arg, around)?);
-                }
-                given
-            }
-        };
-        self.call(&name, given)
+        found = Some(source.field(column));
     }
-
-    fn call(&mut self, name: &str, mut given: Vec<Typed>) -> Bind<Typed> {
-        match (name, given.len()) {
-            ("now" | "current_timestamp" | "transaction_timestamp", 0) => {
-                return Ok(Typed::new(Expr::Now, Type::Timestamptz));
-            }
-            ("localtimestamp", 0) => {
-                return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Timestamp, Context::Explicit);
-            }
-            ("current_date", 0) => {
-                return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Date, Context::Explicit);
-            }
-            ("coalesce", 1..) => {
-                let (all, ty) = self.one_type(given)?;
-                return Ok(Typed::new(Expr::Coalesce(all), ty));
-            }
-            ("greatest" | "least", 1..) => {
-                let (of, ty) = self.one_type(given)?;
-                return Ok(Typed::new(Expr::Extreme { of, greatest: name == "greatest" }, ty));
-            }
-            ("nullif", 2) => {
-                let right = given.pop().ok_or(Refusal::Other)?;
-                let left = given.pop().ok_or(Refusal::Other)?;
-                let ty = match (left.ty, right.ty) {
-                    (Some(left), Some(right)) if bare(left) != bare(right) => comparable(left, right).unwrap_or(left),
-                    (Some(left), _) => left,
-                    (None, right) => bare(right.unwrap_or(Type::Text)),
-                };
-                let sides = self.same_type(left, right, "=")?;
-                return Ok(Typed::new(Expr::Call(Function::Nullif, sides.into()), ty));
-            }
-            _ => {}
+    match table {
+        Some(table) if is_table && found.is_none() => {
+            let text = format!("column {table}.{wanted} does not exist");
+            Err(Error::new(SqlState::UNDEFINED_COLUMN, text).into())
         }
-        let (function, types, result) = self.signature(name, &given).ok_or(Refusal::Other)?;
-        let mut of = Vec::with_capacity(given.len());
-        for (one, ty) in given.into_iter().zip(types) {
-            of.push(self.cast(one, ty, Context::Explicit)?.expr);
-        }
-        Ok(Typed::new(Expr::Call(function, of), result))
-    }
-
-    /// Which function it is, as what it takes its arguments, and what it gives.
-    fn signature(&self, name: &str, given: &[Typed]) -> Option<(Function, Vec<Type>, Type)> {
-        let first = given.first().map(|one| one.ty.map(bare));
-        let text = |function, more: &[Type], result| {
-            let mut types = vec![Type::Text];
-            types.extend_from_slice(more);
-            first.flatten().is_none_or(is_text).then_some((function, types, result))
-        };
-        let number = |function, more: &[Type]| {
-            let ty = first.flatten().unwrap_or(Type::Float8);
-            // Of the integers only `abs` and `mod` know more than double precision.
-            let ty = match ty {
-                Type::Int2 | Type::Int4 | Type::Int8 | Type::Float4 if function != Function::Abs => Type::Float8,
-                ty => ty,
-            };
-            rank(ty)?;
-            let mut types = vec![ty];
-            types.extend_from_slice(more);
-            Some((function, types, ty))
-        };
-        match (name, given.len()) {
-            ("lower", 1) => text(Function::Lower, &[], Type::Text),
-            ("upper", 1) => text(Function::Upper, &[], Type::Text),
-            ("length" | "char_length" | "character_length", 1) => {
-                // Of char(n), blanks at the end do not count, which is what is kept.
-                text(Function::Length, &[], Type::Int4)
-            }
-            ("btrim", 1) => text(Function::Trim, &[], Type::Text),
-            ("ltrim", 1) => text(Function::TrimStart, &[], Type::Text),
-            ("rtrim", 1) => text(Function::TrimEnd, &[], Type::Text),
-            ("btrim", 2) => text(Function::Trim, &[Type::Text], Type::Text),
-            ("ltrim", 2) => text(Function::TrimStart, &[Type::Text], Type::Text),
-            ("rtrim", 2) => text(Function::TrimEnd, &[Type::Text], Type::Text),
-            ("left", 2) => text(Function::Left, &[Type::Int4], Type::Text),
-            ("right", 2) => text(Function::Right, &[Type::Int4], Type::Text),
-            ("substring" | "substr", 2) => text(Function::Substring, &[Type::Int4], Type::Text),
-            ("substring" | "substr", 3) => text(Function::Substring, &[Type::Int4, Type::Int4], Type::Text),
-            ("abs", 1) => number(Function::Abs, &[]),
-            ("ceil" | "ceiling", 1) => number(Function::Ceil, &[]),
-            ("floor", 1) => number(Function::Floor, &[]),
-            ("sign", 1) => number(Function::Sign, &[]),
-            ("round", 1) => number(Function::Round, &[]),
-            ("round", 2) => Some((Function::Round, vec![Type::Numeric(None), Type::Int4], Type::Numeric(None))),
-            ("mod", 2) => {
-                let ty = common_number(first??, given.get(1)?.ty?)?;
-                let exact = matches!(ty, Type::Int2 | Type::Int4 | Type::Int8 | Type::Numeric(_));
-                exact.then_some((Function::Mod, vec![ty, ty], ty))
-            }
-            ("power" | "pow", 2) if !given.iter().any(|one| matches!(one.ty, Some(Type::Numeric(_)))) => {
-                Some((Function::Power, vec![Type::Float8, Type::Float8], Type::Float8))
-            }
-            ("sqrt", 1) if !matches!(first.flatten(), Some(Type::Numeric(_))) => {
-                Some((Function::Sqrt, vec![Type::Float8], Type::Float8))
-            }
-            _ => None,
-        }
+        _ => Ok(found),
     }
 }
 
@@ -933,152 +986,6 @@ fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
 
 fn name_of(ty: Option<Type>) -> &'static str {
     ty.map_or("unknown", Type::sql_name)
-}
-
-/// The type that a statement names, if it is one that columns of `rows` tables have.
-pub(crate) fn data_type(ty: &ast::DataType) -> Bind<Type> {
-    use ast::DataType as D;
-    Ok(match ty {
-        D::Bool | D::Boolean => Type::Bool,
-        D::SmallInt(None) | D::Int2(None) => Type::Int2,
-        D::Int(None) | D::Integer(None) | D::Int4(None) => Type::Int4,
-        D::BigInt(None) | D::Int8(None) => Type::Int8,
-        D::Real | D::Float4 => Type::Float4,
-        D::DoublePrecision | D::Float8 | D::Float(ast::ExactNumberInfo::None) => Type::Float8,
-        D::Numeric(info) | D::Decimal(info) | D::Dec(info) => Type::Numeric(precision(info)?),
-        D::Text => Type::Text,
-        D::Varchar(length) | D::CharacterVarying(length) | D::CharVarying(length) => Type::Varchar(characters(length)?),
-        // Without a length, char is char(1).
-        D::Char(length) | D::Character(length) => Type::Char(characters(length)?.or(Some(1))),
-        D::Bytea => Type::Bytes,
-        D::Uuid => Type::Uuid,
-        D::JSON => Type::Json,
-        D::Date => Type::Date,
-        D::Time(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Time,
-        D::Timestamp(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Timestamp,
-        D::Timestamp(None, ast::TimezoneInfo::WithTimeZone | ast::TimezoneInfo::Tz) => Type::Timestamptz,
-        D::Interval { fields: None, precision: None } => Type::Interval,
-        _ => return Err(Refusal::Other),
-    })
-}
-
-fn precision(info: &ast::ExactNumberInfo) -> Result<Option<Precision>> {
-    match info {
-        ast::ExactNumberInfo::None => Ok(None),
-        ast::ExactNumberInfo::Precision(digits) => {
-            Precision::new(i64::try_from(*digits).unwrap_or(i64::MAX), 0).map(Some)
-        }
-        ast::ExactNumberInfo::PrecisionAndScale(digits, scale) => {
-            Precision::new(i64::try_from(*digits).unwrap_or(i64::MAX), *scale).map(Some)
-        }
-    }
-}
-
-fn characters(length: &Option<ast::CharacterLength>) -> Bind<Option<u32>> {
-    match length {
-        None => Ok(None),
-        Some(ast::CharacterLength::IntegerLength { length, unit: None }) => match u32::try_from(*length) {
-            Ok(length @ 1..=CHARACTERS_MAX) => Ok(Some(length)),
-            _ => Err(Refusal::Other),
-        },
-        Some(_) => Err(Refusal::Other),
-    }
-}
-
-/// The type without what stands in parentheses.
-pub(crate) fn bare(ty: Type) -> Type {
-    match ty {
-        Type::Numeric(_) => Type::Numeric(None),
-        Type::Varchar(_) => Type::Varchar(None),
-        Type::Char(_) => Type::Char(None),
-        ty => ty,
-    }
-}
-
-pub(crate) fn is_text(ty: Type) -> bool {
-    matches!(ty, Type::Text | Type::Varchar(_) | Type::Char(_))
-}
-
-/// Is every value of one type one of the other as it is? Such a cast does nothing, and an index is found behind it.
-fn same_bytes(from: Type, to: Type) -> bool {
-    from == to || bare(from) == to || is_text(from) && matches!(to, Type::Text | Type::Varchar(None))
-}
-
-/// Numbers by how much they hold.
-fn rank(ty: Type) -> Option<u8> {
-    Some(match ty {
-        Type::Int2 => 1,
-        Type::Int4 => 2,
-        Type::Int8 => 3,
-        Type::Numeric(_) => 4,
-        Type::Float4 => 5,
-        Type::Float8 => 6,
-        _ => return None,
-    })
-}
-
-/// The type in which two numbers meet.
-fn common_number(left: Type, right: Type) -> Option<Type> {
-    let (left, right) = (bare(left), bare(right));
-    let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
-    // real meets anything but itself in double precision, which PostgreSQL prefers.
-    Some(if high == Type::Float4 && low != Type::Float4 { Type::Float8 } else { high })
-}
-
-/// The type in which two types are compared.
-fn comparable(left: Type, right: Type) -> Option<Type> {
-    let (left, right) = (bare(left), bare(right));
-    if left == right {
-        return Some(if matches!(left, Type::Varchar(_)) { Type::Text } else { left });
-    }
-    match (left, right) {
-        // Here blanks at the end do not count; against text they do.
-        (Type::Char(_), Type::Varchar(_)) | (Type::Varchar(_), Type::Char(_)) => Some(Type::Char(None)),
-        (left, right) if is_text(left) && is_text(right) => Some(Type::Text),
-        (Type::Date, Type::Timestamp) | (Type::Timestamp, Type::Date) => Some(Type::Timestamp),
-        (Type::Timestamptz, Type::Date | Type::Timestamp) | (Type::Date | Type::Timestamp, Type::Timestamptz) => {
-            Some(Type::Timestamptz)
-        }
-        _ => common_number(left, right),
-    }
-}
-
-/// The type of a CASE with branches of two types.
-fn union(left: Type, right: Type) -> Option<Type> {
-    let (bare_left, bare_right) = (bare(left), bare(right));
-    if bare_left == bare_right {
-        return Some(bare_left);
-    }
-    if is_text(left) && is_text(right) {
-        return Some(Type::Text);
-    }
-    match (bare_left, bare_right) {
-        (Type::Float4, Type::Numeric(_)) | (Type::Numeric(_), Type::Float4) => Some(Type::Float4),
-        (left, right) => {
-            let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
-            let _ = low;
-            Some(high)
-        }
-    }
-}
-
-/// Does PostgreSQL put a value of one type into a column of another without being told to?
-pub(crate) fn assignable(from: Type, to: Type) -> bool {
-    let (from, to) = (bare(from), bare(to));
-    if from == to || rank(from).is_some() && rank(to).is_some() || is_text(to) {
-        return true;
-    }
-    if is_text(from) {
-        return false;
-    }
-    matches!(
-        (from, to),
-        (Type::Date, Type::Timestamp | Type::Timestamptz)
-            | (Type::Timestamp, Type::Date | Type::Time | Type::Timestamptz)
-            | (Type::Timestamptz, Type::Date | Type::Time | Type::Timestamp)
-            | (Type::Interval, Type::Time)
-            | (Type::Time, Type::Interval)
-    )
 }
 
 fn comparison(op: &ast::BinaryOperator) -> Option<Comparison> {

@@ -75,11 +75,11 @@ fn cut(text: &str, to: Type) -> &str {
     text.char_indices().nth(characters as usize).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Reads text as a type.
+/// Reads text as a type, as a cast from text does but for the limits that `varchar(n)` and `numeric(p, s)` set.
 ///
 /// # Errors
 /// 22P02 and others of class 22.
-pub(crate) fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
+pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
     Ok(match to {
         Type::Bool => Datum::Bool(pg::value::parse_bool(text)?),
@@ -91,13 +91,24 @@ pub(crate) fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) 
         Type::Numeric(_) => Datum::Numeric(trimmed.parse()?),
         Type::Bytes => Datum::Bytes(arena.alloc_slice_copy(&pg::value::parse_bytea(text)?)),
         Type::Uuid => Datum::Uuid(pg::value::parse_uuid(text)?),
+        Type::Date if is_infinity(trimmed) => Datum::Date(if trimmed.starts_with('-') { i32::MIN } else { i32::MAX }),
+        Type::Timestamp if is_infinity(trimmed) => {
+            Datum::Timestamp(if trimmed.starts_with('-') { i64::MIN } else { i64::MAX })
+        }
         Type::Date => Datum::Date(pg::time::parse_date(text)?),
         Type::Time => Datum::Time(pg::time::parse_time(text)?),
         Type::Timestamp => Datum::Timestamp(rounded(pg::time::parse_timestamp(text)?)),
         Type::Timestamptz => Datum::Timestamptz(zone.parse(text)?),
         Type::Interval => Datum::Interval(pg::time::parse_interval(text)?),
-        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json => Datum::Text(arena.alloc_str(text)),
+        // Blanks at its end do not count.
+        Type::Char(_) => Datum::Text(arena.alloc_str(text.trim_end_matches(' '))),
+        Type::Text | Type::Varchar(_) | Type::Json => Datum::Text(arena.alloc_str(text)),
     })
+}
+
+fn is_infinity(text: &str) -> bool {
+    let name = text.trim_start_matches(['-', '+']);
+    text.len() - name.len() <= 1 && name.eq_ignore_ascii_case("infinity")
 }
 
 /// A value as text, as PostgreSQL writes it.

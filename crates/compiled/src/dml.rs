@@ -1,34 +1,37 @@
 //! INSERT, UPDATE and DELETE: rows are found first, then locked and looked at again, then changed, so that a statement never
 //! meets its own changes.
 
+mod load;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use env::Event;
-use model::{Datum, Error, Result, RowIndex, SqlState, Type};
-use rows::{Isolation, LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy};
+use model::{Datum, Error, Identity, Result, RowIndex, SqlState};
+use rows::{Isolation, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy};
 use rustc_hash::FxHashSet;
 use sqlparser::ast;
 
-use crate::bind::{Bind, Binder, Refusal, Source, folded};
-use crate::cast::text_of;
-use crate::exec::{self, Flow, Given, Held, Lock, Run};
-use crate::expr::{Expr, Frame, Value};
+use crate::bind::{Bind, Binder, Refusal, Source, Typed, folded};
+use crate::derived::Derived;
+use crate::exec::{self, Flow, Held, Lock, Run, World};
+use crate::expr::{Expr, Frame};
 use crate::foreign::{Changed, Does, Foreign};
-use crate::plan::{self, Joined, Step};
-use crate::scope::{self, Before, Scope, Tables};
-use crate::select::{self, Emit, Ended, From, Output, Select, answers, projection};
+use crate::from::{self, WHERE};
+use crate::plan::{self, Step};
+use crate::scope::{self, Scope, Tables};
+use crate::select::{self, Output, Select, projection};
+use crate::subquery::Subquery;
+use crate::tail::Emit;
+use crate::write::{TARGET, Writer, assigned, default_of};
 
-/// The target's row, in UPDATE also the new one.
-const TARGET: usize = 0;
+pub use load::{Incoming, Load, Loaded, Refused};
+
 /// In INSERT: the row that was to be inserted.
 const EXCLUDED: usize = 1;
 
 /// What every change of a table needs.
 struct Target {
-    table: Arc<RowTable>,
-    /// Of the row in slot `TARGET`.
-    checks: Vec<(String, Expr)>,
+    writer: Writer,
     returning: Vec<Expr>,
     foreign: Foreign,
 }
@@ -38,15 +41,18 @@ pub(crate) struct Insert {
     target: Target,
     tables: Vec<Arc<RowTable>>,
     rows: Rows,
+    /// Are values made for all rows before the first is inserted? Queries among them do not see any of those then.
+    made_first: bool,
     conflict: Conflict,
     pub(crate) columns: Vec<Output>,
-    before: Vec<Before>,
 }
 
 /// Where inserted rows come from; a value for each column of the table.
 enum Rows {
     Values(Vec<Vec<Expr>>),
     Select(Box<Select>, Vec<Expr>),
+    /// From outside, a part at a time.
+    Given(Vec<Expr>),
 }
 
 enum Conflict {
@@ -69,15 +75,15 @@ pub(crate) struct Change {
     conditions: Vec<Expr>,
     /// By column; nothing of it for DELETE.
     set: Option<Vec<Option<Expr>>>,
+    /// Are values made for all rows before the first is changed? Queries among them do not see any of that then.
+    made_first: bool,
     pub(crate) columns: Vec<Output>,
-    before: Vec<Before>,
 }
 
 /// Binds an INSERT.
 pub(crate) fn insert(binder: &mut Binder, insert: &ast::Insert, tables: &dyn Tables) -> Bind<Insert> {
     let unusual = insert.or.is_some()
         || insert.ignore
-        || insert.overwrite
         || !insert.assignments.is_empty()
         || insert.partitioned.is_some()
         || !insert.after_columns.is_empty()
@@ -94,52 +100,63 @@ pub(crate) fn insert(binder: &mut Binder, insert: &ast::Insert, tables: &dyn Tab
     let mut scope = Scope::new(tables);
     let columns = target_columns(&table, &insert.columns)?;
     scope.clause = "VALUES";
-    let rows = inserted_rows(binder, insert, &table, &columns, &mut scope)?;
+    let given = Given { table: &table, columns: &columns, overriding: overriding(insert) };
+    let rows = inserted_rows(binder, insert, given, &mut scope)?;
+    let queries = binder.subqueries.len();
     let called = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
     let name = called.unwrap_or_else(|| table.schema.name.table.clone());
-    binder.sources = vec![Source { name, slot: TARGET, table: Arc::clone(&table) }];
+    binder.sources = vec![Source::stored(name, TARGET, Arc::clone(&table))];
     let conflict = conflict(binder, insert, &table, &mut scope)?;
     let mut foreign = Foreign::default();
-    foreign.add(&table, Does::Insert, tables)?;
+    foreign.add(binder, &table, Does::Insert, &mut scope)?;
     if let Conflict::Update { set, .. } = &conflict {
-        foreign.add(&table, Does::Update(set), tables)?;
+        foreign.add(binder, &table, Does::Update(set), &mut scope)?;
     }
-    let (target, columns) = target(binder, table, insert.returning.as_deref(), foreign, &mut scope)?;
-    let tables = vec![Arc::clone(&target.table), Arc::clone(&target.table)];
-    Ok(Insert { target, tables, rows, conflict, columns, before: scope.before })
+    let returning = Returning { items: insert.returning.as_deref(), star: None };
+    let (target, columns) = target(binder, table, returning, foreign, &mut scope)?;
+    check_late(&binder.subqueries[queries..], &binder.derived, &target)?;
+    let tables = vec![Arc::clone(&target.writer.table), Arc::clone(&target.writer.table)];
+    Ok(Insert { target, tables, rows, made_first: queries > 0, conflict, columns })
+}
+
+/// RETURNING, and what a star in it means if that is not every column.
+struct Returning<'s> {
+    items: Option<&'s [ast::SelectItem]>,
+    star: Option<&'s [(usize, usize)]>,
 }
 
 /// CHECK and RETURNING. `binder` has the target as its first source.
 fn target(
     binder: &mut Binder,
     table: Arc<RowTable>,
-    returning: Option<&[ast::SelectItem]>,
+    returning: Returning<'_>,
     foreign: Foreign,
     scope: &mut Scope<'_>,
 ) -> Bind<(Target, Vec<Output>)> {
-    let (returning, columns) = match returning {
+    let (returning, columns) = match returning.items {
         Some(items) => {
             scope.clause = "RETURNING";
-            projection(binder, items, scope)?
+            let (returning, columns, _) = projection(binder, items, returning.star, scope)?;
+            (returning, columns)
         }
         None => (Vec::new(), Vec::new()),
     };
-    let mut own = Binder::default();
-    own.sources.push(Source { name: table.schema.name.table.clone(), slot: TARGET, table: Arc::clone(&table) });
-    let mut checks = Vec::with_capacity(table.schema.checks.len());
-    for check in &table.schema.checks {
-        checks.push((check.name.clone(), own.condition(&parsed(&check.condition)?, "CHECK", scope)?));
-    }
-    Ok((Target { table, checks, returning, foreign }, columns))
+    Ok((Target { writer: Writer::new(table, scope)?, returning, foreign }, columns))
 }
 
-/// SQL that a table's description holds: a condition or a default.
-fn parsed(sql: &str) -> Bind<ast::Expr> {
-    let dialect = sqlparser::dialect::PostgreSqlDialect {};
-    sqlparser::parser::Parser::new(&dialect)
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|_| Refusal::Other)
+/// Refuses queries that are run between changes and would see those made already: nothing of a statement's own is seen by
+/// it.
+fn check_late(queries: &[Subquery], derived: &[Derived], target: &Target) -> Result<()> {
+    let mut selects: Vec<&Select> = queries.iter().map(|one| &one.select).collect();
+    if selects.iter().any(|select| select.reads_derived()) {
+        derived.iter().for_each(|one| one.rows.selects(&mut selects));
+    }
+    let reads = |table: &Arc<RowTable>| selects.iter().any(|select| select.reads(table.id()));
+    if !target.written().any(reads) {
+        return Ok(());
+    }
+    let text = "a subquery in RETURNING or ON CONFLICT on a table that the statement changes is not supported";
+    Err(Error::unsupported(text))
 }
 
 /// Positions of the columns that an INSERT names, or of all.
@@ -168,40 +185,99 @@ fn target_column(table: &RowTable, name: &ast::ObjectName) -> Bind<usize> {
     })
 }
 
-fn inserted_rows(
-    binder: &mut Binder,
-    insert: &ast::Insert,
-    table: &RowTable,
-    columns: &[usize],
-    scope: &mut Scope<'_>,
-) -> Bind<Rows> {
+/// What an INSERT says about values for identity columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overriding {
+    Nothing,
+    /// They are taken.
+    System,
+    /// They are not: the sequence gives others.
+    User,
+}
+
+/// As `define::prepared` has the parser say it, which does not know the words.
+fn overriding(insert: &ast::Insert) -> Overriding {
+    match (insert.overwrite, insert.has_table_keyword) {
+        (true, _) => Overriding::System,
+        (_, true) => Overriding::User,
+        _ => Overriding::Nothing,
+    }
+}
+
+/// Which columns an INSERT gives values.
+#[derive(Clone, Copy)]
+struct Given<'s> {
+    table: &'s RowTable,
+    columns: &'s [usize],
+    overriding: Overriding,
+}
+
+impl Given<'_> {
+    fn identity(self, column: usize) -> Option<Identity> {
+        self.table.schema.columns[column].identity
+    }
+
+    /// Does the sequence of an identity column give its value although the statement has one?
+    fn is_ignored(self, column: usize) -> bool {
+        self.overriding == Overriding::User && self.identity(column).is_some()
+    }
+
+    /// May a column get a value that is none of its sequence's?
+    fn check(self, column: usize) -> Result<()> {
+        if self.identity(column) != Some(Identity::Always) || self.overriding != Overriding::Nothing {
+            return Ok(());
+        }
+        let name = &self.table.schema.columns[column].name;
+        let text = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+        Err(always(name, text).with_hint("Use OVERRIDING SYSTEM VALUE to override."))
+    }
+}
+
+fn always(column: &str, text: String) -> Error {
+    let detail = format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS.");
+    Error::new(SqlState::GENERATED_ALWAYS, text).with_detail(detail)
+}
+
+fn inserted_rows(binder: &mut Binder, insert: &ast::Insert, given: Given<'_>, scope: &mut Scope<'_>) -> Bind<Rows> {
+    let Given { table, columns, .. } = given;
     let Some(query) = &insert.source else {
         return Ok(Rows::Values(vec![complete(binder, table, &[], Vec::new(), scope)?]));
     };
     let named = !insert.columns.is_empty();
-    let ast::SetExpr::Values(values) = &*query.body else {
-        let select = select::bind(binder, query, scope.tables)?;
-        binder.sources.clear();
-        check_count(select.columns.len(), columns.len(), named)?;
-        let mut given = Vec::with_capacity(select.columns.len());
-        for ((at, output), column) in select.columns.iter().enumerate().zip(columns) {
-            let made = crate::bind::Typed::new(Expr::Made(at), output.ty);
-            given.push(assigned(binder, made, table, *column)?);
+    let values = match &*query.body {
+        ast::SetExpr::Values(values) if query.with.is_none() && select::is_bare(query) => values,
+        _ => {
+            let select = select::bind(binder, query, scope.tables)?;
+            binder.sources.clear();
+            check_count(select.columns.len(), columns.len(), named)?;
+            let mut made = Vec::with_capacity(select.columns.len());
+            for ((at, output), column) in select.columns.iter().enumerate().zip(columns) {
+                let value = assigned(binder, Typed::new(Expr::Made(at), output.ty), table, *column)?;
+                made.push(if given.is_ignored(*column) {
+                    default_of(binder, table, *column, scope)?
+                } else {
+                    given.check(*column)?;
+                    value
+                });
+            }
+            let values = complete(binder, table, columns, made, scope)?;
+            return Ok(Rows::Select(Box::new(select), values));
         }
-        let values = complete(binder, table, columns, given, scope)?;
-        return Ok(Rows::Select(Box::new(select), values));
     };
-    if query.with.is_some() || query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
-        return Err(Refusal::Other);
-    }
     let mut rows = Vec::with_capacity(values.rows.len());
     for row in &values.rows {
         check_count(row.content.len(), columns.len(), named)?;
-        let mut given = Vec::with_capacity(row.content.len());
+        let mut made = Vec::with_capacity(row.content.len());
         for (expr, column) in row.content.iter().zip(columns) {
-            given.push(new_value(binder, expr, table, *column, scope)?);
+            let value = new_value(binder, expr, table, *column, scope)?;
+            made.push(if given.is_ignored(*column) { default_of(binder, table, *column, scope)? } else { value });
         }
-        rows.push(complete(binder, table, columns, given, scope)?);
+        rows.push(complete(binder, table, columns, made, scope)?);
+    }
+    for (at, column) in columns.iter().enumerate() {
+        if values.rows.iter().any(|row| row.content.get(at).is_some_and(|expr| !is_default(expr))) {
+            given.check(*column)?;
+        }
     }
     Ok(Rows::Values(rows))
 }
@@ -224,29 +300,17 @@ fn new_value(
     column: usize,
     scope: &mut Scope<'_>,
 ) -> Bind<Expr> {
-    if let ast::Expr::Identifier(name) = expr
-        && name.quote_style.is_none()
-        && name.value.eq_ignore_ascii_case("default")
-    {
+    if is_default(expr) {
         return default_of(binder, table, column, scope);
     }
     let bound = binder.expr(expr, scope)?;
     assigned(binder, bound, table, column)
 }
 
-fn assigned(binder: &mut Binder, bound: crate::bind::Typed, table: &RowTable, column: usize) -> Bind<Expr> {
-    let column = &table.schema.columns[column];
-    binder.assigned(bound, column.ty, &column.name)
-}
-
-fn default_of(binder: &mut Binder, table: &RowTable, column: usize, scope: &mut Scope<'_>) -> Bind<Expr> {
-    match &table.schema.columns[column].default {
-        None => Ok(Expr::Value(Value::Plain(Datum::Null))),
-        Some(sql) => {
-            let bound = binder.expr(&parsed(sql)?, scope)?;
-            assigned(binder, bound, table, column)
-        }
-    }
+/// `DEFAULT`, which the parser takes for a name.
+fn is_default(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Identifier(name)
+        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
 
 /// A value for every column of the table, given those of some.
@@ -297,7 +361,7 @@ fn conflict(binder: &mut Binder, insert: &ast::Insert, table: &Arc<RowTable>, sc
         let text = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
         return Err(Error::new(SqlState::SYNTAX_ERROR, text).into());
     }
-    binder.sources.push(Source { name: "excluded".into(), slot: EXCLUDED, table: Arc::clone(table) });
+    binder.sources.push(Source::stored("excluded".into(), EXCLUDED, Arc::clone(table)));
     let set = assignments(binder, &update.assignments, table, scope)?;
     let condition =
         update.selection.as_ref().map(|condition| binder.condition(condition, "WHERE", scope)).transpose()?;
@@ -330,13 +394,26 @@ fn assignments(
     scope: &mut Scope<'_>,
 ) -> Bind<Vec<Option<Expr>>> {
     let mut set = vec![None; table.schema.columns.len()];
-    for one in list {
-        let ast::AssignmentTarget::ColumnName(name) = &one.target else { return Err(Refusal::Other) };
+    let mut one = |name: &ast::ObjectName, value: &ast::Expr| -> Bind<()> {
         let column = target_column(table, name)?;
-        let value = new_value(binder, &one.value, table, column, scope)?;
-        if set[column].replace(value).is_some() {
-            let text = format!("multiple assignments to same column \"{}\"", table.schema.columns[column].name);
+        let bound = new_value(binder, value, table, column, scope)?;
+        let name = &table.schema.columns[column].name;
+        if table.schema.columns[column].identity == Some(Identity::Always) && !is_default(value) {
+            return Err(always(name, format!("column \"{name}\" can only be updated to DEFAULT")).into());
+        }
+        if set[column].replace(bound).is_some() {
+            let text = format!("multiple assignments to same column \"{name}\"");
             return Err(Error::new(SqlState::SYNTAX_ERROR, text).into());
+        }
+        Ok(())
+    };
+    for ast::Assignment { target, value } in list {
+        match (target, value) {
+            (ast::AssignmentTarget::ColumnName(name), value) => one(name, value)?,
+            (ast::AssignmentTarget::Tuple(names), ast::Expr::Tuple(values)) if names.len() == values.len() => {
+                names.iter().zip(values).try_for_each(|(name, value)| one(name, value))?;
+            }
+            _ => return Err(Refusal::Other),
         }
     }
     Ok(set)
@@ -388,21 +465,24 @@ fn change(
 ) -> Bind<Change> {
     let mut scope = Scope::new(tables);
     let all: Vec<ast::TableWithJoins> = std::iter::once(table).chain(from).cloned().collect();
-    let From { optional, mut conditions } = select::bind_from(binder, &all, &mut scope)?;
+    let mut from = from::bind_from(binder, &all, &mut scope)?;
     if let Some(condition) = selection {
-        scope::cut(binder.condition(condition, "WHERE", &mut scope)?, &mut conditions);
+        from.cut(WHERE, binder.condition(condition, "WHERE", &mut scope)?);
     }
     let changed = Arc::clone(&binder.sources[TARGET].table);
     scope.clause = "UPDATE";
     let set = set.map(|set| assignments(binder, set, &changed, &mut scope)).transpose()?;
+    let queries = binder.subqueries.len();
     let mut foreign = Foreign::default();
-    foreign.add(&changed, set.as_deref().map_or(Does::Delete, Does::Update), tables)?;
+    foreign.add(binder, &changed, set.as_deref().map_or(Does::Delete, Does::Update), &mut scope)?;
+    let returning = Returning { items: returning, star: Some(&from.star) };
     let (target, columns) = target(binder, changed, returning, foreign, &mut scope)?;
-    let joined: Vec<Joined<'_>> =
-        binder.sources.iter().zip(optional).map(|(source, optional)| Joined { source, optional }).collect();
-    let (steps, _) = plan::steps(&joined, conditions.clone(), &[]);
+    check_late(&binder.subqueries[queries..], &binder.derived, &target)?;
+    let joined = from::joined(&binder.sources, &from);
+    let (steps, _) = plan::steps(&joined, from.conditions.clone(), &[], &mut binder.hashed);
+    let conditions = from.conditions.into_iter().map(|(_, condition)| condition).collect();
     let tables = binder.sources.iter().map(|source| Arc::clone(&source.table)).collect();
-    Ok(Change { target, tables, steps, conditions, set, columns, before: scope.before })
+    Ok(Change { target, tables, steps, conditions, set, made_first: queries > 0, columns })
 }
 
 /// What an INSERT has done so far.
@@ -410,54 +490,57 @@ fn change(
 struct Done<'a> {
     /// Records that it may not come to a second time.
     touched: FxHashSet<RecordId>,
-    changed: Changed<'a>,
+    changed: Vec<Changed<'a>>,
 }
 
-/// What a step of a statement gave, or what it waits for.
-type Stepped<T> = std::result::Result<T, Event>;
-
 impl Change {
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        self.target.written()
+    }
+
     pub(crate) fn reads_whole_tables(&self) -> bool {
-        self.steps.iter().any(|step| step.access.is_whole()) || select::read_whole_tables(&self.before)
+        self.steps.iter().any(|step| step.access.is_whole())
     }
 
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Runs it; what must be waited for if it cannot go on.
-    pub(crate) fn run<'a>(&'a self, txn: &mut Txn, given: Given<'a>, emit: Emit<'_, 'a>) -> Result<Ended> {
-        let answers = match answers(&self.before, txn, given)? {
-            Ok(answers) => answers,
-            Err(event) => return Ok(Err(event)),
-        };
-        let mut run = Run::new(&self.tables, answers, given, txn);
-        let found = match self.lock(self.find(&mut run)?, &mut run)? {
-            Ok(found) => found,
-            Err(event) => return Ok(Err(event)),
-        };
+    /// Runs it; says how many rows it changed.
+    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+        let mut run = Run::new(&self.tables, world, Vec::new());
+        let found = self.find(&mut run)?;
+        let found = self.lock(found, &mut run)?;
         let count = found.len() as u64;
-        let mut changed = Changed::default();
+        let mut changed = Vec::new();
+        let mut made = Vec::new();
+        if let (Some(set), true) = (&self.set, self.made_first) {
+            for one in &found {
+                run.put_back(*one);
+                made.push(self.target.values(set, &run)?);
+            }
+        }
+        let mut made = made.into_iter();
         for one in found {
             run.put_back(one);
             let record = run.records[TARGET].get();
-            let done = match &self.set {
-                Some(set) => self.target.update(set, record, &mut run, &mut changed)?,
-                None => self.delete(record, &mut run, &mut changed)?,
-            };
-            if let Err(event) = done {
-                return Ok(Err(event));
+            match &self.set {
+                Some(set) => {
+                    let values = made.next().map_or_else(|| self.target.values(set, &run), Ok)?;
+                    self.target.update(&values, record, &mut run, &mut changed)?;
+                }
+                None => self.delete(record, &run, &mut changed)?,
             }
             self.target.give_back(&run.frame, emit)?;
         }
-        Ok(self.target.foreign.check(&changed, &mut run)?.map(|()| count))
+        self.target.foreign.follow(changed, &mut run)?;
+        Ok(count)
     }
 
-    fn find<'a>(&'a self, run: &mut Run<'a, '_>) -> Result<Vec<Held<'a>>> {
+    fn find<'a>(&'a self, run: &mut Run<'a>) -> Result<Vec<Held<'a>>> {
         let mut found = Vec::new();
         let mut seen = FxHashSet::default();
-        // What stopped a search is a lock, and none is asked for yet.
-        let _: Flow = exec::join(&self.steps, run, &mut |run| {
+        let _: Flow = exec::joined(&self.steps, run, &mut |run| {
             // A row that is joined more than once is changed once.
             if self.tables.len() == 1 || seen.insert(run.records[TARGET].get()) {
                 found.push(run.held());
@@ -468,124 +551,124 @@ impl Change {
     }
 
     /// Locks all rows before the first is changed: a statement that waits has less to undo.
-    fn lock<'a>(&'a self, found: Vec<Held<'a>>, run: &mut Run<'a, '_>) -> Result<Stepped<Vec<Held<'a>>>> {
+    fn lock<'a>(&'a self, found: Vec<Held<'a>>, run: &mut Run<'a>) -> Result<Vec<Held<'a>>> {
         let mode = if self.set.is_some() { LockMode::NoKeyUpdate } else { LockMode::Update };
         let lock = Lock { mode, policy: WaitPolicy::Wait };
         let mut locked = Vec::with_capacity(found.len());
         for one in found {
             run.put_back(one);
             let before = run.slot(TARGET).get();
-            match exec::lock(&[TARGET], lock, &self.conditions, run)? {
-                Ok(true) => {
-                    let same = run.slot(TARGET).get().map(<[u8]>::as_ptr) == before.map(<[u8]>::as_ptr);
-                    locked.push(if same { one } else { run.held() });
-                }
-                Ok(false) => {}
-                Err(event) => return Ok(Err(event)),
+            if exec::lock(&[TARGET], lock, &self.conditions, run)? {
+                let same = run.slot(TARGET).get().map(<[u8]>::as_ptr) == before.map(<[u8]>::as_ptr);
+                locked.push(if same { one } else { run.held() });
             }
         }
-        Ok(Ok(locked))
+        Ok(locked)
     }
 
-    fn delete<'a>(&'a self, record: RecordId, run: &mut Run<'a, '_>, changed: &mut Changed<'a>) -> Result<Stepped<()>> {
+    fn delete<'a>(&'a self, record: RecordId, run: &Run<'a>, changed: &mut Vec<Changed<'a>>) -> Result<()> {
         if !self.target.foreign.is_empty() {
-            changed.old.extend(run.slot(TARGET).get());
+            changed.push(Changed { record, old: run.slot(TARGET).get(), new: None });
         }
-        Ok(match run.txn.delete(&self.target.table, record, run.guard)? {
-            Some(event) => Err(event),
-            None => Ok(()),
-        })
+        let waits = run.txn(|txn| txn.delete(&self.target.writer.table, record, run.guard()))?;
+        waits.map_or(Ok(()), |event| Err(run.world().wait(event)))
     }
 }
 
 impl Insert {
-    pub(crate) fn reads_whole_tables(&self) -> bool {
-        let selected = matches!(&self.rows, Rows::Select(select, _) if select.reads_whole_tables());
-        selected || select::read_whole_tables(&self.before)
+    /// The query whose rows it inserts.
+    pub(crate) fn query(&self) -> Option<&Select> {
+        match &self.rows {
+            Rows::Values(_) | Rows::Given(_) => None,
+            Rows::Select(select, _) => Some(select),
+        }
     }
 
-    /// Runs it; what must be waited for if it cannot go on.
-    pub(crate) fn run<'a>(&'a self, txn: &mut Txn, given: Given<'a>, emit: Emit<'_, 'a>) -> Result<Ended> {
-        let answers = match answers(&self.before, txn, given)? {
-            Ok(answers) => answers,
-            Err(event) => return Ok(Err(event)),
-        };
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        self.target.written()
+    }
+
+    pub(crate) fn reads_whole_tables(&self) -> bool {
+        self.query().is_some_and(Select::reads_whole_tables)
+    }
+
+    /// Runs it; says how many rows came of it.
+    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
         let mut selected = Vec::new();
         if let Rows::Select(select, _) = &self.rows {
-            let ended = select.run(txn, given, &mut |row| {
+            select.run(world, Vec::new(), &mut |row| {
                 selected.push(row.to_vec());
                 Ok(ControlFlow::Continue(()))
             })?;
-            if let Err(event) = ended {
-                return Ok(Err(event));
-            }
         }
-        let mut run = Run::new(&self.tables, answers, given, txn);
+        let mut run = Run::new(&self.tables, world, Vec::new());
         let (mut count, mut done) = (0, Done::default());
-        let mut one = |values: &'a [Expr], run: &mut Run<'a, '_>| -> Result<Stepped<()>> {
-            let row = self.row(values, run, &mut done)?;
-            if let Ok(true) = row {
+        let values = |values: &'a [Expr], run: &Run<'a>| -> Result<Vec<Datum<'a>>> {
+            values.iter().map(|value| value.eval(&run.frame)).collect()
+        };
+        let mut one = |values: &[Datum<'a>], run: &mut Run<'a>| -> Result<()> {
+            if self.row(values, run, &mut done)? {
                 count += 1;
                 self.target.give_back(&run.frame, emit)?;
             }
-            Ok(row.map(|_| ()))
+            Ok(())
         };
         match &self.rows {
+            Rows::Given(_) => return Err(Error::bug("an INSERT without its rows")),
+            Rows::Values(rows) if self.made_first => {
+                let rows = rows.iter().map(|row| values(row, &run)).collect::<Result<Vec<_>>>()?;
+                rows.iter().try_for_each(|row| one(row, &mut run))?;
+            }
             Rows::Values(rows) => {
-                for values in rows {
-                    if let Err(event) = one(values, &mut run)? {
-                        return Ok(Err(event));
-                    }
+                for row in rows {
+                    let row = values(row, &run)?;
+                    one(&row, &mut run)?;
                 }
             }
-            Rows::Select(_, values) => {
+            Rows::Select(_, exprs) => {
                 for row in selected {
                     run.frame.made = row;
-                    if let Err(event) = one(values, &mut run)? {
-                        return Ok(Err(event));
-                    }
+                    let row = values(exprs, &run)?;
+                    one(&row, &mut run)?;
                 }
             }
         }
-        Ok(self.target.foreign.check(&done.changed, &mut run)?.map(|()| count))
+        self.target.foreign.follow(done.changed, &mut run)?;
+        Ok(count)
     }
 
     /// Inserts one row, or does what ON CONFLICT says; false if nothing came of it.
-    fn row<'a>(&'a self, values: &'a [Expr], run: &mut Run<'a, '_>, done: &mut Done<'a>) -> Result<Stepped<bool>> {
-        let values = values.iter().map(|value| value.eval(&run.frame)).collect::<Result<Vec<_>>>()?;
-        let row = self.target.make(&values, run)?;
+    fn row<'a>(&'a self, values: &[Datum<'a>], run: &mut Run<'a>, done: &mut Done<'a>) -> Result<bool> {
+        let Target { writer, foreign, .. } = &self.target;
+        let row = writer.make(values, run)?;
         loop {
-            let (index, record) = match run.txn.insert(&self.target.table, row.into(), run.guard)? {
-                Put::Wait(event) => return Ok(Err(event)),
+            let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
+            let (index, record) = match put {
+                Put::Wait(event) => return Err(run.world().wait(event)),
                 Put::Done(record) => {
                     if matches!(self.conflict, Conflict::Update { .. }) {
                         done.touched.insert(record);
                     }
-                    if !self.target.foreign.is_empty() {
-                        done.changed.new.push(row);
+                    if !foreign.is_empty() {
+                        done.changed.push(Changed { record, old: None, new: Some(row) });
                     }
-                    return Ok(Ok(true));
+                    return Ok(true);
                 }
                 Put::Duplicate { index, record } => (index, record),
             };
             match &self.conflict {
                 Conflict::Nothing(arbiter) if arbiter.decides(index) => {
-                    return self.is_seen(record, run).map(|()| Ok(false));
+                    return self.is_seen(record, run).map(|()| false);
                 }
                 Conflict::Update { arbiter, set, condition } if arbiter.decides(index) => {
                     if done.touched.contains(&record) {
                         return Err(twice());
                     }
-                    let lock = run.txn.lock_row(
-                        &self.target.table,
-                        record,
-                        LockMode::NoKeyUpdate,
-                        WaitPolicy::Wait,
-                        run.guard,
-                    )?;
+                    let (mode, policy) = (LockMode::NoKeyUpdate, WaitPolicy::Wait);
+                    let lock = run.txn(|txn| txn.lock_row(&writer.table, record, mode, policy, run.guard()))?;
                     let old = match lock {
                         Locked::Row { row, .. } => row,
-                        Locked::Wait(event) => return Ok(Err(event)),
+                        Locked::Wait(event) => return Err(run.world().wait(event)),
                         // Deleted meanwhile: the key is free.
                         Locked::Gone | Locked::Skipped => continue,
                     };
@@ -594,12 +677,13 @@ impl Insert {
                     if let Some(condition) = condition
                         && !condition.holds(&run.frame)?
                     {
-                        return Ok(Ok(false));
+                        return Ok(false);
                     }
                     done.touched.insert(record);
-                    return Ok(self.target.update(set, record, run, &mut done.changed)?.map(|()| true));
+                    let values = self.target.values(set, run)?;
+                    return self.target.update(&values, record, run, &mut done.changed).map(|()| true);
                 }
-                _ => return Err(self.target.duplicate(index, &values, &run.frame)),
+                _ => return Err(writer.duplicate(index, values, &run.frame)),
             }
         }
     }
@@ -607,10 +691,11 @@ impl Insert {
 
 impl Insert {
     /// Nothing is done because of a row that the snapshot shows. From REPEATABLE READ on, another reason would be a look past the snapshot.
-    fn is_seen(&self, record: RecordId, run: &mut Run<'_, '_>) -> Result<()> {
-        if run.txn.isolation() < Isolation::RepeatableRead
-            || run.txn.read(&self.target.table, record, run.guard)?.is_some()
-        {
+    fn is_seen(&self, record: RecordId, run: &Run<'_>) -> Result<()> {
+        let table = &self.target.writer.table;
+        if run.txn(|txn| {
+            Ok(txn.isolation() < Isolation::RepeatableRead || txn.read(table, record, run.guard())?.is_some())
+        })? {
             return Ok(());
         }
         let text = "could not serialize access due to concurrent update";
@@ -634,89 +719,40 @@ fn twice() -> Error {
 }
 
 impl Target {
-    /// A row of these values, checked, in slot `TARGET`.
-    fn make<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a, '_>) -> Result<&'a [u8]> {
-        let columns = &self.table.schema.columns;
-        if let Some((column, _)) =
-            columns.iter().zip(values).find(|(column, value)| column.not_null && !column.dropped && value.is_null())
-        {
-            let text = format!(
-                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
-                column.name, self.table.schema.name.table
-            );
-            return Err(Error::new(SqlState::NOT_NULL_VIOLATION, text).with_detail(self.failing(values, &run.frame)));
-        }
-        let mut bytes = Vec::new();
-        self.table.layout.encode(values, &mut bytes)?;
-        let row: &'a [u8] = run.frame.arena.alloc_slice_copy(&bytes);
-        run.slot(TARGET).set(Some(row));
-        for (name, check) in &self.checks {
-            // NULL passes.
-            if check.eval(&run.frame)? == Datum::Bool(false) {
-                let text = format!(
-                    "new row for relation \"{}\" violates check constraint \"{name}\"",
-                    self.table.schema.name.table
-                );
-                let detail = self.failing(values, &run.frame);
-                return Err(Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail));
-            }
-        }
-        Ok(row)
+    /// The tables whose rows it changes.
+    fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        std::iter::once(&self.writer.table).chain(self.foreign.written())
+    }
+
+    /// What the row in slot `TARGET` becomes.
+    fn values<'a>(&'a self, set: &'a [Option<Expr>], run: &Run<'a>) -> Result<Vec<Datum<'a>>> {
+        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a row that is updated is not there"))?;
+        let value = |(column, value): (usize, &'a Option<Expr>)| match value {
+            Some(value) => value.eval(&run.frame),
+            None => self.writer.table.layout.field(old, column),
+        };
+        set.iter().enumerate().map(value).collect()
     }
 
     /// Changes the row in slot `TARGET`, whose record is locked.
     fn update<'a>(
         &'a self,
-        set: &'a [Option<Expr>],
+        values: &[Datum<'a>],
         record: RecordId,
-        run: &mut Run<'a, '_>,
-        changed: &mut Changed<'a>,
-    ) -> Result<Stepped<()>> {
-        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a row that is updated is not there"))?;
-        let mut values = Vec::with_capacity(set.len());
-        for (column, value) in set.iter().enumerate() {
-            values.push(match value {
-                Some(value) => value.eval(&run.frame)?,
-                None => self.table.layout.field(old, column)?,
-            });
-        }
-        let row = self.make(&values, run)?;
+        run: &mut Run<'a>,
+        changed: &mut Vec<Changed<'a>>,
+    ) -> Result<()> {
+        let (table, old) = (&self.writer.table, run.slot(TARGET).get());
+        let row = self.writer.make(values, run)?;
         if !self.foreign.is_empty() {
-            changed.old.push(old);
-            changed.new.push(row);
+            changed.push(Changed { record, old, new: Some(row) });
         }
-        match run.txn.update(&self.table, record, row.into(), run.guard)? {
-            Put::Done(_) => Ok(Ok(())),
-            Put::Wait(event) => Ok(Err(event)),
-            Put::Duplicate { index, .. } => Err(self.duplicate(index, &values, &run.frame)),
+        let put = run.txn(|txn| txn.update(table, record, row.into(), run.guard()))?;
+        match put {
+            Put::Done(_) => Ok(()),
+            Put::Wait(event) => Err(run.world().wait(event)),
+            Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, values, &run.frame)),
         }
-    }
-
-    fn duplicate(&self, index: Option<usize>, values: &[Datum<'_>], frame: &Frame<'_>) -> Error {
-        let def = match index {
-            None => self.table.primary.as_deref(),
-            Some(at) => self.table.secondary.get(at).map(|index| &**index),
-        };
-        let Some(def) = def.map(|index| index.def()) else { return Error::bug("a duplicate of no index") };
-        let names: Vec<&str> = def.columns.iter().map(|at| self.table.schema.columns[*at].name.as_str()).collect();
-        let key: Vec<String> = def.columns.iter().map(|at| self.text(*at, &values[*at], frame)).collect();
-        let text = format!("duplicate key value violates unique constraint \"{}\"", def.name);
-        let detail = format!("Key ({})=({}) already exists.", names.join(", "), key.join(", "));
-        Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail)
-    }
-
-    fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {
-        let shown = self.table.schema.shown().map(|(at, _)| self.text(at, &values[at], frame));
-        format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", "))
-    }
-
-    fn text(&self, column: usize, value: &Datum<'_>, frame: &Frame<'_>) -> String {
-        if value.is_null() {
-            return "null".into();
-        }
-        let text = text_of(value, frame.zone);
-        let ty: Type = self.table.schema.columns[column].ty;
-        format!("{text}{}", " ".repeat(ty.padding(&text)))
     }
 
     /// RETURNING.

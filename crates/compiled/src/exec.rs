@@ -1,60 +1,203 @@
 //! Running a plan: nested loops that hand each joined row on as soon as it is there.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Error, Result};
+use model::{Datum, Error, Result, SqlState};
 use rows::key::KeyColumn;
 use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, WaitPolicy, key};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cast::Zone;
-use crate::expr::{Answer, Expr, Frame};
+use crate::derived::Derived;
+use crate::expr::{Expr, Frame};
+use crate::number::Numbers;
 use crate::plan::{Access, Range, Step, Which};
+use crate::statement::Session;
+use crate::subquery::{Answer, Subquery};
 
-/// Why a statement stopped before its end.
-pub(crate) enum Stop {
-    /// Enough rows.
-    Done,
-    /// Undo it, wait, run it again.
-    Wait(Event),
-}
-
-pub(crate) type Flow = ControlFlow<Stop>;
-
-/// What a run is given from outside.
-#[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
-    pub(crate) params: &'a [Datum<'a>],
-    pub(crate) arena: &'a Bump,
-    pub(crate) now: i64,
-    pub(crate) zone: &'a dyn Zone,
-    pub(crate) guard: &'a Guard,
-    /// Asked now and then whether to go on.
-    pub(crate) check: &'a dyn Fn() -> Result<()>,
-}
+/// Whether to go on: a break means that there are rows enough.
+pub(crate) type Flow = ControlFlow<()>;
 
 /// So many rows are looked at between two questions whether to go on.
 const ROWS_PER_CHECK: u32 = 1_024;
 
-/// One run of a statement.
-pub(crate) struct Run<'a, 't> {
-    pub(crate) txn: &'t mut Txn,
+/// What all queries of one run of a statement share.
+pub(crate) struct World<'a> {
+    pub(crate) params: &'a [Datum<'a>],
+    /// For values that are made.
+    pub(crate) arena: &'a Bump,
     pub(crate) guard: &'a Guard,
+    pub(crate) session: Session<'a>,
+    /// The queries within the statement, by number.
+    subqueries: &'a [Subquery],
+    /// What those of them gave that stand alone.
+    answers: Vec<OnceCell<Answer<'a>>>,
+    /// The tables that queries make.
+    derived: &'a [Derived],
+    /// Rows of those that stand alone.
+    made: Vec<Cell<Option<&'a [&'a [u8]]>>>,
+    /// Tables by columns that no index has.
+    hashed: Vec<OnceCell<Hashed<'a>>>,
+    /// Nothing where only formulas are evaluated. A subquery reads in the midst of an expression, so that it is borrowed for
+    /// single calls.
+    txn: Option<RefCell<&'a mut Txn>>,
+    waits: RefCell<Option<Event>>,
+    /// Rows that may be looked at before the next question.
+    left: Cell<u32>,
+}
+
+/// The queries within a statement.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Parts<'a> {
+    pub(crate) subqueries: &'a [Subquery],
+    pub(crate) derived: &'a [Derived],
+    /// How many tables are hashed.
+    pub(crate) hashed: usize,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(
+        params: &'a [Datum<'a>],
+        arena: &'a Bump,
+        guard: &'a Guard,
+        session: Session<'a>,
+        parts: Parts<'a>,
+        txn: Option<&'a mut Txn>,
+    ) -> World<'a> {
+        World {
+            params,
+            arena,
+            guard,
+            session,
+            subqueries: parts.subqueries,
+            answers: parts.subqueries.iter().map(|_| OnceCell::new()).collect(),
+            derived: parts.derived,
+            made: parts.derived.iter().map(|_| Cell::new(None)).collect(),
+            hashed: (0..parts.hashed).map(|_| OnceCell::new()).collect(),
+            txn: txn.map(RefCell::new),
+            waits: RefCell::new(None),
+            left: Cell::new(ROWS_PER_CHECK),
+        }
+    }
+
+    /// Asks the transaction something.
+    pub(crate) fn txn<T>(&self, ask: impl FnOnce(&mut Txn) -> Result<T>) -> Result<T> {
+        let txn = self.txn.as_ref().ok_or_else(|| Error::bug("a formula that reads tables"))?;
+        ask(&mut txn.borrow_mut())
+    }
+
+    pub(crate) fn numbers(&self) -> Result<&'a dyn Numbers> {
+        self.session.numbers.ok_or_else(|| Error::unsupported("a value that is other each time is not supported here"))
+    }
+
+    /// The error by which a statement ends that must wait; nobody sees it, because [`World::waits`] says for what.
+    pub(crate) fn wait(&self, event: Event) -> Error {
+        *self.waits.borrow_mut() = Some(event);
+        Error::new(SqlState::LOCK_NOT_AVAILABLE, "the statement waits")
+    }
+
+    /// What the statement waits for, if that is why it ended.
+    pub(crate) fn waits(&self) -> Option<Event> {
+        self.waits.borrow_mut().take()
+    }
+
+    /// Counts a row that is looked at.
+    pub(crate) fn look(&self) -> Result<()> {
+        let left = self.left.get() - 1;
+        if left == 0 {
+            self.left.set(ROWS_PER_CHECK);
+            return (self.session.check)();
+        }
+        self.left.set(left);
+        Ok(())
+    }
+
+    /// What a subquery gives, as `read` has it. One that takes nothing from the query around it is run once.
+    pub(crate) fn answer<T>(
+        &'a self,
+        of: usize,
+        given: &'a [Expr],
+        frame: &Frame<'a>,
+        read: impl FnOnce(&Answer<'a>) -> T,
+    ) -> Result<T> {
+        let subquery = &self.subqueries[of];
+        if !given.is_empty() {
+            let given = given.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
+            return subquery.run(self, given).map(|answer| read(&answer));
+        }
+        if self.answers[of].get().is_none() {
+            let answer = subquery.run(self, Vec::new())?;
+            return Ok(read(self.answers[of].get_or_init(|| answer)));
+        }
+        self.answers[of].get().map(read).ok_or_else(|| Error::bug("an answer is lost"))
+    }
+}
+
+impl<'a> World<'a> {
+    /// The rows that a query makes. One that takes nothing from the query around it is run once.
+    fn made(&'a self, of: usize, given: &'a [Expr], frame: &Frame<'a>) -> Result<&'a [&'a [u8]]> {
+        if !given.is_empty() {
+            let given = given.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
+            return self.derived[of].make(self, given);
+        }
+        self.rows_made(of)
+    }
+
+    fn rows_made(&'a self, of: usize) -> Result<&'a [&'a [u8]]> {
+        if let Some(rows) = self.made[of].get() {
+            return Ok(rows);
+        }
+        let rows = self.derived[of].make(self, Vec::new())?;
+        self.made[of].set(Some(rows));
+        Ok(rows)
+    }
+
+    /// The rows of a table, or of what a query makes, by some of its columns.
+    fn hashed(
+        &'a self,
+        of: usize,
+        table: &'a Arc<RowTable>,
+        columns: &[usize],
+        made: Option<usize>,
+    ) -> Result<&'a Hashed<'a>> {
+        if let Some(hashed) = self.hashed[of].get() {
+            return Ok(hashed);
+        }
+        let mut hashed = Hashed::new(table, columns);
+        match made {
+            Some(made) => {
+                for row in self.rows_made(made)? {
+                    hashed.add(table, columns, RecordId(0), row)?;
+                }
+            }
+            None => {
+                for record in table.records.all() {
+                    self.look()?;
+                    if let Some(row) = self.txn(|txn| txn.read(table, record, self.guard))? {
+                        hashed.add(table, columns, record, row)?;
+                    }
+                }
+            }
+        }
+        Ok(self.hashed[of].get_or_init(|| hashed))
+    }
+}
+
+/// One run of one query.
+pub(crate) struct Run<'a> {
     pub(crate) frame: Frame<'a>,
     /// Which record each slot's row is of.
     pub(crate) records: &'a [Cell<RecordId>],
     /// By slot.
     pub(crate) tables: &'a [Arc<RowTable>],
-    check: &'a dyn Fn() -> Result<()>,
-    /// Rows that may be looked at before the next question.
-    left: u32,
     /// For keys; those in use are not here.
     buffers: Vec<Vec<u8>>,
+    /// Rows of right sides of outer joins that fitted one before, by slot and place in memory.
+    matched: FxHashSet<(usize, usize)>,
 }
 
 /// The rows of a joined row, and which records they are of.
@@ -72,40 +215,36 @@ pub(crate) struct Lock {
 }
 
 /// What is done with each joined row.
-pub(crate) type Each<'f, 'a, 't> = &'f mut dyn FnMut(&mut Run<'a, 't>) -> Result<Flow>;
+pub(crate) type Each<'f, 'a> = &'f mut dyn FnMut(&mut Run<'a>) -> Result<Flow>;
 
-impl<'a, 't> Run<'a, 't> {
-    /// With no rows yet; `answers` are those of subqueries.
-    pub(crate) fn new(
-        tables: &'a [Arc<RowTable>],
-        answers: Vec<Answer<'a>>,
-        given: Given<'a>,
-        txn: &'t mut Txn,
-    ) -> Run<'a, 't> {
-        let frame = Frame {
-            rows: given.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None)),
-            params: given.params,
-            arena: given.arena,
-            now: given.now,
-            zone: given.zone,
-            results: answers,
-            made: Vec::new(),
-        };
+impl<'a> Run<'a> {
+    /// With no rows yet; `given` is what the query around it gives.
+    pub(crate) fn new(tables: &'a [Arc<RowTable>], world: &'a World<'a>, given: Vec<Datum<'a>>) -> Run<'a> {
+        let rows = world.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None));
         Run {
-            txn,
-            guard: given.guard,
-            frame,
-            records: given.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
+            frame: Frame { rows, world, given, made: Vec::new() },
+            records: world.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
             tables,
-            check: given.check,
-            left: ROWS_PER_CHECK,
             buffers: Vec::new(),
+            matched: FxHashSet::default(),
         }
+    }
+
+    pub(crate) fn world(&self) -> &'a World<'a> {
+        self.frame.world
+    }
+
+    pub(crate) fn guard(&self) -> &'a Guard {
+        self.frame.world.guard
+    }
+
+    pub(crate) fn txn<T>(&self, ask: impl FnOnce(&mut Txn) -> Result<T>) -> Result<T> {
+        self.frame.world.txn(ask)
     }
 
     /// What every slot holds.
     pub(crate) fn held(&self) -> Held<'a> {
-        let arena = self.frame.arena;
+        let arena = self.frame.world.arena;
         let rows = arena.alloc_slice_fill_iter(self.frame.rows.iter().map(Cell::get));
         Held { rows, records: arena.alloc_slice_fill_iter(self.records.iter().map(Cell::get)) }
     }
@@ -116,14 +255,13 @@ impl<'a, 't> Run<'a, 't> {
         self.records.iter().zip(held.records).for_each(|(slot, record)| slot.set(*record));
     }
 
-    /// Counts a row that is looked at.
-    fn look(&mut self) -> Result<()> {
-        self.left -= 1;
-        if self.left == 0 {
-            self.left = ROWS_PER_CHECK;
-            return (self.check)();
-        }
-        Ok(())
+    fn look(&self) -> Result<()> {
+        self.frame.world.look()
+    }
+
+    /// What tells the row in a slot from others of its table.
+    fn place(&self, slot: usize) -> (usize, usize) {
+        (slot, self.slot(slot).get().map_or(0, |row| row.as_ptr().addr()))
     }
 
     fn buffer(&mut self) -> Vec<u8> {
@@ -137,28 +275,50 @@ impl<'a, 't> Run<'a, 't> {
     }
 }
 
-/// Runs the steps from `at` on, over the rows that the slots hold.
-pub(crate) fn join<'a, 't>(steps: &'a [Step], run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
+/// Runs all steps of a query.
+pub(crate) fn joined<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
+    let mut flow = join(steps, run, each)?;
+    // Rows that fitted none before come when those are through; they go on to later tables, and may fit rows there.
+    for (at, step) in steps.iter().enumerate().filter(|(_, step)| step.outer.all_right()) {
+        if flow.is_break() {
+            break;
+        }
+        steps[..at].iter().for_each(|before| run.slot(before.slot).set(None));
+        flow = candidates(step, &step.whole, run, &mut |run| {
+            if run.matched.contains(&run.place(step.slot)) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            onwards(step, &steps[at + 1..], run, each)
+        })?;
+    }
+    Ok(flow)
+}
+
+/// Runs these steps over the rows that the slots hold.
+fn join<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     let Some((step, rest)) = steps.split_first() else { return each(run) };
     let mut found = false;
-    let optional = step.optional.as_deref();
-    let flow = candidates(step, run, &mut |run| {
-        for condition in optional.into_iter().flatten() {
+    let flow = candidates(step, &step.access, run, &mut |run| {
+        for condition in step.outer.on() {
             if !condition.holds(&run.frame)? {
                 return Ok(ControlFlow::Continue(()));
             }
         }
         found = true;
+        if step.outer.all_right() {
+            let place = run.place(step.slot);
+            run.matched.insert(place);
+        }
         onwards(step, rest, run, each)
     })?;
-    if flow.is_continue() && !found && optional.is_some() {
+    if flow.is_continue() && !found && step.outer.all_left() {
         run.slot(step.slot).set(None);
         return onwards(step, rest, run, each);
     }
     Ok(flow)
 }
 
-fn onwards<'a, 't>(step: &'a Step, rest: &'a [Step], run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
+fn onwards<'a>(step: &'a Step, rest: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     for condition in &step.filter {
         if !condition.holds(&run.frame)? {
             return Ok(ControlFlow::Continue(()));
@@ -168,14 +328,86 @@ fn onwards<'a, 't>(step: &'a Step, rest: &'a [Step], run: &mut Run<'a, 't>, each
 }
 
 /// Every visible row that the access finds, in its slot.
-fn candidates<'a, 't>(step: &'a Step, run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
+fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     let table = &run.tables[step.slot];
-    match &step.access {
+    match access {
         Access::Points(keys) => points(table, step.slot, keys, run, each),
-        Access::PointsOf { before, result } => points_of(table, step.slot, before, *result, run, each),
+        Access::PointsOf { before, of, given } => points_of(table, step.slot, before, (*of, given), run, each),
         Access::Range(part) => range(table, step.slot, part, run, each),
         Access::Beginnings { index, keys } => beginnings(table, step.slot, *index, keys, run, each),
+        Access::Hashed { of, columns, keys, made } => {
+            let hashed = run.world().hashed(*of, table, columns, *made)?;
+            let mut bytes = run.buffer();
+            let known = hashed.encode(keys, run, &mut bytes)?;
+            let found = if known { hashed.rows.get(bytes.as_slice()) } else { None };
+            run.buffers.push(bytes);
+            among(found.map_or(&[], Vec::as_slice), step.slot, run, each)
+        }
+        Access::Made { of, given } => {
+            let rows = run.world().made(*of, given, &run.frame)?;
+            for row in rows {
+                run.look()?;
+                run.slot(step.slot).set(Some(row));
+                let flow = each(run)?;
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        }
         Access::All => all(table, step.slot, run, each),
+    }
+}
+
+fn among<'a>(rows: &'a [Found<'a>], slot: usize, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
+    for (record, row) in rows {
+        let flow = point(slot, Some((*record, row)), run, each)?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// A row, and which record it is of.
+type Found<'a> = (RecordId, &'a [u8]);
+
+/// Rows by columns that no index has.
+pub(crate) struct Hashed<'a> {
+    columns: Vec<KeyColumn>,
+    rows: FxHashMap<Box<[u8]>, Vec<Found<'a>>>,
+}
+
+impl<'a> Hashed<'a> {
+    fn new(table: &RowTable, columns: &[usize]) -> Hashed<'a> {
+        let column = |at: &usize| KeyColumn::new(table.schema.columns[*at].ty);
+        Hashed { columns: columns.iter().map(column).collect(), rows: FxHashMap::default() }
+    }
+
+    /// Nothing is equal to NULL.
+    fn add(&mut self, table: &'a RowTable, columns: &[usize], record: RecordId, row: &'a [u8]) -> Result<()> {
+        let mut bytes = Vec::new();
+        for (at, column) in columns.iter().zip(&self.columns) {
+            let value = table.layout.field(row, *at)?;
+            if value.is_null() {
+                return Ok(());
+            }
+            key::push(&mut bytes, column, &value)?;
+        }
+        self.rows.entry(bytes.into()).or_default().push((record, row));
+        Ok(())
+    }
+
+    /// A key; false if a part is NULL.
+    fn encode(&self, parts: &'a [Expr], run: &Run<'a>, out: &mut Vec<u8>) -> Result<bool> {
+        for (part, column) in parts.iter().zip(&self.columns) {
+            let value = part.eval(&run.frame)?;
+            if value.is_null() {
+                return Ok(false);
+            }
+            key::push(out, column, &value)?;
+        }
+        Ok(true)
     }
 }
 
@@ -184,12 +416,12 @@ fn primary(table: &RowTable) -> Result<&IndexData> {
 }
 
 /// The rows with these whole primary keys.
-fn points<'a, 't>(
+fn points<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     keys: &'a [Vec<Expr>],
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let primary = primary(table)?;
     // A key that stands in a list twice is one row.
@@ -198,7 +430,7 @@ fn points<'a, 't>(
         let mut bytes = run.buffer();
         let is_known = encode(parts, primary, run, &mut bytes)?;
         let is_new = is_known && (keys.len() == 1 || seen.insert(bytes.clone()));
-        let found = if is_new { run.txn.get(table, &bytes, run.guard)? } else { None };
+        let found = if is_new { run.txn(|txn| txn.get(table, &bytes, run.guard()))? } else { None };
         run.buffers.push(bytes);
         let flow = point(slot, found, run, each)?;
         if flow.is_break() {
@@ -209,39 +441,36 @@ fn points<'a, 't>(
 }
 
 /// The rows whose primary key ends with something that a subquery gave.
-fn points_of<'a, 't>(
+fn points_of<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     before: &'a [Expr],
-    result: usize,
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
+    (of, given): (usize, &'a [Expr]),
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let primary = primary(table)?;
     let last = primary.keys().last().ok_or_else(|| Error::bug("a primary key without columns"))?;
     let mut bytes = run.buffer();
-    let known = encode(before, primary, run, &mut bytes)?;
-    let prefix = bytes.len();
     let mut flow = ControlFlow::Continue(());
-    for at in 0..if known { run.frame.results[result].values.len() } else { 0 } {
-        bytes.truncate(prefix);
-        key::push(&mut bytes, last, &run.frame.results[result].values[at])?;
-        let found = run.txn.get(table, &bytes, run.guard)?;
-        flow = point(slot, found, run, each)?;
-        if flow.is_break() {
-            break;
+    if encode(before, primary, run, &mut bytes)? {
+        let prefix = bytes.len();
+        let values = run.world().answer(of, given, &run.frame, |answer| answer.values.clone())?;
+        for value in values {
+            bytes.truncate(prefix);
+            key::push(&mut bytes, last, &value)?;
+            let found = run.txn(|txn| txn.get(table, &bytes, run.guard()))?;
+            flow = point(slot, found, run, each)?;
+            if flow.is_break() {
+                break;
+            }
         }
     }
     run.buffers.push(bytes);
     Ok(flow)
 }
 
-fn point<'a, 't>(
-    slot: usize,
-    found: Option<(RecordId, &'a [u8])>,
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
-) -> Result<Flow> {
+fn point<'a>(slot: usize, found: Option<(RecordId, &'a [u8])>, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     run.look()?;
     let Some((record, row)) = found else { return Ok(ControlFlow::Continue(())) };
     run.slot(slot).set(Some(row));
@@ -249,10 +478,10 @@ fn point<'a, 't>(
     each(run)
 }
 
-fn all<'a, 't>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
+fn all<'a>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     for record in table.records.all() {
         run.look()?;
-        if let Some(row) = run.txn.read(table, record, run.guard)? {
+        if let Some(row) = run.txn(|txn| txn.read(table, record, run.guard()))? {
             run.slot(slot).set(Some(row));
             run.records[slot].set(record);
             let flow = each(run)?;
@@ -265,7 +494,7 @@ fn all<'a, 't>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a, 't>, eac
 }
 
 /// Appends the beginning of a key; false if a part is NULL, to which nothing is equal.
-fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a, '_>, out: &mut Vec<u8>) -> Result<bool> {
+fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a>, out: &mut Vec<u8>) -> Result<bool> {
     for (part, column) in parts.iter().zip(index.keys()) {
         let value = part.eval(&run.frame)?;
         if value.is_null() {
@@ -284,12 +513,12 @@ fn index_of(table: &RowTable, which: Which) -> Result<&IndexData> {
     index.map(|index| &**index).ok_or_else(|| Error::bug("an index that the plan names is not there"))
 }
 
-fn range<'a, 't>(
+fn range<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     part: &'a Range,
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, part.index)?;
     let (mut low, mut high) = (run.buffer(), run.buffer());
@@ -309,13 +538,13 @@ fn range<'a, 't>(
 }
 
 /// The rows whose keys begin with one of these.
-fn beginnings<'a, 't>(
+fn beginnings<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     which: Which,
     keys: &'a [Vec<Expr>],
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, which)?;
     let mut seen = FxHashSet::default();
@@ -336,21 +565,21 @@ fn beginnings<'a, 't>(
 }
 
 /// The rows between two keys of an index.
-fn between<'a, 't>(
+fn between<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     which: Which,
     (from, to, direction): (Bound<&[u8]>, Bound<&[u8]>, Direction),
-    run: &mut Run<'a, 't>,
-    each: Each<'_, 'a, 't>,
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, which)?;
-    let guard = run.guard;
+    let guard = run.guard();
     let mut one = |entry: &[u8], record| {
         run.look()?;
         let row = match which {
-            Which::Primary => run.txn.read(table, record, guard)?,
-            Which::Secondary(_) => run.txn.read_entry(table, index, entry, record, guard)?,
+            Which::Primary => run.txn(|txn| txn.read(table, record, guard))?,
+            Which::Secondary(_) => run.txn(|txn| txn.read_entry(table, index, entry, record, guard))?,
         };
         if row.is_none() {
             return Ok(ControlFlow::Continue(()));
@@ -371,7 +600,7 @@ fn between<'a, 't>(
 fn end<'b, 'a>(
     bound: Option<&'a (Expr, bool)>,
     column: Option<&KeyColumn>,
-    run: &Run<'a, '_>,
+    run: &Run<'a>,
     bytes: &'b mut Vec<u8>,
     high: bool,
 ) -> Result<Option<Bound<&'b [u8]>>> {
@@ -408,34 +637,31 @@ fn end<'b, 'a>(
     }))
 }
 
-/// Locks the rows in these slots, and looks again at the conditions where one has changed. `None`: the joined row is out.
-pub(crate) fn lock<'a>(
-    slots: &[usize],
-    lock: Lock,
-    conditions: &'a [Expr],
-    run: &mut Run<'a, '_>,
-) -> Result<std::result::Result<bool, Event>> {
+/// Locks the rows in these slots, and looks again at the conditions where one has changed. False: the joined row is
+/// out.
+pub(crate) fn lock<'a>(slots: &[usize], lock: Lock, conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
     let mut again = false;
     for slot in slots {
         if run.slot(*slot).get().is_none() {
             continue;
         }
         let record = run.records[*slot].get();
-        match run.txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard)? {
+        let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
+        match locked {
             Locked::Row { row, changed } => {
                 run.slot(*slot).set(Some(row));
                 again |= changed;
             }
-            Locked::Gone | Locked::Skipped => return Ok(Ok(false)),
-            Locked::Wait(event) => return Ok(Err(event)),
+            Locked::Gone | Locked::Skipped => return Ok(false),
+            Locked::Wait(event) => return Err(run.world().wait(event)),
         }
     }
     if again {
         for condition in conditions {
             if !condition.holds(&run.frame)? {
-                return Ok(Ok(false));
+                return Ok(false);
             }
         }
     }
-    Ok(Ok(true))
+    Ok(true)
 }

@@ -7,12 +7,13 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use bumpalo::Bump;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
 
-use crate::cast::{self, Zone};
-use crate::moment;
+use crate::cast;
+use crate::exec::World;
+use crate::moment::{self, Part};
+use crate::number::Number;
 
 /// A value that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +62,18 @@ fn plain_of(datum: &Datum<'_>) -> Datum<'static> {
     }
 }
 
-/// An expression.
+/// How fields are found in rows of a table: the same if it is the same table's.
 #[derive(Clone, Debug)]
+pub(crate) struct Layout(pub(crate) Arc<RowLayout>);
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Layout) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// An expression.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
     Value(Value),
     /// `$n`, from 0.
@@ -71,7 +82,7 @@ pub(crate) enum Expr {
     Field {
         slot: usize,
         column: usize,
-        layout: Arc<RowLayout>,
+        layout: Layout,
     },
     /// A moment and an interval, added or subtracted.
     Shift {
@@ -121,14 +132,38 @@ pub(crate) enum Expr {
         by: cast::Context,
     },
     Call(Function, Vec<Expr>),
-    /// What a subquery gave, which ran before: one value, or none.
-    Result(usize),
-    /// Is a value among those that a subquery gave, which ran before?
+    /// What the query around this one gives it.
+    Given(usize),
+    /// What a subquery gives: one value or none, or whether there are rows. It is given values of the query it stands in.
+    Result {
+        of: usize,
+        given: Vec<Expr>,
+    },
+    /// Is a value among those that a subquery gives?
     InResult {
         what: Box<Expr>,
         of: usize,
+        given: Vec<Expr>,
         not: bool,
     },
+    /// Is a row among those that a subquery gives?
+    InRows {
+        what: Vec<Expr>,
+        types: Vec<Type>,
+        of: usize,
+        given: Vec<Expr>,
+        not: bool,
+    },
+    /// Does a comparison with one of what a subquery gives hold, or with all?
+    ComparedResult {
+        what: Box<Expr>,
+        comparison: Comparison,
+        of: usize,
+        given: Vec<Expr>,
+        all: bool,
+    },
+    /// A number of a sequence, or a random one.
+    Number(Number, Vec<Expr>),
     /// A column of a group, or an aggregate.
     Made(usize),
     /// An integer as the narrower type of a key column; NULL, to which no key is equal, where it does not fit.
@@ -136,6 +171,55 @@ pub(crate) enum Expr {
         what: Box<Expr>,
         to: Type,
     },
+}
+
+/// A walk over an expression, once to see and once to change.
+macro_rules! walk {
+    ($(#[$doc:meta])* $name:ident, $iter:ident $(, $mut:tt)?) => {
+        $(#[$doc])*
+        pub(crate) fn $name(&$($mut)? self, each: &mut dyn FnMut(&$($mut)? Expr)) {
+            each(self);
+            match self {
+                Expr::Value(_) | Expr::Param(_) | Expr::Field { .. } | Expr::Given(_) | Expr::Now | Expr::Made(_) => {}
+                Expr::Arithmetic(_, sides)
+                | Expr::Compare(_, sides)
+                | Expr::And(sides)
+                | Expr::Or(sides)
+                | Expr::Concat(sides)
+                | Expr::IsDistinct { from: sides, .. }
+                | Expr::Shift { what: sides, .. }
+                | Expr::Like { what: sides, .. } => sides.$iter().for_each(|side| side.$name(each)),
+                Expr::Not(of)
+                | Expr::Negate(of)
+                | Expr::IsNull { of, .. }
+                | Expr::Cast { what: of, .. }
+                | Expr::Fitting { what: of, .. } => of.$name(each),
+                Expr::InList { what, list: more, .. }
+                | Expr::InResult { what, given: more, .. }
+                | Expr::ComparedResult { what, given: more, .. } => {
+                    what.$name(each);
+                    more.$iter().for_each(|one| one.$name(each));
+                }
+                Expr::Case { whens, otherwise } => {
+                    for (when, then) in whens {
+                        when.$name(each);
+                        then.$name(each);
+                    }
+                    if let Some(otherwise) = otherwise {
+                        otherwise.$name(each);
+                    }
+                }
+                Expr::InRows { what, given, .. } => {
+                    what.$iter().chain(given).for_each(|one| one.$name(each));
+                }
+                Expr::Coalesce(of)
+                | Expr::Extreme { of, .. }
+                | Expr::Call(_, of)
+                | Expr::Number(_, of)
+                | Expr::Result { given: of, .. } => of.$iter().for_each(|one| one.$name(each)),
+            }
+        }
+    };
 }
 
 /// `+ - * / %`
@@ -180,45 +264,43 @@ pub(crate) enum Function {
     Power,
     Sqrt,
     Mod,
+    Trunc,
+    Exp,
+    Ln,
+    Log,
+    Position,
+    Replace,
+    PadStart,
+    PadEnd,
+    Repeat,
+    Reverse,
+    SplitPart,
+    Ascii,
+    Chr,
+    Initcap,
+    StartsWith,
+    OctetLength,
+    /// Of any number of texts, NULLs left out.
+    Concat,
+    /// The same, the first between the others.
+    ConcatWith,
+    /// `interval * number`, `interval / number`
+    Times,
+    Over,
+    DateTrunc,
+    /// `extract`
+    Part(Part),
 }
 
 /// What an expression is evaluated over. Rows change while it lives; what was evaluated does not.
 pub(crate) struct Frame<'a> {
-    /// The row of each table of the statement; `None` where an outer join found none.
+    /// The row of each table of the query; `None` where an outer join found none.
     pub(crate) rows: &'a [Cell<Option<&'a [u8]>>],
-    pub(crate) params: &'a [Datum<'a>],
-    /// For values that are made.
-    pub(crate) arena: &'a Bump,
-    /// Microseconds since 1970 UTC.
-    pub(crate) now: i64,
-    pub(crate) zone: &'a dyn Zone,
-    /// What subqueries gave, by number.
-    pub(crate) results: Vec<Answer<'a>>,
+    pub(crate) world: &'a World<'a>,
+    /// What the query around it gives.
+    pub(crate) given: Vec<Datum<'a>>,
     /// The group of the moment.
     pub(crate) made: Vec<Datum<'a>>,
-}
-
-/// What a subquery gave.
-#[derive(Default)]
-pub(crate) struct Answer<'a> {
-    /// Its only value; of the right side of IN all, in order, each once.
-    pub(crate) values: Vec<Datum<'a>>,
-    /// Was NULL among them? It is not in `values` then.
-    pub(crate) has_null: bool,
-}
-
-impl Answer<'_> {
-    /// What `IN` says of a value.
-    fn among(&self, what: &Datum<'_>) -> Option<bool> {
-        if self.values.is_empty() && !self.has_null {
-            return Some(false);
-        }
-        if what.is_null() {
-            return None;
-        }
-        let found = self.values.binary_search_by(|one| one.compare(what).unwrap_or(Ordering::Less)).is_ok();
-        if found || !self.has_null { Some(found) } else { None }
-    }
 }
 
 impl Comparison {
@@ -230,6 +312,29 @@ impl Comparison {
             Comparison::LessEqual => order.is_le(),
             Comparison::Greater => order.is_gt(),
             Comparison::GreaterEqual => order.is_ge(),
+        }
+    }
+
+    /// Is it more than equal or not?
+    pub(crate) fn is_order(self) -> bool {
+        !matches!(self, Comparison::Equal | Comparison::NotEqual)
+    }
+
+    /// The same without what is equal.
+    pub(crate) fn strict(self) -> Comparison {
+        match self {
+            Comparison::LessEqual => Comparison::Less,
+            Comparison::GreaterEqual => Comparison::Greater,
+            same => same,
+        }
+    }
+
+    /// The same with what is equal.
+    pub(crate) fn lax(self) -> Comparison {
+        match self {
+            Comparison::Less => Comparison::LessEqual,
+            Comparison::Greater => Comparison::GreaterEqual,
+            same => same,
         }
     }
 
@@ -253,12 +358,12 @@ impl Expr {
     pub(crate) fn eval<'a>(&'a self, frame: &Frame<'a>) -> Result<Datum<'a>> {
         Ok(match self {
             Expr::Value(value) => value.datum(),
-            Expr::Param(at) => frame.params.get(*at).cloned().unwrap_or_default(),
+            Expr::Param(at) => frame.world.params.get(*at).cloned().unwrap_or_default(),
             Expr::Field { slot, column, layout } => match frame.rows[*slot].get() {
-                Some(row) => layout.field(row, *column)?,
+                Some(row) => layout.0.field(row, *column)?,
                 None => Datum::Null,
             },
-            Expr::Now => Datum::Timestamptz(frame.now),
+            Expr::Now => Datum::Timestamptz(frame.world.session.now),
             Expr::Arithmetic(operator, sides) => {
                 let (left, right) = (sides[0].eval(frame)?, sides[1].eval(frame)?);
                 if left.is_null() || right.is_null() {
@@ -304,11 +409,26 @@ impl Expr {
                 let what = what.eval(frame)?;
                 among(&what, list.iter().map(|one| one.eval(frame)), *not)?
             }
-            Expr::InResult { what, of, not } => {
+            Expr::InResult { what, of, given, not } => {
                 let what = what.eval(frame)?;
-                frame.results[*of].among(&what).map_or(Datum::Null, |found| Datum::Bool(found != *not))
+                let found = frame.world.answer(*of, given, frame, |answer| answer.among(&what))?;
+                found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
             }
-            Expr::Result(of) => frame.results[*of].values.first().cloned().unwrap_or_default(),
+            Expr::InRows { what, types, of, given, not } => {
+                let what = what.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
+                let found = frame.world.answer(*of, given, frame, |answer| answer.has_row(&what, types))??;
+                found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
+            }
+            Expr::ComparedResult { what, comparison, of, given, all } => {
+                let what = what.eval(frame)?;
+                let held = frame.world.answer(*of, given, frame, |answer| answer.compared(&what, *comparison, *all))?;
+                held?.map_or(Datum::Null, Datum::Bool)
+            }
+            Expr::Result { of, given } => {
+                frame.world.answer(*of, given, frame, |answer| answer.values.first().cloned().unwrap_or_default())?
+            }
+            Expr::Given(at) => frame.given.get(*at).cloned().unwrap_or_default(),
+            Expr::Number(number, of) => number.eval(of, frame)?,
             Expr::Made(at) => frame.made.get(*at).cloned().unwrap_or_default(),
             Expr::Fitting { what, to } => fitting(&what.eval(frame)?, *to),
             Expr::Like { what, escape, not, any_case } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
@@ -360,26 +480,29 @@ impl Expr {
             Expr::Concat(sides) => match (sides[0].eval(frame)?, sides[1].eval(frame)?) {
                 (Datum::Text(left), Datum::Text(right)) => {
                     let mut text =
-                        bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.arena);
+                        bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.world.arena);
                     text.push_str(left);
                     text.push_str(right);
                     Datum::Text(text.into_bump_str())
                 }
                 (Datum::Bytes(left), Datum::Bytes(right)) => {
-                    let mut bytes = bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.arena);
+                    let mut bytes =
+                        bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.world.arena);
                     bytes.extend_from_slice(left);
                     bytes.extend_from_slice(right);
                     Datum::Bytes(bytes.into_bump_slice())
                 }
                 _ => Datum::Null,
             },
-            Expr::Cast { what, to, by } => cast::cast(what.eval(frame)?, *to, *by, frame.zone, frame.arena)?,
+            Expr::Cast { what, to, by } => {
+                cast::cast(what.eval(frame)?, *to, *by, frame.world.session.zone, frame.world.arena)?
+            }
             Expr::Call(function, of) => crate::functions::call(*function, of, frame)?,
             Expr::Shift { what, back } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Null, _) | (_, Datum::Null) => Datum::Null,
                 (moment, Datum::Interval(by)) => {
                     let by = if *back { moment::negated(by)? } else { by };
-                    moment::shifted(&moment, by, frame.zone)?
+                    moment::shifted(&moment, by, frame.world.session.zone)?
                 }
                 (left, right) => {
                     return Err(Error::bug(format!("{} after {}", right.type_name(), left.type_name())));
@@ -388,72 +511,37 @@ impl Expr {
         })
     }
 
-    /// Shows it and all its parts to `see`.
-    pub(crate) fn visit(&self, see: &mut dyn FnMut(&Expr)) {
-        see(self);
-        match self {
-            Expr::Value(_) | Expr::Param(_) | Expr::Field { .. } | Expr::Now | Expr::Result(_) | Expr::Made(_) => {}
-            Expr::Arithmetic(_, sides)
-            | Expr::Compare(_, sides)
-            | Expr::And(sides)
-            | Expr::Or(sides)
-            | Expr::Concat(sides)
-            | Expr::IsDistinct { from: sides, .. }
-            | Expr::Shift { what: sides, .. }
-            | Expr::Like { what: sides, .. } => sides.iter().for_each(|side| side.visit(see)),
-            Expr::Not(of) | Expr::Negate(of) | Expr::IsNull { of, .. } => of.visit(see),
-            Expr::InResult { what, .. } | Expr::Cast { what, .. } | Expr::Fitting { what, .. } => what.visit(see),
-            Expr::InList { what, list, .. } => {
-                what.visit(see);
-                list.iter().for_each(|one| one.visit(see));
+    walk!(
+        /// Shows it and all its parts to `each`, outermost first.
+        visit, iter
+    );
+    walk!(
+        /// Lets `each` change it and all its parts, outermost first.
+        change, iter_mut, mut
+    );
+
+    /// Is it the same column of the same row, or the same of what is given?
+    pub(crate) fn is_same_column(&self, other: &Expr) -> bool {
+        match (self, other) {
+            (Expr::Field { slot, column, .. }, Expr::Field { slot: other, column: one, .. }) => {
+                (slot, column) == (other, one)
             }
-            Expr::Case { whens, otherwise } => {
-                for (when, then) in whens {
-                    when.visit(see);
-                    then.visit(see);
-                }
-                if let Some(otherwise) = otherwise {
-                    otherwise.visit(see);
-                }
-            }
-            Expr::Coalesce(of) | Expr::Extreme { of, .. } | Expr::Call(_, of) => {
-                of.iter().for_each(|one| one.visit(see));
-            }
+            (Expr::Given(at), Expr::Given(other)) => at == other,
+            _ => false,
         }
     }
 
-    /// Lets `change` change it and all its parts, outermost first.
-    pub(crate) fn change(&mut self, change: &mut dyn FnMut(&mut Expr)) {
-        change(self);
-        match self {
-            Expr::Value(_) | Expr::Param(_) | Expr::Field { .. } | Expr::Now | Expr::Result(_) | Expr::Made(_) => {}
-            Expr::Arithmetic(_, sides)
-            | Expr::Compare(_, sides)
-            | Expr::And(sides)
-            | Expr::Or(sides)
-            | Expr::Concat(sides)
-            | Expr::IsDistinct { from: sides, .. }
-            | Expr::Shift { what: sides, .. }
-            | Expr::Like { what: sides, .. } => sides.iter_mut().for_each(|side| side.change(change)),
-            Expr::Not(of) | Expr::Negate(of) | Expr::IsNull { of, .. } => of.change(change),
-            Expr::InResult { what, .. } | Expr::Cast { what, .. } | Expr::Fitting { what, .. } => what.change(change),
-            Expr::InList { what, list, .. } => {
-                what.change(change);
-                list.iter_mut().for_each(|one| one.change(change));
-            }
-            Expr::Case { whens, otherwise } => {
-                for (when, then) in whens {
-                    when.change(change);
-                    then.change(change);
-                }
-                if let Some(otherwise) = otherwise {
-                    otherwise.change(change);
-                }
-            }
-            Expr::Coalesce(of) | Expr::Extreme { of, .. } | Expr::Call(_, of) => {
-                of.iter_mut().for_each(|one| one.change(change));
-            }
-        }
+    /// May it give something else the next time it is evaluated over the same rows, or does it leave a trace? Then it is evaluated
+    /// where it stands, once for each row.
+    pub(crate) fn is_volatile(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |part| found |= part.is_volatile_itself());
+        found
+    }
+
+    /// Is it so whatever its parts are?
+    pub(crate) fn is_volatile_itself(&self) -> bool {
+        matches!(self, Expr::Number(..))
     }
 
     /// Is it true? NULL is not.
@@ -611,10 +699,10 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
     let mut chars = pattern.chars();
     while let Some(next) = chars.next() {
         parts.push(match next {
-            next if Some(next) == escape => chars.next().map_or(Part::Nothing, Part::Char),
-            '%' => Part::Any,
-            '_' => Part::One,
-            next => Part::Char(next),
+            next if Some(next) == escape => chars.next().map_or(Piece::Nothing, Piece::Char),
+            '%' => Piece::Any,
+            '_' => Piece::One,
+            next => Piece::Char(next),
         });
     }
     let text: Vec<char> = text.chars().collect();
@@ -622,17 +710,17 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
     let (mut at, mut part, mut last) = (0, 0, None);
     while at < text.len() {
         match parts.get(part) {
-            Some(Part::Any) => {
+            Some(Piece::Any) => {
                 last = Some((part, at));
                 part += 1;
             }
             // PostgreSQL finds this only if it gets there.
-            Some(Part::Nothing) => {
+            Some(Piece::Nothing) => {
                 let text = "LIKE pattern must not end with escape character";
                 return Err(Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, text));
             }
-            Some(Part::One) => (at, part) = (at + 1, part + 1),
-            Some(Part::Char(expected)) if *expected == text[at] => (at, part) = (at + 1, part + 1),
+            Some(Piece::One) => (at, part) = (at + 1, part + 1),
+            Some(Piece::Char(expected)) if *expected == text[at] => (at, part) = (at + 1, part + 1),
             _ => match last {
                 Some((any, taken)) => {
                     last = Some((any, taken + 1));
@@ -642,10 +730,10 @@ pub(crate) fn like(text: &str, pattern: &str, escape: Option<char>, any_case: bo
             },
         }
     }
-    Ok(parts[part..].iter().all(|part| matches!(part, Part::Any)))
+    Ok(parts[part..].iter().all(|part| matches!(part, Piece::Any)))
 }
 
-enum Part {
+enum Piece {
     Any,
     One,
     Char(char),

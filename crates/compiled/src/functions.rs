@@ -1,11 +1,17 @@
 //! Functions by name.
 
+use model::limits::VALUE_BYTES_MAX;
 use model::{Datum, Error, Numeric, Result, SqlState};
 
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
+use crate::moment;
 
-/// What a function of these arguments gives; all but `NULLIF` give NULL for NULL.
+/// What a function of these arguments gives; all but `NULLIF` and the kin of `concat` give NULL for NULL.
 pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
+    if matches!(function, Function::Concat | Function::ConcatWith) {
+        return concat(of, function == Function::ConcatWith, frame);
+    }
+    let arena = frame.world.arena;
     let mut given: [Datum<'a>; 3] = Default::default();
     for (at, one) in of.iter().enumerate().take(given.len()) {
         given[at] = one.eval(frame)?;
@@ -20,8 +26,8 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         return Ok(Datum::Null);
     }
     Ok(match (function, first, second, third) {
-        (Function::Lower, Datum::Text(text), ..) => Datum::Text(frame.arena.alloc_str(&text.to_lowercase())),
-        (Function::Upper, Datum::Text(text), ..) => Datum::Text(frame.arena.alloc_str(&text.to_uppercase())),
+        (Function::Lower, Datum::Text(text), ..) => Datum::Text(frame.world.arena.alloc_str(&text.to_lowercase())),
+        (Function::Upper, Datum::Text(text), ..) => Datum::Text(frame.world.arena.alloc_str(&text.to_uppercase())),
         (Function::Length, Datum::Text(text), ..) => Datum::Int4(text.chars().count() as i32),
         (Function::Length, Datum::Bytes(bytes), ..) => Datum::Int4(bytes.len() as i32),
         (Function::Trim, Datum::Text(text), set, _) => Datum::Text(text.trim_matches(in_set(&set))),
@@ -44,6 +50,33 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         (Function::Substring, Datum::Text(text), Datum::Int4(start), _) => {
             Datum::Text(part(text, i64::from(start), None))
         }
+        (Function::Position, Datum::Text(text), Datum::Text(part), _) => Datum::Int4(position(text, part)),
+        (Function::Replace, Datum::Text(text), Datum::Text(from), Datum::Text(to)) => {
+            Datum::Text(if from.is_empty() { text } else { arena.alloc_str(&text.replace(from, to)) })
+        }
+        (Function::PadStart | Function::PadEnd, Datum::Text(text), Datum::Int4(length), fill) => {
+            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart)?))
+        }
+        (Function::Repeat, Datum::Text(text), Datum::Int4(count), _) => {
+            Datum::Text(arena.alloc_str(&text.repeat(times(text, count)?)))
+        }
+        (Function::Reverse, Datum::Text(text), ..) => {
+            Datum::Text(arena.alloc_str(&text.chars().rev().collect::<String>()))
+        }
+        (Function::SplitPart, Datum::Text(text), Datum::Text(by), Datum::Int4(number)) => {
+            Datum::Text(split_part(text, by, number)?)
+        }
+        (Function::Ascii, Datum::Text(text), ..) => Datum::Int4(text.chars().next().map_or(0, |one| one as i32)),
+        (Function::Chr, Datum::Int4(code), ..) => Datum::Text(arena.alloc_str(&character(code)?)),
+        (Function::Initcap, Datum::Text(text), ..) => Datum::Text(arena.alloc_str(&initcap(text))),
+        (Function::StartsWith, Datum::Text(text), Datum::Text(with), _) => Datum::Bool(text.starts_with(with)),
+        (Function::OctetLength, Datum::Text(text), ..) => Datum::Int4(text.len() as i32),
+        (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::times(value, by)?),
+        (Function::Over, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::over(value, by)?),
+        (Function::DateTrunc, Datum::Text(field), value, _) => {
+            moment::truncated(field, &value, frame.world.session.zone)?
+        }
+        (Function::Part(part), value, ..) => Datum::Numeric(part.of(&value, frame.world.session.zone)?),
         (Function::Mod, first, second, _) => arithmetic(Operator::Modulo, first, second)?,
         (Function::Power, Datum::Float8(value), Datum::Float8(by), _) => power(value, by)?,
         (function, Datum::Float8(value), ..) => Datum::Float8(float(function, value)?),
@@ -54,6 +87,118 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         (Function::Abs, Datum::Float4(value), ..) => Datum::Float4(value.abs()),
         (function, first, ..) => return Err(Error::bug(format!("{function:?} of {}", first.type_name()))),
     })
+}
+
+/// Texts one after the other, NULLs left out; the first between the others if it is a separator, and NULL if that is.
+fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datum<'a>> {
+    let mut all = bumpalo::collections::String::new_in(frame.world.arena);
+    let (between, of) = match of.split_first() {
+        Some((between, rest)) if separated => match between.eval(frame)? {
+            Datum::Text(between) => (between, rest),
+            _ => return Ok(Datum::Null),
+        },
+        _ => ("", of),
+    };
+    let mut is_first = true;
+    for one in of {
+        if let Datum::Text(text) = one.eval(frame)? {
+            if !std::mem::take(&mut is_first) {
+                all.push_str(between);
+            }
+            all.push_str(text);
+        }
+    }
+    Ok(Datum::Text(all.into_bump_str()))
+}
+
+/// Where a part begins, in characters from 1 on; 0 if nowhere.
+fn position(text: &str, part: &str) -> i32 {
+    text.find(part).map_or(0, |at| text[..at].chars().count() as i32 + 1)
+}
+
+/// So many characters, cut or filled up.
+fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool) -> Result<String> {
+    let fill = if let Datum::Text(fill) = fill { fill } else { " " };
+    let length = usize::try_from(length).unwrap_or(0);
+    let missing = length.saturating_sub(text.chars().count());
+    if missing == 0 || fill.is_empty() {
+        return Ok(text.chars().take(length).collect());
+    }
+    check_length(missing.saturating_mul(4))?;
+    let fill = fill.chars().cycle().take(missing);
+    Ok(if before { fill.chain(text.chars()).collect() } else { text.chars().chain(fill).collect() })
+}
+
+fn times(text: &str, count: i32) -> Result<usize> {
+    let count = usize::try_from(count).unwrap_or(0);
+    check_length(text.len().saturating_mul(count))?;
+    Ok(count)
+}
+
+fn check_length(bytes: usize) -> Result<()> {
+    if bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"))
+}
+
+/// A field of a text, counted from 1, or from its end if negative.
+fn split_part<'a>(text: &'a str, by: &str, number: i32) -> Result<&'a str> {
+    if number == 0 {
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "field position must not be zero"));
+    }
+    let at = number.unsigned_abs() as usize - 1;
+    // Nothing separates nothing.
+    let found = match (by.is_empty(), number > 0) {
+        (true, _) => (at == 0).then_some(text),
+        (false, true) => text.split(by).nth(at),
+        (false, false) => text.rsplit(by).nth(at),
+    };
+    Ok(found.unwrap_or(""))
+}
+
+fn character(code: i32) -> Result<String> {
+    let fail = |text: String| Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text);
+    match code {
+        ..0 => Err(fail("character number must be positive".into())),
+        0 => Err(fail("null character not permitted".into())),
+        code => {
+            let found = char::from_u32(code.unsigned_abs());
+            found.map(String::from).ok_or_else(|| fail(format!("requested character too large for encoding: {code}")))
+        }
+    }
+}
+
+/// The first letter of each word large, the others small.
+fn initcap(text: &str) -> String {
+    let mut inside = false;
+    let mut all = String::with_capacity(text.len());
+    for one in text.chars() {
+        if inside {
+            all.extend(one.to_lowercase());
+        } else {
+            all.extend(one.to_uppercase());
+        }
+        inside = one.is_alphanumeric();
+    }
+    all
+}
+
+fn logarithm(value: f64) -> Result<f64> {
+    let fail = |what: &str| Error::new(SqlState::INVALID_LOG_ARGUMENT, format!("cannot take logarithm of {what}"));
+    if value == 0.0 {
+        return Err(fail("zero"));
+    }
+    if value < 0.0 { Err(fail("a negative number")) } else { Ok(value) }
+}
+
+fn exponential(value: f64) -> Result<f64> {
+    let result = value.exp();
+    let wrong = if result.is_infinite() && value.is_finite() { "overflow" } else { "underflow" };
+    if (result.is_infinite() || result == 0.0) && value.is_finite() {
+        return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("value out of range: {wrong}")));
+    }
+    Ok(result)
 }
 
 fn checked<T>(value: Option<T>, ty: &str) -> Result<T> {
@@ -114,6 +259,10 @@ fn float(function: Function, value: f64) -> Result<f64> {
             return Err(Error::new(SqlState::INVALID_POWER_ARGUMENT, "cannot take square root of a negative number"));
         }
         Function::Sqrt => value.sqrt(),
+        Function::Trunc => value.trunc(),
+        Function::Exp => exponential(value)?,
+        Function::Ln => logarithm(value)?.ln(),
+        Function::Log => logarithm(value)?.log10(),
         other => return Err(Error::bug(format!("{other:?} of double precision"))),
     })
 }
@@ -126,6 +275,8 @@ fn numeric(function: Function, value: &Numeric, digits: &Datum<'_>) -> Result<Nu
         (Function::Sign, _) => Ok(value.sign()),
         (Function::Round, Datum::Int4(digits)) => value.round(*digits),
         (Function::Round, _) => value.round(0),
+        (Function::Trunc, Datum::Int4(digits)) => value.trunc(*digits),
+        (Function::Trunc, _) => value.trunc(0),
         (other, _) => Err(Error::bug(format!("{other:?} of numeric"))),
     }
 }

@@ -1,11 +1,18 @@
-//! Moments and intervals added up, as PostgreSQL does it: months first, to the last day of a month at most, then days, then the rest.
+//! Moments and intervals as PostgreSQL counts them: added up (months first, to the last day of a month at most, then days, then the
+//! rest), taken apart, and cut.
 
-use model::{Datum, Error, Interval, Result, SqlState};
+use model::{Datum, Error, Interval, Numeric, Result, SqlState, Type};
 
 use crate::cast::Zone;
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
+/// Of an hour.
+const HOUR: i64 = 3_600_000_000;
+/// Of a minute.
+const MINUTE: i64 = 60_000_000;
+/// Of a second.
+const SECOND: i64 = 1_000_000;
 
 /// A timestamp, with or without zone, and an interval after it. Days are those of the zone, however long.
 pub(crate) fn shifted(moment: &Datum<'_>, by: Interval, zone: &dyn Zone) -> Result<Datum<'static>> {
@@ -76,4 +83,259 @@ pub(crate) fn negated(of: Interval) -> Result<Interval> {
 
 fn interval_out_of_range() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
+}
+
+/// A part of a moment or interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Microseconds,
+    Milliseconds,
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Quarter,
+    Year,
+    Decade,
+    Century,
+    Millennium,
+    Epoch,
+    Dow,
+    Isodow,
+    Doy,
+    Isoyear,
+}
+
+impl Part {
+    pub(crate) fn named(name: &str) -> Option<Part> {
+        Some(match name {
+            "microsecond" | "microseconds" => Part::Microseconds,
+            "millisecond" | "milliseconds" => Part::Milliseconds,
+            "second" | "seconds" => Part::Second,
+            "minute" | "minutes" => Part::Minute,
+            "hour" | "hours" => Part::Hour,
+            "day" | "days" => Part::Day,
+            "week" | "weeks" => Part::Week,
+            "month" | "months" => Part::Month,
+            "quarter" => Part::Quarter,
+            "year" | "years" => Part::Year,
+            "decade" | "decades" => Part::Decade,
+            "century" | "centuries" => Part::Century,
+            "millennium" | "millenniums" | "millennia" => Part::Millennium,
+            "epoch" => Part::Epoch,
+            "dow" => Part::Dow,
+            "isodow" => Part::Isodow,
+            "doy" => Part::Doy,
+            "isoyear" => Part::Isoyear,
+            _ => return None,
+        })
+    }
+
+    /// Has a type such a part?
+    pub(crate) fn is_of(self, ty: Type) -> bool {
+        use Part::{Dow, Doy, Epoch, Hour, Isodow, Isoyear, Microseconds, Milliseconds, Minute, Second, Week};
+        let of_time = matches!(self, Microseconds | Milliseconds | Second | Minute | Hour);
+        match ty {
+            Type::Time => of_time || self == Epoch,
+            Type::Date => !of_time,
+            Type::Interval => !matches!(self, Week | Dow | Isodow | Doy | Isoyear),
+            _ => true,
+        }
+    }
+
+    /// This part of a value.
+    pub(crate) fn of(self, value: &Datum<'_>, zone: &dyn Zone) -> Result<Numeric> {
+        match value {
+            Datum::Date(end @ (i32::MIN | i32::MAX)) => endless(*end > 0),
+            Datum::Timestamp(end @ (i64::MIN | i64::MAX)) | Datum::Timestamptz(end @ (i64::MIN | i64::MAX)) => {
+                endless(*end > 0)
+            }
+            Datum::Date(days) if self == Part::Epoch => Ok(Numeric::from(i64::from(*days) * 86_400)),
+            Datum::Date(days) => Ok(self.of_local(i64::from(*days) * DAY)),
+            Datum::Timestamptz(micros) if self == Part::Epoch => Ok(decimal(*micros, 6)),
+            Datum::Timestamp(local) => Ok(self.of_local(*local)),
+            Datum::Timestamptz(micros) => Ok(self.of_local(zone.local(*micros))),
+            Datum::Time(micros) => Ok(self.of_local(*micros)),
+            Datum::Interval(interval) => Ok(self.of_interval(*interval)),
+            other => Err(Error::bug(format!("a part of {}", other.type_name()))),
+        }
+    }
+
+    fn of_local(self, local: i64) -> Numeric {
+        let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+        let (year, month, day) = pg::time::date_of_days(days);
+        let (month, day) = (i64::from(month), i64::from(day));
+        let whole = match self {
+            Part::Microseconds | Part::Milliseconds | Part::Second | Part::Minute | Part::Hour => {
+                return self.of_time(time);
+            }
+            Part::Epoch => return decimal(local, 6),
+            Part::Day => day,
+            Part::Month => month,
+            Part::Quarter => (month - 1) / 3 + 1,
+            // There is no year 0.
+            Part::Year => {
+                if year > 0 {
+                    year
+                } else {
+                    year - 1
+                }
+            }
+            Part::Decade => year.div_euclid(10),
+            Part::Century => span(year, 100),
+            Part::Millennium => span(year, 1_000),
+            Part::Dow => (days + 4).rem_euclid(7),
+            Part::Isodow => (days + 3).rem_euclid(7) + 1,
+            Part::Doy => days - pg::time::days_of_date(year, 1, 1) + 1,
+            Part::Week => (days - iso_year(days).1) / 7 + 1,
+            Part::Isoyear => match iso_year(days).0 {
+                year @ 1.. => year,
+                year => year - 1,
+            },
+        };
+        Numeric::from(whole)
+    }
+
+    fn of_time(self, time: i64) -> Numeric {
+        match self {
+            Part::Hour => Numeric::from(time / HOUR),
+            Part::Minute => Numeric::from(time % HOUR / MINUTE),
+            Part::Second => decimal(time % MINUTE, 6),
+            Part::Milliseconds => decimal(time % MINUTE, 3),
+            _ => Numeric::from(time % MINUTE),
+        }
+    }
+
+    fn of_interval(self, Interval { months, days, micros }: Interval) -> Numeric {
+        let (months, days) = (i64::from(months), i64::from(days));
+        let year = months / 12;
+        let whole = match self {
+            Part::Day => days,
+            Part::Month => months % 12,
+            Part::Quarter => months % 12 / 3 + 1,
+            Part::Year => year,
+            Part::Decade => year / 10,
+            Part::Century => year / 100,
+            Part::Millennium => year / 1_000,
+            Part::Hour => micros / HOUR,
+            Part::Epoch => {
+                // A year has 365.25 days, a month 30.
+                let quarters = i128::from(year) * 1_461 + i128::from(months % 12) * 120 + i128::from(days) * 4;
+                return Numeric::new(quarters * i128::from(DAY / 4) + i128::from(micros), 6);
+            }
+            part => return part.of_time(micros),
+        };
+        Numeric::from(whole)
+    }
+}
+
+/// A number of units of 10^-6, shown with so many digits.
+fn decimal(micros: i64, scale: u32) -> Numeric {
+    Numeric::new(micros.into(), scale)
+}
+
+fn endless(up: bool) -> Result<Numeric> {
+    if up { "Infinity" } else { "-Infinity" }.parse()
+}
+
+/// Which century or millennium a year is in; the first begins with the year 1.
+fn span(year: i64, years: i64) -> i64 {
+    if year > 0 { (year + years - 1) / years } else { -((years - year) / years) }
+}
+
+/// The year of a day by ISO 8601, and the Monday that it begins with.
+fn iso_year(days: i64) -> (i64, i64) {
+    let thursday = days - (days + 3).rem_euclid(7) + 3;
+    let (year, ..) = pg::time::date_of_days(thursday);
+    let fourth = pg::time::days_of_date(year, 1, 4);
+    (year, fourth - (fourth + 3).rem_euclid(7))
+}
+
+/// `date_trunc`
+pub(crate) fn truncated(field: &str, value: &Datum<'_>, zone: &dyn Zone) -> Result<Datum<'static>> {
+    let is_zoned = matches!(value, Datum::Timestamptz(_));
+    let ty = if is_zoned { Type::Timestamptz } else { Type::Timestamp }.sql_name();
+    let name = field.to_lowercase();
+    let unknown = || {
+        let text = format!("unit \"{name}\" not recognized for type {ty}");
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+    };
+    let part = Part::named(&name).ok_or_else(unknown)?;
+    match value {
+        Datum::Timestamp(end @ (i64::MIN | i64::MAX)) => Ok(Datum::Timestamp(*end)),
+        Datum::Timestamptz(end @ (i64::MIN | i64::MAX)) => Ok(Datum::Timestamptz(*end)),
+        Datum::Timestamp(local) => Ok(Datum::Timestamp(cut(part, *local).ok_or_else(unknown)?)),
+        Datum::Timestamptz(micros) => {
+            let local = zone.local(*micros);
+            let begin = cut(part, local).ok_or_else(unknown)?;
+            let within =
+                matches!(part, Part::Microseconds | Part::Milliseconds | Part::Second | Part::Minute | Part::Hour);
+            // An hour that is there twice stays the one it is.
+            Ok(Datum::Timestamptz(if within { micros - (local - begin) } else { zone.moment(begin) }))
+        }
+        other => Err(Error::bug(format!("date_trunc of {}", other.type_name()))),
+    }
+}
+
+/// Where the part of a clock's time begins; nothing for parts that are no stretch of time.
+fn cut(part: Part, local: i64) -> Option<i64> {
+    let days = local.div_euclid(DAY);
+    let (year, month, _) = pg::time::date_of_days(days);
+    let month = i64::from(month);
+    let of = |year: i64, month: i64| pg::time::days_of_date(year, month as u32, 1) * DAY;
+    Some(match part {
+        Part::Microseconds => local,
+        Part::Milliseconds => local - local.rem_euclid(1_000),
+        Part::Second => local - local.rem_euclid(SECOND),
+        Part::Minute => local - local.rem_euclid(MINUTE),
+        Part::Hour => local - local.rem_euclid(HOUR),
+        Part::Day => days * DAY,
+        Part::Week => (days - (days + 3).rem_euclid(7)) * DAY,
+        Part::Month => of(year, month),
+        Part::Quarter => of(year, (month - 1) / 3 * 3 + 1),
+        Part::Year => of(year, 1),
+        Part::Decade => of(year.div_euclid(10) * 10, 1),
+        Part::Century => of((year - 1).div_euclid(100) * 100 + 1, 1),
+        Part::Millennium => of((year - 1).div_euclid(1_000) * 1_000 + 1, 1),
+        Part::Epoch | Part::Dow | Part::Isodow | Part::Doy | Part::Isoyear => return None,
+    })
+}
+
+/// So many times an interval: what is left of months becomes days, and what is left of days the rest.
+pub(crate) fn times(of: Interval, by: f64) -> Result<Interval> {
+    scaled(of, |part| part * by)
+}
+
+/// An interval in so many parts.
+pub(crate) fn over(of: Interval, by: f64) -> Result<Interval> {
+    if by == 0.0 {
+        return Err(Error::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
+    }
+    scaled(of, |part| part / by)
+}
+
+fn scaled(of: Interval, scale: impl Fn(f64) -> f64) -> Result<Interval> {
+    const DAY_SECONDS: f64 = 86_400.0;
+    let whole = |value: f64, least: f64, greatest: f64| {
+        if value.is_nan() || value < least || value > greatest { Err(interval_out_of_range()) } else { Ok(value) }
+    };
+    let int = |value: f64| whole(value, i32::MIN.into(), i32::MAX.into()).map(|value| value as i32);
+    // As PostgreSQL rounds what a float makes inexact: to microseconds.
+    let rounded = |value: f64| (value * 1e6).round_ties_even() / 1e6;
+    let (month, day) = (scale(of.months.into()), scale(of.days.into()));
+    let (months, mut days) = (int(month)?, int(day)?);
+    let rest_days = rounded((month - f64::from(months)) * 30.0);
+    let mut seconds = rounded((day - f64::from(days) + rest_days - rest_days.trunc()) * DAY_SECONDS);
+    if seconds.abs() >= DAY_SECONDS {
+        let more = (seconds / DAY_SECONDS).trunc();
+        days = days.checked_add(more as i32).ok_or_else(interval_out_of_range)?;
+        seconds -= more * DAY_SECONDS;
+    }
+    days = days.checked_add(rest_days as i32).ok_or_else(interval_out_of_range)?;
+    let micros = (scale(of.micros as f64) + seconds * 1e6).round_ties_even();
+    // The greatest i64 is no double: what reaches it is too much.
+    let micros = whole(micros, i64::MIN as f64, (i64::MAX - 1_023) as f64)? as i64;
+    Ok(Interval { months, days, micros })
 }

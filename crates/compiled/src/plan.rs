@@ -20,8 +20,47 @@ pub(crate) struct Step {
     pub(crate) access: Access,
     /// What must hold for a row once it is there.
     pub(crate) filter: Vec<Expr>,
-    /// LEFT JOIN: where no row holds this, one of NULLs goes on.
-    pub(crate) optional: Option<Vec<Expr>>,
+    /// How it is joined to the tables before it.
+    pub(crate) outer: Outer,
+    /// How all its rows are found, for those that no row before fits.
+    pub(crate) whole: Access,
+}
+
+/// An outer join, and on what; `None` for an inner one, whose conditions are among the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Outer {
+    #[default]
+    None,
+    /// Where no row holds this, one of NULLs goes on.
+    Left(Vec<Expr>),
+    /// Rows that this holds with no row before come last, with NULLs for those before.
+    Right(Vec<Expr>),
+    /// Both.
+    Full(Vec<Expr>),
+}
+
+impl Outer {
+    /// What rows are joined on.
+    pub(crate) fn on(&self) -> &[Expr] {
+        match self {
+            Outer::None => &[],
+            Outer::Left(on) | Outer::Right(on) | Outer::Full(on) => on,
+        }
+    }
+
+    /// Do all rows come of the tables before?
+    pub(crate) fn all_left(&self) -> bool {
+        matches!(self, Outer::Left(_) | Outer::Full(_))
+    }
+
+    /// Do all rows come of this table?
+    pub(crate) fn all_right(&self) -> bool {
+        matches!(self, Outer::Right(_) | Outer::Full(_))
+    }
+
+    fn is_inner(&self) -> bool {
+        matches!(self, Outer::None)
+    }
 }
 
 /// Which index: the primary, or a secondary one by position.
@@ -37,11 +76,15 @@ pub(crate) enum Access {
     /// By whole primary keys.
     Points(Vec<Vec<Expr>>),
     /// By the primary key's only column, which is among what a subquery gave.
-    PointsOf { before: Vec<Expr>, result: usize },
+    PointsOf { before: Vec<Expr>, of: usize, given: Vec<Expr> },
     /// By the beginning of an index, in its order.
     Range(Range),
     /// By several beginnings of one index, in the order of a list.
     Beginnings { index: Which, keys: Vec<Vec<Expr>> },
+    /// By columns of no index: a table of these is made, once for the statement, which has this number.
+    Hashed { of: usize, columns: Vec<usize>, keys: Vec<Expr>, made: Option<usize> },
+    /// Those that a query makes.
+    Made { of: usize, given: Vec<Expr> },
     /// All of them.
     All,
 }
@@ -50,7 +93,8 @@ impl Access {
     /// Does it find all rows?
     pub(crate) fn is_whole(&self) -> bool {
         match self {
-            Access::All => true,
+            Access::All | Access::Hashed { made: None, .. } => true,
+            Access::Made { .. } | Access::Hashed { .. } => false,
             Access::Range(range) => range.equal.is_empty() && range.low.is_none() && range.high.is_none(),
             Access::Points(_) | Access::PointsOf { .. } | Access::Beginnings { .. } => false,
         }
@@ -73,6 +117,8 @@ pub(crate) struct Range {
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) by: Expr,
+    /// The column of the result that it is, if it is one.
+    pub(crate) output: Option<usize>,
     pub(crate) descending: bool,
     pub(crate) nulls_first: bool,
 }
@@ -80,69 +126,89 @@ pub(crate) struct Order {
 /// A table that is to be joined.
 pub(crate) struct Joined<'s> {
     pub(crate) source: &'s Source,
-    /// LEFT JOIN … ON
-    pub(crate) optional: Option<Vec<Expr>>,
+    pub(crate) outer: Outer,
 }
 
 /// Puts the tables in order; also says whether rows come in the order asked for.
-pub(crate) fn steps(joined: &[Joined<'_>], mut conditions: Vec<Expr>, order: &[Order]) -> (Vec<Step>, bool) {
+///
+/// - `conditions`: each with the slot behind which it stands, as [`crate::from::From`] has it.
+/// - `hashed`: how many tables the statement makes of columns without index.
+pub(crate) fn steps(
+    joined: &[Joined<'_>],
+    mut conditions: Vec<(usize, Expr)>,
+    order: &[Order],
+    hashed: &mut usize,
+) -> (Vec<Step>, bool) {
+    // Rows without a match come when those before are through: what is asked of both must wait for them.
+    let rights: Vec<usize> = joined.iter().filter(|one| one.outer.all_right()).map(|one| one.source.slot).collect();
+    let may_ask = |slot: usize, stands: usize| !rights.iter().any(|right| slot < *right && *right <= stands);
     let mut bound = Vec::with_capacity(joined.len());
     let mut left: Vec<usize> = (0..joined.len()).collect();
     let mut steps: Vec<Step> = Vec::with_capacity(joined.len());
     let mut ordered = order.is_empty();
     while !left.is_empty() {
         // An outer join waits for all tables before it.
-        let allowed = left.iter().take_while(|at| joined[**at].optional.is_none()).count().max(1);
+        let allowed = left.iter().take_while(|at| joined[**at].outer.is_inner()).count().max(1);
         let first = steps.is_empty();
-        let choice = left[..allowed].iter().enumerate().map(|(place, at)| {
+        let choice = left[..allowed].iter().enumerate().filter_map(|(place, at)| {
             let one = &joined[*at];
-            let usable: Vec<&Expr> = conditions.iter().chain(one.optional.iter().flatten()).collect();
-            let found = access(one.source, &usable, &bound, if first { order } else { &[] });
-            (found.cost, place, found)
+            let asked = conditions.iter().filter(|(stands, _)| may_ask(one.source.slot, *stands)).map(|(_, one)| one);
+            let usable: Vec<&Expr> = asked.chain(one.outer.on()).collect();
+            let found = access(one.source, &usable, &bound, if first { order } else { &[] })?;
+            Some((found.cost, place, found))
         });
         // The order of FROM decides between equals.
-        let Some((_, place, found)) = choice.min_by_key(|(cost, place, _)| (*cost, *place)) else { break };
+        let Some((_, place, mut found)) = choice.min_by_key(|(cost, place, _)| (*cost, *place)) else { break };
         let one = &joined[left.remove(place)];
+        if let Access::Hashed { of, .. } = &mut found.access {
+            *of = *hashed;
+            *hashed += 1;
+        }
         // Rows of the first table stay in order, however many others follow each.
         if first && !order.is_empty() {
-            ordered = found.ordered;
+            ordered = found.ordered && rights.is_empty();
         }
-        let mut filter = Vec::new();
-        if one.optional.is_none() {
-            let answered = answered(one.source, &found.access, &conditions, &bound);
+        let slot = one.source.slot;
+        if one.outer.is_inner() {
+            let all: Vec<&Expr> = conditions.iter().map(|(_, condition)| condition).collect();
+            let mut answered = answered(one.source, &found.access, &all, &bound);
+            answered.retain(|at| may_ask(slot, conditions[*at].0));
             let mut at = 0;
             conditions.retain(|_| {
                 at += 1;
                 !answered.contains(&(at - 1))
             });
         }
-        bound.push(one.source.slot);
-        if one.optional.is_none() {
-            let (now, later) = conditions.into_iter().partition(|condition| needs_only(condition, &bound));
-            conditions = later;
-            filter = now;
-        }
-        steps.push(Step { slot: one.source.slot, access: found.access, filter, optional: one.optional.clone() });
-        if let Some(last) = steps.last_mut()
-            && last.optional.is_some()
-        {
-            // WHERE is asked after the join, of NULLs as well.
-            let (now, later) = conditions.into_iter().partition(|condition| needs_only(condition, &bound));
-            conditions = later;
-            last.filter = now;
-        }
+        bound.push(slot);
+        // WHERE is asked after an outer join, of NULLs as well.
+        let (now, later): (Vec<_>, Vec<_>) = conditions
+            .into_iter()
+            .partition(|(stands, condition)| may_ask(slot, *stands) && needs_only(condition, &bound));
+        conditions = later;
+        let filter = now.into_iter().map(|(_, condition)| condition).collect();
+        let whole = whole(one.source);
+        steps.push(Step { slot, access: found.access, filter, outer: one.outer.clone(), whole });
     }
     if let Some(last) = steps.last_mut() {
-        last.filter.append(&mut conditions);
+        last.filter.extend(conditions.into_iter().map(|(_, condition)| condition));
     }
     (steps, ordered)
 }
 
+/// How all rows of a table are found.
+fn whole(source: &Source) -> Access {
+    match &source.made {
+        None => Access::All,
+        Some(made) => Access::Made { of: made.of, given: made.given.clone() },
+    }
+}
+
 /// Positions of the conditions that hold for every row found this way: one for each column that the key has from it.
-fn answered(source: &Source, access: &Access, conditions: &[Expr], bound: &[usize]) -> Vec<usize> {
+fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usize]) -> Vec<usize> {
     let columns = match access {
         Access::Points(keys) if keys.len() == 1 => columns_of(&source.table, Which::Primary),
         Access::Range(range) => &columns_of(&source.table, range.index)[..range.equal.len()],
+        Access::Hashed { columns, .. } => columns,
         _ => return Vec::new(),
     };
     let first = |column: &usize| conditions.iter().position(|one| equal_to(source, *column, &[one], bound).is_some());
@@ -156,16 +222,45 @@ struct Found {
     ordered: bool,
 }
 
-/// The best way to a table's rows, given those in `bound`.
-fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Found {
+/// The best way to a table's rows, given those in `bound`; nothing if it is made of others.
+fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Option<Found> {
+    if source.made.as_ref().is_some_and(|made| !made.given.iter().all(|one| needs_only(one, bound))) {
+        return None;
+    }
+    let best = stored(source, conditions, bound, order);
+    if !matches!(best.access, Access::All) {
+        return Some(best);
+    }
+    let hashed = hashed(source, conditions, bound);
+    Some(hashed.unwrap_or_else(|| Found { access: whole(source), ..best }))
+}
+
+/// By equal columns that no index has, if rows are looked for more than once.
+fn hashed(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Found> {
+    let made = match &source.made {
+        None => None,
+        Some(made) if made.given.is_empty() => Some(made.of),
+        Some(_) => return None,
+    };
+    let columns = source.schema().shown().map(|(at, _)| at);
+    let keys = columns.filter_map(|column| Some((column, equal_to(source, column, conditions, bound)?)));
+    let (columns, keys): (Vec<usize>, Vec<Expr>) = keys.unzip();
+    let changes = |part: &Expr| matches!(part, Expr::Field { .. } | Expr::Given(_));
+    let mut again = false;
+    keys.iter().for_each(|key| key.visit(&mut |part| again |= changes(part)));
+    let cost = if made.is_some() { 200 } else { 900 };
+    again.then_some(Found { access: Access::Hashed { of: 0, columns, keys, made }, cost, ordered: false })
+}
+
+fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Found {
     let table = &source.table;
     if let Some(points) = points(source, conditions, bound) {
         let one = points.len() == 1;
         let ordered = one && order.iter().all(|order| needs_only(&order.by, &[source.slot]));
         return Found { access: Access::Points(points), cost: u32::from(!one), ordered };
     }
-    if let Some((before, result)) = points_of(source, conditions, bound) {
-        return Found { access: Access::PointsOf { before, result }, cost: 2, ordered: false };
+    if let Some(access) = points_of(source, conditions, bound) {
+        return Found { access, cost: 2, ordered: false };
     }
     let mut best = Found { access: Access::All, cost: 1_000, ordered: false };
     let primary = table.primary.as_ref().map(|_| Which::Primary);
@@ -308,13 +403,17 @@ pub(crate) fn conjuncts<'e>(condition: &'e Expr, out: &mut Vec<&'e Expr>) {
 }
 
 /// A primary key whose last column is among what a subquery gave, the others being known.
-fn points_of(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<(Vec<Expr>, usize)> {
+fn points_of(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Access> {
     let (last, before) = columns_of(&source.table, Which::Primary).split_last()?;
     // The known ones need not stand first in the key: they are put where they belong when it is made.
     let before: Vec<Expr> =
         before.iter().map(|column| equal_to(source, *column, conditions, bound)).collect::<Option<_>>()?;
     conditions.iter().find_map(|condition| match condition {
-        Expr::InResult { what, of, not: false } if is_field(what, source, *last) => Some((before.clone(), *of)),
+        Expr::InResult { what, of, given, not: false }
+            if is_field(what, source, *last) && given.iter().all(|one| needs_only(one, bound)) =>
+        {
+            Some(Access::PointsOf { before: before.clone(), of: *of, given: given.clone() })
+        }
         _ => None,
     })
 }
@@ -404,12 +503,13 @@ fn in_order(source: &Source, rest: &[usize], fixed: &[usize], order: &[Order]) -
     (!order.is_empty(), backwards.unwrap_or(false))
 }
 
-/// Can an expression be evaluated with rows in these slots only?
+/// Can an expression be evaluated with rows in these slots only, and as often as wanted?
 pub(crate) fn needs_only(expr: &Expr, slots: &[usize]) -> bool {
     let mut enough = true;
     expr.visit(&mut |part| {
-        if let Expr::Field { slot, .. } = part {
-            enough &= slots.contains(slot);
+        enough &= match part {
+            Expr::Field { slot, .. } => slots.contains(slot),
+            part => !part.is_volatile_itself(),
         }
     });
     enough
@@ -424,6 +524,8 @@ impl fmt::Display for Access {
                 write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })
             }
             Access::Beginnings { keys, .. } => write!(f, "{} ranges {}", keys.len(), keys[0].len()),
+            Access::Hashed { columns, .. } => write!(f, "hashed {}", columns.len()),
+            Access::Made { .. } => f.write_str("made"),
             Access::All => f.write_str("all"),
         }
     }

@@ -2,21 +2,26 @@
 
 use std::sync::Arc;
 
-use model::{Error, Result, SqlState, TableId, Type};
+use model::{Error, Result, SequenceRef, SqlState, TableId, Type};
 use rows::RowTable;
 use sqlparser::ast;
 
 use crate::aggregate::{Aggregate, Kind};
 use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
 use crate::cast::Context;
+use crate::derived::{self, Rows};
 use crate::expr::Expr;
-use crate::select::{self, Select};
+use crate::select::{self, Output, Select};
+use crate::subquery::{self, Wanted};
 
 /// Where tables are looked up.
 pub trait Tables {
     /// The table that a statement names, as names are folded; without a schema it is in the search path. `None` if it is not a `rows`
     /// table.
     fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>>;
+
+    /// The sequence that a statement names, as [`Tables::table`] finds tables.
+    fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef>;
 
     /// The table with this number, which a foreign key refers to.
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>>;
@@ -25,40 +30,22 @@ pub trait Tables {
     fn referring(&self, id: TableId) -> Vec<Arc<RowTable>>;
 }
 
-/// A subquery that stands alone: it is run once, before the statement.
-pub(crate) struct Before {
-    pub(crate) kind: Wanted,
-    pub(crate) select: Select,
-}
-
-/// What is wanted of a subquery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    Value,
-    Existence,
-    Set,
-}
-
 /// Around the expressions of one query.
 pub(crate) struct Scope<'t> {
     pub(crate) tables: &'t dyn Tables,
-    pub(crate) before: Vec<Before>,
     /// Where aggregates can be: those found so far.
     pub(crate) aggregates: Option<Vec<Aggregate>>,
     /// How many columns of groups stand before the aggregates.
     pub(crate) grouped: usize,
     /// What an aggregate would be in, where there can be none.
     pub(crate) clause: &'static str,
+    /// Where names without a schema are looked for first: in a default, that of its table.
+    pub(crate) schema: Option<String>,
 }
 
 impl<'t> Scope<'t> {
     pub(crate) fn new(tables: &'t dyn Tables) -> Scope<'t> {
-        Scope { tables, before: Vec::new(), aggregates: None, grouped: 0, clause: "WHERE" }
-    }
-
-    fn answer(&mut self, kind: Wanted, select: Select) -> usize {
-        self.before.push(Before { kind, select });
-        self.before.len() - 1
+        Scope { tables, aggregates: None, grouped: 0, clause: "WHERE", schema: None }
     }
 }
 
@@ -69,6 +56,10 @@ impl Around for Scope<'_> {
     fn aggregate(&mut self, binder: &mut Binder, call: &ast::Function) -> Bind<Typed> {
         // While its argument is bound there is no place for another.
         let Some(mut found) = self.aggregates.take() else {
+            // It may be one of the query around this one.
+            if self.clause != NESTED && binder.is_inside() {
+                return Err(Refusal::Other);
+            }
             let text = match self.clause {
                 NESTED => NESTED.to_owned(),
                 clause => format!("aggregate functions are not allowed in {clause}"),
@@ -87,30 +78,71 @@ impl Around for Scope<'_> {
     }
 
     fn subquery(&mut self, binder: &mut Binder, query: &ast::Query, kind: Subquery) -> Bind<Typed> {
-        let mut select = inner(binder, query, self.tables)?;
+        let (mut select, given) = binder.inside(false, |binder| select::bind(binder, query, self.tables))?;
         match kind {
             Subquery::Exists { not } => {
-                let of = self.answer(Wanted::Existence, select);
-                let found = Expr::Result(of);
+                let found = Expr::Result { of: add(binder, Wanted::Existence, select), given };
                 Ok(Typed::new(if not { Expr::Not(Box::new(found)) } else { found }, Type::Bool))
             }
             Subquery::Scalar => {
                 let ty = only_column(&select, "subquery must return only one column")?;
-                Ok(Typed::new(Expr::Result(self.answer(Wanted::Value, select)), ty))
+                Ok(Typed::new(Expr::Result { of: add(binder, Wanted::Value, select), given }, ty))
             }
             Subquery::In { what, not } => {
-                let ty = only_column(&select, "subquery has too many columns")?;
-                let column = Typed::new(select.output.remove(0), ty);
-                let [what, column] = binder.same_type(what, column, "=")?;
-                if let Expr::Cast { to, .. } = &column {
-                    select.columns[0].ty = *to;
+                let what = one_of(binder, what, &mut select, "=")?;
+                let of = add(binder, Wanted::Set, select);
+                Ok(Typed::new(Expr::InResult { what: Box::new(what), of, given, not }, Type::Bool))
+            }
+            Subquery::InRows { what, not } => {
+                if what.len() != select.columns.len() {
+                    let few = if what.len() < select.columns.len() { "many" } else { "few" };
+                    let text = format!("subquery has too {few} columns");
+                    return Err(Error::new(SqlState::SYNTAX_ERROR, text).into());
                 }
-                select.output.push(column);
-                let of = self.answer(Wanted::Set, select);
-                Ok(Typed::new(Expr::InResult { what: Box::new(what), of, not }, Type::Bool))
+                let (mut whats, mut types) = (Vec::new(), Vec::new());
+                for (at, what) in what.into_iter().enumerate() {
+                    let (what, ty) = met(binder, what, &mut select, at, "=")?;
+                    whats.push(what);
+                    types.push(ty);
+                }
+                let of = add(binder, Wanted::Rows, select);
+                Ok(Typed::new(Expr::InRows { what: whats, types, of, given, not }, Type::Bool))
+            }
+            Subquery::Compared { what, comparison, all } => {
+                let what = Box::new(one_of(binder, what, &mut select, "<")?);
+                let of = add(binder, Wanted::Set, select);
+                Ok(Typed::new(Expr::ComparedResult { what, comparison, of, given, all }, Type::Bool))
             }
         }
     }
+
+    fn tables(&self) -> Option<&dyn Tables> {
+        Some(self.tables)
+    }
+
+    fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+}
+
+fn add(binder: &mut Binder, kind: Wanted, select: Select) -> usize {
+    binder.subqueries.push(subquery::Subquery { kind, select });
+    binder.subqueries.len() - 1
+}
+
+/// What is compared with the only column of a query; both become of one type.
+fn one_of(binder: &mut Binder, what: Typed, select: &mut Select, operator: &str) -> Bind<Expr> {
+    only_column(select, "subquery has too many columns")?;
+    met(binder, what, select, 0, operator).map(|(what, _)| what)
+}
+
+/// What is compared with a column of a query; both become of one type.
+fn met(binder: &mut Binder, what: Typed, select: &mut Select, at: usize, operator: &str) -> Bind<(Expr, Type)> {
+    let column = Typed::new(select.output[at].clone(), select.columns[at].ty);
+    let ([what, column], ty) = binder.meeting(what, column, operator)?;
+    select.output[at] = column;
+    select.columns[at].ty = ty;
+    Ok((what, ty))
 }
 
 fn only_column(select: &Select, otherwise: &str) -> Result<Type> {
@@ -120,66 +152,108 @@ fn only_column(select: &Select, otherwise: &str) -> Result<Type> {
     }
 }
 
-/// A query within another. One that refers to the outer one is another tier's: here its names are unknown.
-fn inner(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
-    let mut inside = Binder { params: std::mem::take(&mut binder.params), sources: Vec::new(), depth: binder.depth };
-    let select = select::bind(&mut inside, query, tables);
-    binder.params = inside.params;
-    select.map_err(|refusal| match refusal {
-        Refusal::Error(error) if [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE].contains(&error.state()) => {
-            Refusal::Other
-        }
-        other => other,
-    })
-}
-
 fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -> Bind<(Aggregate, Type)> {
     let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return Err(Refusal::Other) };
     let kind = Kind::named(&folded(name)).ok_or(Refusal::Other)?;
     let ast::FunctionArguments::List(list) = &call.args else { return Err(Refusal::Other) };
-    if call.filter.is_some() || !list.clauses.is_empty() {
-        return Err(Refusal::Other);
-    }
+    let filter = call.filter.as_ref().map(|filter| binder.condition(filter, "FILTER", scope)).transpose()?;
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
-    let of = match list.args.as_slice() {
-        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)] if kind == Kind::Count && !distinct => None,
-        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(of))] => Some(binder.expr(of, scope)?),
+    let order = match list.clauses.as_slice() {
+        [] => Vec::new(),
+        [ast::FunctionArgumentClause::OrderBy(order)] if !distinct => select::ordering(binder, order, scope)?,
         _ => return Err(Refusal::Other),
     };
-    let Some(of) = of else {
-        return Ok((Aggregate { kind, of: None, ty: Type::Bool, distinct: false }, Type::Int8));
+    let mut made = Aggregate { kind, of: None, ty: Type::Bool, distinct: false, between: None, order, filter };
+    let of = match list.args.as_slice() {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)] if kind == Kind::Count && !distinct => None,
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(of))] if kind != Kind::Join => Some(of),
+        [
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(of)),
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(between)),
+        ] if kind == Kind::Join => {
+            let between = binder.expr(between, scope)?;
+            made.between = Some(binder.text(between)?);
+            Some(of)
+        }
+        _ => return Err(Refusal::Other),
     };
-    let of = binder.settle(of, Type::Text)?;
+    let Some(of) = of else { return Ok((made, Type::Int8)) };
+    let of = binder.expr(of, scope)?;
+    let of = binder.settle(of, if matches!(kind, Kind::And | Kind::Or) { Type::Bool } else { Type::Text })?;
     let ty = of.ty.unwrap_or(Type::Text);
     let result = kind.result(ty).ok_or(Refusal::Other)?;
     if distinct && !ty.is_ordered() {
         return Err(Refusal::Other);
     }
-    Ok((Aggregate { kind, of: Some(of.expr), ty, distinct }, result))
+    Ok((Aggregate { of: Some(of.expr), ty, distinct, ..made }, result))
 }
 
 /// A table of FROM, and what the statement calls it.
-pub(crate) fn source(factor: &ast::TableFactor, slot: usize, tables: &dyn Tables) -> Bind<Source> {
-    let ast::TableFactor::Table {
-        name,
-        alias,
-        args: None,
-        version: None,
-        with_ordinality: false,
-        json_path: None,
-        sample: None,
-        ..
-    } = factor
-    else {
-        return Err(Refusal::Other);
-    };
-    let table = named(name, tables)?;
-    let name = match alias {
-        Some(alias) if !alias.columns.is_empty() || alias.at.is_some() => return Err(Refusal::Other),
-        Some(alias) => folded(&alias.name),
-        None => table.schema.name.table.clone(),
-    };
-    Ok(Source { name, slot, table })
+pub(crate) fn source(binder: &mut Binder, factor: &ast::TableFactor, tables: &dyn Tables) -> Bind<Source> {
+    let slot = binder.sources.len();
+    match factor {
+        ast::TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            version: None,
+            with_ordinality: false,
+            json_path: None,
+            sample: None,
+            ..
+        } => {
+            if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty() || alias.at.is_some()) {
+                return Err(Refusal::Other);
+            }
+            let alias = alias.as_ref().map(|alias| folded(&alias.name));
+            if let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() {
+                let name = folded(name);
+                if let Some(common) = binder.common.iter().rev().find(|common| common.name == name) {
+                    return Ok(Source { name: alias.unwrap_or(name), slot, ..common.clone() });
+                }
+            }
+            let table = named(name, tables)?;
+            Ok(Source::stored(alias.unwrap_or_else(|| table.schema.name.table.clone()), slot, table))
+        }
+        ast::TableFactor::Derived { lateral, subquery, alias, sample: None } => {
+            let Some(alias) = alias else {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "subquery in FROM must have an alias").into());
+            };
+            let (made, given) = binder.inside(!lateral, |binder| query(binder, subquery, tables))?;
+            derived::source(binder, made, given, Some(alias))
+        }
+        _ => Err(Refusal::Other),
+    }
+}
+
+/// A query as a table: where its rows come from, and their columns.
+fn query(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<(Rows, Vec<Output>)> {
+    let select = select::bind(binder, query, tables)?;
+    let columns = select.columns.clone();
+    Ok((Rows::Select(Box::new(select)), columns))
+}
+
+/// Has the tables of WITH in sight.
+pub(crate) fn with(binder: &mut Binder, with: &ast::With, tables: &dyn Tables) -> Bind<()> {
+    let first = binder.common.len();
+    for one in &with.cte_tables {
+        if one.from.is_some() {
+            return Err(Refusal::Other);
+        }
+        let name = folded(&one.alias.name);
+        if binder.common[first..].iter().any(|other| other.name == name) {
+            let text = format!("WITH query name \"{name}\" specified more than once");
+            return Err(Error::new(SqlState::DUPLICATE_ALIAS, text).into());
+        }
+        let (made, given) = binder.inside(false, |binder| query(binder, &one.query, tables))?;
+        // It is made once, whoever names it.
+        if !given.is_empty() {
+            return Err(Refusal::Other);
+        }
+        let source = derived::source(binder, made, given, Some(&one.alias))?;
+        binder.common.push(source);
+    }
+    Ok(())
 }
 
 /// The table of this name. One that is not here may be another tier's.

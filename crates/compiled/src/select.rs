@@ -1,21 +1,25 @@
 //! SELECT: bound once, run often.
 
-use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use env::Event;
-use model::{Datum, Error, Result, SqlState, Type};
-use rows::{LockMode, RowTable, Txn, WaitPolicy, key};
-use rustc_hash::FxHashSet;
+use model::{Datum, Error, Result, SqlState, TableId, Type};
+use rows::{LockMode, RowTable, WaitPolicy};
 use sqlparser::ast;
 
-use crate::aggregate::{Aggregate, Groups, Kind, nullable};
-use crate::bind::{Bind, Binder, Refusal, Typed, folded};
-use crate::exec::{self, Each, Flow, Given, Held, Lock, Run, Stop};
-use crate::expr::{Answer, Expr};
-use crate::plan::{self, Joined, Order, Step};
-use crate::scope::{self, Before, Scope, Tables, Wanted};
+use crate::aggregate::{Aggregate, Groups, Kind};
+use crate::bind::{Bind, Binder, DEPTH_MAX, Refusal, Source, Typed, folded};
+use crate::derived;
+use crate::exec::{self, Each, Flow, Lock, Run, World};
+use crate::expr::Expr;
+use crate::from::{From, WHERE, bind_from, joined};
+use crate::plan::{self, Access, Joined, Order, Outer, Step};
+use crate::scope::{self, Scope, Tables};
+use crate::tail::{Emit, Tail};
+
+/// Stands before the table in `FOR SHARE OF …` and `FOR UPDATE OF …` where the statement says `FOR KEY SHARE` and `FOR NO KEY UPDATE`,
+/// for which the parser has no words. Without a table's name it is all tables.
+pub const WEAKER_LOCK: &str = "weaker lock";
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,21 +33,24 @@ pub struct Output {
 /// A SELECT, ready to run.
 pub(crate) struct Select {
     /// By slot.
-    tables: Vec<Arc<RowTable>>,
-    steps: Vec<Step>,
+    pub(crate) tables: Vec<Arc<RowTable>>,
+    pub(crate) steps: Vec<Step>,
     /// All conditions of WHERE and inner joins, looked at again where a row has changed.
-    conditions: Vec<Expr>,
+    pub(crate) conditions: Vec<Expr>,
     groups: Option<Grouping>,
     pub(crate) output: Vec<Expr>,
     pub(crate) columns: Vec<Output>,
-    distinct: bool,
-    order: Vec<Order>,
+    /// Columns that are bare strings or NULL, and text only because nothing says otherwise.
+    pub(crate) untyped: Vec<usize>,
+    pub(crate) distinct: bool,
+    pub(crate) order: Vec<Order>,
     /// Rows come in that order already.
-    ordered: bool,
-    limit: Option<Expr>,
-    offset: Option<Expr>,
-    lock: Option<(Vec<usize>, Lock)>,
-    before: Vec<Before>,
+    pub(crate) ordered: bool,
+    pub(crate) limit: Option<Expr>,
+    pub(crate) offset: Option<Expr>,
+    pub(crate) lock: Option<(Vec<usize>, Lock)>,
+    /// Rows of the result are made after sorting: of rows that are locked then, or where numbers go by the order.
+    pub(crate) made_last: bool,
 }
 
 /// GROUP BY, or aggregates without it.
@@ -51,22 +58,38 @@ struct Grouping {
     by: Vec<Expr>,
     types: Vec<Type>,
     aggregates: Vec<Aggregate>,
+    /// Columns that have one value in each group, because its table's key is grouped by.
+    dependent: Vec<Expr>,
     having: Option<Expr>,
     /// Rows come so that the first with a value decides: `min` or `max` of what an index is in order of.
     first_is_enough: bool,
 }
 
-/// Tables and conditions of FROM.
-#[derive(Default)]
-pub(crate) struct From {
-    /// By slot: the conditions of LEFT JOIN.
-    pub(crate) optional: Vec<Option<Vec<Expr>>>,
-    pub(crate) conditions: Vec<Expr>,
-}
-
 /// Binds a query. A name in one without tables may be a function of the other tier's.
 pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
-    let select = plain(query)?;
+    let (known, depth) = (binder.common.len(), binder.depth);
+    if depth >= DEPTH_MAX {
+        return Err(Refusal::Other);
+    }
+    binder.depth += 1;
+    let bound = match &query.with {
+        Some(with) => scope::with(binder, with, tables),
+        None => Ok(()),
+    };
+    let bound = bound.and_then(|()| body(binder, query, tables));
+    binder.common.truncate(known);
+    binder.depth = depth;
+    bound
+}
+
+fn body(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
+    check_usual(query)?;
+    let select = match &*query.body {
+        ast::SetExpr::Select(select) => select,
+        ast::SetExpr::Query(inner) if is_bare(query) => return bind(binder, inner, tables),
+        _ => return over_rows(binder, query, tables),
+    };
+    check_usual_select(select)?;
     bind_select(binder, query, select, tables).map_err(|refusal| match refusal {
         Refusal::Error(error) if select.from.is_empty() && error.state() == SqlState::UNDEFINED_COLUMN => {
             Refusal::Other
@@ -75,18 +98,57 @@ pub(crate) fn bind(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables)
     })
 }
 
+/// Has a query nothing but its body, and perhaps WITH?
+pub(crate) fn is_bare(query: &ast::Query) -> bool {
+    query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() && query.locks.is_empty()
+}
+
+/// UNION and its kin, and VALUES: a SELECT over what they make.
+fn over_rows(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Select> {
+    if !query.locks.is_empty() {
+        let what = if matches!(&*query.body, ast::SetExpr::Values(_)) { "VALUES" } else { "UNION/INTERSECT/EXCEPT" };
+        return Err(Error::unsupported(format!("FOR UPDATE is not allowed with {what}")).into());
+    }
+    let (made, given) = binder.inside(false, |binder| derived::bind(binder, &query.body, tables))?;
+    let columns = made.1.clone();
+    let source = derived::source(binder, made, given, None)?;
+    let output: Vec<Expr> = (0..columns.len()).map(|at| source.field(at).expr).collect();
+    binder.sources.push(source);
+    let mut scope = Scope::new(tables);
+    let order = order_by(binder, query, &[], &output, &columns, false, &mut scope)?;
+    let (limit, offset) = limits(binder, query, &mut scope)?;
+    let joined = [Joined { source: &binder.sources[0], outer: Outer::None }];
+    let (steps, _) = plan::steps(&joined, Vec::new(), &[], &mut binder.hashed);
+    Ok(Select {
+        tables: vec![Arc::clone(&binder.sources[0].table)],
+        steps,
+        conditions: Vec::new(),
+        groups: None,
+        output,
+        columns,
+        untyped: Vec::new(),
+        distinct: false,
+        ordered: order.is_empty(),
+        order,
+        limit,
+        offset,
+        lock: None,
+        made_last: false,
+    })
+}
+
 fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, tables: &dyn Tables) -> Bind<Select> {
     let mut scope = Scope::new(tables);
     let mut from = bind_from(binder, &select.from, &mut scope)?;
     if let Some(condition) = &select.selection {
-        scope::cut(binder.condition(condition, "WHERE", &mut scope)?, &mut from.conditions);
+        from.cut(WHERE, binder.condition(condition, "WHERE", &mut scope)?);
     }
     scope.clause = "GROUP BY";
     let mut by = group_by(binder, select, &mut scope)?;
     scope.clause = "LIMIT";
     scope.grouped = by.len();
     scope.aggregates = Some(Vec::new());
-    let (mut output, columns) = projection(binder, &select.projection, &mut scope)?;
+    let (mut output, columns, untyped) = projection(binder, &select.projection, Some(&from.star), &mut scope)?;
     let mut having = match &select.having {
         Some(having) => Some(binder.condition(having, "HAVING", &mut scope)?),
         None => None,
@@ -102,9 +164,12 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
     let mut order = order_by(binder, query, &select.projection, &output, &columns, distinct, &mut scope)?;
     let aggregates = scope.aggregates.take().unwrap_or_default();
     let grouped = !by.is_empty() || !aggregates.is_empty() || having.is_some();
+    let mut dependent = Vec::new();
     if grouped {
         let all = output.iter_mut().chain(&mut having).chain(order.iter_mut().map(|one| &mut one.by));
-        all.into_iter().try_for_each(|expr| regroup(expr, &by))?;
+        let mut regroup = Regroup { by: &by, first: by.len() + aggregates.len(), dependent: Vec::new() };
+        all.into_iter().try_for_each(|expr| regroup.expr(expr, &binder.sources))?;
+        dependent = regroup.dependent;
     }
     let (limit, offset) = limits(binder, query, &mut scope)?;
     let lock = locking(binder, query, &from)?;
@@ -119,54 +184,55 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
     }
     let types = by.iter().map(|(_, ty)| *ty).collect();
     let by: Vec<Expr> = by.drain(..).map(|(expr, _)| expr).collect();
-    let joined: Vec<Joined<'_>> = binder
-        .sources
-        .iter()
-        .zip(&from.optional)
-        .map(|(source, optional)| Joined { source, optional: optional.clone() })
-        .collect();
+    let joined = joined(&binder.sources, &from);
     let extreme = if by.is_empty() { extreme(&aggregates) } else { None };
     let asked = if grouped { extreme.as_slice() } else { order.as_slice() };
-    let (steps, in_order) = plan::steps(&joined, from.conditions.clone(), asked);
+    let (steps, in_order) = plan::steps(&joined, from.conditions.clone(), asked, &mut binder.hashed);
     let first_is_enough = in_order && extreme.is_some();
     let ordered = order.is_empty() || in_order && !grouped;
+    let counted = !grouped && !distinct && output.iter().any(Expr::is_volatile);
+    let made_last = lock.is_some() || counted && !order.iter().any(|one| one.by.is_volatile());
     Ok(Select {
         tables: binder.sources.iter().map(|source| Arc::clone(&source.table)).collect(),
         steps,
-        conditions: from.conditions,
-        groups: grouped.then_some(Grouping { by, types, aggregates, having, first_is_enough }),
+        conditions: from.conditions.into_iter().map(|(_, condition)| condition).collect(),
+        groups: grouped.then_some(Grouping { by, types, aggregates, dependent, having, first_is_enough }),
         output,
         columns,
+        untyped,
         distinct,
         ordered,
         order,
         limit,
         offset,
         lock,
-        before: scope.before,
+        made_last,
     })
 }
 
 /// The order in which the first row with a value is what the only aggregate gives.
 fn extreme(aggregates: &[Aggregate]) -> Option<Order> {
-    let [Aggregate { kind, of: Some(by @ Expr::Field { .. }), .. }] = aggregates else { return None };
+    let [Aggregate { kind, of: Some(by @ Expr::Field { .. }), filter: None, .. }] = aggregates else { return None };
     let descending = match kind {
         Kind::Min => false,
         Kind::Max => true,
         _ => return None,
     };
-    Some(Order { by: by.clone(), descending, nulls_first: descending })
+    Some(Order { by: by.clone(), output: None, descending, nulls_first: descending })
 }
 
-/// The SELECT of a query that has nothing else about it.
-fn plain(query: &ast::Query) -> Bind<&ast::Select> {
-    let ast::SetExpr::Select(select) = &*query.body else { return Err(Refusal::Other) };
-    let usual = query.with.is_none()
-        && query.for_clause.is_none()
+/// Refuses what only other databases have.
+fn check_usual(query: &ast::Query) -> Bind<()> {
+    let usual = query.for_clause.is_none()
         && query.settings.is_none()
         && query.format_clause.is_none()
-        && query.pipe_operators.is_empty()
-        && select.top.is_none()
+        && query.pipe_operators.is_empty();
+    if usual { Ok(()) } else { Err(Refusal::Other) }
+}
+
+/// Refuses what only other databases have, and what is another tier's.
+fn check_usual_select(select: &ast::Select) -> Bind<()> {
+    let usual = select.top.is_none()
         && select.exclude.is_none()
         && select.into.is_none()
         && select.lateral_views.is_empty()
@@ -179,66 +245,10 @@ fn plain(query: &ast::Query) -> Bind<&ast::Select> {
         && select.qualify.is_none()
         && select.value_table_mode.is_none()
         && select.select_modifiers.is_none();
-    if usual { Ok(select) } else { Err(Refusal::Other) }
+    if usual { Ok(()) } else { Err(Refusal::Other) }
 }
 
-pub(crate) fn bind_from(binder: &mut Binder, from: &[ast::TableWithJoins], scope: &mut Scope<'_>) -> Bind<From> {
-    let mut bound = From::default();
-    for one in from {
-        add(binder, &one.relation, None, &mut bound, scope)?;
-        let first = binder.sources.len() - 1;
-        for join in &one.joins {
-            if join.global {
-                return Err(Refusal::Other);
-            }
-            add_join(binder, join, first, &mut bound, scope)?;
-        }
-    }
-    Ok(bound)
-}
-
-fn add(
-    binder: &mut Binder,
-    factor: &ast::TableFactor,
-    optional: Option<Vec<Expr>>,
-    bound: &mut From,
-    scope: &Scope<'_>,
-) -> Bind<()> {
-    let source = scope::source(factor, binder.sources.len(), scope.tables)?;
-    if binder.sources.iter().any(|other| other.name == source.name) {
-        return Err(Refusal::Other);
-    }
-    binder.sources.push(source);
-    bound.optional.push(optional);
-    Ok(())
-}
-
-/// `first` is the first table of the join: a condition sees no tables before it.
-fn add_join(binder: &mut Binder, join: &ast::Join, first: usize, bound: &mut From, scope: &mut Scope<'_>) -> Bind<()> {
-    use ast::{JoinConstraint as C, JoinOperator as J};
-    add(binder, &join.relation, None, bound, scope)?;
-    let (on, outer) = match &join.join_operator {
-        J::Join(C::On(on)) | J::Inner(C::On(on)) => (on, false),
-        J::Left(C::On(on)) | J::LeftOuter(C::On(on)) => (on, true),
-        J::CrossJoin(C::None) => return Ok(()),
-        _ => return Err(Refusal::Other),
-    };
-    let outside: Vec<_> = binder.sources.drain(..first).collect();
-    let clause = std::mem::replace(&mut scope.clause, "JOIN conditions");
-    let condition = binder.condition(on, "JOIN/ON", scope);
-    scope.clause = clause;
-    binder.sources.splice(..0, outside);
-    let mut conditions = Vec::new();
-    scope::cut(condition?, &mut conditions);
-    if outer {
-        *bound.optional.last_mut().ok_or(Refusal::Other)? = Some(conditions);
-    } else {
-        bound.conditions.append(&mut conditions);
-    }
-    Ok(())
-}
-
-/// Columns to group by; of expressions, only those that are columns are done here.
+/// What to group by.
 fn group_by(binder: &mut Binder, select: &ast::Select, scope: &mut Scope<'_>) -> Bind<Vec<(Expr, Type)>> {
     let ast::GroupByExpr::Expressions(list, with) = &select.group_by else { return Err(Refusal::Other) };
     if !with.is_empty() {
@@ -262,7 +272,7 @@ fn group_by(binder: &mut Binder, select: &ast::Select, scope: &mut Scope<'_>) ->
             bound => bound?,
         };
         match (bound.expr, bound.ty) {
-            (expr @ Expr::Field { .. }, Some(ty)) if ty.is_ordered() => by.push((expr, ty)),
+            (expr, Some(ty)) if ty.is_ordered() && !expr.is_volatile() => by.push((expr, ty)),
             _ => return Err(Refusal::Other),
         }
     }
@@ -278,45 +288,96 @@ fn called<'s>(name: &ast::Expr, items: &'s [ast::SelectItem]) -> Option<&'s ast:
     })
 }
 
-/// Puts the group's columns for the rows'. A column that is not grouped is left to who knows about functional dependency.
-fn regroup(expr: &mut Expr, by: &[(Expr, Type)]) -> Bind<()> {
-    let mut ungrouped = false;
-    expr.change(&mut |part| {
-        let Expr::Field { slot, column, .. } = part else { return };
-        let at = by
-            .iter()
-            .position(|(one, _)| matches!(one, Expr::Field { slot: s, column: c, .. } if (s, c) == (&*slot, &*column)));
-        match at {
-            Some(at) => *part = Expr::Made(at),
-            None => ungrouped = true,
+/// Puts what a group has for what rows have.
+struct Regroup<'s> {
+    by: &'s [(Expr, Type)],
+    /// Where columns that depend on the group begin among what it has.
+    first: usize,
+    dependent: Vec<Expr>,
+}
+
+impl Regroup<'_> {
+    /// A column that a group has not one value of is left to the other tier to refuse.
+    fn expr(&mut self, expr: &mut Expr, sources: &[Source]) -> Bind<()> {
+        let mut ungrouped = false;
+        expr.change(&mut |part| {
+            if let Some(at) = self.by.iter().position(|(one, _)| one == part) {
+                *part = Expr::Made(at);
+            } else if let Expr::Field { slot, .. } = part {
+                match self.depends(*slot, sources) {
+                    true => *part = Expr::Made(self.first + self.place(part)),
+                    false => ungrouped = true,
+                }
+            }
+        });
+        if ungrouped { Err(Refusal::Other) } else { Ok(()) }
+    }
+
+    /// Is a whole primary key among what is grouped by?
+    fn depends(&self, slot: usize, sources: &[Source]) -> bool {
+        let Some(key) = sources.get(slot).and_then(|source| source.table.primary.as_ref()) else { return false };
+        key.def().columns.iter().all(|wanted| {
+            let is_it =
+                |one: &Expr| matches!(one, Expr::Field { slot: of, column, .. } if (*of, column) == (slot, wanted));
+            self.by.iter().any(|(one, _)| is_it(one))
+        })
+    }
+
+    fn place(&mut self, column: &Expr) -> usize {
+        let known = self.dependent.iter().position(|one| one == column);
+        known.unwrap_or_else(|| {
+            self.dependent.push(column.clone());
+            self.dependent.len() - 1
+        })
+    }
+}
+
+/// ORDER BY within an aggregate.
+pub(crate) fn ordering(binder: &mut Binder, list: &[ast::OrderByExpr], scope: &mut Scope<'_>) -> Bind<Vec<Order>> {
+    let mut orders = Vec::with_capacity(list.len());
+    for one in list {
+        let bound = binder.expr(&one.expr, scope)?;
+        let bound = binder.settle(bound, Type::Text)?;
+        if one.with_fill.is_some() || !bound.ty.is_some_and(Type::is_ordered) {
+            return Err(Refusal::Other);
         }
-    });
-    if ungrouped { Err(Refusal::Other) } else { Ok(()) }
+        orders.push(ordered(one, bound.expr, None));
+    }
+    Ok(orders)
+}
+
+fn ordered(one: &ast::OrderByExpr, by: Expr, output: Option<usize>) -> Order {
+    let descending = one.options.asc == Some(false);
+    Order { by, output, descending, nulls_first: one.options.nulls_first.unwrap_or(descending) }
 }
 
 /// The columns of a SELECT list or RETURNING.
 pub(crate) fn projection(
     binder: &mut Binder,
     items: &[ast::SelectItem],
+    star: Option<&[(usize, usize)]>,
     scope: &mut Scope<'_>,
-) -> Bind<(Vec<Expr>, Vec<Output>)> {
-    let (mut exprs, mut columns) = (Vec::new(), Vec::new());
-    let mut push = |typed: Typed, name: String| {
-        exprs.push(typed.expr);
-        columns.push(Output { name, ty: typed.ty.unwrap_or(Type::Text) });
-    };
+) -> Bind<(Vec<Expr>, Vec<Output>, Vec<usize>)> {
+    let (mut exprs, mut columns, mut untyped) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
+        let mut push = |typed: Typed, name: String| {
+            exprs.push(typed.expr);
+            columns.push(Output { name, ty: typed.ty.unwrap_or(Type::Text) });
+        };
         let (expr, name) = match item {
             ast::SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
             ast::SelectItem::ExprWithAlias { expr, alias } => (expr, folded(alias)),
-            ast::SelectItem::Wildcard(options) if is_bare(options) && !binder.sources.is_empty() => {
-                for source in &binder.sources {
-                    source.schema().shown().for_each(|(at, column)| push(source.field(at), column.name.clone()));
+            ast::SelectItem::Wildcard(options) if is_plain(options) && !binder.sources.is_empty() => {
+                let every = binder.sources.iter().flat_map(|one| one.schema().shown().map(|(at, _)| (one.slot, at)));
+                let all = star.map_or_else(|| every.collect(), <[_]>::to_vec);
+                for (slot, at) in all {
+                    let Some(source) = binder.sources.get(slot) else { return Err(Refusal::Other) };
+                    push(source.field(at), source.schema().columns[at].name.clone());
                 }
                 continue;
             }
             ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), options)
-                if is_bare(options) =>
+                if is_plain(options) =>
             {
                 let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Other) };
                 let name = folded(name);
@@ -327,12 +388,17 @@ pub(crate) fn projection(
             _ => return Err(Refusal::Other),
         };
         let bound = binder.expr(expr, scope)?;
-        push(binder.settle(bound, Type::Text)?, name);
+        if bound.ty.is_none() && matches!(bound.expr, Expr::Value(_)) {
+            untyped.push(exprs.len());
+        }
+        let settled = binder.settle(bound, Type::Text)?;
+        exprs.push(settled.expr);
+        columns.push(Output { name, ty: settled.ty.unwrap_or(Type::Text) });
     }
-    Ok((exprs, columns))
+    Ok((exprs, columns, untyped))
 }
 
-fn is_bare(options: &ast::WildcardAdditionalOptions) -> bool {
+fn is_plain(options: &ast::WildcardAdditionalOptions) -> bool {
     options.opt_ilike.is_none()
         && options.opt_exclude.is_none()
         && options.opt_except.is_none()
@@ -362,6 +428,8 @@ fn name_of(expr: &ast::Expr) -> Option<String> {
         },
         E::TypedString(string) => type_name(&string.data_type)?,
         E::Case { else_result, .. } => else_result.as_deref().and_then(name_of).unwrap_or_else(|| "case".into()),
+        E::Extract { .. } => "extract".into(),
+        E::Position { .. } => "position".into(),
         E::Ceil { .. } => "ceil".into(),
         E::Floor { .. } => "floor".into(),
         E::Substring { .. } => "substring".into(),
@@ -385,7 +453,7 @@ fn name_of(expr: &ast::Expr) -> Option<String> {
 
 /// A type by the name it has in `pg_type`.
 fn type_name(ty: &ast::DataType) -> Option<String> {
-    let name = match crate::bind::data_type(ty).ok()? {
+    let name = match crate::types::data_type(ty).ok()? {
         Type::Bool => "bool",
         Type::Int2 => "int2",
         Type::Int4 => "int4",
@@ -426,7 +494,8 @@ fn order_by(
         if one.with_fill.is_some() {
             return Err(Refusal::Other);
         }
-        let (by, ty) = match output_column(&one.expr, items, columns)? {
+        let made = output_column(&one.expr, items, columns)?;
+        let (by, ty) = match made {
             Some(at) => (output[at].clone(), columns[at].ty),
             None if distinct => {
                 return Err(Error::new(
@@ -444,8 +513,7 @@ fn order_by(
         if !ty.is_ordered() {
             return Err(Refusal::Other);
         }
-        let descending = one.options.asc == Some(false);
-        orders.push(Order { by, descending, nulls_first: one.options.nulls_first.unwrap_or(descending) });
+        orders.push(ordered(one, by, made));
     }
     Ok(orders)
 }
@@ -501,8 +569,20 @@ fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Option<(Vec
     let [clause] = query.locks.as_slice() else {
         return if query.locks.is_empty() { Ok(None) } else { Err(Refusal::Other) };
     };
+    let (weaker, of) = match clause.of.as_ref().map(|name| name.0.as_slice()) {
+        None => (false, None),
+        Some([ast::ObjectNamePart::Identifier(name)]) => (false, Some(name)),
+        Some([ast::ObjectNamePart::Identifier(mark), ast::ObjectNamePart::Identifier(name)])
+            if mark.value == WEAKER_LOCK =>
+        {
+            (true, Some(name).filter(|name| !name.value.is_empty()))
+        }
+        Some(_) => return Err(Refusal::Other),
+    };
     let mode = match clause.lock_type {
+        ast::LockType::Share if weaker => LockMode::KeyShare,
         ast::LockType::Share => LockMode::Share,
+        ast::LockType::Update if weaker => LockMode::NoKeyUpdate,
         ast::LockType::Update => LockMode::Update,
     };
     let policy = match clause.nonblock {
@@ -510,52 +590,25 @@ fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Option<(Vec
         Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
         Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
     };
-    let slots: Vec<usize> = match &clause.of {
-        None => (0..binder.sources.len()).collect(),
+    let is_stored = |source: &&Source| source.made.is_none();
+    let slots: Vec<usize> = match of {
+        // What a query makes is locked there, if it says so.
+        None if binder.sources.iter().all(|source| is_stored(&source)) => (0..binder.sources.len()).collect(),
+        None => {
+            let text = "FOR UPDATE over a subquery in FROM is not supported";
+            return Err(Error::unsupported(text).with_hint("name the tables to lock: FOR UPDATE OF name").into());
+        }
         Some(name) => {
-            let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Err(Refusal::Other) };
             let name = folded(name);
-            vec![binder.sources.iter().position(|source| source.name == name).ok_or(Refusal::Other)?]
+            let of = binder.sources.iter().find(|source| source.name == name).filter(is_stored);
+            vec![of.ok_or(Refusal::Other)?.slot]
         }
     };
-    if slots.iter().any(|slot| from.optional[*slot].is_some()) {
+    if slots.iter().any(|slot| from.is_optional(*slot)) {
         let text = "FOR UPDATE cannot be applied to the nullable side of an outer join";
         return Err(Error::unsupported(text).into());
     }
     Ok(Some((slots, Lock { mode, policy })))
-}
-
-/// Where rows of a result go.
-pub(crate) type Emit<'f, 'a> = &'f mut dyn FnMut(&[Datum<'a>]) -> Result<Flow>;
-
-/// What lies between joined rows, or groups, and the result: DISTINCT, ORDER BY, LIMIT.
-struct Tail<'a> {
-    select: &'a Select,
-    skip: i64,
-    left: i64,
-    seen: FxHashSet<Vec<u8>>,
-    kept: Vec<Kept<'a>>,
-    /// So many sorted rows are enough.
-    most: usize,
-    /// Are the first `most` of those kept sorted, and better than all that went?
-    cut: bool,
-    row: bumpalo::collections::Vec<'a, Datum<'a>>,
-    emitted: u64,
-}
-
-/// A row that waits to be sorted: its result, or the rows it is made of if they are locked only then.
-struct Kept<'a> {
-    keys: Vec<Datum<'a>>,
-    made: Vec<Datum<'a>>,
-    held: Option<Held<'a>>,
-}
-
-/// How a run ended: with so many rows, or not yet.
-pub(crate) type Ended = std::result::Result<u64, Event>;
-
-/// Do subqueries look at every row of a table?
-pub(crate) fn read_whole_tables(before: &[Before]) -> bool {
-    before.iter().any(|one| one.kind != Wanted::Existence && one.select.reads_whole_tables())
 }
 
 impl Select {
@@ -563,41 +616,51 @@ impl Select {
         self.lock.is_some()
     }
 
+    /// The tables whose rows it locks.
+    pub(crate) fn locked(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        self.lock.iter().flat_map(|(slots, _)| slots.iter().map(|slot| &self.tables[*slot]))
+    }
+
+    /// Does it read this table?
+    pub(crate) fn reads(&self, table: TableId) -> bool {
+        self.tables.iter().any(|other| other.id() == table)
+    }
+
+    /// Does it read what another query makes?
+    pub(crate) fn reads_derived(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.whole, Access::Made { .. }))
+    }
+
     pub(crate) fn reads_whole_tables(&self) -> bool {
         let is_first = self.groups.as_ref().is_some_and(|groups| groups.first_is_enough);
         let stops = is_first || self.limit.is_some() && self.ordered && self.groups.is_none();
         let rest = self.steps.get(usize::from(stops)..).unwrap_or_default();
-        rest.iter().any(|step| step.access.is_whole()) || read_whole_tables(&self.before)
+        rest.iter().any(|step| step.access.is_whole())
     }
 
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Runs it; what must be waited for if it cannot go on.
-    pub(crate) fn run<'a>(&'a self, txn: &mut Txn, given: Given<'a>, emit: Emit<'_, 'a>) -> Result<Ended> {
-        let answers = match answers(&self.before, txn, given)? {
-            Ok(answers) => answers,
-            Err(event) => return Ok(Err(event)),
-        };
-        let mut run = Run::new(&self.tables, answers, given, txn);
+    /// Runs it with what the query around it gives; says how many rows it gave.
+    pub(crate) fn run<'a>(&'a self, world: &'a World<'a>, given: Vec<Datum<'a>>, emit: Emit<'_, 'a>) -> Result<u64> {
+        let mut run = Run::new(&self.tables, world, given);
         let mut tail = Tail::new(self, &run)?;
         if tail.left == 0 {
-            return Ok(Ok(0));
+            return Ok(0);
         }
         let flow = match &self.groups {
             None => self.join(&mut run, &mut |run| tail.joined(run, emit))?,
             Some(groups) => self.grouped(groups, &mut run, &mut tail, emit)?,
         };
-        let flow = if flow.is_continue() { tail.end(&mut run, emit)? } else { flow };
-        Ok(match flow {
-            ControlFlow::Break(Stop::Wait(event)) => Err(event),
-            ControlFlow::Continue(()) | ControlFlow::Break(Stop::Done) => Ok(tail.emitted),
-        })
+        if flow.is_continue() {
+            let _: Flow = tail.end(&mut run, emit)?;
+        }
+        Ok(tail.emitted)
     }
 
     /// Without tables there is one row, and no step that has the conditions.
-    fn join<'a, 't>(&'a self, run: &mut Run<'a, 't>, each: Each<'_, 'a, 't>) -> Result<Flow> {
+    fn join<'a>(&'a self, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
         if self.steps.is_empty() {
             for condition in &self.conditions {
                 if !condition.holds(&run.frame)? {
@@ -605,24 +668,23 @@ impl Select {
                 }
             }
         }
-        exec::join(&self.steps, run, each)
+        exec::joined(&self.steps, run, each)
     }
 
     fn grouped<'a>(
         &'a self,
         grouping: &'a Grouping,
-        run: &mut Run<'a, '_>,
+        run: &mut Run<'a>,
         tail: &mut Tail<'a>,
         emit: Emit<'_, 'a>,
     ) -> Result<Flow> {
-        let mut groups = Groups::new(&grouping.by, &grouping.types, &grouping.aggregates);
-        // Nothing is locked on the way, so that only this stops it.
+        let mut groups = Groups::new(&grouping.by, &grouping.types, &grouping.aggregates, &grouping.dependent);
         let _: Flow = self.join(run, &mut |run| {
             groups.row(&run.frame)?;
             let enough = grouping.first_is_enough && groups.has_values();
-            Ok(if enough { ControlFlow::Break(Stop::Done) } else { ControlFlow::Continue(()) })
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        for group in groups.results() {
+        for group in groups.results(run.world().arena) {
             run.frame.made = group?;
             if let Some(having) = &grouping.having
                 && !having.holds(&run.frame)?
@@ -636,222 +698,4 @@ impl Select {
         }
         Ok(ControlFlow::Continue(()))
     }
-}
-
-/// Runs the subqueries of a statement.
-pub(crate) fn answers<'a>(
-    before: &'a [Before],
-    txn: &mut Txn,
-    given: Given<'a>,
-) -> Result<std::result::Result<Vec<Answer<'a>>, Event>> {
-    let mut answers = Vec::with_capacity(before.len());
-    for one in before {
-        match answer(one, txn, given)? {
-            Ok(answer) => answers.push(answer),
-            Err(event) => return Ok(Err(event)),
-        }
-    }
-    Ok(Ok(answers))
-}
-
-fn answer<'a>(before: &'a Before, txn: &mut Txn, given: Given<'a>) -> Result<std::result::Result<Answer<'a>, Event>> {
-    let mut answer = Answer::default();
-    let mut rows = 0;
-    let ended = before.select.run(txn, given, &mut |row| {
-        rows += 1;
-        match before.kind {
-            Wanted::Existence => return Ok(ControlFlow::Break(Stop::Done)),
-            Wanted::Value if rows > 1 => {
-                let text = "more than one row returned by a subquery used as an expression";
-                return Err(Error::new(SqlState::CARDINALITY_VIOLATION, text));
-            }
-            Wanted::Value => answer.values.extend(row.first().cloned()),
-            Wanted::Set => match row.first() {
-                None | Some(Datum::Null) => answer.has_null = true,
-                Some(value) => answer.values.push(value.clone()),
-            },
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    if let Err(event) = ended {
-        return Ok(Err(event));
-    }
-    match before.kind {
-        Wanted::Existence => answer.values.push(Datum::Bool(rows > 0)),
-        Wanted::Value => {}
-        Wanted::Set => {
-            answer.values.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
-            answer.values.dedup_by(|a, b| a.compare(b) == Some(Ordering::Equal));
-        }
-    }
-    Ok(Ok(answer))
-}
-
-impl<'a> Tail<'a> {
-    fn new(select: &'a Select, run: &Run<'a, '_>) -> Result<Tail<'a>> {
-        let number = |expr: &'a Option<Expr>, state, what: &str| {
-            let Some(expr) = expr else { return Ok(None) };
-            match expr.eval(&run.frame)? {
-                Datum::Int8(..0) => Err(Error::new(state, format!("{what} must not be negative"))),
-                Datum::Int8(value) => Ok(Some(value)),
-                _ => Ok(None),
-            }
-        };
-        let left = number(&select.limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(i64::MAX);
-        let skip = number(&select.offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
-        // Of rows that are locked after sorting, some may turn out not to be there.
-        let most = if select.lock.is_some() {
-            usize::MAX
-        } else {
-            usize::try_from(skip.saturating_add(left)).unwrap_or(usize::MAX)
-        };
-        Ok(Tail {
-            select,
-            left,
-            skip,
-            seen: FxHashSet::default(),
-            kept: Vec::new(),
-            most,
-            cut: false,
-            row: bumpalo::collections::Vec::with_capacity_in(select.output.len(), run.frame.arena),
-            emitted: 0,
-        })
-    }
-
-    /// Takes a joined row, which is locked first, unless the order of rows decides which ones are.
-    fn joined(&mut self, run: &mut Run<'a, '_>, emit: Emit<'_, 'a>) -> Result<Flow> {
-        match &self.select.lock {
-            Some(_) if !self.select.ordered => {
-                let keys = self.keys(run)?;
-                self.kept.push(Kept { keys, made: Vec::new(), held: Some(run.held()) });
-                Ok(ControlFlow::Continue(()))
-            }
-            Some((slots, lock)) => match exec::lock(slots, *lock, &self.select.conditions, run)? {
-                Ok(true) => self.row(run, emit),
-                Ok(false) => Ok(ControlFlow::Continue(())),
-                Err(event) => Ok(ControlFlow::Break(Stop::Wait(event))),
-            },
-            None => self.row(run, emit),
-        }
-    }
-
-    fn keys(&self, run: &Run<'a, '_>) -> Result<Vec<Datum<'a>>> {
-        self.select.order.iter().map(|one| one.by.eval(&run.frame)).collect()
-    }
-
-    /// Takes the row that the frame makes.
-    fn row(&mut self, run: &mut Run<'a, '_>, emit: Emit<'_, 'a>) -> Result<Flow> {
-        // PostgreSQL too makes rows that are skipped, and finds their errors.
-        self.make(run)?;
-        if self.select.distinct && !self.is_new()? {
-            return Ok(ControlFlow::Continue(()));
-        }
-        if self.select.ordered {
-            return self.emit(emit);
-        }
-        let keys = self.keys(run)?;
-        self.keep(keys);
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Keeps the row that was made, if it can be among the first `most`. Of equal rows the earlier one stays.
-    fn keep(&mut self, keys: Vec<Datum<'a>>) {
-        let order = &self.select.order;
-        if self.cut && in_order(order, &keys, &self.kept[self.most - 1].keys).is_ge() {
-            return;
-        }
-        self.kept.push(Kept { keys, made: self.row.to_vec(), held: None });
-        if self.kept.len() >= self.most.saturating_mul(2) {
-            self.kept.sort_by(|a, b| in_order(order, &a.keys, &b.keys));
-            self.kept.truncate(self.most);
-            self.cut = true;
-        }
-    }
-
-    fn make(&mut self, run: &Run<'a, '_>) -> Result<()> {
-        self.row.clear();
-        for expr in &self.select.output {
-            self.row.push(expr.eval(&run.frame)?);
-        }
-        Ok(())
-    }
-
-    fn is_new(&mut self) -> Result<bool> {
-        let mut bytes = Vec::new();
-        for (value, column) in self.row.iter().zip(&self.select.columns) {
-            key::push(&mut bytes, &nullable(column.ty), value)?;
-        }
-        Ok(self.seen.insert(bytes))
-    }
-
-    fn emit(&mut self, emit: Emit<'_, 'a>) -> Result<Flow> {
-        if self.skip > 0 {
-            self.skip -= 1;
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.left -= 1;
-        self.emitted += 1;
-        let flow = emit(&self.row)?;
-        Ok(if flow.is_continue() && self.left == 0 { ControlFlow::Break(Stop::Done) } else { flow })
-    }
-
-    /// Sorts what was kept, and hands it on.
-    fn end(&mut self, run: &mut Run<'a, '_>, emit: Emit<'_, 'a>) -> Result<Flow> {
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.sort_by(|a, b| in_order(&self.select.order, &a.keys, &b.keys));
-        for one in kept {
-            let flow = match (&self.select.lock, one.held) {
-                (Some((slots, lock)), Some(held)) => {
-                    run.put_back(held);
-                    match exec::lock(slots, *lock, &self.select.conditions, run)? {
-                        Ok(true) => {
-                            self.make(run)?;
-                            self.emit(emit)?
-                        }
-                        Ok(false) => ControlFlow::Continue(()),
-                        Err(event) => ControlFlow::Break(Stop::Wait(event)),
-                    }
-                }
-                _ => {
-                    self.row.clear();
-                    self.row.extend(one.made);
-                    self.emit(emit)?
-                }
-            };
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-fn in_order(order: &[Order], left: &[Datum<'_>], right: &[Datum<'_>]) -> Ordering {
-    for ((one, left), right) in order.iter().zip(left).zip(right) {
-        let found = match (left.is_null(), right.is_null()) {
-            (true, true) => Ordering::Equal,
-            (true, false) => {
-                if one.nulls_first {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater
-                }
-            }
-            (false, true) => {
-                if one.nulls_first {
-                    Ordering::Greater
-                } else {
-                    Ordering::Less
-                }
-            }
-            (false, false) => {
-                let found = left.compare(right).unwrap_or(Ordering::Equal);
-                if one.descending { found.reverse() } else { found }
-            }
-        };
-        if found.is_ne() {
-            return found;
-        }
-    }
-    Ordering::Equal
 }

@@ -1,25 +1,38 @@
 //! A statement: compiled once, run often.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
 use model::{Datum, Error, Result, SqlState, Type};
-use rows::Txn;
+use rows::{RowTable, Txn};
 use sqlparser::ast;
 
-use crate::bind::{Bind, Binder, Refusal};
+use crate::bind::{Bind, Binder, Refusal, folded};
 use crate::cast::Zone;
+use crate::derived::Derived;
 use crate::dml::{self, Change, Insert};
-use crate::exec::Given;
-use crate::scope::Tables;
-use crate::select::{self, Emit, Output, Select};
+use crate::exec::{Parts, World};
+use crate::number::{self, Numbers};
+use crate::scope::{self, Tables};
+use crate::select::{self, Output, Select};
+use crate::subquery::{Subquery, Wanted};
+use crate::tail::Emit;
 
 /// A statement, ready to run for as long as the tables it was compiled for are the ones.
 pub struct Compiled {
     params: Vec<Type>,
     work: Work,
+    /// The queries in its expressions, by number.
+    subqueries: Vec<Subquery>,
+    /// The tables that queries make, by number.
+    derived: Vec<Derived>,
+    /// How many tables are hashed.
+    hashed: usize,
+    /// Does it take or set numbers of sequences?
+    counts: bool,
 }
 
 enum Work {
@@ -37,6 +50,8 @@ pub struct Session<'s> {
     pub now: i64,
     /// Its time zone.
     pub zone: &'s dyn Zone,
+    /// Numbers of sequences and random ones; nothing where only formulas are evaluated that are the same each time.
+    pub numbers: Option<&'s dyn Numbers>,
 }
 
 /// How a run ended.
@@ -59,20 +74,47 @@ impl Compiled {
         &self.params
     }
 
-    /// Does it neither change nor lock rows?
+    /// Does it neither change nor lock rows, nor take numbers of sequences?
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        matches!(&self.work, Work::Select(select) if !select.locks())
+        matches!(&self.work, Work::Select(_)) && !self.queries().any(Select::locks) && !self.counts
     }
 
     /// Does it look at every row of a table, as far as can be told before it runs? Then a tier made for that may be better.
     #[must_use]
     pub fn reads_whole_tables(&self) -> bool {
-        match &self.work {
-            Work::Select(select) => select.reads_whole_tables(),
-            Work::Insert(insert) => insert.reads_whole_tables(),
-            Work::Change(change) => change.reads_whole_tables(),
-        }
+        let within = |one: &Subquery| one.kind != Wanted::Existence && one.select.reads_whole_tables();
+        self.subqueries.iter().any(within)
+            || self.derived.iter().any(|one| one.rows.reads_whole_tables())
+            || match &self.work {
+                Work::Select(select) => select.reads_whole_tables(),
+                Work::Insert(insert) => insert.reads_whole_tables(),
+                Work::Change(change) => change.reads_whole_tables(),
+            }
+    }
+
+    /// Tables whose rows it changes or locks, not counting those that foreign keys only look at. Whoever runs it enters them first
+    /// ([`Txn::enter`]), and compiles it anew if one has changed meanwhile.
+    pub fn entered(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        let (insert, change) = match &self.work {
+            Work::Select(_) => (None, None),
+            Work::Insert(insert) => (Some(insert), None),
+            Work::Change(change) => (None, Some(change)),
+        };
+        let written = insert.into_iter().flat_map(Insert::written);
+        self.queries().flat_map(Select::locked).chain(written).chain(change.into_iter().flat_map(Change::written))
+    }
+
+    /// The queries that it is, and has within.
+    fn queries(&self) -> impl Iterator<Item = &Select> {
+        let own = match &self.work {
+            Work::Select(select) => Some(select),
+            Work::Insert(insert) => insert.query(),
+            Work::Change(_) => None,
+        };
+        let mut derived = Vec::new();
+        self.derived.iter().for_each(|one| one.rows.selects(&mut derived));
+        own.into_iter().chain(self.subqueries.iter().map(|one| &one.select)).chain(derived)
     }
 
     /// How the rows of each table are found, in the order in which tables are joined; for tests and EXPLAIN.
@@ -110,23 +152,47 @@ pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Typ
         Err(Refusal::Other) => return Ok(None),
         Err(Refusal::Error(error)) => return Err(error),
     };
-    let params = binder.params.iter().enumerate().map(|(at, ty)| {
+    let params = std::mem::take(&mut binder.params);
+    let params = params.into_iter().enumerate().map(|(at, ty)| {
         ty.ok_or_else(|| {
             let text = format!("could not determine data type of parameter ${}", at + 1);
             Error::new(SqlState::INDETERMINATE_DATATYPE, text)
         })
     });
-    Ok(Some(Compiled { params: params.collect::<Result<_>>()?, work }))
+    let params = params.collect::<Result<_>>()?;
+    let Binder { subqueries, derived, hashed, counts, .. } = binder;
+    Ok(Some(Compiled { params, work, subqueries, derived, hashed, counts }))
 }
 
 fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<Work> {
     match sql {
-        ast::Statement::Query(query) => select::bind(binder, query, tables).map(Work::Select),
+        ast::Statement::Query(query) => match &*query.body {
+            ast::SetExpr::Insert(changes) | ast::SetExpr::Update(changes) | ast::SetExpr::Delete(changes) => {
+                if let Some(with) = &query.with {
+                    scope::with(binder, with, tables)?;
+                }
+                if select::is_bare(query) { work(binder, changes, tables) } else { Err(Refusal::Other) }
+            }
+            _ => select::bind(binder, query, tables).map(Work::Select),
+        },
         ast::Statement::Insert(insert) => dml::insert(binder, insert, tables).map(Work::Insert),
         ast::Statement::Update(update) => dml::update(binder, update, tables).map(Work::Change),
         ast::Statement::Delete(delete) => dml::delete(binder, delete, tables).map(Work::Change),
         _ => Err(Refusal::Other),
     }
+}
+
+/// Does a statement ask for numbers of sequences? Then it is for [`compile`], whatever tables it names.
+#[must_use]
+pub fn counts(sql: &ast::Statement) -> bool {
+    let asks = |expr: &ast::Expr| {
+        let ast::Expr::Function(call) = expr else { return false };
+        let name = call.name.0.last().and_then(|part| part.as_ident());
+        name.is_some_and(|name| number::is_of_sequence(&folded(name)))
+    };
+    let found =
+        ast::visit_expressions(sql, |expr| if asks(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    found.is_break()
 }
 
 /// Runs a statement once. Around it, whoever runs it
@@ -157,15 +223,17 @@ pub fn run(
         return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
     }
     let arena = Bump::new();
-    let given = Given { params, arena: &arena, now: session.now, zone: session.zone, guard, check: session.check };
+    let Compiled { subqueries, derived, hashed, .. } = compiled;
+    let world = World::new(params, &arena, guard, session, Parts { subqueries, derived, hashed: *hashed }, Some(txn));
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
-    let ended = match &compiled.work {
-        Work::Select(select) => select.run(txn, given, emit)?,
-        Work::Insert(insert) => insert.run(txn, given, emit)?,
-        Work::Change(change) => change.run(txn, given, emit)?,
+    let ran = match &compiled.work {
+        Work::Select(select) => select.run(&world, Vec::new(), emit),
+        Work::Insert(insert) => insert.run(&world, emit),
+        Work::Change(change) => change.run(&world, emit),
     };
-    Ok(match ended {
-        Ok(rows) => Ran::Done { rows },
-        Err(event) => Ran::Wait(event),
-    })
+    match (ran, world.waits()) {
+        (Ok(rows), _) => Ok(Ran::Done { rows }),
+        (Err(_), Some(event)) => Ok(Ran::Wait(event)),
+        (Err(error), None) => Err(error),
+    }
 }

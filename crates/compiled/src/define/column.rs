@@ -14,8 +14,8 @@ use super::draft::Draft;
 use super::formula::{self, Default};
 use super::work::Field;
 use super::{Change, Object, indexes, names, sequence, types};
-use crate::bind::{assignable, is_text};
 use crate::expr::{Expr, Value};
+use crate::types::{assignable, is_text};
 
 /// Names of columns that every table of PostgreSQL has.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];

@@ -4,9 +4,10 @@ use model::{Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSc
 use rows::SECONDARY_INDEXES_MAX;
 use sqlparser::ast;
 
+use super::Notice;
 use super::draft::Draft;
 use super::{Object, drop, formula, indexes, is_taken, names, types};
-use crate::bind::{bare, is_text};
+use crate::types::{bare, is_text};
 
 /// PostgreSQL's most columns of an index.
 const INDEX_COLUMNS_MAX: usize = 32;
@@ -171,8 +172,22 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// A foreign key that could wait for the transaction's end is looked at when each statement ends: programs that make theirs so
+    /// seldom rely on it.
+    fn note_deferred(&mut self, characteristics: Option<ast::ConstraintCharacteristics>) -> Result<()> {
+        let mut says = characteristics;
+        if let Some(says) = &mut says
+            && (says.deferrable.take() == Some(true) || says.initially == Some(ast::DeferrableInitial::Deferred))
+        {
+            says.initially = None;
+            let text = "DEFERRABLE is ignored: foreign keys are looked at when a statement ends";
+            self.notices.push(Notice::new(text));
+        }
+        refuse_deferred(says)
+    }
+
     fn add_foreign(&mut self, name: Option<String>, columns: &[String], key: &ast::ForeignKeyConstraint) -> Result<()> {
-        refuse_deferred(key.characteristics)?;
+        self.note_deferred(key.characteristics)?;
         if matches!(
             key.match_kind,
             Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)

@@ -9,7 +9,7 @@ use rows::row::{ColumnLayout, RowLayout};
 
 use super::work::{Condition, Field, Rewrite, Work};
 use super::{Catalog, Change, Definition, Notice, Object, constraints, formula, indexes, is_taken};
-use crate::expr::{Expr, Value};
+use crate::expr::{Expr, Layout, Value};
 use crate::statement::Session;
 
 /// One table's next description.
@@ -131,7 +131,7 @@ impl<'c> Draft<'c> {
                 Some(field) => field,
                 None if column.dropped => Field::Expr(null()),
                 None if at < old.columns.len() => {
-                    Field::Expr(Expr::Field { slot: 0, column: at, layout: Arc::clone(&from.layout) })
+                    Field::Expr(Expr::Field { slot: 0, column: at, layout: Layout(Arc::clone(&from.layout)) })
                 }
                 None => Field::Expr(added(column)?),
             };

@@ -15,9 +15,11 @@ use sqlparser::parser::Parser;
 
 use super::names::{quoted, shown};
 use super::{Catalog, types};
-use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, assignable, bare, folded};
+use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
+use crate::exec::{Parts, World};
 use crate::expr::{Expr, Frame};
 use crate::statement::Session;
+use crate::types::{assignable, bare};
 
 /// The slot of the row that a formula is about.
 const ROW: usize = 0;
@@ -64,8 +66,7 @@ impl Around for Place {
 
 /// Binds an expression over a row of `table`, or over nothing.
 fn bound(expr: &ast::Expr, table: Option<&Arc<RowTable>>, mut place: Place) -> Result<(Binder, Typed)> {
-    let source =
-        |table: &Arc<RowTable>| Source { name: table.schema.name.table.clone(), slot: ROW, table: Arc::clone(table) };
+    let source = |table: &Arc<RowTable>| Source::stored(table.schema.name.table.clone(), ROW, Arc::clone(table));
     let mut binder = Binder { sources: table.map(source).into_iter().collect(), ..Binder::default() };
     let typed = binder.expr(expr, &mut place).map_err(|refusal| refused(refusal, expr, place))?;
     if binder.params.is_empty() {
@@ -165,14 +166,15 @@ fn check_assigned(from: Type, column: &str, ty: Type) -> Result<()> {
 /// # Errors
 /// What evaluating gives: class 22.
 pub(super) fn value<T>(expr: &Expr, ty: Type, session: Session<'_>, then: impl FnOnce(Datum<'_>) -> T) -> Result<T> {
-    let arena = Bump::new();
-    let frame = frame(&[], session, &arena);
+    let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
+    let world = World::new(&[], &arena, &guard, session, Parts::default(), None);
+    let frame = frame(&[], &world);
     Ok(then(rows::assign(ty, expr.eval(&frame)?)?))
 }
 
 /// What expressions over one row are evaluated in, or over none.
-pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], session: Session<'a>, arena: &'a Bump) -> Frame<'a> {
-    Frame { rows: row, params: &[], arena, now: session.now, zone: session.zone, results: Vec::new(), made: Vec::new() }
+pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], world: &'a World<'a>) -> Frame<'a> {
+    Frame { rows: row, world, given: Vec::new(), made: Vec::new() }
 }
 
 /// SQL that a description holds.

@@ -103,7 +103,13 @@ fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
         )
         .with_hint("an index is read in both directions: leave DESC out"));
     }
-    if let Some(class) = &column.operator_class {
+    // Text is ordered by its bytes here, which is what these classes ask for.
+    let is_bytewise = |class: &ast::ObjectName| {
+        let class = class.to_string().to_lowercase();
+        ["text_ops", "varchar_ops", "bpchar_ops", "text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops"]
+            .contains(&class.as_str())
+    };
+    if let Some(class) = column.operator_class.as_ref().filter(|class| !is_bytewise(class)) {
         return Err(Error::unsupported(format!("operator class {class} is not supported on rows tables")));
     }
     let name = names::plain(name)?;

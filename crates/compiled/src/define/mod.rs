@@ -28,6 +28,7 @@ mod work;
 use model::{Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName};
 use sqlparser::ast;
 
+pub(crate) use names::quoted;
 pub use sequence::{SequenceAction, SequenceStatement};
 pub use text::{prepared, sequence};
 pub use work::{Condition, Rewrite, Work};

@@ -73,7 +73,7 @@ pub(super) fn shown(name: &TableName, catalog: &dyn Catalog) -> String {
 }
 
 /// A name as SQL writes it: quoted if it would be read as something else.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '$';
     let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     if begins && name.chars().all(plain) && !is_word(name) {

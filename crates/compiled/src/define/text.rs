@@ -15,6 +15,7 @@ const SERVER: &str = "mot_server";
 ///
 /// - `CREATE`, `ALTER` and `DROP FOREIGN TABLE`, with `SERVER mot_server` and `OPTIONS (…)`: without these words.
 /// - `UNLOGGED`, `TABLESPACE name`, `USING INDEX TABLESPACE name`, `WITHOUT OIDS`: without them.
+/// - `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE`: as `dml::overriding` finds them.
 /// - Options of identity columns: in the order that the parser expects, without `SEQUENCE NAME name`.
 ///
 /// # Errors
@@ -23,6 +24,9 @@ pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
     let words = heads(tokens);
     let is = |at: usize, word: &str| words.get(at).is_some_and(|token| is_word(&tokens[*token].token, word));
+    if is(0, "insert") || is(0, "with") {
+        return override_values(tokens).map(|()| notices);
+    }
     if !["create", "alter", "drop"].iter().any(|word| is(0, word)) {
         return Ok(notices);
     }
@@ -167,6 +171,42 @@ fn heads(tokens: &[TokenWithSpan]) -> Vec<usize> {
 /// The place of the token after the blanks from `at` on.
 fn next(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     (at..tokens.len()).find(|at| !is_blank(&tokens[*at].token))
+}
+
+/// `OVERRIDING SYSTEM VALUE` becomes `INSERT OVERWRITE INTO`, and `OVERRIDING USER VALUE` becomes `INSERT INTO TABLE`: what the parser
+/// knows of others, and PostgreSQL does not.
+fn override_values(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
+    let word = |tokens: &[TokenWithSpan], at: usize, word: &str| {
+        next(tokens, at).filter(|at| is_word(&tokens[*at].token, word))
+    };
+    let mut insert = None;
+    let mut at = 0;
+    while at < tokens.len() {
+        if is_word(&tokens[at].token, "insert") {
+            insert = Some(at);
+            let into = word(tokens, at + 1, "into");
+            let table = into.and_then(|into| word(tokens, into + 1, "table"));
+            if let Some(wrong) = word(tokens, at + 1, "overwrite").or(table) {
+                let text = format!("syntax error at or near \"{}\"", tokens[wrong].token);
+                return Err(Error::new(SqlState::SYNTAX_ERROR, text));
+            }
+        }
+        let whose = ["system", "user"].into_iter().find_map(|whose| {
+            let of = is_word(&tokens[at].token, "overriding").then(|| word(tokens, at + 1, whose))??;
+            Some((whose, word(tokens, of + 1, "value")?))
+        });
+        if let (Some(insert), Some((whose, last))) = (insert, whose) {
+            let mut marker = tokens[insert].clone();
+            let (after, name) = if whose == "system" { ("insert", "OVERWRITE") } else { ("into", "TABLE") };
+            marker.token = Token::make_keyword(name);
+            let blank = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
+            let place = (insert..at).find(|at| is_word(&tokens[*at].token, after)).unwrap_or(insert);
+            tokens.drain(at..=last);
+            tokens.splice(place + 1..place + 1, [blank, marker]);
+        }
+        at += 1;
+    }
+    Ok(())
 }
 
 /// Cuts `SERVER name [OPTIONS (…)]` off the end.

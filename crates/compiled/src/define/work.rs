@@ -9,6 +9,7 @@ use rows::RowTable;
 use rows::row::RowLayout;
 
 use super::formula;
+use crate::exec::{Parts, World};
 use crate::expr::Expr;
 use crate::statement::Session;
 
@@ -91,9 +92,10 @@ impl Condition {
     /// # Errors
     /// What evaluating gives: class 22; XX001 for bytes that are no row.
     pub fn holds(&self, row: &[u8], session: Session<'_>) -> Result<bool> {
-        let arena = Bump::new();
+        let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
+        let world = World::new(&[], &arena, &guard, session, Parts::default(), None);
         let slot = [Cell::new(Some(row))];
-        let frame = formula::frame(&slot, session, &arena);
+        let frame = formula::frame(&slot, &world);
         Ok(self.condition.eval(&frame)? != Datum::Bool(false))
     }
 }
@@ -127,9 +129,10 @@ impl Rewrite {
         next: &mut dyn FnMut(u32) -> Result<i64>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let arena = Bump::new();
+        let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
+        let world = World::new(&[], &arena, &guard, session, Parts::default(), None);
         let slot = [Cell::new(Some(old))];
-        let frame = formula::frame(&slot, session, &arena);
+        let frame = formula::frame(&slot, &world);
         let mut values = Vec::with_capacity(self.fields.len());
         for (ty, field) in &self.fields {
             let value = match field {

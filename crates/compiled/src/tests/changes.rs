@@ -284,3 +284,36 @@ fn a_parent_is_not_deleted_while_a_child_comes() {
     // The child is newer than the snapshot, and counts.
     assert_eq!(state(db.run(&mut deleting, delete, &[])), SqlState::FOREIGN_KEY_VIOLATION);
 }
+
+/// A statement that waits for a number is run again; one that gave numbers for nothing has not given them back.
+#[test]
+fn a_statement_waits_for_numbers() {
+    let db = Db::new();
+    db.ddl("CREATE TABLE n (id serial PRIMARY KEY, a int UNIQUE)");
+    let event = env::Event::new();
+    db.busy.replace(Some(event));
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    for sql in ["INSERT INTO n (a) VALUES (1)", "SELECT (SELECT nextval('n_id_seq'))"] {
+        assert!(matches!(db.run(&mut txn, sql, &[]), Ok(Outcome::Wait(_))), "{sql}");
+    }
+    db.busy.replace(None);
+    assert!(matches!(db.run(&mut txn, "INSERT INTO n (a) VALUES (1)", &[]), Ok(Outcome::Rows(_, 1))));
+    db.commit(txn);
+    assert!(db.error("INSERT INTO n (a) VALUES (2), (1)").starts_with("23505"));
+    db.check(&[("INSERT INTO n (a) VALUES (2) RETURNING id", "4"), ("SELECT id FROM n ORDER BY id", "1\n4")]);
+}
+
+#[test]
+fn statements_that_count_are_not_read_only() {
+    let db = Db::new();
+    db.ddl("CREATE SEQUENCE s");
+    for (sql, read_only) in [
+        ("SELECT nextval('s')", false),
+        ("SELECT (SELECT setval('s', 1))", false),
+        ("SELECT currval('s'), lastval()", true),
+    ] {
+        assert_eq!(db.compile(sql).unwrap().is_read_only(), read_only, "{sql}");
+    }
+    let error = crate::compile(&super::parse("SELECT nextval($1)"), &db, &[]).err().unwrap();
+    assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
+}

@@ -1,18 +1,32 @@
-//! Statements and the answers of PostgreSQL 15 to them: `golden.txt`. A statement ends with `;`, its answer with an empty line.
+//! Statements and the answers of PostgreSQL 15 to them: the files `golden*.txt`. A statement ends with `;`, its answer with an
+//! empty line. Each file begins with nothing.
 //!
 //! To ask PostgreSQL again, after statements were added: `PGHOST=… PGUSER=… cargo test -p compiled -- --ignored ask`, with `psql` in
-//! the path and a database that may be written to. `GOLDEN=path` names another file of that form.
+//! the path and a database that may be written to; its schema `public` is dropped. `GOLDEN=path` names another file of that form.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use model::{Result, Type};
+use model::{Error, Result, Type};
 use sqlparser::ast;
 
 use super::{Db, parse, shown};
 
-fn file() -> String {
-    std::env::var("GOLDEN").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden.txt").into())
+const FILES: [&str; 6] = [
+    "golden.txt",
+    "golden_functions.txt",
+    "golden_foreign.txt",
+    "golden_queries.txt",
+    "golden_random.txt",
+    "golden_sequences.txt",
+];
+
+fn files() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests");
+    match std::env::var("GOLDEN") {
+        Ok(file) => vec![file],
+        Err(_) => FILES.iter().map(|file| format!("{folder}/{file}")).collect(),
+    }
 }
 
 /// Comments, statements and answers.
@@ -49,14 +63,20 @@ fn cases(text: &str) -> Vec<Case> {
 
 /// As psql writes it: rows, and then what was done.
 fn answer(db: &Db, sql: &str) -> String {
-    let tag = match parse(sql.trim_end_matches(';')) {
-        ast::Statement::CreateTable(create) => {
-            db.create_table(&create);
-            return "CREATE TABLE".into();
-        }
-        ast::Statement::CreateIndex(create) => {
-            db.create_index(&create);
-            return "CREATE INDEX".into();
+    let parsed = parse(sql.trim_end_matches(';'));
+    let changes = match &parsed {
+        ast::Statement::Query(query) => match &*query.body {
+            ast::SetExpr::Insert(one) | ast::SetExpr::Update(one) | ast::SetExpr::Delete(one) => one,
+            _ => &parsed,
+        },
+        other => other,
+    };
+    let tag = match changes {
+        ast::Statement::CreateTable(_) | ast::Statement::CreateIndex(_) | ast::Statement::CreateSequence { .. } => {
+            return match db.define(changes) {
+                Ok(tag) => tag.into(),
+                Err(error) => failed(&error),
+            };
         }
         ast::Statement::Insert(_) => Some("INSERT 0"),
         ast::Statement::Update(_) => Some("UPDATE"),
@@ -68,11 +88,13 @@ fn answer(db: &Db, sql: &str) -> String {
             let tag = tag.map(|tag| format!("{tag} {count}"));
             rows.into_iter().map(line).chain(tag).collect::<Vec<_>>().join("\n")
         }
-        Err(error) => {
-            let detail = error.detail().map_or(String::new(), |detail| format!("\nDETAIL:  {detail}"));
-            format!("ERROR:  {}: {}{detail}", error.state(), error.message())
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &Error) -> String {
+    let detail = error.detail().map_or(String::new(), |detail| format!("\nDETAIL:  {detail}"));
+    format!("ERROR:  {}: {}{detail}", error.state(), error.message())
 }
 
 /// A line of an answer: one that is empty would end it.
@@ -98,25 +120,31 @@ fn comparable(sql: &str, answer: &str) -> Vec<String> {
 
 #[test]
 fn answers_are_those_of_postgresql() {
-    let db = Db::new();
-    let mut wrong = Vec::new();
-    let cases = cases(&std::fs::read_to_string(file()).expect("the file"));
-    for case in &cases {
-        let found = answer(&db, &case.sql);
-        if comparable(&case.sql, &found) != comparable(&case.sql, &case.answer) {
-            wrong.push(format!("{}\nexpected:\n{}\nfound:\n{found}\n", case.sql, case.answer));
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for file in files() {
+        let db = Db::new();
+        for case in cases(&std::fs::read_to_string(file).expect("the file")) {
+            let found = answer(&db, &case.sql);
+            if comparable(&case.sql, &found) != comparable(&case.sql, &case.answer) {
+                wrong.push(format!("{}\nexpected:\n{}\nfound:\n{found}\n", case.sql, case.answer));
+            }
+            count += 1;
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 #[ignore = "asks a PostgreSQL server and writes its answers"]
 fn ask_postgresql() {
+    files().iter().for_each(|file| ask(file));
+}
+
+fn ask(file: &str) {
     const MARK: &str = "=====";
-    let cases = cases(&std::fs::read_to_string(file()).expect("the file"));
-    let mut script = String::from("\\set VERBOSITY verbose\nDROP SCHEMA IF EXISTS golden CASCADE;\n");
-    script += "CREATE SCHEMA golden;\nSET search_path TO golden;\nSET TimeZone TO 'Etc/GMT-1';\n";
+    let cases = cases(&std::fs::read_to_string(file).expect("the file"));
+    let mut script = String::from("\\set VERBOSITY verbose\nDROP SCHEMA IF EXISTS public CASCADE;\n");
+    script += "CREATE SCHEMA public;\nSET TimeZone TO 'Etc/GMT-1';\n";
     cases.iter().for_each(|case| script += &format!("\\echo {MARK}\n{}\n", case.sql));
     let mut psql = Command::new("sh")
         .args(["-c", "exec psql -X -A -t -F '|' -P null=null 2>&1"])
@@ -134,7 +162,7 @@ fn ask_postgresql() {
     assert_eq!(answers.len(), cases.len(), "{output}");
     for (case, answer) in cases.iter().zip(answers) {
         let told = |line: &&str| {
-            !["LOCATION:", "HINT:", "LINE ", "CONSTRAINT", "SCHEMA", "TABLE", "COLUMN"]
+            !["LOCATION:", "HINT:", "LINE ", "CONTEXT:", "CONSTRAINT", "SCHEMA", "TABLE", "COLUMN"]
                 .iter()
                 .any(|word| line.starts_with(word))
                 && !line.trim_start().starts_with('^')
@@ -142,5 +170,5 @@ fn ask_postgresql() {
         let answer: Vec<String> = answer.lines().filter(told).map(|text| line(text.into())).collect();
         text += &format!("{}{}\n{}\n\n", case.comment, case.sql, answer.join("\n"));
     }
-    std::fs::write(file(), text.replace("\n\n\n", "\n\n")).expect("the file is written");
+    std::fs::write(file, text.replace("\n\n\n", "\n\n")).expect("the file is written");
 }

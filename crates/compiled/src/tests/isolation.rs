@@ -6,7 +6,7 @@ use model::{Lsn, SqlState};
 use rows::{Isolation, Txn};
 
 use super::random::Random;
-use super::{Db, Outcome};
+use super::{Db, Outcome, state};
 
 fn numbers() -> Db {
     let db = Db::new();
@@ -283,4 +283,32 @@ impl History {
             }
         }
     }
+}
+
+/// What an action changes is locked as if the statement had named it.
+#[test]
+fn actions_of_foreign_keys_wait_for_the_rows_they_change() {
+    let db = Db::new();
+    db.ddl(
+        "CREATE TABLE p (id int PRIMARY KEY);
+        CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE, note text)",
+    );
+    db.sql("INSERT INTO p VALUES (1), (2)");
+    db.sql("INSERT INTO c VALUES (10, 1), (20, 2)");
+    for sql in ["DELETE FROM p WHERE id = 1", "UPDATE p SET id = 5 WHERE id = 1"] {
+        let mut first = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(db.run(&mut first, "UPDATE c SET note = 'x' WHERE id = 10", &[]), Ok(Outcome::Rows(_, 1))));
+        let mut second = db.begin(Isolation::ReadCommitted);
+        assert!(matches!(db.run(&mut second, sql, &[]), Ok(Outcome::Wait(_))), "{sql}");
+        // Moved to another parent, it is none of the second's business.
+        assert!(matches!(db.run(&mut first, "UPDATE c SET p = 2 WHERE id = 10", &[]), Ok(Outcome::Rows(_, 1))));
+        db.commit(first);
+        assert!(matches!(db.run(&mut second, sql, &[]), Ok(Outcome::Rows(_, 1))), "{sql}");
+        drop(second);
+        db.check(&[("SELECT id, p FROM c ORDER BY id", "10|2\n20|2"), ("UPDATE c SET p = 1 WHERE id = 10", "")]);
+    }
+    let mut old = db.begin(Isolation::RepeatableRead);
+    db.sql("UPDATE c SET note = 'y' WHERE id = 10");
+    let failed = db.run(&mut old, "DELETE FROM p WHERE id = 1", &[]);
+    assert_eq!(state(failed), SqlState::SERIALIZATION_FAILURE);
 }

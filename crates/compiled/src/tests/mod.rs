@@ -4,6 +4,7 @@ mod changes;
 mod expressions;
 mod golden;
 mod isolation;
+mod loads;
 mod programs;
 mod queries;
 mod random;
@@ -12,18 +13,16 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use env::Event;
-use model::{
-    Datum, Error, Lsn, Referential, Result, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema, SqlState, TableId,
-    TableName, Type,
-};
-use rows::row::{ColumnLayout, RowLayout};
+use model::{Datum, Error, Lsn, Result, RowSchema, RowSchemaRef, SequenceRef, SqlState, TableId, TableName, Type};
+use rows::row::RowLayout;
 use rows::{IndexData, Isolation, Records, RowTable, Store, Txn};
 use sqlparser::ast;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::cast::{Zone, rounded, text_of};
-use crate::{Compiled, Ran, Session, Tables, compile, run};
+use crate::{Catalog, Change, Compiled, Numbers, Object, Ran, Session, Tables, compile, define, prepared, run};
 
 /// Clocks one hour ahead of UTC, all year.
 struct East;
@@ -32,7 +31,7 @@ const HOUR_MICROS: i64 = 3_600_000_000;
 
 impl Zone for East {
     fn local(&self, micros: i64) -> i64 {
-        micros + HOUR_MICROS
+        micros.saturating_add(if [i64::MIN, i64::MAX].contains(&micros) { 0 } else { HOUR_MICROS })
     }
 
     fn moment(&self, local: i64) -> i64 {
@@ -40,7 +39,11 @@ impl Zone for East {
     }
 
     fn parse(&self, text: &str) -> Result<i64> {
-        Ok(rounded(pg::time::parse_timestamp(text)?) - HOUR_MICROS)
+        match text {
+            "infinity" => Ok(i64::MAX),
+            "-infinity" => Ok(i64::MIN),
+            text => Ok(rounded(pg::time::parse_timestamp(text)?) - HOUR_MICROS),
+        }
     }
 }
 
@@ -50,15 +53,34 @@ const NOW: i64 = 1_795_262_400_000_000;
 struct Db {
     store: Arc<Store>,
     tables: RefCell<Vec<Arc<RowTable>>>,
+    counters: RefCell<Vec<Counter>>,
+    /// The sequence of which a number was taken last.
+    last: Cell<Option<u32>>,
+    last_id: Cell<u32>,
     newest: Cell<u64>,
     /// How often statements may ask whether to go on; then they may not.
     questions: Cell<u32>,
+    /// What the log is busy with: sequences wait for it.
+    busy: RefCell<Option<Event>>,
+    randoms: Cell<u64>,
+}
+
+/// A sequence as one session counts.
+struct Counter {
+    spec: SequenceRef,
+    last: i64,
+    is_called: bool,
+    current: Option<i64>,
 }
 
 impl Tables for Db {
     fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
         let name = TableName { schema: schema.unwrap_or("public").into(), table: name.into() };
         self.tables.borrow().iter().find(|table| table.schema.name == name).cloned()
+    }
+
+    fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef> {
+        Catalog::sequence(self, &TableName { schema: schema.unwrap_or("public").into(), table: name.into() })
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
@@ -68,6 +90,97 @@ impl Tables for Db {
     fn referring(&self, id: TableId) -> Vec<Arc<RowTable>> {
         let refers = |table: &&Arc<RowTable>| table.schema.foreign_keys.iter().any(|key| key.table == id);
         self.tables.borrow().iter().filter(refers).cloned().collect()
+    }
+}
+
+impl Catalog for Db {
+    fn current_schema(&self) -> String {
+        "public".into()
+    }
+
+    fn is_schema(&self, name: &str) -> bool {
+        name == "public"
+    }
+
+    fn table(&self, name: &TableName) -> Option<RowSchemaRef> {
+        Catalog::tables(self).into_iter().find(|table| table.name == *name)
+    }
+
+    fn tables(&self) -> Vec<RowSchemaRef> {
+        self.tables.borrow().iter().map(|table| Arc::clone(&table.schema)).collect()
+    }
+
+    fn sequence(&self, name: &TableName) -> Option<SequenceRef> {
+        self.sequences().into_iter().find(|sequence| sequence.name == *name)
+    }
+
+    fn sequences(&self) -> Vec<SequenceRef> {
+        self.counters.borrow().iter().map(|counter| Arc::clone(&counter.spec)).collect()
+    }
+
+    fn is_other(&self, _: &TableName) -> bool {
+        false
+    }
+
+    fn next_id(&self, _: Object) -> u32 {
+        self.last_id.set(self.last_id.get() + 1);
+        self.last_id.get()
+    }
+}
+
+impl Db {
+    fn counter<T>(&self, id: u32, with: impl FnOnce(&mut Counter) -> T) -> T {
+        let mut counters = self.counters.borrow_mut();
+        with(counters.iter_mut().find(|counter| counter.spec.id == id).unwrap())
+    }
+}
+
+impl Numbers for Db {
+    fn next(&self, sequence: u32) -> Result<std::result::Result<i64, Event>> {
+        if let Some(event) = self.busy.borrow().clone() {
+            return Ok(Err(event));
+        }
+        let next = self.counter(sequence, |counter| {
+            let spec = &counter.spec;
+            let next = if counter.is_called { counter.last + spec.increment } else { counter.last };
+            if next > spec.max {
+                let text = format!("nextval: reached maximum value of sequence \"{}\" ({})", spec.name.table, spec.max);
+                return Err(Error::new(SqlState::SEQUENCE_LIMIT_EXCEEDED, text));
+            }
+            (counter.last, counter.is_called, counter.current) = (next, true, Some(next));
+            Ok(next)
+        })?;
+        self.last.set(Some(sequence));
+        Ok(Ok(next))
+    }
+
+    fn current(&self, sequence: u32) -> Option<i64> {
+        self.counter(sequence, |counter| counter.current)
+    }
+
+    fn last(&self) -> Option<i64> {
+        self.current(self.last.get()?)
+    }
+
+    fn random(&self) -> u64 {
+        self.randoms.set(self.randoms.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        self.randoms.get()
+    }
+
+    fn set(&self, sequence: u32, number: i64, is_called: bool) -> Result<std::result::Result<(), Event>> {
+        self.counter(sequence, |counter| {
+            let spec = &counter.spec;
+            if !(spec.min..=spec.max).contains(&number) {
+                let text = format!(
+                    "setval: value {number} is out of bounds for sequence \"{}\" ({}..{})",
+                    spec.name.table, spec.min, spec.max
+                );
+                return Err(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text));
+            }
+            (counter.last, counter.is_called) = (number, is_called);
+            counter.current = if is_called { Some(number) } else { counter.current };
+            Ok(Ok(()))
+        })
     }
 }
 
@@ -86,38 +199,20 @@ impl Outcome {
     }
 }
 
+/// As a session reads it.
 fn parse(sql: &str) -> ast::Statement {
-    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    statements.pop().unwrap()
-}
-
-fn list<T: ToString>(items: &[T]) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn type_named(name: &str) -> Type {
-    let dialect = PostgreSqlDialect {};
-    let parsed = Parser::new(&dialect).try_with_sql(name).unwrap().parse_data_type().unwrap();
-    crate::bind::data_type(&parsed).unwrap_or_else(|_| panic!("type {name}"))
-}
-
-/// `name type [not null] [default …]`
-fn column(text: &str) -> RowColumn {
-    let (text, default) = match text.split_once(" default ") {
-        Some((text, default)) => (text, Some(default.to_owned())),
-        None => (text, None),
-    };
-    let (text, not_null) = text.strip_suffix(" not null").map_or((text, false), |text| (text, true));
-    let (name, ty) = text.split_once(' ').unwrap();
-    RowColumn { not_null, default, ..RowColumn::new(name, type_named(ty)) }
+    let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
+    prepared(&mut tokens).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(tokens);
+    let parsed = parser.parse_statement().unwrap_or_else(|error| panic!("{sql}: {error}"));
+    assert_eq!(parser.peek_token().token, Token::EOF, "{sql}");
+    parsed
 }
 
 /// An empty table.
 fn table_of(schema: RowSchema) -> Arc<RowTable> {
-    let layout: Vec<ColumnLayout<'_>> =
-        schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();
     Arc::new(RowTable {
-        layout: Arc::new(RowLayout::new(&layout).unwrap()),
+        layout: Arc::new(RowLayout::of(&schema).unwrap()),
         records: Arc::new(Records::new()),
         primary: schema.primary.as_ref().map(|def| Arc::new(IndexData::new(&schema, def))),
         secondary: schema.secondary.iter().map(|def| Arc::new(IndexData::new(&schema, def))).collect(),
@@ -130,140 +225,66 @@ impl Db {
         Db {
             store: Arc::new(Store::new()),
             tables: RefCell::default(),
+            counters: RefCell::default(),
+            last: Cell::new(None),
+            last_id: Cell::new(0),
             newest: Cell::new(0),
             questions: Cell::new(u32::MAX),
+            busy: RefCell::new(None),
+            randoms: Cell::new(1),
         }
     }
 
     /// Makes a table. Columns as in CREATE TABLE; then its indexes and checks, each by its kind: `primary a, b`, `unique a`,
     /// `index a, b`, `check a > 0`, `references a to table(b)`.
     fn create(&self, name: &str, columns: &[&str], more: &[&str]) {
-        let id = TableId(self.tables.borrow().len() as u32 + 1);
-        let mut schema = RowSchema {
-            id,
-            name: TableName::public(name),
-            version: 1,
-            columns: columns.iter().map(|text| column(text)).collect(),
-            primary: None,
-            secondary: Vec::new(),
-            checks: Vec::new(),
-            foreign_keys: Vec::new(),
-        };
-        for (at, one) in more.iter().enumerate() {
-            self.add_to(&mut schema, id.0 * 100 + at as u32, one);
+        let mut parts: Vec<String> = columns.iter().map(|column| (*column).into()).collect();
+        let mut indexes = Vec::new();
+        for one in more {
+            let (kind, rest) = one.split_once(' ').unwrap();
+            match kind {
+                "primary" => parts.push(format!("PRIMARY KEY ({rest})")),
+                "unique" => parts.push(format!("UNIQUE ({rest})")),
+                "check" => parts.push(format!("CONSTRAINT {name}_check CHECK ({rest})")),
+                "index" => indexes.push(format!("CREATE INDEX ON {name} ({rest})")),
+                "references" => {
+                    let (columns, parent) = rest.split_once(" to ").unwrap();
+                    parts.push(format!("CONSTRAINT {name}_fkey FOREIGN KEY ({columns}) REFERENCES {parent}"));
+                }
+                other => panic!("{other}"),
+            }
         }
-        self.tables.borrow_mut().push(table_of(schema));
+        self.ddl(&format!("CREATE TABLE {name} ({});{}", parts.join(", "), indexes.join(";")));
     }
 
-    /// Makes tables and indexes by SQL.
+    /// Definitions by SQL, of tables that have no rows yet.
     fn ddl(&self, sql: &str) {
         for sql in sql.split(';').filter(|sql| !sql.trim().is_empty()) {
-            match parse(sql) {
-                ast::Statement::CreateTable(create) => self.create_table(&create),
-                ast::Statement::CreateIndex(create) => self.create_index(&create),
-                other => panic!("{other}"),
-            }
+            self.define(&parse(sql)).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         }
     }
 
-    fn create_table(&self, create: &ast::CreateTable) {
-        let (mut columns, mut more) = (Vec::new(), Vec::new());
-        for column in &create.columns {
-            let own = &column.name;
-            let (mut not_null, mut default) = ("", String::new());
-            for option in &column.options {
-                match &option.option {
-                    ast::ColumnOption::NotNull => not_null = " not null",
-                    ast::ColumnOption::Default(value) => default = format!(" default {value}"),
-                    ast::ColumnOption::PrimaryKey(_) => more.push(format!("primary {own}")),
-                    ast::ColumnOption::Unique(_) => more.push(format!("unique {own}")),
-                    other => panic!("{other}"),
+    fn define(&self, sql: &ast::Statement) -> Result<&'static str> {
+        let session = Session { check: &|| Ok(()), now: NOW, zone: &East, numbers: None };
+        let definition = define(sql, self, session)?.unwrap_or_else(|| panic!("{sql}: defines nothing"));
+        for change in definition.changes {
+            match change {
+                Change::Create(schema) => self.tables.borrow_mut().push(table_of(schema)),
+                Change::Alter { next, .. } => {
+                    let mut tables = self.tables.borrow_mut();
+                    let old = tables.iter_mut().find(|table| table.id() == next.id).unwrap();
+                    assert!(old.records.all().next().is_none(), "{sql}: rows would be lost");
+                    *old = table_of(next);
                 }
-            }
-            columns.push(format!("{own} {}{not_null}{default}", column.data_type));
-        }
-        for constraint in &create.constraints {
-            more.push(match constraint {
-                ast::TableConstraint::PrimaryKey(key) => format!("primary {}", list(&key.columns)),
-                ast::TableConstraint::Unique(key) => format!("unique {}", list(&key.columns)),
-                ast::TableConstraint::Check(check) => format!("check {}", check.expr),
-                ast::TableConstraint::ForeignKey(key) => {
-                    let referred = list(&key.referred_columns);
-                    format!("references {} to {}({referred})", list(&key.columns), key.foreign_table)
+                Change::CreateSequence(spec) => {
+                    let (last, spec) = (spec.start, Arc::new(spec));
+                    let counter = Counter { spec, last, is_called: false, current: None };
+                    self.counters.borrow_mut().push(counter);
                 }
-                other => panic!("{other}"),
-            });
-        }
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-        let more: Vec<&str> = more.iter().map(String::as_str).collect();
-        self.create(&create.name.to_string(), &columns, &more);
-    }
-
-    fn create_index(&self, create: &ast::CreateIndex) {
-        let kind = if create.unique { "unique" } else { "index" };
-        self.add_index(&create.table_name.to_string(), &format!("{kind} {}", list(&create.columns)));
-    }
-
-    /// Adds an index, written as for `create`, to a table that has no rows yet.
-    fn add_index(&self, name: &str, index: &str) {
-        let table = self.table(None, name).unwrap();
-        let mut schema = (*table.schema).clone();
-        let number = schema.id.0 * 100 + 50 + schema.secondary.len() as u32;
-        self.add_to(&mut schema, number, index);
-        let mut tables = self.tables.borrow_mut();
-        let at = tables.iter().position(|one| one.id() == schema.id).unwrap();
-        tables[at] = table_of(schema);
-    }
-
-    fn add_to(&self, schema: &mut RowSchema, id: u32, text: &str) {
-        let (kind, rest) = text.split_once(' ').unwrap();
-        let table = schema.name.table.clone();
-        if kind == "check" {
-            let name = format!("{table}_check");
-            return schema.checks.push(RowCheck { name, condition: rest.into() });
-        }
-        if kind == "references" {
-            return self.refer(schema, rest);
-        }
-        let names: Vec<&str> = rest.split(", ").collect();
-        let columns: Vec<usize> = names.iter().map(|name| schema.column(name).unwrap()).collect();
-        let def = |suffix: &str, unique| RowIndex {
-            id,
-            name: format!("{table}_{suffix}"),
-            columns: columns.clone(),
-            unique,
-            constraint: unique,
-        };
-        match kind {
-            "primary" => {
-                columns.iter().for_each(|column| schema.columns[*column].not_null = true);
-                schema.primary = Some(def("pkey", true));
+                other => panic!("{sql}: {other:?}"),
             }
-            "unique" => schema.secondary.push(def(&format!("{}_key", names.join("_")), true)),
-            "index" => schema.secondary.push(def(&format!("{}_idx", names.join("_")), false)),
-            other => panic!("{other}"),
         }
-    }
-
-    /// `columns to parent(columns)`
-    fn refer(&self, schema: &mut RowSchema, text: &str) {
-        let (columns, parent) = text.split_once(" to ").unwrap();
-        let (parent, referred) = parent.trim_end_matches(')').split_once('(').unwrap();
-        let positions = |schema: &RowSchema, names: &str| -> Vec<usize> {
-            names.split(", ").map(|name| schema.column(name).unwrap()).collect()
-        };
-        let own = schema.name.table == parent;
-        let parent = (!own).then(|| self.table(None, parent).unwrap());
-        let of = parent.as_ref().map_or(&*schema, |parent| &parent.schema);
-        let key = RowForeignKey {
-            name: format!("{}_fkey", schema.name.table),
-            columns: positions(schema, columns),
-            table: of.id,
-            referred: positions(of, referred),
-            on_delete: Referential::NoAction,
-            on_update: Referential::NoAction,
-        };
-        schema.foreign_keys.push(key);
+        Ok(definition.tag)
     }
 
     fn begin(&self, isolation: Isolation) -> Txn {
@@ -304,7 +325,7 @@ impl Db {
         let savepoint = txn.savepoint();
         let mut rows = Vec::new();
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
-        let session = Session { check: &|| self.question(), now: NOW, zone: &East };
+        let session = Session { check: &|| self.question(), now: NOW, zone: &East, numbers: Some(self) };
         let ran = run(&compiled, txn, params, session, guard, &mut |row| {
             assert_eq!(row.len(), types.len(), "{sql}");
             rows.push(row.iter().zip(&types).map(|(value, ty)| show(value, *ty)).collect::<Vec<_>>().join("|"));

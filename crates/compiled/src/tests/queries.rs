@@ -148,7 +148,7 @@ fn aggregates_are_postgresqls() {
 }
 
 #[test]
-fn subqueries_are_answered_first() {
+fn subqueries_are_answered() {
     shop().check(&[
         ("SELECT id FROM orders WHERE id = (SELECT max(id) FROM orders WHERE customer = 1)", "11"),
         ("SELECT (SELECT amount FROM orders WHERE id = 99)", "null"),
@@ -163,9 +163,11 @@ fn subqueries_are_answered_first() {
         "21000 more than one row returned by a subquery used as an expression"
     );
     assert_eq!(db.error("SELECT 1 WHERE 1 IN (SELECT 1, 2)"), "42601 subquery has too many columns");
-    // One that depends on the outer row is another tier's.
-    let correlated = "SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id)";
-    assert!(db.error(correlated).starts_with("0A000"));
+    db.check(&[(
+        "SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.carrier = c.w)
+         ORDER BY id",
+        "",
+    )]);
 }
 
 /// How TPC-C asks for the stock that runs low, over what was ordered last.
@@ -326,27 +328,18 @@ fn statements_say_what_they_will_look_at() {
 fn the_other_tier_gets_what_is_not_done_here() {
     let db = shop();
     for sql in [
-        "SELECT id FROM orders UNION SELECT a FROM loose",
-        "WITH x AS (SELECT 1) SELECT * FROM x",
         "SELECT id, row_number() OVER (ORDER BY id) FROM orders",
         "SELECT DISTINCT ON (a) a, b FROM loose ORDER BY a",
-        "SELECT x.a FROM (SELECT a FROM loose) x",
-        "SELECT a FROM loose RIGHT JOIN orders ON a = id",
-        "SELECT a FROM loose FULL JOIN orders ON a = id",
         "SELECT a FROM loose NATURAL JOIN orders",
-        "SELECT id FROM orders JOIN customer USING (id)",
         "SELECT a FROM elsewhere",
+        "WITH RECURSIVE x AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM x) SELECT n FROM x LIMIT 3",
+        "WITH x AS (INSERT INTO loose VALUES (1) RETURNING a) SELECT a FROM x",
+        "SELECT x.a FROM orders, loose x FULL JOIN loose y ON x.a = y.a",
         "SELECT * FROM generate_series(1, 3)",
-        "SELECT a + 1 FROM loose GROUP BY a + 1",
-        "SELECT string_agg(b, ',') FROM loose",
-        "SELECT extract(year FROM now())",
         "SELECT now() - '1 day'",
         "SELECT current_schema",
-        "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM loose WHERE a = o.id)",
-        "VALUES (1), (2)",
         "CREATE TABLE x (a integer)",
         "TRUNCATE loose",
-        "INSERT INTO loose (a) VALUES (nextval('s'))",
     ] {
         let parsed = super::parse(sql);
         assert!(crate::compile(&parsed, &db, &[]).unwrap().is_none(), "{sql}");

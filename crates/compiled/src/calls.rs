@@ -1,0 +1,225 @@
+//! Calls of functions: which one is meant, as what it takes its arguments, and what it gives.
+
+use model::{Datum, Error, Type};
+use sqlparser::ast;
+
+use crate::aggregate::Kind;
+use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded};
+use crate::cast::Context;
+use crate::expr::{Expr, Function, Value};
+use crate::moment::Part;
+use crate::number;
+use crate::types::{bare, common_number, comparable, is_text, rank};
+
+impl Binder {
+    pub(crate) fn function(&mut self, call: &ast::Function, around: &mut dyn Around) -> Bind<Typed> {
+        let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return Err(Refusal::Other) };
+        let name = folded(name);
+        if call.over.is_some() || !call.within_group.is_empty() || call.null_treatment.is_some() {
+            return Err(Refusal::Other);
+        }
+        if Kind::named(&name).is_some() {
+            return around.aggregate(self, call);
+        }
+        if let Some(number) = number::bind(self, &name, call, around)? {
+            return Ok(number);
+        }
+        let given = match &call.args {
+            ast::FunctionArguments::None => Vec::new(),
+            ast::FunctionArguments::Subquery(_) => return Err(Refusal::Other),
+            ast::FunctionArguments::List(list) => {
+                if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+                    return Err(Refusal::Other);
+                }
+                let mut given = Vec::with_capacity(list.args.len());
+                for arg in &list.args {
+                    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else {
+                        return Err(Refusal::Other);
+                    };
+                    given.push(self.expr(arg, around)?);
+                }
+                given
+            }
+        };
+        self.call(&name, given)
+    }
+
+    /// `extract(field from of)`
+    pub(crate) fn part(&mut self, field: &str, of: Typed) -> Bind<Typed> {
+        let ty = of.ty.ok_or(Refusal::Other)?;
+        let is_moment = matches!(ty, Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval);
+        let field = field.to_ascii_lowercase();
+        let field = field.trim_matches(['\'', '"']);
+        let part = Part::named(field).filter(|_| is_moment).ok_or(Refusal::Other)?;
+        if !part.is_of(ty) {
+            let text = format!("unit \"{field}\" not supported for type {}", ty.sql_name());
+            return Err(Error::unsupported(text).into());
+        }
+        Ok(Typed::new(Expr::Call(Function::Part(part), vec![of.expr]), Type::Numeric(None)))
+    }
+
+    /// What `concat` makes of a value: what a client sees.
+    fn shown(&mut self, of: Typed) -> Bind<Expr> {
+        match of.ty {
+            // Blanks at the end of char(n) count here, and are not here.
+            Some(Type::Char(_)) => Err(Refusal::Other),
+            Some(Type::Bool) => {
+                let word = |word: &str| Expr::Value(Value::Text(word.into()));
+                let not = Expr::Not(Box::new(of.expr.clone()));
+                Ok(Expr::Case { whens: vec![(of.expr, word("t")), (not, word("f"))], otherwise: None })
+            }
+            _ => Ok(self.cast(of, Type::Text, Context::Explicit)?.expr),
+        }
+    }
+
+    pub(crate) fn call(&mut self, name: &str, mut given: Vec<Typed>) -> Bind<Typed> {
+        match (name, given.len()) {
+            ("concat", 1..) | ("concat_ws", 2..) => {
+                let function = if name == "concat" { Function::Concat } else { Function::ConcatWith };
+                let of = given.into_iter().map(|one| self.shown(one)).collect::<Bind<Vec<_>>>()?;
+                return Ok(Typed::new(Expr::Call(function, of), Type::Text));
+            }
+            ("date_part", 2) => {
+                let of = given.pop().ok_or(Refusal::Other)?;
+                let Some(Typed { expr: Expr::Value(Value::Text(field)), .. }) = given.pop() else {
+                    return Err(Refusal::Other);
+                };
+                let part = self.part(&field, of)?;
+                return self.cast(part, Type::Float8, Context::Explicit);
+            }
+            ("pi", 0) => {
+                let pi = Datum::Float8(std::f64::consts::PI);
+                return Ok(Typed::new(Expr::Value(Value::Plain(pi)), Type::Float8));
+            }
+            ("now" | "current_timestamp" | "transaction_timestamp", 0) => {
+                return Ok(Typed::new(Expr::Now, Type::Timestamptz));
+            }
+            ("localtimestamp", 0) => {
+                return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Timestamp, Context::Explicit);
+            }
+            ("current_date", 0) => {
+                return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Date, Context::Explicit);
+            }
+            ("coalesce", 1..) => {
+                let (all, ty) = self.one_type(given)?;
+                return Ok(Typed::new(Expr::Coalesce(all), ty));
+            }
+            ("greatest" | "least", 1..) => {
+                let (of, ty) = self.one_type(given)?;
+                return Ok(Typed::new(Expr::Extreme { of, greatest: name == "greatest" }, ty));
+            }
+            ("nullif", 2) => {
+                let right = given.pop().ok_or(Refusal::Other)?;
+                let left = given.pop().ok_or(Refusal::Other)?;
+                let ty = match (left.ty, right.ty) {
+                    (Some(left), Some(right)) if bare(left) != bare(right) => comparable(left, right).unwrap_or(left),
+                    (Some(left), _) => left,
+                    (None, right) => bare(right.unwrap_or(Type::Text)),
+                };
+                let sides = self.same_type(left, right, "=")?;
+                return Ok(Typed::new(Expr::Call(Function::Nullif, sides.into()), ty));
+            }
+            _ => {}
+        }
+        let (function, types, result) = self.signature(name, &given).ok_or(Refusal::Other)?;
+        let mut of = Vec::with_capacity(given.len());
+        for (one, ty) in given.into_iter().zip(types) {
+            of.push(self.cast(one, ty, Context::Explicit)?.expr);
+        }
+        Ok(Typed::new(Expr::Call(function, of), result))
+    }
+
+    /// Which function it is, as what it takes its arguments, and what it gives.
+    fn signature(&self, name: &str, given: &[Typed]) -> Option<(Function, Vec<Type>, Type)> {
+        let first = given.first().map(|one| one.ty.map(bare));
+        let text = |function, more: &[Type], result| {
+            let mut types = vec![Type::Text];
+            types.extend_from_slice(more);
+            first.flatten().is_none_or(is_text).then_some((function, types, result))
+        };
+        let number = |function, more: &[Type]| {
+            let ty = first.flatten().unwrap_or(Type::Float8);
+            // Of the integers only `abs` and `mod` know more than double precision.
+            let ty = match ty {
+                Type::Int2 | Type::Int4 | Type::Int8 | Type::Float4 if function != Function::Abs => Type::Float8,
+                ty => ty,
+            };
+            rank(ty)?;
+            let mut types = vec![ty];
+            types.extend_from_slice(more);
+            Some((function, types, ty))
+        };
+        match (name, given.len()) {
+            ("lower", 1) => text(Function::Lower, &[], Type::Text),
+            ("upper", 1) => text(Function::Upper, &[], Type::Text),
+            ("length" | "char_length" | "character_length", 1) => {
+                // Of char(n), blanks at the end do not count, which is what is kept.
+                text(Function::Length, &[], Type::Int4)
+            }
+            ("btrim", 1) => text(Function::Trim, &[], Type::Text),
+            ("ltrim", 1) => text(Function::TrimStart, &[], Type::Text),
+            ("rtrim", 1) => text(Function::TrimEnd, &[], Type::Text),
+            ("btrim", 2) => text(Function::Trim, &[Type::Text], Type::Text),
+            ("ltrim", 2) => text(Function::TrimStart, &[Type::Text], Type::Text),
+            ("rtrim", 2) => text(Function::TrimEnd, &[Type::Text], Type::Text),
+            ("left", 2) => text(Function::Left, &[Type::Int4], Type::Text),
+            ("right", 2) => text(Function::Right, &[Type::Int4], Type::Text),
+            ("substring" | "substr", 2) => text(Function::Substring, &[Type::Int4], Type::Text),
+            ("substring" | "substr", 3) => text(Function::Substring, &[Type::Int4, Type::Int4], Type::Text),
+            ("strpos", 2) => text(Function::Position, &[Type::Text], Type::Int4),
+            ("replace", 3) => text(Function::Replace, &[Type::Text, Type::Text], Type::Text),
+            ("lpad", 2) => text(Function::PadStart, &[Type::Int4], Type::Text),
+            ("lpad", 3) => text(Function::PadStart, &[Type::Int4, Type::Text], Type::Text),
+            ("rpad", 2) => text(Function::PadEnd, &[Type::Int4], Type::Text),
+            ("rpad", 3) => text(Function::PadEnd, &[Type::Int4, Type::Text], Type::Text),
+            ("repeat", 2) => text(Function::Repeat, &[Type::Int4], Type::Text),
+            ("reverse", 1) => text(Function::Reverse, &[], Type::Text),
+            ("split_part", 3) => text(Function::SplitPart, &[Type::Text, Type::Int4], Type::Text),
+            ("ascii", 1) => text(Function::Ascii, &[], Type::Int4),
+            ("initcap", 1) => text(Function::Initcap, &[], Type::Text),
+            ("starts_with", 2) => text(Function::StartsWith, &[Type::Text], Type::Bool),
+            ("octet_length", 1) if !matches!(first.flatten(), Some(Type::Char(_))) => {
+                text(Function::OctetLength, &[], Type::Int4)
+            }
+            ("chr", 1) if matches!(first.flatten(), Some(Type::Int2 | Type::Int4)) => {
+                Some((Function::Chr, vec![Type::Int4], Type::Text))
+            }
+            ("trunc", 1) => number(Function::Trunc, &[]),
+            ("trunc", 2) => Some((Function::Trunc, vec![Type::Numeric(None), Type::Int4], Type::Numeric(None))),
+            ("exp" | "ln" | "log", 1) if !matches!(first.flatten(), Some(Type::Numeric(_))) => {
+                let function = match name {
+                    "exp" => Function::Exp,
+                    "ln" => Function::Ln,
+                    _ => Function::Log,
+                };
+                Some((function, vec![Type::Float8], Type::Float8))
+            }
+            ("date_trunc", 2) => {
+                let ty = match given[1].ty? {
+                    Type::Timestamp => Type::Timestamp,
+                    Type::Date | Type::Timestamptz => Type::Timestamptz,
+                    _ => return None,
+                };
+                first.flatten().is_none_or(is_text).then_some((Function::DateTrunc, vec![Type::Text, ty], ty))
+            }
+            ("abs", 1) => number(Function::Abs, &[]),
+            ("ceil" | "ceiling", 1) => number(Function::Ceil, &[]),
+            ("floor", 1) => number(Function::Floor, &[]),
+            ("sign", 1) => number(Function::Sign, &[]),
+            ("round", 1) => number(Function::Round, &[]),
+            ("round", 2) => Some((Function::Round, vec![Type::Numeric(None), Type::Int4], Type::Numeric(None))),
+            ("mod", 2) => {
+                let ty = common_number(first??, given.get(1)?.ty?)?;
+                let exact = matches!(ty, Type::Int2 | Type::Int4 | Type::Int8 | Type::Numeric(_));
+                exact.then_some((Function::Mod, vec![ty, ty], ty))
+            }
+            ("power" | "pow", 2) if !given.iter().any(|one| matches!(one.ty, Some(Type::Numeric(_)))) => {
+                Some((Function::Power, vec![Type::Float8, Type::Float8], Type::Float8))
+            }
+            ("sqrt", 1) if !matches!(first.flatten(), Some(Type::Numeric(_))) => {
+                Some((Function::Sqrt, vec![Type::Float8], Type::Float8))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Tables that queries make: subqueries in FROM, common tables, VALUES, UNION and its kin.
+//!
+//! Their rows are written as those of tables are, so that expressions find columns in both alike. A query that is given
+//! nothing by the one around it is run once for the whole statement, when it is first asked.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use model::{Datum, Error, Result, RowColumn, RowSchema, SqlState, TableId, TableName, Type};
+use rows::key::{self, KeyColumn};
+use rows::row::RowLayout;
+use rows::{Records, RowTable};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sqlparser::ast;
+
+use crate::aggregate::nullable;
+use crate::bind::{Bind, Binder, Made, Refusal, Source, Typed, folded};
+use crate::cast::Context;
+use crate::exec::{Flow, Run, World};
+use crate::expr::Expr;
+use crate::scope::{Scope, Tables};
+use crate::select::{self, Output, Select};
+use crate::tail::Emit;
+use crate::types::union;
+
+/// A table that a query makes.
+pub(crate) struct Derived {
+    pub(crate) rows: Rows,
+    layout: Arc<RowLayout>,
+}
+
+/// Where its rows come from.
+pub(crate) enum Rows {
+    Select(Box<Select>),
+    Values(Vec<Vec<Expr>>),
+    Set(Box<Set>),
+}
+
+/// UNION, INTERSECT or EXCEPT.
+pub(crate) struct Set {
+    kind: Kind,
+    all: bool,
+    sides: [Rows; 2],
+    /// By which rows are told apart.
+    columns: Vec<KeyColumn>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Union,
+    Intersect,
+    Except,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Union => "UNION",
+            Kind::Intersect => "INTERSECT",
+            Kind::Except => "EXCEPT",
+        }
+    }
+}
+
+impl Derived {
+    /// Its rows, as bytes.
+    pub(crate) fn make<'a>(&'a self, world: &'a World<'a>, given: Vec<Datum<'a>>) -> Result<&'a [&'a [u8]]> {
+        let (mut made, mut bytes) = (Vec::new(), Vec::new());
+        self.rows.run(world, &given, &mut |row| {
+            world.look()?;
+            bytes.clear();
+            self.layout.encode(row, &mut bytes)?;
+            made.push(&*world.arena.alloc_slice_copy(&bytes));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(world.arena.alloc_slice_copy(&made))
+    }
+}
+
+impl Rows {
+    fn run<'a>(&'a self, world: &'a World<'a>, given: &[Datum<'a>], emit: Emit<'_, 'a>) -> Result<()> {
+        match self {
+            Rows::Select(select) => select.run(world, given.to_vec(), emit).map(drop),
+            Rows::Values(rows) => {
+                let run = Run::new(&[], world, given.to_vec());
+                for row in rows {
+                    let row = row.iter().map(|one| one.eval(&run.frame)).collect::<Result<Vec<_>>>()?;
+                    if emit(&row)?.is_break() {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Rows::Set(set) => set.run(world, given, emit),
+        }
+    }
+
+    /// Does it look at every row of a table?
+    pub(crate) fn reads_whole_tables(&self) -> bool {
+        match self {
+            Rows::Select(select) => select.reads_whole_tables(),
+            Rows::Values(_) => false,
+            Rows::Set(set) => set.sides.iter().any(Rows::reads_whole_tables),
+        }
+    }
+
+    /// The queries that it has.
+    pub(crate) fn selects<'s>(&'s self, out: &mut Vec<&'s Select>) {
+        match self {
+            Rows::Select(select) => out.push(select),
+            Rows::Values(_) => {}
+            Rows::Set(set) => set.sides.iter().for_each(|side| side.selects(out)),
+        }
+    }
+}
+
+impl Set {
+    fn run<'a>(&'a self, world: &'a World<'a>, given: &[Datum<'a>], emit: Emit<'_, 'a>) -> Result<()> {
+        let [left, right] = &self.sides;
+        if self.kind == Kind::Union {
+            let mut seen = FxHashSet::default();
+            let mut each = |row: &[Datum<'a>]| -> Result<Flow> {
+                if self.all || seen.insert(self.key(row)?) { emit(row) } else { Ok(ControlFlow::Continue(())) }
+            };
+            left.run(world, given, &mut each)?;
+            return right.run(world, given, &mut each);
+        }
+        // How often each row is on the right, less how often it was met on the left.
+        let mut counts: FxHashMap<Vec<u8>, u64> = FxHashMap::default();
+        right.run(world, given, &mut |row| {
+            *counts.entry(self.key(row)?).or_default() += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let mut seen = FxHashSet::default();
+        left.run(world, given, &mut |row| {
+            let key = self.key(row)?;
+            let count = counts.get_mut(&key).filter(|count| **count > 0);
+            let found = count.is_some();
+            if let Some(count) = count
+                && self.all
+            {
+                *count -= 1;
+            }
+            let wanted = found == (self.kind == Kind::Intersect) && (self.all || seen.insert(key));
+            if wanted { emit(row) } else { Ok(ControlFlow::Continue(())) }
+        })
+    }
+
+    fn key(&self, row: &[Datum<'_>]) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for (value, column) in row.iter().zip(&self.columns) {
+            key::push(&mut bytes, column, value)?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// A column while its query is bound: bare strings and NULL have no type yet.
+struct Column {
+    name: String,
+    ty: Option<Type>,
+}
+
+/// Binds the body of a query that is more than a SELECT.
+pub(crate) fn bind(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables) -> Bind<(Rows, Vec<Output>)> {
+    let (mut rows, mut columns) = parts(binder, body, tables)?;
+    for (at, column) in columns.iter_mut().enumerate() {
+        if column.ty.is_none() {
+            become_type(binder, &mut rows, at, None, Type::Text)?;
+            column.ty = Some(Type::Text);
+        }
+    }
+    let output = |column: Column| Output { name: column.name, ty: column.ty.unwrap_or(Type::Text) };
+    Ok((rows, columns.into_iter().map(output).collect()))
+}
+
+fn parts(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables) -> Bind<(Rows, Vec<Column>)> {
+    binder.sources.clear();
+    let select = match body {
+        ast::SetExpr::Select(_) => select::bind(binder, &query_of(body.clone()), tables)?,
+        ast::SetExpr::Query(query) => select::bind(binder, query, tables)?,
+        ast::SetExpr::Values(list) => return values(binder, list, tables),
+        ast::SetExpr::SetOperation { op, set_quantifier, left, right } => {
+            return set(binder, (*op, *set_quantifier), left, right, tables);
+        }
+        _ => return Err(Refusal::Other),
+    };
+    binder.sources.clear();
+    let column = |(at, column): (usize, &Output)| Column {
+        name: column.name.clone(),
+        ty: (!select.untyped.contains(&at)).then_some(column.ty),
+    };
+    let columns = select.columns.iter().enumerate().map(column).collect();
+    Ok((Rows::Select(Box::new(select)), columns))
+}
+
+/// A query that has nothing but its body.
+fn query_of(body: ast::SetExpr) -> ast::Query {
+    ast::Query {
+        with: None,
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
+fn values(binder: &mut Binder, list: &ast::Values, tables: &dyn Tables) -> Bind<(Rows, Vec<Column>)> {
+    let mut scope = Scope::new(tables);
+    scope.clause = "VALUES";
+    let width = list.rows.first().map_or(0, |row| row.content.len());
+    if list.rows.iter().any(|row| row.content.len() != width) {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length").into());
+    }
+    let mut rows: Vec<Vec<Expr>> = list.rows.iter().map(|_| Vec::with_capacity(width)).collect();
+    let mut columns = Vec::with_capacity(width);
+    for at in 0..width {
+        let bound = list.rows.iter().map(|row| binder.expr(&row.content[at], &mut scope)).collect::<Bind<Vec<_>>>()?;
+        let (all, ty) = binder.one_type(bound)?;
+        rows.iter_mut().zip(all).for_each(|(row, expr)| row.push(expr));
+        columns.push(Column { name: format!("column{}", at + 1), ty: Some(ty) });
+    }
+    Ok((Rows::Values(rows), columns))
+}
+
+fn set(
+    binder: &mut Binder,
+    (op, quantifier): (ast::SetOperator, ast::SetQuantifier),
+    left: &ast::SetExpr,
+    right: &ast::SetExpr,
+    tables: &dyn Tables,
+) -> Bind<(Rows, Vec<Column>)> {
+    let kind = match op {
+        ast::SetOperator::Union => Kind::Union,
+        ast::SetOperator::Intersect => Kind::Intersect,
+        ast::SetOperator::Except => Kind::Except,
+        ast::SetOperator::Minus => return Err(Refusal::Other),
+    };
+    let all = match quantifier {
+        ast::SetQuantifier::All => true,
+        ast::SetQuantifier::Distinct | ast::SetQuantifier::None => false,
+        _ => return Err(Refusal::Other),
+    };
+    let (mut left, mut columns) = parts(binder, left, tables)?;
+    let (mut right, others) = parts(binder, right, tables)?;
+    if columns.len() != others.len() {
+        let text = format!("each {} query must have the same number of columns", kind.name());
+        return Err(Error::new(SqlState::SYNTAX_ERROR, text).into());
+    }
+    let mut keys = Vec::with_capacity(columns.len());
+    for (at, (column, other)) in columns.iter_mut().zip(others).enumerate() {
+        let ty = match (column.ty, other.ty) {
+            (Some(one), Some(other)) if one == other => Some(one),
+            (Some(one), Some(other)) => Some(union(one, other).ok_or_else(|| {
+                let (name, one, other) = (kind.name(), one.sql_name(), other.sql_name());
+                let text = format!("{name} types {one} and {other} cannot be matched");
+                Error::new(SqlState::DATATYPE_MISMATCH, text)
+            })?),
+            // Rows are told apart by what they are.
+            (None, None) if !all => Some(Type::Text),
+            (one, other) => one.or(other),
+        };
+        if let Some(ty) = ty {
+            become_type(binder, &mut left, at, column.ty, ty)?;
+            become_type(binder, &mut right, at, other.ty, ty)?;
+            if !all && !ty.is_ordered() {
+                let text = format!("could not identify an equality operator for type {}", ty.sql_name());
+                return Err(Error::new(SqlState::UNDEFINED_FUNCTION, text).into());
+            }
+        }
+        column.ty = ty;
+        keys.push(nullable(ty.unwrap_or(Type::Text)));
+    }
+    Ok((Rows::Set(Box::new(Set { kind, all, sides: [left, right], columns: keys })), columns))
+}
+
+/// Has a column of all rows become of another type.
+fn become_type(binder: &mut Binder, rows: &mut Rows, at: usize, from: Option<Type>, to: Type) -> Bind<()> {
+    if from == Some(to) {
+        return Ok(());
+    }
+    // Some of these would be shown with blanks at their ends, others not.
+    if matches!((from, to), (Some(Type::Char(Some(_))), Type::Char(None))) {
+        return Err(Refusal::Other);
+    }
+    let mut cast = |expr: &mut Expr| -> Bind<()> {
+        let what = Typed { expr: std::mem::replace(expr, Expr::Now), ty: from };
+        *expr = binder.cast(what, to, Context::Explicit)?.expr;
+        Ok(())
+    };
+    match rows {
+        Rows::Select(select) => {
+            select.columns[at].ty = to;
+            cast(&mut select.output[at])
+        }
+        Rows::Values(rows) => rows.iter_mut().try_for_each(|row| cast(&mut row[at])),
+        Rows::Set(set) => {
+            set.columns[at].ty = to;
+            set.sides.iter_mut().try_for_each(|side| become_type(binder, side, at, from, to))
+        }
+    }
+}
+
+/// A table for what a query makes, as the statement calls it.
+pub(crate) fn source(
+    binder: &mut Binder,
+    (rows, columns): (Rows, Vec<Output>),
+    given: Vec<Expr>,
+    alias: Option<&ast::TableAlias>,
+) -> Bind<Source> {
+    let name = alias.map(|alias| folded(&alias.name)).unwrap_or_default();
+    let mut own: Vec<RowColumn> = columns.into_iter().map(|one| RowColumn::new(one.name, one.ty)).collect();
+    let called = alias.map_or(&[][..], |alias| &alias.columns);
+    if called.len() > own.len() {
+        let (there, named) = (own.len(), called.len());
+        let text = format!("table \"{name}\" has {there} columns available but {named} columns specified");
+        return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
+    }
+    own.iter_mut().zip(called).for_each(|(column, name)| column.name = folded(&name.name));
+    let schema = RowSchema {
+        id: TableId(0),
+        name: TableName { schema: String::new(), table: name.clone() },
+        version: 0,
+        columns: own,
+        primary: None,
+        secondary: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+    };
+    let layout = Arc::new(RowLayout::of(&schema)?);
+    let table = RowTable {
+        layout: Arc::clone(&layout),
+        records: Arc::new(Records::new()),
+        primary: None,
+        secondary: Vec::new(),
+        schema: Arc::new(schema),
+    };
+    binder.derived.push(Derived { rows, layout });
+    let made = Made { of: binder.derived.len() - 1, given };
+    Ok(Source { name, slot: binder.sources.len(), table: Arc::new(table), made: Some(made), hidden: Vec::new() })
+}

@@ -1,0 +1,213 @@
+//! What lies between joined rows, or groups, and the result.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use model::{Datum, Error, Result, SqlState};
+use rows::key;
+use rustc_hash::FxHashSet;
+
+use crate::aggregate::nullable;
+use crate::exec::{self, Flow, Held, Run};
+use crate::expr::Expr;
+use crate::plan::Order;
+use crate::select::Select;
+
+/// Where rows of a result go.
+pub(crate) type Emit<'f, 'a> = &'f mut dyn FnMut(&[Datum<'a>]) -> Result<Flow>;
+
+/// What lies between joined rows, or groups, and the result: DISTINCT, ORDER BY, LIMIT.
+pub(crate) struct Tail<'a> {
+    select: &'a Select,
+    skip: i64,
+    pub(crate) left: i64,
+    seen: FxHashSet<Vec<u8>>,
+    kept: Vec<Kept<'a>>,
+    /// So many sorted rows are enough.
+    most: usize,
+    /// Are the first `most` of those kept sorted, and better than all that went?
+    cut: bool,
+    row: bumpalo::collections::Vec<'a, Datum<'a>>,
+    pub(crate) emitted: u64,
+}
+
+/// A row that waits to be sorted: its result, or the rows it is made of if they are locked only then.
+struct Kept<'a> {
+    keys: Vec<Datum<'a>>,
+    made: Vec<Datum<'a>>,
+    held: Option<Held<'a>>,
+}
+
+impl<'a> Tail<'a> {
+    pub(crate) fn new(select: &'a Select, run: &Run<'a>) -> Result<Tail<'a>> {
+        let number = |expr: &'a Option<Expr>, state, what: &str| {
+            let Some(expr) = expr else { return Ok(None) };
+            match expr.eval(&run.frame)? {
+                Datum::Int8(..0) => Err(Error::new(state, format!("{what} must not be negative"))),
+                Datum::Int8(value) => Ok(Some(value)),
+                _ => Ok(None),
+            }
+        };
+        let left = number(&select.limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(i64::MAX);
+        let skip = number(&select.offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
+        // Of rows that are locked after sorting, some may turn out not to be there. (And they are kept elsewhere.)
+        let most = if select.made_last {
+            usize::MAX
+        } else {
+            usize::try_from(skip.saturating_add(left)).unwrap_or(usize::MAX)
+        };
+        Ok(Tail {
+            select,
+            left,
+            skip,
+            seen: FxHashSet::default(),
+            kept: Vec::new(),
+            most,
+            cut: false,
+            row: bumpalo::collections::Vec::with_capacity_in(select.output.len(), run.frame.world.arena),
+            emitted: 0,
+        })
+    }
+
+    /// Takes a joined row, which is locked first, unless the order of rows decides which ones are.
+    pub(crate) fn joined(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
+        match &self.select.lock {
+            _ if self.select.made_last && !self.select.ordered => {
+                let keys = self.keys(run)?;
+                self.kept.push(Kept { keys, made: Vec::new(), held: Some(run.held()) });
+                Ok(ControlFlow::Continue(()))
+            }
+            Some((slots, lock)) if !exec::lock(slots, *lock, &self.select.conditions, run)? => {
+                Ok(ControlFlow::Continue(()))
+            }
+            _ => self.row(run, emit),
+        }
+    }
+
+    fn keys(&self, run: &Run<'a>) -> Result<Vec<Datum<'a>>> {
+        self.select.order.iter().map(|one| one.by.eval(&run.frame)).collect()
+    }
+
+    /// The keys of a row that is made: what it has already is not evaluated again.
+    fn keys_of_made(&self, run: &Run<'a>) -> Result<Vec<Datum<'a>>> {
+        let key = |one: &'a Order| match one.output {
+            Some(at) => Ok(self.row[at].clone()),
+            None => one.by.eval(&run.frame),
+        };
+        self.select.order.iter().map(key).collect()
+    }
+
+    /// Takes the row that the frame makes.
+    pub(crate) fn row(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
+        // PostgreSQL too makes rows that are skipped, and finds their errors.
+        self.make(run)?;
+        if self.select.distinct && !self.is_new()? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.select.ordered {
+            return self.emit(emit);
+        }
+        let keys = self.keys_of_made(run)?;
+        self.keep(keys);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Keeps the row that was made, if it can be among the first `most`. Of equal rows the earlier one stays.
+    fn keep(&mut self, keys: Vec<Datum<'a>>) {
+        let order = &self.select.order;
+        if self.cut && in_order(order, &keys, &self.kept[self.most - 1].keys).is_ge() {
+            return;
+        }
+        self.kept.push(Kept { keys, made: self.row.to_vec(), held: None });
+        if self.kept.len() >= self.most.saturating_mul(2) {
+            self.kept.sort_by(|a, b| in_order(order, &a.keys, &b.keys));
+            self.kept.truncate(self.most);
+            self.cut = true;
+        }
+    }
+
+    fn make(&mut self, run: &Run<'a>) -> Result<()> {
+        self.row.clear();
+        for expr in &self.select.output {
+            self.row.push(expr.eval(&run.frame)?);
+        }
+        Ok(())
+    }
+
+    fn is_new(&mut self) -> Result<bool> {
+        let mut bytes = Vec::new();
+        for (value, column) in self.row.iter().zip(&self.select.columns) {
+            key::push(&mut bytes, &nullable(column.ty), value)?;
+        }
+        Ok(self.seen.insert(bytes))
+    }
+
+    fn emit(&mut self, emit: Emit<'_, 'a>) -> Result<Flow> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.left -= 1;
+        self.emitted += 1;
+        let flow = emit(&self.row)?;
+        Ok(if flow.is_continue() && self.left == 0 { ControlFlow::Break(()) } else { flow })
+    }
+
+    /// Sorts what was kept, and hands it on.
+    pub(crate) fn end(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.sort_by(|a, b| in_order(&self.select.order, &a.keys, &b.keys));
+        for one in kept {
+            match one.held {
+                Some(held) => {
+                    run.put_back(held);
+                    if let Some((slots, lock)) = &self.select.lock
+                        && !exec::lock(slots, *lock, &self.select.conditions, run)?
+                    {
+                        continue;
+                    }
+                    self.make(run)?;
+                }
+                None => {
+                    self.row.clear();
+                    self.row.extend(one.made);
+                }
+            }
+            let flow = self.emit(emit)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+pub(crate) fn in_order(order: &[Order], left: &[Datum<'_>], right: &[Datum<'_>]) -> Ordering {
+    for ((one, left), right) in order.iter().zip(left).zip(right) {
+        let found = match (left.is_null(), right.is_null()) {
+            (true, true) => Ordering::Equal,
+            (true, false) => {
+                if one.nulls_first {
+                    Ordering::Less
+                } else {
+                    Ordering::Greater
+                }
+            }
+            (false, true) => {
+                if one.nulls_first {
+                    Ordering::Greater
+                } else {
+                    Ordering::Less
+                }
+            }
+            (false, false) => {
+                let found = left.compare(right).unwrap_or(Ordering::Equal);
+                if one.descending { found.reverse() } else { found }
+            }
+        };
+        if found.is_ne() {
+            return found;
+        }
+    }
+    Ordering::Equal
+}

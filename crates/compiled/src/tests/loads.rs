@@ -1,0 +1,89 @@
+//! Rows from outside.
+
+use model::SqlState;
+use pg::Form;
+use rows::{Isolation, RecordId, Txn};
+
+use super::{Db, East, NOW};
+use crate::{Incoming, Load, Loaded, Refused, Session, Tables};
+
+/// Rows of text; `~` is NULL.
+struct Text(Vec<Vec<&'static str>>);
+
+impl Incoming for Text {
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn form(&self, _: usize) -> Form {
+        Form::Text
+    }
+
+    fn field(&self, row: usize, field: usize) -> Option<&[u8]> {
+        Some(self.0[row][field]).filter(|text| *text != "~").map(str::as_bytes)
+    }
+}
+
+fn session() -> Session<'static> {
+    Session { check: &|| Ok(()), now: NOW, zone: &East, numbers: None }
+}
+
+fn load(db: &Db, txn: &mut Txn, table: &str, columns: &[usize], rows: &[&[&'static str]]) -> Result<Loaded, Refused> {
+    let table = db.table(None, table).unwrap();
+    let load = Load::new(&table, columns, db).unwrap();
+    let rows = Text(rows.iter().map(|row| row.to_vec()).collect());
+    load.run(txn, &rows, session(), &crossbeam_epoch::pin(), &mut |_| Ok(()))
+}
+
+fn dangling(loaded: Result<Loaded, Refused>) -> Vec<(RecordId, Box<[u8]>)> {
+    match loaded {
+        Ok(Loaded::All { dangling, .. }) => dangling,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn loaded_rows_are_those_of_an_insert() {
+    let db = Db::new();
+    let columns = ["id int", "name varchar(4) not null default 'none'", "price numeric(6,2)", "at timestamptz"];
+    db.create("t", &columns, &["primary id", "check price >= 0"]);
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    let rows: [&[&str]; 2] = [&["1", "1.005", "2026-01-01 00:00"], &["2", "~", "infinity"]];
+    assert!(dangling(load(&db, &mut txn, "t", &[0, 2, 3], &rows)).is_empty());
+    db.commit(txn);
+    assert_eq!(db.sql("SELECT * FROM t WHERE id = 1"), ["1|none|1.01|2026-01-01 00:00:00+01"]);
+    assert_eq!(db.sql("SELECT name, price, at FROM t WHERE id = 2"), ["none|null|infinity"]);
+    let refused: [(&[usize], &[&str], _); 5] = [
+        (&[0, 1], &["x", "a"], (SqlState::INVALID_TEXT_REPRESENTATION, Some(0))),
+        (&[0, 1], &["4", "too long"], (SqlState::STRING_TOO_LONG, Some(1))),
+        (&[0, 1], &["4", "~"], (SqlState::NOT_NULL_VIOLATION, None)),
+        (&[0, 2], &["4", "-1"], (SqlState::CHECK_VIOLATION, None)),
+        (&[0, 1], &["1", "a"], (SqlState::UNIQUE_VIOLATION, None)),
+    ];
+    for (columns, wrong, expected) in refused {
+        let mut txn = db.begin(Isolation::ReadCommitted);
+        let good: &[&str] = if columns == [0, 1] { &["3", "ok"] } else { &["3", "3"] };
+        let refused = load(&db, &mut txn, "t", columns, &[good, wrong]).unwrap_err();
+        assert_eq!((refused.error.state(), refused.field), expected, "{wrong:?}");
+        assert_eq!(refused.row, 1);
+    }
+}
+
+/// As in PostgreSQL, which looks at foreign keys when the statement ends.
+#[test]
+fn loaded_rows_may_refer_to_rows_that_come_later() {
+    let db = Db::new();
+    db.create("tree", &["id int", "parent int"], &["primary id", "references parent to tree(id)"]);
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    let mut left = dangling(load(&db, &mut txn, "tree", &[0, 1], &[&["1", "2"], &["5", "5"]]));
+    assert_eq!(left.len(), 1);
+    left.extend(dangling(load(&db, &mut txn, "tree", &[0, 1], &[&["2", "~"], &["3", "9"]])));
+    assert_eq!(left.len(), 2);
+    let table = db.table(None, "tree").unwrap();
+    let load = Load::new(&table, &[0, 1], &db).unwrap();
+    let guard = &crossbeam_epoch::pin();
+    assert!(load.finish(&mut txn, &left[..1], session(), guard).unwrap().is_ok());
+    let error = load.finish(&mut txn, &left, session(), guard).unwrap_err();
+    assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
+    assert_eq!(error.detail(), Some("Key (parent)=(9) is not present in table \"tree\"."));
+}

@@ -1,0 +1,152 @@
+//! Types by PostgreSQL's rules: what a statement names them, and in which type two of them meet.
+
+use model::{CHARACTERS_MAX, Precision, Result, Type};
+use sqlparser::ast;
+
+use crate::bind::{Bind, Refusal};
+
+/// The type that a statement names, if it is one that columns of `rows` tables have.
+pub(crate) fn data_type(ty: &ast::DataType) -> Bind<Type> {
+    use ast::DataType as D;
+    Ok(match ty {
+        D::Bool | D::Boolean => Type::Bool,
+        D::SmallInt(None) | D::Int2(None) => Type::Int2,
+        D::Int(None) | D::Integer(None) | D::Int4(None) => Type::Int4,
+        D::BigInt(None) | D::Int8(None) => Type::Int8,
+        D::Real | D::Float4 => Type::Float4,
+        D::DoublePrecision | D::Float8 | D::Float(ast::ExactNumberInfo::None) => Type::Float8,
+        D::Numeric(info) | D::Decimal(info) | D::Dec(info) => Type::Numeric(precision(info)?),
+        D::Text => Type::Text,
+        D::Varchar(length) | D::CharacterVarying(length) | D::CharVarying(length) => Type::Varchar(characters(length)?),
+        // Without a length, char is char(1).
+        D::Char(length) | D::Character(length) => Type::Char(characters(length)?.or(Some(1))),
+        D::Bytea => Type::Bytes,
+        D::Uuid => Type::Uuid,
+        D::JSON => Type::Json,
+        D::Date => Type::Date,
+        D::Time(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Time,
+        D::Timestamp(None, ast::TimezoneInfo::None | ast::TimezoneInfo::WithoutTimeZone) => Type::Timestamp,
+        D::Timestamp(None, ast::TimezoneInfo::WithTimeZone | ast::TimezoneInfo::Tz) => Type::Timestamptz,
+        D::Interval { fields: None, precision: None } => Type::Interval,
+        _ => return Err(Refusal::Other),
+    })
+}
+
+fn precision(info: &ast::ExactNumberInfo) -> Result<Option<Precision>> {
+    match info {
+        ast::ExactNumberInfo::None => Ok(None),
+        ast::ExactNumberInfo::Precision(digits) => {
+            Precision::new(i64::try_from(*digits).unwrap_or(i64::MAX), 0).map(Some)
+        }
+        ast::ExactNumberInfo::PrecisionAndScale(digits, scale) => {
+            Precision::new(i64::try_from(*digits).unwrap_or(i64::MAX), *scale).map(Some)
+        }
+    }
+}
+
+fn characters(length: &Option<ast::CharacterLength>) -> Bind<Option<u32>> {
+    match length {
+        None => Ok(None),
+        Some(ast::CharacterLength::IntegerLength { length, unit: None }) => match u32::try_from(*length) {
+            Ok(length @ 1..=CHARACTERS_MAX) => Ok(Some(length)),
+            _ => Err(Refusal::Other),
+        },
+        Some(_) => Err(Refusal::Other),
+    }
+}
+
+/// The type without what stands in parentheses.
+pub(crate) fn bare(ty: Type) -> Type {
+    match ty {
+        Type::Numeric(_) => Type::Numeric(None),
+        Type::Varchar(_) => Type::Varchar(None),
+        Type::Char(_) => Type::Char(None),
+        ty => ty,
+    }
+}
+
+pub(crate) fn is_text(ty: Type) -> bool {
+    matches!(ty, Type::Text | Type::Varchar(_) | Type::Char(_))
+}
+
+/// Is every value of one type one of the other as it is? Such a cast does nothing, and an index is found behind it.
+pub(crate) fn same_bytes(from: Type, to: Type) -> bool {
+    from == to || bare(from) == to || is_text(from) && matches!(to, Type::Text | Type::Varchar(None))
+}
+
+/// Numbers by how much they hold.
+pub(crate) fn rank(ty: Type) -> Option<u8> {
+    Some(match ty {
+        Type::Int2 => 1,
+        Type::Int4 => 2,
+        Type::Int8 => 3,
+        Type::Numeric(_) => 4,
+        Type::Float4 => 5,
+        Type::Float8 => 6,
+        _ => return None,
+    })
+}
+
+/// The type in which two numbers meet.
+pub(crate) fn common_number(left: Type, right: Type) -> Option<Type> {
+    let (left, right) = (bare(left), bare(right));
+    let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
+    // real meets anything but itself in double precision, which PostgreSQL prefers.
+    Some(if high == Type::Float4 && low != Type::Float4 { Type::Float8 } else { high })
+}
+
+/// The type in which two types are compared.
+pub(crate) fn comparable(left: Type, right: Type) -> Option<Type> {
+    let (left, right) = (bare(left), bare(right));
+    if left == right {
+        return Some(if matches!(left, Type::Varchar(_)) { Type::Text } else { left });
+    }
+    match (left, right) {
+        // Here blanks at the end do not count; against text they do.
+        (Type::Char(_), Type::Varchar(_)) | (Type::Varchar(_), Type::Char(_)) => Some(Type::Char(None)),
+        (left, right) if is_text(left) && is_text(right) => Some(Type::Text),
+        (Type::Date, Type::Timestamp) | (Type::Timestamp, Type::Date) => Some(Type::Timestamp),
+        (Type::Timestamptz, Type::Date | Type::Timestamp) | (Type::Date | Type::Timestamp, Type::Timestamptz) => {
+            Some(Type::Timestamptz)
+        }
+        _ => common_number(left, right),
+    }
+}
+
+/// The type of a CASE with branches of two types.
+pub(crate) fn union(left: Type, right: Type) -> Option<Type> {
+    let (bare_left, bare_right) = (bare(left), bare(right));
+    if bare_left == bare_right {
+        return Some(bare_left);
+    }
+    if is_text(left) && is_text(right) {
+        return Some(Type::Text);
+    }
+    match (bare_left, bare_right) {
+        (Type::Float4, Type::Numeric(_)) | (Type::Numeric(_), Type::Float4) => Some(Type::Float4),
+        (left, right) => {
+            let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
+            let _ = low;
+            Some(high)
+        }
+    }
+}
+
+/// Does PostgreSQL put a value of one type into a column of another without being told to?
+pub(crate) fn assignable(from: Type, to: Type) -> bool {
+    let (from, to) = (bare(from), bare(to));
+    if from == to || rank(from).is_some() && rank(to).is_some() || is_text(to) {
+        return true;
+    }
+    if is_text(from) {
+        return false;
+    }
+    matches!(
+        (from, to),
+        (Type::Date, Type::Timestamp | Type::Timestamptz)
+            | (Type::Timestamp, Type::Date | Type::Time | Type::Timestamptz)
+            | (Type::Timestamptz, Type::Date | Type::Time | Type::Timestamp)
+            | (Type::Interval, Type::Time)
+            | (Type::Time, Type::Interval)
+    )
+}

@@ -1,0 +1,121 @@
+//! Rows as they are written: what every one must keep to, and what is said when it does not.
+
+use std::sync::Arc;
+
+use model::{Datum, Error, Result, SqlState, Type};
+use rows::RowTable;
+use sqlparser::ast;
+
+use crate::bind::{Bind, Binder, Refusal, Source, Typed};
+use crate::cast::text_of;
+use crate::exec::Run;
+use crate::expr::{Expr, Frame, Value};
+use crate::scope::Scope;
+
+/// The slot of the row that is written.
+pub(crate) const TARGET: usize = 0;
+
+/// What makes rows of a table.
+pub(crate) struct Writer {
+    pub(crate) table: Arc<RowTable>,
+    /// Of the row in slot `TARGET`.
+    checks: Vec<(String, Expr)>,
+}
+
+impl Writer {
+    pub(crate) fn new(table: Arc<RowTable>, scope: &mut Scope<'_>) -> Bind<Writer> {
+        let mut own = Binder::default();
+        own.sources.push(Source::stored(table.schema.name.table.clone(), TARGET, Arc::clone(&table)));
+        let mut checks = Vec::with_capacity(table.schema.checks.len());
+        for check in &table.schema.checks {
+            checks.push((check.name.clone(), own.condition(&parsed(&check.condition)?, "CHECK", scope)?));
+        }
+        Ok(Writer { table, checks })
+    }
+
+    /// A row of these values, checked, in slot `TARGET`.
+    pub(crate) fn make<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
+        let columns = &self.table.schema.columns;
+        if let Some((column, _)) =
+            columns.iter().zip(values).find(|(column, value)| column.not_null && !column.dropped && value.is_null())
+        {
+            let text = format!(
+                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                column.name, self.table.schema.name.table
+            );
+            return Err(Error::new(SqlState::NOT_NULL_VIOLATION, text).with_detail(self.failing(values, &run.frame)));
+        }
+        let mut bytes = Vec::new();
+        self.table.layout.encode(values, &mut bytes)?;
+        let row: &'a [u8] = run.world().arena.alloc_slice_copy(&bytes);
+        run.slot(TARGET).set(Some(row));
+        for (name, check) in &self.checks {
+            // NULL passes.
+            if check.eval(&run.frame)? == Datum::Bool(false) {
+                let text = format!(
+                    "new row for relation \"{}\" violates check constraint \"{name}\"",
+                    self.table.schema.name.table
+                );
+                let detail = self.failing(values, &run.frame);
+                return Err(Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail));
+            }
+        }
+        Ok(row)
+    }
+
+    /// A unique index has the key of these values already.
+    pub(crate) fn duplicate(&self, index: Option<usize>, values: &[Datum<'_>], frame: &Frame<'_>) -> Error {
+        let def = match index {
+            None => self.table.primary.as_deref(),
+            Some(at) => self.table.secondary.get(at).map(|index| &**index),
+        };
+        let Some(def) = def.map(|index| index.def()) else { return Error::bug("a duplicate of no index") };
+        let names: Vec<&str> = def.columns.iter().map(|at| self.table.schema.columns[*at].name.as_str()).collect();
+        let key: Vec<String> = def.columns.iter().map(|at| self.text(*at, &values[*at], frame)).collect();
+        let text = format!("duplicate key value violates unique constraint \"{}\"", def.name);
+        let detail = format!("Key ({})=({}) already exists.", names.join(", "), key.join(", "));
+        Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail)
+    }
+
+    fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {
+        let shown = self.table.schema.shown().map(|(at, _)| self.text(at, &values[at], frame));
+        format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", "))
+    }
+
+    fn text(&self, column: usize, value: &Datum<'_>, frame: &Frame<'_>) -> String {
+        if value.is_null() {
+            return "null".into();
+        }
+        let text = text_of(value, frame.world.session.zone);
+        let ty: Type = self.table.schema.columns[column].ty;
+        format!("{text}{}", " ".repeat(ty.padding(&text)))
+    }
+}
+
+/// SQL that a table's description holds: a condition or a default.
+fn parsed(sql: &str) -> Bind<ast::Expr> {
+    let dialect = sqlparser::dialect::PostgreSqlDialect {};
+    sqlparser::parser::Parser::new(&dialect)
+        .try_with_sql(sql)
+        .and_then(|mut parser| parser.parse_expr())
+        .map_err(|_| Refusal::Other)
+}
+
+/// A value as a column takes it.
+pub(crate) fn assigned(binder: &mut Binder, bound: Typed, table: &RowTable, column: usize) -> Bind<Expr> {
+    let column = &table.schema.columns[column];
+    binder.assigned(bound, column.ty, &column.name)
+}
+
+/// What a column without a value gets.
+pub(crate) fn default_of(binder: &mut Binder, table: &RowTable, column: usize, scope: &mut Scope<'_>) -> Bind<Expr> {
+    match &table.schema.columns[column].default {
+        None => Ok(Expr::Value(Value::Plain(Datum::Null))),
+        Some(sql) => {
+            let around = scope.schema.replace(table.schema.name.schema.clone());
+            let bound = binder.expr(&parsed(sql)?, scope);
+            scope.schema = around;
+            assigned(binder, bound?, table, column)
+        }
+    }
+}
