@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ::rows::View;
 use engine::{Engine, Snapshot};
 use model::TableName;
 use parking_lot::Mutex;
@@ -20,6 +21,8 @@ pub(crate) struct StatementContext {
     pub(crate) engine: Engine,
     /// Own uncommitted writes and DDL included.
     pub(crate) snapshot: Snapshot,
+    /// What is read of `rows` tables; `None` for statements that name none.
+    pub(crate) rows_view: Option<View>,
     /// As they are when the statement starts.
     pub(crate) settings: Arc<Settings>,
     /// Shown by `current_user`.
@@ -40,11 +43,12 @@ pub(crate) type Pending = Arc<Mutex<Vec<(String, String, bool)>>>;
 impl StatementContext {
     /// The name of the table that `table` means without a schema: the first of `search_path` that has one.
     pub(crate) fn resolve(&self, table: &str) -> Option<TableName> {
-        self.settings
-            .search_path()
-            .into_iter()
-            .map(|schema| TableName { schema, table: table.to_owned() })
-            .find(|name| self.snapshot.catalog().table(name).is_some())
+        self.settings.search_path().into_iter().map(|schema| TableName { schema, table: table.to_owned() }).find(
+            |name| {
+                let catalog = self.snapshot.catalog();
+                catalog.table(name).is_some() || catalog.row_table(name).is_some()
+            },
+        )
     }
 
     /// The schema new tables go to: the first of `search_path` that exists.

@@ -10,20 +10,21 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState, TableRef};
+use pg::Form;
 use rustc_hash::FxHashMap;
 
 use crate::copy_in;
-use crate::encode::{Encoder, Rows};
+use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::insert::{column_at, find_table};
+use crate::rows::Verb;
 use crate::session::{Outcome, Plan, Session};
 use crate::statement::{Statement, Text, is_word};
-use crate::types::OutputColumn;
 
 pub use crate::copy_in::CopyIn;
 
 /// Rows are handed out in pieces of about this size.
-const CHUNK_BYTES: usize = 64 << 10;
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// What a binary COPY begins with.
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
@@ -472,10 +473,14 @@ impl Cursor<'_, '_> {
 /// Starts a COPY.
 pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
     if copy.from {
-        let context = session.context();
         let Source::Table(name, columns) = &copy.source else {
             return Err(Error::bug("COPY FROM a query"));
         };
+        let started = copy_in::start_rows(session, name, columns, &copy.options).await;
+        if let Some(started) = started.map_err(|error| locate(error, &statement.0))? {
+            return Ok(Outcome::CopyIn(started));
+        }
+        let context = session.context();
         let table = find_table(&context, name).map_err(|error| locate(error, &statement.0))?;
         let columns = positions(&table, columns).map_err(|error| locate(error, &statement.0))?;
         session.writer()?;
@@ -506,18 +511,36 @@ fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
 async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
     let sql = match &copy.source {
         Source::Query(query) => (**query).clone(),
-        Source::Table(name, columns) => select(session, name, columns).map_err(|error| locate(error, &statement.0))?,
+        Source::Table(name, columns) => {
+            let unloaded = crate::rows::unload(session, name, columns, &copy.options).await;
+            if let Some(outcome) = unloaded.map_err(|error| locate(error, &statement.0))? {
+                return Ok(outcome);
+            }
+            select(session, name, columns).map_err(|error| locate(error, &statement.0))?
+        }
     };
     let inner = Statement::of(sql, statement.0.sql.clone(), statement.0.offset);
     let prepared = Box::pin(session.prepare(&inner, &[])).await?;
-    let Plan::Query(plan) = &prepared.0.plan else {
-        return Err(Error::bug("COPY TO without a query"));
+    let plan = match &prepared.0.plan {
+        Plan::Query(plan) => plan,
+        Plan::Rows(plan) if plan.verb == Verb::Select => {
+            let alone = session.block.is_none();
+            session.begin_implicit();
+            let outcome = crate::rows::unload_query(session, &prepared, plan, &copy.options).await?;
+            if alone {
+                session.end_implicit().await?;
+            }
+            return Ok(outcome);
+        }
+        _ => return Err(Error::unsupported("COPY TO needs a query that only reads")),
     };
     let ready = crate::query::ready(session, &prepared, plan, &[]).await?;
     let columns = ready.columns.clone();
-    let writer = Writer::new(&columns, &session.settings.time_zone(), copy.options.clone())?;
+    let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
+    let names = columns.iter().map(|column| column.name.clone()).collect();
+    let writer = Writer::new(names, copy.options.clone());
     let batches = ready.stream(Arc::clone(&inner.0))?;
-    let chunks = chunks(writer, batches);
+    let chunks = chunks(encoder, writer, batches);
     Ok(Outcome::CopyOut { binary: copy.options.format == Format::Binary, columns: columns.len(), chunks })
 }
 
@@ -539,42 +562,45 @@ fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> 
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<CopyChunk>> + Send>>;
 
-fn chunks(mut writer: Writer, batches: crate::session::Batches) -> Chunks {
-    let head = writer.head();
-    let tail = writer.tail();
-    let first = futures::stream::iter((!head.is_empty()).then_some(Ok(CopyChunk { bytes: head, rows: 0 })));
-    let last = futures::stream::iter((!tail.is_empty()).then_some(Ok(CopyChunk { bytes: tail, rows: 0 })));
+fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) -> Chunks {
+    let (head, tail) = (writer.head(), writer.tail());
     let rows = batches.flat_map(move |batch| {
-        let encoded = match batch.and_then(|batch| writer.batch(&batch)) {
+        let encoded = match batch.and_then(|batch| writer.batch(&encoder, &batch)) {
             Ok(chunks) => chunks.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
         };
         futures::stream::iter(encoded)
     });
-    Box::pin(first.chain(rows).chain(last))
+    whole(head, Box::pin(rows), tail)
 }
 
-/// Encodes rows for COPY TO.
-struct Writer {
-    encoder: Encoder,
+/// Rows between what the format has before and after them.
+pub(crate) fn whole(head: Vec<u8>, rows: Chunks, tail: Vec<u8>) -> Chunks {
+    let end = |bytes: Vec<u8>| futures::stream::iter((!bytes.is_empty()).then_some(Ok(CopyChunk { bytes, rows: 0 })));
+    Box::pin(end(head).chain(rows).chain(end(tail)))
+}
+
+/// Writes rows for COPY TO.
+pub(crate) struct Writer {
     names: Vec<String>,
     options: Options,
     force: Vec<bool>,
 }
 
 impl Writer {
-    fn new(columns: &[OutputColumn], zone: &str, options: Options) -> Result<Writer> {
-        let forced = |column: &OutputColumn| match &options.force_quote {
+    /// For columns of these names.
+    pub(crate) fn new(names: Vec<String>, options: Options) -> Writer {
+        let forced = |name: &String| match &options.force_quote {
             Forced::None => false,
             Forced::All => true,
-            Forced::Columns(names) => names.contains(&column.name),
+            Forced::Columns(names) => names.contains(name),
         };
-        let force = columns.iter().map(forced).collect();
-        let names = columns.iter().map(|column| column.name.clone()).collect();
-        Ok(Writer { encoder: Encoder::new(columns, zone)?, names, force, options })
+        let force = names.iter().map(forced).collect();
+        Writer { names, force, options }
     }
 
-    fn head(&mut self) -> Vec<u8> {
+    /// What stands before the rows.
+    pub(crate) fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.options.format == Format::Binary {
             out.extend_from_slice(BINARY_HEADER);
@@ -590,20 +616,33 @@ impl Writer {
         out
     }
 
-    fn tail(&self) -> Vec<u8> {
+    /// What stands after them.
+    pub(crate) fn tail(&self) -> Vec<u8> {
         if self.options.format == Format::Binary { (-1_i16).to_be_bytes().to_vec() } else { Vec::new() }
     }
 
-    fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<CopyChunk>> {
-        let rows = self.encoder.batch(batch)?;
+    /// Appends a row. `cell` appends the value of a column in a form; false, and nothing, for NULL.
+    pub(crate) fn row(
+        &self,
+        out: &mut Vec<u8>,
+        mut cell: impl FnMut(usize, Form, &mut Vec<u8>) -> Result<bool>,
+    ) -> Result<()> {
+        if self.options.format == Format::Binary {
+            self.binary_row(out, &mut cell)
+        } else {
+            self.text_row(out, &mut cell)
+        }
+    }
+
+    fn batch(&self, encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<CopyChunk>> {
+        let rows = encoder.batch(batch)?;
         let mut chunks = Vec::new();
         let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
         for row in 0..batch.num_rows() {
-            if self.options.format == Format::Binary {
-                self.binary_row(&rows, row, &mut chunk.bytes)?;
-            } else {
-                self.text_row(&rows, row, &mut chunk.bytes)?;
-            }
+            self.row(&mut chunk.bytes, |column, form, out| match form {
+                Form::Text => rows.text(row, column, out),
+                Form::Binary => rows.binary(row, column, out),
+            })?;
             chunk.rows += 1;
             if chunk.bytes.len() >= CHUNK_BYTES {
                 chunks
@@ -616,12 +655,16 @@ impl Writer {
         Ok(chunks)
     }
 
-    fn binary_row(&self, rows: &Rows<'_>, row: usize, out: &mut Vec<u8>) -> Result<()> {
+    fn binary_row(
+        &self,
+        out: &mut Vec<u8>,
+        cell: &mut impl FnMut(usize, Form, &mut Vec<u8>) -> Result<bool>,
+    ) -> Result<()> {
         out.extend_from_slice(&i16::try_from(self.names.len()).unwrap_or(i16::MAX).to_be_bytes());
         for column in 0..self.names.len() {
             let start = out.len();
             out.extend_from_slice(&(-1_i32).to_be_bytes());
-            if rows.binary(row, column, out)? {
+            if cell(column, Form::Binary, out)? {
                 let bytes = i32::try_from(out.len() - start - 4).map_err(Error::bug)?;
                 out[start..start + 4].copy_from_slice(&bytes.to_be_bytes());
             }
@@ -629,15 +672,19 @@ impl Writer {
         Ok(())
     }
 
-    fn text_row(&self, rows: &Rows<'_>, row: usize, out: &mut Vec<u8>) -> Result<()> {
-        let mut cell = Vec::new();
+    fn text_row(
+        &self,
+        out: &mut Vec<u8>,
+        cell: &mut impl FnMut(usize, Form, &mut Vec<u8>) -> Result<bool>,
+    ) -> Result<()> {
+        let mut text = Vec::new();
         for column in 0..self.names.len() {
             if column > 0 {
                 out.push(self.options.delimiter());
             }
-            cell.clear();
-            if rows.text(row, column, &mut cell)? {
-                self.put(&cell, self.force[column], out);
+            text.clear();
+            if cell(column, Form::Text, &mut text)? {
+                self.put(&text, self.force[column], out);
             } else {
                 out.extend_from_slice(self.options.null().as_bytes());
             }

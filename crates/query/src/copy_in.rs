@@ -1,44 +1,67 @@
 //! COPY FROM STDIN: bytes as they come, decoded by `ingest`, written into the session's transaction.
 
-use model::{ColumnId, Result, TableId, TableRef};
+use datafusion::sql::sqlparser::ast::ObjectName;
+use model::{ColumnId, Error, Result, SqlState, TableId, TableRef};
 
 use crate::copy::{Forced, Format, Header, Options};
+use crate::insert::column_at;
+use crate::rows::Loading;
 use crate::session::Session;
 
 /// A running COPY FROM STDIN. Dropping it abandons the rows.
-pub struct CopyIn {
+pub struct CopyIn(To);
+
+/// The store that its rows go to.
+enum To {
+    Columns(Batches),
+    Rows(Box<Loading>),
+}
+
+struct Batches {
     decoder: ingest::copy::Decoder,
     table: TableId,
     batches: Vec<engine::Batch>,
 }
 
-/// Starts one. The session is in a block already.
+/// Starts one into a `columns` table. The session is in a block already.
 pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], options: &Options) -> Result<CopyIn> {
     let ids: Vec<ColumnId> = columns.iter().map(|at| table.columns[*at].id).collect();
-    let options = decoder_options(&table, columns, options)?;
-    options.check()?;
+    let place = |name: &str| column_at(&table, name).map(|at| columns.iter().position(|column| *column == at));
+    let options = decoder_options(options, columns.len(), place)?;
     let zone = session.settings.zone().lookup();
     let id = table.id;
-    Ok(CopyIn { decoder: ingest::copy::Decoder::new(table, &ids, options, zone)?, table: id, batches: Vec::new() })
+    let decoder = ingest::copy::Decoder::new(table, &ids, options, zone)?;
+    Ok(CopyIn(To::Columns(Batches { decoder, table: id, batches: Vec::new() })))
 }
 
-fn decoder_options(table: &TableRef, columns: &[usize], options: &Options) -> Result<ingest::copy::Options> {
+/// Starts one into a `rows` table; `None` if it is none.
+pub(crate) async fn start_rows(
+    session: &mut Session,
+    name: &ObjectName,
+    columns: &[String],
+    options: &Options,
+) -> Result<Option<CopyIn>> {
+    let loading = Loading::start(session, name, columns, options).await?;
+    Ok(loading.map(|loading| CopyIn(To::Rows(Box::new(loading)))))
+}
+
+/// What `ingest` is to know. `place`: where in the column list a column of the table is, if it is there.
+pub(crate) fn decoder_options(
+    options: &Options,
+    width: usize,
+    place: impl Fn(&str) -> Result<Option<usize>>,
+) -> Result<ingest::copy::Options> {
     let forced = |forced: &Forced| -> Result<Vec<usize>> {
+        let place = |name: &String| {
+            place(name)?.ok_or_else(|| {
+                let text = format!("column \"{name}\" not referenced by COPY");
+                Error::new(SqlState::INVALID_COLUMN_REFERENCE, text)
+            })
+        };
         match forced {
             Forced::None => Ok(Vec::new()),
-            Forced::All => Ok((0..columns.len()).collect()),
-            Forced::Columns(names) => names
-                .iter()
-                .map(|name| {
-                    let at = crate::insert::column_at(table, name)?;
-                    columns.iter().position(|column| *column == at).ok_or_else(|| {
-                        model::Error::new(
-                            model::SqlState::INVALID_COLUMN_REFERENCE,
-                            format!("column \"{name}\" not referenced by COPY"),
-                        )
-                    })
-                })
-                .collect(),
+            Forced::All => Ok((0..width).collect()),
+            Forced::Columns(names) => names.iter().map(place).collect(),
         }
     };
     let mut found = match options.format {
@@ -57,6 +80,7 @@ fn decoder_options(table: &TableRef, columns: &[usize], options: &Options) -> Re
     found.escape = options.escape();
     found.force_null = forced(&options.force_null)?;
     found.force_not_null = forced(&options.force_not_null)?;
+    found.check()?;
     Ok(found)
 }
 
@@ -64,32 +88,34 @@ impl CopyIn {
     /// Is it the binary format?
     #[must_use]
     pub fn binary(&self) -> bool {
-        self.decoder.binary()
+        match &self.0 {
+            To::Columns(batches) => batches.decoder.binary(),
+            To::Rows(loading) => loading.binary(),
+        }
     }
 
     /// How many columns a row has.
     #[must_use]
     pub fn columns(&self) -> usize {
-        self.decoder.columns()
+        match &self.0 {
+            To::Columns(batches) => batches.decoder.columns(),
+            To::Rows(loading) => loading.columns(),
+        }
     }
 
     /// Decodes a piece of the stream, cut anywhere. An error fails the block.
     ///
     /// # Errors
-    /// 22P02, 22P04 and others naming line and column; 53200 when the rows outgrow the transaction's memory.
+    /// 22P02, 22P04 and others naming line and column; what INSERT meets; 53200 when the rows outgrow the transaction's memory.
     pub async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
-        let result = self.decoder.push(bytes, &mut self.batches).and_then(|()| self.write(session));
+        let result = match &mut self.0 {
+            To::Columns(batches) => batches.data(session, bytes),
+            To::Rows(loading) => loading.data(session, bytes).await,
+        };
         if result.is_err() {
             session.fail();
         }
         result
-    }
-
-    fn write(&mut self, session: &mut Session) -> Result<()> {
-        for batch in self.batches.drain(..) {
-            session.writer()?.write(self.table, batch)?;
-        }
-        Ok(())
     }
 
     /// The end: commits unless in a block; gives the tag "COPY n".
@@ -97,12 +123,40 @@ impl CopyIn {
     /// # Errors
     /// As [`CopyIn::data`], and those of a commit.
     pub async fn done(mut self, session: &mut Session) -> Result<String> {
-        let result = self.decoder.finish(&mut self.batches).and_then(|()| self.write(session));
-        if let Err(error) = result {
-            session.fail();
-            return Err(error);
+        let result = match &mut self.0 {
+            To::Columns(batches) => batches.finish(session),
+            To::Rows(loading) => loading.finish(session).await,
+        };
+        match result {
+            Ok(rows) => {
+                session.end_single().await?;
+                Ok(format!("COPY {rows}"))
+            }
+            Err(error) => {
+                session.fail();
+                Err(error)
+            }
         }
-        session.end_single().await?;
-        Ok(format!("COPY {}", self.decoder.rows()))
+    }
+}
+
+impl Batches {
+    fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
+        self.decoder.push(bytes, &mut self.batches)?;
+        self.write(session)
+    }
+
+    /// Gives how many rows there were.
+    fn finish(&mut self, session: &mut Session) -> Result<u64> {
+        self.decoder.finish(&mut self.batches)?;
+        self.write(session)?;
+        Ok(self.decoder.rows())
+    }
+
+    fn write(&mut self, session: &mut Session) -> Result<()> {
+        for batch in self.batches.drain(..) {
+            session.writer()?.write(self.table, batch)?;
+        }
+        Ok(())
     }
 }

@@ -23,13 +23,18 @@ const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, doub
 pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -> Result<Outcome> {
     let result = match sql {
         Statement::CreateTable(create) => create_table(session, create),
-        Statement::CreateSchema { schema_name, if_not_exists, .. } => create_schema(session, schema_name, *if_not_exists),
+        Statement::CreateSchema { schema_name, if_not_exists, .. } => {
+            create_schema(session, schema_name, *if_not_exists)
+        }
         Statement::AlterTable(alter) => alter_table(session, alter),
         Statement::Drop { object_type, if_exists, names, cascade, .. } => {
             drop_objects(session, *object_type, *if_exists, names, *cascade)
         }
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
-        Statement::Update(_) => {
+        Statement::Update(update) => {
+            if let ast::TableFactor::Table { name, .. } = &update.table.relation {
+                find_table(&session.context(), name).map_err(|error| locate(error, parsed))?;
+            }
             Err(Error::unsupported("UPDATE is not supported on columns tables").with_hint(
                 "INSERT the row again: it replaces the one with the same key and time; ON CONFLICT (…) DO UPDATE SET c = excluded.c \
                  changes single columns",
@@ -105,7 +110,6 @@ fn refuse_kinds(create: &CreateTable) -> Result<()> {
 /// What WITH said.
 #[derive(Default)]
 struct Options {
-    columns: bool,
     key: Option<Vec<String>>,
     time: Option<String>,
     partition_ns: Option<i64>,
@@ -113,9 +117,6 @@ struct Options {
 
 fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
     let mut options = with_options(create)?;
-    if !options.columns {
-        return Err(no_store(&name, create));
-    }
     let time = time_column(create, options.time.as_deref())?;
     if let Some(primary) = primary_key(create)? {
         let key: Vec<String> = primary.iter().filter(|column| **column != time).cloned().collect();
@@ -238,10 +239,11 @@ fn with_options(create: &CreateTable) -> Result<Options> {
         };
         let (name, value) = (folded(key), option_text(value));
         match name.as_str() {
-            "store" if value == "columns" => found.columns = true,
+            // What is no columns table does not come here, unless its store is none of ours.
+            "store" if value == "columns" => {}
             "store" => {
                 return Err(Error::unsupported(format!("store = '{value}' is not supported"))
-                    .with_hint("the store for time series and events is store = 'columns'"));
+                    .with_hint("the stores are 'rows', the default, and 'columns' for time series and events"));
             }
             "key" => found.key = Some(names(&value)),
             "time" => found.time = Some(value),
@@ -345,31 +347,6 @@ fn primary_key(create: &CreateTable) -> Result<Option<Vec<String>>> {
         }
     }
     Ok(primary)
-}
-
-/// 0A000 with the WITH clause that makes this very table a columns table.
-fn no_store(name: &TableName, create: &CreateTable) -> Error {
-    let error = Error::unsupported(format!("CREATE TABLE {name} without store = 'columns' is not supported yet"));
-    let Ok(time) = time_column(create, None).or_else(|_| moments(create).first().cloned().ok_or(())) else {
-        return error.with_hint(
-            "add a column \"time timestamptz NOT NULL\" and, after the closing parenthesis, WITH (store = 'columns', time = 'time')",
-        );
-    };
-    let key = match primary_key(create) {
-        Ok(Some(columns)) => columns.into_iter().filter(|column| *column != time).collect(),
-        _ => texts(create),
-    };
-    let key = if key.is_empty() { String::new() } else { format!(", key = '{}'", key.join(",")) };
-    error.with_hint(format!("add WITH (store = 'columns'{key}, time = '{time}') after the closing parenthesis"))
-}
-
-/// Text columns that stand before the first number: most likely what names a device.
-fn texts(create: &CreateTable) -> Vec<String> {
-    let others = create.columns.iter().filter(|def| data_type("", &def.data_type).ok() != Some(DataType::Timestamp));
-    others
-        .take_while(|def| data_type("", &def.data_type).ok() == Some(DataType::Text))
-        .map(|def| folded(&def.name))
-        .collect()
 }
 
 fn create_schema(session: &mut Session, name: &SchemaName, if_not_exists: bool) -> Result<Outcome> {
@@ -480,7 +457,7 @@ fn drop_schema(session: &mut Session, name: &ObjectName, if_exists: bool, cascad
     {
         return Err(Error::new(
             SqlState("2BP01"),
-            format!("cannot drop schema \"{schema}\" because other objects depend on it"),
+            format!("cannot drop schema {schema} because other objects depend on it"),
         )
         .with_detail(format!("table {first} depends on schema \"{schema}\""))
         .with_hint("use DROP … CASCADE to drop the dependent objects too"));

@@ -47,6 +47,24 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             }
             lines
         }
+        Plan::Rows(plan) => {
+            let mut lines = plan.describe();
+            if analyze {
+                lines.push(run(session, &inner, values).await?);
+            }
+            lines
+        }
+        Plan::Feed(plan) => {
+            let mut lines = vec!["Insert of".to_owned()];
+            lines.extend(
+                query(session, plan.source(), values, false).await?.into_iter().map(|line| format!("  {line}")),
+            );
+            if analyze {
+                lines.push(run(session, &inner, values).await?);
+            }
+            lines
+        }
+        Plan::Execute(_) => vec!["Utility statement".to_owned()],
         Plan::Other => match statement.as_ref() {
             ast::Statement::Delete(delete) => {
                 let target = crate::delete::target(session, &inner.0.statement.0, delete, values, &inner.0.parameters)?;
@@ -120,10 +138,17 @@ fn milliseconds(ns: u64) -> String {
     format!("{}.{:03}", ns / 1_000_000, ns / 1_000 % 1_000)
 }
 
-/// Runs a statement that changes data, for ANALYZE.
+/// Runs a statement that is compiled or changes data, for ANALYZE.
 async fn run(session: &mut Session, inner: &Prepared, values: &[Value]) -> Result<String> {
     match Box::pin(session.execute(inner, values)).await? {
         Outcome::Command { tag } => Ok(format!("Done: {tag}")),
+        Outcome::Rows { mut batches, .. } => {
+            let mut rows = 0;
+            while let Some(batch) = batches.next().await {
+                rows += batch?.num_rows();
+            }
+            Ok(format!("Done: {rows} rows"))
+        }
         _ => Err(Error::bug("a write that gave rows")),
     }
 }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Statement;
 use model::{Result, TableId};
 
 use crate::context::{DATABASE, StatementContext};
-use crate::functions::{self, Activity, ServerFacts, Setting, StatementFacts};
+use crate::functions::{self, Activity, RowTableSize, ServerFacts, Setting, StatementFacts};
 use crate::pg_catalog;
 
 /// Adds functions that know nothing of the session, once per database.
@@ -97,6 +97,22 @@ impl ServerFacts for Live {
         let view = self.0.snapshot.table_by_id(table).ok()?;
         let files: u64 = view.state().segments.iter().map(|segment| segment.meta().bytes).sum();
         i64::try_from(files).ok()?.checked_add(i64::try_from(view.state().memory_bytes()).ok()?)
+    }
+
+    fn row_table(&self, table: TableId) -> Option<RowTableSize> {
+        let table = self.0.snapshot.row_table_by_id(table).ok()?;
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let indexes = table.primary.iter().chain(&table.secondary);
+        Some(RowTableSize {
+            rows: bytes(table.records.rows()),
+            bytes: bytes(table.memory_bytes()),
+            indexes: indexes.map(|index| (index.def().id, bytes(index.memory_bytes()))).collect(),
+        })
+    }
+
+    fn last_value(&self, sequence: u32) -> Option<i64> {
+        let state = self.0.engine.sequence_state(sequence).ok()?;
+        state.is_called.then_some(state.last)
     }
 
     fn activity(&self) -> Vec<Activity> {

@@ -133,6 +133,7 @@ fn planned_query(
         offset: statement.0.offset,
         command: Command::Sql(sql.clone()),
         parameters: statement.0.parameters,
+        notices: Vec::new(),
     }));
     let plan: QueryPlan = crate::query::plan(session, &inner, &sql, declared)?;
     let given = plan.columns.len();

@@ -36,6 +36,7 @@ mod provider;
 mod query;
 mod rewrite;
 mod rounding;
+mod rows;
 mod scan;
 mod session;
 mod sessions;
@@ -52,7 +53,9 @@ pub const STACK_BYTES: usize = 32 << 20;
 
 pub use copy::{CopyChunk, CopyIn};
 pub use database::{Database, Options};
+pub use rows::{Arguments, Bound, Executed, Messages};
 pub use session::{Batches, Outcome, Prepared, Session, TxnStatus};
+pub use settings::Timeouts;
 pub use statement::{Statement, parse};
 pub use types::{OutputColumn, Value};
 pub use zone::{Offsets, Zone};

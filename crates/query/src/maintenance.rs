@@ -8,6 +8,7 @@ use engine::Pending;
 use model::{Error, Result, SqlState};
 
 use crate::insert::find_table;
+use crate::rows::Named;
 use crate::session::{Outcome, Session};
 use crate::statement::{Text, is_word};
 
@@ -19,6 +20,8 @@ pub(crate) enum Maintenance {
     /// With `full`, the same, and then all segments get their final form. Without it nothing is done: tools send that
     /// unasked.
     Vacuum { full: bool, tables: Vec<ObjectName> },
+    /// SET CONSTRAINTS: they are immediate as they are.
+    Constraints { deferred: bool },
 }
 
 /// Words that may stand between VACUUM and the tables.
@@ -46,6 +49,9 @@ const OPTIONS: &[&str] = &[
 /// # Errors
 /// 42601 at what does not belong there.
 pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Maintenance>> {
+    if let Some(constraints) = constraints(tokens) {
+        return Ok(Some(constraints));
+    }
     let is_checkpoint = is_word(&tokens[0], "checkpoint");
     if !is_checkpoint && !is_word(&tokens[0], "vacuum") {
         return Ok(None);
@@ -62,6 +68,17 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
         Err(Refused::Option(error)) => Err(error),
         _ => Err(unexpected(parser.peek_token_ref())),
     }
+}
+
+/// `SET CONSTRAINTS { ALL | names } { IMMEDIATE | DEFERRED }`
+fn constraints(tokens: &[TokenWithSpan]) -> Option<Maintenance> {
+    let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+    if !is_word(words.next()?, "set") || !is_word(words.next()?, "constraints") {
+        return None;
+    }
+    let last = words.last()?;
+    let deferred = is_word(last, "deferred");
+    (deferred || is_word(last, "immediate")).then_some(Maintenance::Constraints { deferred })
 }
 
 /// Why VACUUM cannot be read.
@@ -136,6 +153,12 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
     let database = session.database().clone();
     let engine = database.engine();
     match maintenance {
+        Maintenance::Constraints { deferred } => {
+            if *deferred {
+                session.notice("SET CONSTRAINTS is ignored: constraints are looked at when a statement ends");
+            }
+            Ok(Outcome::command("SET CONSTRAINTS"))
+        }
         Maintenance::Checkpoint => {
             finished(engine.start_flush()).await?;
             Ok(Outcome::command("CHECKPOINT"))
@@ -148,7 +171,9 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             {
                 // Not kept while waiting: a snapshot keeps what it sees, files and memory.
                 let context = session.context();
-                tables.iter().try_for_each(|table| find_table(&context, table).map(drop))?;
+                let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+                let columns = tables.iter().filter(|table| named.find(table).is_none());
+                columns.map(|table| find_table(&context, table)).try_for_each(|found| found.map(drop))?;
             }
             if *full {
                 finished(engine.start_flush()).await?;

@@ -5,17 +5,17 @@ use model::{Error, Result, SqlState};
 
 use crate::planner::Tables;
 use crate::rewrite::folded;
-use crate::session::{Outcome, Session};
+use crate::rows::{Arguments, Executed, Messages};
+use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::{Parsed, Statement};
-use crate::types::{OutputColumn, Value, oid_of_arrow};
+use crate::types::{Value, oid_of_arrow};
 
-/// Runs one of the three.
-pub(crate) async fn execute(session: &mut Session, statement: &Statement, sql: &ast::Statement) -> Result<Outcome> {
+/// Runs PREPARE or DEALLOCATE.
+pub(crate) async fn define(session: &mut Session, statement: &Statement, sql: &ast::Statement) -> Result<Outcome> {
     match sql {
         ast::Statement::Prepare { name, data_types, statement: inner } => {
             prepare(session, &statement.0, &folded(name), data_types, inner).await
         }
-        ast::Statement::Execute { name, parameters, .. } => run(session, name.as_ref(), parameters).await,
         ast::Statement::Deallocate { name, .. } => deallocate(session, &folded(name)),
         _ => Err(Error::bug("not a prepared statement's command")),
     }
@@ -55,35 +55,33 @@ async fn prepare(
     Ok(Outcome::command("PREPARE"))
 }
 
-/// What an EXECUTE will give.
-pub(crate) fn columns(session: &mut Session, name: Option<&ObjectName>) -> Result<Option<Vec<OutputColumn>>> {
+/// The statement that an EXECUTE runs, planned anew: what it names may have changed.
+pub(crate) fn inner(session: &mut Session, name: Option<&ObjectName>) -> Result<Prepared> {
     let name = key(name);
     let (statement, types) = session.named.get(&name).cloned().ok_or_else(|| unknown(&name))?;
-    match &statement.0.command {
-        crate::statement::Command::Sql(sql @ ast::Statement::Query(_)) => {
-            Ok(Some(crate::query::plan(session, &statement, sql, &types)?.columns))
-        }
-        _ => Ok(None),
-    }
+    session.plan_statement(&statement, &types)
 }
 
-async fn run(session: &mut Session, name: Option<&ObjectName>, arguments: &[Expr]) -> Result<Outcome> {
-    let name = key(name);
-    let (statement, types) = session.named.get(&name).cloned().ok_or_else(|| unknown(&name))?;
-    let prepared = session.prepare(&statement, &types).await?;
+/// Runs EXECUTE, of a statement that [`inner`] gave.
+pub(crate) async fn execute(
+    session: &mut Session,
+    prepared: &Prepared,
+    name: Option<&ObjectName>,
+    arguments: &[Expr],
+    messages: Option<Messages<'_>>,
+) -> Result<Executed> {
     if prepared.parameters().len() != arguments.len() {
-        return Err(Error::new(
-            SqlState::SYNTAX_ERROR,
-            format!("wrong number of parameters for prepared statement \"{name}\""),
-        )
-        .with_detail(format!(
-            "expected {} parameters but got {}",
-            prepared.parameters().len(),
-            arguments.len()
-        )));
+        let text = format!("wrong number of parameters for prepared statement \"{}\"", key(name));
+        let (expected, given) = (prepared.parameters().len(), arguments.len());
+        return Err(Error::new(SqlState::SYNTAX_ERROR, text)
+            .with_detail(format!("expected {expected} parameters but got {given}")));
     }
     let values: Vec<Value> = arguments.iter().map(constant).collect::<Result<_>>()?;
-    session.execute(&prepared, &values).await
+    let Plan::Rows(plan) = &prepared.0.plan else {
+        return session.execute_into(prepared, Arguments::Values(&values), messages).await;
+    };
+    let bound = plan.constants(session, &values)?;
+    session.execute_into(prepared, Arguments::Bound(&bound), messages).await
 }
 
 /// An argument's value. Only constants: their text is read as the parameter's type.

@@ -21,5 +21,5 @@ pub(crate) fn text_rows(
     };
     let arrays = (0..columns.len()).map(column).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::bug)?;
-    Ok(Outcome::Rows { columns, batches: Box::pin(futures::stream::iter([Ok(batch)])), tag })
+    Ok(Outcome::Rows { columns, batches: Box::pin(futures::stream::iter([Ok(batch)])), tag: tag.into() })
 }

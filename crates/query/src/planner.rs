@@ -24,6 +24,7 @@ use crate::context::{DATABASE, StatementContext};
 use crate::errors::{OrError, convert, external, locate, nearest};
 use crate::mentions::Mentions;
 use crate::provider::ColumnsTable;
+use crate::rows::scan::RowsTable;
 use crate::statement::Parsed;
 use crate::types::{self, OutputColumn};
 
@@ -196,15 +197,20 @@ impl<'a> Tables<'a> {
             return Ok(source);
         }
         let name = TableName { schema: schema.to_owned(), table: table.to_owned() };
-        match self.context.snapshot.catalog().table(&name) {
-            Some(_) => self.stored(&name),
-            None => Err(self.unknown(Some(schema), table)),
+        let catalog = self.context.snapshot.catalog();
+        if catalog.table(&name).is_some() || catalog.row_table(&name).is_some() {
+            return self.stored(&name);
         }
+        Err(self.unknown(Some(schema), table))
     }
 
     fn stored(&self, name: &TableName) -> Result<Arc<dyn TableSource>> {
-        let table = Arc::clone(self.context.snapshot.catalog().expect(name)?);
+        let catalog = self.context.snapshot.catalog();
         let zone = self.context.settings.time_zone();
+        if let Some(table) = catalog.row_table(name) {
+            return Ok(provider_as_source(Arc::new(RowsTable::new(Arc::clone(table), zone))));
+        }
+        let table = Arc::clone(catalog.expect(name)?);
         if table.columns.len() <= NARROW {
             return Ok(provider_as_source(Arc::new(ColumnsTable::new(table, &zone))));
         }
@@ -214,7 +220,8 @@ impl<'a> Tables<'a> {
     }
 
     fn system(&self, schema: &str, table: &str) -> Option<Arc<dyn TableSource>> {
-        if schema != "pg_catalog" && schema != "information_schema" {
+        // The last one has what only rewritten statements name.
+        if !["pg_catalog", "information_schema", "()"].contains(&schema) {
             return None;
         }
         let found = crate::hooks::table(self.context, schema, table)?;

@@ -36,6 +36,17 @@ pub(crate) struct QueryPlan {
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
 }
 
+impl QueryPlan {
+    /// Which of its columns are NULL whatever comes; unknown for queries of the catalog.
+    pub(crate) fn nulls(&self) -> Vec<bool> {
+        let is_null = |field: &datafusion::arrow::datatypes::FieldRef| *field.data_type() == Arrow::Null;
+        match &self.plan {
+            Some(plan) => plan.schema().fields().iter().map(is_null).collect(),
+            None => vec![false; self.columns.len()],
+        }
+    }
+}
+
 /// Plans a query for a session.
 pub(crate) fn plan(
     session: &mut Session,
@@ -43,11 +54,16 @@ pub(crate) fn plan(
     sql: &ast::Statement,
     declared: &[u32],
 ) -> Result<QueryPlan> {
-    let context = session.context();
+    let context = context(session, sql);
     let state = session.state(&context);
     let planned = plan_in(&state, &context, &statement.0, sql, declared);
     session.keep(state);
     planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
+}
+
+/// What a query sees: the newest commit if it names a `rows` table.
+fn context(session: &mut Session, sql: &ast::Statement) -> Arc<StatementContext> {
+    if crate::rows::names_any(session, sql) { session.context_of_newest() } else { session.context() }
 }
 
 fn plan_in(
@@ -148,7 +164,13 @@ pub(crate) async fn ready(
     plan: &QueryPlan,
     values: &[Value],
 ) -> Result<Ready> {
-    let context = session.context();
+    let context = match &prepared.0.statement.0.command {
+        Command::Sql(sql) => context(session, sql),
+        _ => session.context(),
+    };
+    if context.rows_view.is_some() {
+        crate::rows::until_durable(session, context.snapshot.lsn()).await?;
+    }
     let state = session.state(&context);
     let result = ready_in(&state, &context, prepared, plan, values).await;
     session.keep(state);
@@ -205,5 +227,5 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     let ready = ready(session, prepared, plan, values).await?;
     let columns = ready.columns.clone();
     let batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
-    Ok(Outcome::Rows { columns, batches, tag: "SELECT" })
+    Ok(Outcome::Rows { columns, batches, tag: "SELECT".into() })
 }

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem,
-    SetExpr, UnaryOperator, Value, VisitMut, VisitorMut,
+    SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 /// Starts a private alias; then the item's number, a colon, and the name to show.
@@ -162,12 +162,16 @@ fn name_items(select: &mut Select) {
         .projection
         .iter()
         .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+    let starred: BTreeSet<String> = select.projection.iter().filter_map(starred).collect();
     let mut seen = BTreeSet::new();
+    let from = std::mem::take(&mut select.from);
     for (number, item) in select.projection.iter_mut().enumerate() {
         match item {
             SelectItem::UnnamedExpr(expr) => {
                 let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
                 let name = name_of(expr).unwrap_or_else(|| "?column?".to_owned());
+                // What `*` stands for is not known here, but it is nothing of the catalog's where another table is meant.
+                let wild = wild && !(plain && is_of_catalog(expr, &from, &starred));
                 let first =
                     if plain { seen.insert(name.clone()) && !wild } else { taken.insert(name.clone()) && !wild };
                 demote(expr);
@@ -189,6 +193,36 @@ fn name_items(select: &mut Select) {
             _ => {}
         }
     }
+    select.from = from;
+}
+
+/// The table of `t.*`; the empty name for `*`, which is all.
+fn starred(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::QualifiedWildcard(kind, _) => Some(kind.to_string().trim_end_matches(".*").to_owned()),
+        SelectItem::Wildcard(_) => Some(String::new()),
+        _ => None,
+    }
+}
+
+/// Is it a column, named with its table, of a relation of the catalog that is not `starred`?
+fn is_of_catalog(expr: &Expr, from: &[TableWithJoins], starred: &BTreeSet<String>) -> bool {
+    let Expr::CompoundIdentifier(names) = expr else { return false };
+    let [table, _] = names.as_slice() else { return false };
+    if starred.contains("") || starred.contains(&table.value) {
+        return false;
+    }
+    let factors = from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+    let mut named = factors.filter_map(|factor| match factor {
+        TableFactor::Table { name, alias, .. } => Some((name, alias.as_ref()?)),
+        _ => None,
+    });
+    named.any(|(name, alias)| {
+        let name = name.0.last().and_then(|part| part.as_ident());
+        alias.name.value == table.value && name.is_some_and(|name| name.value.starts_with("pg_"))
+    })
 }
 
 fn private(number: usize, name: &str) -> String {

@@ -4,15 +4,17 @@
 //! - Every statement that writes runs inside a block; outside of the client's own, one that ends with the statement.
 //! - A block is implicit (ours) or explicit (the client began it). An error drops an implicit block and fails an explicit one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ::rows::View;
 use arrow_array::RecordBatch;
 use datafusion::execution::context::SessionState;
 use datafusion::sql::sqlparser::ast;
-use engine::{Isolation, Txn};
+use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
@@ -22,8 +24,9 @@ use crate::database::Database;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
 use crate::query::QueryPlan;
+use crate::rows::{Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
 use crate::sessions::{Entered, Running};
-use crate::settings::Settings;
+use crate::settings::{Settings, Timeouts};
 use crate::statement::{Command, Parsed, Statement};
 use crate::types::{OutputColumn, Value};
 
@@ -53,8 +56,8 @@ pub enum Outcome {
         columns: Vec<OutputColumn>,
         /// Produced as they are polled; dropping the stream stops the work.
         batches: Batches,
-        /// "SELECT", "SHOW", "EXPLAIN".
-        tag: &'static str,
+        /// "SELECT", "SHOW", "EXPLAIN", or the whole tag of a change with RETURNING.
+        tag: Cow<'static, str>,
     },
     /// A finished command with its tag ("INSERT 0 3", "CREATE TABLE", "BEGIN" …).
     Command {
@@ -103,6 +106,10 @@ pub(crate) struct PreparedStatement {
 pub(crate) enum Plan {
     Query(QueryPlan),
     Insert(Box<InsertPlan>),
+    Rows(Box<RowsPlan>),
+    /// EXECUTE of this.
+    Execute(Prepared),
+    Feed(Box<FeedPlan>),
     /// Worked out when it is executed.
     Other,
 }
@@ -126,6 +133,16 @@ impl Prepared {
         &self.0.statement
     }
 
+    /// Does it run to its end at once, and give its rows as messages ([`Session::execute_into`])?
+    #[must_use]
+    pub fn is_compiled(&self) -> bool {
+        match &self.0.plan {
+            Plan::Rows(_) => true,
+            Plan::Execute(inner) => inner.is_compiled(),
+            _ => false,
+        }
+    }
+
     /// Is it refused inside a transaction? Then none may be begun around it for what could follow.
     #[must_use]
     pub fn stands_alone(&self) -> bool {
@@ -139,11 +156,13 @@ pub struct Session {
     pub(crate) user: Arc<str>,
     pub(crate) pid: i32,
     pub(crate) settings: Arc<Settings>,
-    /// What the client was told of the settings it is told about.
-    told: BTreeMap<String, String>,
+    /// What the client was told of the settings it is told about, and the settings they were taken from.
+    told: (BTreeMap<String, String>, Arc<Settings>),
     /// The session's own last commit.
     pub(crate) seen: Lsn,
     pub(crate) block: Option<Block>,
+    /// The numbers it had of sequences.
+    pub(crate) had: engine::Had,
     pub(crate) notices: Vec<Error>,
     /// SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
@@ -162,7 +181,7 @@ pub struct Session {
 /// A transaction of the session.
 pub(crate) struct Block {
     /// Begun at the first statement that reads or writes.
-    txn: Option<Txn>,
+    pub(crate) txn: Option<Txn>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
     pub(crate) failed: bool,
@@ -175,6 +194,30 @@ pub(crate) struct Block {
     before: Arc<Settings>,
     /// The settings that COMMIT leaves: without SET LOCAL.
     pub(crate) after: Arc<Settings>,
+    /// Outermost first.
+    pub(crate) savepoints: Vec<Mark>,
+}
+
+/// Where ROLLBACK TO goes back to.
+pub(crate) struct Mark {
+    pub(crate) name: String,
+    /// `None`: nothing had been read or written.
+    place: Option<engine::Savepoint>,
+    settings: Arc<Settings>,
+    after: Arc<Settings>,
+}
+
+impl Block {
+    /// Takes back what was changed since the last savepoint, or everything if there is none.
+    fn undo_to_mark(&mut self) -> Result<()> {
+        match (self.savepoints.last().and_then(|mark| mark.place.as_ref()), &mut self.txn) {
+            (Some(place), Some(txn)) => txn.roll_back_to(place),
+            _ => {
+                self.txn = None;
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Session {
@@ -182,17 +225,19 @@ impl Session {
         let mut settings = Settings::default();
         // The name cannot be refused.
         let _ = settings.set("session_authorization", user);
-        let told = settings.reported();
+        let settings = Arc::new(settings);
+        let told = (settings.reported(), Arc::clone(&settings));
         let user: Arc<str> = user.into();
         let entered = database.sessions().enter(pid, &user, database.engine().env().now_ns());
         Session {
             database,
             user,
             pid,
-            settings: Arc::new(settings),
+            settings,
             told,
             seen: Lsn::ZERO,
             block: None,
+            had: engine::Had::default(),
             notices: Vec::new(),
             named: BTreeMap::new(),
             state: None,
@@ -251,18 +296,51 @@ impl Session {
     /// # Errors
     /// Whatever the statement meets, with an SQLSTATE.
     pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+        match self.execute_into(prepared, Arguments::Values(values), None).await? {
+            Executed::Outcome(outcome) => Ok(outcome),
+            Executed::Sent { .. } => Err(Error::bug("rows went out that nobody asked for")),
+        }
+    }
+
+    /// Values for a compiled statement as a client sent them, in either form; `None` if the statement is not compiled, and wants
+    /// [`Value`]s.
+    ///
+    /// # Errors
+    /// What reading a value meets: class 22, with the parameter's number.
+    pub fn bind<'a>(
+        &self,
+        prepared: &Prepared,
+        given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
+    ) -> Result<Option<Bound>> {
+        match &prepared.0.plan {
+            Plan::Rows(plan) => plan.bind(given, &self.settings).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// As [`Session::execute`], but rows of statements that are compiled go to `messages` at once, all of them, if there are any. After
+    /// an error take off what was appended there.
+    ///
+    /// # Errors
+    /// As [`Session::execute`].
+    pub async fn execute_into(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        messages: Option<Messages<'_>>,
+    ) -> Result<Executed> {
         self.settle();
         self.check_block(&prepared.0.statement)?;
         let running = self.enter(&prepared.0.statement);
-        let result = self.run(prepared, values).await;
+        let result = self.run(prepared, arguments, messages).await;
         if result.is_err() {
             self.fail();
         }
         self.entered.set_block(self.status(), self.block.as_ref().map(|block| block.started_ns));
         match result {
-            Ok(Outcome::Rows { columns, batches, tag }) => {
+            Ok(Executed::Outcome(Outcome::Rows { columns, batches, tag })) => {
                 let batches = batches.inspect(move |_| _ = &running);
-                Ok(Outcome::Rows { columns, batches: Box::pin(batches), tag })
+                Ok(Executed::Outcome(Outcome::Rows { columns, batches: Box::pin(batches), tag }))
             }
             result => result,
         }
@@ -274,27 +352,44 @@ impl Session {
         self.entered.begin(statement, &self.settings, now_ns)
     }
 
-    async fn run(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
-        if values.len() != prepared.0.parameters.len() {
+    async fn run(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        messages: Option<Messages<'_>>,
+    ) -> Result<Executed> {
+        if arguments.len() != prepared.0.parameters.len() {
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
-                format!("{} values for {} parameters", values.len(), prepared.0.parameters.len()),
+                format!("{} values for {} parameters", arguments.len(), prepared.0.parameters.len()),
             ));
         }
-        let alone = self.block.is_none() && writes(&prepared.0.statement.0);
+        let compiled = matches!(prepared.0.plan, Plan::Rows(_));
+        let alone = self.block.is_none() && (compiled || writes(&prepared.0.statement.0));
         if alone {
             self.begin_implicit();
         }
-        let outcome = self.dispatch(prepared, values).await?;
+        let executed = match &prepared.0.plan {
+            Plan::Rows(plan) => crate::rows::execute(self, prepared, plan, arguments, messages).await?,
+            Plan::Feed(plan) => crate::rows::feed(self, prepared, plan, arguments.values()?).await?,
+            Plan::Execute(inner) => {
+                let Command::Sql(ast::Statement::Execute { name, parameters, .. }) = &prepared.0.statement.0.command
+                else {
+                    return Err(Error::bug("an EXECUTE that is none"));
+                };
+                Box::pin(crate::named::execute(self, inner, name.as_ref(), parameters, messages)).await?
+            }
+            _ => Executed::Outcome(self.dispatch(prepared, arguments.values()?).await?),
+        };
         if !alone {
-            return Ok(outcome);
+            return Ok(executed);
         }
-        if let (Outcome::CopyIn(_), Some(block)) = (&outcome, &mut self.block) {
+        if let (Executed::Outcome(Outcome::CopyIn(_)), Some(block)) = (&executed, &mut self.block) {
             block.single = true;
         } else {
             self.end_implicit().await?;
         }
-        Ok(outcome)
+        Ok(executed)
     }
 
     async fn dispatch(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
@@ -302,11 +397,15 @@ impl Session {
         match &prepared.0.plan {
             Plan::Query(_) => return crate::query::execute(self, prepared, values).await,
             Plan::Insert(plan) => return crate::insert::execute(self, prepared, plan, values).await,
+            Plan::Rows(_) | Plan::Feed(_) | Plan::Execute(_) => {
+                return Err(Error::bug("a compiled statement among the others"));
+            }
             Plan::Other => {}
         }
         match &statement.0.command {
             Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
             Command::Maintenance(maintenance) => crate::maintenance::execute(self, maintenance).await,
+            Command::Sequence(sequence) => crate::rows::define_sequence(self, &statement.0, sequence).await,
             Command::Sql(sql) => self.utility(prepared, sql, values).await,
         }
     }
@@ -325,16 +424,19 @@ impl Session {
             ast::Statement::Discard { object_type } => crate::set::discard(self, object_type),
             ast::Statement::Delete(delete) => crate::delete::execute(self, parsed, delete, values, &prepared.0).await,
             ast::Statement::Explain { .. } => crate::explain::execute(self, prepared, values).await,
-            ast::Statement::Prepare { .. } | ast::Statement::Execute { .. } | ast::Statement::Deallocate { .. } => {
-                Box::pin(crate::named::execute(self, &prepared.0.statement, sql)).await
+            ast::Statement::Prepare { .. } | ast::Statement::Deallocate { .. } => {
+                Box::pin(crate::named::define(self, &prepared.0.statement, sql)).await
             }
-            sql => crate::ddl::execute(self, parsed, sql),
+            sql => match crate::rows::define(self, parsed, sql).await? {
+                Some(outcome) => Ok(outcome),
+                None => crate::ddl::execute(self, parsed, sql),
+            },
         }
     }
 
-    fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
+    pub(crate) fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
         let (parameters, columns, plan) = match &statement.0.command {
-            Command::Copy(_) | Command::Maintenance(_) => (Vec::new(), None, Plan::Other),
+            Command::Copy(_) | Command::Maintenance(_) | Command::Sequence(_) => (Vec::new(), None, Plan::Other),
             Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
         };
         Ok(Prepared(Arc::new(PreparedStatement {
@@ -352,12 +454,18 @@ impl Session {
         sql: &ast::Statement,
         types: &[u32],
     ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
+        if let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
+            return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));
+        }
         match sql {
             ast::Statement::Query(_) => {
                 let plan = crate::query::plan(self, statement, sql, types)?;
                 Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))
             }
             ast::Statement::Insert(insert) => {
+                if let Some(plan) = crate::rows::plan_feed(self, statement, insert, types)? {
+                    return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Feed(Box::new(plan))));
+                }
                 let plan = crate::insert::plan(self, statement, insert, types)?;
                 Ok((plan.parameters.clone(), None, Plan::Insert(Box::new(plan))))
             }
@@ -371,8 +479,8 @@ impl Session {
                 Ok((inner.0.parameters.clone(), Some(crate::explain::columns()), Plan::Other))
             }
             ast::Statement::Execute { name, .. } => {
-                let columns = crate::named::columns(self, name.as_ref())?;
-                Ok((Vec::new(), columns, Plan::Other))
+                let inner = crate::named::inner(self, name.as_ref())?;
+                Ok((Vec::new(), inner.0.columns.clone(), Plan::Execute(inner)))
             }
             ast::Statement::ShowVariable { variable } => {
                 Ok((Vec::new(), Some(crate::set::show_columns(variable)), Plan::Other))
@@ -424,7 +532,11 @@ impl Session {
             Some(block) if block.implicit => self.roll_back(),
             Some(block) => {
                 block.failed = true;
-                block.txn = None;
+                // Its locks are let go now, and not only when the client says ROLLBACK.
+                if block.undo_to_mark().is_err() {
+                    block.txn = None;
+                    block.savepoints.clear();
+                }
             }
             None => {}
         }
@@ -468,7 +580,30 @@ impl Session {
             started_ns: self.database.engine().env().now_ns(),
             before: Arc::clone(&self.settings),
             after: Arc::clone(&self.settings),
+            savepoints: Vec::new(),
         });
+    }
+
+    /// Adds a savepoint to the block.
+    pub(crate) fn mark(&mut self, name: String) {
+        let settings = Arc::clone(&self.settings);
+        if let Some(block) = &mut self.block {
+            let place = block.txn.as_ref().map(Txn::savepoint);
+            block.savepoints.push(Mark { name, place, settings, after: Arc::clone(&block.after) });
+        }
+    }
+
+    /// Takes back what the block did since its savepoint number `at`, which stays; those after it go.
+    pub(crate) fn roll_back_to(&mut self, at: usize) -> Result<()> {
+        let Some(block) = &mut self.block else { return Ok(()) };
+        block.savepoints.truncate(at + 1);
+        block.undo_to_mark()?;
+        block.failed = false;
+        if let Some(mark) = block.savepoints.last() {
+            self.settings = Arc::clone(&mark.settings);
+            block.after = Arc::clone(&mark.after);
+        }
+        Ok(())
     }
 
     pub(crate) async fn commit(&mut self) -> Result<()> {
@@ -523,29 +658,57 @@ impl Session {
         self.txn().ok_or_else(|| Error::bug("a write outside a transaction"))
     }
 
-    fn txn(&mut self) -> Option<&mut Txn> {
+    pub(crate) fn txn(&mut self) -> Option<&mut Txn> {
         let (engine, seen) = (self.database.engine(), self.seen);
         let block = self.block.as_mut()?;
         let isolation = block.isolation;
         Some(block.txn.get_or_insert_with(|| engine.begin(isolation, seen)))
     }
 
-    /// What the next statement sees.
-    pub(crate) fn context(&mut self) -> Arc<StatementContext> {
-        let now_ns = match &self.block {
+    /// `now()`: when the transaction began, nanoseconds since 1970 UTC.
+    pub(crate) fn now_ns(&self) -> i64 {
+        match &self.block {
             Some(block) => block.started_ns,
             None => self.database.engine().env().now_ns(),
-        };
+        }
+    }
+
+    /// What the next statement sees if it names `rows` tables.
+    pub(crate) fn newest(&mut self) -> Snapshot {
+        match self.txn() {
+            Some(txn) => txn.snapshot_newest(),
+            None => self.database.engine().begin(Isolation::ReadCommitted, self.seen).snapshot_newest(),
+        }
+    }
+
+    /// What the next statement sees.
+    pub(crate) fn context(&mut self) -> Arc<StatementContext> {
         let snapshot = match self.txn() {
             Some(txn) => txn.snapshot(),
             None => self.database.engine().snapshot(self.seen),
         };
+        self.context_of(snapshot, None)
+    }
+
+    /// What the next statement sees if it names `rows` tables and is planned by DataFusion. Who shows its rows waits until the
+    /// snapshot is durable.
+    pub(crate) fn context_of_newest(&mut self) -> Arc<StatementContext> {
+        let snapshot = self.newest();
+        let view = match self.txn() {
+            Some(txn) => txn.rows().view(),
+            None => View::of(snapshot.lsn()),
+        };
+        self.context_of(snapshot, Some(view))
+    }
+
+    fn context_of(&mut self, snapshot: Snapshot, rows_view: Option<View>) -> Arc<StatementContext> {
         Arc::new(StatementContext {
             engine: self.database.engine().clone(),
+            now_ns: self.now_ns(),
             snapshot,
+            rows_view,
             settings: Arc::clone(&self.settings),
             user: Arc::clone(&self.user),
-            now_ns,
             backend_pid: self.pid,
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
@@ -580,6 +743,12 @@ impl Session {
         self.state = Some(state);
     }
 
+    /// How long a statement may take, and the client to send one.
+    #[must_use]
+    pub fn timeouts(&self) -> Timeouts {
+        self.settings.timeouts()
+    }
+
     /// A setting as SHOW gives it, e.g. `timezone`, `application_name`.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<String> {
@@ -600,6 +769,12 @@ impl Session {
         }
     }
 
+    /// The name of the time zone; the same address for as long as no setting changes.
+    #[must_use]
+    pub fn time_zone(&self) -> Arc<str> {
+        self.settings.time_zone()
+    }
+
     /// SET, for start-up parameters.
     ///
     /// # Errors
@@ -611,10 +786,13 @@ impl Session {
     /// Settings that changed since the last call and must be told to the client (ParameterStatus), with their values.
     pub fn changed_settings(&mut self) -> BTreeMap<String, String> {
         self.assign_pending();
+        if Arc::ptr_eq(&self.settings, &self.told.1) {
+            return BTreeMap::new();
+        }
         let now = self.settings.reported();
-        let changed = now.iter().filter(|(name, value)| self.told.get(*name) != Some(value));
+        let changed = now.iter().filter(|(name, value)| self.told.0.get(*name) != Some(value));
         let changed = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
-        self.told = now;
+        self.told = (now, Arc::clone(&self.settings));
         changed
     }
 
@@ -643,6 +821,7 @@ fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
         Command::Copy(copy) => return copy.is_from(),
         Command::Maintenance(_) => return false,
+        Command::Sequence(_) => return true,
         Command::Sql(sql) => sql,
     };
     match sql {
@@ -654,6 +833,8 @@ fn writes(parsed: &Parsed) -> bool {
         | ast::Statement::CreateTable(_)
         | ast::Statement::CreateSchema { .. }
         | ast::Statement::AlterTable(_)
+        | ast::Statement::AlterIndex { .. }
+        | ast::Statement::CreateIndex(_)
         | ast::Statement::Truncate(_)
         | ast::Statement::Execute { .. }
         | ast::Statement::Drop { .. } => true,

@@ -159,6 +159,9 @@ pub(crate) fn reset(session: &mut Session, reset: &Reset) -> Result<Outcome> {
 
 /// DISCARD.
 pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Outcome> {
+    if matches!(what, DiscardObject::ALL | DiscardObject::SEQUENCES) {
+        session.had = engine::Had::default();
+    }
     if *what != DiscardObject::ALL {
         return Ok(Outcome::command(format!("DISCARD {what}")));
     }

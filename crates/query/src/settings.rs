@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Error, Result, SqlState};
 
@@ -135,6 +136,19 @@ struct Derived {
     search_path: Arc<[String]>,
     durability: engine::Durability,
     read_only: bool,
+    lock_timeout: Option<Duration>,
+    timeouts: Timeouts,
+}
+
+/// What a client is given so much time for; `None`: as much as it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    /// `statement_timeout`: for a statement to end.
+    pub statement: Option<Duration>,
+    /// `idle_session_timeout`: for the next statement to come.
+    pub idle: Option<Duration>,
+    /// `idle_in_transaction_session_timeout`: for the next statement of a transaction to come.
+    pub idle_in_transaction: Option<Duration>,
 }
 
 impl Default for Derived {
@@ -145,6 +159,8 @@ impl Default for Derived {
             search_path: Arc::new(["public".to_owned()]),
             durability: engine::Durability::Sync,
             read_only: false,
+            lock_timeout: None,
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -189,6 +205,7 @@ impl Settings {
         let is = |settings: &Settings, name: &str, values: &[&str]| {
             settings.get(name).is_some_and(|value| values.contains(&value.as_str()))
         };
+        let time = |name: &str| self.get(name).as_deref().and_then(duration);
         let path = self.get("search_path").unwrap_or_default();
         let schemas = split_names(&path).into_iter().filter(|name| name != "$user" && name != "pg_catalog");
         let zone = self.get("timezone").unwrap_or_default();
@@ -202,6 +219,12 @@ impl Settings {
                 false => engine::Durability::Sync,
             },
             read_only: is(self, "default_transaction_read_only", &["on"]),
+            lock_timeout: time("lock_timeout"),
+            timeouts: Timeouts {
+                statement: time("statement_timeout"),
+                idle: time("idle_session_timeout"),
+                idle_in_transaction: time("idle_in_transaction_session_timeout"),
+            },
         };
     }
 
@@ -213,6 +236,16 @@ impl Settings {
     /// `default_transaction_read_only`
     pub(crate) fn read_only(&self) -> bool {
         self.derived.read_only
+    }
+
+    /// `lock_timeout`; `None`: wait for as long as it takes.
+    pub(crate) fn lock_timeout(&self) -> Option<Duration> {
+        self.derived.lock_timeout
+    }
+
+    /// Times that the server looks after.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.derived.timeouts
     }
 
     /// The time zone's name, as DataFusion knows it.
@@ -409,9 +442,39 @@ fn split_names(text: &str) -> Vec<String> {
     names
 }
 
+/// Reads what SHOW gives for a time setting: a number, in milliseconds unless a unit follows; zero is none.
+fn duration(setting: &str) -> Option<Duration> {
+    let setting = setting.trim();
+    let end = setting.find(|c: char| !c.is_ascii_digit()).unwrap_or(setting.len());
+    let count: u64 = setting[..end].parse().ok().filter(|count| *count > 0)?;
+    let unit_ms = match setting[end..].trim() {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(count.saturating_mul(unit_ms)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_settings_are_read_with_and_without_units() {
+        for (setting, expected) in [
+            ("0", None),
+            ("250", Some(250)),
+            ("5s", Some(5_000)),
+            ("2min", Some(120_000)),
+            ("1 d", Some(86_400_000)),
+            ("x", None),
+        ] {
+            assert_eq!(duration(setting), expected.map(Duration::from_millis), "{setting}");
+        }
+    }
 
     fn show(name: &str, value: &str) -> String {
         let mut settings = Settings::default();

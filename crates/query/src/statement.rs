@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use compiled::{Notice, SequenceStatement};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -39,6 +40,8 @@ pub(crate) struct Parsed {
     pub(crate) command: Command,
     /// The highest `$n`.
     pub(crate) parameters: usize,
+    /// What is said about words that were passed over.
+    pub(crate) notices: Vec<Notice>,
 }
 
 /// Who understands the statement.
@@ -53,6 +56,8 @@ pub(crate) enum Command {
     Copy(CopyStatement),
     /// CHECKPOINT and VACUUM, which the parser does not know, or only in part.
     Maintenance(Maintenance),
+    /// CREATE and ALTER SEQUENCE, whose options the parser wants in one order.
+    Sequence(SequenceStatement),
 }
 
 impl Statement {
@@ -65,15 +70,13 @@ impl Statement {
     /// Does it end or leave a failed block (COMMIT, ROLLBACK)? These alone run in one.
     #[must_use]
     pub fn ends_transaction(&self) -> bool {
-        matches!(
-            &self.0.command,
-            Command::Sql(ast::Statement::Commit { .. } | ast::Statement::Rollback { savepoint: None, .. })
-        )
+        matches!(&self.0.command, Command::Sql(ast::Statement::Commit { .. } | ast::Statement::Rollback { .. }))
     }
 
     pub(crate) fn of(statement: ast::Statement, sql: String, offset: u32) -> Statement {
         let parameters = crate::parameters::highest(&statement);
-        Statement(Arc::new(Parsed { sql, offset, command: Command::Sql(statement), parameters }))
+        let (command, notices) = (Command::Sql(statement), Vec::new());
+        Statement(Arc::new(Parsed { sql, offset, command, parameters, notices }))
     }
 }
 
@@ -98,9 +101,10 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
             let (from, offset) = text.at(first.span.start);
             let (to, _) = text.at(last.span.end);
             check_depth(part, offset)?;
-            let command = parse_one(part, &text)?;
+            let (command, notices) = parse_one(part, &text)?;
             let parameters = highest_parameter(part)?;
-            statements.push(Statement(Arc::new(Parsed { sql: sql[from..to].to_owned(), offset, command, parameters })));
+            let sql = sql[from..to].to_owned();
+            statements.push(Statement(Arc::new(Parsed { sql, offset, command, parameters, notices })));
         }
     }
     Ok(statements)
@@ -121,20 +125,25 @@ fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
     tokens
 }
 
-fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Command> {
+fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<Notice>)> {
     if is_word(&tokens[0], "copy") {
-        return crate::copy::parse(tokens, text).map(Command::Copy);
+        return Ok((Command::Copy(crate::copy::parse(tokens, text)?), Vec::new()));
     }
     if let Some(maintenance) = crate::maintenance::parse(tokens, text)? {
-        return Ok(Command::Maintenance(maintenance));
+        return Ok((Command::Maintenance(maintenance), Vec::new()));
+    }
+    let mut tokens = prepared(tokens);
+    let notices = compiled::prepared(&mut tokens)?;
+    if let Some(sequence) = compiled::sequence(&tokens)? {
+        return Ok((Command::Sequence(sequence), notices));
     }
     let dialect = PostgreSqlDialect {};
     let mut parser =
-        Parser::new(&dialect).with_recursion_limit(PARSER_DEPTH_MAX).with_tokens_with_locations(prepared(tokens));
-    let statement = parser.parse_statement().map_err(|error| text.parse_error(&error, tokens))?;
+        Parser::new(&dialect).with_recursion_limit(PARSER_DEPTH_MAX).with_tokens_with_locations(tokens.clone());
+    let statement = parser.parse_statement().map_err(|error| text.parse_error(&error, &tokens))?;
     let next = parser.peek_token();
     if next.token == Token::EOF {
-        Ok(Command::Sql(statement))
+        Ok((Command::Sql(statement), notices))
     } else {
         Err(text.unexpected(&next.token, next.span.start))
     }
@@ -147,7 +156,48 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         tokens[0].token = Token::Word(Word { value: "ROLLBACK".into(), quote_style: None, keyword: Keyword::ROLLBACK });
     }
     reset_time_zone(&mut tokens);
+    weaker_locks(&mut tokens);
     tokens
+}
+
+/// `FOR NO KEY UPDATE` and `FOR KEY SHARE`, which the parser does not know, are to it the stronger modes, of tables with a mark
+/// before their names.
+fn weaker_locks(tokens: &mut Vec<TokenWithSpan>) {
+    let has = |word: &str| tokens.iter().any(|token| is_word(token, word));
+    if !has("key") || !has("for") {
+        return;
+    }
+    tokens.retain(|token| !is_blank(token));
+    let mut at = 0;
+    while at < tokens.len() {
+        let is = |after: usize, word: &str| tokens.get(at + after).is_some_and(|token| is_word(token, word));
+        let weaker = match is(0, "for") {
+            true if is(1, "no") && is(2, "key") && is(3, "update") => 2,
+            true if is(1, "key") && is(2, "share") => 1,
+            _ => 0,
+        };
+        let names_tables = is(weaker + 2, "of");
+        at += 1;
+        if weaker == 0 {
+            continue;
+        }
+        tokens.drain(at..at + weaker);
+        let span = tokens[at].span;
+        let word = |value: &str, quote_style, keyword| Token::Word(Word { value: value.into(), quote_style, keyword });
+        let mark = [word(compiled::WEAKER_LOCK, Some('"'), Keyword::NoKeyword), Token::Period];
+        let (place, more) = match names_tables {
+            true => (at + 2, mark.to_vec()),
+            false => {
+                let [of, nothing] = [word("OF", None, Keyword::OF), word("", Some('"'), Keyword::NoKeyword)];
+                (at + 1, [&[of][..], &mark, &[nothing]].concat())
+            }
+        };
+        tokens.splice(place..place, more.into_iter().map(|token| TokenWithSpan { token, span }));
+    }
+}
+
+fn is_blank(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
 }
 
 /// `RESET TIME ZONE` is `RESET TimeZone` in two words.

@@ -4,7 +4,11 @@ use datafusion::sql::sqlparser::ast::{Statement, TransactionAccessMode, Transact
 use engine::Isolation;
 use model::{Error, Result, SqlState};
 
-use crate::session::{Outcome, Session, TxnStatus};
+use crate::rewrite::folded;
+use crate::session::{Block, Outcome, Session, TxnStatus};
+
+/// Savepoints that a transaction may have at a time.
+const SAVEPOINTS_MAX: usize = 10_000;
 
 /// Runs a transaction command.
 pub(crate) async fn execute(session: &mut Session, sql: &Statement) -> Result<Outcome> {
@@ -12,9 +16,53 @@ pub(crate) async fn execute(session: &mut Session, sql: &Statement) -> Result<Ou
         Statement::StartTransaction { modes, begin, .. } => start(session, modes, *begin),
         Statement::Commit { chain, .. } => commit(session, *chain).await,
         Statement::Rollback { chain, savepoint: None } => Ok(rollback(session, *chain)),
-        _ => Err(Error::unsupported("savepoints are not supported yet")
-            .with_hint("split the work into transactions of its own, or run it again from the start when it fails")),
+        Statement::Savepoint { name } => savepoint(session, folded(name)),
+        Statement::Rollback { savepoint: Some(name), .. } => roll_back_to(session, &folded(name)),
+        Statement::ReleaseSavepoint { name } => release(session, &folded(name)),
+        _ => Err(Error::bug("a transaction command that is none")),
     }
+}
+
+fn savepoint(session: &mut Session, name: String) -> Result<Outcome> {
+    let block = in_block(session, "SAVEPOINT")?;
+    if block.savepoints.len() >= SAVEPOINTS_MAX {
+        return Err(Error::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("a transaction has at most {SAVEPOINTS_MAX} savepoints"),
+        )
+        .with_hint("RELEASE those that are needed no longer"));
+    }
+    session.mark(name);
+    Ok(Outcome::command("SAVEPOINT"))
+}
+
+fn roll_back_to(session: &mut Session, name: &str) -> Result<Outcome> {
+    let block = in_block(session, "ROLLBACK TO SAVEPOINT")?;
+    let at = position(block, name)?;
+    session.roll_back_to(at)?;
+    Ok(Outcome::command("ROLLBACK"))
+}
+
+fn release(session: &mut Session, name: &str) -> Result<Outcome> {
+    let block = in_block(session, "RELEASE SAVEPOINT")?;
+    let at = position(block, name)?;
+    block.savepoints.truncate(at);
+    Ok(Outcome::command("RELEASE"))
+}
+
+fn in_block<'a>(session: &'a mut Session, command: &str) -> Result<&'a mut Block> {
+    session.block.as_mut().filter(|block| !block.implicit).ok_or_else(|| {
+        let text = format!("{command} can only be used in transaction blocks");
+        Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text)
+    })
+}
+
+/// The last of the savepoints with a name.
+fn position(block: &Block, name: &str) -> Result<usize> {
+    block.savepoints.iter().rposition(|mark| mark.name == name).ok_or_else(|| {
+        let text = format!("savepoint \"{name}\" does not exist");
+        Error::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, text)
+    })
 }
 
 fn start(session: &mut Session, modes: &[TransactionMode], begin: bool) -> Result<Outcome> {
@@ -55,6 +103,12 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
             TransactionMode::IsolationLevel(level) => {
                 let level = isolation(*level)?;
                 let Some(block) = &mut session.block else { continue };
+                if !block.savepoints.is_empty() && block.isolation != level {
+                    return Err(Error::new(
+                        SqlState::ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction",
+                    ));
+                }
                 if !fresh && block.isolation != level {
                     return Err(Error::new(
                         SqlState::ACTIVE_SQL_TRANSACTION,

@@ -57,10 +57,17 @@ impl Zone {
     /// Seconds east of UTC at a moment (nanoseconds since 1970 UTC).
     #[must_use]
     pub fn offset_at(&self, ns: i64) -> i32 {
-        match jiff::Timestamp::from_second(ns.div_euclid(1_000_000_000)) {
-            Ok(moment) => self.0.to_offset(moment).seconds(),
-            Err(_) => 0,
-        }
+        self.offset_at_second(ns.div_euclid(1_000_000_000))
+    }
+
+    /// Seconds east of UTC at a moment in seconds since 1970 UTC.
+    pub(crate) fn offset_at_second(&self, seconds: i64) -> i32 {
+        jiff::Timestamp::from_second(seconds).map_or(0, |moment| self.0.to_offset(moment).seconds())
+    }
+
+    /// Seconds east of UTC at a local time in seconds since 1970.
+    pub(crate) fn offset_at_local(&self, local_seconds: i64) -> i32 {
+        offset_of_local(&self.0, local_seconds)
     }
 
     /// Reads a `timestamptz`; a text without zone is in this one.

@@ -19,7 +19,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("engine", &["model", "env", "wal", "columns", "rows"]),
     ("ingest", &["model", "engine", "pg"]),
     ("pg", &["model"]),
-    ("query", &["model", "env", "columns", "engine", "ingest", "pg"]),
+    ("query", &["model", "env", "columns", "engine", "ingest", "pg", "rows", "compiled"]),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("millrace", &["model", "env", "engine", "ingest", "pg", "query", "server", "bench"]),
     ("bench", &[]),

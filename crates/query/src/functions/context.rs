@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use engine::Catalog;
-use model::{Error, Result, SqlState, TableId, TableRef};
+use model::{Error, Result, SqlState, TableId};
 
 /// User, database, settings and catalog of one statement; the catalog is the one of the statement's snapshot.
 #[derive(Clone)]
@@ -55,6 +55,16 @@ pub trait ServerFacts: Send + Sync {
         None
     }
 
+    /// How large a `rows` table is, if known.
+    fn row_table(&self, _table: TableId) -> Option<RowTableSize> {
+        None
+    }
+
+    /// The number that a sequence handed out last, if it did.
+    fn last_value(&self, _sequence: u32) -> Option<i64> {
+        None
+    }
+
     /// Bytes of the whole database.
     fn database_bytes(&self) -> i64 {
         0
@@ -68,6 +78,31 @@ pub trait ServerFacts: Send + Sync {
     /// The newest LSN, shown as the transaction number.
     fn lsn(&self) -> u64 {
         0
+    }
+}
+
+/// How large a `rows` table is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowTableSize {
+    /// Rows as of the newest commit.
+    pub rows: i64,
+    /// Bytes of memory, indexes included.
+    pub bytes: i64,
+    /// Of these bytes those of each index, by its number.
+    pub indexes: Vec<(u32, i64)>,
+}
+
+impl RowTableSize {
+    /// Bytes of all indexes.
+    #[must_use]
+    pub fn index_bytes(&self) -> i64 {
+        self.indexes.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Bytes of one.
+    #[must_use]
+    pub fn index(&self, number: u32) -> Option<i64> {
+        self.indexes.iter().find(|(own, _)| *own == number).map(|(_, bytes)| *bytes)
     }
 }
 
@@ -129,7 +164,7 @@ pub(crate) fn defaults() -> Vec<Setting> {
         ("max_index_keys", "32", "Columns an index can have."),
         ("max_identifier_length", "63", "Bytes of a name."),
         ("standard_conforming_strings", "on", "A backslash in '...' is a backslash."),
-        ("default_table_access_method", "columns", "The store of new tables."),
+        ("default_table_access_method", "heap", "The store of new tables: heap stands for rows."),
         ("integer_datetimes", "on", "Times are integers."),
         ("search_path", "\"$user\", public", "Schemas searched for a name."),
         ("timezone", "UTC", "Zone in which times are shown."),
@@ -155,12 +190,6 @@ impl StatementFacts {
             search_path: vec!["public".to_owned()],
             server: Arc::new(NoServer),
         }
-    }
-
-    /// The table an unqualified name means.
-    pub(crate) fn resolve(&self, table: &str) -> Option<&TableRef> {
-        let name = |schema: &String| model::TableName { schema: schema.clone(), table: table.to_owned() };
-        self.search_path.iter().find_map(|schema| self.catalog.table(&name(schema)))
     }
 }
 

@@ -16,7 +16,7 @@ mod time_bucket;
 
 pub use gap_fill::{Planner, rewrite_plan};
 
-pub use context::{Activity, NoServer, ServerFacts, Setting, StatementFacts};
+pub use context::{Activity, NoServer, RowTableSize, ServerFacts, Setting, StatementFacts};
 
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;

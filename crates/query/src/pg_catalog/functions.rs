@@ -10,12 +10,13 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use model::{Error, SqlState, TableRef};
+use model::{Error, SqlState};
 use pg::types::{Type, oid};
 
 use super::cells::field;
-use super::names;
+use super::classes::{Class, Constraint};
 use super::oids::{self, Oid, Part};
+use super::{formulas, names, row_tables};
 use crate::functions::{StatementFacts, external};
 
 /// The function called `name` (lower case, without schema), bound to the statement.
@@ -85,9 +86,13 @@ impl Call<'_> {
         self.oid(at).or_else(|| names::class_oid(self.facts, self.text(at)?))
     }
 
-    fn table(&self, at: usize, wanted: Part) -> Option<&TableRef> {
-        let (id, part) = oids::table_of(self.class(at)?)?;
-        self.facts.catalog.table_by_id(id).filter(|_| part == wanted)
+    fn truth(&self, at: usize) -> bool {
+        self.args.get(at) == Some(&ScalarValue::Boolean(Some(true)))
+    }
+
+    /// A relation that somebody made.
+    fn found(&self, at: usize) -> Option<Class<'_>> {
+        Class::by_oid(&self.facts.catalog, self.class(at)?)
     }
 
     fn list(&self) -> Option<ArrayRef> {
@@ -131,6 +136,7 @@ const BOOL: Gives = Gives::Type(oid::BOOL);
 const INT4: Gives = Gives::Type(oid::INT4);
 const INT8: Gives = Gives::Type(oid::INT8);
 const OID: Gives = Gives::Type(oid::OID);
+const JSON: Gives = Gives::Type(oid::JSON);
 const NAMES: Gives = Gives::Type(1003);
 const TIME: Gives = Gives::Type(oid::TIMESTAMPTZ);
 
@@ -235,17 +241,32 @@ const SPECS: &[Spec] = &[
         text(call.text(0).map_or("NULL".to_owned(), quote_literal))
     })),
     // Definitions.
-    spec("pg_get_expr", (2, 3), "tob", TEXT, |call| maybe_text(call.text(0).map(str::to_owned))),
-    spec("pg_get_indexdef", (1, 3), "oib", TEXT, |call| {
-        let Some(table) = call.table(0, Part::Index) else { return maybe_text(None) };
-        match call.int(1) {
-            None | Some(0) => text(names::index_definition(table)),
-            Some(column) => maybe_text(names::index_column(table, column)),
-        }
+    spec("pg_get_expr", (2, 3), "tob", TEXT, |call| {
+        maybe_text(call.text(0).map(|sql| if call.truth(2) { formulas::pretty(sql) } else { sql.to_owned() }))
     }),
-    spec("pg_get_constraintdef", (1, 2), "ob", TEXT, |call| {
-        maybe_text(call.table(0, Part::Constraint).map(|table| names::constraint_definition(table)))
+    spec("pg_get_indexdef", (1, 3), "oib", TEXT, |call| maybe_text(index_definition(call))),
+    spec("pg_get_constraintdef", (1, 2), "ob", TEXT, |call| maybe_text(constraint_definition(call))),
+    spec("pg_get_serial_sequence", (2, 2), "tt", TEXT, serial_sequence),
+    spec("pg_sequence_last_value", (1, 1), "o", INT8, |call| {
+        let Some(Class::Sequence(sequence)) = call.found(0) else { return Ok(ScalarValue::Int64(None)) };
+        Ok(ScalarValue::Int64(call.facts.server.last_value(sequence.id)))
     }),
+    spec("millrace_sequence", (2, 2), "ot", INT8, |call| {
+        let Some(Class::Sequence(sequence)) = call.found(0) else { return Ok(ScalarValue::Int64(None)) };
+        let number = match call.text(1).unwrap_or_default() {
+            "seqrelid" => i64::from(oids::of_number(sequence.id, Part::Table)),
+            "seqtypid" => i64::from(sequence.ty.oid()),
+            "seqstart" => sequence.start,
+            "seqincrement" => sequence.increment,
+            "seqmax" => sequence.max,
+            "seqmin" => sequence.min,
+            "seqcache" => sequence.cache,
+            _ => i64::from(sequence.cycle),
+        };
+        bigint(number)
+    }),
+    lenient(spec("json_build_object", (0, 100), "a", JSON, |call| maybe_text(json_object(call)))),
+    spec("millrace_json", (1, 1), "t", JSON, |call| maybe_text(call.text(0).map(str::to_owned))),
     spec("pg_get_function_result", (1, 1), "o", TEXT, |call| {
         maybe_text(procedure(call).map(|found| names::format_type(call.facts, found.result, -1)))
     }),
@@ -256,7 +277,7 @@ const SPECS: &[Spec] = &[
         };
         maybe_text(procedure(call).map(types))
     }),
-    spec(NOTHING, (1, 3), "oob", TEXT, |_| maybe_text(None)),
+    spec(NOTHING, (1, 3), "oaa", TEXT, |_| maybe_text(None)),
     // Visibility and rights: one role that may do everything.
     spec("pg_table_is_visible", (1, 1), "o", BOOL, |call| boolean(is_visible(call))),
     spec(VISIBLE, (1, 1), "o", BOOL, |call| {
@@ -265,10 +286,10 @@ const SPECS: &[Spec] = &[
     lenient(spec(PRIVILEGES, (2, 4), "oooo", BOOL, |_| boolean(true))),
     spec("row_security_active pg_relation_is_publishable", (1, 1), "o", BOOL, |_| boolean(false)),
     // Sizes.
-    spec("pg_relation_size pg_table_size pg_total_relation_size", (1, 2), "ot", INT8, |call| {
-        bigint(call.table(0, Part::Table).and_then(|table| call.facts.server.table_bytes(table.id)).unwrap_or(0))
-    }),
-    spec("pg_indexes_size pg_tablespace_size", (1, 1), "o", INT8, |_| bigint(0)),
+    spec("pg_relation_size pg_table_size", (1, 2), "ot", INT8, |call| bigint(size(call, false))),
+    spec("pg_total_relation_size", (1, 1), "o", INT8, |call| bigint(size(call, true))),
+    spec("pg_indexes_size", (1, 1), "o", INT8, |call| bigint(size(call, true) - size(call, false))),
+    spec("pg_tablespace_size", (1, 1), "o", INT8, |_| bigint(0)),
     spec("pg_database_size", (1, 1), "o", INT8, |call| bigint(call.facts.server.database_bytes())),
     spec("pg_size_pretty", (1, 1), "i", TEXT, |call| text(size_pretty(call.int(0).unwrap_or(0)))),
     spec("pg_stat_get_numscans pg_stat_get_tuples_inserted pg_stat_get_live_tuples", (1, 1), "o", INT8, |_| bigint(0)),
@@ -291,14 +312,103 @@ const SPECS: &[Spec] = &[
 ];
 
 const NOTHING: &str = "obj_description col_description shobj_description pg_get_viewdef pg_get_ruledef pg_get_triggerdef \
-    pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_serial_sequence pg_get_statisticsobjdef \
-    pg_get_statisticsobjdef_columns pg_tablespace_location pg_sequence_last_value pg_get_partition_constraintdef";
+    pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_statisticsobjdef \
+    pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";
 const VISIBLE: &str = "pg_type_is_visible pg_function_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
     pg_collation_is_visible pg_conversion_is_visible pg_statistics_obj_is_visible pg_ts_config_is_visible pg_ts_dict_is_visible \
     pg_ts_parser_is_visible pg_ts_template_is_visible";
 const PRIVILEGES: &str = "has_table_privilege has_any_column_privilege has_column_privilege has_database_privilege has_schema_privilege \
     has_function_privilege has_sequence_privilege has_language_privilege has_tablespace_privilege has_type_privilege \
     has_server_privilege has_foreign_data_wrapper_privilege pg_has_role";
+
+/// Names and values by turns, as PostgreSQL writes them; nothing for a name that is NULL.
+fn json_object(call: &Call<'_>) -> Option<String> {
+    let mut parts = Vec::with_capacity(call.args.len() / 2);
+    for at in (0..call.args.len()).step_by(2) {
+        let value = match call.args.get(at + 1)? {
+            value if value.is_null() => "null".to_owned(),
+            ScalarValue::Boolean(Some(value)) => value.to_string(),
+            value if value.data_type().is_numeric() => value.to_string(),
+            value => json_string(call.text(at + 1).unwrap_or(&value.to_string())),
+        };
+        parts.push(format!("{} : {value}", json_string(call.text(at)?)));
+    }
+    Some(format!("{{{}}}", parts.join(", ")))
+}
+
+fn json_string(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Bytes of a relation; `whole`: with its indexes.
+fn size(call: &Call<'_>, whole: bool) -> i64 {
+    let server = &call.facts.server;
+    let bytes = match call.found(0) {
+        Some(Class::Columns(table)) => server.table_bytes(table.id),
+        Some(Class::Rows(table)) => {
+            server.row_table(table.id).map(|size| if whole { size.bytes } else { size.bytes - size.index_bytes() })
+        }
+        Some(Class::Index(table, index)) => server.row_table(table.id).and_then(|size| size.index(index.id)),
+        Some(Class::Key(_) | Class::Sequence(_)) | None => None,
+    };
+    bytes.unwrap_or(0)
+}
+
+fn index_definition(call: &Call<'_>) -> Option<String> {
+    let whole = call.int(1).unwrap_or(0) == 0;
+    let at = || usize::try_from(call.int(1)? - 1).ok();
+    match call.found(0)? {
+        Class::Key(table) if whole => Some(names::index_definition(table)),
+        Class::Key(table) => names::index_column(table, call.int(1)?),
+        Class::Index(table, index) if whole => {
+            Some(row_tables::index_definition(call.facts, table, index, call.truth(2)))
+        }
+        Class::Index(table, index) => {
+            index.columns.get(at()?).map(|column| names::quote_ident(&table.columns[*column].name))
+        }
+        _ => None,
+    }
+}
+
+fn constraint_definition(call: &Call<'_>) -> Option<String> {
+    let oid = call.oid(0)?;
+    if let Some((table, constraint)) = Constraint::by_oid(&call.facts.catalog, oid) {
+        return Some(row_tables::constraint_definition(call.facts, table, constraint, call.truth(1)));
+    }
+    let (id, part) = oids::table_of(oid)?;
+    let table = call.facts.catalog.table_by_id(id).filter(|_| part == Part::Constraint)?;
+    Some(names::constraint_definition(table))
+}
+
+/// The sequence that a column owns, in full.
+fn serial_sequence(call: &Call<'_>) -> Evaluated {
+    let (relation, column) = (call.text(0).unwrap_or_default(), call.text(1).unwrap_or_default());
+    let found = names::class_oid(call.facts, relation);
+    known(call, found, SqlState::UNDEFINED_TABLE, "relation")?;
+    let Some(Class::Rows(table)) = call.found(0) else { return maybe_text(None) };
+    let Some(at) = table.column(column) else {
+        let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name.table);
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, text));
+    };
+    let owner = model::SequenceOwner { table: table.id, column: at };
+    let sequence = call.facts.catalog.sequences().find(|sequence| sequence.owner == Some(owner));
+    maybe_text(sequence.map(|sequence| {
+        format!("{}.{}", names::quote_ident(&sequence.name.schema), names::quote_ident(&sequence.name.table))
+    }))
+}
 
 /// The schemas of the search path that exist.
 fn search_path(facts: &StatementFacts) -> Vec<String> {
@@ -394,13 +504,13 @@ fn is_visible(call: &Call<'_>) -> bool {
     if let Some(relation) = super::relations::RELATIONS.iter().find(|relation| relation.oid == class) {
         return relation.schema == "pg_catalog";
     }
-    let found = oids::table_of(class).and_then(|(id, _)| call.facts.catalog.table_by_id(id));
-    found.is_some_and(|table| call.facts.resolve(&table.name.table).is_some_and(|first| first.id == table.id))
+    call.found(0).is_some_and(|class| names::is_visible(call.facts, class))
 }
 
 fn type_is_visible(call: &Call<'_>) -> bool {
-    let found = call.oid(0).and_then(oids::table_of).and_then(|(id, _)| call.facts.catalog.table_by_id(id));
-    found.is_some_and(|table| call.facts.search_path.contains(&table.name.schema))
+    let table = call.oid(0).and_then(oids::table_of).map(|(id, _)| oids::of_table(id, Part::Table));
+    let found = table.and_then(|oid| Class::by_oid(&call.facts.catalog, oid));
+    found.is_some_and(|class| call.facts.search_path.iter().any(|schema| schema == class.schema()))
 }
 
 /// As PostgreSQL: bytes up to 10 kB, then units with at most five digits, rounded half away from zero.

@@ -1,10 +1,11 @@
 //! `information_schema`, as the SQL standard and PostgreSQL have it, for stored tables and the catalog itself.
 
-use model::{ColumnRole, DataType, Table};
+use model::{ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, Type};
 
-use super::cells::{Relation, Row, row};
-use super::oids;
+use super::cells::{Cell, Relation, Row, row};
+use super::classes::{Constraint, is_primary, referred};
 use super::relations::listed;
+use super::{formulas, oids, row_tables};
 use crate::functions::StatementFacts;
 
 const COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,ordinal_position int4,column_default text,\
@@ -54,13 +55,13 @@ pub(super) fn relations() -> Vec<Relation> {
             "constraint_catalog name,constraint_schema name,constraint_name name,\
             unique_constraint_catalog name,unique_constraint_schema name,unique_constraint_name name,match_option text,update_rule text,\
             delete_rule text",
-            None,
+            Some(referential_constraints),
         ),
         (
             13_010,
             "check_constraints",
             "constraint_catalog name,constraint_schema name,constraint_name name,check_clause text",
-            None,
+            Some(check_constraints),
         ),
         (
             13_011,
@@ -80,9 +81,10 @@ pub(super) fn relations() -> Vec<Relation> {
         (
             13_013,
             "sequences",
-            "sequence_catalog name,sequence_schema name,sequence_name name,data_type text,start_value text,\
-            minimum_value text,maximum_value text,increment text,cycle_option text",
-            None,
+            "sequence_catalog name,sequence_schema name,sequence_name name,data_type text,numeric_precision int4,\
+            numeric_precision_radix int4,numeric_scale int4,start_value text,minimum_value text,maximum_value text,\
+            increment text,cycle_option text",
+            Some(sequences),
         ),
         (
             13_014,
@@ -121,7 +123,8 @@ fn tables(facts: &StatementFacts) -> Vec<Row> {
     };
     let stored = facts.catalog.tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
     let system = listed().map(|r| table(r.schema, r.name, if r.view { "VIEW" } else { "BASE TABLE" }, "NO"));
-    stored.chain(system).collect()
+    let rows = facts.catalog.row_tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
+    stored.chain(rows).chain(system).collect()
 }
 
 fn columns(facts: &StatementFacts) -> Vec<Row> {
@@ -133,10 +136,232 @@ fn columns(facts: &StatementFacts) -> Vec<Row> {
             rows.push(column_row(facts, place, number, oid, column.nullable, numeric_facts(column.ty), "YES"));
         }
     }
+    for table in facts.catalog.row_tables() {
+        rows.extend(table.shown().map(|(at, column)| row_column(facts, table, at, column)));
+    }
     for relation in listed() {
         for (number, column) in (1_i64..).zip(&relation.columns) {
             let place = (relation.schema, relation.name, column.name);
             rows.push(column_row(facts, place, number, column.ty.oid, true, (None, None, None), "NO"));
+        }
+    }
+    rows
+}
+
+/// A column of a `rows` table.
+fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &RowColumn) -> Row {
+    let place = (table.name.schema.as_str(), table.name.table.as_str(), column.name.as_str());
+    let numeric = match column.ty {
+        Type::Int2 => (Some(16), Some(2), Some(0)),
+        Type::Int4 => (Some(32), Some(2), Some(0)),
+        Type::Int8 => (Some(64), Some(2), Some(0)),
+        Type::Float4 => (Some(24), Some(2), None),
+        Type::Float8 => (Some(53), Some(2), None),
+        Type::Numeric(None) => (None, Some(10), None),
+        Type::Numeric(Some(given)) => (Some(i32::from(given.digits)), Some(10), Some(i32::from(given.scale))),
+        _ => (None, None, None),
+    };
+    let characters = match column.ty {
+        Type::Varchar(Some(characters)) | Type::Char(Some(characters)) => Some(i64::from(characters)),
+        _ => None,
+    };
+    let octets = match column.ty {
+        Type::Text | Type::Varchar(None) | Type::Char(None) => Some(1 << 30),
+        _ => characters.map(|characters| characters * 4),
+    };
+    let times = matches!(column.ty, Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval);
+    let mut row = column_row(facts, place, at as i64 + 1, column.ty.oid(), !column.not_null, numeric, "YES");
+    let mut set = |name: &str, cell: Cell| {
+        row.iter_mut().filter(|(own, _)| *own == name).for_each(|(_, own)| *own = cell.clone())
+    };
+    set("character_maximum_length", characters.into());
+    set("character_octet_length", octets.into());
+    set("datetime_precision", if times { Some(6) } else { (column.ty == Type::Date).then_some(0) }.into());
+    if let Some(identity) = column.identity {
+        set("is_identity", "YES".into());
+        let generation = if identity == Identity::Always { "ALWAYS" } else { "BY DEFAULT" };
+        let owner = model::SequenceOwner { table: table.id, column: at };
+        let sequence = facts.catalog.sequences().find(|sequence| sequence.owner == Some(owner));
+        let number = |of: fn(&SequenceSpec) -> i64| sequence.map(|sequence| of(sequence).to_string());
+        row.extend(row! {
+            identity_generation: generation,
+            identity_start: number(|sequence| sequence.start),
+            identity_increment: number(|sequence| sequence.increment),
+            identity_maximum: number(|sequence| sequence.max),
+            identity_minimum: number(|sequence| sequence.min),
+        });
+    }
+    row.push(("column_default", formulas::default(column).into()));
+    row
+}
+
+fn sequences(facts: &StatementFacts) -> Vec<Row> {
+    let sequence = |sequence: &model::SequenceRef| {
+        let bits = match sequence.ty {
+            Type::Int2 => 16,
+            Type::Int4 => 32,
+            _ => 64,
+        };
+        row! {
+            sequence_catalog: facts.database.as_str(),
+            sequence_schema: sequence.name.schema.as_str(),
+            sequence_name: sequence.name.table.as_str(),
+            data_type: sequence.ty.sql_name(),
+            numeric_precision: bits,
+            numeric_precision_radix: 2,
+            numeric_scale: 0,
+            start_value: sequence.start.to_string(),
+            minimum_value: sequence.min.to_string(),
+            maximum_value: sequence.max.to_string(),
+            increment: sequence.increment.to_string(),
+            cycle_option: if sequence.cycle { "YES" } else { "NO" },
+        }
+    };
+    // Those of identity columns belong to these.
+    let is_internal = |sequence: &&model::SequenceRef| {
+        let table = sequence.owner.and_then(|owner| Some((facts.catalog.row_table_by_id(owner.table)?, owner.column)));
+        table.is_some_and(|(table, column)| table.columns.get(column).is_some_and(|column| column.identity.is_some()))
+    };
+    facts.catalog.sequences().filter(|one| !is_internal(one)).map(sequence).collect()
+}
+
+/// Every constraint of `rows` tables.
+fn row_constraints(facts: &StatementFacts) -> impl Iterator<Item = (&RowSchemaRef, Constraint<'_>)> {
+    facts.catalog.row_tables().flat_map(|table| Constraint::all(table).map(move |constraint| (table, constraint)))
+}
+
+/// Whose it is.
+fn constraint_head(facts: &StatementFacts, table: &RowSchema, name: &str) -> Row {
+    row! {
+        constraint_catalog: facts.database.as_str(),
+        constraint_schema: table.name.schema.as_str(),
+        constraint_name: name,
+    }
+}
+
+fn table_head(facts: &StatementFacts, table: &RowSchema) -> Row {
+    row! {
+        table_catalog: facts.database.as_str(),
+        table_schema: table.name.schema.as_str(),
+        table_name: table.name.table.as_str(),
+    }
+}
+
+fn row_constraint(facts: &StatementFacts, table: &RowSchema, constraint: Constraint<'_>) -> Row {
+    let (kind, nulls) = match constraint {
+        Constraint::Unique(index) if is_primary(table, index) => ("PRIMARY KEY", None),
+        Constraint::Unique(_) => ("UNIQUE", Some("YES")),
+        Constraint::Check(_) => ("CHECK", None),
+        Constraint::Foreign(_) => ("FOREIGN KEY", None),
+    };
+    let mut row = constraint_head(facts, table, constraint.name());
+    row.extend(table_head(facts, table));
+    row.extend(row! {
+        constraint_type: kind,
+        is_deferrable: "NO",
+        initially_deferred: "NO",
+        enforced: "YES",
+        nulls_distinct: nulls,
+    });
+    row
+}
+
+/// NOT NULL is a CHECK to the standard; PostgreSQL names it by numbers.
+fn not_null_checks(facts: &StatementFacts) -> Vec<(&RowSchemaRef, String, &RowColumn)> {
+    let mut found = Vec::new();
+    for table in facts.catalog.row_tables() {
+        let refusing = table.shown().filter(|(_, column)| column.not_null);
+        found.extend(refusing.map(|(at, column)| (table, not_null_name(table, at), column)));
+    }
+    found
+}
+
+fn not_null_name(table: &RowSchema, at: usize) -> String {
+    let (schema, table) = (oids::of_schema(&table.name.schema), oids::of_table(table.id, oids::Part::Table));
+    format!("{schema}_{table}_{}_not_null", at + 1)
+}
+
+fn check_constraints(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in row_constraints(facts) {
+        let Constraint::Check(check) = constraint else { continue };
+        let mut row = constraint_head(facts, table, &check.name);
+        row.extend(row! { check_clause: format!("({})", formulas::condition(&check.condition, table)) });
+        rows.push(row);
+    }
+    for (table, name, column) in not_null_checks(facts) {
+        let mut row = constraint_head(facts, table, &name);
+        row.extend(row! { check_clause: format!("{} IS NOT NULL", column.name) });
+        rows.push(row);
+    }
+    rows
+}
+
+fn referential_constraints(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in row_constraints(facts) {
+        let Constraint::Foreign(key) = constraint else { continue };
+        let parent = facts.catalog.row_table_by_id(key.table);
+        let index = parent.and_then(|parent| referred(parent, key)).filter(|index| index.constraint);
+        let mut row = constraint_head(facts, table, &key.name);
+        row.extend(row! {
+            unique_constraint_catalog: index.map(|_| facts.database.as_str()),
+            unique_constraint_schema: index.and(parent).map(|parent| parent.name.schema.as_str()),
+            unique_constraint_name: index.map(|index| index.name.as_str()),
+            match_option: "NONE",
+            update_rule: row_tables::rule(key.on_update),
+            delete_rule: row_tables::rule(key.on_delete),
+        });
+        rows.push(row);
+    }
+    rows
+}
+
+fn row_key_columns(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in row_constraints(facts) {
+        let columns = match constraint {
+            Constraint::Unique(index) => &index.columns,
+            Constraint::Foreign(key) => &key.columns,
+            Constraint::Check(_) => continue,
+        };
+        for (at, column) in columns.iter().enumerate() {
+            let mut row = constraint_head(facts, table, constraint.name());
+            row.extend(table_head(facts, table));
+            row.extend(row! {
+                column_name: table.columns[*column].name.as_str(),
+                ordinal_position: at as i64 + 1,
+                position_in_unique_constraint: position_of(facts, constraint, at),
+            });
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Where in the key it refers to a foreign key's column has its fellow.
+fn position_of(facts: &StatementFacts, constraint: Constraint<'_>, at: usize) -> Option<i64> {
+    let Constraint::Foreign(key) = constraint else { return None };
+    let index = referred(facts.catalog.row_table_by_id(key.table)?, key)?;
+    index.columns.iter().position(|column| Some(column) == key.referred.get(at)).map(|at| at as i64 + 1)
+}
+
+/// Columns that constraints use: those referred to by foreign keys.
+fn row_constraint_columns(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in row_constraints(facts) {
+        let (of, columns) = match constraint {
+            Constraint::Foreign(key) => match facts.catalog.row_table_by_id(key.table) {
+                Some(parent) => (parent, key.referred.clone()),
+                None => continue,
+            },
+            other => (table, other.columns(table)),
+        };
+        for column in columns {
+            let mut row = constraint_head(facts, table, constraint.name());
+            row.extend(table_head(facts, of));
+            row.extend(row! { column_name: of.columns[column].name.as_str() });
+            rows.push(row);
         }
     }
     rows
@@ -243,10 +468,24 @@ fn constraints(facts: &StatementFacts) -> Vec<Row> {
             nulls_distinct: if oids::is_primary(table) { None } else { Some("NO") },
         }
     };
-    keyed(facts).map(constraint).collect()
+    let mut rows: Vec<Row> = keyed(facts).map(constraint).collect();
+    rows.extend(row_constraints(facts).map(|(table, constraint)| row_constraint(facts, table, constraint)));
+    for (table, name, _) in not_null_checks(facts) {
+        let mut row = constraint_head(facts, table, &name);
+        row.extend(table_head(facts, table));
+        row.extend(row! { constraint_type: "CHECK", is_deferrable: "NO", initially_deferred: "NO", enforced: "YES" });
+        rows.push(row);
+    }
+    rows
 }
 
 fn key_columns(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = columns_keys(facts);
+    rows.extend(row_key_columns(facts));
+    rows
+}
+
+fn columns_keys(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in keyed(facts) {
         for (number, (_, column)) in (1_i64..).zip(oids::key_and_time(table)) {
@@ -268,8 +507,9 @@ fn key_columns(facts: &StatementFacts) -> Vec<Row> {
 }
 
 fn constraint_columns(facts: &StatementFacts) -> Vec<Row> {
-    let mut rows = key_columns(facts);
+    let mut rows = columns_keys(facts);
     rows.iter_mut().for_each(|row| row.retain(|(name, _)| !name.contains("position")));
+    rows.extend(row_constraint_columns(facts));
     rows
 }
 

@@ -1,7 +1,9 @@
 //! What PostgreSQL's clients ask of the catalog: the relations of `pg_catalog` and `information_schema`, the functions that go
 //! with them, and a rewrite of the statements clients send into what DataFusion can plan.
 //!
-//! - `relations`, `information_schema`: relations as data, made from the catalog of the statement's snapshot.
+//! - `relations`, `information_schema`: relations as data, made from the catalog of the statement's snapshot; `row_tables` has what
+//!   they say of `rows` tables.
+//! - `classes`: what has a number in `pg_class`. `formulas`: defaults and conditions as PostgreSQL shows them.
 //! - `functions`: session and catalog functions, bound to a statement's [`StatementFacts`].
 //! - `rewrite`: on the syntax tree, before planning.
 //! - `oids`, `names`: numbers and texts of objects.
@@ -9,12 +11,16 @@
 //! Always true: numbers are stable (see `oids`), and an answer depends only on the facts of its statement.
 
 mod cells;
+mod classes;
+mod formulas;
 mod functions;
 mod information_schema;
+mod lookups;
 mod names;
 mod oids;
 mod relations;
 mod rewrite;
+mod row_tables;
 
 use std::sync::Arc;
 

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use model::{Table, TableName, TableRef};
+use model::Table;
 use pg::types::Type;
 
+use super::classes::Class;
 use super::oids::{self, Oid, Part};
 use super::relations::{self, RELATIONS};
 use crate::functions::StatementFacts;
@@ -81,8 +82,8 @@ pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> Str
 
 fn row_type(facts: &StatementFacts, ty: Oid) -> Option<String> {
     let (id, part) = oids::table_of(ty)?;
-    let table = facts.catalog.table_by_id(id)?;
-    let name = relation_name(facts, table);
+    let class = Class::by_oid(&facts.catalog, oids::of_table(id, Part::Table))?;
+    let name = relation_name(facts, class);
     match part {
         Part::RowType => Some(name),
         Part::RowArray => Some(format!("{name}[]")),
@@ -90,13 +91,20 @@ fn row_type(facts: &StatementFacts, ty: Oid) -> Option<String> {
     }
 }
 
-/// A table's name, with its schema where the search path does not lead to it.
-fn relation_name(facts: &StatementFacts, table: &TableRef) -> String {
-    let name = quote_ident(&table.name.table);
-    match facts.resolve(&table.name.table) {
-        Some(found) if found.id == table.id => name,
-        _ => format!("{}.{name}", quote_ident(&table.name.schema)),
+/// A relation's name, with its schema where the search path does not lead to it.
+pub(crate) fn relation_name(facts: &StatementFacts, class: Class<'_>) -> String {
+    let name = quote_ident(&class.name());
+    match is_visible(facts, class) {
+        true => name,
+        false => format!("{}.{name}", quote_ident(class.schema())),
     }
+}
+
+/// Does its name alone mean it?
+pub(crate) fn is_visible(facts: &StatementFacts, class: Class<'_>) -> bool {
+    let name = class.name();
+    let found = facts.search_path.iter().find_map(|schema| Class::by_name(&facts.catalog, schema, &name));
+    found.is_some_and(|found| found.oid() == class.oid())
 }
 
 /// What `oid::regclass::text` gives.
@@ -107,13 +115,7 @@ pub(crate) fn class_name(facts: &StatementFacts, oid: Oid) -> Option<String> {
             schema => format!("{schema}.{}", relation.name),
         });
     }
-    let (id, part) = oids::table_of(oid)?;
-    let table = facts.catalog.table_by_id(id)?;
-    match part {
-        Part::Table => Some(relation_name(facts, table)),
-        Part::Index if table.keyed => Some(quote_ident(&oids::key_name(table))),
-        _ => None,
-    }
+    Class::by_oid(&facts.catalog, oid).map(|class| relation_name(facts, class))
 }
 
 /// What `'name'::regclass` means: table, index or catalog relation, with or without schema, quoted or not.
@@ -136,12 +138,7 @@ fn class_in(facts: &StatementFacts, schema: &str, name: &str) -> Option<Oid> {
     if let Some(relation) = relations::find(schema, name) {
         return Some(relation.oid);
     }
-    let full = TableName { schema: schema.to_owned(), table: name.to_owned() };
-    if let Some(table) = facts.catalog.table(&full) {
-        return Some(oids::of_table(table.id, Part::Table));
-    }
-    let mut indexed = facts.catalog.tables().filter(|table| table.keyed && table.name.schema == schema);
-    indexed.find(|table| oids::key_name(table) == name).map(|table| oids::of_table(table.id, Part::Index))
+    Class::by_name(&facts.catalog, schema, name).map(|class| class.oid())
 }
 
 /// `a."B c".d` in its parts, folded as SQL folds them.
@@ -177,6 +174,23 @@ pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     if let Some(element) = name.strip_suffix("[]") {
         return Type::by_oid(type_oid(facts, element)?).map(|ty| ty.array).filter(|array| *array != 0);
     }
+    plain_type(name).map(|ty| ty.oid).or_else(|| {
+        let parts = split_name(name)?;
+        let class = match parts.as_slice() {
+            [name] => facts.search_path.iter().find_map(|schema| Class::by_name(&facts.catalog, schema, name))?,
+            [schema, name] => Class::by_name(&facts.catalog, schema, name)?,
+            _ => return None,
+        };
+        match class {
+            Class::Columns(table) => Some(oids::of_table(table.id, Part::RowType)),
+            Class::Rows(table) => Some(oids::of_table(table.id, Part::RowType)),
+            _ => None,
+        }
+    })
+}
+
+/// A type of `pg_type` that is no row type, by any of its names, whatever it has in parentheses.
+fn plain_type(name: &str) -> Option<&'static Type> {
     let lower = name.to_lowercase();
     let bare = lower.split('(').next().unwrap_or_default().trim().trim_start_matches("pg_catalog.");
     let bare = match bare {
@@ -186,16 +200,25 @@ pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
         "char" if !name.contains('"') => "bpchar",
         bare => bare.trim_matches('"'),
     };
-    let known = Type::all().find(|ty| ty.name == bare || (Type::sql_name(ty.oid) == bare && !ty.name.starts_with('_')));
-    known.map(|ty| ty.oid).or_else(|| {
-        let parts = split_name(name)?;
-        let table = match parts.as_slice() {
-            [name] => facts.resolve(name)?,
-            [schema, name] => facts.catalog.table(&TableName { schema: schema.clone(), table: name.clone() })?,
-            _ => return None,
-        };
-        Some(oids::of_table(table.id, Part::RowType))
-    })
+    Type::all().find(|ty| ty.name == bare || (Type::sql_name(ty.oid) == bare && !ty.name.starts_with('_')))
+}
+
+/// The type of columns that a type's name means, without what stands in parentheses.
+pub(crate) fn base_type(name: &str) -> Option<model::Type> {
+    model::Type::from_oid(plain_type(name)?.oid, -1)
+}
+
+/// A type's name as PostgreSQL writes it, with what stands in parentheses; other text as it is.
+pub(crate) fn canonical_type(name: &str) -> String {
+    if let Some(element) = name.strip_suffix("[]") {
+        return format!("{}[]", canonical_type(element));
+    }
+    let Some(known) = plain_type(name) else { return name.to_lowercase() };
+    match name.find('(') {
+        Some(at) => format!("{}{}", Type::sql_name(known.oid), &name[at..]),
+        None if known.name == "bpchar" => "bpchar".to_owned(),
+        None => Type::sql_name(known.oid).to_owned(),
+    }
 }
 
 fn key_columns(table: &Table) -> Vec<String> {

@@ -3,8 +3,10 @@
 //! | from            | what                                                                                |
 //! |----------------:|-------------------------------------------------------------------------------------|
 //! | 1 .. 16,383     | what PostgreSQL has too: its numbers where clients know them, else ours from 10,000 |
-//! | 16,384 + 8 × id | table `id`: + 0 the table, + 1 its row type, + 2 the array of that, + 3 its index, + 4 its constraint |
+//! | 16,384 + 8 × id | table `id`: + 0 the table, + 1 its row type, + 2 the array of that, + 3 its index, + 4 its constraint; |
+//! |                 | index `id` of a `rows` table: + 3, and + 4 its constraint; sequence `id`: + 0. No two of them have one id. |
 //! | 2^30 + hash     | a schema other than `public`: engine schemas have no number                          |
+//! | 2^31 + hash     | of a `rows` table: a CHECK, a FOREIGN KEY, a default, which have names and no numbers |
 
 use model::{Table, TableId};
 
@@ -30,6 +32,7 @@ pub(crate) const C_COLLATION: Oid = 950;
 const FIRST_TABLE: u64 = 16_384;
 const PER_TABLE: u64 = 8;
 const FIRST_SCHEMA: Oid = 1 << 30;
+const FIRST_NAMED: Oid = 1 << 31;
 
 /// What of a table is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,22 @@ pub(crate) enum Part {
     RowArray = 2,
     Index = 3,
     Constraint = 4,
+}
+
+/// The number of an index of a `rows` table, of its constraint, or of a sequence.
+pub(crate) fn of_number(number: u32, part: Part) -> Oid {
+    of_table(TableId(number), part)
+}
+
+/// The number of what a table has that has but a name.
+pub(crate) fn of_named(table: TableId, kind: &str, name: &str) -> Oid {
+    let bytes = table.0.to_le_bytes().into_iter().chain(kind.bytes()).chain([0]).chain(name.bytes());
+    FIRST_NAMED | hash(bytes) >> 1
+}
+
+/// FNV-1a
+fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The number of a part of a table.
@@ -68,12 +87,8 @@ pub(crate) fn of_schema(name: &str) -> Oid {
         "pg_catalog" => PG_CATALOG,
         "public" => PUBLIC,
         "information_schema" => INFORMATION_SCHEMA,
-        // FNV-1a; a number must not change when other schemas come and go.
-        name => {
-            FIRST_SCHEMA
-                | name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-                    >> 2
-        }
+        // A number must not change when other schemas come and go.
+        name => FIRST_SCHEMA | hash(name.bytes()) >> 2,
     }
 }
 
@@ -131,5 +146,7 @@ mod tests {
         }
         assert_eq!(table_of(1259), None);
         assert_eq!(table_of(of_schema("plant")), None);
+        assert_eq!(table_of(of_named(TableId(1), "check", "c")), None);
+        assert_ne!(of_named(TableId(1), "check", "c"), of_named(TableId(2), "check", "c"));
     }
 }

@@ -9,7 +9,7 @@ use pg::types::Type;
 
 use super::cells::{Relation, Row, row};
 use super::oids::{self, Oid, Part};
-use super::{information_schema, names};
+use super::{information_schema, names, row_tables};
 use crate::functions::StatementFacts;
 
 /// Every catalog relation, `pg_catalog` first.
@@ -21,8 +21,43 @@ pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
         "word text,catcode char,catdesc text",
         Some(keywords),
     ));
+    let hidden = |oid, name, columns, rows: Rows| Relation::new((oid, "()", name), columns, Some(rows));
+    relations.push(hidden(13_101, "index_columns", "millrace_of oid,a int2,b int2,n int8", |facts| {
+        unfolded(&indexes(facts), "indexrelid", &["indkey", "indoption"])
+    }));
+    relations.push(hidden(13_102, "index_keys", "millrace_of oid,a int2,n int8", |facts| {
+        unfolded(&indexes(facts), "indexrelid", &["indkey"])
+    }));
+    relations.push(hidden(13_103, "constraint_columns", "millrace_of oid,a int2,n int8", |facts| {
+        unfolded(&constraints(facts), "oid", &["conkey"])
+    }));
+    relations.push(hidden(13_104, "constraint_referred", "millrace_of oid,a int2,n int8", |facts| {
+        unfolded(&constraints(facts), "oid", &["confkey"])
+    }));
     relations
 });
+
+/// The elements of lists, each beside the number of what they are of and its own from 1.
+fn unfolded(rows: &[Row], key: &str, lists: &[&str]) -> Vec<Row> {
+    use super::cells::Cell;
+    let cell = |row: &Row, name: &str| row.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell.clone());
+    let mut found = Vec::new();
+    for row in rows {
+        let of = |name: &str| match cell(row, name) {
+            Some(Cell::Ints(values)) => values,
+            _ => Vec::new(),
+        };
+        let lists: Vec<Vec<i64>> = lists.iter().map(|list| of(list)).collect();
+        for at in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut unfolded =
+                vec![("millrace_of", cell(row, key).unwrap_or(Cell::Null)), ("n", Cell::Int(at as i64 + 1))];
+            let names = ["a", "b"].into_iter();
+            unfolded.extend(names.zip(&lists).map(|(name, list)| (name, list.get(at).copied().into())));
+            found.push(unfolded);
+        }
+    }
+    found
+}
 
 /// Those that are in the catalog themselves: all but the hidden ones behind functions.
 pub(crate) fn listed() -> impl Iterator<Item = &'static Relation> {
@@ -109,6 +144,32 @@ fn stored() -> Vec<Relation> {
             lanvalidator oid,lanacl aclitem[],tableoid oid",
             Some(languages),
         ),
+        pg(
+            2604,
+            "pg_attrdef",
+            "oid oid,adrelid oid,adnum int2,adbin pg_node_tree,tableoid oid",
+            Some(row_tables::defaults),
+        ),
+        pg(
+            2224,
+            "pg_sequence",
+            "seqrelid oid,seqtypid oid,seqstart int8,seqincrement int8,seqmax int8,seqmin int8,seqcache int8,seqcycle bool,\
+            tableoid oid",
+            Some(row_tables::sequence_rows),
+        ),
+        pg(
+            12_025,
+            "pg_sequences",
+            "schemaname name,sequencename name,sequenceowner name,data_type regtype,start_value int8,min_value int8,\
+            max_value int8,increment_by int8,cycle bool,cache_size int8,last_value int8",
+            Some(row_tables::sequence_view),
+        ),
+        pg(
+            2608,
+            "pg_depend",
+            "classid oid,objid oid,objsubid int4,refclassid oid,refobjid oid,refobjsubid int4,deptype char,tableoid oid",
+            Some(row_tables::dependencies),
+        ),
         pg(12_009, "pg_timezone_names", "name text,abbrev text,utc_offset interval,is_dst bool", Some(zones)),
     ]
 }
@@ -155,7 +216,6 @@ const PG_STAT_USER_TABLES: &str = "relid oid,schemaname name,relname name,seq_sc
 /// What Millrace has none of.
 fn empty() -> Vec<Relation> {
     [
-        (2604, "pg_attrdef", "oid oid,adrelid oid,adnum int2,adbin pg_node_tree,tableoid oid"),
         (2609, "pg_description", "objoid oid,classoid oid,objsubid int4,description text,tableoid oid"),
         (2396, "pg_shdescription", "objoid oid,classoid oid,description text,tableoid oid"),
         (3501, "pg_enum", "oid oid,enumtypid oid,enumsortorder float4,enumlabel name,tableoid oid"),
@@ -198,17 +258,12 @@ fn empty() -> Vec<Relation> {
         (1418, "pg_user_mapping", "oid oid,umuser oid,umserver oid,umoptions text[],tableoid oid"),
         (3350, "pg_partitioned_table", "partrelid oid,partstrat char,partnatts int2,partdefid oid,partattrs int2vector,partclass oidvector,\
             partcollation oidvector,partexprs pg_node_tree,tableoid oid"),
-        (2224, "pg_sequence", "seqrelid oid,seqtypid oid,seqstart int8,seqincrement int8,seqmax int8,seqmin int8,seqcache int8,seqcycle bool,\
-            tableoid oid"),
-        (12_025, "pg_sequences", "schemaname name,sequencename name,sequenceowner name,data_type regtype,start_value int8,min_value int8,\
-            max_value int8,increment_by int8,cycle bool,cache_size int8,last_value int8"),
         (12_026, "pg_matviews", "schemaname name,matviewname name,matviewowner name,tablespace name,hasindexes bool,ispopulated bool,\
             definition text"),
         (1261, "pg_auth_members", "roleid oid,member oid,grantor oid,admin_option bool,tableoid oid"),
         (12_027, "pg_group", "groname name,grosysid oid,grolist oid[]"),
         (2964, "pg_db_role_setting", "setdatabase oid,setrole oid,setconfig text[],tableoid oid"),
         (826, "pg_default_acl", "oid oid,defaclrole oid,defaclnamespace oid,defaclobjtype char,defaclacl aclitem[],tableoid oid"),
-        (2608, "pg_depend", "classid oid,objid oid,objsubid int4,refclassid oid,refobjid oid,refobjsubid int4,deptype char,tableoid oid"),
         (1214, "pg_shdepend", "dbid oid,classid oid,objid oid,objsubid int4,refclassid oid,refobjid oid,deptype char,tableoid oid"),
         (2605, "pg_cast", "oid oid,castsource oid,casttarget oid,castfunc oid,castcontext char,castmethod char,tableoid oid"),
         (2617, "pg_operator", "oid oid,oprname name,oprnamespace oid,oprowner oid,oprkind char,oprcanmerge bool,oprcanhash bool,oprleft oid,\
@@ -246,6 +301,7 @@ fn classes(facts: &StatementFacts) -> Vec<Row> {
             rows.push(index_class(table));
         }
     }
+    rows.extend(row_tables::classes(facts));
     rows.extend(listed().map(system_class));
     rows
 }
@@ -329,12 +385,27 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
             }
         }
     }
+    row_tables::attributes(facts, |column| rows.push(row_attribute(column)));
     for relation in listed() {
         for (number, column) in (1_i64..).zip(&relation.columns) {
             rows.push(attribute(relation.oid, number, column.name, (column.ty.oid, -1), column.name == "oid"));
         }
     }
     rows
+}
+
+fn row_attribute(column: &row_tables::Attribute<'_>) -> Row {
+    let dropped = format!("........pg.dropped.{}........", column.number);
+    let name = if column.dropped { &dropped } else { column.name };
+    let ty = if column.dropped { (0, -1) } else { column.ty };
+    let mut row = attribute(column.relation, column.number, name, ty, column.not_null);
+    let identity = match column.identity {
+        Some(model::Identity::Always) => "a",
+        Some(model::Identity::ByDefault) => "d",
+        None => "",
+    };
+    row.extend(row! { atthasdef: column.has_default, attidentity: identity, attisdropped: column.dropped });
+    row
 }
 
 fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32), not_null: bool) -> Row {
@@ -351,8 +422,8 @@ fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32),
         attcacheoff: -1,
         atttypmod: modifier,
         attbyval: by_value(len),
-        attalign: alignment(len),
-        attstorage: if len < 0 { "x" } else { "p" },
+        attalign: alignment(ty, len),
+        attstorage: storage(ty, len),
         attnotnull: not_null,
         attislocal: true,
         attcollation: collation(ty),
@@ -360,12 +431,22 @@ fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32),
     }
 }
 
+/// How PostgreSQL would store a value too large for its page.
+fn storage(ty: Oid, len: i16) -> &'static str {
+    match len {
+        _ if ty == pg::types::oid::NUMERIC => "m",
+        ..0 => "x",
+        _ => "p",
+    }
+}
+
 fn by_value(len: i16) -> bool {
     matches!(len, 1 | 2 | 4 | 8)
 }
 
-fn alignment(len: i16) -> &'static str {
+fn alignment(ty: Oid, len: i16) -> &'static str {
     match len {
+        _ if ty == pg::types::oid::UUID => "c",
         1 | 64 | -2 => "c",
         2 => "s",
         8 | 16 => "d",
@@ -373,7 +454,7 @@ fn alignment(len: i16) -> &'static str {
     }
 }
 
-fn collation(ty: Oid) -> Oid {
+pub(super) fn collation(ty: Oid) -> Oid {
     match Type::by_oid(ty).map_or("", |ty| ty.name) {
         "text" | "varchar" | "bpchar" | "_text" | "_varchar" | "_bpchar" => oids::COLLATION,
         "name" | "_name" => oids::C_COLLATION,
@@ -383,11 +464,12 @@ fn collation(ty: Oid) -> Oid {
 
 fn types(facts: &StatementFacts) -> Vec<Row> {
     let mut rows: Vec<Row> = Type::all().map(base_type).collect();
-    for table in facts.catalog.tables() {
+    let columns = facts.catalog.tables().map(|table| (table.id, &table.name));
+    for (id, name) in columns.chain(facts.catalog.row_tables().map(|table| (table.id, &table.name))) {
         let [table_oid, row_type, row_array] =
-            [Part::Table, Part::RowType, Part::RowArray].map(|part| oids::of_table(table.id, part));
-        let schema = oids::of_schema(&table.name.schema);
-        let name = &table.name.table;
+            [Part::Table, Part::RowType, Part::RowArray].map(|part| oids::of_table(id, part));
+        let schema = oids::of_schema(&name.schema);
+        let name = &name.table;
         rows.push(type_row((row_type, name, schema), ("c", "C", -1), (table_oid, 0, row_array)));
         rows.push(type_row((row_array, &format!("_{name}"), schema), ("b", "A", -1), (0, row_type, 0)));
     }
@@ -443,8 +525,8 @@ fn type_row(
         typoutput: output,
         typreceive: receive,
         typsend: send,
-        typalign: alignment(len),
-        typstorage: if len < 0 { "x" } else { "p" },
+        typalign: alignment(oid, len),
+        typstorage: storage(oid, len),
         typtypmod: -1,
         typcollation: collation(oid),
         tableoid: 1247,
@@ -456,7 +538,7 @@ fn keyed(facts: &StatementFacts) -> impl Iterator<Item = &Table> {
 }
 
 fn indexes(facts: &StatementFacts) -> Vec<Row> {
-    keyed(facts).map(index).collect()
+    keyed(facts).map(index).chain(row_tables::index_rows(facts)).collect()
 }
 
 fn index(table: &Table) -> Row {
@@ -521,7 +603,7 @@ fn constraints(facts: &StatementFacts) -> Vec<Row> {
             tableoid: 2606,
         }
     };
-    keyed(facts).map(constraint).collect()
+    keyed(facts).map(constraint).chain(row_tables::constraints(facts)).collect()
 }
 
 fn procedures(_: &StatementFacts) -> Vec<Row> {
@@ -611,8 +693,10 @@ fn tables(facts: &StatementFacts) -> Vec<Row> {
         row! { schemaname: schema, tablename: name, tableowner: facts.user.as_str(), hasindexes: keyed }
     };
     let stored = facts.catalog.tables().map(|t| table(&t.name.schema, &t.name.table, t.keyed));
+    let rows = facts.catalog.row_tables();
+    let rows = rows.map(|t| table(&t.name.schema, &t.name.table, t.primary.is_some() || !t.secondary.is_empty()));
     let system = listed().filter(|r| !r.view).map(|r| table(r.schema, r.name, false));
-    stored.chain(system).collect()
+    stored.chain(rows).chain(system).collect()
 }
 
 fn views(facts: &StatementFacts) -> Vec<Row> {
@@ -631,7 +715,19 @@ fn index_view(facts: &StatementFacts) -> Vec<Row> {
             indexdef: names::index_definition(table),
         }
     };
-    keyed(facts).map(index).collect()
+    let of_rows = |table: &model::RowSchemaRef, index: &model::RowIndex| {
+        row! {
+            schemaname: table.name.schema.as_str(),
+            tablename: table.name.table.as_str(),
+            indexname: index.name.as_str(),
+            indexdef: row_tables::index_definition(facts, table, index, false),
+        }
+    };
+    let mut rows: Vec<Row> = keyed(facts).map(index).collect();
+    for table in facts.catalog.row_tables() {
+        rows.extend(super::classes::indexes(table).map(|index| of_rows(table, index)));
+    }
+    rows
 }
 
 fn activity(facts: &StatementFacts) -> Vec<Row> {
@@ -666,7 +762,15 @@ fn table_statistics(facts: &StatementFacts) -> Vec<Row> {
             relname: table.name.table.as_str(),
         }
     };
-    facts.catalog.tables().map(table).collect()
+    let rows = |table: &model::RowSchemaRef| {
+        row! {
+            relid: oids::of_table(table.id, Part::Table),
+            schemaname: table.name.schema.as_str(),
+            relname: table.name.table.as_str(),
+            n_live_tup: facts.server.row_table(table.id).map_or(0, |size| size.rows),
+        }
+    };
+    facts.catalog.tables().map(table).chain(facts.catalog.row_tables().map(rows)).collect()
 }
 
 fn tablespaces(_: &StatementFacts) -> Vec<Row> {

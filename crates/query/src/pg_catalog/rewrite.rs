@@ -12,6 +12,12 @@
 //! | `ARRAY(SELECT x …)`                             | `(SELECT array_agg(x) …)`                                           |
 //! | `generate_subscripts(v, 1)`, `_pg_expandarray`  | `unnest(…)` of a list                                               |
 //! | `(SELECT x FROM pg_… WHERE … = outer)`          | `(SELECT max(x) …)`, because a correlated subquery must aggregate   |
+//! | the same with a condition on outer columns only | `CASE WHEN condition THEN (SELECT …) END`                           |
+//! | `(SELECT … FROM pg_sequence WHERE seqrelid = x)`| `… millrace_sequence(x, 'column') …`                                |
+//! | `unnest(i.indkey) WITH ORDINALITY a(x, n)`      | `"()".index_keys a(millrace_of, x, n)`, and a condition             |
+//! | an item with `json_build_object(…)`             | `millrace_json(item)`: the same text, known to be JSON              |
+//! | `EXISTS (SELECT … FROM pg_…)` as a value        | `(SELECT max(1) …) IS NOT NULL`                                     |
+//! | `indkey::text`                                  | `array_to_string(indkey, ' ')`                                      |
 //! | a subquery over a relation that has no rows     | NULL                                                                |
 //! | `p LIKE q ESCAPE '/'`                           | `p LIKE` with the pattern in the default escape                     |
 //! | `x AT TIME ZONE z`                              | `timezone(z, x)`                                                    |
@@ -26,14 +32,15 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
+    self, AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
     ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableAlias,
     TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
-use super::relations;
+use super::{lookups, relations};
 
 /// Rewrites every part of `statement`.
 pub fn rewrite(statement: &mut Statement) {
@@ -46,11 +53,16 @@ impl VisitorMut for Rewriter {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        lookups::unfold(select);
         let hollow = select.from.iter().any(is_empty);
         for item in &mut select.projection {
             let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
             if let Some((family, inner)) = registered(expr) {
                 *expr = call(&format!("{family}out"), vec![inner]);
+            }
+            let _ = expr.visit(&mut ExistsAsValues::default());
+            if lookups::makes_json(expr) {
+                *expr = call("millrace_json", vec![expr.clone()]);
             }
             if hollow {
                 // No row will ask for it, and it need not be plannable.
@@ -76,6 +88,43 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         table_function(factor);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The planner knows EXISTS as a condition, not as a value.
+#[derive(Default)]
+struct ExistsAsValues {
+    /// Queries around the expression, which are their own selects' business.
+    depth: usize,
+}
+
+impl VisitorMut for ExistsAsValues {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Exists { subquery, negated } = expr
+            && let Some(select) = single_select(subquery)
+            && !select.from.is_empty()
+            && select.from.iter().all(is_catalog)
+        {
+            let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+            select.projection = vec![SelectItem::UnnamedExpr(call("max", vec![one]))];
+            let value = Box::new(Expr::Subquery(subquery.clone()));
+            *expr = if *negated { Expr::IsNull(value) } else { Expr::IsNotNull(value) };
+            *expr = Expr::Nested(Box::new(expr.clone()));
+        }
         ControlFlow::Continue(())
     }
 }
@@ -141,9 +190,20 @@ fn after_children(expr: &mut Expr) -> Option<Expr> {
     }
 }
 
-/// `x::regclass` and its like: the family and `x`.
+/// `x::regclass` and its like: the family and `x`; of `to_regclass(x)` all of it.
 fn registered(expr: &Expr) -> Option<(&'static str, Expr)> {
     match expr {
+        Expr::Function(function) => {
+            let family = match last_name(&function.name)?.as_str() {
+                "to_regclass" => "regclass",
+                "to_regtype" => "regtype",
+                "to_regproc" => "regproc",
+                "to_regnamespace" => "regnamespace",
+                "to_regrole" => "regrole",
+                _ => return None,
+            };
+            Some((family, expr.clone()))
+        }
         Expr::Nested(inner) => registered(inner),
         Expr::Cast { expr, data_type, .. } => {
             let family = match type_name(data_type).as_str() {
@@ -180,6 +240,9 @@ fn plain_cast(expr: &mut Expr) -> Option<Expr> {
         // These come from the catalog, where they are lists already.
         "int2vector" | "oidvector" => return Some((**inner).clone()),
         _ => {}
+    }
+    if matches!(type_name(data_type).as_str(), "text" | "varchar") && names_vector(inner) {
+        return Some(call("array_to_string", vec![(**inner).clone(), string(" ")]));
     }
     if let Some(elements) = array_literal(inner, data_type) {
         **inner = elements;
@@ -393,6 +456,14 @@ fn is_vector(name: &Ident) -> bool {
     ["indkey", "indoption", "indclass", "indcollation", "proargtypes"].iter().any(|vector| name.ends_with(vector))
 }
 
+fn names_vector(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(name) => is_vector(name),
+        Expr::CompoundIdentifier(names) => names.last().is_some_and(is_vector),
+        _ => false,
+    }
+}
+
 fn plain_call(function: &mut Function) -> Option<Expr> {
     let name = function.name.0.last()?.as_ident()?.value.to_lowercase();
     if let [ObjectNamePart::Identifier(schema), last] = function.name.0.as_slice()
@@ -404,14 +475,12 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
         "_pg_expandarray" => Some(call("unnest", vec![call("millrace_expand", arguments(function)?)])),
         "generate_subscripts" => {
             let arguments = arguments(function)?;
-            let vector = match arguments.first() {
-                Some(Expr::CompoundIdentifier(names)) => names.last().is_some_and(is_vector),
-                Some(Expr::Identifier(name)) => is_vector(name),
-                _ => false,
-            };
+            let vector = arguments.first().is_some_and(names_vector);
             let name = if vector { "millrace_vector_subscripts" } else { "millrace_subscripts" };
             Some(call("unnest", vec![call(name, arguments)]))
         }
+        // There are no partitions: a table has itself at most, which asks for no more.
+        "pg_partition_ancestors" => Some(call("oidin", arguments(function)?)),
         "coalesce" => {
             empty_arrays(function);
             None
@@ -600,9 +669,77 @@ fn scalar_subquery(query: &mut Query) -> Option<Expr> {
     if let Some((family, inner)) = registered(value) {
         *value = call(&format!("{family}out"), vec![inner]);
     }
+    if let Some(value) = lookups::sequence(select) {
+        return Some(value);
+    }
+    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) =
+        select.projection.first_mut()?
+    else {
+        return None;
+    };
     *value = call("max", vec![value.clone()]);
+    let condition = outer_condition(select);
     query.order_by = None;
-    None
+    condition.map(|condition| when(condition, Expr::Subquery(Box::new(query.clone()))))
+}
+
+/// `CASE WHEN condition THEN result END`
+pub(super) fn when(condition: Expr, result: Expr) -> Expr {
+    let (case_token, end_token) = (AttachedToken::empty(), AttachedToken::empty());
+    let conditions = vec![ast::CaseWhen { condition, result }];
+    Expr::Case { case_token, end_token, operand: None, conditions, else_result: None }
+}
+
+/// Takes from WHERE what names columns of outer queries only: the planner joins by equality alone.
+fn outer_condition(select: &mut Select) -> Option<Expr> {
+    let mut own = Vec::new();
+    for from in &select.from {
+        for factor in std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)) {
+            let TableFactor::Table { name, alias, .. } = factor else { return None };
+            own.push(
+                alias.as_ref().map_or_else(|| last_name(name).unwrap_or_default(), |alias| alias.name.value.clone()),
+            );
+        }
+    }
+    let mut parts = Vec::new();
+    conjuncts(select.selection.take()?, &mut parts);
+    let (outer, inner): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(|part| is_outer(part, &own));
+    select.selection = inner.into_iter().reduce(and);
+    outer.into_iter().reduce(and)
+}
+
+pub(super) fn and(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
+}
+
+pub(super) fn conjuncts(expr: Expr, out: &mut Vec<Expr>) {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            conjuncts(*left, out);
+            conjuncts(*right, out);
+        }
+        Expr::Nested(inner) if matches!(*inner, Expr::BinaryOp { op: BinaryOperator::And, .. }) => {
+            conjuncts(*inner, out)
+        }
+        other => out.push(other),
+    }
+}
+
+/// Does it name columns, and none without their table, nor of these tables?
+pub(super) fn is_outer(expr: &Expr, own: &[String]) -> bool {
+    let (mut outer, mut inner) = (false, false);
+    let _: ControlFlow<()> = ast::visit_expressions(expr, |expr| {
+        match expr {
+            Expr::CompoundIdentifier(names) => match names.len().checked_sub(2).and_then(|at| names.get(at)) {
+                Some(table) if !own.contains(&table.value) => outer = true,
+                _ => inner = true,
+            },
+            Expr::Identifier(_) | Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => inner = true,
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    outer && !inner
 }
 
 fn is_aggregate(expr: &Expr) -> bool {
@@ -737,7 +874,7 @@ fn series_alias(alias: Option<TableAlias>) -> TableAlias {
     alias
 }
 
-fn last_name(name: &ObjectName) -> Option<String> {
+pub(super) fn last_name(name: &ObjectName) -> Option<String> {
     Some(name.0.last()?.as_ident()?.value.to_lowercase())
 }
 
@@ -756,7 +893,7 @@ fn null() -> Expr {
     Expr::Value(Value::Null.into())
 }
 
-fn string(text: &str) -> Expr {
+pub(super) fn string(text: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
 }
 
@@ -771,7 +908,7 @@ fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     function(name, argument_list(arguments))
 }
 

@@ -178,9 +178,10 @@ fn cell(cells: &query::encode::Rows<'_>, row: usize, column: usize) -> Result<St
     Ok(shown_cell(text(cells, row, column)?.as_deref()))
 }
 
-/// An error as the files match it: `42P01: relation "x" does not exist [15] (hint)`.
+/// An error as the files match it: `42P01: relation "x" does not exist [15] (hint) <place>`.
 fn shown(error: &model::Error) -> String {
     let position = error.position().map_or_else(String::new, |position| format!(" [{position}]"));
     let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-    format!("{}: {}{position}{hint}", error.state(), error.message())
+    let place = error.place().map_or_else(String::new, |place| format!(" <{place}>"));
+    format!("{}: {}{position}{hint}{place}", error.state(), error.message())
 }

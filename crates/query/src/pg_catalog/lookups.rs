@@ -1,0 +1,155 @@
+//! Forms of SQL that the planner does not join, as ones it does: subqueries that look up a sequence, and lists of the catalog
+//! unfolded beside their rows.
+//!
+//! Subqueries that look up one sequence by its number: as calls of a function, which may stand beside columns of the query around,
+//! where the planner knows no way to join. SQLAlchemy asks so for identity columns.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, Function, Ident, Select, SelectItem, TableFactor, Value, VisitMut, VisitorMut,
+};
+
+use super::rewrite::{and, call, conjuncts, is_outer, last_name, string, when};
+
+/// Its columns.
+pub(super) const COLUMNS: [&str; 8] =
+    ["seqrelid", "seqtypid", "seqstart", "seqincrement", "seqmax", "seqmin", "seqcache", "seqcycle"];
+
+/// `SELECT … FROM pg_sequence WHERE seqrelid = x AND …`, as a value.
+pub(super) fn sequence(select: &Select) -> Option<Expr> {
+    let [from] = select.from.as_slice() else { return None };
+    let TableFactor::Table { name, alias, args: None, .. } = &from.relation else { return None };
+    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = select.projection.first()?
+    else {
+        return None;
+    };
+    if !from.joins.is_empty() || last_name(name).as_deref() != Some("pg_sequence") {
+        return None;
+    }
+    let table = alias.as_ref().map_or("pg_sequence", |alias| alias.name.value.as_str());
+    let mut parts = Vec::new();
+    conjuncts(select.selection.clone()?, &mut parts);
+    let at = parts.iter().position(|part| key(part, table).is_some())?;
+    let number = key(&parts.remove(at), table)?;
+    if !parts.iter().all(|part| is_outer(part, &[table.to_owned()])) {
+        return None;
+    }
+    let mut value = value.clone();
+    let _ = value.visit(&mut Columns { table, number: &number });
+    let there = Expr::IsNotNull(Box::new(column(&number, "seqrelid")));
+    Some(when(parts.into_iter().fold(there, and), value))
+}
+
+/// What the sequence's number is to be equal to.
+fn key(expr: &Expr, table: &str) -> Option<Expr> {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return None };
+    let is_number =
+        |expr: &Expr| matches!(expr, Expr::CompoundIdentifier(names) if names_column(names, table) == Some("seqrelid"));
+    match (is_number(left), is_number(right)) {
+        (true, false) => Some((**right).clone()),
+        (false, true) => Some((**left).clone()),
+        _ => None,
+    }
+}
+
+fn names_column<'a>(names: &'a [Ident], table: &str) -> Option<&'a str> {
+    let [.., of, column] = names else { return None };
+    (of.value == table).then_some(column.value.as_str())
+}
+
+fn column(number: &Expr, name: &str) -> Expr {
+    call("millrace_sequence", vec![number.clone(), string(name)])
+}
+
+struct Columns<'a> {
+    table: &'a str,
+    number: &'a Expr,
+}
+
+impl VisitorMut for Columns<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(names) = expr
+            && let Some(name) = names_column(names, self.table).filter(|name| COLUMNS.contains(name))
+        {
+            let value = column(self.number, name);
+            *expr = match name {
+                "seqcycle" => {
+                    let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+                    Expr::BinaryOp { left: Box::new(value), op: BinaryOperator::Eq, right: Box::new(one) }
+                }
+                _ => value,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Does an expression make JSON? Then it is JSON, which the planner takes for text.
+pub(super) fn makes_json(expr: &Expr) -> bool {
+    let is_json = |expr: &Expr| {
+        let Expr::Function(Function { name, .. }) = expr else { return false };
+        last_name(name).as_deref() == Some("json_build_object")
+    };
+    let found = ast::visit_expressions(expr, |expr| match is_json(expr) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Lists of the catalog that are unfolded with their numbers: the hidden relation that has them, and what they are of.
+const UNFOLDED: [(&[&str], &str, &str); 4] = [
+    (&["indkey", "indoption"], "index_columns", "indexrelid"),
+    (&["indkey"], "index_keys", "indexrelid"),
+    (&["conkey"], "constraint_columns", "oid"),
+    (&["confkey"], "constraint_referred", "oid"),
+];
+
+/// `FROM unnest(t.list) WITH ORDINALITY a(x, n)`: as a relation, joined by a condition of WHERE. Django asks so for columns of indexes.
+pub(super) fn unfold(select: &mut Select) {
+    let mut conditions = Vec::new();
+    for from in &mut select.from {
+        conditions.extend(unfolded(&mut from.relation));
+        conditions.extend(from.joins.iter_mut().filter_map(|join| unfolded(&mut join.relation)));
+    }
+    select.selection = select.selection.take().into_iter().chain(conditions).reduce(and);
+}
+
+fn unfolded(factor: &mut TableFactor) -> Option<Expr> {
+    let TableFactor::UNNEST { alias: Some(alias), array_exprs, with_ordinality: true, .. } = factor else {
+        return None;
+    };
+    let mut columns = Vec::new();
+    let mut of = None;
+    for array in array_exprs.iter() {
+        let Expr::CompoundIdentifier(names) = array else { return None };
+        let [table @ .., column] = names.as_slice() else { return None };
+        of = Some(table.to_vec());
+        columns.push(column.value.as_str());
+    }
+    let (_, relation, key) = UNFOLDED.iter().find(|(lists, ..)| *lists == columns.as_slice())?;
+    let ident = |name: &str| Ident::with_quote('"', name);
+    let name = [ident("()"), ident(relation)].map(ast::ObjectNamePart::Identifier).to_vec();
+    let mut alias = alias.clone();
+    alias.columns.insert(0, ast::TableAliasColumnDef { name: ident("millrace_of"), data_type: None });
+    let own = Expr::CompoundIdentifier(vec![alias.name.clone(), ident("millrace_of")]);
+    let mut outer = of?;
+    outer.push(ident(key));
+    *factor = TableFactor::Table {
+        name: ast::ObjectName(name),
+        alias: Some(alias),
+        args: None,
+        with_hints: Vec::new(),
+        version: None,
+        with_ordinality: false,
+        partitions: Vec::new(),
+        json_path: None,
+        sample: None,
+        index_hints: Vec::new(),
+    };
+    let (left, right) = (Box::new(own), Box::new(Expr::CompoundIdentifier(outer)));
+    Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })
+}

@@ -1,0 +1,213 @@
+//! Values of `rows` tables as arrow arrays, for DataFusion.
+//!
+//! Arrow's types are narrower in places: moments are nanoseconds there (1677 to 2262), and a `numeric` without scale keeps
+//! [`NUMERIC_SCALE`] digits after the point. A value that does not fit is an error (22008, 22003), never another value.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{
+    BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder, Int16Builder,
+    Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder, StringBuilder, Time64NanosecondBuilder,
+    TimestampNanosecondBuilder,
+};
+use arrow_array::types::IntervalMonthDayNano;
+use arrow_schema::{DataType as Arrow, Field, IntervalUnit, TimeUnit};
+use model::numeric::Precision;
+use model::{Datum, Error, Numeric, Result, RowColumn, SqlState, Type};
+
+use crate::types::{NUMERIC_SCALE, OID_KEY, timestamptz};
+
+/// Most digits of arrow's decimals that are used.
+const DIGITS_MAX: u16 = 38;
+
+/// A column as DataFusion sees it.
+pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
+    let field = Field::new(&column.name, arrow_of(column.ty, zone), !column.not_null);
+    // Several types share arrow's text.
+    field.with_metadata([(OID_KEY.to_owned(), column.ty.oid().to_string())].into())
+}
+
+/// The arrow type that carries a type's values.
+pub(crate) fn arrow_of(ty: Type, zone: &str) -> Arrow {
+    match ty {
+        Type::Bool => Arrow::Boolean,
+        Type::Int2 => Arrow::Int16,
+        Type::Int4 => Arrow::Int32,
+        Type::Int8 => Arrow::Int64,
+        Type::Float4 => Arrow::Float32,
+        Type::Float8 => Arrow::Float64,
+        Type::Numeric(precision) => Arrow::Decimal128(DIGITS_MAX as u8, scale(precision)),
+        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid => Arrow::Utf8,
+        Type::Bytes => Arrow::Binary,
+        Type::Date => Arrow::Date32,
+        Type::Time => Arrow::Time64(TimeUnit::Nanosecond),
+        Type::Timestamp => Arrow::Timestamp(TimeUnit::Nanosecond, None),
+        Type::Timestamptz => timestamptz(zone),
+        Type::Interval => Arrow::Interval(IntervalUnit::MonthDayNano),
+    }
+}
+
+fn scale(precision: Option<Precision>) -> i8 {
+    match precision {
+        Some(Precision { scale, .. }) => scale.clamp(0, DIGITS_MAX as i16) as i8,
+        None => NUMERIC_SCALE,
+    }
+}
+
+/// Collects the values of one column.
+pub(crate) enum Builder {
+    Bool(BooleanBuilder),
+    Int2(Int16Builder),
+    Int4(Int32Builder),
+    Int8(Int64Builder),
+    Float4(Float32Builder),
+    Float8(Float64Builder),
+    Numeric(Decimal128Builder, i8),
+    Text(StringBuilder, Type),
+    Bytes(BinaryBuilder),
+    Date(Date32Builder),
+    Time(Time64NanosecondBuilder),
+    Moment(TimestampNanosecondBuilder),
+    Interval(IntervalMonthDayNanoBuilder),
+}
+
+impl Builder {
+    /// For values of a type, of which there will be about `rows`.
+    pub(crate) fn new(ty: Type, zone: &str, rows: usize) -> Builder {
+        let arrow = arrow_of(ty, zone);
+        match ty {
+            Type::Bool => Builder::Bool(BooleanBuilder::with_capacity(rows)),
+            Type::Int2 => Builder::Int2(Int16Builder::with_capacity(rows)),
+            Type::Int4 => Builder::Int4(Int32Builder::with_capacity(rows)),
+            Type::Int8 => Builder::Int8(Int64Builder::with_capacity(rows)),
+            Type::Float4 => Builder::Float4(Float32Builder::with_capacity(rows)),
+            Type::Float8 => Builder::Float8(Float64Builder::with_capacity(rows)),
+            Type::Numeric(precision) => {
+                Builder::Numeric(Decimal128Builder::with_capacity(rows).with_data_type(arrow), scale(precision))
+            }
+            Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid => {
+                Builder::Text(StringBuilder::with_capacity(rows, rows * 16), ty)
+            }
+            Type::Bytes => Builder::Bytes(BinaryBuilder::with_capacity(rows, rows * 16)),
+            Type::Date => Builder::Date(Date32Builder::with_capacity(rows)),
+            Type::Time => Builder::Time(Time64NanosecondBuilder::with_capacity(rows)),
+            Type::Timestamp | Type::Timestamptz => {
+                Builder::Moment(TimestampNanosecondBuilder::with_capacity(rows).with_data_type(arrow))
+            }
+            Type::Interval => Builder::Interval(IntervalMonthDayNanoBuilder::with_capacity(rows)),
+        }
+    }
+
+    /// Adds a value of its type.
+    ///
+    /// # Errors
+    /// 22003, 22008 for what arrow's type does not hold; XX000 for a value of another type.
+    pub(crate) fn push(&mut self, datum: &Datum<'_>) -> Result<()> {
+        match (self, datum) {
+            (builder, Datum::Null) => builder.push_null(),
+            (Builder::Bool(builder), Datum::Bool(value)) => builder.append_value(*value),
+            (Builder::Int2(builder), Datum::Int2(value)) => builder.append_value(*value),
+            (Builder::Int4(builder), Datum::Int4(value)) => builder.append_value(*value),
+            (Builder::Int8(builder), Datum::Int8(value)) => builder.append_value(*value),
+            (Builder::Float4(builder), Datum::Float4(value)) => builder.append_value(*value),
+            (Builder::Float8(builder), Datum::Float8(value)) => builder.append_value(*value),
+            (Builder::Numeric(builder, scale), Datum::Numeric(value)) => builder.append_value(decimal(value, *scale)?),
+            (Builder::Text(builder, ty), Datum::Text(text)) => match ty.padding(text) {
+                0 => builder.append_value(text),
+                blanks => builder.append_value(format!("{text}{}", " ".repeat(blanks))),
+            },
+            (Builder::Text(builder, _), Datum::Numeric(value)) => builder.append_value(value.to_string()),
+            (Builder::Text(builder, _), Datum::Uuid(uuid)) => {
+                let mut text = Vec::with_capacity(36);
+                pg::value::uuid_text(&mut text, uuid);
+                builder.append_value(String::from_utf8_lossy(&text));
+            }
+            (Builder::Bytes(builder), Datum::Bytes(bytes)) => builder.append_value(bytes),
+            (Builder::Date(builder), Datum::Date(days)) => {
+                if matches!(*days, i32::MIN | i32::MAX) {
+                    return Err(infinite());
+                }
+                builder.append_value(*days);
+            }
+            (Builder::Time(builder), Datum::Time(micros)) => builder.append_value(micros * 1_000),
+            (Builder::Moment(builder), Datum::Timestamp(micros) | Datum::Timestamptz(micros)) => {
+                builder.append_value(nanos(*micros)?);
+            }
+            (Builder::Interval(builder), Datum::Interval(value)) => {
+                let ns = value.micros.checked_mul(1_000).ok_or_else(|| out_of_range("interval"))?;
+                builder.append_value(IntervalMonthDayNano::new(value.months, value.days, ns));
+            }
+            (_, other) => return Err(Error::bug(format!("a {} in a column of another type", other.type_name()))),
+        }
+        Ok(())
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Builder::Bool(builder) => builder.append_null(),
+            Builder::Int2(builder) => builder.append_null(),
+            Builder::Int4(builder) => builder.append_null(),
+            Builder::Int8(builder) => builder.append_null(),
+            Builder::Float4(builder) => builder.append_null(),
+            Builder::Float8(builder) => builder.append_null(),
+            Builder::Numeric(builder, _) => builder.append_null(),
+            Builder::Text(builder, _) => builder.append_null(),
+            Builder::Bytes(builder) => builder.append_null(),
+            Builder::Date(builder) => builder.append_null(),
+            Builder::Time(builder) => builder.append_null(),
+            Builder::Moment(builder) => builder.append_null(),
+            Builder::Interval(builder) => builder.append_null(),
+        }
+    }
+
+    /// The array of what was added; the builder begins anew.
+    pub(crate) fn finish(&mut self) -> ArrayRef {
+        match self {
+            Builder::Bool(builder) => Arc::new(builder.finish()),
+            Builder::Int2(builder) => Arc::new(builder.finish()),
+            Builder::Int4(builder) => Arc::new(builder.finish()),
+            Builder::Int8(builder) => Arc::new(builder.finish()),
+            Builder::Float4(builder) => Arc::new(builder.finish()),
+            Builder::Float8(builder) => Arc::new(builder.finish()),
+            Builder::Numeric(builder, _) => Arc::new(builder.finish()),
+            Builder::Text(builder, _) => Arc::new(builder.finish()),
+            Builder::Bytes(builder) => Arc::new(builder.finish()),
+            Builder::Date(builder) => Arc::new(builder.finish()),
+            Builder::Time(builder) => Arc::new(builder.finish()),
+            Builder::Moment(builder) => Arc::new(builder.finish()),
+            Builder::Interval(builder) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+/// A number as a decimal of a fixed scale, exactly.
+fn decimal(value: &Numeric, scale: i8) -> Result<i128> {
+    let refused = || {
+        let text = format!("numeric value {value} does not fit {DIGITS_MAX} digits, {scale} of them after the point");
+        Error::new(SqlState::NUMERIC_OUT_OF_RANGE, text)
+            .with_hint("this query runs on a tier whose numbers have 38 digits; declare the column numeric(p, s)")
+    };
+    let (digits, has) = value.as_decimal().ok_or_else(refused)?;
+    let missing = i32::from(scale) - has as i32;
+    if missing >= 0 {
+        return 10i128.checked_pow(missing as u32).and_then(|factor| digits.checked_mul(factor)).ok_or_else(refused);
+    }
+    let factor = 10i128.checked_pow(missing.unsigned_abs()).ok_or_else(refused)?;
+    if digits % factor == 0 { Ok(digits / factor) } else { Err(refused()) }
+}
+
+fn nanos(micros: i64) -> Result<i64> {
+    if matches!(micros, i64::MIN | i64::MAX) {
+        return Err(infinite());
+    }
+    micros.checked_mul(1_000).ok_or_else(|| out_of_range("timestamp"))
+}
+
+fn infinite() -> Error {
+    Error::unsupported("this query meets a date or timestamp that is infinite, which the tier that runs it cannot hold")
+}
+
+fn out_of_range(what: &str) -> Error {
+    Error::new(SqlState::DATETIME_OVERFLOW, format!("{what} out of range for the tier that runs this query"))
+}

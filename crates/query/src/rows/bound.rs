@@ -1,0 +1,110 @@
+//! Parameters of a compiled statement as a client bound them: exact, in the types that the statement wants, in one buffer.
+
+use std::ops::Range;
+
+use bumpalo::Bump;
+use model::{Datum, Error, Result, SqlState, Type};
+use pg::Form;
+
+use super::zone::Clocks;
+use crate::types::Value;
+
+/// Values for the parameters of one statement.
+#[derive(Debug, Default)]
+pub struct Bound {
+    bytes: Vec<u8>,
+    values: Vec<Slot>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Plain(Datum<'static>),
+    /// In `bytes`, UTF-8.
+    Text(Range<usize>),
+    Bytes(Range<usize>),
+}
+
+impl Bound {
+    /// Reads the next value; `None` is NULL.
+    pub(super) fn push(&mut self, ty: Type, form: Form, bytes: Option<&[u8]>, clocks: &Clocks) -> Result<()> {
+        let slot = match bytes {
+            None => Slot::Plain(Datum::Null),
+            Some(bytes) => {
+                let arena = Bump::new();
+                let datum = match form {
+                    Form::Binary => pg::row_value::read_binary(ty, bytes)?,
+                    Form::Text => compiled::parse(text(bytes)?, ty, clocks, &arena)?,
+                };
+                self.kept(datum)
+            }
+        };
+        self.values.push(slot);
+        Ok(())
+    }
+
+    /// Takes what EXECUTE gives: strings are read as the types wanted, other constants assigned to them.
+    pub(super) fn of_constants(values: &[Value], types: &[Type], clocks: &Clocks) -> Result<Bound> {
+        let mut bound = Bound::default();
+        for (value, ty) in values.iter().zip(types) {
+            if let Value::Text(text) = value {
+                bound.push(*ty, Form::Text, Some(text.as_bytes()), clocks)?;
+            } else {
+                let slot = bound.kept(super::run::datum(value, *ty)?);
+                bound.values.push(slot);
+            }
+        }
+        Ok(bound)
+    }
+
+    fn kept(&mut self, datum: Datum<'_>) -> Slot {
+        Slot::Plain(match datum {
+            Datum::Text(text) => return Slot::Text(self.append(text.as_bytes())),
+            Datum::Bytes(bytes) => return Slot::Bytes(self.append(bytes)),
+            Datum::Null => Datum::Null,
+            Datum::Bool(value) => Datum::Bool(value),
+            Datum::Int2(value) => Datum::Int2(value),
+            Datum::Int4(value) => Datum::Int4(value),
+            Datum::Int8(value) => Datum::Int8(value),
+            Datum::Float4(value) => Datum::Float4(value),
+            Datum::Float8(value) => Datum::Float8(value),
+            Datum::Numeric(value) => Datum::Numeric(value),
+            Datum::Uuid(value) => Datum::Uuid(value),
+            Datum::Date(value) => Datum::Date(value),
+            Datum::Time(value) => Datum::Time(value),
+            Datum::Timestamp(value) => Datum::Timestamp(value),
+            Datum::Timestamptz(value) => Datum::Timestamptz(value),
+            Datum::Interval(value) => Datum::Interval(value),
+        })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        from..self.bytes.len()
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The values, `$1` first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Result<Datum<'_>>> {
+        self.values.iter().map(|slot| match slot {
+            Slot::Plain(datum) => Ok(datum.clone()),
+            Slot::Bytes(range) => Ok(Datum::Bytes(&self.bytes[range.clone()])),
+            Slot::Text(range) => match std::str::from_utf8(&self.bytes[range.clone()]) {
+                Ok(text) => Ok(Datum::Text(text)),
+                Err(error) => Err(Error::bug(error)),
+            },
+        })
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        let text = format!("invalid byte sequence for encoding \"UTF8\": {:#04x} at byte {at}", bytes[at]);
+        Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, text)
+    })
+}

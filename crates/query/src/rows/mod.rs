@@ -1,0 +1,275 @@
+//! Statements on `rows` tables: compiled where they can be, else planned by DataFusion over scans of the tables.
+//!
+//! A compiled statement runs to its end on the thread that asked for it, in microseconds. Where it must wait for another
+//! transaction it is undone, the session waits without holding a thread, and it is run again with the snapshot it had.
+
+pub(crate) mod arrow;
+mod bound;
+mod define;
+mod feed;
+mod load;
+mod run;
+pub(crate) mod scan;
+mod unload;
+mod zone;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ::rows::RowTable;
+use compiled::{Compiled, Tables};
+use datafusion::sql::sqlparser::ast::{self, ObjectName};
+use engine::{Catalog, Snapshot};
+use model::{Error, Result, SequenceRef, TableId, TableName, Type};
+
+use crate::errors::locate;
+use crate::rewrite::folded;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::statement::Statement;
+use crate::types::{OutputColumn, Value};
+
+pub use bound::Bound;
+pub(crate) use define::{define, define_sequence};
+pub(crate) use feed::{FeedPlan, feed, plan_feed};
+pub(crate) use load::Loading;
+pub use run::{Arguments, Executed, Messages};
+pub(crate) use run::{execute, until_durable};
+pub(crate) use unload::{unload, unload_query};
+
+/// A compiled statement and what it was compiled against.
+pub(crate) struct RowsPlan {
+    compiled: Compiled,
+    /// OIDs
+    pub(crate) parameters: Vec<u32>,
+    /// `None` for a statement without a result.
+    pub(crate) columns: Option<Vec<OutputColumn>>,
+    types: Vec<Type>,
+    pub(crate) verb: Verb,
+    valid: Valid,
+}
+
+/// A plan holds while these are the same.
+struct Valid {
+    catalog: Arc<Catalog>,
+    settings: Arc<Settings>,
+}
+
+/// What a command tag begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Verb {
+    fn of(sql: &ast::Statement) -> Option<Verb> {
+        Some(match sql {
+            ast::Statement::Query(query) => return written_by(query).map_or(Some(Verb::Select), Verb::of),
+            ast::Statement::Insert(_) => Verb::Insert,
+            ast::Statement::Update(_) => Verb::Update,
+            ast::Statement::Delete(_) => Verb::Delete,
+            _ => return None,
+        })
+    }
+
+    /// The command tag.
+    fn tag(self, rows: u64) -> String {
+        match self {
+            Verb::Select => format!("SELECT {rows}"),
+            Verb::Insert => format!("INSERT 0 {rows}"),
+            Verb::Update => format!("UPDATE {rows}"),
+            Verb::Delete => format!("DELETE {rows}"),
+        }
+    }
+}
+
+/// The change that a query with WITH before it is.
+fn written_by(query: &ast::Query) -> Option<&ast::Statement> {
+    match &*query.body {
+        ast::SetExpr::Insert(sql) | ast::SetExpr::Update(sql) | ast::SetExpr::Delete(sql) => Some(sql),
+        _ => None,
+    }
+}
+
+impl RowsPlan {
+    /// What EXPLAIN says: how the rows of each table are found, outermost first.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut lines = vec![format!("Compiled {:?}", self.verb)];
+        let steps = self.compiled.plan();
+        lines.extend(steps.split(", ").filter(|step| !step.is_empty()).map(|step| format!("  {step}")));
+        lines
+    }
+
+    /// Reads the values that a client bound, in the types of the parameters.
+    pub(crate) fn bind<'a>(
+        &self,
+        given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
+        settings: &Settings,
+    ) -> Result<Bound> {
+        let clocks = zone::Clocks(settings.zone().clone());
+        let mut bound = Bound::default();
+        for (at, (ty, (form, bytes))) in self.compiled.params().iter().zip(given).enumerate() {
+            let read = bound.push(*ty, form, bytes, &clocks);
+            read.map_err(|error| error.context(format!("parameter ${}", at + 1)))?;
+        }
+        Ok(bound)
+    }
+
+    /// Its parameters, as EXECUTE gives them.
+    pub(crate) fn constants(&self, session: &Session, values: &[Value]) -> Result<Bound> {
+        Bound::of_constants(values, self.compiled.params(), &zone::Clocks(session.settings.zone().clone()))
+    }
+
+    fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
+        Arc::ptr_eq(&self.valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&self.valid.settings, settings)
+    }
+}
+
+/// Plans a statement on `rows` tables; `None` if it names none, or is none that is compiled.
+///
+/// # Errors
+/// As PostgreSQL's parse analysis; 0A000 for a change of a `rows` table that is not compiled.
+pub(crate) fn plan(
+    session: &mut Session,
+    statement: &Statement,
+    sql: &ast::Statement,
+    declared: &[u32],
+) -> Result<Option<RowsPlan>> {
+    let Some(verb) = Verb::of(sql) else { return Ok(None) };
+    if !names_any(session, sql) {
+        return Ok(None);
+    }
+    let settings = Arc::clone(&session.settings);
+    let snapshot = session.newest();
+    let tables = Named { snapshot: &snapshot, settings: &settings };
+    let types: Vec<Option<Type>> = declared.iter().map(|oid| Type::from_oid(*oid, -1)).collect();
+    let compiled = compiled::compile(sql, &tables, &types).map_err(|error| locate(error, &statement.0))?;
+    let Some(compiled) = compiled else {
+        if verb == Verb::Select
+            || !tables.changes(sql)
+            || matches!(sql, ast::Statement::Insert(insert) if insert.source.is_some())
+        {
+            return Ok(None);
+        }
+        let text = "this form of INSERT, UPDATE or DELETE is not supported on a rows table";
+        return Err(locate(Error::unsupported(text), &statement.0));
+    };
+    Ok(Some(RowsPlan {
+        parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
+        columns: columns(&compiled, verb),
+        types: compiled.columns().iter().map(|column| column.ty).collect(),
+        compiled,
+        verb,
+        valid: Valid { catalog: Arc::clone(snapshot.catalog()), settings },
+    }))
+}
+
+/// Does a statement name a `rows` table, or ask for numbers of sequences?
+///
+/// The newest commit is not looked at: under REPEATABLE READ a transaction on `columns` tables alone would be bound to it.
+pub(crate) fn names_any(session: &mut Session, sql: &ast::Statement) -> bool {
+    let context = session.context();
+    Named { snapshot: &context.snapshot, settings: &context.settings }.any_in(sql) || compiled::counts(sql)
+}
+
+fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
+    let column = |column: &compiled::Output| OutputColumn {
+        name: column.name.clone(),
+        oid: column.ty.oid(),
+        typmod: column.ty.typmod(),
+    };
+    let columns: Vec<OutputColumn> = compiled.columns().iter().map(column).collect();
+    (verb == Verb::Select || !columns.is_empty()).then_some(columns)
+}
+
+/// The `rows` tables of a snapshot, by name as a session resolves it.
+pub(crate) struct Named<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Named<'_> {
+    /// The `rows` table that a name in a statement means.
+    pub(crate) fn find(&self, name: &ObjectName) -> Option<Arc<RowTable>> {
+        let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+        match parts.as_slice() {
+            [table] => self.unqualified(table),
+            [schema, table] | [_, schema, table] => {
+                self.exactly(&TableName { schema: schema.clone(), table: table.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    fn unqualified(&self, table: &str) -> Option<Arc<RowTable>> {
+        let catalog = self.snapshot.catalog();
+        let names = self.settings.search_path().into_iter();
+        let mut names = names.map(|schema| TableName { schema, table: table.to_owned() });
+        names.find(|name| catalog.has_relation(name)).and_then(|name| self.exactly(&name))
+    }
+
+    fn exactly(&self, name: &TableName) -> Option<Arc<RowTable>> {
+        self.snapshot.row_table(name).ok().cloned()
+    }
+
+    /// Does a statement name one?
+    pub(crate) fn any_in(&self, sql: &ast::Statement) -> bool {
+        // Without one in the whole database there is no need to look.
+        if self.snapshot.catalog().row_tables().next().is_none() {
+            return false;
+        }
+        let found = ast::visit_relations(sql, |name| match self.find(name) {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    }
+
+    /// Is the table that a statement changes one?
+    fn changes(&self, sql: &ast::Statement) -> bool {
+        match sql {
+            ast::Statement::Query(query) => written_by(query).is_some_and(|sql| self.changes(sql)),
+            ast::Statement::Insert(insert) => match &insert.table {
+                ast::TableObject::TableName(name) => self.find(name).is_some(),
+                _ => false,
+            },
+            ast::Statement::Update(_) => true,
+            ast::Statement::Delete(delete) => {
+                let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
+                from.iter().any(|table| match &table.relation {
+                    ast::TableFactor::Table { name, .. } => self.find(name).is_some(),
+                    _ => false,
+                })
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Tables for Named<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
+        match schema {
+            None => self.unqualified(name),
+            Some(schema) => self.exactly(&TableName { schema: schema.to_owned(), table: name.to_owned() }),
+        }
+    }
+
+    fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef> {
+        let catalog = self.snapshot.catalog();
+        let schemas = schema.map_or_else(|| self.settings.search_path(), |schema| vec![schema.to_owned()]);
+        let mut names = schemas.into_iter().map(|schema| TableName { schema, table: name.to_owned() });
+        names.find(|name| catalog.has_relation(name)).and_then(|name| catalog.sequence(&name).cloned())
+    }
+
+    fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {
+        self.snapshot.row_table_by_id(id).ok().cloned()
+    }
+
+    fn referring(&self, id: TableId) -> Vec<Arc<RowTable>> {
+        let refers = |schema: &&model::RowSchemaRef| schema.foreign_keys.iter().any(|key| key.table == id);
+        self.snapshot.catalog().row_tables().filter(refers).filter_map(|schema| self.by_id(schema.id)).collect()
+    }
+}

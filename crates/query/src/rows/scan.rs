@@ -1,0 +1,203 @@
+//! A `rows` table as DataFusion reads it: all rows that the statement's snapshot shows, in the order of their records.
+//!
+//! The memory of the rows is pinned for one batch at a time; the versions that the snapshot shows stay for as long as the
+//! statement's context is held.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ::rows::{RecordId, RowTable, View};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Constraint, Constraints};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use model::{Error, Result, RowSchemaRef, Type};
+
+use super::arrow::{Builder, field};
+use crate::context::{Slot, StatementContext};
+use crate::errors::external;
+use crate::provider::BATCH_ROWS;
+
+/// Records below which a scan is not worth splitting among threads.
+const SPLIT_RECORDS_MIN: u64 = 100_000;
+
+/// A `rows` table.
+pub(crate) struct RowsTable {
+    table: RowSchemaRef,
+    schema: SchemaRef,
+    /// Positions in the table of the columns that are shown.
+    shown: Arc<[usize]>,
+    zone: Arc<str>,
+    /// By which GROUP BY of a key stands for all columns.
+    constraints: Constraints,
+}
+
+impl RowsTable {
+    /// `zone`: the session's, for the type of timestamps.
+    pub(crate) fn new(table: RowSchemaRef, zone: Arc<str>) -> RowsTable {
+        let (shown, fields): (Vec<_>, Vec<_>) = table.shown().map(|(at, column)| (at, field(column, &zone))).unzip();
+        let place = |at: &usize| shown.iter().position(|shown| shown == at);
+        let key = table.primary.as_ref().and_then(|key| key.columns.iter().map(place).collect::<Option<Vec<_>>>());
+        let constraints = Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect());
+        RowsTable { schema: Arc::new(Schema::new(fields)), shown: shown.into(), table, zone, constraints }
+    }
+}
+
+impl fmt::Debug for RowsTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowsTable({})", self.table.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for RowsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let context = state
+            .config()
+            .get_extension::<Slot>()
+            .and_then(|slot| slot.get())
+            .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
+        let view = context.rows_view.ok_or_else(|| external(Error::bug("a scan of rows without their snapshot")))?;
+        let table = Arc::clone(context.snapshot.row_table_by_id(self.table.id).map_err(external)?);
+        let columns: Arc<[usize]> = match projection {
+            Some(chosen) => chosen.iter().map(|at| self.shown[*at]).collect(),
+            None => Arc::clone(&self.shown),
+        };
+        let schema = match projection {
+            Some(chosen) => Arc::new(self.schema.project(chosen)?),
+            None => Arc::clone(&self.schema),
+        };
+        let part = |records: Range<u64>| -> Arc<dyn PartitionStream> {
+            Arc::new(Part {
+                context: Arc::clone(&context),
+                view,
+                table: Arc::clone(&table),
+                columns: Arc::clone(&columns),
+                schema: Arc::clone(&schema),
+                zone: Arc::clone(&self.zone),
+                records,
+            })
+        };
+        let parts = split(table.records.bound(), state.config().target_partitions()).into_iter().map(part).collect();
+        let plan = StreamingTableExec::try_new(Arc::clone(&schema), parts, None, Vec::new(), false, limit)?;
+        Ok(Arc::new(plan))
+    }
+}
+
+/// What `char(n)` is compared as: without the blanks at its end.
+fn unpadded(ty: Type) -> Type {
+    if matches!(ty, Type::Char(_)) { Type::Text } else { ty }
+}
+
+/// About equal parts of all records, one at least.
+fn split(records: u64, parts: usize) -> Vec<Range<u64>> {
+    let parts = (records / SPLIT_RECORDS_MIN).clamp(1, parts.max(1) as u64);
+    (0..parts).map(|part| records * part / parts..records * (part + 1) / parts).collect()
+}
+
+/// A part of a table's records.
+struct Part {
+    /// Keeps the versions of rows.
+    context: Arc<StatementContext>,
+    view: View,
+    table: Arc<RowTable>,
+    columns: Arc<[usize]>,
+    schema: SchemaRef,
+    zone: Arc<str>,
+    records: Range<u64>,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "records {:?} of {}", self.records, self.table.schema.name)
+    }
+}
+
+impl PartitionStream for Part {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _task: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let reader = Reader {
+            _context: Arc::clone(&self.context),
+            view: self.view,
+            table: Arc::clone(&self.table),
+            columns: Arc::clone(&self.columns),
+            schema: Arc::clone(&self.schema),
+            zone: Arc::clone(&self.zone),
+            left: self.records.clone(),
+        };
+        let batches = futures::stream::unfold(reader, |mut reader| async move {
+            let batch = reader.next().transpose()?;
+            if batch.is_err() {
+                reader.left = 0..0;
+            }
+            Some((batch.map_err(external), reader))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+    }
+}
+
+struct Reader {
+    _context: Arc<StatementContext>,
+    view: View,
+    table: Arc<RowTable>,
+    columns: Arc<[usize]>,
+    schema: SchemaRef,
+    zone: Arc<str>,
+    left: Range<u64>,
+}
+
+impl Reader {
+    /// The next rows; `None` at the end.
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let columns = &self.table.schema.columns;
+        let mut builders: Vec<Builder> =
+            self.columns.iter().map(|at| Builder::new(unpadded(columns[*at].ty), &self.zone, BATCH_ROWS)).collect();
+        let mut rows = 0;
+        {
+            let guard = crossbeam_epoch::pin();
+            while rows < BATCH_ROWS {
+                let Some(record) = self.left.next() else { break };
+                let Some(row) = self.view.row(&self.table, RecordId(record), &guard) else { continue };
+                for (builder, column) in builders.iter_mut().zip(&*self.columns) {
+                    builder.push(&self.table.layout.field(row, *column)?)?;
+                }
+                rows += 1;
+            }
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let arrays = builders.iter_mut().map(Builder::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map(Some).map_err(Error::bug)
+    }
+}

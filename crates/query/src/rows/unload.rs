@@ -1,0 +1,149 @@
+//! COPY TO STDOUT from `rows` tables: values go out as they are, without a detour through other types.
+
+use std::sync::Arc;
+
+use ::rows::{RecordId, RowTable, View};
+use datafusion::sql::sqlparser::ast::ObjectName;
+use model::{Error, Result};
+use pg::Form;
+
+use super::load::positions;
+use super::run::{Executed, Messages, until_durable};
+use super::zone::Clocks;
+use super::{Arguments, Named, RowsPlan};
+use crate::context::StatementContext;
+use crate::copy::{CHUNK_BYTES, CopyChunk, Format, Options, Writer, whole};
+use crate::session::{Outcome, Prepared, Session};
+
+/// Records looked at before memory that others let go meanwhile may be freed.
+const RECORDS_PER_GUARD: u64 = 1_024;
+
+/// `COPY table TO STDOUT`; `None` if it is no `rows` table.
+pub(crate) async fn unload(
+    session: &mut Session,
+    name: &ObjectName,
+    columns: &[String],
+    options: &Options,
+) -> Result<Option<Outcome>> {
+    let context = session.context();
+    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
+        return Ok(None);
+    }
+    let context = session.context_of_newest();
+    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let Some(table) = named.find(name) else { return Ok(None) };
+    let view = context.rows_view.ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
+    let columns = positions(&table, columns)?;
+    // What is shown must not be taken back by a crash.
+    until_durable(session, context.snapshot.lsn()).await?;
+    let names = columns.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
+    let writer = Writer::new(names, options.clone());
+    let (binary, width) = (options.format == Format::Binary, columns.len());
+    let (head, tail) = (writer.head(), writer.tail());
+    let clocks = Clocks(session.settings.zone().clone());
+    let reader = Reader { _context: context, view, table, columns, writer, clocks, next: 0 };
+    let rows = futures::stream::unfold(reader, |mut reader| async move {
+        let chunk = reader.chunk().transpose()?;
+        if chunk.is_err() {
+            reader.next = u64::MAX;
+        }
+        // Others run between two chunks.
+        tokio::task::yield_now().await;
+        Some((chunk, reader))
+    });
+    Ok(Some(Outcome::CopyOut { binary, columns: width, chunks: whole(head, Box::pin(rows), tail) }))
+}
+
+/// Reads a table in the order of its records.
+struct Reader {
+    /// Keeps the versions of rows.
+    _context: Arc<StatementContext>,
+    view: View,
+    table: Arc<RowTable>,
+    columns: Vec<usize>,
+    writer: Writer,
+    clocks: Clocks,
+    next: u64,
+}
+
+impl Reader {
+    /// The next rows; `None` at the end.
+    fn chunk(&mut self) -> Result<Option<CopyChunk>> {
+        let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
+        let bound = self.table.records.bound();
+        while self.next < bound && chunk.bytes.len() < CHUNK_BYTES {
+            let guard = crossbeam_epoch::pin();
+            for record in self.next..bound.min(self.next + RECORDS_PER_GUARD) {
+                self.next = record + 1;
+                if let Some(row) = self.view.row(&self.table, RecordId(record), &guard) {
+                    self.row(row, &mut chunk.bytes)?;
+                    chunk.rows += 1;
+                }
+                if chunk.bytes.len() >= CHUNK_BYTES {
+                    break;
+                }
+            }
+        }
+        Ok((chunk.rows > 0).then_some(chunk))
+    }
+
+    fn row(&self, row: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let mut offset = |seconds| self.clocks.offset_at(seconds);
+        self.writer.row(out, |column, form, out| {
+            let column = self.columns[column];
+            let value = self.table.layout.field(row, column)?;
+            if !value.is_null() {
+                pg::row_value::write(out, &value, self.table.schema.columns[column].ty, form, &mut offset);
+            }
+            Ok(!value.is_null())
+        })
+    }
+}
+
+/// `COPY (query) TO STDOUT` of a compiled query.
+pub(crate) async fn unload_query(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &RowsPlan,
+    options: &Options,
+) -> Result<Outcome> {
+    let columns = plan.columns.as_deref().unwrap_or_default();
+    let writer = Writer::new(columns.iter().map(|column| column.name.clone()).collect(), options.clone());
+    let form = if options.format == Format::Binary { Form::Binary } else { Form::Text };
+    let forms = vec![form; columns.len()];
+    let (binary, width) = (form == Form::Binary, columns.len());
+    let mut messages = Vec::new();
+    let given = Messages { out: &mut messages, forms: &forms };
+    let Executed::Sent { .. } = super::execute(session, prepared, plan, Arguments::Values(&[]), Some(given)).await?
+    else {
+        return Err(Error::bug("a query without rows"));
+    };
+    let (head, tail) = (writer.head(), writer.tail());
+    let rows = futures::stream::iter(std::iter::from_fn({
+        let mut at = 0;
+        move || chunk_of(&writer, &messages, &mut at).transpose()
+    }));
+    Ok(Outcome::CopyOut { binary, columns: width, chunks: whole(head, Box::pin(rows), tail) })
+}
+
+/// The next rows of DataRow messages: a tag, the message's length, the number of values, and each value behind its length.
+fn chunk_of(writer: &Writer, messages: &[u8], at: &mut usize) -> Result<Option<CopyChunk>> {
+    let number = |at: usize| {
+        let bytes = messages.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        bytes.map(|bytes| i32::from_be_bytes(*bytes)).ok_or_else(|| Error::bug("a row that was cut"))
+    };
+    let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
+    while *at < messages.len() && chunk.bytes.len() < CHUNK_BYTES {
+        *at += 7;
+        writer.row(&mut chunk.bytes, |_, _, out| {
+            let len = number(*at)?;
+            *at += 4;
+            let Ok(len) = usize::try_from(len) else { return Ok(false) };
+            out.extend_from_slice(messages.get(*at..*at + len).ok_or_else(|| Error::bug("a value that was cut"))?);
+            *at += len;
+            Ok(true)
+        })?;
+        chunk.rows += 1;
+    }
+    Ok((chunk.rows > 0).then_some(chunk))
+}
