@@ -58,6 +58,7 @@ pub(super) fn error_body(error: &Error) -> Value {
     let fields = [
         ("detail", error.detail().map(Value::from)),
         ("hint", error.hint().map(Value::from)),
+        ("place", error.place().map(Value::from)),
         ("position", error.position().map(Value::from)),
     ];
     for (name, value) in fields {

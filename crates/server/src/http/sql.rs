@@ -219,7 +219,7 @@ async fn execute_all(session: &mut Session, statements: &[Statement], params: &[
 
 /// When a statement that begins now is too slow (`statement_timeout`).
 fn limit(session: &Session) -> Option<tokio::time::Instant> {
-    let timeout = session.setting("statement_timeout").as_deref().and_then(crate::pg::duration)?;
+    let timeout = session.timeouts().statement?;
     tokio::time::Instant::now().checked_add(timeout)
 }
 

@@ -1,17 +1,19 @@
 //! A session over its connection: the message loop, simple queries, and the outcomes of statements.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::pg::backend::{self, Field, Severity, Status};
 use ::pg::frontend::{self, Frontend};
 use ::pg::{Form, Type};
 use bytes::BytesMut;
 use model::{Error, Result, SqlState};
-use query::{Batches, Outcome, OutputColumn, Session, Statement, TxnStatus};
+use query::{Arguments, Batches, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement, TxnStatus};
 
 use super::cancel::Registration;
 use super::extended::Named;
-use super::guard::{Fault, Guard, duration};
+use super::guard::{Fault, Guard, expired};
 use super::rows::Encoder;
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
@@ -29,8 +31,10 @@ pub(super) struct Connection<'a> {
     pub(super) skipping: bool,
     /// Is the implicit transaction of several statements open?
     pub(super) implicit: bool,
+    /// Was the client told that it may send the next statement, and has not yet?
+    idle: bool,
     /// The session's time zone and the setting it was made from.
-    zone: (String, Zone),
+    zone: (Arc<str>, Zone),
 }
 
 /// What the message loop does next.
@@ -44,13 +48,33 @@ pub(super) struct Running {
     pub(super) columns: Vec<OutputColumn>,
     pub(super) forms: Vec<Form>,
     pub(super) batches: Batches,
-    pub(super) tag: &'static str,
+    pub(super) tag: Cow<'static, str>,
     encoder: Option<Encoder>,
 }
 
 impl Running {
-    pub(super) fn new(columns: Vec<OutputColumn>, forms: Vec<Form>, batches: Batches, tag: &'static str) -> Running {
+    pub(super) fn new(
+        columns: Vec<OutputColumn>,
+        forms: Vec<Form>,
+        batches: Batches,
+        tag: Cow<'static, str>,
+    ) -> Running {
         Running { columns, forms, batches, tag, encoder: None }
+    }
+}
+
+/// The output while a statement writes to it.
+struct Taken<'a> {
+    output: &'a mut Vec<u8>,
+    before: usize,
+    done: bool,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.output.truncate(self.before);
+        }
     }
 }
 
@@ -75,7 +99,8 @@ impl<'a> Connection<'a> {
             named: Named::default(),
             skipping: false,
             implicit: false,
-            zone: (String::new(), Zone::utc()),
+            idle: false,
+            zone: ("".into(), Zone::utc()),
         }
     }
 
@@ -97,13 +122,37 @@ impl<'a> Connection<'a> {
         self.session.reset();
     }
 
-    /// The next message, unless the server stops first: then an idle session ends, also inside a transaction.
+    /// The next message, unless the server stops first, or the client takes too long: then an idle session ends, also inside a
+    /// transaction.
     async fn next_message(&mut self) -> Result<BytesMut, Lost> {
+        let (patience, lost) = self.patience();
         let mut phase = self.context.phase.subscribe();
-        tokio::select! {
+        let message = tokio::select! {
             biased;
             () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
             message = self.wire.message() => message,
+            () = expired(patience) => Err(lost()),
+        };
+        self.idle = false;
+        message
+    }
+
+    /// How long the client may take to send the next message, and what it is told then.
+    fn patience(&self) -> (Option<Duration>, fn() -> Lost) {
+        let timeouts = self.session.timeouts();
+        let in_transaction: fn() -> Lost = || {
+            let text = "terminating connection due to idle-in-transaction timeout";
+            Lost::Fatal(Error::new(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, text))
+        };
+        let outside: fn() -> Lost = || {
+            let text = "terminating connection due to idle-session timeout";
+            Lost::Fatal(Error::new(SqlState::IDLE_SESSION_TIMEOUT, text))
+        };
+        match self.session.status() {
+            // In the middle of a batch it is for the server to act.
+            _ if !self.idle => (None, outside),
+            TxnStatus::Idle => (timeouts.idle, outside),
+            TxnStatus::InBlock | TxnStatus::Failed => (timeouts.idle_in_transaction, in_transaction),
         }
     }
 
@@ -186,17 +235,44 @@ impl<'a> Connection<'a> {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
         Counters::add(&self.context.counters.statements, 1);
-        match self.context.pump.within(self.session.execute(&prepared, &[])).await? {
-            Outcome::Rows { columns, batches, tag } => {
-                let forms = vec![Form::Text; columns.len()];
+        let forms = vec![Form::Text; prepared.columns().map_or(0, <[OutputColumn]>::len)];
+        let before = self.wire.output.len();
+        if prepared.is_compiled()
+            && let Some(columns) = prepared.columns()
+        {
+            describe_rows(&mut self.wire.output, columns, &forms);
+        }
+        match self.execute_into(&prepared, Arguments::Values(&[]), &forms, before).await? {
+            Executed::Sent { tag, rows } => {
+                Counters::add(&self.context.counters.rows, rows);
+                self.complete(&tag);
+                Ok(())
+            }
+            Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 describe_rows(&mut self.wire.output, &columns, &forms);
                 let mut rows = Running::new(columns, forms, self.context.pump.run(batches), tag);
                 let sent = self.send_rows(&mut rows, u64::MAX).await?;
-                self.complete_rows(rows.tag, sent.rows);
+                self.complete_rows(&rows.tag, sent.rows);
                 Ok(())
             }
-            outcome => self.finish_outcome(outcome).await,
+            Executed::Outcome(outcome) => self.finish_outcome(outcome).await,
         }
+    }
+
+    /// Executes a statement; rows of one that is compiled are in the output afterwards. If it fails, or is stopped, the output ends
+    /// at `before`, and what the client is told is the error alone.
+    pub(super) async fn execute_into(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        forms: &[Form],
+        before: usize,
+    ) -> Result<Executed> {
+        let mut taken = Taken { output: &mut self.wire.output, before, done: false };
+        let messages = Messages { out: &mut *taken.output, forms };
+        let executed = self.context.pump.within(self.session.execute_into(prepared, arguments, Some(messages))).await;
+        taken.done = executed.is_ok();
+        executed
     }
 
     /// Answers outcomes without rows.
@@ -309,6 +385,7 @@ impl<'a> Connection<'a> {
             TxnStatus::Failed => Status::Failed,
         };
         backend::ready_for_query(&mut self.wire.output, status);
+        self.idle = true;
     }
 
     /// What can stop the next statement.
@@ -318,14 +395,14 @@ impl<'a> Connection<'a> {
             phase: self.context.phase.subscribe(),
             stream: self.wire.stream(),
             decided: self.session.commit_decided(),
-            timeout: self.session.setting("statement_timeout").as_deref().and_then(duration),
+            timeout: self.session.timeouts().statement,
         }
     }
 
     /// The session's time zone.
     pub(super) fn zone(&mut self) -> Zone {
-        let name = self.session.setting("timezone").unwrap_or_default();
-        if self.zone.0 != name {
+        let name = self.session.time_zone();
+        if !Arc::ptr_eq(&self.zone.0, &name) {
             let zone = Zone::named(&name).unwrap_or_else(Zone::utc);
             self.zone = (name, zone);
         }

@@ -7,7 +7,7 @@ use ::pg::frontend::{Bind, Parse, Target};
 use ::pg::numeric::decimal128;
 use ::pg::{Datum, Form, decode};
 use model::{Error, Result, SqlState};
-use query::{Outcome, OutputColumn, Prepared, TxnStatus, Value};
+use query::{Arguments, Bound, Executed, Messages, Outcome, OutputColumn, Prepared, TxnStatus, Value};
 
 use super::Counters;
 use super::connection::{Connection, Running, Sent, describe_rows};
@@ -26,19 +26,60 @@ struct PreparedStatement {
 struct Portal {
     sql: String,
     prepared: Option<Prepared>,
-    values: Vec<Value>,
+    values: Values,
     forms: Vec<Form>,
     state: PortalState,
+}
+
+/// Values as they were bound.
+enum Values {
+    /// For a statement that is compiled.
+    Bound(Bound),
+    Others(Vec<Value>),
+}
+
+impl Values {
+    fn arguments(&self) -> Arguments<'_> {
+        match self {
+            Values::Bound(bound) => Arguments::Bound(bound),
+            Values::Others(values) => Arguments::Values(values),
+        }
+    }
 }
 
 enum PortalState {
     Bound,
     /// Stopped at a row limit.
-    Suspended(Running),
+    Suspended(Box<Running>),
+    /// The same, of a statement that is compiled: all its rows are there.
+    Left(Left),
     /// At its end; rows: it had some, so that executing it again gives no more.
     Done {
         rows: bool,
     },
+}
+
+/// Rows that were not sent yet.
+struct Left {
+    /// DataRow messages.
+    messages: Vec<u8>,
+    /// Of these bytes are sent.
+    sent: usize,
+    tag: String,
+}
+
+impl Left {
+    /// Where the next `rows_max` rows end, and how many there are of them.
+    fn part(&self, rows_max: u64) -> (usize, u64) {
+        let (mut end, mut rows) = (self.sent, 0);
+        while rows < rows_max
+            && let Some(length) = self.messages.get(end + 1..end + 5)
+        {
+            end += 1 + u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+            rows += 1;
+        }
+        (end, rows)
+    }
 }
 
 /// Prepared statements and portals by name.
@@ -114,11 +155,6 @@ impl Connection<'_> {
 
     /// Bind: a statement and its values become a portal.
     pub(super) fn bind(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
-        let zone = self.zone();
-        let zones = |name: Option<&str>, local: i64| match name {
-            Some(name) => super::zone::Zone::named(name).map(|zone| zone.offset_at_local(local)),
-            None => Some(zone.offset_at_local(local)),
-        };
         let statement = self.named.statement(bind.statement)?;
         let types = statement.prepared.as_ref().map_or(&[][..], Prepared::parameters);
         if types.len() != bind.parameter_count() {
@@ -130,6 +166,28 @@ impl Connection<'_> {
             );
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
+        let given = statement.prepared.as_ref();
+        let bound = given.map(|prepared| self.session.bind(prepared, bind.parameters())).transpose()?.flatten();
+        let forms = result_forms(&bind, given)?;
+        let (sql, prepared) = (statement.sql.clone(), statement.prepared.clone());
+        let values = match bound {
+            Some(bound) => Values::Bound(bound),
+            None => Values::Others(self.values(&bind, prepared.as_ref())?),
+        };
+        let portal = Portal { sql, prepared, values, forms, state: PortalState::Bound };
+        self.add_portal(bind.portal, portal)?;
+        backend::bind_complete(&mut self.wire.output);
+        Ok(())
+    }
+
+    /// Values for a statement that is not compiled.
+    fn values(&mut self, bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Value>> {
+        let zone = self.zone();
+        let zones = |name: Option<&str>, local: i64| match name {
+            Some(name) => super::zone::Zone::named(name).map(|zone| zone.offset_at_local(local)),
+            None => Some(zone.offset_at_local(local)),
+        };
+        let types = prepared.map_or(&[][..], Prepared::parameters);
         #[expect(clippy::type_complexity, reason = "two zips and a count, taken apart at once")]
         let value = |(at, (oid, (form, bytes))): (usize, (&u32, (Form, Option<&[u8]>)))| {
             let Some(bytes) = bytes else { return Ok(Value::Null) };
@@ -137,18 +195,7 @@ impl Connection<'_> {
                 decode(*oid, form, bytes, &zones).map_err(|error| error.context(format!("parameter ${}", at + 1)))?;
             value_of(datum)
         };
-        let values = types.iter().zip(bind.parameters()).enumerate().map(value).collect::<Result<_>>()?;
-        let forms = result_forms(&bind, statement.prepared.as_ref())?;
-        let portal = Portal {
-            sql: statement.sql.clone(),
-            prepared: statement.prepared.clone(),
-            values,
-            forms,
-            state: PortalState::Bound,
-        };
-        self.add_portal(bind.portal, portal)?;
-        backend::bind_complete(&mut self.wire.output);
-        Ok(())
+        types.iter().zip(bind.parameters()).enumerate().map(value).collect()
     }
 
     fn add_portal(&mut self, name: &str, portal: Portal) -> Result<()> {
@@ -213,7 +260,11 @@ impl Connection<'_> {
     async fn run_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<(), Fault> {
         match std::mem::replace(&mut portal.state, PortalState::Done { rows: false }) {
             PortalState::Bound => self.start_portal(portal, rows_max).await,
-            PortalState::Suspended(running) => self.go_on(portal, running, rows_max).await,
+            PortalState::Suspended(running) => self.go_on(portal, *running, rows_max).await,
+            PortalState::Left(left) => {
+                self.send_left(portal, left, rows_max);
+                Ok(())
+            }
             PortalState::Done { rows: true } => {
                 portal.state = PortalState::Done { rows: true };
                 self.complete_rows("SELECT", 0);
@@ -234,14 +285,51 @@ impl Connection<'_> {
         if self.deallocate(&portal.sql) {
             return Ok(());
         }
-        match self.context.pump.within(self.session.execute(prepared, &portal.values)).await? {
-            Outcome::Rows { columns, batches, tag } => {
+        // A portal that may stop between two rows keeps them.
+        let mut kept = Vec::new();
+        let executed = if rows_max == u64::MAX {
+            let before = self.wire.output.len();
+            self.execute_into(prepared, portal.values.arguments(), &portal.forms, before).await?
+        } else {
+            let messages = Messages { out: &mut kept, forms: &portal.forms };
+            let work = self.session.execute_into(prepared, portal.values.arguments(), Some(messages));
+            self.context.pump.within(work).await?
+        };
+        match executed {
+            Executed::Sent { tag, .. } if rows_max != u64::MAX => {
+                self.send_left(portal, Left { messages: kept, sent: 0, tag }, rows_max);
+                Ok(())
+            }
+            Executed::Sent { tag, rows } => {
+                Counters::add(&self.context.counters.rows, rows);
+                portal.state = PortalState::Done { rows: true };
+                self.complete(&tag);
+                Ok(())
+            }
+            Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 check_same(prepared.columns(), &columns)?;
                 let batches = self.context.pump.run(batches);
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
                 self.go_on(portal, running, rows_max).await
             }
-            outcome => self.finish_outcome(outcome).await,
+            Executed::Outcome(outcome) => self.finish_outcome(outcome).await,
+        }
+    }
+
+    /// Sends at most `rows_max` of the rows that are left. Changes with RETURNING are done by now, as in PostgreSQL.
+    fn send_left(&mut self, portal: &mut Portal, mut left: Left, rows_max: u64) {
+        let (end, rows) = left.part(rows_max);
+        self.wire.output.extend_from_slice(&left.messages[left.sent..end]);
+        left.sent = end;
+        Counters::add(&self.context.counters.rows, rows);
+        if rows < rows_max {
+            portal.state = PortalState::Done { rows: true };
+            // A SELECT counts the rows that this Execute gave.
+            let tag = if left.tag.starts_with("SELECT") { format!("SELECT {rows}") } else { left.tag };
+            self.complete(&tag);
+        } else {
+            portal.state = PortalState::Left(left);
+            backend::portal_suspended(&mut self.wire.output);
         }
     }
 
@@ -249,9 +337,9 @@ impl Connection<'_> {
         let Sent { rows, all } = self.send_rows(&mut running, rows_max).await?;
         if all {
             portal.state = PortalState::Done { rows: true };
-            self.complete_rows(running.tag, rows);
+            self.complete_rows(&running.tag, rows);
         } else {
-            portal.state = PortalState::Suspended(running);
+            portal.state = PortalState::Suspended(Box::new(running));
             backend::portal_suspended(&mut self.wire.output);
         }
         Ok(())

@@ -67,7 +67,8 @@ impl Guard {
     }
 }
 
-async fn expired(timeout: Option<Duration>) {
+/// Ends after this time; without one never.
+pub(super) async fn expired(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout).await,
         None => std::future::pending().await,
@@ -80,40 +81,5 @@ async fn gone(stream: &TcpStream) {
         Ok(0) => (),
         Err(error) if error.kind() != io::ErrorKind::Interrupted => (),
         _ => std::future::pending().await,
-    }
-}
-
-/// Reads what SHOW gives for a time setting: a number, in milliseconds unless a unit follows; zero is none.
-pub(crate) fn duration(setting: &str) -> Option<Duration> {
-    let setting = setting.trim();
-    let end = setting.find(|c: char| !c.is_ascii_digit()).unwrap_or(setting.len());
-    let count: u64 = setting[..end].parse().ok().filter(|count| *count > 0)?;
-    let unit_ms = match setting[end..].trim() {
-        "" | "ms" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    Some(Duration::from_millis(count.saturating_mul(unit_ms)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_settings_are_read_with_and_without_units() {
-        for (setting, expected) in [
-            ("0", None),
-            ("250", Some(250)),
-            ("5s", Some(5_000)),
-            ("2min", Some(120_000)),
-            ("1 d", Some(86_400_000)),
-            ("x", None),
-        ] {
-            assert_eq!(duration(setting), expected.map(Duration::from_millis), "{setting}");
-        }
     }
 }

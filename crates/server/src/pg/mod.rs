@@ -39,7 +39,6 @@ use tokio::task::JoinSet;
 use self::cancel::Registry;
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
-pub(crate) use self::guard::duration;
 use self::pump::Pump;
 pub(crate) use self::rows::TextCells;
 use self::startup::Hello;
