@@ -1,4 +1,5 @@
-//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, a JDK with pgjdbc.
+//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy and Django, a JDK with
+//! pgjdbc.
 //!
 //! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
 //! not, the command to type is the error. The databases that the benchmark measures against are in `peers`.
@@ -10,12 +11,12 @@ use crate::run::{cache_dir, in_path, output, passes, target_dir};
 use crate::{Result, peers};
 
 /// Versions are fixed so that a run today and one next year test the same clients.
-const PSYCOPG: &str = "psycopg[binary]==3.2.3";
+const PYTHON: [&str; 3] = ["psycopg[binary]==3.2.3", "SQLAlchemy==2.0.36", "Django==5.1.3"];
 const PGJDBC: &str = "42.7.4";
 
 /// Where the tests find the tools; given to them as environment variables.
 pub(crate) struct Tools {
-    /// A Python that can import psycopg.
+    /// A Python that can import psycopg, sqlalchemy and django.
     pub(crate) python: PathBuf,
     /// The JDBC driver.
     pub(crate) pgjdbc: PathBuf,
@@ -58,7 +59,7 @@ pub(crate) fn fetch() -> Result<Tools> {
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let tools = Tools { postgres: postgres()?, python: python(&folder)?, pgjdbc: pgjdbc(&folder)?, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
-    println!("tools: psycopg by {}", tools.python.display());
+    println!("tools: psycopg, SQLAlchemy and Django by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
     Ok(tools)
 }
@@ -76,14 +77,15 @@ fn postgres() -> Result<PathBuf> {
 fn python(folder: &Path) -> Result<PathBuf> {
     let venv = folder.join("python");
     let python = venv.join("bin/python");
-    if output(Command::new(&python).args(["-c", "import psycopg"])).is_ok() {
+    if output(Command::new(&python).args(["-c", "import psycopg, sqlalchemy, django"])).is_ok() {
         return Ok(python);
     }
     if output(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
         install(&["python3", "python3-venv"])?;
     }
     passes(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-    passes(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PSYCOPG]))?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    passes(Command::new(&python).args(install).args(PYTHON))?;
     Ok(python)
 }
 

@@ -132,6 +132,8 @@ fn announce(
     tracing::info!(
         created = recovery.created,
         tables = recovery.tables,
+        row_tables = recovery.row_tables,
+        rows = recovery.rows,
         segments = recovery.segments,
         series = recovery.series,
         log_records = recovery.log_records,
@@ -159,10 +161,12 @@ fn banner(settings: &Settings, recovery: &Recovery, [pg, http, health]: [SocketA
         "new and empty".to_owned()
     } else {
         format!(
-            "{} tables, {} segments, {} series; {} commits of {} recovered from the log in {:.2} s{}",
+            "{} columns tables ({} segments, {} series), {} rows tables ({} rows); {} commits of {} recovered from the log in {:.2} s{}",
             size::group(recovery.tables),
             size::group(recovery.segments),
             size::group(recovery.series),
+            size::group(recovery.row_tables),
+            size::group(recovery.rows),
             size::group(recovery.commits),
             size::show(recovery.log_bytes),
             recovery.elapsed_ns as f64 / 1e9,

@@ -13,9 +13,12 @@ mod differential;
 mod full_disk;
 mod http;
 mod inspect;
+mod isolation;
 mod postgres;
+mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
 mod script;
 mod serve;
 mod server;
 mod sql_files;
+mod transfers;

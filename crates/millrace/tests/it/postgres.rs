@@ -13,6 +13,11 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Makes a cluster and starts it on a free port of loopback.
     pub(crate) fn start() -> Postgres {
+        Postgres::start_with("")
+    }
+
+    /// As [`Postgres::start`], with more options of the server.
+    pub(crate) fn start_with(more: &str) -> Postgres {
         let bin = std::env::var_os("MILLRACE_TEST_POSTGRES")
             .map_or_else(|| PathBuf::from("/usr/lib/postgresql/15/bin"), PathBuf::from);
         assert!(
@@ -31,7 +36,7 @@ impl Postgres {
         run(&mut postgres
             .command("initdb", &["-A", "trust", "-U", "millrace", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D", data]));
         let options = format!(
-            "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off -c timezone=UTC",
+            "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={} -c fsync=off -c timezone=UTC {more}",
             postgres.path().display()
         );
         let log = postgres.path().join("log");

@@ -85,7 +85,8 @@ fn shown(error: &tokio_postgres::Error) -> String {
         _ => String::new(),
     };
     let hint = error.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
-    format!("{}: {}{position}{hint}", error.code().code(), error.message())
+    let place = error.where_().map_or_else(String::new, |place| format!(" <{place}>"));
+    format!("{}: {}{position}{hint}{place}", error.code().code(), error.message())
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! Real clients, without special settings: psql, psycopg 3, pgjdbc, tokio-postgres.
+//! Real clients, without special settings: psql, psycopg 3, SQLAlchemy, Django, pgjdbc, tokio-postgres.
+
+mod catalog;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -85,20 +87,35 @@ fn psql_shows_the_place_of_an_error_and_goes_on_after_it() {
     server.stop();
 }
 
-#[test]
-fn psycopg_3_connects_prepares_fetches_and_copies() {
+/// Runs a program in Python that says so when it is through.
+fn python(script: &str) {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients/psycopg_client.py");
-    let output = Command::new(python).arg(script).arg(server.url()).output().unwrap();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(format!("{script}_client.py"));
+    let output = Command::new(python).arg(path).arg(server.url()).output().unwrap();
     let text = printed(&output);
     assert!(
-        output.status.success() && text.contains("psycopg: all passed"),
+        output.status.success() && text.contains(&format!("{script}: all passed")),
         "{text}\nserver log:\n{}",
         server.log_text()
     );
     server.stop();
+}
+
+#[test]
+fn psycopg_3_connects_prepares_fetches_and_copies() {
+    python("psycopg");
+}
+
+#[test]
+fn sqlalchemy_maps_classes_and_reflects_tables() {
+    python("sqlalchemy");
+}
+
+#[test]
+fn django_migrates_and_queries() {
+    python("django");
 }
 
 #[test]
