@@ -45,7 +45,9 @@ fn settings() -> Settings {
 /// A server that is there, as far as a run knows.
 fn server(product: peers::Product, port: &str) -> (tempfile::TempDir, Server, Target) {
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options { memory_mib: Some(256), ..Options::default() };
+    // Millrace keeps the tables in memory, in at most half of what it is given.
+    let memory_mib = if product == peers::Product::Millrace { 1_024 } else { 256 };
+    let options = Options { memory_mib: Some(memory_mib), ..Options::default() };
     let server = peers::start(product, dir.path(), options).unwrap_or_else(|error| panic!("{error}"));
     let target = format!("{}://{}", product.name(), server.address(port).expect("its port"));
     (dir, server, Target::parse(&target).expect("a target"))
@@ -89,6 +91,25 @@ fn postgres_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found()
     let check = Settings { check_only: true, ..settings() };
     let checked = run(&check, &target, &mut Silent).expect("a check");
     assert!(checked.passed() && checked.points.is_empty() && checked.after.is_none());
+    drop(server);
+}
+
+#[test]
+fn millrace_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found() {
+    let (_dir, server, target) = server(peers::Product::Millrace, "pg");
+    let report = run(&settings(), &target, &mut Silent).expect("a run");
+    assert_good(&report, "interactive");
+    assert!(report.points[0].errors.is_empty(), "{:?}", report.points[0].errors);
+    for mode in [Mode::Pipelined, Mode::OneTripText] {
+        let settings = Settings { mode, no_load: true, length: Duration::from_millis(1000), ..settings() };
+        assert_good(&run(&settings, &target, &mut Silent).expect("a run"), &format!("{mode:?}"));
+    }
+    let connector = connector(Product::Millrace, &target);
+    modes_do_the_same(&connector, &[Mode::Interactive, Mode::Pipelined, Mode::OneTripText]);
+    damage_is_found(&connector);
+    a_lost_order_is_found(&connector);
+    let rows = rowload::run(&rowload_settings(), &target, &mut Silent).expect("rows");
+    assert!(rows.passed() && rows.rows == 5_003, "{}", rows.text());
     drop(server);
 }
 
