@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::TableName;
+
 /// Shorthand used by every crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -161,6 +163,25 @@ struct Inner {
     hint: Option<String>,
     place: Option<String>,
     position: Option<u32>,
+    subject: Option<Subject>,
+}
+
+/// What an error is about, by name: programs read it from PostgreSQL's fields beside the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// The table whose column or constraint it is.
+    pub table: TableName,
+    /// What of it.
+    pub part: Part,
+}
+
+/// What of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A column, by name.
+    Column(String),
+    /// A constraint, or the index that keeps keys unique.
+    Constraint(String),
 }
 
 impl Error {
@@ -175,6 +196,7 @@ impl Error {
             hint: None,
             place: None,
             position: None,
+            subject: None,
         }))
     }
 
@@ -241,6 +263,20 @@ impl Error {
         self
     }
 
+    /// Adds which column of a table it is about.
+    #[must_use]
+    pub fn about_column(mut self, table: &TableName, column: impl Into<String>) -> Error {
+        self.0.subject = Some(Subject { table: table.clone(), part: Part::Column(column.into()) });
+        self
+    }
+
+    /// Adds which constraint of a table it is about.
+    #[must_use]
+    pub fn about_constraint(mut self, table: &TableName, constraint: impl Into<String>) -> Error {
+        self.0.subject = Some(Subject { table: table.clone(), part: Part::Constraint(constraint.into()) });
+        self
+    }
+
     /// Puts `place: ` before the message.
     #[must_use]
     pub fn context(mut self, place: impl fmt::Display) -> Error {
@@ -288,6 +324,12 @@ impl Error {
     #[must_use]
     pub fn position(&self) -> Option<u32> {
         self.0.position
+    }
+
+    /// What it is about, by name.
+    #[must_use]
+    pub fn subject(&self) -> Option<&Subject> {
+        self.0.subject.as_ref()
     }
 }
 

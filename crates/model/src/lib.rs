@@ -18,7 +18,7 @@ mod time;
 mod types;
 mod value;
 
-pub use error::{Error, ErrorKind, Result, SqlState};
+pub use error::{Error, ErrorKind, Part, Result, SqlState, Subject};
 pub use key::{KeyRef, KeyValue};
 pub use numeric::{Numeric, Precision};
 pub use row_schema::{Identity, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef};

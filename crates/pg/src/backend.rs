@@ -3,7 +3,7 @@
 //! No function allocates once `out` has room. Counts and lengths that the protocol cannot carry cannot occur: columns are
 //! limited to 4,096 by the planner, a value to [`model::limits`], and a row is checked in [`Row::finish`].
 
-use model::Error;
+use model::{Error, Part, Subject};
 
 use crate::types::{Form, Oid};
 
@@ -196,7 +196,7 @@ pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |out| text(out, tag));
 }
 
-/// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H W P.
+/// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H W P, and s t c n of what it is about.
 pub fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
     let tag = if matches!(severity, Severity::Error | Severity::Fatal) { b'E' } else { b'N' };
     message(out, tag, |out| {
@@ -221,6 +221,16 @@ pub fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
             out.push(b'P');
             crate::value::int_text(out, i64::from(position));
             out.push(0);
+        }
+        if let Some(Subject { table, part }) = error.subject() {
+            let (code, name) = match part {
+                Part::Column(name) => (b'c', name),
+                Part::Constraint(name) => (b'n', name),
+            };
+            for (code, value) in [(b's', &table.schema), (b't', &table.table), (code, name)] {
+                out.push(code);
+                text(out, value);
+            }
         }
         out.push(0);
     });

@@ -1,7 +1,7 @@
 //! Golden bytes of every server message.
 
 use super::*;
-use model::SqlState;
+use model::{SqlState, TableName};
 
 fn check(write: impl FnOnce(&mut Vec<u8>), expected: &[u8]) {
     // Something before it, so that lengths patched at the wrong place show.
@@ -74,6 +74,9 @@ fn an_abandoned_row_leaves_nothing() {
 fn errors_carry_all_their_fields() {
     let wrong = Error::new(SqlState::UNDEFINED_TABLE, "m").with_detail("d").with_hint("h").with_position(15);
     check(|out| error(out, Severity::Error, &wrong), b"E\0\0\0\x27SERROR\0VERROR\0C42P01\0Mm\0Dd\0Hh\0P15\0\0");
+    let table = TableName { schema: "s".into(), table: "t".into() };
+    let about = Error::new(SqlState::UNIQUE_VIOLATION, "m").about_constraint(&table, "k");
+    check(|out| error(out, Severity::Error, &about), b"E\0\0\0\x26SERROR\0VERROR\0C23505\0Mm\0ss\0tt\0nk\0\0");
     let plain = Error::new(SqlState::ADMIN_SHUTDOWN, "m");
     check(|out| error(out, Severity::Notice, &plain), b"N\0\0\0\x1fSNOTICE\0VNOTICE\0C57P01\0Mm\0\0");
 }

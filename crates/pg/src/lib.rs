@@ -7,7 +7,7 @@
 //!   without copying.
 //! - [`backend`]: what servers send, appended to a `Vec<u8>` without further allocation.
 //! - [`types`]: the OIDs, names and lengths that clients see.
-//! - [`value`]: numbers, text, bytes, uuid and arrays; [`time`]: dates, times, timestamps, intervals; [`numeric`].
+//! - [`value`]: numbers, text, bytes, uuid and arrays; [`time`]: dates, times, timestamps, intervals; [`numeric`]; [`json`].
 //! - [`row_value`]: values of `rows` tables in both forms.
 //! - [`decode`]: a bound parameter, in either form, as a [`Datum`].
 //!
@@ -19,6 +19,7 @@ pub mod array;
 pub mod backend;
 mod datum;
 pub mod frontend;
+pub mod json;
 pub mod numeric;
 pub mod row_value;
 pub mod time;

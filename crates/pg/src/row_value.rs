@@ -87,7 +87,7 @@ fn pg_micros(micros: i64) -> i64 {
 /// Reads a value that a client sent in binary form as type `ty`.
 ///
 /// # Errors
-/// 22P03 for bytes that are no such value, 22021 for text that is no UTF-8, 22008 for a moment out of range.
+/// 22P03 for bytes that are no such value, 22021 for text that is no UTF-8, 22P02 for text that is no JSON, 22008 for a moment out of range.
 pub fn read_binary(ty: Type, bytes: &[u8]) -> Result<Datum<'_>> {
     Ok(match ty {
         Type::Bool => Datum::Bool(fixed::<1>(ty, bytes)? != [0]),
@@ -97,7 +97,12 @@ pub fn read_binary(ty: Type, bytes: &[u8]) -> Result<Datum<'_>> {
         Type::Float4 => Datum::Float4(f32::from_be_bytes(fixed(ty, bytes)?)),
         Type::Float8 => Datum::Float8(f64::from_be_bytes(fixed(ty, bytes)?)),
         Type::Numeric(_) => Datum::Numeric(read_numeric(bytes)?),
-        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json => Datum::Text(read_text(bytes)?),
+        Type::Text | Type::Varchar(_) | Type::Char(_) => Datum::Text(read_text(bytes)?),
+        Type::Json => {
+            let text = read_text(bytes)?;
+            crate::json::check(text)?;
+            Datum::Text(text)
+        }
         Type::Bytes => Datum::Bytes(bytes),
         Type::Uuid => Datum::Uuid(fixed(ty, bytes)?),
         Type::Date => Datum::Date(days(i32::from_be_bytes(fixed(ty, bytes)?))?),

@@ -5,7 +5,10 @@
 
 use model::{Error, Result, SqlState};
 
-pub use crate::time_parse::{ZoneLookup, parse_date, parse_interval, parse_time, parse_timestamp, parse_timestamptz};
+pub use crate::time_parse::{
+    ZoneLookup, parse_date, parse_interval, parse_time, parse_timestamp, parse_timestamp_micros, parse_timestamptz,
+    parse_timestamptz_micros,
+};
 use crate::value::{int_text, padded_text};
 pub use model::Interval;
 

@@ -63,6 +63,19 @@ enum Zone<'a> {
 /// # Errors
 /// 22007 malformed; 22008 a field or the moment out of range; 22023 an unknown zone.
 pub fn parse_timestamptz(text: &str, zones: ZoneLookup<'_>) -> Result<i64> {
+    i64::try_from(zoned(text, zones)?).map_err(|_| out_of_range(text))
+}
+
+/// As [`parse_timestamptz`], but to microseconds, rounded: up to the year 294247.
+///
+/// # Errors
+/// As [`parse_timestamptz`].
+pub fn parse_timestamptz_micros(text: &str, zones: ZoneLookup<'_>) -> Result<i64> {
+    micros(zoned(text, zones)?).ok_or_else(|| out_of_range(text))
+}
+
+/// A moment, in nanoseconds since 1970.
+fn zoned(text: &str, zones: ZoneLookup<'_>) -> Result<i128> {
     let written = parse_written(text).map_err(|bad| explain(oid::TIMESTAMPTZ, text, bad))?;
     let local = written.days * 86_400 + written.day_ns / SECOND_NS;
     let unknown = |name: &str| match is_zone_path(name) {
@@ -76,7 +89,7 @@ pub fn parse_timestamptz(text: &str, zones: ZoneLookup<'_>) -> Result<i64> {
         Zone::Name(name) => zones(Some(name), local).ok_or_else(|| unknown(name))?,
         Zone::None => zones(None, local).ok_or_else(|| unknown("session/zone"))?,
     };
-    moment(&written, offset).ok_or_else(|| out_of_range(text))
+    Ok(moment(&written, offset))
 }
 
 /// Only names like `Europe/Berlin` are surely meant as zones; another unknown word makes the text no timestamp at all.
@@ -97,8 +110,21 @@ fn parse_zoneless(text: &str) -> Part<Written<'_>> {
 /// # Errors
 /// 22007 malformed; 22008 out of range.
 pub fn parse_timestamp(text: &str) -> Result<i64> {
+    i64::try_from(zoneless(text)?).map_err(|_| out_of_range(text))
+}
+
+/// As [`parse_timestamp`], but to microseconds, rounded: up to the year 294247.
+///
+/// # Errors
+/// As [`parse_timestamp`].
+pub fn parse_timestamp_micros(text: &str) -> Result<i64> {
+    micros(zoneless(text)?).ok_or_else(|| out_of_range(text))
+}
+
+/// A date and time, in nanoseconds since 1970.
+fn zoneless(text: &str) -> Result<i128> {
     let written = parse_zoneless(text).map_err(|bad| explain(oid::TIMESTAMP, text, bad))?;
-    moment(&written, 0).ok_or_else(|| out_of_range(text))
+    Ok(moment(&written, 0))
 }
 
 /// Reads a `date` to days since 1970; a time after it is ignored, as in PostgreSQL.
@@ -123,10 +149,15 @@ pub fn parse_time(text: &str) -> Result<i64> {
     parse().map_err(|bad| explain(oid::TIME, text, bad))
 }
 
-fn moment(written: &Written<'_>, offset: i32) -> Option<i64> {
-    let ns = i128::from(written.days) * i128::from(DAY_NS) + i128::from(written.day_ns)
-        - i128::from(offset) * i128::from(SECOND_NS);
-    i64::try_from(ns).ok()
+fn moment(written: &Written<'_>, offset: i32) -> i128 {
+    i128::from(written.days) * i128::from(DAY_NS) + i128::from(written.day_ns)
+        - i128::from(offset) * i128::from(SECOND_NS)
+}
+
+/// The nearest microsecond; the ends of the range are the infinities.
+fn micros(ns: i128) -> Option<i64> {
+    let micros = i64::try_from((ns + 500).div_euclid(1_000)).ok()?;
+    (!matches!(micros, i64::MIN | i64::MAX)).then_some(micros)
 }
 
 fn parse_written(text: &str) -> Part<Written<'_>> {

@@ -37,6 +37,31 @@ fn timestamp_text_is_what_postgresql_prints() {
 }
 
 #[test]
+fn timestamps_of_microseconds_reach_further_than_those_of_nanoseconds() {
+    for (text, shown) in [
+        ("4713-01-01 00:00:00 BC", "4713-01-01 00:00:00 BC"),
+        ("0001-01-01", "0001-01-01 00:00:00"),
+        ("1677-09-21 00:12:43.1452244", "1677-09-21 00:12:43.145224"),
+        ("1969-12-31 23:59:59.9999996", "1970-01-01 00:00:00"),
+        ("2026-11-22 01:02:03.0000005", "2026-11-22 01:02:03.000001"),
+        ("294246-12-31 23:59:59.999999", "294246-12-31 23:59:59.999999"),
+    ] {
+        let micros = parse_timestamp_micros(text).unwrap();
+        let mut out = Vec::new();
+        timestamp_text(&mut out, micros - EPOCH_MICROS);
+        assert_eq!(String::from_utf8(out).unwrap(), shown, "{text}");
+        let zoned = parse_timestamptz_micros(&format!("{text} +01"), &|_, _| None);
+        if !text.ends_with("BC") {
+            assert_eq!(zoned.unwrap(), micros - 3_600_000_000, "{text}");
+        }
+    }
+    for text in ["294248-01-01", "294276-12-31 23:59:59", "294277-01-01"] {
+        assert_eq!(parse_timestamp_micros(text).unwrap_err().state().0, "22008", "{text}");
+    }
+    assert!(parse_timestamp("0001-01-01").is_err());
+}
+
+#[test]
 fn timestamps_and_dates_are_read_as_postgresql_reads_them() {
     for case in cases(include_str!("testdata/timestamp_input.tsv")) {
         let micros = |ns: i64| ns.div_euclid(1_000);

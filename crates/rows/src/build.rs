@@ -162,6 +162,7 @@ impl RowTable {
         let values = values.collect::<Result<Vec<_>>>()?;
         let text = format!("could not create unique index \"{}\"", index.def.name);
         let detail = format!("Key ({})=({}) is duplicated.", names.join(", "), values.join(", "));
-        Ok(Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail))
+        let error = Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail);
+        Ok(error.about_constraint(&self.schema.name, &index.def.name))
     }
 }

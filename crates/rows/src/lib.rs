@@ -18,6 +18,7 @@ pub mod key;
 #[cfg(test)]
 mod key_tests;
 mod locks;
+mod reads;
 mod record;
 pub mod row;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use model::{Error, Lsn, Result, SqlState};
 use parking_lot::Mutex;
 
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
+use crate::reads::Recent;
 use crate::record::{Begin, Version};
 use crate::table::{RecordId, RowTable};
 use crate::txn::{Isolation, Txn};
@@ -16,6 +17,8 @@ use crate::txn::{Isolation, Txn};
 /// Shared by all transactions.
 pub struct Store {
     pub(crate) locks: Locks,
+    /// What commits wrote, for serializable transactions.
+    pub(crate) recent: Recent,
     next_txn: AtomicU64,
     /// By the commit that made it garbage, about in order.
     garbage: Mutex<VecDeque<(Lsn, Garbage)>>,
@@ -51,6 +54,7 @@ impl Store {
     pub fn new() -> Store {
         Store {
             locks: Locks::new(),
+            recent: Recent::default(),
             next_txn: AtomicU64::new(1),
             garbage: Mutex::default(),
             collecting: Mutex::default(),

@@ -270,6 +270,11 @@ impl IndexData {
         &self.keys
     }
 
+    /// Is it the table's primary one?
+    pub(crate) fn is_primary(&self, table: &RowTable) -> bool {
+        table.primary.as_ref().is_some_and(|primary| std::ptr::eq(&**primary, self))
+    }
+
     /// Bytes of its entries.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -306,7 +311,7 @@ impl IndexData {
 
     /// The records that may have a key of this unique index, which is the table's primary one or another.
     pub(crate) fn holders(&self, table: &RowTable, key: &[u8], guard: &Guard) -> Vec<RecordId> {
-        if table.primary.as_ref().is_some_and(|primary| std::ptr::eq(&**primary, self)) {
+        if self.is_primary(table) {
             return self.tree.get(key, guard).map(RecordId).into_iter().collect();
         }
         self.records(key, guard)
@@ -385,10 +390,10 @@ impl RowTable {
     }
 
     /// An index by its position among the secondary ones; the primary one for `None`.
-    pub(crate) fn index(&self, position: Option<usize>) -> Option<&IndexData> {
+    pub(crate) fn index(&self, position: Option<usize>) -> Option<&Arc<IndexData>> {
         match position {
-            None => self.primary.as_deref(),
-            Some(at) => self.secondary.get(at).map(|index| &**index),
+            None => self.primary.as_ref(),
+            Some(at) => self.secondary.get(at),
         }
     }
 

@@ -6,7 +6,11 @@
 //! - Nothing here waits. A call that must wait has changed nothing that [`Txn::undo_to`] does not take back; the statement
 //!   is undone, waits, and is run again with the locks it has.
 //! - Undoing goes backwards through what was done, so that every version taken off is on top.
+//! - A SERIALIZABLE transaction notes whatever it reads or is told of (see `reads`): what it sees by its snapshot; what it finds
+//!   beyond it, as foreign keys and unique indexes make it look, unless a lock keeps that as it is until its end.
 
+mod keys;
+mod see;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +24,12 @@ use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
+use crate::reads::Reads;
 use crate::record::{Begin, Version};
 use crate::store::{Garbage, Store};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
+
+pub use see::View;
 
 /// So many bytes of one transaction are not counted yet as the store's.
 const UNCOUNTED_BYTES_MAX: i64 = 64 << 10;
@@ -35,6 +42,8 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements one snapshot; a row that changed meanwhile is an error (40001).
     RepeatableRead,
+    /// As that; and a commit is refused (40001) if what was read is not the same any more.
+    Serializable,
 }
 
 /// One transaction. Dropping it undoes what it did.
@@ -60,6 +69,8 @@ pub struct Txn {
     garbage: Vec<Garbage>,
     /// The newest commit of which a row was seen: what a crash must not take back once it was shown.
     newest_seen: Lsn,
+    /// What it has read, if it is serializable.
+    reads: Option<Box<Reads>>,
     /// For keys while they are looked up.
     key: Vec<u8>,
     /// For keys of a row that goes away.
@@ -142,8 +153,8 @@ pub enum Entered {
     Wait(Event),
 }
 
-/// A place to go back to.
-#[derive(Clone, Copy, Debug)]
+/// A place to go back to; by default it is before everything.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Savepoint {
     writes: usize,
     locks: usize,
@@ -206,37 +217,7 @@ enum Place {
     Wait(Event),
 }
 
-/// What a statement reads, for those who read beside its transaction: other threads, or without any.
-///
-/// Whoever has one sees to it that versions its snapshot shows are kept.
-#[derive(Clone, Copy, Debug)]
-pub struct View {
-    txn: TxnId,
-    snapshot: Lsn,
-}
-
-impl View {
-    /// Of a commit, without anybody's uncommitted changes.
-    #[must_use]
-    pub fn of(snapshot: Lsn) -> View {
-        // No transaction has this number.
-        View { txn: TxnId(0), snapshot }
-    }
-
-    /// The row of a record, if there is one.
-    #[must_use]
-    pub fn row<'g>(&self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Option<&'g [u8]> {
-        table.records.arena.get(record.0)?.seen(self.txn, self.snapshot, guard).and_then(Version::row)
-    }
-}
-
 impl Txn {
-    /// What its present statement reads.
-    #[must_use]
-    pub fn view(&self) -> View {
-        View { txn: self.id, snapshot: self.snapshot }
-    }
-
     pub(crate) fn new(store: Arc<Store>, isolation: Isolation) -> Txn {
         let id = store.next_txn();
         Txn {
@@ -254,6 +235,7 @@ impl Txn {
             prepared: false,
             garbage: Vec::new(),
             newest_seen: Lsn::ZERO,
+            reads: (isolation == Isolation::Serializable).then(Box::default),
             key: Vec::new(),
             before: Keys::default(),
             after: Keys::default(),
@@ -261,8 +243,14 @@ impl Txn {
     }
 
     /// What the next statement reads.
+    ///
+    /// Of a serializable transaction this is the same each time, and the first time there must be no commit between the taking of the
+    /// snapshot and the return from here: who orders commits keeps them waiting. All later ones are noted.
     pub fn set_snapshot(&mut self, snapshot: Lsn) {
         self.snapshot = snapshot;
+        if let Some(reads) = &mut self.reads {
+            reads.begin(&self.store.recent, self.id, snapshot);
+        }
     }
 
     /// What the present statement reads.
@@ -296,59 +284,6 @@ impl Txn {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
-    }
-
-    /// The row as the snapshot shows it, own changes included.
-    ///
-    /// # Errors
-    /// XX000 for a record that was never made.
-    pub fn read<'g>(&mut self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g [u8]>> {
-        let Some(slot) = table.records.arena.get(record.0) else { return table.records.nothing(record) };
-        let Some(version) = slot.seen(self.id, self.snapshot, guard) else { return Ok(None) };
-        self.note_seen(version);
-        Ok(version.row())
-    }
-
-    fn note_seen(&mut self, version: &Version) {
-        if let Begin::Committed(lsn) = version.begin() {
-            self.newest_seen = self.newest_seen.max(lsn);
-        }
-    }
-
-    /// The record with this primary key, and its row.
-    ///
-    /// # Errors
-    /// As [`Txn::read`].
-    pub fn get<'g>(
-        &mut self,
-        table: &'g RowTable,
-        key: &[u8],
-        guard: &'g Guard,
-    ) -> Result<Option<(RecordId, &'g [u8])>> {
-        let Some(index) = &table.primary else { return Ok(None) };
-        let Some(record) = index.tree.get(key, guard).map(RecordId) else { return Ok(None) };
-        Ok(self.read(table, record, guard)?.map(|row| (record, row)))
-    }
-
-    /// The row that an entry of a secondary index leads to, if the snapshot shows one with the entry's key.
-    ///
-    /// # Errors
-    /// As [`Txn::read`].
-    pub fn read_entry<'g>(
-        &mut self,
-        table: &'g RowTable,
-        index: &IndexData,
-        entry: &[u8],
-        record: RecordId,
-        guard: &'g Guard,
-    ) -> Result<Option<&'g [u8]>> {
-        let Some(row) = self.read(table, record, guard)? else { return Ok(None) };
-        self.key.clear();
-        let mut key = std::mem::take(&mut self.key);
-        index.key_of(&table.layout, row, &mut key)?;
-        let same = entry.len() == key.len() + size_of::<u64>() && entry.starts_with(&key);
-        self.key = key;
-        Ok(same.then_some(row))
     }
 
     /// Locks a row that the snapshot shows, and gives its newest version.
@@ -387,62 +322,13 @@ impl Txn {
         Ok(current.row().map_or(Locked::Gone, |row| Locked::Row { row, changed }))
     }
 
-    /// The newest row of a record that counts: its own, or the newest commit's, whatever the snapshot shows.
+    /// The newest row of a record that counts: its own, or the newest commit's, whatever the snapshot shows. It is not noted as read: who
+    /// asks has the record or its table locked, or says what it walks.
     ///
     /// # Errors
     /// XX000 for a record that was never made.
     pub fn newest<'g>(&self, table: &'g RowTable, record: RecordId, guard: &'g Guard) -> Result<Option<&'g [u8]>> {
         Ok(table.records.record(record)?.current(self.id, guard).and_then(Version::row))
-    }
-
-    /// Has a row this key of a unique index by now, whatever the snapshot shows? `index` is a position among the secondary ones; `None` is
-    /// the primary one.
-    ///
-    /// # Errors
-    /// XX000 only.
-    pub fn has_key(&self, table: &RowTable, index: Option<usize>, key: &[u8], guard: &Guard) -> Result<bool> {
-        let Some(index) = table.index(index) else { return Ok(false) };
-        for record in index.holders(table, key, guard) {
-            if self.may_have(table, index, record, key, guard)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Locks the row that has this key by now, as [`Txn::has_key`] finds it: what foreign keys ask for.
-    ///
-    /// # Errors
-    /// 40P01.
-    pub fn lock_key_row<'g>(
-        &mut self,
-        table: &'g Arc<RowTable>,
-        index: Option<usize>,
-        key: &[u8],
-        mode: LockMode,
-        guard: &'g Guard,
-    ) -> Result<Locked<'g>> {
-        let Some(data) = table.index(index) else { return Ok(Locked::Gone) };
-        if let Some(event) = self.share(table)? {
-            return Ok(Locked::Wait(event));
-        }
-        for record in data.holders(table, key, guard) {
-            // Others may be about to give a record its first row; of a secondary index that is none of ours.
-            if index.is_some() && !self.may_have(table, data, record, key, guard)? {
-                continue;
-            }
-            if let Request::Wait(event) = self.lock(table, record, mode, WaitPolicy::Wait)? {
-                return Ok(Locked::Wait(event));
-            }
-            if let Some(current) = table.records.record(record)?.current(self.id, guard)
-                && let Some(row) = current.row()
-                && self.may_have(table, data, record, key, guard)?
-            {
-                self.note_seen(current);
-                return Ok(Locked::Row { row, changed: false });
-            }
-        }
-        Ok(Locked::Gone)
     }
 
     fn lock(&mut self, table: &Arc<RowTable>, record: RecordId, mode: LockMode, policy: WaitPolicy) -> Result<Request> {
@@ -635,7 +521,21 @@ impl Txn {
     }
 
     /// Where a row with this primary key goes: a new record, or the one whose row was deleted.
-    fn claim_primary(&mut self, table: &Arc<RowTable>, index: &IndexData, key: &[u8], guard: &Guard) -> Result<Place> {
+    fn claim_primary(
+        &mut self,
+        table: &Arc<RowTable>,
+        index: &Arc<IndexData>,
+        key: &[u8],
+        guard: &Guard,
+    ) -> Result<Place> {
+        let place = self.place(table, index, key, guard)?;
+        if let Place::Taken(record) = place {
+            self.note_taken(table, index, key, record, guard)?;
+        }
+        Ok(place)
+    }
+
+    fn place(&mut self, table: &Arc<RowTable>, index: &IndexData, key: &[u8], guard: &Guard) -> Result<Place> {
         loop {
             let Some(record) = index.tree.get(key, guard).map(RecordId) else {
                 let record = self.fresh(table)?;
@@ -701,7 +601,7 @@ impl Txn {
     fn claim_secondary(
         &mut self,
         table: &Arc<RowTable>,
-        index: &IndexData,
+        index: &Arc<IndexData>,
         own: Option<RecordId>,
         key: &[u8],
         guard: &Guard,
@@ -718,26 +618,11 @@ impl Txn {
                 return Ok(Claim::Wait(event));
             }
             if self.may_have(table, index, record, key, guard)? {
+                self.note_taken(table, index, key, record, guard)?;
                 return Ok(Claim::Taken(record));
             }
         }
         Ok(Claim::Free)
-    }
-
-    /// Has the record this key, as far as its own changes or the newest commit say?
-    fn may_have(
-        &self,
-        table: &RowTable,
-        index: &IndexData,
-        record: RecordId,
-        key: &[u8],
-        guard: &Guard,
-    ) -> Result<bool> {
-        let current = table.records.record(record)?.current(self.id, guard);
-        let Some(row) = current.and_then(Version::row) else { return Ok(false) };
-        let mut found = Vec::with_capacity(key.len());
-        index.key_of(&table.layout, row, &mut found)?;
-        Ok(found == key)
     }
 
     /// Takes back a record that got no version.
@@ -891,6 +776,7 @@ impl Txn {
     pub fn undo_to(&mut self, savepoint: Savepoint, guard: &Guard) -> Result<()> {
         while self.writes.len() > savepoint.writes {
             if let Some(write) = self.writes.pop() {
+                self.note_undone(&write, guard)?;
                 let bytes = write.undo(self.tables.get(write.table), self.id, guard)?;
                 self.count_bytes(-(bytes as i64));
             }
@@ -917,6 +803,7 @@ impl Txn {
         self.give_up_wait();
         while self.locks.len() > savepoint.locks {
             if let Some(held) = self.locks.pop() {
+                self.note_unlocked(&held, guard)?;
                 self.release(&held);
             }
         }
@@ -1032,6 +919,7 @@ impl Txn {
             }
             records.touch(write.record, lsn);
         }
+        self.tell_readers(lsn);
         self.writes.clear();
         self.store.discard(lsn, std::mem::take(&mut self.garbage));
         Ok(())
@@ -1099,6 +987,9 @@ impl Drop for Txn {
             self.uncounted_bytes -= undone.unwrap_or(0) as i64;
         }
         self.store.add_memory_bytes(self.uncounted_bytes);
+        if let Some(reads) = &self.reads {
+            reads.end(&self.store.recent, self.id);
+        }
         while let Some(held) = self.locks.pop() {
             self.release(&held);
         }

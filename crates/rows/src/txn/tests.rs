@@ -1,15 +1,18 @@
 //! Transactions against each other, and against a map.
 
+mod serializable;
+
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::{Datum, Lsn, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
+use model::{Datum, Error, Lsn, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
 use parking_lot::Mutex;
 
 use crate::index::Direction;
 use crate::locks::{LockMode, WaitPolicy};
+use crate::reads::Reads;
 use crate::row::{ColumnLayout, RowLayout};
 use crate::store::Store;
 use crate::table::{IndexData, RECORDS_MAX, RecordId, Records, RowTable};
@@ -62,6 +65,8 @@ impl Db {
 
     fn begin(&self, isolation: Isolation) -> Txn {
         let mut txn = self.store.begin(isolation);
+        // Nobody commits between the two.
+        let _newest = (isolation == Isolation::Serializable).then(|| self.newest.lock());
         txn.set_snapshot(self.now());
         txn
     }
@@ -70,11 +75,19 @@ impl Db {
         Lsn(self.visible.load(Ordering::Acquire))
     }
 
-    fn commit(&self, mut txn: Txn) {
+    fn commit(&self, txn: Txn) {
+        self.try_commit(txn).unwrap();
+    }
+
+    fn try_commit(&self, mut txn: Txn) -> Result<(), Error> {
+        let guard = &crossbeam_epoch::pin();
+        txn.validate()?;
         let mut newest = self.newest.lock();
+        txn.validate()?;
         *newest += 1;
-        txn.commit(Lsn(*newest), &crossbeam_epoch::pin()).unwrap();
+        txn.commit(Lsn(*newest), guard)?;
         self.visible.store(*newest, Ordering::Release);
+        Ok(())
     }
 
     fn row(&self, (id, code, name): Row) -> Box<[u8]> {
