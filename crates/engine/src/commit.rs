@@ -5,6 +5,9 @@
 //! checked, series get their numbers, the commit record is queued, versions of `rows` tables get its LSN, the new root is derived.
 //! Nothing fails after the queueing. Row locks are let go after the commit lock and before the log is durable: whoever saw what may still
 //! be lost waits with its own answer.
+//!
+//! What a SERIALIZABLE transaction has read must be as it was: most of that is checked before the lock, and under it what commits wrote
+//! since. docs/decisions/0008-validated-reads.md
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -48,6 +51,8 @@ pub struct Committing {
     tables: Vec<TableWrites>,
     /// Changes of `rows` tables, and the locks they are made under.
     rows: Option<rows::Txn>,
+    /// What it has read by, until that was found to be as it was: versions of rows stay.
+    snapshot: Option<Arc<Root>>,
     /// What own DDL made of `rows` tables and sequences.
     made: Made,
     durability: Durability,
@@ -95,6 +100,8 @@ pub(crate) struct Changes {
     /// Bytes of `own`.
     pub(crate) bytes: usize,
     pub(crate) rows: Option<rows::Txn>,
+    /// Of a SERIALIZABLE transaction.
+    pub(crate) snapshot: Option<Arc<Root>>,
     pub(crate) made: Made,
 }
 
@@ -107,7 +114,7 @@ pub(crate) struct Made {
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, bytes, rows, made } = changes;
+        let Changes { mut ddl, own, bytes, rows, snapshot, made } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
         // Locks of a transaction that changed nothing end here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
@@ -124,6 +131,7 @@ impl Committing {
             ddl,
             tables,
             rows,
+            snapshot,
             made,
             durability,
             stage: if is_empty { Stage::Done(read_lsn) } else { Stage::Admit },
@@ -147,8 +155,9 @@ impl Committing {
     /// Goes on as far as possible without waiting.
     ///
     /// # Errors
-    /// 40001, 42P07, 42P01 when the catalog changed underneath; 53100, 53200 when refused before anything counted, to be tried again;
-    /// 54000 when a table would have too many series: in all these nothing was done. 58030: the log failed, the outcome is unknown.
+    /// 40001, 42P07, 42P01 when the catalog changed underneath; 40001 when what a SERIALIZABLE transaction read did; 53100, 53200 when
+    /// refused before anything counted, to be tried again; 54000 when a table would have too many series: in all these nothing was done.
+    /// 58030: the log failed, the outcome is unknown.
     pub fn poll(&mut self) -> Result<Progress> {
         loop {
             let wait = match &self.stage {
@@ -321,9 +330,11 @@ impl Committing {
         let newest = inner.roots.newest();
         let mut resolved = self.resolve(&newest);
         drop(newest);
+        self.validate()?;
 
         let mut lock = inner.commit.lock();
         inner.check_writable()?;
+        self.validate()?;
         let mut root = (*inner.roots.newest()).clone();
         root.wall_ns = inner.env.now_ns().max(root.wall_ns);
         let mut gone = Vec::new();
@@ -369,6 +380,7 @@ impl Committing {
         let changed_rows = self.rows.is_some();
         // With it the locks go.
         self.rows = None;
+        self.snapshot = None;
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
         inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
@@ -387,6 +399,11 @@ impl Committing {
             Durability::Async => Stage::Done(lsn),
         };
         Ok(None)
+    }
+
+    /// Is all that a SERIALIZABLE transaction read as it was, as far as commits are known?
+    fn validate(&mut self) -> Result<()> {
+        self.rows.as_mut().map_or(Ok(()), rows::Txn::validate)
     }
 
     /// Queues the commit record, and gives its bytes.

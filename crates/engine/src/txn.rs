@@ -16,7 +16,7 @@ use rows::{Access, Entered, RowTable};
 use crate::catalog::{check_row_schema, with_columns};
 use crate::commit::{Changes, Committing, Made};
 use crate::record::Ddl;
-use crate::root::{Root, apply_ddl, dropped, dropped_sequence};
+use crate::root::{Root, Roots, apply_ddl, dropped, dropped_sequence};
 use crate::sequence::{Counter, Counts, Had, NextValue, Numbers, SequenceState};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
@@ -38,6 +38,9 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements the snapshot of the first.
     RepeatableRead,
+    /// As that, of the newest commit; and a commit is refused (40001) if what was read of `rows` tables is not the same any more. So
+    /// such transactions might as well have run one after the other, in the order of their commits.
+    Serializable,
 }
 
 /// The database as one reader sees it. Holding one keeps its memory and files.
@@ -132,7 +135,7 @@ pub struct Txn {
     engine: Engine,
     isolation: Isolation,
     seen: Lsn,
-    /// The snapshot of the first statement, kept under REPEATABLE READ.
+    /// The snapshot of the first statement, kept from REPEATABLE READ on.
     base: Option<Arc<Root>>,
     /// What own DDL was put on top of last, and the catalog it gave; `None` without own DDL.
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
@@ -149,8 +152,8 @@ pub struct Txn {
     reading: Option<Arc<Root>>,
 }
 
-/// A place in a transaction to go back to.
-#[derive(Clone)]
+/// A place in a transaction to go back to; by default its beginning.
+#[derive(Clone, Default)]
 pub struct Savepoint {
     ddl: usize,
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
@@ -198,7 +201,7 @@ impl Txn {
     }
 
     /// What the next statement sees if it touches `columns` tables only: nothing that a crash could take back, but what this session
-    /// committed itself.
+    /// committed itself. Under SERIALIZABLE it is what [`Txn::snapshot_newest`] gives.
     pub fn snapshot(&mut self) -> Snapshot {
         let root = self.root();
         self.snapshot_of(root)
@@ -209,19 +212,13 @@ impl Txn {
         Snapshot { root, catalog, own: self.own.clone(), own_rows: self.own_rows.clone() }
     }
 
-    /// What the next statement sees if it touches `rows` tables: the newest commit, durable or not; under REPEATABLE READ what the first
+    /// What the next statement sees if it touches `rows` tables: the newest commit, durable or not; from REPEATABLE READ on what the first
     /// statement saw. [`Txn::rows`] reads there too from now on, until the next one or [`Txn::end_statement`].
     ///
     /// Who answers a session at `sync` waits, by [`Engine::when_durable`], for `rows().newest_seen()`; and, if the statement read `columns`
     /// tables too, for the LSN of this snapshot.
     pub fn snapshot_newest(&mut self) -> Snapshot {
-        let root = match self.isolation {
-            Isolation::ReadCommitted => self.engine.inner.roots.newest(),
-            Isolation::RepeatableRead => {
-                let engine = &self.engine;
-                Arc::clone(self.base.get_or_insert_with(|| engine.inner.roots.newest()))
-            }
-        };
+        let root = self.root_or(Roots::newest);
         let (store, isolation) = (&self.engine.inner.store, self.isolation);
         let rows = self.rows.get_or_insert_with(|| store.begin(isolation.of_rows()));
         rows.set_snapshot(root.lsn);
@@ -304,11 +301,30 @@ impl Txn {
     }
 
     fn root(&mut self) -> Arc<Root> {
+        let seen = self.seen;
+        self.root_or(|roots| roots.visible(seen))
+    }
+
+    /// The root that all statements read by, or else a fresh one.
+    fn root_or(&mut self, fresh: impl FnOnce(&Roots) -> Arc<Root>) -> Arc<Root> {
+        let inner = &self.engine.inner;
         if self.isolation == Isolation::ReadCommitted {
-            return self.engine.inner.roots.visible(self.seen);
+            return fresh(&inner.roots);
         }
-        let (engine, seen) = (&self.engine, self.seen);
-        Arc::clone(self.base.get_or_insert_with(|| engine.inner.roots.visible(seen)))
+        if let Some(base) = &self.base {
+            return Arc::clone(base);
+        }
+        let root = if self.isolation == Isolation::Serializable {
+            // Under the lock of commits: each of them is in the root, or knows that this transaction will ask for it.
+            let _lock = inner.commit.lock();
+            let root = inner.roots.newest();
+            self.rows.insert(inner.store.begin(self.isolation.of_rows())).set_snapshot(root.lsn);
+            root
+        } else {
+            fresh(&inner.roots)
+        };
+        self.base = Some(Arc::clone(&root));
+        root
     }
 
     /// Has nothing been changed yet?
@@ -436,7 +452,7 @@ impl Txn {
     /// Drops a `rows` table with its indexes and rows.
     ///
     /// # Errors
-    /// 42P01, 40P01; 40001 if it was altered since the snapshot of a REPEATABLE READ transaction.
+    /// 42P01, 40P01; 40001 if it was altered since the snapshot of a transaction that keeps one.
     pub fn drop_row_table(&mut self, id: TableId) -> Result<Altered<()>> {
         let snapshot = match self.have_alone(id)? {
             Altered::Done((snapshot, _)) => snapshot,
@@ -456,7 +472,7 @@ impl Txn {
             match self.rows().enter(&current, Access::Alone)? {
                 Entered::In => return Ok(Altered::Done((snapshot, current))),
                 Entered::Wait(event) => return Ok(Altered::Wait(event)),
-                Entered::Changed if self.isolation == Isolation::RepeatableRead => return Err(altered(&current)),
+                Entered::Changed if self.isolation != Isolation::ReadCommitted => return Err(altered(&current)),
                 Entered::Changed => {}
             }
         }
@@ -630,6 +646,7 @@ impl Txn {
             own: own(self.own),
             bytes: self.memory_bytes,
             rows: self.rows,
+            snapshot: self.base.filter(|_| self.isolation == Isolation::Serializable),
             made: Made { tables: own(self.own_rows), counters: self.counters },
         };
         Committing::new(self.engine, changes, durability, read_lsn)
@@ -650,6 +667,7 @@ impl Isolation {
         match self {
             Isolation::ReadCommitted => rows::Isolation::ReadCommitted,
             Isolation::RepeatableRead => rows::Isolation::RepeatableRead,
+            Isolation::Serializable => rows::Isolation::Serializable,
         }
     }
 }

@@ -399,7 +399,11 @@ impl Driver {
     }
 
     fn begin(&mut self, at: usize) -> Work {
-        let isolation = if self.dice.chance(70) { Isolation::ReadCommitted } else { Isolation::RepeatableRead };
+        let isolation = match self.dice.below(100) {
+            0..70 => Isolation::ReadCommitted,
+            70..85 => Isolation::RepeatableRead,
+            _ => Isolation::Serializable,
+        };
         let txn = self.engine().begin(isolation, self.sessions[at].seen);
         Work::Open { txn, changes: Vec::new(), fixed: None, isolation, rows: rows::Session::default() }
     }
@@ -428,8 +432,8 @@ impl Driver {
             10 => {
                 let newest = self.dice.chance(60);
                 let snapshot = if newest { txn.snapshot_newest() } else { txn.snapshot() };
-                if isolation == Isolation::RepeatableRead {
-                    assert_eq!(*fixed.get_or_insert(snapshot.lsn()), snapshot.lsn(), "REPEATABLE READ moved");
+                if isolation != Isolation::ReadCommitted {
+                    assert_eq!(*fixed.get_or_insert(snapshot.lsn()), snapshot.lsn(), "{isolation:?} moved");
                 }
                 let mut expected = self.model_at(snapshot.lsn());
                 changes.iter().for_each(|change| expected.apply(change));
@@ -459,7 +463,7 @@ impl Driver {
                 return self.poll(at, committing, changes, durability, false);
             }
         }
-        if let (Isolation::RepeatableRead, None) = (isolation, fixed) {
+        if isolation != Isolation::ReadCommitted && fixed.is_none() {
             fixed = Some(txn.snapshot().lsn());
         }
         Work::Open { txn, changes, fixed, isolation, rows }

@@ -1,6 +1,8 @@
 //! The engine from outside, on a real directory. Faults are the business of crate `sim`.
 
+mod histories;
 mod rows;
+mod serializable;
 mod workers;
 
 use std::path::Path;

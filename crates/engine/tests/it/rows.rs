@@ -15,7 +15,7 @@ use crate::{begin, make, now, put};
 
 const DIR: &str = "/db";
 
-fn open(env: &SimEnv) -> Engine {
+pub(crate) fn open(env: &SimEnv) -> Engine {
     open_with(env, small())
 }
 
@@ -31,7 +31,7 @@ fn small() -> Options {
     Options { log_file_bytes: 1 << 20, ..Options::default() }
 }
 
-fn column(name: &str, ty: Type, not_null: bool) -> RowColumn {
+pub(crate) fn column(name: &str, ty: Type, not_null: bool) -> RowColumn {
     RowColumn { not_null, ..RowColumn::new(name, ty) }
 }
 
@@ -41,7 +41,7 @@ fn added(missing: i64) -> RowColumn {
     RowColumn { missing, ..column("added", Type::Int8, false) }
 }
 
-fn index(txn: &Txn, name: &str, columns: &[usize], unique: bool) -> RowIndex {
+pub(crate) fn index(txn: &Txn, name: &str, columns: &[usize], unique: bool) -> RowIndex {
     RowIndex { id: txn.next_number(), name: name.into(), columns: columns.into(), unique, constraint: false }
 }
 
@@ -59,7 +59,7 @@ fn schema(txn: &Txn, name: &str) -> RowSchema {
     }
 }
 
-fn create(engine: &Engine, name: &str) -> TableId {
+pub(crate) fn create(engine: &Engine, name: &str) -> TableId {
     let mut txn = begin(engine);
     let schema = schema(&txn, name);
     let id = txn.create_row_table(schema).expect("create").id();
@@ -67,7 +67,7 @@ fn create(engine: &Engine, name: &str) -> TableId {
     id
 }
 
-fn table(txn: &mut Txn, name: &str) -> Arc<RowTable> {
+pub(crate) fn table(txn: &mut Txn, name: &str) -> Arc<RowTable> {
     Arc::clone(txn.snapshot_newest().row_table(&TableName::public(name)).expect("table"))
 }
 
@@ -77,13 +77,13 @@ fn row(table: &RowTable, values: &[Datum<'_>]) -> Box<[u8]> {
     out.into()
 }
 
-fn insert(txn: &mut Txn, name: &str, id: i32, amount: i64) -> Result<Put> {
+pub(crate) fn insert(txn: &mut Txn, name: &str, id: i32, amount: i64) -> Result<Put> {
     let table = table(txn, name);
     let row = row(&table, &[Datum::Int4(id), Datum::Int8(amount)]);
     txn.rows().insert(&table, row, &crossbeam_epoch::pin())
 }
 
-fn key(table: &RowTable, id: i32) -> Vec<u8> {
+pub(crate) fn key(table: &RowTable, id: i32) -> Vec<u8> {
     let mut key = Vec::new();
     let primary = table.primary.as_ref().expect("a primary key");
     rows::key::push(&mut key, &primary.keys()[0], &Datum::Int4(id)).expect("a key");
@@ -91,7 +91,7 @@ fn key(table: &RowTable, id: i32) -> Vec<u8> {
 }
 
 /// Changes the row of a key, or deletes it; `None` if it is not there.
-fn set(txn: &mut Txn, name: &str, id: i32, amount: Option<i64>) -> Result<Option<Put>> {
+pub(crate) fn set(txn: &mut Txn, name: &str, id: i32, amount: Option<i64>) -> Result<Option<Put>> {
     let table = table(txn, name);
     let guard = &crossbeam_epoch::pin();
     let rows = txn.rows();
@@ -111,7 +111,7 @@ fn set(txn: &mut Txn, name: &str, id: i32, amount: Option<i64>) -> Result<Option
     }
 }
 
-fn done(put: Result<Put>) {
+pub(crate) fn done(put: Result<Put>) {
     assert!(matches!(put, Ok(Put::Done(_))), "{put:?}");
 }
 
@@ -119,7 +119,7 @@ fn commit(engine: &Engine, txn: Txn) -> Lsn {
     engine.finish(txn.commit(Durability::Sync)).expect("commit")
 }
 
-fn put_rows(engine: &Engine, name: &str, rows: impl IntoIterator<Item = (i32, i64)>) {
+pub(crate) fn put_rows(engine: &Engine, name: &str, rows: impl IntoIterator<Item = (i32, i64)>) {
     let mut txn = begin(engine);
     for (id, amount) in rows {
         done(insert(&mut txn, name, id, amount));
@@ -127,7 +127,7 @@ fn put_rows(engine: &Engine, name: &str, rows: impl IntoIterator<Item = (i32, i6
     commit(engine, txn);
 }
 
-fn number(value: Datum<'_>) -> Option<i64> {
+pub(crate) fn number(value: Datum<'_>) -> Option<i64> {
     match value {
         Datum::Int4(value) => Some(value.into()),
         Datum::Int8(value) => Some(value),
@@ -175,14 +175,14 @@ fn show(value: &Datum<'_>) -> String {
     number(value.clone()).map_or("NULL".to_owned(), |number| number.to_string())
 }
 
-fn alter(txn: &mut Txn, next: RowSchema, data: RowData) -> Arc<RowTable> {
+pub(crate) fn alter(txn: &mut Txn, next: RowSchema, data: RowData) -> Arc<RowTable> {
     match txn.alter_row_table(next, data, &show).expect("alter") {
         Altered::Done(table) => table,
         Altered::Wait(_) => panic!("nobody else is there"),
     }
 }
 
-fn next_version(table: &RowTable) -> RowSchema {
+pub(crate) fn next_version(table: &RowTable) -> RowSchema {
     RowSchema { version: table.schema.version + 1, ..(*table.schema).clone() }
 }
 
