@@ -138,7 +138,7 @@ impl Stock {
         let guard = &crossbeam_epoch::pin();
         let mut txn = self.store.begin(Isolation::ReadCommitted);
         txn.set_snapshot(Lsn(self.newest));
-        let session = Session { check: &|| Ok(()), now: 0, zone: &Utc, numbers: None };
+        let session = Session { check: &|_| Ok(()), now: 0, zone: &Utc, numbers: None };
         let ran = run(statement, &mut txn, params, session, guard, &mut |row| {
             black_box(row);
             Ok(())

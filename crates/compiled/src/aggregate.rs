@@ -70,6 +70,7 @@ impl Kind {
             (Kind::Sum | Kind::Avg, Type::Float8) | (Kind::Avg, Type::Float4) => Type::Float8,
             (Kind::Min | Kind::Max, Type::Bool | Type::Uuid | Type::Bytes | Type::Json) => return None,
             (Kind::Min | Kind::Max, Type::Varchar(_)) => Type::Text,
+            (Kind::Min | Kind::Max, Type::Numeric(_)) => Type::Numeric(None),
             (Kind::Min | Kind::Max, ty) => ty,
             (Kind::Join, ty) if is_text(ty) => Type::Text,
             (Kind::And | Kind::Or, Type::Bool) => Type::Bool,
@@ -174,6 +175,11 @@ impl<'a> Groups<'a> {
             return Ok(*at);
         }
         let dependent = self.dependent.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
+        let states = self.aggregates.len() * size_of::<State<'_>>();
+        let values_bytes = (self.by.len() + self.dependent.len()) * size_of::<Datum<'_>>();
+        frame
+            .world
+            .keep(self.key.len() + states + values_bytes + size_of::<Group<'_>>() + size_of::<(Vec<u8>, usize)>());
         let at = self.add(values, dependent);
         self.places.insert(self.key.clone(), at);
         Ok(at)
@@ -221,6 +227,7 @@ impl<'a> State<'a> {
             if !self.seen.insert(key.clone()) {
                 return Ok(());
             }
+            frame.world.keep(key.len() + size_of::<Vec<u8>>());
         }
         self.count += 1;
         match aggregate.kind {
@@ -236,6 +243,7 @@ impl<'a> State<'a> {
                 let before = aggregate.between.as_ref().map(|between| between.eval(frame)).transpose()?;
                 let before = if let Some(Datum::Text(before)) = before { before } else { "" };
                 let Datum::Text(text) = value else { return Err(Error::bug("string_agg of something else")) };
+                frame.world.keep(size_of::<Joined<'_>>() + aggregate.order.len() * size_of::<Datum<'_>>());
                 self.texts.push(Joined { keys, before, text });
             }
         }

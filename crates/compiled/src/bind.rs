@@ -9,12 +9,15 @@ use model::{Datum, Error, Numeric, Result, RowSchema, SqlState, Type};
 use rows::RowTable;
 use sqlparser::ast;
 
+use crate::array::{Array, ParamType};
 use crate::cast::{self, Context, Zone};
 use crate::derived::Derived;
 use crate::expr::{Comparison, Expr, Function, Layout, Operator, Value};
 use crate::scope::Tables;
 use crate::subquery;
-use crate::types::{assignable, bare, common_number, comparable, data_type, is_text, rank, same_bytes, union};
+use crate::types::{
+    assignable, bare, category, common_number, comparable, data_type, is_moment, is_text, rank, same_bytes, union,
+};
 
 /// Why a statement is not compiled.
 #[derive(Debug)]
@@ -128,7 +131,7 @@ impl Zone for NoZone {
 #[derive(Default)]
 pub(crate) struct Binder {
     /// By number; `None` while nothing said what it is.
-    pub(crate) params: Vec<Option<Type>>,
+    pub(crate) params: Vec<Option<ParamType>>,
     /// The tables of the query at hand.
     pub(crate) sources: Vec<Source>,
     /// What the query around it gives it, as expressions there.
@@ -145,8 +148,12 @@ pub(crate) struct Binder {
     pub(crate) common: Vec<Source>,
     /// How many tables are hashed.
     pub(crate) hashed: usize,
+    /// The array parameters that expressions use.
+    pub(crate) arrays: Vec<Array>,
     /// Does it take or set numbers of sequences?
     pub(crate) counts: bool,
+    /// Is any expression a time of day, a moment or an interval?
+    pub(crate) moments: bool,
 }
 
 /// A query while one within it is bound.
@@ -172,6 +179,7 @@ impl Binder {
             None => self.any(expr, around),
         };
         self.depth -= 1;
+        self.moments |= matches!(&bound, Ok(Typed { ty: Some(ty), .. }) if is_moment(*ty));
         bound
     }
 
@@ -371,23 +379,28 @@ impl Binder {
             }
             ast::Value::Boolean(value) => Typed::new(Expr::Value(Value::Plain(Datum::Bool(*value))), Type::Bool),
             ast::Value::Null => Typed { expr: Expr::Value(Value::Plain(Datum::Null)), ty: None },
-            ast::Value::Placeholder(name) => {
-                let at = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
-                let at = at.and_then(|number| number.checked_sub(1)).ok_or(Refusal::Other)?;
-                if self.params.len() <= at {
-                    self.params.resize(at + 1, None);
-                }
-                match self.params[at] {
-                    Some(ty) => Typed::new(param(at, ty), ty),
-                    None => Typed { expr: Expr::Param(at), ty: None },
-                }
-            }
+            ast::Value::Placeholder(_) => match self.placeholder(value)? {
+                (at, None) => Typed { expr: Expr::Param(at), ty: None },
+                (at, Some(ParamType::Plain(ty))) => Typed::new(param(at, ty), ty),
+                (_, Some(ParamType::Array(_))) => return Err(Refusal::Other),
+            },
             _ => return Err(Refusal::Other),
         })
     }
 
+    /// Which parameter it is, from 0, and its type as far as that is known.
+    pub(crate) fn placeholder(&mut self, value: &ast::Value) -> Bind<(usize, Option<ParamType>)> {
+        let ast::Value::Placeholder(name) = value else { return Err(Refusal::Other) };
+        let number = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+        let at = number.and_then(|number| number.checked_sub(1)).ok_or(Refusal::Other)?;
+        if self.params.len() <= at {
+            self.params.resize(at + 1, None);
+        }
+        Ok((at, self.params[at]))
+    }
+
     /// A string as a value of a type, read now where that does not depend on the session.
-    fn literal(&self, text: &str, to: Type) -> Bind<Typed> {
+    pub(crate) fn literal(&self, text: &str, to: Type) -> Bind<Typed> {
         let arena = bumpalo::Bump::new();
         if to == Type::Timestamptz {
             let what = Box::new(Expr::Value(Value::Text(text.into())));
@@ -407,9 +420,12 @@ impl Binder {
                 // What stands in parentheses is not part of a parameter's type.
                 let ty = bare(ty);
                 match self.params[at] {
-                    None => self.params[at] = Some(ty),
+                    None => self.params[at] = Some(ParamType::Plain(ty)),
+                    Some(ParamType::Array(_)) => return Err(Refusal::Other),
                     // Another use of it said so already.
-                    Some(known) => return self.cast(Typed::new(param(at, known), known), ty, Context::Explicit),
+                    Some(ParamType::Plain(known)) => {
+                        return self.cast(Typed::new(param(at, known), known), ty, Context::Explicit);
+                    }
                 }
                 Ok(Typed::new(param(at, ty), ty))
             }
@@ -661,22 +677,17 @@ impl Binder {
     /// The same, and that type.
     pub(crate) fn meeting(&mut self, left: Typed, right: Typed, operator: &str) -> Bind<([Expr; 2], Type)> {
         let ty = match (left.ty, right.ty) {
-            (Some(left), Some(right)) => comparable(left, right).ok_or_else(|| {
-                Error::new(
-                    SqlState::UNDEFINED_FUNCTION,
-                    format!("operator does not exist: {} {operator} {}", left.sql_name(), right.sql_name()),
-                )
-                .with_hint(
-                    "No operator matches the given name and argument types. You might need to add explicit type casts.",
-                )
-            })?,
+            (Some(left), Some(right)) => comparable(left, right),
             // varchar has no operators of its own.
-            (Some(Type::Varchar(_)), None) | (None, Some(Type::Varchar(_)) | None) => Type::Text,
-            (Some(known), None) | (None, Some(known)) => bare(known),
+            (Some(Type::Varchar(_)), None) | (None, Some(Type::Varchar(_)) | None) => Some(Type::Text),
+            (Some(known), None) | (None, Some(known)) => Some(bare(known)),
         };
-        if !ty.is_ordered() {
-            return Err(Refusal::Other);
-        }
+        let ty = ty.filter(|ty| ty.is_ordered()).ok_or_else(|| {
+            let text = format!("operator does not exist: {} {operator} {}", name_of(left.ty), name_of(right.ty));
+            Error::new(SqlState::UNDEFINED_FUNCTION, text).with_hint(
+                "No operator matches the given name and argument types. You might need to add explicit type casts.",
+            )
+        })?;
         let sides = [self.cast(left, ty, Context::Explicit)?.expr, self.cast(right, ty, Context::Explicit)?.expr];
         Ok((sides, ty))
     }
@@ -711,13 +722,15 @@ impl Binder {
             return Ok(Typed::new(if not { Expr::Not(Box::new(any)) } else { any }, Type::Bool));
         }
         let what = self.expr(what, around)?;
-        let mut bound = Vec::with_capacity(list.len());
-        for one in list {
-            bound.push(self.expr(one, around)?);
-        }
+        let list = list.iter().map(|one| self.expr(one, around)).collect::<Bind<Vec<_>>>()?;
+        self.among(what, list, not)
+    }
+
+    /// `IN` of expressions.
+    pub(crate) fn among(&mut self, what: Typed, list: Vec<Typed>, not: bool) -> Bind<Typed> {
         // PostgreSQL looks for one type for all of them.
         let mut ty = what.ty;
-        for one in bound.iter().filter_map(|one| one.ty) {
+        for one in list.iter().filter_map(|one| one.ty) {
             ty = Some(match ty {
                 None => one,
                 Some(ty) => comparable(ty, one).ok_or(Refusal::Other)?,
@@ -729,38 +742,8 @@ impl Binder {
         }
         let what = Box::new(self.cast(what, ty, Context::Explicit)?.expr);
         let list =
-            bound.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
+            list.into_iter().map(|one| Ok(self.cast(one, ty, Context::Explicit)?.expr)).collect::<Bind<Vec<_>>>()?;
         Ok(Typed::new(Expr::InList { what, list, not }, Type::Bool))
-    }
-
-    /// `= ANY (…)`, `> ALL (…)`: of a subquery or an array.
-    fn quantified(
-        &mut self,
-        what: &ast::Expr,
-        op: &ast::BinaryOperator,
-        of: &ast::Expr,
-        all: bool,
-        around: &mut dyn Around,
-    ) -> Bind<Typed> {
-        let Some(comparison) = comparison(op) else { return Err(Refusal::Other) };
-        match (of, comparison) {
-            (ast::Expr::Nested(inner), _) => self.quantified(what, op, inner, all, around),
-            (ast::Expr::Subquery(query), Comparison::Equal) if !all => {
-                let what = self.expr(what, around)?;
-                around.subquery(self, query, Subquery::In { what, not: false })
-            }
-            (ast::Expr::Subquery(query), Comparison::NotEqual) if all => {
-                let what = self.expr(what, around)?;
-                around.subquery(self, query, Subquery::In { what, not: true })
-            }
-            (ast::Expr::Subquery(query), _) => {
-                let what = self.expr(what, around)?;
-                around.subquery(self, query, Subquery::Compared { what, comparison, all })
-            }
-            (ast::Expr::Array(array), Comparison::Equal) if !all => self.in_list(what, &array.elem, false, around),
-            (ast::Expr::Array(array), Comparison::NotEqual) if all => self.in_list(what, &array.elem, true, around),
-            _ => Err(Refusal::Other),
-        }
     }
 
     fn like(
@@ -778,18 +761,20 @@ impl Binder {
                 let mut chars = text.chars();
                 match (chars.next(), chars.next()) {
                     (escape, None) => escape,
-                    _ => return Err(Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string").into()),
+                    _ => {
+                        let error = Error::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string");
+                        return Err(error.with_hint("Escape string must be empty or one character.").into());
+                    }
                 }
             }
             Some(_) => return Err(Refusal::Other),
         };
         let what = self.expr(what, around)?;
-        // Blanks at the end of char(n) count for LIKE, and are not here.
-        if matches!(what.ty, Some(Type::Char(_))) {
-            return Err(Refusal::Other);
-        }
         let pattern = self.expr(pattern, around)?;
-        let what = self.text(what)?;
+        let what = match what.ty {
+            Some(Type::Char(_)) => padded(what)?,
+            _ => self.text(what)?,
+        };
         let pattern = self.text(pattern)?;
         Ok(Typed::new(Expr::Like { what: Box::new([what, pattern]), escape, not, any_case }, Type::Bool))
     }
@@ -822,25 +807,36 @@ impl Binder {
         if let Some(otherwise) = otherwise {
             results.push(self.expr(otherwise, around)?);
         }
-        let (mut results, ty) = self.one_type(results)?;
-        let otherwise = if otherwise.is_some() { results.pop().map(Box::new) } else { None };
+        // What ELSE gives is the first that is asked for its type.
+        if otherwise.is_some() {
+            results.rotate_right(1);
+        }
+        let (mut results, ty) = self.one_type(results, "CASE")?;
+        // Without ELSE it is NULL.
+        let ty = if otherwise.is_some() || matches!(ty, Type::Char(_)) { ty } else { bare(ty) };
+        let otherwise = otherwise.map(|_| Box::new(results.remove(0)));
         Ok(Typed::new(Expr::Case { whens: whens.into_iter().zip(results).collect(), otherwise }, ty))
     }
 
-    /// All as one type: that of CASE, COALESCE and their kin.
-    pub(crate) fn one_type(&mut self, all: Vec<Typed>) -> Bind<(Vec<Expr>, Type)> {
+    /// All as one type, which the first decides where it can: that of CASE, COALESCE and their kin, one of which `of` is.
+    pub(crate) fn one_type(&mut self, all: Vec<Typed>, of: &str) -> Bind<(Vec<Expr>, Type)> {
         let mut ty: Option<Type> = None;
         for one in all.iter().filter_map(|one| one.ty) {
             ty = Some(match ty {
                 None => one,
                 Some(ty) if ty == one => ty,
+                Some(ty) if category(ty) != category(one) => {
+                    let text = format!("{of} types {} and {} cannot be matched", ty.sql_name(), one.sql_name());
+                    return Err(Error::new(SqlState::DATATYPE_MISMATCH, text).into());
+                }
                 Some(ty) => union(ty, one).ok_or(Refusal::Other)?,
             });
         }
-        // What stands in parentheses stays if all have it; a bare NULL has no say.
+        // What stands in parentheses stays if all have it. (Beside NULL, char(n) may keep its blanks.)
         let is_null = |one: &Typed| matches!(one.expr, Expr::Value(Value::Plain(Datum::Null)));
+        let keeps = |one: &Typed, ty| one.ty == Some(ty) || matches!(ty, Type::Char(_)) && is_null(one);
         let ty = match ty {
-            Some(ty) if all.iter().all(|one| one.ty == Some(ty) || is_null(one)) => ty,
+            Some(ty) if all.iter().all(|one| keeps(one, ty)) => ty,
             other => bare(other.unwrap_or(Type::Text)),
         };
         // Some of these would be shown with blanks at their ends, others not.
@@ -884,6 +880,12 @@ fn param(at: usize, ty: Type) -> Expr {
         Type::Char(_) => Expr::Cast { what: Box::new(Expr::Param(at)), to: ty, by: Context::Explicit },
         _ => Expr::Param(at),
     }
+}
+
+/// The text of a char(n) where blanks at its end count, which are kept nowhere.
+pub(crate) fn padded(of: Typed) -> Bind<Expr> {
+    let Some(Type::Char(Some(length))) = of.ty else { return Err(Refusal::Other) };
+    Ok(Expr::Call(Function::PadEnd, vec![of.expr, int(i32::try_from(length).unwrap_or(i32::MAX))]))
 }
 
 fn int(value: i32) -> Expr {
@@ -976,7 +978,7 @@ fn operands(expr: &ast::Expr, before: ast::BinaryOperator, out: &mut Vec<(ast::B
 }
 
 /// One of them holds. Long lists do not make deep trees.
-fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
+pub(crate) fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
     let rest = all.split_off(all.len().div_ceil(2));
     if rest.is_empty() {
         return all.pop();
@@ -984,11 +986,20 @@ fn any_of(mut all: Vec<Expr>) -> Option<Expr> {
     Some(Expr::Or(Box::new([any_of(all)?, any_of(rest)?])))
 }
 
+/// All of them hold.
+pub(crate) fn all_of(mut all: Vec<Expr>) -> Option<Expr> {
+    let rest = all.split_off(all.len().div_ceil(2));
+    if rest.is_empty() {
+        return all.pop();
+    }
+    Some(Expr::And(Box::new([all_of(all)?, all_of(rest)?])))
+}
+
 fn name_of(ty: Option<Type>) -> &'static str {
     ty.map_or("unknown", Type::sql_name)
 }
 
-fn comparison(op: &ast::BinaryOperator) -> Option<Comparison> {
+pub(crate) fn comparison(op: &ast::BinaryOperator) -> Option<Comparison> {
     use ast::BinaryOperator as B;
     Some(match op {
         B::Eq => Comparison::Equal,

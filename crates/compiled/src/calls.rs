@@ -4,7 +4,7 @@ use model::{Datum, Error, Type};
 use sqlparser::ast;
 
 use crate::aggregate::Kind;
-use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded};
+use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded, padded};
 use crate::cast::Context;
 use crate::expr::{Expr, Function, Value};
 use crate::moment::Part;
@@ -61,8 +61,7 @@ impl Binder {
     /// What `concat` makes of a value: what a client sees.
     fn shown(&mut self, of: Typed) -> Bind<Expr> {
         match of.ty {
-            // Blanks at the end of char(n) count here, and are not here.
-            Some(Type::Char(_)) => Err(Refusal::Other),
+            Some(Type::Char(_)) => padded(of),
             Some(Type::Bool) => {
                 let word = |word: &str| Expr::Value(Value::Text(word.into()));
                 let not = Expr::Not(Box::new(of.expr.clone()));
@@ -87,6 +86,11 @@ impl Binder {
                 let part = self.part(&field, of)?;
                 return self.cast(part, Type::Float8, Context::Explicit);
             }
+            // Of char(n), blanks at its end are among its bytes.
+            ("octet_length", 1) if matches!(given[0].ty, Some(Type::Char(_))) => {
+                let of = given.into_iter().map(padded).collect::<Bind<Vec<_>>>()?;
+                return Ok(Typed::new(Expr::Call(Function::OctetLength, of), Type::Int4));
+            }
             ("pi", 0) => {
                 let pi = Datum::Float8(std::f64::consts::PI);
                 return Ok(Typed::new(Expr::Value(Value::Plain(pi)), Type::Float8));
@@ -101,17 +105,21 @@ impl Binder {
                 return self.cast(Typed::new(Expr::Now, Type::Timestamptz), Type::Date, Context::Explicit);
             }
             ("coalesce", 1..) => {
-                let (all, ty) = self.one_type(given)?;
+                let (all, ty) = self.one_type(given, "COALESCE")?;
                 return Ok(Typed::new(Expr::Coalesce(all), ty));
             }
             ("greatest" | "least", 1..) => {
-                let (of, ty) = self.one_type(given)?;
+                let (of, ty) = self.one_type(given, &name.to_ascii_uppercase())?;
                 return Ok(Typed::new(Expr::Extreme { of, greatest: name == "greatest" }, ty));
             }
             ("nullif", 2) => {
                 let right = given.pop().ok_or(Refusal::Other)?;
                 let left = given.pop().ok_or(Refusal::Other)?;
                 let ty = match (left.ty, right.ty) {
+                    // varchar has no operators of its own.
+                    (Some(Type::Varchar(_)), None) => Type::Text,
+                    (Some(Type::Varchar(_)), Some(right)) if !matches!(right, Type::Char(_)) => Type::Text,
+                    (Some(left @ Type::Char(_)), Some(Type::Varchar(_))) => left,
                     (Some(left), Some(right)) if bare(left) != bare(right) => comparable(left, right).unwrap_or(left),
                     (Some(left), _) => left,
                     (None, right) => bare(right.unwrap_or(Type::Text)),
@@ -178,9 +186,7 @@ impl Binder {
             ("ascii", 1) => text(Function::Ascii, &[], Type::Int4),
             ("initcap", 1) => text(Function::Initcap, &[], Type::Text),
             ("starts_with", 2) => text(Function::StartsWith, &[Type::Text], Type::Bool),
-            ("octet_length", 1) if !matches!(first.flatten(), Some(Type::Char(_))) => {
-                text(Function::OctetLength, &[], Type::Int4)
-            }
+            ("octet_length", 1) => text(Function::OctetLength, &[], Type::Int4),
             ("chr", 1) if matches!(first.flatten(), Some(Type::Int2 | Type::Int4)) => {
                 Some((Function::Chr, vec![Type::Int4], Type::Text))
             }

@@ -32,8 +32,9 @@ pub(crate) fn exists(from: Type, to: Type) -> bool {
         Timestamptz, Uuid, Varchar,
     };
     let is_number = |ty| matches!(ty, Int2 | Int4 | Int8 | Float4 | Float8 | Numeric(_));
-    let is_text = |ty| matches!(ty, Text | Varchar(_) | Char(_) | Json);
+    let is_text = |ty| matches!(ty, Text | Varchar(_) | Char(_));
     match (from, to) {
+        (Json, Json) => true,
         (from, to) if is_number(from) && is_number(to) || is_text(from) || is_text(to) => true,
         (Bool, Int4) | (Int4, Bool) => true,
         (Date | Timestamp | Timestamptz, Date | Timestamp | Timestamptz) => true,
@@ -47,7 +48,8 @@ pub(crate) fn exists(from: Type, to: Type) -> bool {
 pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
     match (value, to) {
         (Datum::Null, _) => Ok(Datum::Null),
-        (Datum::Text(text), Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json) => {
+        (Datum::Text(text), Type::Json) => pg::json::check(text).map(|()| Datum::Text(text)),
+        (Datum::Text(text), Type::Text | Type::Varchar(_) | Type::Char(_)) => {
             let text = if by == Context::Explicit { cut(text, to) } else { text };
             rows::assign(to, Datum::Text(text))
         }
@@ -61,7 +63,7 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
             Datum::Timestamp(local) => Ok(Datum::Timestamptz(zone.moment(local))),
             other => Ok(other),
         },
-        (value, Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json) => {
+        (value, Type::Text | Type::Varchar(_) | Type::Char(_)) => {
             let text = arena.alloc_str(&text_of(&value, zone));
             cast(Datum::Text(text), to, by, zone, arena)
         }
@@ -97,12 +99,16 @@ pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Resu
         }
         Type::Date => Datum::Date(pg::time::parse_date(text)?),
         Type::Time => Datum::Time(pg::time::parse_time(text)?),
-        Type::Timestamp => Datum::Timestamp(rounded(pg::time::parse_timestamp(text)?)),
+        Type::Timestamp => Datum::Timestamp(pg::time::parse_timestamp_micros(text)?),
         Type::Timestamptz => Datum::Timestamptz(zone.parse(text)?),
         Type::Interval => Datum::Interval(pg::time::parse_interval(text)?),
         // Blanks at its end do not count.
         Type::Char(_) => Datum::Text(arena.alloc_str(text.trim_end_matches(' '))),
-        Type::Text | Type::Varchar(_) | Type::Json => Datum::Text(arena.alloc_str(text)),
+        Type::Json => {
+            pg::json::check(text)?;
+            Datum::Text(arena.alloc_str(text))
+        }
+        Type::Text | Type::Varchar(_) => Datum::Text(arena.alloc_str(text)),
     })
 }
 
@@ -137,11 +143,6 @@ pub(crate) fn text_of(value: &Datum<'_>, zone: &dyn Zone) -> String {
     }
     // All of these write UTF-8.
     String::from_utf8(out).unwrap_or_default()
-}
-
-/// Text is read to nanoseconds.
-pub(crate) fn rounded(nanos: i64) -> i64 {
-    nanos.saturating_add(500).div_euclid(1_000)
 }
 
 /// The wire counts from 2000, values from 1970; the infinities stay where they are, at the ends.

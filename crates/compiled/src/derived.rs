@@ -14,14 +14,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sqlparser::ast;
 
 use crate::aggregate::nullable;
-use crate::bind::{Bind, Binder, Made, Refusal, Source, Typed, folded};
+use crate::bind::{Bind, Binder, DEPTH_MAX, Made, Refusal, Source, Typed, folded};
 use crate::cast::Context;
 use crate::exec::{Flow, Run, World};
-use crate::expr::Expr;
+use crate::expr::{Expr, Value};
 use crate::scope::{Scope, Tables};
 use crate::select::{self, Output, Select};
 use crate::tail::Emit;
-use crate::types::union;
+use crate::types::{bare, union};
 
 /// A table that a query makes.
 pub(crate) struct Derived {
@@ -120,7 +120,12 @@ impl Set {
         if self.kind == Kind::Union {
             let mut seen = FxHashSet::default();
             let mut each = |row: &[Datum<'a>]| -> Result<Flow> {
-                if self.all || seen.insert(self.key(row)?) { emit(row) } else { Ok(ControlFlow::Continue(())) }
+                if self.all {
+                    return emit(row);
+                }
+                let key = self.key(row)?;
+                world.keep(key.len() + size_of::<Vec<u8>>());
+                if seen.insert(key) { emit(row) } else { Ok(ControlFlow::Continue(())) }
             };
             left.run(world, given, &mut each)?;
             return right.run(world, given, &mut each);
@@ -128,7 +133,9 @@ impl Set {
         // How often each row is on the right, less how often it was met on the left.
         let mut counts: FxHashMap<Vec<u8>, u64> = FxHashMap::default();
         right.run(world, given, &mut |row| {
-            *counts.entry(self.key(row)?).or_default() += 1;
+            let key = self.key(row)?;
+            world.keep(key.len() + size_of::<(Vec<u8>, u64)>());
+            *counts.entry(key).or_default() += 1;
             Ok(ControlFlow::Continue(()))
         })?;
         let mut seen = FxHashSet::default();
@@ -170,7 +177,7 @@ pub(crate) fn bind(binder: &mut Binder, body: &ast::SetExpr, tables: &dyn Tables
             column.ty = Some(Type::Text);
         }
     }
-    let output = |column: Column| Output { name: column.name, ty: column.ty.unwrap_or(Type::Text) };
+    let output = |column: Column| Output { name: column.name, ty: column.ty.unwrap_or(Type::Text), origin: None };
     Ok((rows, columns.into_iter().map(output).collect()))
 }
 
@@ -221,7 +228,7 @@ fn values(binder: &mut Binder, list: &ast::Values, tables: &dyn Tables) -> Bind<
     let mut columns = Vec::with_capacity(width);
     for at in 0..width {
         let bound = list.rows.iter().map(|row| binder.expr(&row.content[at], &mut scope)).collect::<Bind<Vec<_>>>()?;
-        let (all, ty) = binder.one_type(bound)?;
+        let (all, ty) = binder.one_type(bound, "VALUES")?;
         rows.iter_mut().zip(all).for_each(|(row, expr)| row.push(expr));
         columns.push(Column { name: format!("column{}", at + 1), ty: Some(ty) });
     }
@@ -246,8 +253,14 @@ fn set(
         ast::SetQuantifier::Distinct | ast::SetQuantifier::None => false,
         _ => return Err(Refusal::Other),
     };
+    // Each level takes of the thread's stack, here and when it is run.
+    if binder.depth >= DEPTH_MAX {
+        return Err(Refusal::Other);
+    }
+    binder.depth += 1;
     let (mut left, mut columns) = parts(binder, left, tables)?;
     let (mut right, others) = parts(binder, right, tables)?;
+    binder.depth -= 1;
     if columns.len() != others.len() {
         let text = format!("each {} query must have the same number of columns", kind.name());
         return Err(Error::new(SqlState::SYNTAX_ERROR, text).into());
@@ -263,7 +276,9 @@ fn set(
             })?),
             // Rows are told apart by what they are.
             (None, None) if !all => Some(Type::Text),
-            (one, other) => one.or(other),
+            (Some(one), None) => Some(beside(one, &right, at)),
+            (None, Some(other)) => Some(beside(other, &left, at)),
+            (None, None) => None,
         };
         if let Some(ty) = ty {
             become_type(binder, &mut left, at, column.ty, ty)?;
@@ -277,6 +292,21 @@ fn set(
         keys.push(nullable(ty.unwrap_or(Type::Text)));
     }
     Ok((Rows::Set(Box::new(Set { kind, all, sides: [left, right], columns: keys })), columns))
+}
+
+/// The type of a column whose other side has none: without what stands in parentheses. (Beside NULL, char(n) may keep its blanks.)
+fn beside(ty: Type, other: &Rows, at: usize) -> Type {
+    if matches!(ty, Type::Char(_)) && is_null(other, at) { ty } else { bare(ty) }
+}
+
+/// Is a column NULL in all rows, as they are written?
+fn is_null(rows: &Rows, at: usize) -> bool {
+    let is = |expr: &Expr| matches!(expr, Expr::Value(Value::Plain(Datum::Null)));
+    match rows {
+        Rows::Select(select) => is(&select.output[at]),
+        Rows::Values(rows) => rows.iter().all(|row| is(&row[at])),
+        Rows::Set(set) => set.sides.iter().all(|side| is_null(side, at)),
+    }
 }
 
 /// Has a column of all rows become of another type.

@@ -558,7 +558,7 @@ impl Change {
         for one in found {
             run.put_back(one);
             let before = run.slot(TARGET).get();
-            if exec::lock(&[TARGET], lock, &self.conditions, run)? {
+            if exec::lock(&[(TARGET, lock)], &self.conditions, run)? {
                 let same = run.slot(TARGET).get().map(<[u8]>::as_ptr) == before.map(<[u8]>::as_ptr);
                 locked.push(if same { one } else { run.held() });
             }

@@ -9,9 +9,10 @@ use crossbeam_epoch::Guard;
 use env::Event;
 use model::{Datum, Error, Result, SqlState};
 use rows::key::KeyColumn;
-use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, WaitPolicy, key};
+use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View, WaitPolicy, key};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::array::Array;
 use crate::derived::Derived;
 use crate::expr::{Expr, Frame};
 use crate::number::Numbers;
@@ -19,11 +20,18 @@ use crate::plan::{Access, Range, Step, Which};
 use crate::statement::Session;
 use crate::subquery::{Answer, Subquery};
 
+fn formula_that_reads() -> Error {
+    Error::bug("a formula that reads tables")
+}
+
 /// Whether to go on: a break means that there are rows enough.
 pub(crate) type Flow = ControlFlow<()>;
 
 /// So many rows are looked at between two questions whether to go on.
 const ROWS_PER_CHECK: u32 = 1_024;
+
+/// So often that is asked in one part of a query: what is under the guard is let go some milliseconds later at most.
+const QUESTIONS_PER_PART: u32 = 32;
 
 /// What all queries of one run of a statement share.
 pub(crate) struct World<'a> {
@@ -42,12 +50,77 @@ pub(crate) struct World<'a> {
     made: Vec<Cell<Option<&'a [&'a [u8]]>>>,
     /// Tables by columns that no index has.
     hashed: Vec<OnceCell<Hashed<'a>>>,
-    /// Nothing where only formulas are evaluated. A subquery reads in the midst of an expression, so that it is borrowed for
-    /// single calls.
-    txn: Option<RefCell<&'a mut Txn>>,
+    /// The array parameters that expressions use, and what they have; `None` for NULL.
+    arrays: &'a [Array],
+    elements: Vec<OnceCell<Option<Answer<'a>>>>,
+    source: Reads<'a>,
     waits: RefCell<Option<Event>>,
     /// Rows that may be looked at before the next question.
     left: Cell<u32>,
+    /// Bytes kept outside the arena.
+    kept: Cell<usize>,
+    /// Nothing where the whole is run at once.
+    part: Option<Part>,
+}
+
+/// What is read.
+pub(crate) enum Reads<'a> {
+    /// Nothing: only formulas are evaluated.
+    Nothing,
+    /// A subquery reads in the midst of an expression, so that it is borrowed for single calls.
+    Txn(RefCell<&'a mut Txn>),
+    /// What a transaction reads, beside it; the scratch is for keys.
+    View(View, RefCell<Vec<u8>>),
+}
+
+impl<'a> Reads<'a> {
+    pub(crate) fn of(txn: &'a mut Txn) -> Reads<'a> {
+        Reads::Txn(RefCell::new(txn))
+    }
+}
+
+/// Where a query that is run by parts goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Start,
+    /// At this record of the first table.
+    Record(u64),
+    /// Behind this entry of the first table's index.
+    Entry(Box<[u8]>),
+    End,
+}
+
+/// The part of a query that is run now.
+pub(crate) struct Part {
+    /// Where it goes on; taken by the walk over the first table.
+    from: Cell<Option<Place>>,
+    /// Where that walk stopped.
+    stopped: Cell<Option<Place>>,
+    /// Is it to stop behind the first table's row of the moment?
+    enough: Cell<bool>,
+    /// Questions that may be asked before it is enough.
+    questions: Cell<u32>,
+}
+
+impl Part {
+    pub(crate) fn at(place: Place) -> Part {
+        Part {
+            from: Cell::new(Some(place)),
+            stopped: Cell::new(None),
+            enough: Cell::new(false),
+            questions: Cell::new(QUESTIONS_PER_PART),
+        }
+    }
+
+    pub(crate) fn stop_soon(&self) {
+        self.enough.set(true);
+    }
+
+    /// Where it stopped.
+    pub(crate) fn stopped(&self) -> Place {
+        self.stopped.take().unwrap_or(Place::End)
+    }
 }
 
 /// The queries within a statement.
@@ -57,6 +130,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) derived: &'a [Derived],
     /// How many tables are hashed.
     pub(crate) hashed: usize,
+    pub(crate) arrays: &'a [Array],
 }
 
 impl<'a> World<'a> {
@@ -66,7 +140,7 @@ impl<'a> World<'a> {
         guard: &'a Guard,
         session: Session<'a>,
         parts: Parts<'a>,
-        txn: Option<&'a mut Txn>,
+        source: Reads<'a>,
     ) -> World<'a> {
         World {
             params,
@@ -78,16 +152,93 @@ impl<'a> World<'a> {
             derived: parts.derived,
             made: parts.derived.iter().map(|_| Cell::new(None)).collect(),
             hashed: (0..parts.hashed).map(|_| OnceCell::new()).collect(),
-            txn: txn.map(RefCell::new),
+            arrays: parts.arrays,
+            elements: parts.arrays.iter().map(|_| OnceCell::new()).collect(),
+            source,
             waits: RefCell::new(None),
             left: Cell::new(ROWS_PER_CHECK),
+            kept: Cell::new(0),
+            part: None,
         }
     }
 
-    /// Asks the transaction something.
+    /// The same, for a part of a query.
+    pub(crate) fn with_part(mut self, part: Part) -> World<'a> {
+        self.part = Some(part);
+        self
+    }
+
+    /// Where the walk over the first table begins; that is the first walk that asks.
+    fn take_place(&self) -> Option<Place> {
+        self.part.as_ref().and_then(|part| part.from.take())
+    }
+
+    /// Is it enough for this part? Then the next one goes on at `next`.
+    fn stops(&self, next: impl FnOnce() -> Place) -> bool {
+        let Some(part) = self.part.as_ref().filter(|part| part.enough.get()) else { return false };
+        part.stopped.set(Some(next()));
+        true
+    }
+
+    pub(crate) fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
+    }
+
+    /// Asks the transaction for more than rows.
     pub(crate) fn txn<T>(&self, ask: impl FnOnce(&mut Txn) -> Result<T>) -> Result<T> {
-        let txn = self.txn.as_ref().ok_or_else(|| Error::bug("a formula that reads tables"))?;
-        ask(&mut txn.borrow_mut())
+        match &self.source {
+            Reads::Txn(txn) => ask(&mut txn.borrow_mut()),
+            Reads::Nothing | Reads::View(..) => Err(Error::bug("a transaction is asked where there is none")),
+        }
+    }
+
+    /// As [`Txn::read_walked`].
+    fn read(&self, table: &'a RowTable, record: RecordId) -> Result<Option<&'a [u8]>> {
+        match &self.source {
+            Reads::Txn(txn) => txn.borrow_mut().read_walked(table, record, self.guard),
+            Reads::View(view, _) => Ok(view.row(table, record, self.guard)),
+            Reads::Nothing => Err(formula_that_reads()),
+        }
+    }
+
+    /// As [`Txn::get`].
+    fn get(&self, table: &'a RowTable, key: &[u8]) -> Result<Option<Found<'a>>> {
+        match &self.source {
+            Reads::Txn(txn) => txn.borrow_mut().get(table, key, self.guard),
+            Reads::View(view, _) => Ok(view.get(table, key, self.guard)),
+            Reads::Nothing => Err(formula_that_reads()),
+        }
+    }
+
+    /// As [`Txn::read_entry`].
+    fn read_entry(
+        &self,
+        table: &'a RowTable,
+        index: &IndexData,
+        entry: &[u8],
+        record: RecordId,
+    ) -> Result<Option<&'a [u8]>> {
+        match &self.source {
+            Reads::Txn(txn) => txn.borrow_mut().read_entry(table, index, entry, record, self.guard),
+            Reads::View(view, key) => {
+                view.row_of_entry(table, index, (entry, record), &mut key.borrow_mut(), self.guard)
+            }
+            Reads::Nothing => Err(formula_that_reads()),
+        }
+    }
+
+    /// All records of a table are about to be read. Of what is read beside the transaction it was told before.
+    pub(crate) fn note_table(&self, table: &RowTable) {
+        if let Reads::Txn(txn) = &self.source {
+            txn.borrow_mut().note_table(table);
+        }
+    }
+
+    /// Entries of an index between these bounds are read.
+    pub(crate) fn note_range(&self, table: &RowTable, index: &Arc<IndexData>, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        if let Reads::Txn(txn) = &self.source {
+            txn.borrow_mut().note_range(table, index, from, to);
+        }
     }
 
     pub(crate) fn numbers(&self) -> Result<&'a dyn Numbers> {
@@ -110,10 +261,28 @@ impl<'a> World<'a> {
         let left = self.left.get() - 1;
         if left == 0 {
             self.left.set(ROWS_PER_CHECK);
-            return (self.session.check)();
+            if let Some(part) = &self.part {
+                part.questions.set(part.questions.get().saturating_sub(1));
+                part.enough.set(part.enough.get() || part.questions.get() == 0);
+            }
+            return (self.session.check)(self.kept.get() + self.arena.allocated_bytes());
         }
         self.left.set(left);
         Ok(())
+    }
+
+    /// Counts bytes that the statement keeps outside the arena.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.kept.set(self.kept.get() + bytes);
+    }
+
+    /// The elements of an array parameter; `None` if it is NULL. They are read when they are first asked for.
+    pub(crate) fn array(&'a self, of: usize) -> Result<Option<&'a Answer<'a>>> {
+        if let Some(elements) = self.elements[of].get() {
+            return Ok(elements.as_ref());
+        }
+        let elements = self.arrays[of].read(self.params, self.session.zone, self.arena)?;
+        Ok(self.elements[of].get_or_init(|| elements).as_ref())
     }
 
     /// What a subquery gives, as `read` has it. One that takes nothing from the query around it is run once.
@@ -144,46 +313,12 @@ impl<'a> World<'a> {
             let given = given.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
             return self.derived[of].make(self, given);
         }
-        self.rows_made(of)
-    }
-
-    fn rows_made(&'a self, of: usize) -> Result<&'a [&'a [u8]]> {
         if let Some(rows) = self.made[of].get() {
             return Ok(rows);
         }
         let rows = self.derived[of].make(self, Vec::new())?;
         self.made[of].set(Some(rows));
         Ok(rows)
-    }
-
-    /// The rows of a table, or of what a query makes, by some of its columns.
-    fn hashed(
-        &'a self,
-        of: usize,
-        table: &'a Arc<RowTable>,
-        columns: &[usize],
-        made: Option<usize>,
-    ) -> Result<&'a Hashed<'a>> {
-        if let Some(hashed) = self.hashed[of].get() {
-            return Ok(hashed);
-        }
-        let mut hashed = Hashed::new(table, columns);
-        match made {
-            Some(made) => {
-                for row in self.rows_made(made)? {
-                    hashed.add(table, columns, RecordId(0), row)?;
-                }
-            }
-            None => {
-                for record in table.records.all() {
-                    self.look()?;
-                    if let Some(row) = self.txn(|txn| txn.read(table, record, self.guard))? {
-                        hashed.add(table, columns, record, row)?;
-                    }
-                }
-            }
-        }
-        Ok(self.hashed[of].get_or_init(|| hashed))
     }
 }
 
@@ -207,7 +342,7 @@ pub(crate) struct Held<'a> {
     records: &'a [RecordId],
 }
 
-/// FOR UPDATE and its kin: which slots, how strongly.
+/// FOR UPDATE and its kin: how strongly, and what if somebody else has the row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lock {
     pub(crate) mode: LockMode,
@@ -222,7 +357,7 @@ impl<'a> Run<'a> {
     pub(crate) fn new(tables: &'a [Arc<RowTable>], world: &'a World<'a>, given: Vec<Datum<'a>>) -> Run<'a> {
         let rows = world.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None));
         Run {
-            frame: Frame { rows, world, given, made: Vec::new() },
+            frame: Frame { rows, world, given, made: Vec::new(), element: Datum::Null },
             records: world.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
             tables,
             buffers: Vec::new(),
@@ -335,8 +470,10 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
         Access::PointsOf { before, of, given } => points_of(table, step.slot, before, (*of, given), run, each),
         Access::Range(part) => range(table, step.slot, part, run, each),
         Access::Beginnings { index, keys } => beginnings(table, step.slot, *index, keys, run, each),
-        Access::Hashed { of, columns, keys, made } => {
-            let hashed = run.world().hashed(*of, table, columns, *made)?;
+        Access::EachOf { index, key, array } => each_of(table, step.slot, (*index, key), *array, run, each),
+        Access::Ranges(parts) => ranges(table, step.slot, parts, run, each),
+        Access::Hashed { of, columns, keys, from } => {
+            let hashed = hashed(step, *of, columns, from, run)?;
             let mut bytes = run.buffer();
             let known = hashed.encode(keys, run, &mut bytes)?;
             let found = if known { hashed.rows.get(bytes.as_slice()) } else { None };
@@ -357,6 +494,30 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
         }
         Access::All => all(table, step.slot, run, each),
     }
+}
+
+/// The rows that an access finds by some of their columns, found once for the statement.
+fn hashed<'a>(
+    step: &'a Step,
+    of: usize,
+    columns: &[usize],
+    from: &'a Access,
+    run: &mut Run<'a>,
+) -> Result<&'a Hashed<'a>> {
+    let made = &run.world().hashed[of];
+    if let Some(hashed) = made.get() {
+        return Ok(hashed);
+    }
+    let table = &run.tables[step.slot];
+    let mut hashed = Hashed::new(table, columns);
+    let _: Flow = candidates(step, from, run, &mut |run| {
+        if let Some(row) = run.slot(step.slot).get() {
+            let taken = hashed.add(table, columns, run.records[step.slot].get(), row)?;
+            run.world().keep(taken);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(made.get_or_init(|| hashed))
 }
 
 fn among<'a>(rows: &'a [Found<'a>], slot: usize, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
@@ -384,18 +545,19 @@ impl<'a> Hashed<'a> {
         Hashed { columns: columns.iter().map(column).collect(), rows: FxHashMap::default() }
     }
 
-    /// Nothing is equal to NULL.
-    fn add(&mut self, table: &'a RowTable, columns: &[usize], record: RecordId, row: &'a [u8]) -> Result<()> {
+    /// Nothing is equal to NULL. Says about how many bytes it takes.
+    fn add(&mut self, table: &'a RowTable, columns: &[usize], record: RecordId, row: &'a [u8]) -> Result<usize> {
         let mut bytes = Vec::new();
         for (at, column) in columns.iter().zip(&self.columns) {
             let value = table.layout.field(row, *at)?;
             if value.is_null() {
-                return Ok(());
+                return Ok(0);
             }
             key::push(&mut bytes, column, &value)?;
         }
+        let taken = bytes.len() + size_of::<(Box<[u8]>, Vec<Found<'_>>)>() + size_of::<Found<'_>>();
         self.rows.entry(bytes.into()).or_default().push((record, row));
-        Ok(())
+        Ok(taken)
     }
 
     /// A key; false if a part is NULL.
@@ -430,7 +592,7 @@ fn points<'a>(
         let mut bytes = run.buffer();
         let is_known = encode(parts, primary, run, &mut bytes)?;
         let is_new = is_known && (keys.len() == 1 || seen.insert(bytes.clone()));
-        let found = if is_new { run.txn(|txn| txn.get(table, &bytes, run.guard()))? } else { None };
+        let found = if is_new { run.world().get(table, &bytes)? } else { None };
         run.buffers.push(bytes);
         let flow = point(slot, found, run, each)?;
         if flow.is_break() {
@@ -459,7 +621,7 @@ fn points_of<'a>(
         for value in values {
             bytes.truncate(prefix);
             key::push(&mut bytes, last, &value)?;
-            let found = run.txn(|txn| txn.get(table, &bytes, run.guard()))?;
+            let found = run.world().get(table, &bytes)?;
             flow = point(slot, found, run, each)?;
             if flow.is_break() {
                 break;
@@ -479,15 +641,21 @@ fn point<'a>(slot: usize, found: Option<(RecordId, &'a [u8])>, run: &mut Run<'a>
 }
 
 fn all<'a>(table: &'a Arc<RowTable>, slot: usize, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
-    for record in table.records.all() {
+    run.world().note_table(table);
+    let place = run.world().take_place();
+    let first = if let Some(Place::Record(next)) = place { next } else { 0 };
+    for record in first..table.records.bound() {
         run.look()?;
-        if let Some(row) = run.txn(|txn| txn.read(table, record, run.guard()))? {
+        if let Some(row) = run.world().read(table, RecordId(record))? {
             run.slot(slot).set(Some(row));
-            run.records[slot].set(record);
+            run.records[slot].set(RecordId(record));
             let flow = each(run)?;
             if flow.is_break() {
                 return Ok(flow);
             }
+        }
+        if place.is_some() && run.world().stops(|| Place::Record(record + 1)) {
+            return Ok(ControlFlow::Break(()));
         }
     }
     Ok(ControlFlow::Continue(()))
@@ -505,12 +673,12 @@ fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a>, out: &mut Vec
     Ok(true)
 }
 
-fn index_of(table: &RowTable, which: Which) -> Result<&IndexData> {
+fn index_of(table: &RowTable, which: Which) -> Result<&Arc<IndexData>> {
     let index = match which {
         Which::Primary => table.primary.as_ref(),
         Which::Secondary(at) => table.secondary.get(at),
     };
-    index.map(|index| &**index).ok_or_else(|| Error::bug("an index that the plan names is not there"))
+    index.ok_or_else(|| Error::bug("an index that the plan names is not there"))
 }
 
 fn range<'a>(
@@ -535,6 +703,54 @@ fn range<'a>(
     }
     run.buffers.extend([low, high]);
     Ok(flow)
+}
+
+/// The rows of several parts of one index, each once, in its order.
+fn ranges<'a>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    parts: &'a [Range],
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
+) -> Result<Flow> {
+    let Some(which) = parts.first().map(|part| part.index) else { return Ok(ControlFlow::Continue(())) };
+    let index = index_of(table, which)?;
+    let mut ends: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let mut low = Vec::new();
+        if !encode(&part.equal, index, run, &mut low)? {
+            continue;
+        }
+        let mut high = low.clone();
+        let column = index.keys().get(part.equal.len());
+        let from = end(part.low.as_ref(), column, run, &mut low, false)?.is_some();
+        let to = end(part.high.as_ref(), column, run, &mut high, true)?.map(|to| to != Bound::Unbounded);
+        match to {
+            Some(bounded) if from => ends.push((low, bounded.then_some(high))),
+            _ => {}
+        }
+    }
+    ends.sort_unstable();
+    let mut at = 0;
+    while let Some((low, mut high)) = ends.get(at).cloned() {
+        at += 1;
+        // What overlaps or touches is one part.
+        while let Some((next, end)) = ends.get(at)
+            && high.as_ref().is_none_or(|high| next <= high)
+        {
+            high = match (high, end) {
+                (Some(high), Some(end)) => Some(high.max(end.clone())),
+                _ => None,
+            };
+            at += 1;
+        }
+        let to = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let flow = between(table, slot, which, (Bound::Included(&low), to, Direction::Forward), run, each)?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// The rows whose keys begin with one of these.
@@ -564,6 +780,40 @@ fn beginnings<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
+/// The rows whose keys begin with one of these, which have an element of an array among them.
+fn each_of<'a>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    (which, key): (Which, &'a [Expr]),
+    array: usize,
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
+) -> Result<Flow> {
+    let index = index_of(table, which)?;
+    let is_point = which == Which::Primary && key.len() == index.keys().len();
+    let elements = run.world().array(array)?.map_or(&[][..], |elements| &elements.values);
+    for element in elements {
+        run.frame.element = element.clone();
+        let (mut low, mut high) = (run.buffer(), run.buffer());
+        let mut flow = ControlFlow::Continue(());
+        if encode(key, index, run, &mut low)? {
+            if is_point {
+                let found = run.world().get(table, &low)?;
+                flow = point(slot, found, run, each)?;
+            } else {
+                high.extend_from_slice(&low);
+                let to = if key::prefix_end(&mut high) { Bound::Excluded(high.as_slice()) } else { Bound::Unbounded };
+                flow = between(table, slot, which, (Bound::Included(&low), to, Direction::Forward), run, each)?;
+            }
+        }
+        run.buffers.extend([low, high]);
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
 /// The rows between two keys of an index.
 fn between<'a>(
     table: &'a Arc<RowTable>,
@@ -574,29 +824,54 @@ fn between<'a>(
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, which)?;
-    let guard = run.guard();
+    let place = run.world().take_place();
+    let (from, to) = match (&place, direction) {
+        (Some(Place::Entry(last)), Direction::Forward) => (Bound::Excluded(&**last), to),
+        (Some(Place::Entry(last)), Direction::Backward) => (from, Bound::Excluded(&**last)),
+        _ => (from, to),
+    };
+    let (world, guard) = (run.world(), run.guard());
     let mut one = |entry: &[u8], record| {
         run.look()?;
         let row = match which {
-            Which::Primary => run.txn(|txn| txn.read(table, record, guard))?,
-            Which::Secondary(_) => run.txn(|txn| txn.read_entry(table, index, entry, record, guard))?,
+            Which::Primary => run.world().read(table, record)?,
+            Which::Secondary(_) => run.world().read_entry(table, index, entry, record)?,
         };
-        if row.is_none() {
-            return Ok(ControlFlow::Continue(()));
+        if row.is_some() {
+            run.slot(slot).set(row);
+            run.records[slot].set(record);
+            let flow = each(run)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
         }
-        run.slot(slot).set(row);
-        run.records[slot].set(record);
-        each(run)
+        let stops = place.is_some() && run.world().stops(|| Place::Entry(entry.into()));
+        Ok(if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     };
     let mut ended = Ok(ControlFlow::Continue(()));
+    let mut noted = false;
     index.scan(from, to, direction, guard, |entry, record| {
         ended = one(entry, record);
-        if matches!(ended, Ok(ControlFlow::Continue(()))) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if matches!(ended, Ok(ControlFlow::Continue(()))) {
+            return ControlFlow::Continue(());
+        }
+        // What comes after was not looked at.
+        let (from, to) = match direction {
+            Direction::Forward => (from, Bound::Included(entry)),
+            Direction::Backward => (Bound::Included(entry), to),
+        };
+        world.note_range(table, index, from, to);
+        noted = true;
+        ControlFlow::Break(())
     });
+    if !noted {
+        world.note_range(table, index, from, to);
+    }
     ended
 }
 
-/// One end of a range: `None` if nothing can be in it. `bytes` holds the equal part.
+/// One end of a range: `None` if nothing can be in it. `bytes` holds the equal part; afterwards a low end is these bytes, included,
+/// and a high end these bytes, excluded, or nothing.
 fn end<'b, 'a>(
     bound: Option<&'a (Expr, bool)>,
     column: Option<&KeyColumn>,
@@ -639,9 +914,9 @@ fn end<'b, 'a>(
 
 /// Locks the rows in these slots, and looks again at the conditions where one has changed. False: the joined row is
 /// out.
-pub(crate) fn lock<'a>(slots: &[usize], lock: Lock, conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
+pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
     let mut again = false;
-    for slot in slots {
+    for (slot, lock) in locks {
         if run.slot(*slot).get().is_none() {
             continue;
         }

@@ -162,6 +162,21 @@ pub(crate) enum Expr {
         given: Vec<Expr>,
         all: bool,
     },
+    /// Is a value among the elements of an array parameter?
+    InArray {
+        what: Box<Expr>,
+        array: usize,
+        not: bool,
+    },
+    /// Does a comparison with one element of an array parameter hold, or with all?
+    ComparedArray {
+        what: Box<Expr>,
+        comparison: Comparison,
+        array: usize,
+        all: bool,
+    },
+    /// The element of an array parameter by which rows are looked for.
+    Element,
     /// A number of a sequence, or a random one.
     Number(Number, Vec<Expr>),
     /// A column of a group, or an aggregate.
@@ -180,7 +195,13 @@ macro_rules! walk {
         pub(crate) fn $name(&$($mut)? self, each: &mut dyn FnMut(&$($mut)? Expr)) {
             each(self);
             match self {
-                Expr::Value(_) | Expr::Param(_) | Expr::Field { .. } | Expr::Given(_) | Expr::Now | Expr::Made(_) => {}
+                Expr::Value(_)
+                | Expr::Param(_)
+                | Expr::Field { .. }
+                | Expr::Given(_)
+                | Expr::Element
+                | Expr::Now
+                | Expr::Made(_) => {}
                 Expr::Arithmetic(_, sides)
                 | Expr::Compare(_, sides)
                 | Expr::And(sides)
@@ -193,6 +214,8 @@ macro_rules! walk {
                 | Expr::Negate(of)
                 | Expr::IsNull { of, .. }
                 | Expr::Cast { what: of, .. }
+                | Expr::InArray { what: of, .. }
+                | Expr::ComparedArray { what: of, .. }
                 | Expr::Fitting { what: of, .. } => of.$name(each),
                 Expr::InList { what, list: more, .. }
                 | Expr::InResult { what, given: more, .. }
@@ -301,6 +324,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) given: Vec<Datum<'a>>,
     /// The group of the moment.
     pub(crate) made: Vec<Datum<'a>>,
+    /// The element of an array by which rows are looked for.
+    pub(crate) element: Datum<'a>,
 }
 
 impl Comparison {
@@ -414,6 +439,20 @@ impl Expr {
                 let found = frame.world.answer(*of, given, frame, |answer| answer.among(&what))?;
                 found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
             }
+            Expr::InArray { what, array, not } => {
+                let what = what.eval(frame)?;
+                let found = frame.world.array(*array)?.and_then(|answer| answer.among(&what));
+                found.map_or(Datum::Null, |found| Datum::Bool(found != *not))
+            }
+            Expr::ComparedArray { what, comparison, array, all } => {
+                let what = what.eval(frame)?;
+                let held = match frame.world.array(*array)? {
+                    Some(answer) => answer.compared(&what, *comparison, *all)?,
+                    None => None,
+                };
+                held.map_or(Datum::Null, Datum::Bool)
+            }
+            Expr::Element => frame.element.clone(),
             Expr::InRows { what, types, of, given, not } => {
                 let what = what.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
                 let found = frame.world.answer(*of, given, frame, |answer| answer.has_row(&what, types))??;

@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use model::{Datum, Error, Referential, Result, RowForeignKey, SqlState, TableId};
-use rows::{Direction, IndexData, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy, key};
+use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy, key};
 
 use crate::bind::{Bind, Binder, Refusal};
 use crate::cast::text_of;
@@ -348,9 +348,10 @@ impl Reference {
         if run.txn(|txn| txn.newest(&self.child, change.record, run.guard()))? != Some(new) {
             return Ok(());
         }
-        let found = match self.key(&values)? {
+        let key = self.key(&values)?;
+        let found = match &key {
             Some(key) => {
-                run.txn(|txn| txn.lock_key_row(&self.parent, self.index, &key, LockMode::KeyShare, run.guard()))?
+                run.txn(|txn| txn.lock_key_row(&self.parent, self.index, key, LockMode::KeyShare, run.guard()))?
             }
             None => Locked::Gone,
         };
@@ -358,15 +359,32 @@ impl Reference {
             Locked::Row { .. } => Ok(()),
             Locked::Wait(event) => Err(run.world().wait(event)),
             Locked::Gone | Locked::Skipped => {
+                if let Some(key) = &key {
+                    self.check_snapshot(key, run)?;
+                }
                 let text = format!(
                     "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
                     self.child.schema.name.table, self.def.name
                 );
                 let key = shown(&self.child, &self.def.columns, &values, run);
                 let detail = format!("Key {key} is not present in table \"{}\".", self.parent.schema.name.table);
-                Err(Error::new(SqlState::FOREIGN_KEY_VIOLATION, text).with_detail(detail))
+                Err(self.violated(text, detail))
             }
         }
+    }
+
+    /// An error if the row referred to, which is not there, is there for a snapshot that stays: the transaction may find it if it is run
+    /// again.
+    fn check_snapshot(&self, key: &[u8], run: &Run<'_>) -> Result<()> {
+        let (parent, guard) = (&self.parent, run.guard());
+        let was_there = run.txn(|txn| {
+            Ok(txn.isolation() >= Isolation::RepeatableRead && txn.saw_key(parent, self.index, key, guard)?)
+        })?;
+        if !was_there {
+            return Ok(());
+        }
+        let text = "could not serialize access due to concurrent update";
+        Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"))
     }
 
     /// An error if somebody refers to a row that went away or changed.
@@ -385,7 +403,12 @@ impl Reference {
         );
         let key = shown(&self.parent, &self.def.referred, values, run);
         let detail = format!("Key {key} is still referenced from table \"{}\".", self.child.schema.name.table);
-        Err(Error::new(SqlState::FOREIGN_KEY_VIOLATION, text).with_detail(detail))
+        Err(self.violated(text, detail))
+    }
+
+    fn violated(&self, text: String, detail: String) -> Error {
+        let error = Error::new(SqlState::FOREIGN_KEY_VIOLATION, text).with_detail(detail);
+        error.about_constraint(&self.child.schema.name, &self.def.name)
     }
 
     /// The children with these values. By an index that begins with their columns, if there is one.
@@ -407,6 +430,7 @@ impl Reference {
             first.is_some_and(|first| first.iter().all(|column| columns.contains(column)))
         });
         let Some(index) = index else {
+            world.note_table(&self.child);
             self.child.records.all().try_for_each(look)?;
             return Ok(found);
         };
@@ -421,6 +445,7 @@ impl Reference {
         let mut high = low.clone();
         let to = if key::prefix_end(&mut high) { Bound::Excluded(high.as_slice()) } else { Bound::Unbounded };
         let mut ended = Ok(());
+        world.note_range(&self.child, index, Bound::Included(&low), to);
         index.scan(Bound::Included(&low), to, Direction::Forward, guard, |_, record| {
             ended = look(record);
             if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

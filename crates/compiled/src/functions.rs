@@ -1,6 +1,6 @@
 //! Functions by name.
 
-use model::limits::VALUE_BYTES_MAX;
+use bumpalo::Bump;
 use model::{Datum, Error, Numeric, Result, SqlState};
 
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
@@ -55,10 +55,10 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
             Datum::Text(if from.is_empty() { text } else { arena.alloc_str(&text.replace(from, to)) })
         }
         (Function::PadStart | Function::PadEnd, Datum::Text(text), Datum::Int4(length), fill) => {
-            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart)?))
+            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, arena)?))
         }
         (Function::Repeat, Datum::Text(text), Datum::Int4(count), _) => {
-            Datum::Text(arena.alloc_str(&text.repeat(times(text, count)?)))
+            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, arena)?)))
         }
         (Function::Reverse, Datum::Text(text), ..) => {
             Datum::Text(arena.alloc_str(&text.chars().rev().collect::<String>()))
@@ -117,29 +117,39 @@ fn position(text: &str, part: &str) -> i32 {
 }
 
 /// So many characters, cut or filled up.
-fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool) -> Result<String> {
+fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, arena: &Bump) -> Result<String> {
     let fill = if let Datum::Text(fill) = fill { fill } else { " " };
     let length = usize::try_from(length).unwrap_or(0);
     let missing = length.saturating_sub(text.chars().count());
     if missing == 0 || fill.is_empty() {
         return Ok(text.chars().take(length).collect());
     }
-    check_length(missing.saturating_mul(4))?;
+    let widest = fill.chars().map(char::len_utf8).max().unwrap_or(1);
+    check_room(missing.saturating_mul(widest), arena)?;
     let fill = fill.chars().cycle().take(missing);
     Ok(if before { fill.chain(text.chars()).collect() } else { text.chars().chain(fill).collect() })
 }
 
-fn times(text: &str, count: i32) -> Result<usize> {
+fn times(text: &str, count: i32, arena: &Bump) -> Result<usize> {
     let count = usize::try_from(count).unwrap_or(0);
-    check_length(text.len().saturating_mul(count))?;
+    check_room(text.len().saturating_mul(count), arena)?;
     Ok(count)
 }
 
-fn check_length(bytes: usize) -> Result<()> {
-    if bytes <= VALUE_BYTES_MAX {
-        return Ok(());
+/// The longest text that a function makes out of a short one. (A row holds less.)
+const TEXT_BYTES_MAX: usize = 64 << 20;
+/// What a statement makes lives as long as it.
+const ARENA_BYTES_MAX: usize = 256 << 20;
+
+fn check_room(bytes: usize, arena: &Bump) -> Result<()> {
+    if bytes > TEXT_BYTES_MAX {
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
     }
-    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"))
+    if arena.allocated_bytes().saturating_add(bytes) > ARENA_BYTES_MAX {
+        let text = format!("the values that the statement makes are larger than {} MiB", ARENA_BYTES_MAX >> 20);
+        return Err(Error::new(SqlState::OUT_OF_MEMORY, text));
+    }
+    Ok(())
 }
 
 /// A field of a text, counted from 1, or from its end if negative.

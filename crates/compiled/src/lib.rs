@@ -2,7 +2,7 @@
 //! run in microseconds.
 //!
 //! - [`compile`], [`run`]: the whole of it; [`Load`]: rows from outside.
-//! - `bind`, `calls`, `types`, `scope`: names and types, by PostgreSQL's rules.
+//! - `bind`, `calls`, `array`, `types`, `scope`: names and types, by PostgreSQL's rules.
 //! - `expr`, `cast`, `functions`, `moment`, `number`, `aggregate`: evaluation.
 //! - `plan`, `exec`: which rows, in which order; nested loops.
 //! - `select`, `from`, `tail`, `subquery`, `derived`, `dml`, `write`, `foreign`: statements.
@@ -11,6 +11,7 @@
 //! savepoint: whoever runs a statement undoes it when it fails or waits.
 
 mod aggregate;
+mod array;
 mod bind;
 mod calls;
 mod cast;
@@ -35,6 +36,7 @@ mod tests;
 mod types;
 mod write;
 
+pub use array::{ParamType, array_of, array_of_binary, array_of_text};
 pub use cast::{Zone, parse};
 pub use define::{
     Catalog, Change, Condition, Definition, Notice, Object, Rewrite, SequenceAction, SequenceStatement, Work, define,
@@ -44,4 +46,4 @@ pub use dml::{Incoming, Load, Loaded, Refused};
 pub use number::Numbers;
 pub use scope::Tables;
 pub use select::{Output, WEAKER_LOCK};
-pub use statement::{Compiled, Ran, Session, compile, counts, run};
+pub use statement::{Compiled, Ran, Reading, Session, compile, counts, names_no_table, run};

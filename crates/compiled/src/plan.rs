@@ -81,8 +81,13 @@ pub(crate) enum Access {
     Range(Range),
     /// By several beginnings of one index, in the order of a list.
     Beginnings { index: Which, keys: Vec<Vec<Expr>> },
-    /// By columns of no index: a table of these is made, once for the statement, which has this number.
-    Hashed { of: usize, columns: Vec<usize>, keys: Vec<Expr>, made: Option<usize> },
+    /// By the beginning of an index, or a whole primary key, that has each element of an array parameter in it.
+    EachOf { index: Which, key: Vec<Expr>, array: usize },
+    /// By several parts of one index, which may overlap.
+    Ranges(Vec<Range>),
+    /// By columns of no index: a table of these is made, once for the statement, which has this number, of the rows that `from`
+    /// finds.
+    Hashed { of: usize, columns: Vec<usize>, keys: Vec<Expr>, from: Box<Access> },
     /// Those that a query makes.
     Made { of: usize, given: Vec<Expr> },
     /// All of them.
@@ -93,10 +98,15 @@ impl Access {
     /// Does it find all rows?
     pub(crate) fn is_whole(&self) -> bool {
         match self {
-            Access::All | Access::Hashed { made: None, .. } => true,
-            Access::Made { .. } | Access::Hashed { .. } => false,
+            Access::All => true,
+            Access::Hashed { from, .. } => from.is_whole(),
             Access::Range(range) => range.equal.is_empty() && range.low.is_none() && range.high.is_none(),
-            Access::Points(_) | Access::PointsOf { .. } | Access::Beginnings { .. } => false,
+            Access::Points(_)
+            | Access::PointsOf { .. }
+            | Access::Beginnings { .. }
+            | Access::Ranges(_)
+            | Access::EachOf { .. }
+            | Access::Made { .. } => false,
         }
     }
 }
@@ -147,6 +157,8 @@ pub(crate) fn steps(
     let mut steps: Vec<Step> = Vec::with_capacity(joined.len());
     let mut ordered = order.is_empty();
     while !left.is_empty() {
+        // Are rows looked for more than once?
+        let again = !steps.iter().all(|step| matches!(&step.access, Access::Points(keys) if keys.len() == 1));
         // An outer join waits for all tables before it.
         let allowed = left.iter().take_while(|at| joined[**at].outer.is_inner()).count().max(1);
         let first = steps.is_empty();
@@ -154,7 +166,7 @@ pub(crate) fn steps(
             let one = &joined[*at];
             let asked = conditions.iter().filter(|(stands, _)| may_ask(one.source.slot, *stands)).map(|(_, one)| one);
             let usable: Vec<&Expr> = asked.chain(one.outer.on()).collect();
-            let found = access(one.source, &usable, &bound, if first { order } else { &[] })?;
+            let found = access(one.source, &usable, &bound, if first { order } else { &[] }, again)?;
             Some((found.cost, place, found))
         });
         // The order of FROM decides between equals.
@@ -215,6 +227,9 @@ fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usi
     columns.iter().filter_map(first).collect()
 }
 
+/// What a unique key costs that is known as a whole.
+const ONE_ROW: u32 = 3;
+
 struct Found {
     access: Access,
     /// Less is better.
@@ -223,33 +238,49 @@ struct Found {
 }
 
 /// The best way to a table's rows, given those in `bound`; nothing if it is made of others.
-fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Option<Found> {
+fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order], again: bool) -> Option<Found> {
     if source.made.as_ref().is_some_and(|made| !made.given.iter().all(|one| needs_only(one, bound))) {
         return None;
     }
-    let best = stored(source, conditions, bound, order);
-    if !matches!(best.access, Access::All) {
-        return Some(best);
+    let mut best = stored(source, conditions, bound, order);
+    if matches!(best.access, Access::All) {
+        best.access = whole(source);
     }
-    let hashed = hashed(source, conditions, bound);
-    Some(hashed.unwrap_or_else(|| Found { access: whole(source), ..best }))
+    Some(hashed(source, &best, conditions, bound, again).unwrap_or(best))
 }
 
-/// By equal columns that no index has, if rows are looked for more than once.
-fn hashed(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Found> {
-    let made = match &source.made {
-        None => None,
-        Some(made) if made.given.is_empty() => Some(made.of),
-        Some(_) => return None,
+/// By equal columns that no index has, if rows are looked for more than once, and the best way would be through the same rows
+/// each time. Not where they come in order: who asked for that may need the first only.
+///
+/// - `again`: do rows in `bound` come more than once? What a query around this one gives does.
+fn hashed(source: &Source, best: &Found, conditions: &[&Expr], bound: &[usize], again: bool) -> Option<Found> {
+    let fixed = |keys: &[Expr]| !keys.iter().any(|key| changes(key, true));
+    let fixed_range =
+        |range: &Range| fixed(&range.equal) && range.low.iter().chain(&range.high).all(|(end, _)| !changes(end, true));
+    let (same, cost) = match &best.access {
+        Access::All => (true, 900),
+        Access::Made { given, .. } => (given.is_empty(), 200),
+        Access::Range(range) => (best.cost > ONE_ROW && !best.ordered && fixed_range(range), best.cost),
+        Access::Beginnings { keys, .. } => (keys.iter().all(|key| fixed(key)), best.cost),
+        Access::Ranges(ranges) => (ranges.iter().all(fixed_range), best.cost),
+        Access::Points(_) | Access::PointsOf { .. } | Access::EachOf { .. } | Access::Hashed { .. } => (false, 0),
     };
+    if !same {
+        return None;
+    }
     let columns = source.schema().shown().map(|(at, _)| at);
     let keys = columns.filter_map(|column| Some((column, equal_to(source, column, conditions, bound)?)));
     let (columns, keys): (Vec<usize>, Vec<Expr>) = keys.unzip();
-    let changes = |part: &Expr| matches!(part, Expr::Field { .. } | Expr::Given(_));
-    let mut again = false;
-    keys.iter().for_each(|key| key.visit(&mut |part| again |= changes(part)));
-    let cost = if made.is_some() { 200 } else { 900 };
-    again.then_some(Found { access: Access::Hashed { of: 0, columns, keys, made }, cost, ordered: false })
+    let from = Box::new(best.access.clone());
+    let changes = keys.iter().any(|key| changes(key, again));
+    changes.then_some(Found { access: Access::Hashed { of: 0, columns, keys, from }, cost, ordered: false })
+}
+
+/// May an expression have another value the next time that rows are looked for?
+fn changes(expr: &Expr, fields: bool) -> bool {
+    let mut changes = false;
+    expr.visit(&mut |part| changes |= matches!(part, Expr::Given(_)) || fields && matches!(part, Expr::Field { .. }));
+    changes
 }
 
 fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Found {
@@ -262,6 +293,10 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
     if let Some(access) = points_of(source, conditions, bound) {
         return Found { access, cost: 2, ordered: false };
     }
+    let whole = columns_of(table, Which::Primary);
+    if let Some((key, array)) = each_of(source, whole, conditions, bound).filter(|(key, _)| key.len() == whole.len()) {
+        return Found { access: Access::EachOf { index: Which::Primary, key, array }, cost: 2, ordered: false };
+    }
     let mut best = Found { access: Access::All, cost: 1_000, ordered: false };
     let primary = table.primary.as_ref().map(|_| Which::Primary);
     for which in primary.into_iter().chain((0..table.secondary.len()).map(Which::Secondary)) {
@@ -272,6 +307,18 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
             let cost = 1 + cost_of(keys[0].len(), columns.len());
             if cost < best.cost {
                 best = Found { access: Access::Beginnings { index: which, keys }, cost, ordered: false };
+            }
+        }
+        if let Some((key, array)) = each_of(source, columns, conditions, bound) {
+            let cost = 1 + cost_of(key.len(), columns.len());
+            if cost < best.cost {
+                best = Found { access: Access::EachOf { index: which, key, array }, cost, ordered: false };
+            }
+        }
+        if let Some(ranges) = ranges(source, which, columns, conditions, bound) {
+            let cost = 1 + cost_of(ranges[0].equal.len(), columns.len()) - 2;
+            if cost < best.cost {
+                best = Found { access: Access::Ranges(ranges), cost, ordered: false };
             }
         }
         let equal: Vec<Expr> =
@@ -288,7 +335,7 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
         let ranges = u32::from(low.is_some()) + u32::from(high.is_some());
         let whole = equal.len() == columns.len() && unique(table, which);
         let cost = match (whole, equal.len(), ranges) {
-            (true, ..) => 3,
+            (true, ..) => ONE_ROW,
             (_, equal, ranges) => cost_of(equal, columns.len()) - 2 * ranges - u32::from(ordered),
         };
         if cost < best.cost {
@@ -363,6 +410,20 @@ fn list_of<'e>(source: &Source, column: usize, conditions: &[&'e Expr], bound: &
     })
 }
 
+/// The first columns of an index, if one of them is among the elements of an array parameter and the others are known; and which array.
+fn each_of(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<(Vec<Expr>, usize)> {
+    let known = |column: &usize| equal_to(source, *column, conditions, bound);
+    let mut key: Vec<Expr> = columns.iter().map_while(known).collect();
+    let listed = *columns.get(key.len())?;
+    let (fit, array) = conditions.iter().find_map(|condition| match condition {
+        Expr::InArray { what, array, not: false } => Some((column_behind(what, source, listed)?, *array)),
+        _ => None,
+    })?;
+    key.push(fit(Expr::Element, source.schema().columns[listed].ty));
+    key.extend(columns[key.len()..].iter().map_while(known));
+    Some((key, array))
+}
+
 /// The first columns of an index by `(a, b) IN ((1, 2), (3, 4))`, which the binder made ANDs under ORs of; other columns may be given
 /// beside it. All have as many columns as the least of them, so that two are the same or have no row in common.
 fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[usize]) -> Option<Vec<Vec<Expr>>> {
@@ -384,6 +445,33 @@ fn rows_in(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[us
         let least = keys.iter().map(Vec::len).min().filter(|least| *least > 0)?;
         keys.iter_mut().for_each(|key| key.truncate(least));
         Some(keys)
+    })
+}
+
+/// Parts of an index by `k BETWEEN 1 AND 2 OR k > 5`, its columns before `k` being known.
+fn ranges(
+    source: &Source,
+    index: Which,
+    columns: &[usize],
+    conditions: &[&Expr],
+    bound: &[usize],
+) -> Option<Vec<Range>> {
+    let equal: Vec<Expr> = columns.iter().map_while(|column| equal_to(source, *column, conditions, bound)).collect();
+    let next = *columns.get(equal.len())?;
+    conditions.iter().find_map(|condition| {
+        let mut parts = Vec::new();
+        alternatives(condition, &mut parts);
+        let range = |part: &&Expr| {
+            let mut all = Vec::new();
+            conjuncts(part, &mut all);
+            let (low, high) = match equal_to(source, next, &all, bound) {
+                Some(value) => (Some((value.clone(), true)), Some((value, true))),
+                None => bounds_of(source, next, &all, bound),
+            };
+            let found = low.is_some() || high.is_some();
+            found.then(|| Range { index, equal: equal.clone(), low, high, backwards: false })
+        };
+        if parts.len() < 2 { None } else { parts.iter().map(range).collect() }
     })
 }
 
@@ -524,6 +612,8 @@ impl fmt::Display for Access {
                 write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })
             }
             Access::Beginnings { keys, .. } => write!(f, "{} ranges {}", keys.len(), keys[0].len()),
+            Access::EachOf { key, .. } => write!(f, "ranges {} of an array", key.len()),
+            Access::Ranges(ranges) => write!(f, "{} ranges {}", ranges.len(), ranges[0].equal.len()),
             Access::Hashed { columns, .. } => write!(f, "hashed {}", columns.len()),
             Access::Made { .. } => f.write_str("made"),
             Access::All => f.write_str("all"),

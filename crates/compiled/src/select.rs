@@ -28,6 +28,8 @@ pub struct Output {
     pub name: String,
     /// Its type.
     pub ty: Type,
+    /// The table and the column whose values these are, unchanged.
+    pub origin: Option<(TableId, usize)>,
 }
 
 /// A SELECT, ready to run.
@@ -43,12 +45,15 @@ pub(crate) struct Select {
     /// Columns that are bare strings or NULL, and text only because nothing says otherwise.
     pub(crate) untyped: Vec<usize>,
     pub(crate) distinct: bool,
+    /// DISTINCT ON: of rows that are the same in so many of the first of `order`, the first stays.
+    pub(crate) distinct_on: usize,
     pub(crate) order: Vec<Order>,
     /// Rows come in that order already.
     pub(crate) ordered: bool,
     pub(crate) limit: Option<Expr>,
     pub(crate) offset: Option<Expr>,
-    pub(crate) lock: Option<(Vec<usize>, Lock)>,
+    /// By slot.
+    pub(crate) locks: Vec<(usize, Lock)>,
     /// Rows of the result are made after sorting: of rows that are locked then, or where numbers go by the order.
     pub(crate) made_last: bool,
 }
@@ -87,6 +92,10 @@ fn body(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bind<Se
     let select = match &*query.body {
         ast::SetExpr::Select(select) => select,
         ast::SetExpr::Query(inner) if is_bare(query) => return bind(binder, inner, tables),
+        ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) => {
+            let error = Error::unsupported("INSERT, UPDATE and DELETE in WITH are not supported on rows tables");
+            return Err(error.with_hint("run them one after the other, in a transaction").into());
+        }
         _ => return over_rows(binder, query, tables),
     };
     check_usual_select(select)?;
@@ -128,11 +137,12 @@ fn over_rows(binder: &mut Binder, query: &ast::Query, tables: &dyn Tables) -> Bi
         columns,
         untyped: Vec::new(),
         distinct: false,
+        distinct_on: 0,
         ordered: order.is_empty(),
         order,
         limit,
         offset,
-        lock: None,
+        locks: Vec::new(),
         made_last: false,
     })
 }
@@ -153,15 +163,19 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
         Some(having) => Some(binder.condition(having, "HAVING", &mut scope)?),
         None => None,
     };
-    let distinct = match &select.distinct {
-        None | Some(ast::Distinct::All) => false,
-        Some(ast::Distinct::Distinct) => true,
-        Some(ast::Distinct::On(_)) => return Err(Refusal::Other),
+    let (distinct, on) = match &select.distinct {
+        None | Some(ast::Distinct::All) => (false, None),
+        Some(ast::Distinct::Distinct) => (true, None),
+        Some(ast::Distinct::On(on)) => (false, Some(on)),
     };
     if distinct && columns.iter().any(|column| !column.ty.is_ordered()) {
         return Err(Refusal::Other);
     }
     let mut order = order_by(binder, query, &select.projection, &output, &columns, distinct, &mut scope)?;
+    let distinct_on = match on {
+        Some(on) => put_first(binder, on, (&select.projection, &output, &columns), &mut order, &mut scope)?,
+        None => 0,
+    };
     let aggregates = scope.aggregates.take().unwrap_or_default();
     let grouped = !by.is_empty() || !aggregates.is_empty() || having.is_some();
     let mut dependent = Vec::new();
@@ -172,9 +186,9 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
         dependent = regroup.dependent;
     }
     let (limit, offset) = limits(binder, query, &mut scope)?;
-    let lock = locking(binder, query, &from)?;
-    if lock.is_some() && (grouped || distinct) {
-        let what = match (distinct, by.is_empty(), &having) {
+    let locks = locking(binder, query, &from)?;
+    if !locks.is_empty() && (grouped || distinct || distinct_on > 0) {
+        let what = match (distinct || distinct_on > 0, by.is_empty(), &having) {
             (true, ..) => "DISTINCT clause",
             (_, false, _) => "GROUP BY clause",
             (.., Some(_)) => "HAVING clause",
@@ -190,8 +204,8 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
     let (steps, in_order) = plan::steps(&joined, from.conditions.clone(), asked, &mut binder.hashed);
     let first_is_enough = in_order && extreme.is_some();
     let ordered = order.is_empty() || in_order && !grouped;
-    let counted = !grouped && !distinct && output.iter().any(Expr::is_volatile);
-    let made_last = lock.is_some() || counted && !order.iter().any(|one| one.by.is_volatile());
+    let counted = !grouped && !distinct && distinct_on == 0 && output.iter().any(Expr::is_volatile);
+    let made_last = !locks.is_empty() || counted && !order.iter().any(|one| one.by.is_volatile());
     Ok(Select {
         tables: binder.sources.iter().map(|source| Arc::clone(&source.table)).collect(),
         steps,
@@ -201,11 +215,12 @@ fn bind_select(binder: &mut Binder, query: &ast::Query, select: &ast::Select, ta
         columns,
         untyped,
         distinct,
+        distinct_on,
         ordered,
         order,
         limit,
         offset,
-        lock,
+        locks,
         made_last,
     })
 }
@@ -362,7 +377,7 @@ pub(crate) fn projection(
     for item in items {
         let mut push = |typed: Typed, name: String| {
             exprs.push(typed.expr);
-            columns.push(Output { name, ty: typed.ty.unwrap_or(Type::Text) });
+            columns.push(Output { name, ty: typed.ty.unwrap_or(Type::Text), origin: None });
         };
         let (expr, name) = match item {
             ast::SelectItem::UnnamedExpr(expr) => (expr, output_name(expr)),
@@ -393,9 +408,17 @@ pub(crate) fn projection(
         }
         let settled = binder.settle(bound, Type::Text)?;
         exprs.push(settled.expr);
-        columns.push(Output { name, ty: settled.ty.unwrap_or(Type::Text) });
+        columns.push(Output { name, ty: settled.ty.unwrap_or(Type::Text), origin: None });
     }
+    columns.iter_mut().zip(&exprs).for_each(|(column, expr)| column.origin = origin(binder, expr));
     Ok((exprs, columns, untyped))
+}
+
+/// The column of a table that an expression is.
+fn origin(binder: &Binder, expr: &Expr) -> Option<(TableId, usize)> {
+    let Expr::Field { slot, column, .. } = expr else { return None };
+    let source = binder.sources.get(*slot).filter(|source| source.made.is_none())?;
+    Some((source.table.id(), *column))
 }
 
 fn is_plain(options: &ast::WildcardAdditionalOptions) -> bool {
@@ -494,28 +517,65 @@ fn order_by(
         if one.with_fill.is_some() {
             return Err(Refusal::Other);
         }
-        let made = output_column(&one.expr, items, columns)?;
-        let (by, ty) = match made {
-            Some(at) => (output[at].clone(), columns[at].ty),
-            None if distinct => {
-                return Err(Error::new(
-                    SqlState::INVALID_COLUMN_REFERENCE,
-                    "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
-                )
-                .into());
-            }
-            None => {
-                let bound = binder.expr(&one.expr, scope)?;
-                let bound = binder.settle(bound, Type::Text)?;
-                (bound.expr, bound.ty.unwrap_or(Type::Text))
-            }
-        };
-        if !ty.is_ordered() {
-            return Err(Refusal::Other);
+        let (by, made) = sorted_by(binder, &one.expr, (items, output, columns), scope)?;
+        if distinct && made.is_none() {
+            let text = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+            return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
         }
         orders.push(ordered(one, by, made));
     }
     Ok(orders)
+}
+
+/// A SELECT list: as it is written, and as it is bound.
+type Listed<'l> = (&'l [ast::SelectItem], &'l [Expr], &'l [Output]);
+
+/// What ORDER BY and DISTINCT ON name: a column of the result, by its position then, or an expression.
+fn sorted_by(
+    binder: &mut Binder,
+    expr: &ast::Expr,
+    (items, output, columns): Listed<'_>,
+    scope: &mut Scope<'_>,
+) -> Bind<(Expr, Option<usize>)> {
+    let made = output_column(expr, items, columns)?;
+    let (by, ty) = match made {
+        Some(at) => (output[at].clone(), columns[at].ty),
+        None => {
+            let bound = binder.expr(expr, scope)?;
+            let bound = binder.settle(bound, Type::Text)?;
+            (bound.expr, bound.ty.unwrap_or(Type::Text))
+        }
+    };
+    if ty.is_ordered() { Ok((by, made)) } else { Err(Refusal::Other) }
+}
+
+/// DISTINCT ON: puts what it names first in the order of rows, where ORDER BY must have it already as far as it goes; how many there
+/// are.
+fn put_first(
+    binder: &mut Binder,
+    on: &[ast::Expr],
+    listed: Listed<'_>,
+    order: &mut Vec<Order>,
+    scope: &mut Scope<'_>,
+) -> Bind<usize> {
+    let mut named: Vec<(Expr, Option<usize>)> = Vec::with_capacity(on.len());
+    for one in on {
+        let one = sorted_by(binder, one, listed, scope)?;
+        if !named.iter().any(|(other, _)| *other == one.0) {
+            named.push(one);
+        }
+    }
+    let is_named = |one: &Order| named.iter().any(|(by, _)| *by == one.by);
+    let first = order.iter().take_while(|one| is_named(one)).count();
+    let missing = named.iter().filter(|(by, _)| !order[..first].iter().any(|one| one.by == *by));
+    let missing: Vec<_> = missing.cloned().collect();
+    if !missing.is_empty() && first < order.len() {
+        let text = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text).into());
+    }
+    let ascending = |(by, output)| Order { by, output, descending: false, nulls_first: false };
+    order.extend(missing.into_iter().map(ascending));
+    Ok(order.iter().take_while(|one| named.iter().any(|(by, _)| *by == one.by)).count())
 }
 
 /// The column of the result that ORDER BY means: by its number, its name, or what it is.
@@ -565,10 +625,34 @@ fn limits(binder: &mut Binder, query: &ast::Query, scope: &mut Scope<'_>) -> Bin
     Ok((limit, offset))
 }
 
-fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Option<(Vec<usize>, Lock)>> {
-    let [clause] = query.locks.as_slice() else {
-        return if query.locks.is_empty() { Ok(None) } else { Err(Refusal::Other) };
-    };
+/// The tables whose rows are locked, and how; each once.
+fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Vec<(usize, Lock)>> {
+    let mut locks: Vec<(usize, Lock)> = Vec::new();
+    for clause in &query.locks {
+        let (lock, slots) = lock_clause(binder, clause)?;
+        if slots.iter().any(|slot| from.is_optional(*slot)) {
+            let text = "FOR UPDATE cannot be applied to the nullable side of an outer join";
+            return Err(Error::unsupported(text).into());
+        }
+        for slot in slots {
+            match locks.iter_mut().find(|(other, _)| *other == slot) {
+                // Of several clauses the stronger mode counts, and the one that waits less.
+                Some((_, other)) => {
+                    other.mode = other.mode.max(lock.mode);
+                    other.policy = match (other.policy, lock.policy) {
+                        (WaitPolicy::NoWait, _) | (_, WaitPolicy::NoWait) => WaitPolicy::NoWait,
+                        (WaitPolicy::Skip, _) | (_, WaitPolicy::Skip) => WaitPolicy::Skip,
+                        (WaitPolicy::Wait, WaitPolicy::Wait) => WaitPolicy::Wait,
+                    };
+                }
+                None => locks.push((slot, lock)),
+            }
+        }
+    }
+    Ok(locks)
+}
+
+fn lock_clause(binder: &Binder, clause: &ast::LockClause) -> Bind<(Lock, Vec<usize>)> {
     let (weaker, of) = match clause.of.as_ref().map(|name| name.0.as_slice()) {
         None => (false, None),
         Some([ast::ObjectNamePart::Identifier(name)]) => (false, Some(name)),
@@ -579,11 +663,11 @@ fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Option<(Vec
         }
         Some(_) => return Err(Refusal::Other),
     };
-    let mode = match clause.lock_type {
-        ast::LockType::Share if weaker => LockMode::KeyShare,
-        ast::LockType::Share => LockMode::Share,
-        ast::LockType::Update if weaker => LockMode::NoKeyUpdate,
-        ast::LockType::Update => LockMode::Update,
+    let (mode, called) = match clause.lock_type {
+        ast::LockType::Share if weaker => (LockMode::KeyShare, "KEY SHARE"),
+        ast::LockType::Share => (LockMode::Share, "SHARE"),
+        ast::LockType::Update if weaker => (LockMode::NoKeyUpdate, "NO KEY UPDATE"),
+        ast::LockType::Update => (LockMode::Update, "UPDATE"),
     };
     let policy = match clause.nonblock {
         None => WaitPolicy::Wait,
@@ -591,7 +675,7 @@ fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Option<(Vec
         Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
     };
     let is_stored = |source: &&Source| source.made.is_none();
-    let slots: Vec<usize> = match of {
+    let slots = match of {
         // What a query makes is locked there, if it says so.
         None if binder.sources.iter().all(|source| is_stored(&source)) => (0..binder.sources.len()).collect(),
         None => {
@@ -600,25 +684,24 @@ fn locking(binder: &Binder, query: &ast::Query, from: &From) -> Bind<Option<(Vec
         }
         Some(name) => {
             let name = folded(name);
-            let of = binder.sources.iter().find(|source| source.name == name).filter(is_stored);
-            vec![of.ok_or(Refusal::Other)?.slot]
+            let Some(source) = binder.sources.iter().find(|source| source.name == name) else {
+                let text = format!("relation \"{name}\" in FOR {called} clause not found in FROM clause");
+                return Err(Error::new(SqlState::UNDEFINED_TABLE, text).into());
+            };
+            vec![Some(source).filter(is_stored).ok_or(Refusal::Other)?.slot]
         }
     };
-    if slots.iter().any(|slot| from.is_optional(*slot)) {
-        let text = "FOR UPDATE cannot be applied to the nullable side of an outer join";
-        return Err(Error::unsupported(text).into());
-    }
-    Ok(Some((slots, Lock { mode, policy })))
+    Ok((Lock { mode, policy }, slots))
 }
 
 impl Select {
     pub(crate) fn locks(&self) -> bool {
-        self.lock.is_some()
+        !self.locks.is_empty()
     }
 
     /// The tables whose rows it locks.
     pub(crate) fn locked(&self) -> impl Iterator<Item = &Arc<RowTable>> {
-        self.lock.iter().flat_map(|(slots, _)| slots.iter().map(|slot| &self.tables[*slot]))
+        self.locks.iter().map(|(slot, _)| &self.tables[*slot])
     }
 
     /// Does it read this table?
@@ -636,6 +719,18 @@ impl Select {
         let stops = is_first || self.limit.is_some() && self.ordered && self.groups.is_none();
         let rest = self.steps.get(usize::from(stops)..).unwrap_or_default();
         rest.iter().any(|step| step.access.is_whole())
+    }
+
+    /// Can it stop behind a row of its first table, and go on there later? Nothing is kept of rows that went, then.
+    pub(crate) fn goes_by_parts(&self) -> bool {
+        let whole = self.groups.is_none()
+            && self.ordered
+            && !self.distinct
+            && self.distinct_on == 0
+            && self.limit.is_none()
+            && self.offset.is_none();
+        let walks = matches!(self.steps.first(), Some(step) if matches!(step.access, Access::All | Access::Range(_)));
+        whole && walks && !self.steps.iter().any(|step| step.outer.all_right())
     }
 
     pub(crate) fn steps(&self) -> &[Step] {

@@ -1,20 +1,22 @@
 //! A statement: compiled once, run often.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Error, Result, SqlState, Type};
-use rows::{RowTable, Txn};
-use sqlparser::ast;
+use model::{Datum, Error, Result, SqlState};
+use rows::{RowTable, Txn, View};
+use sqlparser::ast::{self, Visit};
 
+use crate::array::{Array, ParamType};
 use crate::bind::{Bind, Binder, Refusal, folded};
 use crate::cast::Zone;
 use crate::derived::Derived;
 use crate::dml::{self, Change, Insert};
-use crate::exec::{Parts, World};
+use crate::exec::{Part, Parts, Place, Reads, World};
 use crate::number::{self, Numbers};
 use crate::scope::{self, Tables};
 use crate::select::{self, Output, Select};
@@ -23,7 +25,7 @@ use crate::tail::Emit;
 
 /// A statement, ready to run for as long as the tables it was compiled for are the ones.
 pub struct Compiled {
-    params: Vec<Type>,
+    params: Vec<ParamType>,
     work: Work,
     /// The queries in its expressions, by number.
     subqueries: Vec<Subquery>,
@@ -31,8 +33,12 @@ pub struct Compiled {
     derived: Vec<Derived>,
     /// How many tables are hashed.
     hashed: usize,
+    /// The array parameters that expressions use.
+    arrays: Vec<Array>,
     /// Does it take or set numbers of sequences?
     counts: bool,
+    /// Is any expression a time of day, a moment or an interval?
+    moments: bool,
 }
 
 enum Work {
@@ -44,8 +50,9 @@ enum Work {
 /// What of a session statements can see.
 #[derive(Clone, Copy)]
 pub struct Session<'s> {
-    /// Asked now and then, at least once in a thousand rows looked at: an error ends the statement.
-    pub check: &'s dyn Fn() -> Result<()>,
+    /// Asked now and then, about once in a thousand rows looked at, with the bytes that the statement has for itself by then: an
+    /// error ends the statement.
+    pub check: &'s dyn Fn(usize) -> Result<()>,
     /// When the transaction began: microseconds since 1970 UTC.
     pub now: i64,
     /// Its time zone.
@@ -70,7 +77,7 @@ pub enum Ran {
 impl Compiled {
     /// Types of the parameters, `$1` first.
     #[must_use]
-    pub fn params(&self) -> &[Type] {
+    pub fn params(&self) -> &[ParamType] {
         &self.params
     }
 
@@ -78,6 +85,13 @@ impl Compiled {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         matches!(&self.work, Work::Select(_)) && !self.queries().any(Select::locks) && !self.counts
+    }
+
+    /// Has it to do with times of day, moments or intervals? Here these have microseconds; a tier with nanoseconds may answer something
+    /// else.
+    #[must_use]
+    pub fn has_moments(&self) -> bool {
+        self.moments
     }
 
     /// Does it look at every row of a table, as far as can be told before it runs? Then a tier made for that may be better.
@@ -93,6 +107,27 @@ impl Compiled {
             }
     }
 
+    /// Are its rows made one after the other, without any of them being kept? Then [`Reading`] can stop between two of them.
+    #[must_use]
+    pub fn goes_by_parts(&self) -> bool {
+        let Work::Select(select) = &self.work else { return false };
+        let alone = self.subqueries.is_empty() && self.derived.is_empty() && self.hashed == 0;
+        self.is_read_only() && alone && select.goes_by_parts()
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        let Compiled { subqueries, derived, hashed, arrays, .. } = self;
+        Parts { subqueries, derived, hashed: *hashed, arrays }
+    }
+
+    fn check_params(&self, params: &[Datum<'_>]) -> Result<()> {
+        if params.len() < self.params.len() {
+            let text = format!("{} parameters given, {} expected", params.len(), self.params.len());
+            return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
+        }
+        Ok(())
+    }
+
     /// Tables whose rows it changes or locks, not counting those that foreign keys only look at. Whoever runs it enters them first
     /// ([`Txn::enter`]), and compiles it anew if one has changed meanwhile.
     pub fn entered(&self) -> impl Iterator<Item = &Arc<RowTable>> {
@@ -105,8 +140,13 @@ impl Compiled {
         self.queries().flat_map(Select::locked).chain(written).chain(change.into_iter().flat_map(Change::written))
     }
 
+    /// Tables that its queries read, some more than once.
+    pub fn tables_read(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        self.queries().flat_map(|query| &query.tables)
+    }
+
     /// The queries that it is, and has within.
-    fn queries(&self) -> impl Iterator<Item = &Select> {
+    pub(crate) fn queries(&self) -> impl Iterator<Item = &Select> {
         let own = match &self.work {
             Work::Select(select) => Some(select),
             Work::Insert(insert) => insert.query(),
@@ -145,7 +185,7 @@ impl Compiled {
 ///
 /// # Errors
 /// As PostgreSQL's, with its SQLSTATEs: 42703, 42883, 42804, 42P18, 22P02 and others.
-pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Type>]) -> Result<Option<Compiled>> {
+pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<ParamType>]) -> Result<Option<Compiled>> {
     let mut binder = Binder { params: declared.to_vec(), ..Binder::default() };
     let work = match work(&mut binder, sql, tables) {
         Ok(work) => work,
@@ -160,8 +200,8 @@ pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Typ
         })
     });
     let params = params.collect::<Result<_>>()?;
-    let Binder { subqueries, derived, hashed, counts, .. } = binder;
-    Ok(Some(Compiled { params, work, subqueries, derived, hashed, counts }))
+    let Binder { subqueries, derived, hashed, arrays, counts, moments, .. } = binder;
+    Ok(Some(Compiled { params, work, subqueries, derived, hashed, arrays, counts, moments }))
 }
 
 fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<Work> {
@@ -195,6 +235,40 @@ pub fn counts(sql: &ast::Statement) -> bool {
     found.is_break()
 }
 
+/// Is it a query that names no table but those of its own WITH? Then [`compile`] needs none.
+#[must_use]
+pub fn names_no_table(sql: &ast::Statement) -> bool {
+    let ast::Statement::Query(query) = sql else { return false };
+    let mut named = Named::default();
+    let _: ControlFlow<()> = query.visit(&mut named);
+    named.relations.iter().all(|name| named.common.contains(name))
+}
+
+/// What a query calls tables, and its common ones; a name of several parts is none of these.
+#[derive(Default)]
+struct Named {
+    relations: Vec<Option<String>>,
+    common: Vec<Option<String>>,
+}
+
+impl ast::Visitor for Named {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.common.extend(tables.map(|one| Some(folded(&one.alias.name))));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, name: &ast::ObjectName) -> ControlFlow<()> {
+        self.relations.push(match name.0.as_slice() {
+            [ast::ObjectNamePart::Identifier(name)] => Some(folded(name)),
+            _ => None,
+        });
+        ControlFlow::Continue(())
+    }
+}
+
 /// Runs a statement once. Around it, whoever runs it
 ///
 /// - sets the transaction's snapshot and takes a savepoint before;
@@ -218,13 +292,9 @@ pub fn run(
     guard: &Guard,
     sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
 ) -> Result<Ran> {
-    if params.len() < compiled.params.len() {
-        let text = format!("{} parameters given, {} expected", params.len(), compiled.params.len());
-        return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
-    }
+    compiled.check_params(params)?;
     let arena = Bump::new();
-    let Compiled { subqueries, derived, hashed, .. } = compiled;
-    let world = World::new(params, &arena, guard, session, Parts { subqueries, derived, hashed: *hashed }, Some(txn));
+    let world = World::new(params, &arena, guard, session, compiled.parts(), Reads::of(txn));
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
     let ran = match &compiled.work {
         Work::Select(select) => select.run(&world, Vec::new(), emit),
@@ -235,5 +305,60 @@ pub fn run(
         (Ok(rows), _) => Ok(Ran::Done { rows }),
         (Err(_), Some(event)) => Ok(Ran::Wait(event)),
         (Err(error), None) => Err(error),
+    }
+}
+
+/// A query that only reads, run beside its transaction: on another thread, and by parts where that can be.
+#[derive(Debug, Default)]
+pub struct Reading(Place);
+
+impl Reading {
+    /// Is the query at its end?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.0 == Place::End
+    }
+
+    /// Runs the next part of a query, some milliseconds of it if it can be cut; else all of it.
+    ///
+    /// - `compiled`: the same each time, and [read only](Compiled::is_read_only).
+    /// - `view`: the same each time; whoever has it sees to it that what it shows is kept, and tells it of the
+    ///   [tables](Compiled::tables_read) first.
+    /// - `guard`: kept for this call alone, so that what others let go meanwhile can be freed between two parts.
+    /// - `sink`: as [`run`]'s; it breaks when it has enough for now, which is heeded soon, if the query can be cut.
+    ///
+    /// # Errors
+    /// As PostgreSQL's; XX000 for a statement that does more than reading.
+    pub fn part(
+        &mut self,
+        compiled: &Compiled,
+        view: &View,
+        params: &[Datum<'_>],
+        session: Session<'_>,
+        guard: &Guard,
+        sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        compiled.check_params(params)?;
+        let (Work::Select(select), true) = (&compiled.work, compiled.is_read_only()) else {
+            return Err(Error::bug("a statement that is read, but writes"));
+        };
+        let arena = Bump::new();
+        let source = Reads::View(view.clone(), RefCell::default());
+        let mut world = World::new(params, &arena, guard, session, compiled.parts(), source);
+        let place = std::mem::replace(&mut self.0, Place::End);
+        if compiled.goes_by_parts() {
+            world = world.with_part(Part::at(place));
+        }
+        let emit: Emit<'_, '_> = &mut |row| {
+            if let (ControlFlow::Break(()), Some(part)) = (sink(row)?, world.part()) {
+                part.stop_soon();
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        select.run(&world, Vec::new(), emit)?;
+        if let Some(part) = world.part() {
+            self.0 = part.stopped();
+        }
+        Ok(())
     }
 }

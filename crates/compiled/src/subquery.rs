@@ -43,6 +43,22 @@ pub(crate) struct Answer<'a> {
     rows: Vec<Vec<Datum<'a>>>,
 }
 
+impl<'a> Answer<'a> {
+    /// Adds a value; [`Answer::sort`] ends it.
+    pub(crate) fn push(&mut self, value: Datum<'a>) {
+        match value {
+            Datum::Null => self.has_null = true,
+            value => self.values.push(value),
+        }
+    }
+
+    /// Has the values in order, each once.
+    pub(crate) fn sort(&mut self) {
+        self.values.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
+        self.values.dedup_by(|a, b| a.compare(b) == Some(Ordering::Equal));
+    }
+}
+
 impl Answer<'_> {
     /// What `IN` says of a value.
     pub(crate) fn among(&self, what: &Datum<'_>) -> Option<bool> {
@@ -107,9 +123,13 @@ impl Subquery {
             Wanted::Rows => self.select.columns.iter().map(|column| column.ty).collect(),
             _ => Vec::new(),
         };
-        let mut rows = 0;
+        let (mut rows, stands_alone) = (0, given.is_empty());
         self.select.run(world, given, &mut |row| {
             rows += 1;
+            // Of one that is run for each row around it, only the last answer is there.
+            if stands_alone {
+                world.keep(row.len() * size_of::<Datum<'_>>());
+            }
             match self.kind {
                 Wanted::Existence => return Ok(ControlFlow::Break(())),
                 Wanted::Rows if row.iter().any(Datum::is_null) => answer.rows.push(row.to_vec()),
@@ -124,20 +144,14 @@ impl Subquery {
                     return Err(Error::new(SqlState::CARDINALITY_VIOLATION, text));
                 }
                 Wanted::Value => answer.values.extend(row.first().cloned()),
-                Wanted::Set => match row.first() {
-                    None | Some(Datum::Null) => answer.has_null = true,
-                    Some(value) => answer.values.push(value.clone()),
-                },
+                Wanted::Set => answer.push(row.first().cloned().unwrap_or_default()),
             }
             Ok(ControlFlow::Continue(()))
         })?;
         match self.kind {
             Wanted::Existence => answer.values.push(Datum::Bool(rows > 0)),
             Wanted::Value | Wanted::Rows => {}
-            Wanted::Set => {
-                answer.values.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
-                answer.values.dedup_by(|a, b| a.compare(b) == Some(Ordering::Equal));
-            }
+            Wanted::Set => answer.sort(),
         }
         Ok(answer)
     }

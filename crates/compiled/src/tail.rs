@@ -22,7 +22,11 @@ pub(crate) struct Tail<'a> {
     skip: i64,
     pub(crate) left: i64,
     seen: FxHashSet<Vec<u8>>,
+    /// By which the row before was told apart, for DISTINCT ON.
+    before: Option<Vec<Datum<'a>>>,
     kept: Vec<Kept<'a>>,
+    /// For so many of them memory is counted.
+    counted: usize,
     /// So many sorted rows are enough.
     most: usize,
     /// Are the first `most` of those kept sorted, and better than all that went?
@@ -51,7 +55,7 @@ impl<'a> Tail<'a> {
         let left = number(&select.limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(i64::MAX);
         let skip = number(&select.offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
         // Of rows that are locked after sorting, some may turn out not to be there. (And they are kept elsewhere.)
-        let most = if select.made_last {
+        let most = if select.made_last || select.distinct_on > 0 {
             usize::MAX
         } else {
             usize::try_from(skip.saturating_add(left)).unwrap_or(usize::MAX)
@@ -61,7 +65,9 @@ impl<'a> Tail<'a> {
             left,
             skip,
             seen: FxHashSet::default(),
+            before: None,
             kept: Vec::new(),
+            counted: 0,
             most,
             cut: false,
             row: bumpalo::collections::Vec::with_capacity_in(select.output.len(), run.frame.world.arena),
@@ -71,16 +77,15 @@ impl<'a> Tail<'a> {
 
     /// Takes a joined row, which is locked first, unless the order of rows decides which ones are.
     pub(crate) fn joined(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
-        match &self.select.lock {
-            _ if self.select.made_last && !self.select.ordered => {
-                let keys = self.keys(run)?;
-                self.kept.push(Kept { keys, made: Vec::new(), held: Some(run.held()) });
-                Ok(ControlFlow::Continue(()))
-            }
-            Some((slots, lock)) if !exec::lock(slots, *lock, &self.select.conditions, run)? => {
-                Ok(ControlFlow::Continue(()))
-            }
-            _ => self.row(run, emit),
+        if self.select.made_last && !self.select.ordered {
+            let keys = self.keys(run)?;
+            self.push(run, Kept { keys, made: Vec::new(), held: Some(run.held()) });
+            return Ok(ControlFlow::Continue(()));
+        }
+        if exec::lock(&self.select.locks, &self.select.conditions, run)? {
+            self.row(run, emit)
+        } else {
+            Ok(ControlFlow::Continue(()))
         }
     }
 
@@ -101,24 +106,50 @@ impl<'a> Tail<'a> {
     pub(crate) fn row(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
         // PostgreSQL too makes rows that are skipped, and finds their errors.
         self.make(run)?;
-        if self.select.distinct && !self.is_new()? {
+        if self.select.distinct && !self.is_new(run)? {
             return Ok(ControlFlow::Continue(()));
         }
         if self.select.ordered {
+            if self.select.distinct_on > 0 {
+                let keys = self.keys_of_made(run)?;
+                if !self.is_first(keys) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+            }
             return self.emit(emit);
         }
         let keys = self.keys_of_made(run)?;
-        self.keep(keys);
+        self.keep(run, keys);
         Ok(ControlFlow::Continue(()))
     }
 
+    fn push(&mut self, run: &Run<'a>, one: Kept<'a>) {
+        if self.kept.len() == self.counted {
+            self.counted += 1;
+            let values = one.keys.len() + one.made.len();
+            run.world().keep(size_of::<Kept<'_>>() + values * size_of::<Datum<'_>>());
+        }
+        self.kept.push(one);
+    }
+
+    /// Is a row, which comes in order, the first of those that DISTINCT ON takes for the same?
+    fn is_first(&mut self, keys: Vec<Datum<'a>>) -> bool {
+        let told = &self.select.order[..self.select.distinct_on];
+        let same = self.before.as_ref().is_some_and(|before| in_order(told, before, &keys).is_eq());
+        if !same {
+            self.before = Some(keys);
+        }
+        !same
+    }
+
     /// Keeps the row that was made, if it can be among the first `most`. Of equal rows the earlier one stays.
-    fn keep(&mut self, keys: Vec<Datum<'a>>) {
+    fn keep(&mut self, run: &Run<'a>, keys: Vec<Datum<'a>>) {
         let order = &self.select.order;
         if self.cut && in_order(order, &keys, &self.kept[self.most - 1].keys).is_ge() {
             return;
         }
-        self.kept.push(Kept { keys, made: self.row.to_vec(), held: None });
+        let made = self.row.to_vec();
+        self.push(run, Kept { keys, made, held: None });
         if self.kept.len() >= self.most.saturating_mul(2) {
             self.kept.sort_by(|a, b| in_order(order, &a.keys, &b.keys));
             self.kept.truncate(self.most);
@@ -134,12 +165,17 @@ impl<'a> Tail<'a> {
         Ok(())
     }
 
-    fn is_new(&mut self) -> Result<bool> {
+    fn is_new(&mut self, run: &Run<'a>) -> Result<bool> {
         let mut bytes = Vec::new();
         for (value, column) in self.row.iter().zip(&self.select.columns) {
             key::push(&mut bytes, &nullable(column.ty), value)?;
         }
-        Ok(self.seen.insert(bytes))
+        let taken = bytes.len() + size_of::<Vec<u8>>();
+        let is_new = self.seen.insert(bytes);
+        if is_new {
+            run.world().keep(taken);
+        }
+        Ok(is_new)
     }
 
     fn emit(&mut self, emit: Emit<'_, 'a>) -> Result<Flow> {
@@ -158,12 +194,13 @@ impl<'a> Tail<'a> {
         let mut kept = std::mem::take(&mut self.kept);
         kept.sort_by(|a, b| in_order(&self.select.order, &a.keys, &b.keys));
         for one in kept {
+            if self.select.distinct_on > 0 && !self.is_first(one.keys) {
+                continue;
+            }
             match one.held {
                 Some(held) => {
                     run.put_back(held);
-                    if let Some((slots, lock)) = &self.select.lock
-                        && !exec::lock(slots, *lock, &self.select.conditions, run)?
-                    {
+                    if !exec::lock(&self.select.locks, &self.select.conditions, run)? {
                         continue;
                     }
                     self.make(run)?;

@@ -69,6 +69,11 @@ pub(crate) fn is_text(ty: Type) -> bool {
     matches!(ty, Type::Text | Type::Varchar(_) | Type::Char(_))
 }
 
+/// Is it a type of which `columns` tables have nanoseconds?
+pub(crate) fn is_moment(ty: Type) -> bool {
+    matches!(ty, Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval)
+}
+
 /// Is every value of one type one of the other as it is? Such a cast does nothing, and an index is found behind it.
 pub(crate) fn same_bytes(from: Type, to: Type) -> bool {
     from == to || bare(from) == to || is_text(from) && matches!(to, Type::Text | Type::Varchar(None))
@@ -113,22 +118,32 @@ pub(crate) fn comparable(left: Type, right: Type) -> Option<Type> {
     }
 }
 
-/// The type of a CASE with branches of two types.
+/// The type of a CASE with branches of two types, the earlier one on the left; `None` where neither becomes the other by itself.
 pub(crate) fn union(left: Type, right: Type) -> Option<Type> {
-    let (bare_left, bare_right) = (bare(left), bare(right));
-    if bare_left == bare_right {
-        return Some(bare_left);
+    let (left, right) = (bare(left), bare(right));
+    // Each kind of text becomes any other: the first stays.
+    if left == right || is_text(left) && is_text(right) {
+        return Some(left);
     }
-    if is_text(left) && is_text(right) {
-        return Some(Type::Text);
-    }
-    match (bare_left, bare_right) {
+    match (left, right) {
         (Type::Float4, Type::Numeric(_)) | (Type::Numeric(_), Type::Float4) => Some(Type::Float4),
-        (left, right) => {
-            let (low, high) = if rank(left)? <= rank(right)? { (left, right) } else { (right, left) };
-            let _ = low;
-            Some(high)
+        (Type::Date | Type::Timestamp | Type::Timestamptz, Type::Date | Type::Timestamp | Type::Timestamptz) => {
+            let zoned = left == Type::Timestamptz || right == Type::Timestamptz;
+            Some(if zoned { Type::Timestamptz } else { Type::Timestamp })
         }
+        (left, right) => Some(if rank(left)? <= rank(right)? { right } else { left }),
+    }
+}
+
+/// Types of different categories never meet.
+pub(crate) fn category(ty: Type) -> char {
+    match ty {
+        Type::Bool => 'B',
+        ty if rank(ty).is_some() => 'N',
+        ty if is_text(ty) => 'S',
+        Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz => 'D',
+        Type::Interval => 'T',
+        _ => 'U',
     }
 }
 

@@ -43,7 +43,9 @@ impl Writer {
                 "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
                 column.name, self.table.schema.name.table
             );
-            return Err(Error::new(SqlState::NOT_NULL_VIOLATION, text).with_detail(self.failing(values, &run.frame)));
+            let error =
+                Error::new(SqlState::NOT_NULL_VIOLATION, text).about_column(&self.table.schema.name, &column.name);
+            return Err(error.with_detail(self.failing(values, &run.frame)));
         }
         let mut bytes = Vec::new();
         self.table.layout.encode(values, &mut bytes)?;
@@ -57,7 +59,8 @@ impl Writer {
                     self.table.schema.name.table
                 );
                 let detail = self.failing(values, &run.frame);
-                return Err(Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail));
+                let error = Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail);
+                return Err(error.about_constraint(&self.table.schema.name, name));
             }
         }
         Ok(row)
@@ -74,7 +77,8 @@ impl Writer {
         let key: Vec<String> = def.columns.iter().map(|at| self.text(*at, &values[*at], frame)).collect();
         let text = format!("duplicate key value violates unique constraint \"{}\"", def.name);
         let detail = format!("Key ({})=({}) already exists.", names.join(", "), key.join(", "));
-        Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail)
+        let error = Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail);
+        error.about_constraint(&self.table.schema.name, &def.name)
     }
 
     fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {

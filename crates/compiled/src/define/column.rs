@@ -225,6 +225,8 @@ impl Draft<'_> {
         if using.is_some() || !is_kept(old, ty) {
             let field = self.converted(at, ty, using)?;
             self.filled.insert(at, Field::Expr(field));
+            // It is of the old type, and no row will lack the column any more.
+            self.next.columns[at].missing = None;
         }
         if self.next.columns[at].identity.is_some() {
             self.retype_identity(at, ty)?;

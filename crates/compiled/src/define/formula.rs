@@ -16,7 +16,7 @@ use sqlparser::parser::Parser;
 use super::names::{quoted, shown};
 use super::{Catalog, types};
 use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
-use crate::exec::{Parts, World};
+use crate::exec::{Parts, Reads, World};
 use crate::expr::{Expr, Frame};
 use crate::statement::Session;
 use crate::types::{assignable, bare};
@@ -167,14 +167,14 @@ fn check_assigned(from: Type, column: &str, ty: Type) -> Result<()> {
 /// What evaluating gives: class 22.
 pub(super) fn value<T>(expr: &Expr, ty: Type, session: Session<'_>, then: impl FnOnce(Datum<'_>) -> T) -> Result<T> {
     let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-    let world = World::new(&[], &arena, &guard, session, Parts::default(), None);
+    let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
     let frame = frame(&[], &world);
     Ok(then(rows::assign(ty, expr.eval(&frame)?)?))
 }
 
 /// What expressions over one row are evaluated in, or over none.
 pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], world: &'a World<'a>) -> Frame<'a> {
-    Frame { rows: row, world, given: Vec::new(), made: Vec::new() }
+    Frame { rows: row, world, given: Vec::new(), made: Vec::new(), element: Datum::Null }
 }
 
 /// SQL that a description holds.

@@ -16,12 +16,14 @@ const SERVER: &str = "mot_server";
 /// - `CREATE`, `ALTER` and `DROP FOREIGN TABLE`, with `SERVER mot_server` and `OPTIONS (…)`: without these words.
 /// - `UNLOGGED`, `TABLESPACE name`, `USING INDEX TABLESPACE name`, `WITHOUT OIDS`: without them.
 /// - `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE`: as `dml::overriding` finds them.
+/// - `FOR UPDATE OF a, b`: as `FOR UPDATE OF a FOR UPDATE OF b`; the parser knows one table a clause.
 /// - Options of identity columns: in the order that the parser expects, without `SEQUENCE NAME name`.
 ///
 /// # Errors
 /// 42704 for another server.
 pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
+    spread_locks(tokens);
     let words = heads(tokens);
     let is = |at: usize, word: &str| words.get(at).is_some_and(|token| is_word(&tokens[*token].token, word));
     if is(0, "insert") || is(0, "with") {
@@ -207,6 +209,46 @@ fn override_values(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
         at += 1;
     }
     Ok(())
+}
+
+/// `FOR UPDATE OF a, b NOWAIT` becomes `FOR UPDATE OF a NOWAIT FOR UPDATE OF b NOWAIT`, and so do its kin.
+fn spread_locks(tokens: &mut Vec<TokenWithSpan>) {
+    let word = |tokens: &[TokenWithSpan], at: usize, names: &[&str]| {
+        next(tokens, at).filter(|at| names.iter().any(|name| is_word(&tokens[*at].token, name)))
+    };
+    let is =
+        |tokens: &[TokenWithSpan], at: usize, token: &Token| next(tokens, at).filter(|at| tokens[*at].token == *token);
+    let mut at = 0;
+    while at < tokens.len() {
+        let start = at;
+        at += 1;
+        let first = || -> Option<usize> {
+            let r#for = is_word(&tokens[start].token, "for").then_some(start)?;
+            let mode = word(tokens, r#for + 1, &["update", "share"])?;
+            next(tokens, word(tokens, mode + 1, &["of"])? + 1)
+        };
+        let Some(first) = first() else { continue };
+        // The mark of a weaker lock stands before the first name, and counts for all.
+        let marked = is(tokens, first + 1, &Token::Period).and_then(|period| next(tokens, period + 1));
+        let again = tokens[start..marked.unwrap_or(first)].to_vec();
+        let mut commas = Vec::new();
+        let mut name = marked.unwrap_or(first);
+        while let Some(comma) = is(tokens, name + 1, &Token::Comma) {
+            let Some(other) = next(tokens, comma + 1) else { break };
+            commas.push(comma);
+            name = other;
+        }
+        let end = word(tokens, name + 1, &["nowait"]).or_else(|| {
+            let skip = word(tokens, name + 1, &["skip"])?;
+            word(tokens, skip + 1, &["locked"])
+        });
+        let policy = tokens[name + 1..end.map_or(name + 1, |end| end + 1)].to_vec();
+        for comma in commas.into_iter().rev() {
+            let blank = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
+            let between = policy.iter().cloned().chain([blank.clone()]).chain(again.iter().cloned()).chain([blank]);
+            tokens.splice(comma..=comma, between.collect::<Vec<_>>());
+        }
+    }
 }
 
 /// Cuts `SERVER name [OPTIONS (…)]` off the end.

@@ -9,7 +9,7 @@ use rows::RowTable;
 use rows::row::RowLayout;
 
 use super::formula;
-use crate::exec::{Parts, World};
+use crate::exec::{Parts, Reads, World};
 use crate::expr::Expr;
 use crate::statement::Session;
 
@@ -37,21 +37,21 @@ impl Work {
             Work::NotNull(column) => {
                 let column = table.columns.get(*column).map_or("", |column| column.name.as_str());
                 let text = format!("column \"{column}\" of relation \"{name}\" contains null values");
-                Error::new(SqlState::NOT_NULL_VIOLATION, text)
+                Error::new(SqlState::NOT_NULL_VIOLATION, text).about_column(&table.name, column)
             }
             Work::Build(index) => {
                 let text = format!("could not create unique index \"{}\"", index.name);
-                Error::new(SqlState::UNIQUE_VIOLATION, text)
+                Error::new(SqlState::UNIQUE_VIOLATION, text).about_constraint(&table.name, &index.name)
             }
             Work::Check(check) => {
                 let text =
                     format!("check constraint \"{}\" of relation \"{name}\" is violated by some row", check.name);
-                Error::new(SqlState::CHECK_VIOLATION, text)
+                Error::new(SqlState::CHECK_VIOLATION, text).about_constraint(&table.name, &check.name)
             }
             Work::ForeignKey(key) => {
                 let text =
                     format!("insert or update on table \"{name}\" violates foreign key constraint \"{}\"", key.name);
-                Error::new(SqlState::FOREIGN_KEY_VIOLATION, text)
+                Error::new(SqlState::FOREIGN_KEY_VIOLATION, text).about_constraint(&table.name, &key.name)
             }
         }
     }
@@ -93,7 +93,7 @@ impl Condition {
     /// What evaluating gives: class 22; XX001 for bytes that are no row.
     pub fn holds(&self, row: &[u8], session: Session<'_>) -> Result<bool> {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-        let world = World::new(&[], &arena, &guard, session, Parts::default(), None);
+        let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
         let slot = [Cell::new(Some(row))];
         let frame = formula::frame(&slot, &world);
         Ok(self.condition.eval(&frame)? != Datum::Bool(false))
@@ -130,7 +130,7 @@ impl Rewrite {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-        let world = World::new(&[], &arena, &guard, session, Parts::default(), None);
+        let world = World::new(&[], &arena, &guard, session, Parts::default(), Reads::Nothing);
         let slot = [Cell::new(Some(old))];
         let frame = formula::frame(&slot, &world);
         let mut values = Vec::with_capacity(self.fields.len());

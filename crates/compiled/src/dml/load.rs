@@ -19,7 +19,7 @@ use super::{
 use crate::bind::{Bind, Binder, Refusal, Source, Typed, folded};
 use crate::cast;
 use crate::derived::Derived;
-use crate::exec::{Parts, Run, World};
+use crate::exec::{Parts, Reads, Run, World};
 use crate::expr::Expr;
 use crate::foreign::{Changed, Does, Foreign};
 use crate::scope::{self, Scope, Tables};
@@ -131,7 +131,7 @@ impl Load {
         sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
     ) -> std::result::Result<Loaded, Refused> {
         let arena = Bump::new();
-        let world = World::new(&[], &arena, guard, session, self.parts(), Some(txn));
+        let world = World::new(&[], &arena, guard, session, self.parts(), Reads::of(txn));
         let at = At::default();
         let emit: Emit<'_, '_> = &mut |row| sink(row).map(std::ops::ControlFlow::Continue);
         let loaded = self.rows(&world, incoming, &at, emit);
@@ -143,7 +143,7 @@ impl Load {
     }
 
     fn parts(&self) -> Parts<'_> {
-        Parts { subqueries: &self.subqueries, derived: &self.derived, hashed: self.hashed }
+        Parts { subqueries: &self.subqueries, derived: &self.derived, hashed: self.hashed, arrays: &[] }
     }
 
     fn rows<'a>(
@@ -194,7 +194,7 @@ impl Load {
         guard: &Guard,
     ) -> Result<std::result::Result<(), Event>> {
         let arena = Bump::new();
-        let world = World::new(&[], &arena, guard, session, self.parts(), Some(txn));
+        let world = World::new(&[], &arena, guard, session, self.parts(), Reads::of(txn));
         let mut run = Run::new(&self.insert.tables, &world, Vec::new());
         let new = |(record, row): &'_ (RecordId, Box<[u8]>)| {
             let row: &[u8] = world.arena.alloc_slice_copy(row);
@@ -282,7 +282,7 @@ fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], world: &'a World<'a>) -> Resu
     }
     let text = pg::row_value::read_text(bytes)?;
     match ty {
-        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json => rows::assign(ty, Datum::Text(text)),
+        Type::Text | Type::Varchar(_) | Type::Char(_) => rows::assign(ty, Datum::Text(text)),
         ty => rows::assign(ty, cast::parse(text, ty, world.session.zone, world.arena)?),
     }
 }

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE and DELETE; their errors; two transactions at once.
 
-use model::SqlState;
+use model::{Part, SqlState};
 use rows::Isolation;
 
 use super::{Db, Outcome, state};
@@ -125,6 +125,16 @@ fn violations_are_told_as_postgresql_tells_them() {
     ] {
         assert_eq!(db.error(sql), expected, "{sql}");
     }
+    // Programs look at the names, not at the text.
+    for (sql, expected) in [
+        ("INSERT INTO t (id, code) VALUES (9, 'a')", Part::Constraint("t_code_key".into())),
+        ("INSERT INTO t (id, name) VALUES (9, NULL)", Part::Column("name".into())),
+        ("UPDATE t SET balance = -1 WHERE id = 1", Part::Constraint("t_check".into())),
+    ] {
+        let error = db.try_sql(sql, &[]).unwrap_err();
+        let about = error.subject().map(|subject| (subject.table.table.as_str(), &subject.part));
+        assert_eq!(about, Some(("t", &expected)), "{sql}");
+    }
     // A statement that failed half way has done nothing.
     assert!(db.error("INSERT INTO t (id) VALUES (50), (51), (1)").starts_with("23505"));
     db.check(&[
@@ -230,6 +240,9 @@ fn a_row_refers_to_one_that_is_there() {
         db.error("INSERT INTO child VALUES (9, 2, 2)"),
         format!("{missing} (Key (a, b)=(2, 2) is not present in table \"parent\".)")
     );
+    let error = db.try_sql("INSERT INTO child VALUES (9, 2, 2)", &[]).unwrap_err();
+    let about = error.subject().map(|subject| (subject.table.table.as_str(), subject.part.clone()));
+    assert_eq!(about, Some(("child", Part::Constraint("child_fkey".into()))));
     assert_eq!(
         db.error("UPDATE child SET b = 5000000 WHERE id = 1"),
         format!("{missing} (Key (a, b)=(1, 5000000) is not present in table \"parent\".)")

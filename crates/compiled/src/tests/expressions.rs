@@ -1,6 +1,7 @@
 //! Answers that PostgreSQL gives, and the types it gives them.
 
 use super::{Db, NOW};
+use crate::ParamType;
 use crate::tests::parse;
 use model::{Datum, Type};
 
@@ -172,7 +173,24 @@ fn like_has_two_wildcards_and_an_escape() {
         "'abc' NOT LIKE 'a%' => boolean: false",
         "NULL LIKE 'a' => boolean: null",
     ]);
-    check_errors(&["'ab' LIKE 'a\\' => 22025 LIKE pattern must not end with escape character"]);
+    // Of char(n), blanks at its end count on the left and not on the right.
+    check(&[
+        "'ab'::char(5) LIKE 'ab' => boolean: false",
+        "'ab'::char(5) LIKE 'ab%' => boolean: true",
+        "'ab'::char(5) LIKE 'ab   ' => boolean: true",
+        "'ab'::char(5) LIKE 'ab_' => boolean: false",
+        "'ab'::char(5) LIKE 'ab___' => boolean: true",
+        "'ab'::char(5) ILIKE 'AB%' => boolean: true",
+        "'ab'::char(5) NOT LIKE 'ab' => boolean: true",
+        "'ab' LIKE 'ab'::char(5) => boolean: true",
+        "'ab '::varchar(5) LIKE 'ab'::char(5) => boolean: false",
+        "'ab'::char(5) LIKE 'ab'::char(5) => boolean: false",
+        "'a\\' LIKE 'a\\' ESCAPE '' => boolean: true",
+    ]);
+    check_errors(&[
+        "'ab' LIKE 'a\\' => 22025 LIKE pattern must not end with escape character",
+        "'a' LIKE 'a' ESCAPE 'xx' => 22025 invalid escape string",
+    ]);
 }
 
 #[test]
@@ -184,6 +202,50 @@ fn case_takes_the_first_that_holds() {
         "CASE WHEN true THEN 1 ELSE 1 / 0 END => integer: 1",
         "CASE WHEN true THEN 1 ELSE 2.5::float8 END => double precision: 1",
     ]);
+}
+
+#[test]
+fn the_first_of_texts_decides_which_kind_they_become() {
+    let (v, w, t) = ("'v'::varchar(5)", "'w'::varchar(9)", "'t'::text");
+    let (dt, ts, tz) = ("NULL::date", "NULL::timestamp", "NULL::timestamptz");
+    let is = |sql: String, expected: &str| {
+        let db = Db::new();
+        let compiled = db.compile(&format!("SELECT {sql}")).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        assert_eq!(compiled.columns()[0].ty.to_string(), expected, "{sql}");
+    };
+    for (left, right, expected) in [
+        (v, t, "character varying"),
+        (t, v, "text"),
+        (v, w, "character varying"),
+        (v, v, "character varying(5)"),
+        (v, "'x'", "character varying"),
+        ("'x'", v, "character varying"),
+        ("NULL", v, "character varying"),
+        (t, "'c'::char(3)", "text"),
+        (v, "'c'::char(3)", "character varying"),
+        (dt, ts, "timestamp without time zone"),
+        (tz, dt, "timestamp with time zone"),
+        (ts, tz, "timestamp with time zone"),
+        ("1", "1.5", "numeric"),
+        ("1.5", "1::real", "real"),
+        ("1::numeric(5,2)", "2::numeric(5,2)", "numeric(5,2)"),
+        ("1::numeric(5,2)", "1.5", "numeric"),
+    ] {
+        is(format!("coalesce({left}, {right})"), expected);
+        is(format!("greatest({left}, {right})"), expected);
+        // In CASE the first is what ELSE gives.
+        is(format!("CASE WHEN true THEN {right} ELSE {left} END"), expected);
+        is(format!("u.x FROM (SELECT {left} AS x UNION ALL SELECT {right}) u"), expected);
+    }
+    for (args, expected) in [
+        ((v, t), "text"),
+        ((t, v), "text"),
+        ((v, "'x'"), "text"),
+        (("'c'::char(3)", v), "character(3)"),
+        (("1::numeric(5,2)", "1::numeric(5,2)"), "numeric(5,2)"),
+    ] {
+        is(format!("nullif({}, {})", args.0, args.1), expected);
+    }
 }
 
 #[test]
@@ -235,6 +297,8 @@ fn char_and_varchar_keep_their_lengths() {
         "'ab '::char(5) || 'c' => text: abc",
         "length('ab '::char(5)) => integer: 2",
         "length('ab '::varchar(5)) => integer: 3",
+        "concat('ab '::char(5), 'c') => text: ab   c",
+        "octet_length('ab'::char(5)) => integer: 5",
     ]);
 }
 
@@ -277,11 +341,48 @@ fn types_of_parameters_are_inferred() {
         ("SELECT 1 LIMIT $1", vec![Type::Int8]),
         ("SELECT lower($1)", vec![Type::Text]),
     ] {
+        let expected: Vec<ParamType> = expected.into_iter().map(ParamType::Plain).collect();
         assert_eq!(db.compile(sql).unwrap().params(), expected, "{sql}");
     }
     assert_eq!(db.error("SELECT 1 WHERE true OR $2 = 1"), "42P18 could not determine data type of parameter $1");
-    let declared = [Some(Type::Float8)];
+    let declared = [Some(ParamType::Plain(Type::Float8))];
     let compiled = crate::compile(&parse("SELECT 1.5 + $1"), &db, &declared).unwrap().unwrap();
-    assert_eq!((compiled.params(), compiled.columns()[0].ty), ([Type::Float8].as_slice(), Type::Float8));
+    assert_eq!(
+        (compiled.params(), compiled.columns()[0].ty),
+        ([ParamType::Plain(Type::Float8)].as_slice(), Type::Float8)
+    );
     assert_eq!(db.try_sql("SELECT $1 + 1", &[Datum::Int4(2)]).unwrap().0, ["3"]);
+}
+
+#[test]
+fn queries_without_tables_are_known_and_so_are_those_with_moments() {
+    let db = Db::new();
+    for (sql, is_one, has_moments) in [
+        ("SELECT 1.5::numeric + 2.25", true, false),
+        ("VALUES (1, 'x'), (2.5, 'y') ORDER BY 1", true, false),
+        ("SELECT 1 UNION ALL SELECT 2", true, false),
+        ("WITH a AS (SELECT 1 AS x), b AS (SELECT x FROM a) SELECT * FROM b, a c", true, false),
+        ("SELECT (SELECT max(x) FROM (VALUES (1), (2)) AS v(x))", true, false),
+        ("SELECT date '2026-11-22' - 1", true, false),
+        ("SELECT now()", true, true),
+        ("SELECT 1 WHERE interval '1 day' > interval '1 hour'", true, true),
+        ("SELECT length(timestamp '2026-11-22 01:02:03.123456789'::text)", true, true),
+    ] {
+        assert_eq!(crate::names_no_table(&parse(sql)), is_one, "{sql}");
+        assert_eq!(db.compile(sql).unwrap().has_moments(), has_moments, "{sql}");
+    }
+    for sql in [
+        "SELECT 1 FROM t",
+        "WITH a AS (SELECT 1) SELECT * FROM public.a",
+        "SELECT (SELECT x FROM pg_class)",
+        "DELETE FROM t",
+    ] {
+        assert!(!crate::names_no_table(&parse(sql)), "{sql}");
+    }
+    db.check(&[
+        ("SELECT 1.5::numeric + 2.25, 0.1 * 3, 2 / 3.0", "3.75|0.3|0.66666666666666666667"),
+        ("VALUES (1, 'x'), (2.5, NULL) ORDER BY 1 DESC", "2.5|null\n1|x"),
+        ("WITH a AS (SELECT 1.50 AS x) SELECT x + 1 FROM a", "2.50"),
+        ("SELECT count(*), sum(1.5) WHERE false", "0|null"),
+    ]);
 }

@@ -12,13 +12,14 @@ use sqlparser::ast;
 
 use super::{Db, parse, shown};
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "golden.txt",
     "golden_functions.txt",
     "golden_foreign.txt",
     "golden_queries.txt",
     "golden_random.txt",
     "golden_sequences.txt",
+    "golden_shapes.txt",
 ];
 
 fn files() -> Vec<String> {

@@ -108,9 +108,110 @@ fn repeatable_read_refuses_what_changed_since_its_snapshot() {
     ] {
         let db = numbers();
         let mut two = db.begin(Isolation::RepeatableRead);
+        let mut three = db.begin(Isolation::Serializable);
+        db.sql(first);
+        assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
+        drop(two);
+        assert_eq!(told(&db, &mut three, second), expected, "{first}; {second}, serializable");
+    }
+}
+
+/// What a statement has looked at, by each way of finding rows that there is; a row that it may leave out was looked at too.
+#[test]
+fn serializable_refuses_a_commit_when_a_statement_would_find_something_else_by_now() {
+    let family = "CREATE TABLE p (id integer PRIMARY KEY, x integer); CREATE TABLE c (id integer PRIMARY KEY, p integer REFERENCES p);
+        CREATE TABLE i (id integer PRIMARY KEY, p integer REFERENCES p); CREATE INDEX i_p ON i (p)";
+    for (statement, write, conflicts) in [
+        ("SELECT 1", "DELETE FROM n", false),
+        // Whole keys.
+        ("SELECT v FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 1", true),
+        ("SELECT v FROM n WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 2", false),
+        ("SELECT v FROM n WHERE id = 7", "INSERT INTO n VALUES (7, 0, 'x')", true),
+        ("SELECT v FROM n WHERE id = 7", "INSERT INTO n VALUES (8, 0, 'x')", false),
+        ("SELECT v FROM n WHERE id IN (1, 7)", "INSERT INTO n VALUES (7, 0, 'x')", true),
+        ("SELECT v FROM n WHERE id IN (1, 7)", "DELETE FROM n WHERE id = 2", false),
+        // Ranges of the primary key, with limits.
+        ("SELECT sum(v) FROM n WHERE id BETWEEN 1 AND 2", "DELETE FROM n WHERE id = 2", true),
+        ("SELECT sum(v) FROM n WHERE id BETWEEN 1 AND 2", "UPDATE n SET id = 0 WHERE id = 3", false),
+        ("SELECT sum(v) FROM n WHERE id > 2", "INSERT INTO n VALUES (9, 0, 'x')", true),
+        ("SELECT v FROM n WHERE id > 0 ORDER BY id LIMIT 1", "UPDATE n SET v = 0 WHERE id = 1", true),
+        ("SELECT v FROM n WHERE id > 0 ORDER BY id LIMIT 1", "UPDATE n SET v = 0 WHERE id = 2", false),
+        ("SELECT v FROM n WHERE id > 1 ORDER BY id DESC LIMIT 1", "INSERT INTO n VALUES (4, 0, 'x')", true),
+        ("SELECT v FROM n WHERE id > 1 ORDER BY id DESC LIMIT 1", "DELETE FROM n WHERE id = 2", false),
+        // Ranges and beginnings of another index.
+        ("SELECT id FROM n WHERE v > 15 AND v < 25", "UPDATE n SET v = 22 WHERE id = 1", true),
+        ("SELECT id FROM n WHERE v > 15 AND v < 25", "UPDATE n SET v = 40 WHERE id = 2", true),
+        ("SELECT id FROM n WHERE v > 15 AND v < 25", "UPDATE n SET v = 26 WHERE id = 3", false),
+        ("SELECT id FROM n WHERE v = 25", "INSERT INTO n VALUES (4, 25, 'x')", true),
+        ("SELECT id FROM n WHERE v IN (10, 30)", "UPDATE n SET v = 30 WHERE id = 2", true),
+        ("SELECT id FROM n WHERE v IN (10, 30)", "UPDATE n SET v = 21 WHERE id = 2", false),
+        // Whole tables.
+        ("SELECT count(*) FROM n WHERE tag = 'a'", "INSERT INTO n VALUES (4, 0, 'x')", true),
+        (
+            "SELECT count(*) FROM n one JOIN n two ON one.tag = two.tag WHERE one.id = 1",
+            "DELETE FROM n WHERE id = 3",
+            true,
+        ),
+        // Queries within.
+        ("SELECT id FROM n WHERE id = (SELECT max(id) FROM n WHERE v > 25)", "UPDATE n SET v = 26 WHERE id = 1", true),
+        ("SELECT id FROM n WHERE id = (SELECT max(id) FROM n WHERE v > 25)", "UPDATE n SET v = 24 WHERE id = 1", false),
+        ("SELECT x.v FROM (SELECT v FROM n WHERE id < 3) x", "INSERT INTO n VALUES (0, 0, 'x')", true),
+        // What changes rows has found them before.
+        ("UPDATE n SET v = v WHERE tag = 'b'", "INSERT INTO n VALUES (4, 0, 'b')", true),
+        ("DELETE FROM n WHERE id = 7", "INSERT INTO n VALUES (7, 0, 'x')", true),
+        ("UPDATE n SET v = v + 1 WHERE id = 1", "UPDATE n SET v = 0 WHERE id = 2", false),
+        ("INSERT INTO n VALUES (1, 0, 'y') ON CONFLICT DO NOTHING", "UPDATE n SET v = 0 WHERE id = 1", true),
+        ("INSERT INTO n VALUES (1, 0, 'y') ON CONFLICT DO NOTHING", "UPDATE n SET v = 0 WHERE id = 2", false),
+        ("INSERT INTO n VALUES (1, 0, 'y')", "DELETE FROM n WHERE id = 1", true),
+        // Foreign keys: a parent that is locked may change, one that is missing may not come; no child came or went.
+        ("INSERT INTO c VALUES (9, 1)", "UPDATE p SET x = 1 WHERE id = 1", false),
+        ("INSERT INTO c VALUES (9, 7)", "INSERT INTO p VALUES (7, 0)", true),
+        ("INSERT INTO c VALUES (9, 7)", "INSERT INTO p VALUES (8, 0)", false),
+        ("DELETE FROM p WHERE id = 3", "INSERT INTO c VALUES (9, 1)", true),
+        ("DELETE FROM p WHERE id = 2", "DELETE FROM i WHERE id = 2", true),
+    ] {
+        let db = numbers();
+        db.ddl(family);
+        db.sql("INSERT INTO p VALUES (1, 0), (2, 0), (3, 0)");
+        db.sql("INSERT INTO i VALUES (1, 1), (2, 2)");
+        let mut txn = db.begin(Isolation::Serializable);
+        told(&db, &mut txn, statement);
+        db.sql(write);
+        assert_eq!(told(&db, &mut txn, "INSERT INTO n VALUES (99, 0, 'own')"), "1 rows");
+        let validated = txn.validate().map_err(|error| error.state());
+        let expected = if conflicts { Err(SqlState::SERIALIZATION_FAILURE) } else { Ok(()) };
+        assert_eq!(validated, expected, "{statement}; {write}");
+    }
+}
+
+/// What a snapshot that stays shows of a row that others refer to is not what counts, but it says which error it is.
+#[test]
+fn repeatable_read_is_told_when_the_row_referred_to_went_after_its_snapshot() {
+    for (first, second, expected) in [
+        ("DELETE FROM p WHERE id = 1", "INSERT INTO c VALUES (1, 1)", "40001"),
+        ("UPDATE p SET id = 20 WHERE id = 1", "INSERT INTO c VALUES (1, 1)", "40001"),
+        ("UPDATE p SET u = 20 WHERE id = 1", "INSERT INTO c VALUES (1, NULL, 1)", "40001"),
+        ("DELETE FROM p WHERE id = 1", "UPDATE c SET p = 1 WHERE id = 9", "40001"),
+        ("UPDATE p SET v = 20 WHERE id = 1", "INSERT INTO c VALUES (1, 1)", "1 rows"),
+        ("DELETE FROM p WHERE id = 1", "INSERT INTO c VALUES (1, 77)", "23503"),
+        ("DELETE FROM p WHERE id = 1", "INSERT INTO c VALUES (1, 2)", "1 rows"),
+    ] {
+        let db = Db::new();
+        db.create("p", &["id int", "u int", "v int"], &["primary id", "unique u"]);
+        db.ddl("CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p, q int REFERENCES p (u))");
+        db.sql("INSERT INTO p VALUES (1, 1, 1), (2, 2, 2)");
+        db.sql("INSERT INTO c VALUES (9, 2)");
+        let mut two = db.begin(Isolation::RepeatableRead);
         db.sql(first);
         assert_eq!(told(&db, &mut two, second), expected, "{first}; {second}");
     }
+    // Its own changes are no others'.
+    let db = Db::new();
+    db.ddl("CREATE TABLE p (id int PRIMARY KEY); CREATE TABLE c (p int REFERENCES p)");
+    db.sql("INSERT INTO p VALUES (1)");
+    let mut own = db.begin(Isolation::RepeatableRead);
+    assert_eq!(told(&db, &mut own, "DELETE FROM p WHERE id = 1"), "1 rows");
+    assert_eq!(told(&db, &mut own, "INSERT INTO c VALUES (1)"), "23503");
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl Incoming for Text {
 }
 
 fn session() -> Session<'static> {
-    Session { check: &|| Ok(()), now: NOW, zone: &East, numbers: None }
+    Session { check: &|_| Ok(()), now: NOW, zone: &East, numbers: None }
 }
 
 fn load(db: &Db, txn: &mut Txn, table: &str, columns: &[usize], rows: &[&[&'static str]]) -> Result<Loaded, Refused> {

@@ -1,5 +1,6 @@
 //! Statements against a small database in memory: expected rows as text.
 
+mod arrays;
 mod changes;
 mod expressions;
 mod golden;
@@ -10,6 +11,7 @@ mod queries;
 mod random;
 
 use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use env::Event;
@@ -21,8 +23,10 @@ use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-use crate::cast::{Zone, rounded, text_of};
-use crate::{Catalog, Change, Compiled, Numbers, Object, Ran, Session, Tables, compile, define, prepared, run};
+use crate::cast::{Zone, text_of};
+use crate::{
+    Catalog, Change, Compiled, Numbers, Object, Ran, Reading, Session, Tables, compile, define, prepared, run,
+};
 
 /// Clocks one hour ahead of UTC, all year.
 struct East;
@@ -42,7 +46,7 @@ impl Zone for East {
         match text {
             "infinity" => Ok(i64::MAX),
             "-infinity" => Ok(i64::MIN),
-            text => Ok(rounded(pg::time::parse_timestamp(text)?) - HOUR_MICROS),
+            text => Ok(pg::time::parse_timestamp_micros(text)? - HOUR_MICROS),
         }
     }
 }
@@ -265,7 +269,7 @@ impl Db {
     }
 
     fn define(&self, sql: &ast::Statement) -> Result<&'static str> {
-        let session = Session { check: &|| Ok(()), now: NOW, zone: &East, numbers: None };
+        let session = Session { check: &|_| Ok(()), now: NOW, zone: &East, numbers: None };
         let definition = define(sql, self, session)?.unwrap_or_else(|| panic!("{sql}: defines nothing"));
         for change in definition.changes {
             match change {
@@ -325,14 +329,19 @@ impl Db {
         let savepoint = txn.savepoint();
         let mut rows = Vec::new();
         let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
-        let session = Session { check: &|| self.question(), now: NOW, zone: &East, numbers: Some(self) };
+        let session = Session { check: &|_| self.question(), now: NOW, zone: &East, numbers: Some(self) };
         let ran = run(&compiled, txn, params, session, guard, &mut |row| {
             assert_eq!(row.len(), types.len(), "{sql}");
             rows.push(row.iter().zip(&types).map(|(value, ty)| show(value, *ty)).collect::<Vec<_>>().join("|"));
             Ok(())
         });
         match ran {
-            Ok(Ran::Done { rows: count }) => Ok(Outcome::Rows(rows, count)),
+            Ok(Ran::Done { rows: count }) => {
+                if compiled.is_read_only() && !sql.contains("random") {
+                    assert_eq!(self.read_by_parts(txn, &compiled, params, show), rows, "by parts: {sql}");
+                }
+                Ok(Outcome::Rows(rows, count))
+            }
             Ok(Ran::Wait(event)) => {
                 txn.undo_to(savepoint, guard).unwrap();
                 Ok(Outcome::Wait(event))
@@ -342,6 +351,54 @@ impl Db {
                 Err(error)
             }
         }
+    }
+
+    /// The rows of a query that is read beside its transaction, and stops wherever it can.
+    fn read_by_parts(
+        &self,
+        txn: &Txn,
+        compiled: &Compiled,
+        params: &[Datum<'_>],
+        show: fn(&Datum<'_>, Type) -> String,
+    ) -> Vec<String> {
+        self.parts(txn, compiled, params, show).concat()
+    }
+
+    fn parts(
+        &self,
+        txn: &Txn,
+        compiled: &Compiled,
+        params: &[Datum<'_>],
+        show: fn(&Datum<'_>, Type) -> String,
+    ) -> Vec<Vec<String>> {
+        let types: Vec<Type> = compiled.columns().iter().map(|column| column.ty).collect();
+        let (mut parts, mut reading) = (Vec::new(), Reading::default());
+        while !reading.is_done() {
+            let mut rows = Vec::new();
+            let session = Session { check: &|_| Ok(()), now: NOW, zone: &East, numbers: Some(self) };
+            let guard = &crossbeam_epoch::pin();
+            let part = reading.part(compiled, &txn.view(), params, session, guard, &mut |row| {
+                rows.push(row.iter().zip(&types).map(|(value, ty)| show(value, *ty)).collect::<Vec<_>>().join("|"));
+                Ok(ControlFlow::Break(()))
+            });
+            part.unwrap();
+            parts.push(rows);
+        }
+        parts
+    }
+
+    /// The most bytes that a query said it keeps.
+    fn most_kept(&self, sql: &str) -> usize {
+        let compiled = self.compile(sql).unwrap();
+        let mut txn = self.begin(Isolation::ReadCommitted);
+        let most = Cell::new(0);
+        let check = |bytes: usize| {
+            most.set(most.get().max(bytes));
+            Ok(())
+        };
+        let session = Session { check: &check, now: NOW, zone: &East, numbers: Some(self) };
+        run(&compiled, &mut txn, &[], session, &crossbeam_epoch::pin(), &mut |_| Ok(())).unwrap();
+        most.get()
     }
 
     /// In a transaction of its own.

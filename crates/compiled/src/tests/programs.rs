@@ -4,6 +4,7 @@ use model::{Datum, Type};
 use rows::Isolation;
 
 use super::{Db, Outcome};
+use crate::ParamType;
 
 const TPCC: &str = "
 CREATE TABLE warehouse (w_id integer, w_name varchar(10), w_street_1 varchar(20), w_street_2 varchar(20),
@@ -230,13 +231,20 @@ fn parameters_get_the_types_that_postgresql_infers() {
         ("SELECT $1::int + $2, coalesce($3, 1.5), $4 || 'x'", "integer, integer, numeric, text"),
     ] {
         let compiled = db.compile(sql).unwrap();
-        let types: Vec<&str> = compiled.params().iter().map(|ty| ty.sql_name()).collect();
+        let types: Vec<&str> = compiled.params().iter().map(sql_name).collect();
         assert_eq!(types.join(", "), expected, "{sql}");
     }
     // What a client declares counts: doubles against numeric columns, as JDBC sends them.
     let sql = super::parse("UPDATE warehouse SET w_ytd = w_ytd + $1 WHERE w_id = $2");
-    let compiled = crate::compile(&sql, &db, &[Some(Type::Float8)]).unwrap().unwrap();
-    assert_eq!(compiled.params(), [Type::Float8, Type::Int4]);
+    let compiled = crate::compile(&sql, &db, &[Some(ParamType::Plain(Type::Float8))]).unwrap().unwrap();
+    assert_eq!(compiled.params(), [Type::Float8, Type::Int4].map(ParamType::Plain));
+}
+
+fn sql_name(ty: &ParamType) -> &'static str {
+    match ty {
+        ParamType::Plain(ty) => ty.sql_name(),
+        ParamType::Array(_) => panic!("an array"),
+    }
 }
 
 /// One of each transaction, statement by statement.

@@ -1,0 +1,279 @@
+//! Arrays, of which `rows` tables have no columns, but which statements compare values with: `= ANY ($1)`, `> ALL ('{1,2}')`.
+//!
+//! What is written out becomes a list of expressions. A parameter is one value, kept as PostgreSQL's binary form of an array; its
+//! elements are read once for each run of a statement, sorted, and then found as those of a subquery are.
+
+use bumpalo::Bump;
+use model::{Datum, Error, Result, SqlState, Type};
+use pg::Form;
+use pg::array::{array_binary_header, parse_array_binary, parse_array_text};
+use sqlparser::ast;
+
+use crate::bind::{Around, Bind, Binder, Refusal, Subquery, Typed, all_of, any_of, comparison};
+use crate::cast::{self, Context, Zone};
+use crate::expr::{Comparison, Expr, Value};
+use crate::subquery::Answer;
+use crate::types::{bare, comparable, data_type};
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamType {
+    /// One value.
+    Plain(Type),
+    /// An array with elements of this type. Its value is [`Datum::Bytes`] that one of [`array_of_text`], [`array_of_binary`] and
+    /// [`array_of`] made.
+    Array(Type),
+}
+
+impl ParamType {
+    /// The type with this number in `pg_type`, if there are columns of it or of its elements.
+    #[must_use]
+    pub fn from_oid(oid: u32) -> Option<ParamType> {
+        if let Some(ty) = Type::from_oid(oid, -1) {
+            return Some(ParamType::Plain(ty));
+        }
+        let array = pg::types::Type::by_oid(oid).filter(|ty| ty.name.starts_with('_'))?;
+        Type::from_oid(array.element, -1).map(ParamType::Array)
+    }
+
+    /// The type's number in `pg_type`.
+    #[must_use]
+    pub fn oid(self) -> u32 {
+        match self {
+            ParamType::Plain(ty) => ty.oid(),
+            ParamType::Array(of) => pg::types::Type::array_of(of.oid()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Reads an array from its text form.
+///
+/// # Errors
+/// 22P02 for what is no array, or has something that is no such element; 0A000 for an array of arrays.
+pub fn array_of_text(text: &str, element: Type, zone: &dyn Zone) -> Result<Vec<u8>> {
+    let arena = Bump::new();
+    let read = |one: Option<_>| {
+        one.map_or(Ok(Datum::Null), |one: std::borrow::Cow<'_, str>| cast::parse(&one, element, zone, &arena))
+    };
+    let values = parse_array_text(text)?.into_iter().map(read).collect::<Result<Vec<_>>>()?;
+    Ok(array_of(element, &values))
+}
+
+/// Reads an array from its binary form.
+///
+/// # Errors
+/// 22P03 for what is no array; 42804 for one of other elements; 0A000 for an array of arrays.
+pub fn array_of_binary(bytes: &[u8], element: Type) -> Result<Vec<u8>> {
+    let (sent, values) = parse_array_binary(bytes)?;
+    if sent != element.oid() {
+        let (sent, element) = (pg::types::Type::sql_name(sent), element.sql_name());
+        let text = format!("binary array of {sent}, expected elements of type {element}");
+        return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+    }
+    values.into_iter().flatten().try_for_each(|value| pg::row_value::read_binary(element, value).map(drop))?;
+    Ok(bytes.to_vec())
+}
+
+/// An array of these values.
+#[must_use]
+pub fn array_of(element: Type, values: &[Datum<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    array_binary_header(&mut out, element.oid(), values.len(), values.iter().any(Datum::is_null));
+    for value in values {
+        if value.is_null() {
+            out.extend_from_slice(&(-1_i32).to_be_bytes());
+            continue;
+        }
+        // Binary forms of moments do not depend on the zone.
+        pg::backend::value(&mut out, |out| pg::row_value::write(out, value, element, Form::Binary, &mut |_| 0));
+    }
+    out
+}
+
+/// An array parameter as an expression uses it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Array {
+    /// From 0.
+    param: usize,
+    /// Its elements' type, and the one in which they are compared.
+    from: Type,
+    to: Type,
+}
+
+impl Array {
+    /// Its elements; `None` if it is NULL.
+    pub(crate) fn read<'a>(
+        &self,
+        params: &'a [Datum<'a>],
+        zone: &dyn Zone,
+        arena: &'a Bump,
+    ) -> Result<Option<Answer<'a>>> {
+        let bytes = match params.get(self.param) {
+            Some(Datum::Bytes(bytes)) => bytes,
+            None | Some(Datum::Null) => return Ok(None),
+            Some(other) => return Err(Error::bug(format!("{} as an array", other.type_name()))),
+        };
+        let (_, elements) = parse_array_binary(bytes)?;
+        let mut answer = Answer::default();
+        for element in elements {
+            let value = element.map_or(Ok(Datum::Null), |bytes| pg::row_value::read_binary(self.from, bytes))?;
+            // Also of the same type: blanks at the end of char are not kept anywhere.
+            answer.push(cast::cast(value, self.to, Context::Explicit, zone, arena)?);
+        }
+        answer.sort();
+        Ok(Some(answer))
+    }
+}
+
+/// The right side of ANY or ALL.
+enum Right {
+    /// Elements that are written out.
+    Listed(Vec<Typed>),
+    /// A parameter, from 0, and the type of its elements if something says that.
+    Param(usize, Option<Type>),
+}
+
+impl Binder {
+    /// `= ANY (…)`, `> ALL (…)`: of a subquery or an array.
+    pub(crate) fn quantified(
+        &mut self,
+        what: &ast::Expr,
+        op: &ast::BinaryOperator,
+        of: &ast::Expr,
+        all: bool,
+        around: &mut dyn Around,
+    ) -> Bind<Typed> {
+        let Some(comparison) = comparison(op) else { return Err(Refusal::Other) };
+        if let ast::Expr::Nested(inner) = of {
+            return self.quantified(what, op, inner, all, around);
+        }
+        let what = self.expr(what, around)?;
+        if let ast::Expr::Subquery(query) = of {
+            let kind = match comparison {
+                Comparison::Equal if !all => Subquery::In { what, not: false },
+                Comparison::NotEqual if all => Subquery::In { what, not: true },
+                _ => Subquery::Compared { what, comparison, all },
+            };
+            return around.subquery(self, query, kind);
+        }
+        match self.right(of, what.ty, around)? {
+            Right::Listed(list) => self.compared_with_list(what, (comparison, op), list, all),
+            Right::Param(param, element) => self.compared_with_array(what, (comparison, op), (param, element), all),
+        }
+    }
+
+    /// An array, among whose elements a value of type `what` is looked for.
+    fn right(&mut self, of: &ast::Expr, what: Option<Type>, around: &mut dyn Around) -> Bind<Right> {
+        match of {
+            ast::Expr::Array(array) => {
+                let elements = array.elem.iter().map(|one| self.expr(one, around)).collect::<Bind<Vec<_>>>()?;
+                if elements.is_empty() {
+                    return Err(Refusal::Other);
+                }
+                let (elements, ty) = self.one_type(elements, "ARRAY")?;
+                Ok(Right::Listed(elements.into_iter().map(|one| Typed::new(one, ty)).collect()))
+            }
+            ast::Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr, data_type: to, .. } => {
+                let ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)) = to else {
+                    return Err(Refusal::Other);
+                };
+                let element = data_type(element)?;
+                if let ast::Expr::Array(array) = &**expr {
+                    let mut list = Vec::with_capacity(array.elem.len());
+                    for one in &array.elem {
+                        let one = self.expr(one, around)?;
+                        list.push(self.cast(one, element, Context::Explicit)?);
+                    }
+                    return Ok(Right::Listed(list));
+                }
+                match (&**expr, self.right(expr, Some(element), around)?) {
+                    (_, Right::Param(param, None)) => Ok(Right::Param(param, Some(element))),
+                    (ast::Expr::Value(_), listed @ Right::Listed(_)) => Ok(listed),
+                    _ => Err(Refusal::Other),
+                }
+            }
+            ast::Expr::Value(value) => match &value.value {
+                ast::Value::SingleQuotedString(text) => {
+                    let element = what.map_or(Type::Text, element_for);
+                    let one = |text: Option<std::borrow::Cow<'_, str>>| match text {
+                        Some(text) => self.literal(&text, element),
+                        None => Ok(Typed::new(Expr::Value(Value::Plain(Datum::Null)), element)),
+                    };
+                    Ok(Right::Listed(parse_array_text(text)?.into_iter().map(one).collect::<Bind<_>>()?))
+                }
+                ast::Value::Placeholder(_) => {
+                    let (param, known) = self.placeholder(&value.value)?;
+                    match known {
+                        None => Ok(Right::Param(param, None)),
+                        Some(ParamType::Array(of)) => Ok(Right::Param(param, Some(of))),
+                        Some(ParamType::Plain(_)) => Err(no_array()),
+                    }
+                }
+                ast::Value::Number(..) | ast::Value::Boolean(_) => Err(no_array()),
+                _ => Err(Refusal::Other),
+            },
+            _ => Err(Refusal::Other),
+        }
+    }
+
+    fn compared_with_list(
+        &mut self,
+        what: Typed,
+        (by, op): (Comparison, &ast::BinaryOperator),
+        list: Vec<Typed>,
+        all: bool,
+    ) -> Bind<Typed> {
+        if let (Comparison::Equal, false) | (Comparison::NotEqual, true) = (by, all) {
+            if let (Some(left), Some(right)) = (what.ty, list.first().and_then(|one| one.ty))
+                && comparable(left, right).is_none()
+            {
+                // For the error.
+                self.meeting(what.clone(), list[0].clone(), &op.to_string())?;
+            }
+            return self.among(what, list, all);
+        }
+        let mut each = Vec::with_capacity(list.len());
+        for one in list {
+            let sides = self.same_type(what.clone(), one, &op.to_string())?;
+            each.push(Expr::Compare(by, Box::new(sides)));
+        }
+        let empty = Expr::Value(Value::Plain(Datum::Bool(all)));
+        let found = if all { all_of(each) } else { any_of(each) };
+        Ok(Typed::new(found.unwrap_or(empty), Type::Bool))
+    }
+
+    fn compared_with_array(
+        &mut self,
+        what: Typed,
+        (by, op): (Comparison, &ast::BinaryOperator),
+        (param, element): (usize, Option<Type>),
+        all: bool,
+    ) -> Bind<Typed> {
+        let from = element.unwrap_or_else(|| what.ty.map_or(Type::Text, element_for));
+        if pg::types::Type::array_of(from.oid()).is_none() {
+            return Err(Refusal::Other);
+        }
+        // Elements meet the value as any two values do.
+        let one = Typed::new(Expr::Value(Value::Plain(Datum::Null)), bare(from));
+        let ([what, _], to) = self.meeting(what, one, &op.to_string())?;
+        self.params[param] = Some(ParamType::Array(bare(from)));
+        let what = Box::new(what);
+        self.arrays.push(Array { param, from: bare(from), to });
+        let array = self.arrays.len() - 1;
+        let expr = match by {
+            Comparison::Equal if !all => Expr::InArray { what, array, not: false },
+            Comparison::NotEqual if all => Expr::InArray { what, array, not: true },
+            comparison => Expr::ComparedArray { what, comparison, array, all },
+        };
+        Ok(Typed::new(expr, Type::Bool))
+    }
+}
+
+/// What elements are if nothing but the value on the left says so.
+fn element_for(ty: Type) -> Type {
+    if matches!(ty, Type::Varchar(_)) { Type::Text } else { bare(ty) }
+}
+
+fn no_array() -> Refusal {
+    Error::new(SqlState::WRONG_OBJECT_TYPE, "op ANY/ALL (array) requires array on right side").into()
+}
