@@ -28,8 +28,8 @@ pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 /// What a binary COPY begins with.
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// A part of COPY OUT.
-pub struct CopyChunk {
+/// A part of a result in the form in which it goes out: of COPY, or DataRow messages.
+pub struct Chunk {
     /// Whole encoded rows.
     pub bytes: Vec<u8>,
     /// How many.
@@ -560,7 +560,8 @@ fn select(session: &mut Session, name: &ast::ObjectName, columns: &[String]) -> 
     }
 }
 
-type Chunks = Pin<Box<dyn Stream<Item = Result<CopyChunk>> + Send>>;
+/// Parts of a result as they come.
+pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk>> + Send>>;
 
 fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) -> Chunks {
     let (head, tail) = (writer.head(), writer.tail());
@@ -576,7 +577,7 @@ fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) ->
 
 /// Rows between what the format has before and after them.
 pub(crate) fn whole(head: Vec<u8>, rows: Chunks, tail: Vec<u8>) -> Chunks {
-    let end = |bytes: Vec<u8>| futures::stream::iter((!bytes.is_empty()).then_some(Ok(CopyChunk { bytes, rows: 0 })));
+    let end = |bytes: Vec<u8>| futures::stream::iter((!bytes.is_empty()).then_some(Ok(Chunk { bytes, rows: 0 })));
     Box::pin(end(head).chain(rows).chain(end(tail)))
 }
 
@@ -634,10 +635,10 @@ impl Writer {
         }
     }
 
-    fn batch(&self, encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<CopyChunk>> {
+    fn batch(&self, encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<Chunk>> {
         let rows = encoder.batch(batch)?;
         let mut chunks = Vec::new();
-        let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
+        let mut chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
         for row in 0..batch.num_rows() {
             self.row(&mut chunk.bytes, |column, form, out| match form {
                 Form::Text => rows.text(row, column, out),
@@ -645,8 +646,7 @@ impl Writer {
             })?;
             chunk.rows += 1;
             if chunk.bytes.len() >= CHUNK_BYTES {
-                chunks
-                    .push(std::mem::replace(&mut chunk, CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 }));
+                chunks.push(std::mem::replace(&mut chunk, Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 }));
             }
         }
         if chunk.rows > 0 {

@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn an_oid_carried_by_int64_has_four_bytes() {
-        let column = OutputColumn { name: "oid".into(), oid: oid::OID, typmod: -1 };
+        let column = OutputColumn { name: "oid".into(), oid: oid::OID, typmod: -1, origin: None };
         let schema = Schema::new(vec![Field::new("oid", Arrow::Int64, false)]);
         let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int64Array::from(vec![16_384]))]).unwrap();
         let encoder = Encoder::new(&[column], "UTC").unwrap();

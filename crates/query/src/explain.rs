@@ -17,7 +17,7 @@ use crate::types::{OutputColumn, Value};
 
 /// What EXPLAIN gives.
 pub(crate) fn columns() -> Vec<OutputColumn> {
-    vec![OutputColumn { name: "QUERY PLAN".to_owned(), oid: oid::TEXT, typmod: -1 }]
+    vec![OutputColumn { name: "QUERY PLAN".to_owned(), oid: oid::TEXT, typmod: -1, origin: None }]
 }
 
 /// Runs an EXPLAIN.

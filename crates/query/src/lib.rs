@@ -10,6 +10,7 @@
 //! - Nothing a client is told names DataFusion: its errors are translated in one place (`errors`).
 
 mod arithmetic;
+mod asof;
 mod builder;
 mod constants;
 mod context;
@@ -34,6 +35,7 @@ pub mod pg_catalog;
 mod planner;
 mod provider;
 mod query;
+mod recall;
 mod rewrite;
 mod rounding;
 mod rows;
@@ -43,6 +45,7 @@ mod sessions;
 mod set;
 mod settings;
 mod statement;
+mod stop;
 mod transaction;
 mod type_planner;
 mod types;
@@ -51,11 +54,12 @@ mod zone;
 /// Stack for threads that plan or run statements: the deepest tree that a statement may have fits (address space, not memory).
 pub const STACK_BYTES: usize = 32 << 20;
 
-pub use copy::{CopyChunk, CopyIn};
+pub use copy::{Chunk, Chunks, CopyIn};
 pub use database::{Database, Options};
 pub use rows::{Arguments, Bound, Executed, Messages};
 pub use session::{Batches, Outcome, Prepared, Session, TxnStatus};
 pub use settings::Timeouts;
 pub use statement::{Statement, parse};
+pub use stop::StopFlag;
 pub use types::{OutputColumn, Value};
 pub use zone::{Offsets, Zone};

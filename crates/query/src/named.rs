@@ -76,7 +76,7 @@ pub(crate) async fn execute(
         return Err(Error::new(SqlState::SYNTAX_ERROR, text)
             .with_detail(format!("expected {expected} parameters but got {given}")));
     }
-    let values: Vec<Value> = arguments.iter().map(constant).collect::<Result<_>>()?;
+    let values = values(session, arguments, prepared.parameters()).await?;
     let Plan::Rows(plan) = &prepared.0.plan else {
         return session.execute_into(prepared, Arguments::Values(&values), messages).await;
     };
@@ -84,7 +84,22 @@ pub(crate) async fn execute(
     session.execute_into(prepared, Arguments::Bound(&bound), messages).await
 }
 
-/// An argument's value. Only constants: their text is read as the parameter's type.
+/// The arguments' values, for parameters of these types: constants as they are, expressions evaluated.
+async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Result<Vec<Value>> {
+    let constants: Vec<Result<Value>> = arguments.iter().map(constant).collect();
+    let open = constants.iter().zip(arguments.iter().zip(types)).filter(|(value, _)| value.is_err());
+    let (exprs, types): (Vec<&Expr>, Vec<u32>) = open.map(|(_, (expr, ty))| (expr, *ty)).unzip();
+    if exprs.is_empty() {
+        return constants.into_iter().collect();
+    }
+    let Some(evaluated) = crate::rows::evaluated(session, &exprs, &types).await? else {
+        return constants.into_iter().collect();
+    };
+    let mut evaluated = evaluated.into_iter();
+    constants.into_iter().map(|value| value.or_else(|error| evaluated.next().ok_or(error))).collect()
+}
+
+/// An argument's value, if it is a constant: its text is read as the parameter's type.
 fn constant(argument: &Expr) -> Result<Value> {
     use datafusion::sql::sqlparser::ast::{UnaryOperator, Value as Literal};
     Ok(match argument {
@@ -121,7 +136,7 @@ fn number(text: &str) -> Result<Value> {
 }
 
 fn not_constant(text: &str) -> Error {
-    Error::unsupported(format!("EXECUTE takes only constants as arguments, not {text}"))
+    Error::unsupported(format!("EXECUTE takes constants and expressions over no table as arguments, not {text}"))
 }
 
 fn deallocate(session: &mut Session, name: &str) -> Result<Outcome> {

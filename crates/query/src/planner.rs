@@ -51,6 +51,7 @@ pub(crate) fn plan(
     declared: &[Option<Arrow>],
 ) -> Result<Planned> {
     let mut statement = statement.clone();
+    crate::asof::rewrite(&mut statement).map_err(|error| locate(error, parsed))?;
     crate::rewrite::rewrite(&mut statement);
     crate::hooks::rewrite(&mut statement);
     let mut tables = Tables { statement: Some((parsed, &statement)), ..Tables::new(state, context) };

@@ -5,6 +5,7 @@
 //! - An alias of the outermost SELECT that ORDER BY also uses as a table's column (`SELECT t.a::text … ORDER BY t.a`) is private too,
 //!   because the planner would find the column's name twice.
 //! - A number with an exponent is a float: the planner takes it for a decimal, and few of those fit.
+//! - Ranks and row numbers are integers (the planner counts without signs).
 //! - Integer literals that stand alone become `integer` (the planner reads them as `bigint`).
 
 use std::collections::BTreeSet;
@@ -108,10 +109,31 @@ impl VisitorMut for Rewriter {
                 };
             }
             Expr::Function(function) if takes_values(&function.name) => demote_arguments(&mut function.args),
+            Expr::Function(function) if function.over.is_some() => {
+                if let Some(data_type) = rank_type(&function.name) {
+                    let inner = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+                    *expr = Expr::Cast {
+                        kind: CastKind::Cast,
+                        expr: Box::new(inner),
+                        data_type,
+                        array: false,
+                        format: None,
+                    };
+                }
+            }
             _ => {}
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The type of a window function that counts rows.
+fn rank_type(name: &ast::ObjectName) -> Option<DataType> {
+    Some(match name.to_string().to_ascii_lowercase().as_str() {
+        "row_number" | "rank" | "dense_rank" => DataType::BigInt(None),
+        "ntile" => DataType::Integer(None),
+        _ => return None,
+    })
 }
 
 fn takes_values(name: &ast::ObjectName) -> bool {
@@ -367,6 +389,25 @@ mod tests {
             let SelectItem::ExprWithAlias { alias, .. } = &select.projection[0] else { panic!("no alias") };
             assert_eq!(alias.value, item, "{sql}");
             assert_eq!(query.order_by.unwrap().to_string(), format!("ORDER BY {order}"), "{sql}");
+        }
+    }
+
+    #[test]
+    fn ranks_and_row_numbers_are_integers() {
+        for (sql, rewritten) in [
+            ("SELECT row_number() OVER (ORDER BY a) AS r FROM t", "CAST(row_number() OVER (ORDER BY a) AS BIGINT)"),
+            ("SELECT Dense_Rank() OVER (ORDER BY a) AS r FROM t", "CAST(Dense_Rank() OVER (ORDER BY a) AS BIGINT)"),
+            ("SELECT ntile(4) OVER (ORDER BY a) AS r FROM t", "CAST(ntile(4) OVER (ORDER BY a) AS INTEGER)"),
+            ("SELECT sum(a) OVER (ORDER BY a) AS r FROM t", "sum(a) OVER (ORDER BY a)"),
+        ] {
+            let parsed = parse(sql).unwrap();
+            let Command::Sql(statement) = &parsed[0].0.command else { panic!("not SQL") };
+            let mut statement = statement.clone();
+            rewrite(&mut statement);
+            let ast::Statement::Query(query) = statement else { panic!("no query") };
+            let SetExpr::Select(select) = *query.body else { panic!("no select") };
+            let SelectItem::ExprWithAlias { expr, .. } = &select.projection[0] else { panic!("no alias") };
+            assert_eq!(expr.to_string(), rewritten, "{sql}");
         }
     }
 

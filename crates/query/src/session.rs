@@ -19,15 +19,17 @@ use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
 use crate::context::{Pending, Slot, StatementContext};
-use crate::copy::{CopyChunk, CopyIn};
+use crate::copy::{Chunk, CopyIn};
 use crate::database::Database;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
 use crate::query::QueryPlan;
+use crate::recall::Texts;
 use crate::rows::{Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
 use crate::sessions::{Entered, Running};
 use crate::settings::{Settings, Timeouts};
 use crate::statement::{Command, Parsed, Statement};
+use crate::stop::StopFlag;
 use crate::types::{OutputColumn, Value};
 
 /// Rows as they come.
@@ -73,7 +75,7 @@ pub enum Outcome {
         /// How many columns a row has.
         columns: usize,
         /// Encoded rows; a chunk holds whole ones.
-        chunks: Pin<Box<dyn Stream<Item = Result<CopyChunk>> + Send>>,
+        chunks: Pin<Box<dyn Stream<Item = Result<Chunk>> + Send>>,
     },
     /// The empty statement.
     Empty,
@@ -176,6 +178,10 @@ pub struct Session {
     entered: Entered,
     /// A commit waits for the log, and happens.
     decided: Arc<AtomicBool>,
+    /// Statements that it had before.
+    pub(crate) texts: Texts,
+    /// Looked at by statements that compute on the caller's thread.
+    pub(crate) stop: Arc<StopFlag>,
 }
 
 /// A transaction of the session.
@@ -210,8 +216,12 @@ pub(crate) struct Mark {
 impl Block {
     /// Takes back what was changed since the last savepoint, or everything if there is none.
     fn undo_to_mark(&mut self) -> Result<()> {
-        match (self.savepoints.last().and_then(|mark| mark.place.as_ref()), &mut self.txn) {
-            (Some(place), Some(txn)) => txn.roll_back_to(place),
+        match (self.savepoints.last().map(|mark| mark.place.as_ref()), &mut self.txn) {
+            (Some(Some(place)), Some(txn)) => txn.roll_back_to(place),
+            // The snapshot came after the savepoint, and stays.
+            (Some(None), Some(txn)) if self.isolation != Isolation::ReadCommitted => {
+                txn.roll_back_to(&engine::Savepoint::default())
+            }
             _ => {
                 self.txn = None;
                 Ok(())
@@ -228,6 +238,7 @@ impl Session {
         let settings = Arc::new(settings);
         let told = (settings.reported(), Arc::clone(&settings));
         let user: Arc<str> = user.into();
+        let env = Arc::clone(database.engine().env());
         let entered = database.sessions().enter(pid, &user, database.engine().env().now_ns());
         Session {
             database,
@@ -245,7 +256,16 @@ impl Session {
             pending: Pending::default(),
             entered,
             decided: Arc::default(),
+            texts: Texts::default(),
+            stop: Arc::new(StopFlag::new(env)),
         }
+    }
+
+    /// By which a statement is stopped that computes on the caller's thread, where dropping its future is not possible. Other waits
+    /// end by dropping it.
+    #[must_use]
+    pub fn stop_flag(&self) -> Arc<StopFlag> {
+        Arc::clone(&self.stop)
     }
 
     /// The database it talks to.
@@ -298,7 +318,7 @@ impl Session {
     pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
         match self.execute_into(prepared, Arguments::Values(values), None).await? {
             Executed::Outcome(outcome) => Ok(outcome),
-            Executed::Sent { .. } => Err(Error::bug("rows went out that nobody asked for")),
+            Executed::Sent { .. } | Executed::Stream { .. } => Err(Error::bug("rows went out that nobody asked for")),
         }
     }
 
@@ -342,6 +362,10 @@ impl Session {
                 let batches = batches.inspect(move |_| _ = &running);
                 Ok(Executed::Outcome(Outcome::Rows { columns, batches: Box::pin(batches), tag }))
             }
+            Ok(Executed::Stream { chunks, shows_own }) => {
+                let chunks = chunks.inspect(move |_| _ = &running);
+                Ok(Executed::Stream { chunks: Box::pin(chunks), shows_own })
+            }
             result => result,
         }
     }
@@ -371,7 +395,8 @@ impl Session {
         }
         let executed = match &prepared.0.plan {
             Plan::Rows(plan) => crate::rows::execute(self, prepared, plan, arguments, messages).await?,
-            Plan::Feed(plan) => crate::rows::feed(self, prepared, plan, arguments.values()?).await?,
+            // What runs seldom is elsewhere in memory: whoever waits for a statement moves what it may be waiting in.
+            Plan::Feed(plan) => Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?)).await?,
             Plan::Execute(inner) => {
                 let Command::Sql(ast::Statement::Execute { name, parameters, .. }) = &prepared.0.statement.0.command
                 else {
@@ -379,7 +404,7 @@ impl Session {
                 };
                 Box::pin(crate::named::execute(self, inner, name.as_ref(), parameters, messages)).await?
             }
-            _ => Executed::Outcome(self.dispatch(prepared, arguments.values()?).await?),
+            _ => Executed::Outcome(Box::pin(self.dispatch(prepared, arguments.values()?)).await?),
         };
         if !alone {
             return Ok(executed);
@@ -546,7 +571,8 @@ impl Session {
     /// otherwise. Does nothing inside a block.
     pub fn begin_implicit(&mut self) {
         if self.block.is_none() {
-            self.begin(true, Isolation::ReadCommitted);
+            let isolation = self.settings.isolation();
+            self.begin(true, isolation);
         }
     }
 
@@ -615,7 +641,7 @@ impl Session {
         if let Some(txn) = block.txn.filter(|txn| !txn.is_empty()) {
             // Settings go back should the commit fail; a dropped future leaves them as they are.
             let database = self.database.clone();
-            let committed = database.finish_telling(txn.commit(durability), &self.decided).await;
+            let committed = Box::pin(database.finish_telling(txn.commit(durability), &self.decided)).await;
             self.decided.store(false, Ordering::Release);
             match committed {
                 Ok(lsn) => self.seen = self.seen.max(lsn),
@@ -626,7 +652,7 @@ impl Session {
             }
         }
         // The same settings keep the same address, by which kept plans know that they still hold.
-        if *self.settings != *block.after {
+        if !Arc::ptr_eq(&self.settings, &block.after) && *self.settings != *block.after {
             self.settings = block.after;
         }
         Ok(())
@@ -661,7 +687,11 @@ impl Session {
     pub(crate) fn txn(&mut self) -> Option<&mut Txn> {
         let (engine, seen) = (self.database.engine(), self.seen);
         let block = self.block.as_mut()?;
-        let isolation = block.isolation;
+        // A snapshot is where all transactions up to some commit have run, and no other: who only reads needs no more.
+        let isolation = match block.isolation {
+            Isolation::Serializable if block.read_only => Isolation::RepeatableRead,
+            isolation => isolation,
+        };
         Some(block.txn.get_or_insert_with(|| engine.begin(isolation, seen)))
     }
 
@@ -684,6 +714,8 @@ impl Session {
     /// What the next statement sees.
     pub(crate) fn context(&mut self) -> Arc<StatementContext> {
         let snapshot = match self.txn() {
+            // It reads the newest commit whatever its statements name.
+            Some(txn) if txn.isolation() == Isolation::Serializable => return self.context_of_newest(),
             Some(txn) => txn.snapshot(),
             None => self.database.engine().snapshot(self.seen),
         };
@@ -753,11 +785,14 @@ impl Session {
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<String> {
         let block = self.block.as_ref();
+        let by_default = || self.settings.isolation();
+        let isolation = block.map_or_else(by_default, |block| block.isolation);
         match name.to_ascii_lowercase().as_str() {
             "transaction_isolation" => Some(
-                match block.map_or(Isolation::ReadCommitted, |block| block.isolation) {
+                match isolation {
                     Isolation::ReadCommitted => "read committed",
                     Isolation::RepeatableRead => "repeatable read",
+                    Isolation::Serializable => "serializable",
                 }
                 .to_owned(),
             ),

@@ -56,7 +56,6 @@ fn set_characteristics(session: &mut Session, modes: &[TransactionMode]) -> Resu
     for mode in modes {
         match mode {
             TransactionMode::IsolationLevel(level) => {
-                crate::transaction::isolation(*level)?;
                 assign(session, "default_transaction_isolation", &level.to_string().to_lowercase(), false)?;
             }
             TransactionMode::AccessMode(mode) => {
@@ -69,18 +68,14 @@ fn set_characteristics(session: &mut Session, modes: &[TransactionMode]) -> Resu
 }
 
 pub(crate) fn assign(session: &mut Session, name: &str, value: &str, local: bool) -> Result<()> {
-    if name.eq_ignore_ascii_case("transaction_isolation") || name.eq_ignore_ascii_case("default_transaction_isolation")
-    {
+    if name.eq_ignore_ascii_case("transaction_isolation") {
         use datafusion::sql::sqlparser::ast::TransactionIsolationLevel as Level;
         let level = match value.to_ascii_lowercase().as_str() {
             "serializable" => Level::Serializable,
             "repeatable read" => Level::RepeatableRead,
             _ => Level::ReadCommitted,
         };
-        if name.eq_ignore_ascii_case("transaction_isolation") {
-            return crate::transaction::set_modes(session, &[TransactionMode::IsolationLevel(level)]);
-        }
-        crate::transaction::isolation(level)?;
+        return crate::transaction::set_modes(session, &[TransactionMode::IsolationLevel(level)]);
     }
     if name.eq_ignore_ascii_case("transaction_read_only") {
         let mode = if value.eq_ignore_ascii_case("on") || value.eq_ignore_ascii_case("true") {
@@ -185,7 +180,7 @@ fn shown(variable: &[Ident]) -> String {
 }
 
 fn text_column(name: &str) -> OutputColumn {
-    OutputColumn { name: name.to_owned(), oid: oid::TEXT, typmod: -1 }
+    OutputColumn { name: name.to_owned(), oid: oid::TEXT, typmod: -1, origin: None }
 }
 
 /// What SHOW gives.

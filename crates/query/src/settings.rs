@@ -135,6 +135,7 @@ struct Derived {
     zone_name: Arc<str>,
     search_path: Arc<[String]>,
     durability: engine::Durability,
+    isolation: engine::Isolation,
     read_only: bool,
     lock_timeout: Option<Duration>,
     timeouts: Timeouts,
@@ -158,6 +159,7 @@ impl Default for Derived {
             zone_name: "UTC".into(),
             search_path: Arc::new(["public".to_owned()]),
             durability: engine::Durability::Sync,
+            isolation: engine::Isolation::ReadCommitted,
             read_only: false,
             lock_timeout: None,
             timeouts: Timeouts::default(),
@@ -218,6 +220,11 @@ impl Settings {
                 true => engine::Durability::Async,
                 false => engine::Durability::Sync,
             },
+            isolation: match self.get("default_transaction_isolation").as_deref() {
+                Some("serializable") => engine::Isolation::Serializable,
+                Some("repeatable read") => engine::Isolation::RepeatableRead,
+                _ => engine::Isolation::ReadCommitted,
+            },
             read_only: is(self, "default_transaction_read_only", &["on"]),
             lock_timeout: time("lock_timeout"),
             timeouts: Timeouts {
@@ -231,6 +238,11 @@ impl Settings {
     /// The schemas of `search_path` in order, `"$user"` and `pg_catalog` left out.
     pub(crate) fn search_path(&self) -> Vec<String> {
         self.derived.search_path.to_vec()
+    }
+
+    /// `default_transaction_isolation`: the level of transactions that name none.
+    pub(crate) fn isolation(&self) -> engine::Isolation {
+        self.derived.isolation
     }
 
     /// `default_transaction_read_only`

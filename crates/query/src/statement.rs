@@ -157,6 +157,7 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     }
     reset_time_zone(&mut tokens);
     weaker_locks(&mut tokens);
+    crate::asof::prepare(&mut tokens);
     tokens
 }
 
@@ -196,7 +197,7 @@ fn weaker_locks(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-fn is_blank(token: &TokenWithSpan) -> bool {
+pub(crate) fn is_blank(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 

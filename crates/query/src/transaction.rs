@@ -74,7 +74,7 @@ fn start(session: &mut Session, modes: &[TransactionMode], begin: bool) -> Resul
             return Ok(Outcome::command(tag));
         }
         None => {
-            let isolation = default_isolation(session);
+            let isolation = session.settings.isolation();
             session.begin(false, isolation);
         }
     }
@@ -85,23 +85,16 @@ fn start(session: &mut Session, modes: &[TransactionMode], begin: bool) -> Resul
     Ok(Outcome::command(tag))
 }
 
-fn default_isolation(session: &Session) -> Isolation {
-    match session.settings.get("default_transaction_isolation").as_deref() {
-        Some("repeatable read") => Isolation::RepeatableRead,
-        _ => Isolation::ReadCommitted,
-    }
-}
-
 /// What SET TRANSACTION and BEGIN say of the running block.
 ///
 /// # Errors
-/// 0A000 for SERIALIZABLE; 25001 for a level after the first statement.
+/// 25001 for a level after the first statement, and for READ WRITE after one that was READ ONLY.
 pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Result<()> {
     let fresh = session.is_fresh();
     for mode in modes {
         match mode {
             TransactionMode::IsolationLevel(level) => {
-                let level = isolation(*level)?;
+                let level = isolation(*level);
                 let Some(block) = &mut session.block else { continue };
                 if !block.savepoints.is_empty() && block.isolation != level {
                     return Err(Error::new(
@@ -119,6 +112,13 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
             }
             TransactionMode::AccessMode(mode) => {
                 if let Some(block) = &mut session.block {
+                    // What a transaction reads that will not write is not noted.
+                    if !fresh && block.read_only && *mode == TransactionAccessMode::ReadWrite {
+                        return Err(Error::new(
+                            SqlState::ACTIVE_SQL_TRANSACTION,
+                            "transaction read-write mode must be set before any query",
+                        ));
+                    }
                     block.read_only = *mode == TransactionAccessMode::ReadOnly;
                 }
             }
@@ -128,18 +128,13 @@ pub(crate) fn set_modes(session: &mut Session, modes: &[TransactionMode]) -> Res
 }
 
 /// The isolation we give for a level; the weakest one PostgreSQL strengthens too.
-pub(crate) fn isolation(level: TransactionIsolationLevel) -> Result<Isolation> {
+fn isolation(level: TransactionIsolationLevel) -> Isolation {
     match level {
         TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
-            Ok(Isolation::ReadCommitted)
+            Isolation::ReadCommitted
         }
-        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
-            Ok(Isolation::RepeatableRead)
-        }
-        TransactionIsolationLevel::Serializable => Err(Error::unsupported(
-            "isolation level SERIALIZABLE is not supported yet",
-        )
-        .with_hint("use REPEATABLE READ: all statements of the transaction read one snapshot, and later commits win")),
+        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => Isolation::RepeatableRead,
+        TransactionIsolationLevel::Serializable => Isolation::Serializable,
     }
 }
 

@@ -62,6 +62,8 @@ pub struct OutputColumn {
     pub oid: u32,
     /// -1 when none.
     pub typmod: i32,
+    /// The numbers, in the catalog, of the table and the column whose values these are, if that is known.
+    pub origin: Option<(u32, i16)>,
 }
 
 /// The OID clients see for a column.
@@ -108,7 +110,7 @@ pub(crate) fn typmod_of(ty: &Arrow) -> i32 {
 
 /// The column as clients see it.
 pub(crate) fn output_column(field: &Field) -> OutputColumn {
-    OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field.data_type()) }
+    OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field.data_type()), origin: None }
 }
 
 /// The arrow type that carries a parameter of type `oid`; `None` for 0 and types we do not know.

@@ -75,10 +75,22 @@ impl Zone {
     /// # Errors
     /// 22007, 22008, 22023.
     pub fn parse_timestamptz(&self, text: &str) -> Result<i64> {
-        pg::time::parse_timestamptz(text, &|name, local| match name {
+        pg::time::parse_timestamptz(text, &|name, local| self.offset_of(name, local))
+    }
+
+    /// As [`Zone::parse_timestamptz`], but to microseconds since 1970, rounded.
+    ///
+    /// # Errors
+    /// 22007, 22008, 22023.
+    pub(crate) fn parse_timestamptz_micros(&self, text: &str) -> Result<i64> {
+        pg::time::parse_timestamptz_micros(text, &|name, local| self.offset_of(name, local))
+    }
+
+    fn offset_of(&self, name: Option<&str>, local: i64) -> Option<i32> {
+        match name {
             Some(name) => find(name).map(|zone| offset_of_local(&zone, local)),
             None => Some(offset_of_local(&self.0, local)),
-        })
+        }
     }
 
     /// A moment of a clock on the wall in this zone (nanoseconds since 1970 without zone), as nanoseconds since 1970 UTC.

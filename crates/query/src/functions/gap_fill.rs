@@ -16,7 +16,7 @@ use arrow_schema::{DataType, IntervalUnit};
 use async_trait::async_trait;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue};
-use datafusion::execution::context::{QueryPlanner, SessionState};
+use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, ColumnarValue, Expr, Extension, Filter, LogicalPlan, Operator, Projection,
@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
     UserDefinedLogicalNodeCore, Volatility, cast,
 };
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use model::{Error, SqlState};
 
 use super::bucket::{Buckets, Interval};
@@ -95,7 +95,7 @@ impl ScalarUDFImpl for Marker {
 ///
 /// # Errors
 /// 22023 when bounds are missing; 42803 for `locf` elsewhere than above a gap fill; 0A000 for grouping sets.
-pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) => above_aggregate(aggregate),
         LogicalPlan::Filter(filter) => having(filter),
@@ -446,21 +446,9 @@ impl UserDefinedLogicalNodeCore for GapFill {
     }
 }
 
-/// Plans what DataFusion plans, and gap fills.
+/// Plans gap fills.
 #[derive(Debug)]
-pub struct Planner;
-
-#[async_trait]
-impl QueryPlanner for Planner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn datafusion::catalog::Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Planner)]);
-        planner.create_physical_plan(plan, session).await
-    }
-}
+pub(super) struct Planner;
 
 #[async_trait]
 impl ExtensionPlanner for Planner {

@@ -12,9 +12,13 @@ mod first_last;
 mod gap_fill;
 mod gap_fill_exec;
 mod min_max;
+mod nearest;
+mod nearest_exec;
+mod planner;
 mod time_bucket;
 
-pub use gap_fill::{Planner, rewrite_plan};
+pub(crate) use nearest::NEAREST;
+pub use planner::{Planner, rewrite_plan};
 
 pub use context::{Activity, NoServer, RowTableSize, ServerFacts, Setting, StatementFacts};
 
@@ -29,6 +33,7 @@ pub fn register(session: &SessionContext) {
     for function in gap_fill::functions() {
         session.register_udf(function);
     }
+    session.register_udf(nearest::function());
     for function in capped::functions() {
         session.register_udf(function);
     }

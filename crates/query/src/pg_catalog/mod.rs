@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::logical_expr::ScalarUDF;
+use model::TableId;
 
 use crate::functions::StatementFacts;
 
@@ -39,6 +40,11 @@ pub const SERVER_VERSION_NUMBER: &str = "150000";
 /// What `version()` says.
 pub(crate) fn version_text() -> String {
     format!("PostgreSQL {SERVER_VERSION}")
+}
+
+/// The number that clients know a table by.
+pub(crate) fn table_oid(table: TableId) -> u32 {
+    oids::of_table(table, oids::Part::Table)
 }
 
 /// The relation `name` of `schema` (`pg_catalog` or `information_schema`), as the statement sees it.

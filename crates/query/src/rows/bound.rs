@@ -3,20 +3,21 @@
 use std::ops::Range;
 
 use bumpalo::Bump;
-use model::{Datum, Error, Result, SqlState, Type};
+use compiled::ParamType;
+use model::{Datum, Error, Result, SqlState};
 use pg::Form;
 
 use super::zone::Clocks;
 use crate::types::Value;
 
 /// Values for the parameters of one statement.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Bound {
     bytes: Vec<u8>,
     values: Vec<Slot>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Slot {
     Plain(Datum<'static>),
     /// In `bytes`, UTF-8.
@@ -26,16 +27,20 @@ enum Slot {
 
 impl Bound {
     /// Reads the next value; `None` is NULL.
-    pub(super) fn push(&mut self, ty: Type, form: Form, bytes: Option<&[u8]>, clocks: &Clocks) -> Result<()> {
-        let slot = match bytes {
-            None => Slot::Plain(Datum::Null),
-            Some(bytes) => {
-                let arena = Bump::new();
-                let datum = match form {
-                    Form::Binary => pg::row_value::read_binary(ty, bytes)?,
-                    Form::Text => compiled::parse(text(bytes)?, ty, clocks, &arena)?,
+    pub(super) fn push(&mut self, ty: ParamType, form: Form, bytes: Option<&[u8]>, clocks: &Clocks) -> Result<()> {
+        let arena = Bump::new();
+        let slot = match (bytes, ty) {
+            (None, _) => Slot::Plain(Datum::Null),
+            (Some(bytes), ParamType::Plain(ty)) => self.kept(match form {
+                Form::Binary => pg::row_value::read_binary(ty, bytes)?,
+                Form::Text => compiled::parse(text(bytes)?, ty, clocks, &arena)?,
+            }),
+            (Some(bytes), ParamType::Array(of)) => {
+                let array = match form {
+                    Form::Binary => compiled::array_of_binary(bytes, of)?,
+                    Form::Text => compiled::array_of_text(text(bytes)?, of, clocks)?,
                 };
-                self.kept(datum)
+                Slot::Bytes(self.append(&array))
             }
         };
         self.values.push(slot);
@@ -43,13 +48,14 @@ impl Bound {
     }
 
     /// Takes what EXECUTE gives: strings are read as the types wanted, other constants assigned to them.
-    pub(super) fn of_constants(values: &[Value], types: &[Type], clocks: &Clocks) -> Result<Bound> {
+    pub(super) fn of_constants(values: &[Value], types: &[ParamType], clocks: &Clocks) -> Result<Bound> {
         let mut bound = Bound::default();
         for (value, ty) in values.iter().zip(types) {
             if let Value::Text(text) = value {
                 bound.push(*ty, Form::Text, Some(text.as_bytes()), clocks)?;
             } else {
-                let slot = bound.kept(super::run::datum(value, *ty)?);
+                let arena = Bump::new();
+                let slot = bound.kept(super::run::argument(value, *ty, &arena)?);
                 bound.values.push(slot);
             }
         }

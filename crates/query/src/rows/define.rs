@@ -38,7 +38,7 @@ pub(crate) async fn define(session: &mut Session, parsed: &Parsed, sql: &ast::St
     }
     let what = |session: &mut Session, clocks: &Clocks| {
         let now = session.now_ns().div_euclid(1_000);
-        let given = compiled::Session { check: &|| Ok(()), now, zone: clocks, numbers: None };
+        let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
         with_relations(session, |relations| compiled::define(sql, relations, given))
     };
     carried_out(session, parsed, what).await
@@ -70,7 +70,7 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
         let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a DROP that is none")) };
         let what = |session: &mut Session, clocks: &Clocks| {
             let now = session.now_ns().div_euclid(1_000);
-            let given = compiled::Session { check: &|| Ok(()), now, zone: clocks, numbers: None };
+            let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
             with_relations(session, |relations| compiled::define(sql, relations, given))
         };
         carried_out(session, parsed, what).await?;
@@ -316,7 +316,8 @@ fn twice(table: &RowTable, index: Option<usize>) -> Error {
         None => table.schema.primary.as_ref(),
     };
     let name = index.map_or("", |index| index.name.as_str());
-    Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{name}\""))
+    let text = format!("could not create unique index \"{name}\"");
+    Error::new(SqlState::UNIQUE_VIOLATION, text).about_constraint(&table.schema.name, name)
 }
 
 /// All rows of a table as a definition wants them; what to wait for, if others are writing to it.
@@ -336,7 +337,7 @@ fn rewritten(
                 .with_hint("run the transaction again"));
         }
     }
-    let given = compiled::Session { check: &|| Ok(()), now, zone: clocks, numbers: None };
+    let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
     let mut all = Vec::new();
     let txn = session.writer()?;
     for record in 0..table.records.bound() {
@@ -359,7 +360,7 @@ fn rewritten(
 /// Looks whether all rows are as a new constraint wants them.
 fn check(session: &mut Session, table: &Arc<RowTable>, work: &Work, clocks: &Clocks) -> Result<()> {
     let now = session.now_ns().div_euclid(1_000);
-    let given = compiled::Session { check: &|| Ok(()), now, zone: clocks, numbers: None };
+    let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
     match work {
         Work::Rewrite(_) | Work::Build(_) => Ok(()),
         Work::NotNull(column) => {

@@ -67,12 +67,7 @@ pub(crate) fn plan_feed(
     let settings = Arc::clone(&session.settings);
     let load = Load::of(insert, &types, &Named { snapshot: &snapshot, settings: &settings });
     let load = load.map_err(|error| locate(error, &statement.0))?;
-    let column = |column: &compiled::Output| OutputColumn {
-        name: column.name.clone(),
-        oid: column.ty.oid(),
-        typmod: column.ty.typmod(),
-    };
-    let columns: Vec<OutputColumn> = load.columns().iter().map(column).collect();
+    let columns: Vec<OutputColumn> = load.columns().iter().map(super::output_column).collect();
     let parameters = source.parameters.clone();
     let source = Prepared(Arc::new(PreparedStatement {
         statement: inner,

@@ -2,12 +2,14 @@
 //!
 //! A compiled statement runs to its end on the thread that asked for it, in microseconds. Where it must wait for another
 //! transaction it is undone, the session waits without holding a thread, and it is run again with the snapshot it had.
+//! A query that turns out to be long is begun again on a thread of its own (`reading`), and its rows go out while they are made.
 
 pub(crate) mod arrow;
 mod bound;
 mod define;
 mod feed;
 mod load;
+mod reading;
 mod run;
 pub(crate) mod scan;
 mod unload;
@@ -17,7 +19,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ::rows::RowTable;
-use compiled::{Compiled, Tables};
+use compiled::{Compiled, ParamType, Tables};
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use engine::{Catalog, Snapshot};
 use model::{Error, Result, SequenceRef, TableId, TableName, Type};
@@ -34,7 +36,7 @@ pub(crate) use define::{define, define_sequence};
 pub(crate) use feed::{FeedPlan, feed, plan_feed};
 pub(crate) use load::Loading;
 pub use run::{Arguments, Executed, Messages};
-pub(crate) use run::{execute, until_durable};
+pub(crate) use run::{evaluated, execute, until_durable};
 pub(crate) use unload::{unload, unload_query};
 
 /// A compiled statement and what it was compiled against.
@@ -46,7 +48,8 @@ pub(crate) struct RowsPlan {
     pub(crate) columns: Option<Vec<OutputColumn>>,
     types: Vec<Type>,
     pub(crate) verb: Verb,
-    valid: Valid,
+    /// Nothing if it names no table: then it always holds.
+    valid: Option<Valid>,
 }
 
 /// A plan holds while these are the same.
@@ -123,12 +126,14 @@ impl RowsPlan {
         Bound::of_constants(values, self.compiled.params(), &zone::Clocks(session.settings.zone().clone()))
     }
 
-    fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
-        Arc::ptr_eq(&self.valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&self.valid.settings, settings)
+    pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
+        let same =
+            |valid: &Valid| Arc::ptr_eq(&valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&valid.settings, settings);
+        self.valid.as_ref().is_none_or(same)
     }
 }
 
-/// Plans a statement on `rows` tables; `None` if it names none, or is none that is compiled.
+/// Plans a statement on `rows` tables, or a query on no tables; `None` if it names others, or is none that is compiled.
 ///
 /// # Errors
 /// As PostgreSQL's parse analysis; 0A000 for a change of a `rows` table that is not compiled.
@@ -139,14 +144,20 @@ pub(crate) fn plan(
     declared: &[u32],
 ) -> Result<Option<RowsPlan>> {
     let Some(verb) = Verb::of(sql) else { return Ok(None) };
-    if !names_any(session, sql) {
+    let on_tables = names_any(session, sql);
+    // Types that only the other tier has, of a query that it could do as well.
+    let is_foreign = |oid: &u32| ![0, pg::types::oid::UNKNOWN].contains(oid) && ParamType::from_oid(*oid).is_none();
+    if !on_tables && (!compiled::names_no_table(sql) || declared.iter().any(is_foreign)) {
         return Ok(None);
     }
     let settings = Arc::clone(&session.settings);
-    let snapshot = session.newest();
+    // As in `names_any`: without tables there is no need to be bound to the newest commit.
+    let snapshot = if on_tables { session.newest() } else { session.context().snapshot.clone() };
     let tables = Named { snapshot: &snapshot, settings: &settings };
-    let types: Vec<Option<Type>> = declared.iter().map(|oid| Type::from_oid(*oid, -1)).collect();
+    let types: Vec<Option<ParamType>> = declared.iter().map(|oid| ParamType::from_oid(*oid)).collect();
     let compiled = compiled::compile(sql, &tables, &types).map_err(|error| locate(error, &statement.0))?;
+    // Moments have nanoseconds in the other tier.
+    let compiled = compiled.filter(|compiled| on_tables || !compiled.has_moments());
     let Some(compiled) = compiled else {
         if verb == Verb::Select
             || !tables.changes(sql)
@@ -163,7 +174,7 @@ pub(crate) fn plan(
         types: compiled.columns().iter().map(|column| column.ty).collect(),
         compiled,
         verb,
-        valid: Valid { catalog: Arc::clone(snapshot.catalog()), settings },
+        valid: on_tables.then(|| Valid { catalog: Arc::clone(snapshot.catalog()), settings }),
     }))
 }
 
@@ -176,13 +187,20 @@ pub(crate) fn names_any(session: &mut Session, sql: &ast::Statement) -> bool {
 }
 
 fn columns(compiled: &Compiled, verb: Verb) -> Option<Vec<OutputColumn>> {
-    let column = |column: &compiled::Output| OutputColumn {
+    let columns: Vec<OutputColumn> = compiled.columns().iter().map(output_column).collect();
+    (verb == Verb::Select || !columns.is_empty()).then_some(columns)
+}
+
+/// A column of a compiled statement's result as clients see it.
+fn output_column(column: &compiled::Output) -> OutputColumn {
+    let number =
+        |(table, at): (TableId, usize)| Some((crate::pg_catalog::table_oid(table), i16::try_from(at + 1).ok()?));
+    OutputColumn {
         name: column.name.clone(),
         oid: column.ty.oid(),
         typmod: column.ty.typmod(),
-    };
-    let columns: Vec<OutputColumn> = compiled.columns().iter().map(column).collect();
-    (verb == Verb::Select || !columns.is_empty()).then_some(columns)
+        origin: column.origin.and_then(number),
+    }
 }
 
 /// The `rows` tables of a snapshot, by name as a session resolves it.

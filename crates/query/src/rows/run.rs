@@ -1,12 +1,16 @@
 //! Running a compiled statement: values in, the statement again for as long as it must wait, rows out.
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
-use compiled::Ran;
+use bumpalo::Bump;
+use compiled::{ParamType, Ran};
 use crossbeam_epoch::Guard;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::sql::sqlparser::ast;
 use engine::{Durability, Event, SequenceState};
 use model::{Datum, Error, Lsn, Numeric, Result, SqlState, Type};
 use pg::Form;
@@ -15,10 +19,12 @@ use pg::backend::data_row;
 use super::arrow::{Builder, arrow_of};
 use ::rows::{Access, Entered};
 
+use super::reading;
 use super::zone::Clocks;
 use super::{Bound, RowsPlan, Verb};
-use crate::database::when_set;
-use crate::errors::locate;
+use crate::copy::Chunks;
+use crate::database::{Database, when_set};
+use crate::errors::{convert, locate};
 use crate::provider::BATCH_ROWS;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::Command;
@@ -41,7 +47,29 @@ pub enum Arguments<'a> {
     Bound(&'a Bound),
 }
 
+/// The same, of one's own.
+pub(super) enum OwnArguments {
+    Values(Vec<Value>),
+    Bound(Bound),
+}
+
+impl OwnArguments {
+    pub(super) fn get(&self) -> Arguments<'_> {
+        match self {
+            OwnArguments::Values(values) => Arguments::Values(values),
+            OwnArguments::Bound(bound) => Arguments::Bound(bound),
+        }
+    }
+}
+
 impl<'a> Arguments<'a> {
+    pub(super) fn to_own(self) -> OwnArguments {
+        match self {
+            Arguments::Values(values) => OwnArguments::Values(values.to_vec()),
+            Arguments::Bound(bound) => OwnArguments::Bound(bound.clone()),
+        }
+    }
+
     pub(crate) fn len(self) -> usize {
         match self {
             Arguments::Values(values) => values.len(),
@@ -57,10 +85,21 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    fn datums(self, types: &[Type]) -> Result<Vec<Datum<'a>>> {
+    pub(super) fn datums<'b>(self, types: &[ParamType], arena: &'b Bump) -> Result<Vec<Datum<'b>>>
+    where
+        'a: 'b,
+    {
         match self {
-            Arguments::Values(values) => values.iter().zip(types).map(|(value, ty)| datum(value, *ty)).collect(),
-            Arguments::Bound(bound) => bound.iter().zip(types).map(|(datum, ty)| ::rows::assign(*ty, datum?)).collect(),
+            Arguments::Values(values) => {
+                values.iter().zip(types).map(|(value, ty)| argument(value, *ty, arena)).collect()
+            }
+            Arguments::Bound(bound) => {
+                let one = |(datum, ty): (Result<Datum<'a>>, &ParamType)| match ty {
+                    ParamType::Plain(ty) => ::rows::assign(*ty, datum?),
+                    ParamType::Array(_) => datum,
+                };
+                bound.iter().zip(types).map(one).collect()
+            }
         }
     }
 }
@@ -76,6 +115,13 @@ pub enum Executed {
         tag: String,
         /// How many.
         rows: u64,
+    },
+    /// Rows of a SELECT that are too many to be made at once: they are made while the stream is polled, and see the snapshot of this call.
+    Stream {
+        /// The rows, as messages.
+        chunks: Chunks,
+        /// Do they show what the transaction itself has changed so far? Then all of them are to be taken before its next statement.
+        shows_own: bool,
     },
 }
 
@@ -97,22 +143,26 @@ pub(crate) async fn execute(
         })?;
     }
     let fresh = entered(session, prepared, plan).await?;
-    let plan = fresh.as_ref().unwrap_or(plan);
+    let plan = fresh.as_deref().unwrap_or(plan);
     let mut rows = match messages {
         Some(messages) => Rows::Messages { start: messages.out.len(), messages },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
     let parsed = &prepared.0.statement.0;
-    let count = run(session, plan, arguments, &mut rows).await.map_err(|error| locate(error, parsed))?;
-    executed(rows, plan.columns.clone(), plan.verb, count)
+    if let Some(count) = run(session, plan, arguments, &mut rows).await.map_err(|error| locate(error, parsed))? {
+        return executed(rows, plan.columns.clone(), plan.verb, count);
+    }
+    let forms = rows.forms();
+    session.end_rows_statement();
+    Box::pin(reading::start(session, prepared, fresh, arguments, forms)).await
 }
 
 /// What a statement gave that put out rows of these columns.
 pub(super) fn executed(rows: Rows<'_>, columns: Option<Vec<OutputColumn>>, verb: Verb, count: u64) -> Result<Executed> {
     Ok(match (rows, columns) {
         (Rows::Messages { .. }, Some(_)) => Executed::Sent { tag: verb.tag(count), rows: count },
-        (Rows::Batches { mut batches, mut builders, schema, pending, .. }, Some(columns)) => {
-            flush(&mut batches, &mut builders, &schema, pending)?;
+        (Rows::Batches { mut batches, mut maker, .. }, Some(columns)) => {
+            batches.extend(maker.rest()?);
             let batches = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
             let tag = match verb {
                 Verb::Select => "SELECT".to_owned(),
@@ -126,16 +176,21 @@ pub(super) fn executed(rows: Rows<'_>, columns: Option<Vec<OutputColumn>>, verb:
 
 /// Enters the tables that a statement changes or locks, so that none is altered under it; the plan made anew, if the one given holds
 /// no longer.
-async fn entered(session: &mut Session, prepared: &Prepared, given: &RowsPlan) -> Result<Option<RowsPlan>> {
+async fn entered(session: &mut Session, prepared: &Prepared, given: &RowsPlan) -> Result<Option<Box<RowsPlan>>> {
+    if given.valid.is_none() {
+        // It reads nothing: under REPEATABLE READ the transaction is not to be bound to a commit that a crash could take back.
+        let _: Option<engine::Snapshot> = session.txn().map(engine::Txn::snapshot);
+        return Ok(None);
+    }
     let patience = session.settings.lock_timeout();
-    let mut fresh: Option<RowsPlan> = None;
+    let mut fresh: Option<Box<RowsPlan>> = None;
     'anew: loop {
         let snapshot = session.newest();
-        let plan = fresh.as_ref().unwrap_or(given);
+        let plan = fresh.as_deref().unwrap_or(given);
         if !plan.holds(&snapshot, &session.settings) {
-            fresh = Some(planned_anew(session, prepared, given)?);
+            fresh = Some(Box::new(planned_anew(session, prepared, given)?));
         }
-        let plan = fresh.as_ref().unwrap_or(given);
+        let plan = fresh.as_deref().unwrap_or(given);
         for table in plan.compiled.entered() {
             match session.rows_txn()?.enter(table, Access::Shared)? {
                 Entered::In => {}
@@ -153,7 +208,7 @@ async fn entered(session: &mut Session, prepared: &Prepared, given: &RowsPlan) -
 }
 
 /// The catalog or the settings changed since the statement was planned.
-fn planned_anew(session: &mut Session, prepared: &Prepared, old: &RowsPlan) -> Result<RowsPlan> {
+pub(super) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &RowsPlan) -> Result<RowsPlan> {
     let statement = &prepared.0.statement;
     let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a compiled statement that is no SQL")) };
     // What was dropped a moment ago may still be there for those who plan at the last durable commit.
@@ -172,16 +227,31 @@ fn planned_anew(session: &mut Session, prepared: &Prepared, old: &RowsPlan) -> R
         .ok_or_else(|| Error::unsupported("cached plan must not change result type"))
 }
 
-async fn run(session: &mut Session, plan: &RowsPlan, arguments: Arguments<'_>, rows: &mut Rows<'_>) -> Result<u64> {
+/// Runs a statement to its end: how many rows it gave or changed. `None` for one that only reads, and turned out to be long: nothing is
+/// left of it then.
+async fn run(
+    session: &mut Session,
+    plan: &RowsPlan,
+    arguments: Arguments<'_>,
+    rows: &mut Rows<'_>,
+) -> Result<Option<u64>> {
     let clocks = Clocks(session.settings.zone().clone());
     let patience = session.settings.lock_timeout();
+    let given_up = Cell::new(false);
+    let patient = !plan.compiled.is_read_only();
     let count = loop {
-        match attempt(session, plan, arguments, &clocks, rows)? {
-            Ran::Done { rows } => break rows,
-            Ran::Wait(event) => {
+        match attempt(session, plan, arguments, &clocks, rows, (!patient).then_some(&given_up)) {
+            Err(_) if given_up.get() => {
                 rows.clear();
-                wait(&event, patience).await?;
+                return Ok(None);
             }
+            ran => match ran? {
+                Ran::Done { rows } => break rows,
+                Ran::Wait(event) => {
+                    rows.clear();
+                    wait(&event, patience).await?;
+                }
+            },
         }
     };
     let seen = session.end_rows_statement();
@@ -189,22 +259,88 @@ async fn run(session: &mut Session, plan: &RowsPlan, arguments: Arguments<'_>, r
     if plan.columns.is_some() {
         until_durable(session, seen).await?;
     }
-    Ok(count)
+    Ok(Some(count))
 }
 
-/// Runs the statement once. If it has to wait, or fails, nothing of it stays.
+/// Values of expressions over no table, as texts of the types with these numbers in `pg_type`; `None` if they are not compiled.
+///
+/// # Errors
+/// What binding and evaluating them gives.
+pub(crate) async fn evaluated(
+    session: &mut Session,
+    exprs: &[&ast::Expr],
+    types: &[u32],
+) -> Result<Option<Vec<Value>>> {
+    let cast = |(expr, oid): (&&ast::Expr, &u32)| match Type::from_oid(*oid, -1) {
+        Some(Type::Char(_)) | None => format!("CAST(({expr}) AS text)"),
+        Some(ty) => format!("CAST(CAST(({expr}) AS {ty}) AS text)"),
+    };
+    let list: Vec<String> = exprs.iter().zip(types).map(cast).collect();
+    let parsed = crate::statement::parse(&format!("SELECT {}", list.join(", ")))?;
+    let Some(Command::Sql(sql)) = parsed.first().map(|parsed| &parsed.0.command) else { return Ok(None) };
+    let alone = session.block.is_none();
+    session.begin_implicit();
+    // As for a query without tables.
+    let snapshot = session.context().snapshot.clone();
+    let settings = Arc::clone(&session.settings);
+    let compiled = compiled::compile(sql, &super::Named { snapshot: &snapshot, settings: &settings }, &[])?;
+    let Some(compiled) = compiled else { return Ok(None) };
+    let (clocks, patience) = (Clocks(settings.zone().clone()), settings.lock_timeout());
+    let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
+    let mut values = Vec::new();
+    loop {
+        values.clear();
+        let mut take = |row: &[Datum<'_>]| -> Result<()> {
+            values.extend(row.iter().map(|value| match value {
+                Datum::Text(text) => Value::Text((*text).into()),
+                _ => Value::Null,
+            }));
+            Ok(())
+        };
+        let ran = within(session, &clocks, is_done, |txn, given, guard| {
+            compiled::run(&compiled, txn, &[], given, guard, &mut take)
+        })?;
+        match ran? {
+            Ran::Done { .. } => break,
+            Ran::Wait(event) => wait(&event, patience).await?,
+        }
+    }
+    session.end_rows_statement();
+    if alone {
+        session.end_implicit().await?;
+    }
+    Ok(Some(values))
+}
+
+/// Runs the statement once. If it has to wait, or fails, nothing of it stays. It fails too, and says so in `given_up`, if there is that
+/// and it turns out to be long.
 fn attempt(
     session: &mut Session,
     plan: &RowsPlan,
     arguments: Arguments<'_>,
     clocks: &Clocks,
     rows: &mut Rows<'_>,
+    given_up: Option<&Cell<bool>>,
 ) -> Result<Ran> {
-    let params = arguments.datums(plan.compiled.params())?;
+    let arena = Bump::new();
+    let params = arguments.datums(plan.compiled.params(), &arena)?;
     let mut offset = |seconds| clocks.offset_at(seconds);
-    let mut take = |row: &[Datum<'_>]| rows.take(row, &plan.types, &mut offset);
+    let give_up = || {
+        given_up.inspect(|given_up| given_up.set(true));
+        Err(Error::bug("a statement that goes on elsewhere"))
+    };
+    let mut take = |row: &[Datum<'_>]| {
+        rows.take(row, &plan.types, &mut offset)?;
+        if given_up.is_some() && rows.bytes() > LONG_BYTES { give_up() } else { Ok(()) }
+    };
+    let questions = Cell::new(0);
+    let check = |_| {
+        questions.set(questions.get() + 1);
+        if questions.get() > LONG_QUESTIONS { give_up() } else { Ok(()) }
+    };
     let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
     within(session, clocks, is_done, |txn, given, guard| {
+        let given = if given_up.is_some() { compiled::Session { check: &check, ..given } } else { given };
         compiled::run(&plan.compiled, txn, &params, given, guard, &mut take)
     })?
 }
@@ -218,14 +354,16 @@ pub(super) fn within<T>(
 ) -> Result<T> {
     let now = session.now_ns().div_euclid(1_000);
     session.rows_txn()?;
-    let Session { database, block, had, .. } = session;
+    let Session { database, block, had, stop, .. } = session;
     let txn = block.as_mut().and_then(|block| block.txn.as_mut());
     let (txn, numbers) =
         txn.ok_or_else(|| Error::bug("a statement on rows outside a transaction"))?.rows_and_numbers(had);
     let numbers = Numbers { of_sequences: numbers, env: database.engine().env() };
     let guard = crossbeam_epoch::pin();
     let savepoint = txn.savepoint();
-    let given = compiled::Session { check: &|| Ok(()), now, zone: clocks, numbers: Some(&numbers) };
+    let memory = Memory::new(database);
+    let check = |bytes| stop.check().and_then(|()| memory.hold(bytes));
+    let given = compiled::Session { check: &check, now, zone: clocks, numbers: Some(&numbers) };
     let ran = run(txn, given, &guard);
     txn.note_commit_seen(numbers.of_sequences.seen());
     if !is_done(&ran) {
@@ -233,6 +371,35 @@ pub(super) fn within<T>(
     }
     Ok(ran)
 }
+
+/// What a statement keeps for itself, as part of the memory of all statements.
+pub(super) struct Memory<'a> {
+    database: &'a Database,
+    /// Made when there is anything to speak of.
+    held: OnceCell<MemoryReservation>,
+}
+
+impl<'a> Memory<'a> {
+    pub(super) fn new(database: &'a Database) -> Memory<'a> {
+        Memory { database, held: OnceCell::new() }
+    }
+
+    /// The statement has so many bytes by now.
+    ///
+    /// # Errors
+    /// 53200 if there is not that much.
+    pub(super) fn hold(&self, bytes: usize) -> Result<()> {
+        if bytes < COUNTED_BYTES_MIN && self.held.get().is_none() {
+            return Ok(());
+        }
+        let pool = || &self.database.state().runtime_env().memory_pool;
+        let held = self.held.get_or_init(|| MemoryConsumer::new("rows").register(pool()));
+        held.try_resize(bytes).map_err(|error| convert(&error))
+    }
+}
+
+/// A statement's memory is counted from here on.
+const COUNTED_BYTES_MIN: usize = 1 << 20;
 
 /// What statements take from the session that is other each time.
 struct Numbers<'a> {
@@ -284,72 +451,129 @@ pub(crate) async fn until_durable(session: &Session, lsn: Lsn) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of a result that is made as a whole before any of it is sent.
+/// Bytes of the rows that a change gives back, which are made as a whole before any of them is sent.
 const RESULT_BYTES_MAX: usize = 256 << 20;
+/// A query with more in its result goes on where it does not hold up others. (Some milliseconds of work.)
+const LONG_BYTES: usize = 1 << 20;
+/// The same for one that looked at more than so many thousand rows.
+const LONG_QUESTIONS: u32 = 16;
 
 fn too_large() -> Error {
     Error::new(SqlState::OUT_OF_MEMORY, format!("the result is larger than {} MiB", RESULT_BYTES_MAX >> 20))
-        .with_hint("ask for less of it, or use COPY table TO STDOUT")
+        .with_hint("change fewer rows at once, or do without RETURNING")
 }
 
 /// Rows on their way out.
 pub(super) enum Rows<'a> {
     Messages { start: usize, messages: Messages<'a> },
-    Batches { batches: Vec<RecordBatch>, builders: Vec<Builder>, schema: SchemaRef, pending: usize },
+    Batches { batches: Vec<RecordBatch>, bytes: usize, maker: BatchMaker },
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn batches(columns: Option<&[OutputColumn]>, types: &[Type], zone: &str) -> Rows<'a> {
-        let builders = types.iter().map(|ty| Builder::new(carried(*ty), zone, 0)).collect();
-        let columns = columns.unwrap_or_default().iter().zip(types);
-        let fields: Vec<Field> =
-            columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(*ty), zone), true)).collect();
-        Rows::Batches { batches: Vec::new(), builders, schema: Arc::new(Schema::new(fields)), pending: 0 }
+impl Rows<'_> {
+    pub(super) fn batches(columns: Option<&[OutputColumn]>, types: &[Type], zone: &str) -> Rows<'static> {
+        let maker = BatchMaker::new(columns.unwrap_or_default(), types, zone);
+        Rows::Batches { batches: Vec::new(), bytes: 0, maker }
     }
 
     pub(super) fn take(&mut self, row: &[Datum<'_>], types: &[Type], offset: &mut dyn FnMut(i64) -> i32) -> Result<()> {
         match self {
-            Rows::Messages { messages, start } => {
-                if messages.out.len() - *start > RESULT_BYTES_MAX {
-                    return Err(too_large());
-                }
-                let mut out = data_row(messages.out, row.len());
-                for ((datum, ty), form) in row.iter().zip(types).zip(messages.forms) {
-                    match datum {
-                        Datum::Null => out.null(),
-                        datum => out.value(|out| pg::row_value::write(out, datum, *ty, *form, offset)),
-                    }
-                }
-                out.finish();
-            }
-            Rows::Batches { batches, builders, schema, pending } => {
-                for (builder, datum) in builders.iter_mut().zip(row) {
-                    builder.push(datum)?;
-                }
-                *pending += 1;
-                if *pending == BATCH_ROWS {
-                    let held: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-                    if held > RESULT_BYTES_MAX {
-                        return Err(too_large());
-                    }
-                    flush(batches, builders, schema, *pending)?;
-                    *pending = 0;
+            Rows::Messages { messages, .. } => write_row(messages.out, row, types, messages.forms, offset),
+            Rows::Batches { batches, bytes, maker } => {
+                if let Some(batch) = maker.row(row)? {
+                    *bytes += batch.get_array_memory_size();
+                    batches.push(batch);
                 }
             }
         }
-        Ok(())
+        if self.bytes() > RESULT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
+    }
+
+    /// Bytes of the rows so far.
+    fn bytes(&self) -> usize {
+        match self {
+            Rows::Messages { messages, start } => messages.out.len() - *start,
+            Rows::Batches { bytes, .. } => *bytes,
+        }
+    }
+
+    /// The forms of messages.
+    fn forms(&self) -> Option<Vec<Form>> {
+        match self {
+            Rows::Messages { messages, .. } => Some(messages.forms.to_vec()),
+            Rows::Batches { .. } => None,
+        }
     }
 
     /// The statement is run again.
     pub(super) fn clear(&mut self) {
         match self {
             Rows::Messages { start, messages } => messages.out.truncate(*start),
-            Rows::Batches { batches, builders, pending, .. } => {
+            Rows::Batches { batches, bytes, maker } => {
                 batches.clear();
-                builders.iter_mut().for_each(|builder| drop(builder.finish()));
-                *pending = 0;
+                *bytes = 0;
+                maker.clear();
             }
         }
+    }
+}
+
+/// Appends a DataRow message.
+pub(super) fn write_row(
+    out: &mut Vec<u8>,
+    row: &[Datum<'_>],
+    types: &[Type],
+    forms: &[Form],
+    offset: &mut dyn FnMut(i64) -> i32,
+) {
+    let mut out = data_row(out, row.len());
+    for ((datum, ty), form) in row.iter().zip(types).zip(forms) {
+        match datum {
+            Datum::Null => out.null(),
+            datum => out.value(|out| pg::row_value::write(out, datum, *ty, *form, offset)),
+        }
+    }
+    out.finish();
+}
+
+/// Makes batches of rows.
+pub(super) struct BatchMaker {
+    builders: Vec<Builder>,
+    schema: SchemaRef,
+    pending: usize,
+}
+
+impl BatchMaker {
+    pub(super) fn new(columns: &[OutputColumn], types: &[Type], zone: &str) -> BatchMaker {
+        let builders = types.iter().map(|ty| Builder::new(carried(*ty), zone, 0)).collect();
+        let columns = columns.iter().zip(types);
+        let fields: Vec<Field> =
+            columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(*ty), zone), true)).collect();
+        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0 }
+    }
+
+    /// Takes a row; a batch, when there are enough of them.
+    pub(super) fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<RecordBatch>> {
+        for (builder, datum) in self.builders.iter_mut().zip(row) {
+            builder.push(datum)?;
+        }
+        self.pending += 1;
+        if self.pending < BATCH_ROWS { Ok(None) } else { self.rest() }
+    }
+
+    /// The rows that are in no batch yet.
+    pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>> {
+        let rows = std::mem::take(&mut self.pending);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let arrays: Vec<ArrayRef> = self.builders.iter_mut().map(Builder::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map(Some).map_err(Error::bug)
+    }
+
+    fn clear(&mut self) {
+        self.builders.iter_mut().for_each(|builder| drop(builder.finish()));
+        self.pending = 0;
     }
 }
 
@@ -358,17 +582,25 @@ fn carried(ty: Type) -> Type {
     if ty == Type::Numeric(None) { Type::Text } else { ty }
 }
 
-fn flush(batches: &mut Vec<RecordBatch>, builders: &mut [Builder], schema: &SchemaRef, pending: usize) -> Result<()> {
-    if pending == 0 {
-        return Ok(());
+/// A parameter as the statement takes it; an array is made in `arena`.
+///
+/// # Errors
+/// As [`datum`].
+pub(super) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> Result<Datum<'a>> {
+    match (ty, value) {
+        (ParamType::Plain(ty), value) => datum(value, ty),
+        (ParamType::Array(_), Value::Null) => Ok(Datum::Null),
+        (ParamType::Array(of), Value::Array(values)) => {
+            let values = values.iter().map(|value| datum(value, of)).collect::<Result<Vec<_>>>()?;
+            Ok(Datum::Bytes(arena.alloc_slice_copy(&compiled::array_of(of, &values))))
+        }
+        (ParamType::Array(_), _) => {
+            Err(Error::new(SqlState::DATATYPE_MISMATCH, "a parameter that is to be an array is none"))
+        }
     }
-    let arrays: Vec<ArrayRef> = builders.iter_mut().map(Builder::finish).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(pending));
-    batches.push(RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(Error::bug)?);
-    Ok(())
 }
 
-/// A parameter as the statement takes it.
+/// A parameter of one value as the statement takes it.
 ///
 /// # Errors
 /// 22003 and its like where the value does not fit the type; 42804 for one of another type.

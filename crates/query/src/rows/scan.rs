@@ -83,7 +83,8 @@ impl TableProvider for RowsTable {
             .get_extension::<Slot>()
             .and_then(|slot| slot.get())
             .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
-        let view = context.rows_view.ok_or_else(|| external(Error::bug("a scan of rows without their snapshot")))?;
+        let view = context.rows_view.clone();
+        let view = view.ok_or_else(|| external(Error::bug("a scan of rows without their snapshot")))?;
         let table = Arc::clone(context.snapshot.row_table_by_id(self.table.id).map_err(external)?);
         let columns: Arc<[usize]> = match projection {
             Some(chosen) => chosen.iter().map(|at| self.shown[*at]).collect(),
@@ -96,7 +97,7 @@ impl TableProvider for RowsTable {
         let part = |records: Range<u64>| -> Arc<dyn PartitionStream> {
             Arc::new(Part {
                 context: Arc::clone(&context),
-                view,
+                view: view.clone(),
                 table: Arc::clone(&table),
                 columns: Arc::clone(&columns),
                 schema: Arc::clone(&schema),
@@ -145,9 +146,10 @@ impl PartitionStream for Part {
     }
 
     fn execute(&self, _task: Arc<TaskContext>) -> SendableRecordBatchStream {
+        self.view.note_table(&self.table);
         let reader = Reader {
             _context: Arc::clone(&self.context),
-            view: self.view,
+            view: self.view.clone(),
             table: Arc::clone(&self.table),
             columns: Arc::clone(&self.columns),
             schema: Arc::clone(&self.schema),

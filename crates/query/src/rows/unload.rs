@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::rows::{RecordId, RowTable, View};
 use datafusion::sql::sqlparser::ast::ObjectName;
+use futures::StreamExt;
 use model::{Error, Result};
 use pg::Form;
 
@@ -12,7 +13,7 @@ use super::run::{Executed, Messages, until_durable};
 use super::zone::Clocks;
 use super::{Arguments, Named, RowsPlan};
 use crate::context::StatementContext;
-use crate::copy::{CHUNK_BYTES, CopyChunk, Format, Options, Writer, whole};
+use crate::copy::{CHUNK_BYTES, Chunk, Chunks, Format, Options, Writer, whole};
 use crate::session::{Outcome, Prepared, Session};
 
 /// Records looked at before memory that others let go meanwhile may be freed.
@@ -32,7 +33,8 @@ pub(crate) async fn unload(
     let context = session.context_of_newest();
     let named = Named { snapshot: &context.snapshot, settings: &context.settings };
     let Some(table) = named.find(name) else { return Ok(None) };
-    let view = context.rows_view.ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
+    let view = context.rows_view.clone().ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
+    view.note_table(&table);
     let columns = positions(&table, columns)?;
     // What is shown must not be taken back by a crash.
     until_durable(session, context.snapshot.lsn()).await?;
@@ -68,8 +70,8 @@ struct Reader {
 
 impl Reader {
     /// The next rows; `None` at the end.
-    fn chunk(&mut self) -> Result<Option<CopyChunk>> {
-        let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
+    fn chunk(&mut self) -> Result<Option<Chunk>> {
+        let mut chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
         let bound = self.table.records.bound();
         while self.next < bound && chunk.bytes.len() < CHUNK_BYTES {
             let guard = crossbeam_epoch::pin();
@@ -114,25 +116,38 @@ pub(crate) async fn unload_query(
     let (binary, width) = (form == Form::Binary, columns.len());
     let mut messages = Vec::new();
     let given = Messages { out: &mut messages, forms: &forms };
-    let Executed::Sent { .. } = super::execute(session, prepared, plan, Arguments::Values(&[]), Some(given)).await?
-    else {
-        return Err(Error::bug("a query without rows"));
-    };
+    let executed = super::execute(session, prepared, plan, Arguments::Values(&[]), Some(given)).await?;
     let (head, tail) = (writer.head(), writer.tail());
-    let rows = futures::stream::iter(std::iter::from_fn({
-        let mut at = 0;
-        move || chunk_of(&writer, &messages, &mut at).transpose()
-    }));
-    Ok(Outcome::CopyOut { binary, columns: width, chunks: whole(head, Box::pin(rows), tail) })
+    let chunks: Chunks = match executed {
+        Executed::Sent { .. } => Box::pin(futures::stream::iter([Ok(Chunk { bytes: messages, rows: 0 })])),
+        Executed::Stream { chunks, .. } => chunks,
+        Executed::Outcome(_) => return Err(Error::bug("a query without rows")),
+    };
+    let rows = chunks.map(move |chunk| {
+        let pieces = chunk.and_then(|chunk| pieces_of(&writer, &chunk.bytes));
+        futures::stream::iter(
+            pieces.map_or_else(|error| vec![Err(error)], |pieces| pieces.into_iter().map(Ok).collect()),
+        )
+    });
+    Ok(Outcome::CopyOut { binary, columns: width, chunks: whole(head, Box::pin(rows.flatten()), tail) })
+}
+
+/// Rows of DataRow messages as COPY has them.
+fn pieces_of(writer: &Writer, messages: &[u8]) -> Result<Vec<Chunk>> {
+    let (mut at, mut pieces) = (0, Vec::new());
+    while let Some(piece) = chunk_of(writer, messages, &mut at)? {
+        pieces.push(piece);
+    }
+    Ok(pieces)
 }
 
 /// The next rows of DataRow messages: a tag, the message's length, the number of values, and each value behind its length.
-fn chunk_of(writer: &Writer, messages: &[u8], at: &mut usize) -> Result<Option<CopyChunk>> {
+fn chunk_of(writer: &Writer, messages: &[u8], at: &mut usize) -> Result<Option<Chunk>> {
     let number = |at: usize| {
         let bytes = messages.get(at..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|bytes| i32::from_be_bytes(*bytes)).ok_or_else(|| Error::bug("a row that was cut"))
     };
-    let mut chunk = CopyChunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
+    let mut chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), rows: 0 };
     while *at < messages.len() && chunk.bytes.len() < CHUNK_BYTES {
         *at += 7;
         writer.row(&mut chunk.bytes, |_, _, out| {

@@ -1,10 +1,11 @@
 //! The session's time zone as compiled statements ask for it.
 
-use model::{Error, Result, SqlState};
+use model::Result;
 
 use crate::zone::Zone;
 
 /// Moments in microseconds, with the infinities at the ends.
+#[derive(Clone)]
 pub(super) struct Clocks(pub(super) Zone);
 
 impl compiled::Zone for Clocks {
@@ -30,14 +31,7 @@ impl compiled::Zone for Clocks {
             "epoch" => return Ok(0),
             _ => {}
         }
-        let ns = self.0.parse_timestamptz(text)?;
-        if ns % 1_000 == 0 {
-            return Ok(ns / 1_000);
-        }
-        // PostgreSQL keeps microseconds, rounded to the nearest.
-        ns.checked_add(500)
-            .map(|ns| ns.div_euclid(1_000))
-            .ok_or_else(|| Error::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{text}\"")))
+        self.0.parse_timestamptz_micros(text)
     }
 }
 

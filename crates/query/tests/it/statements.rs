@@ -326,3 +326,28 @@ fn a_table_of_many_columns_answers_as_one_of_few_does() {
         assert!(error.is_some(), "columns are not counted from those that are named");
     });
 }
+
+#[test]
+fn a_change_of_many_rows_stops_when_it_is_told_to_and_changes_nothing() {
+    with_session(async |mut session| {
+        run(&mut session, "CREATE TABLE r (id int PRIMARY KEY, n int)", &[]).await.unwrap();
+        let fill = "INSERT INTO r SELECT i, 0 FROM generate_series(1, 5000) g(i)";
+        run(&mut session, fill, &[]).await.unwrap();
+        let stop = session.stop_flag();
+        for sql in ["UPDATE r SET n = 1", "DELETE FROM r", "INSERT INTO r SELECT id + 10000, 2 FROM r"] {
+            stop.cancel();
+            let error = run(&mut session, sql, &[]).await.err().unwrap();
+            assert_eq!(error.state(), model::SqlState::QUERY_CANCELED, "{sql}: {error}");
+            stop.arm(None);
+            let Outcome::Rows { mut batches, .. } =
+                run(&mut session, "SELECT count(*), sum(n) FROM r", &[]).await.unwrap()
+            else {
+                panic!("no rows");
+            };
+            let batch = batches.next().await.unwrap().unwrap();
+            use arrow_array::cast::AsArray;
+            let number = |at: usize| batch.column(at).as_primitive::<arrow_array::types::Int64Type>().value(0);
+            assert_eq!((number(0), number(1)), (5_000, 0), "{sql}");
+        }
+    });
+}
