@@ -163,6 +163,7 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_compactions_total", "Compactions.", stats.compactions),
         ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
         ("millrace_writers_delayed_total", "Commits that had to wait for memory.", stats.writers_delayed),
+        ("millrace_lock_waits_total", "Times a transaction had to wait for a lock.", stats.lock_waits),
     ] {
         out.counter(name, help, value);
     }
@@ -177,6 +178,12 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_segments", "Segments.", stats.segments),
         ("millrace_tables", "Tables.", stats.tables),
         ("millrace_series", "Series.", stats.series),
+        ("millrace_row_tables", "Tables of rows.", stats.row_tables),
+        ("millrace_row_tables_rows", "Rows in them.", stats.rows),
+        ("millrace_row_tables_bytes", "Memory of their rows and indexes.", stats.rows_bytes),
+        ("millrace_row_tables_bytes_max", "Memory at which inserts and updates are refused.", stats.rows_bytes_max),
+        ("millrace_row_tables_garbage", "Old versions that wait until nobody can see them.", stats.rows_garbage),
+        ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
     ] {
         out.gauge(name, help, value);
     }

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn column(name: &str, oid: u32) -> OutputColumn {
-        OutputColumn { name: name.into(), oid, typmod: -1 }
+        OutputColumn { name: name.into(), oid, typmod: -1, origin: None }
     }
 
     fn write(format: Format) -> String {

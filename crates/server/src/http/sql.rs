@@ -14,7 +14,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use model::{Error, Result, SqlState, limits};
-use query::{Batches, CopyChunk, Outcome, Session, Statement, Value};
+use query::{Batches, Chunk, Outcome, Session, Statement, Value};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -340,7 +340,7 @@ fn streamed(content_type: &'static str, pieces: impl Stream<Item = Result<Bytes>
     response
 }
 
-fn copied(chunk: Result<CopyChunk>) -> Result<Bytes> {
+fn copied(chunk: Result<Chunk>) -> Result<Bytes> {
     chunk.map(|chunk| chunk.bytes.into())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use query::StopFlag;
 use tokio::sync::Notify;
 
 /// What a CancelRequest must repeat.
@@ -15,23 +16,30 @@ pub(super) struct Key {
     pub(super) secret: u32,
 }
 
+/// The two ways of stopping a statement: while it waits, and while it computes.
+#[derive(Clone)]
+pub(super) struct Stop {
+    pub(super) waiting: Arc<Notify>,
+    pub(super) computing: Arc<StopFlag>,
+}
+
 /// Every session that can be cancelled.
 #[derive(Default)]
 pub(super) struct Registry {
     turn: AtomicU64,
     /// Its keys come from the system's random numbers, which makes its hashes secrets that nobody can guess.
     secrets: RandomState,
-    sessions: Mutex<HashMap<u32, (u32, Arc<Notify>)>>,
+    sessions: Mutex<HashMap<u32, (u32, Stop)>>,
 }
 
 impl Registry {
     /// Adds a session under its process number, which no other has; it is taken out when the registration is dropped.
-    pub(super) fn register(self: &Arc<Registry>, process: u32) -> Registration {
+    pub(super) fn register(self: &Arc<Registry>, process: u32, computing: Arc<StopFlag>) -> Registration {
         // Counted in, so that a number that is used again gets another secret.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let key = Key { process, secret: self.secrets.hash_one((process, turn)) as u32 };
-        let stop = Arc::new(Notify::new());
-        self.sessions.lock().insert(process, (key.secret, Arc::clone(&stop)));
+        let stop = Stop { waiting: Arc::new(Notify::new()), computing };
+        self.sessions.lock().insert(process, (key.secret, stop.clone()));
         Registration { registry: Arc::clone(self), key, stop }
     }
 
@@ -41,7 +49,8 @@ impl Registry {
         match sessions.get(&process) {
             Some((expected, stop)) if secret == expected.to_be_bytes() => {
                 // Wakes only who waits now: a request that comes between two statements is for neither.
-                stop.notify_waiters();
+                stop.waiting.notify_waiters();
+                stop.computing.cancel();
                 true
             }
             _ => false,
@@ -53,8 +62,8 @@ impl Registry {
 pub(super) struct Registration {
     registry: Arc<Registry>,
     pub(super) key: Key,
-    /// Notified to stop the running statement.
-    pub(super) stop: Arc<Notify>,
+    /// Stops the running statement.
+    pub(super) stop: Stop,
 }
 
 impl Drop for Registration {
@@ -67,11 +76,15 @@ impl Drop for Registration {
 mod tests {
     use super::*;
 
+    fn register(registry: &Arc<Registry>, process: u32) -> Registration {
+        registry.register(process, Arc::new(StopFlag::new(Arc::new(env::RealEnv::new()))))
+    }
+
     #[test]
     fn only_the_right_secret_of_a_living_session_cancels() {
         let registry = Arc::new(Registry::default());
-        let one = registry.register(1);
-        let two = registry.register(2);
+        let one = register(&registry, 1);
+        let two = register(&registry, 2);
         assert!(registry.cancel(one.key.process, &one.key.secret.to_be_bytes()));
         assert!(!registry.cancel(one.key.process, &two.key.secret.to_be_bytes()));
         assert!(!registry.cancel(one.key.process, &[]));
@@ -83,9 +96,9 @@ mod tests {
     #[tokio::test]
     async fn a_request_between_two_statements_stops_neither() {
         let registry = Arc::new(Registry::default());
-        let session = registry.register(7);
+        let session = register(&registry, 7);
         registry.cancel(session.key.process, &session.key.secret.to_be_bytes());
-        let late = session.stop.notified();
+        let late = session.stop.waiting.notified();
         tokio::pin!(late);
         assert!(futures::poll!(late.as_mut()).is_pending());
         registry.cancel(session.key.process, &session.key.secret.to_be_bytes());

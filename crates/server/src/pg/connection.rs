@@ -9,11 +9,13 @@ use ::pg::frontend::{self, Frontend};
 use ::pg::{Form, Type};
 use bytes::BytesMut;
 use model::{Error, Result, SqlState};
-use query::{Arguments, Batches, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement, TxnStatus};
+use query::{
+    Arguments, Batches, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement, TxnStatus,
+};
 
 use super::cancel::Registration;
 use super::extended::Named;
-use super::guard::{Fault, Guard, expired};
+use super::guard::{Fault, Guard, Stops, expired};
 use super::rows::Encoder;
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
@@ -24,7 +26,8 @@ pub(super) struct Connection<'a> {
     pub(super) wire: &'a mut Wire,
     pub(super) session: Session,
     pub(super) context: Arc<Context>,
-    registration: Registration,
+    _registration: Registration,
+    stops: Arc<Stops>,
     /// Prepared statements and portals of the extended protocol.
     pub(super) named: Named,
     /// After an error in the extended protocol: everything up to Sync is ignored.
@@ -91,11 +94,18 @@ impl<'a> Connection<'a> {
         context: Arc<Context>,
         registration: Registration,
     ) -> Connection<'a> {
+        let stops = Arc::new(Stops {
+            stop: registration.stop.clone(),
+            phase: context.phase.subscribe(),
+            socket: wire.socket(),
+            decided: session.commit_decided(),
+        });
         Connection {
             wire,
             session,
             context,
-            registration,
+            _registration: registration,
+            stops,
             named: Named::default(),
             skipping: false,
             implicit: false,
@@ -125,8 +135,12 @@ impl<'a> Connection<'a> {
     /// The next message, unless the server stops first, or the client takes too long: then an idle session ends, also inside a
     /// transaction.
     async fn next_message(&mut self) -> Result<BytesMut, Lost> {
+        if let Some(message) = self.wire.message_read()? {
+            self.idle = false;
+            return Ok(message);
+        }
         let (patience, lost) = self.patience();
-        let mut phase = self.context.phase.subscribe();
+        let mut phase = self.stops.phase.clone();
         let message = tokio::select! {
             biased;
             () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
@@ -211,22 +225,29 @@ impl<'a> Connection<'a> {
     async fn simple_query(&mut self, sql: &str) -> Result<(), Fault> {
         // As in PostgreSQL, where a simple query and the unnamed statement share their place.
         self.named.forget_unnamed();
+        if let Some((prepared, constants)) = self.session.recall_stripped(sql) {
+            let guard = self.guard();
+            guard.watch(self.run_simple(&prepared, Arguments::Bound(&constants))).await?;
+            return Ok(self.end_of_batch().await?);
+        }
         let statements = query::parse(sql)?;
         if statements.is_empty() {
             backend::empty_query_response(&mut self.wire.output);
         }
+        let alone = (statements.len() == 1).then_some(sql);
         for statement in &statements {
             // Also after a COMMIT among them.
             if statements.len() > 1 {
                 self.begin_implicit();
             }
             let guard = self.guard();
-            guard.watch(self.simple_statement(statement)).await?;
+            guard.watch(self.simple_statement(statement, alone)).await?;
         }
         Ok(self.end_of_batch().await?)
     }
 
-    async fn simple_statement(&mut self, statement: &Statement) -> Result<(), Fault> {
+    /// Runs a statement; `text` is what it is alone in.
+    async fn simple_statement(&mut self, statement: &Statement, text: Option<&str>) -> Result<(), Fault> {
         if self.deallocate(statement.sql()) {
             return Ok(());
         }
@@ -234,6 +255,13 @@ impl<'a> Connection<'a> {
         if !prepared.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
+        if let Some(text) = text {
+            self.session.remember_stripped(text, &prepared);
+        }
+        self.run_simple(&prepared, Arguments::Values(&[])).await
+    }
+
+    async fn run_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>) -> Result<(), Fault> {
         Counters::add(&self.context.counters.statements, 1);
         let forms = vec![Form::Text; prepared.columns().map_or(0, <[OutputColumn]>::len)];
         let before = self.wire.output.len();
@@ -242,20 +270,25 @@ impl<'a> Connection<'a> {
         {
             describe_rows(&mut self.wire.output, columns, &forms);
         }
-        match self.execute_into(&prepared, Arguments::Values(&[]), &forms, before).await? {
+        match self.execute_into(prepared, arguments, &forms, before).await? {
             Executed::Sent { tag, rows } => {
                 Counters::add(&self.context.counters.rows, rows);
                 self.complete(&tag);
                 Ok(())
             }
+            Executed::Stream { mut chunks, .. } => {
+                let rows = Box::pin(self.send_chunks(&mut chunks)).await?;
+                self.complete_rows("SELECT", rows);
+                Ok(())
+            }
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 describe_rows(&mut self.wire.output, &columns, &forms);
                 let mut rows = Running::new(columns, forms, self.context.pump.run(batches), tag);
-                let sent = self.send_rows(&mut rows, u64::MAX).await?;
+                let sent = Box::pin(self.send_rows(&mut rows, u64::MAX)).await?;
                 self.complete_rows(&rows.tag, sent.rows);
                 Ok(())
             }
-            Executed::Outcome(outcome) => self.finish_outcome(outcome).await,
+            Executed::Outcome(outcome) => Box::pin(self.finish_outcome(outcome)).await,
         }
     }
 
@@ -293,6 +326,19 @@ impl<'a> Connection<'a> {
             }
             Outcome::Rows { .. } => Err(Error::bug("rows where none were expected").into()),
         }
+    }
+
+    /// Sends rows that are messages already; how many.
+    pub(super) async fn send_chunks(&mut self, chunks: &mut Chunks) -> Result<u64, Fault> {
+        let mut rows = 0;
+        while let Some(chunk) = self.next_or_flush(chunks).await? {
+            let mut chunk = chunk?;
+            self.wire.output.append(&mut chunk.bytes);
+            rows += chunk.rows;
+            self.wire.flush_if_full().await?;
+        }
+        Counters::add(&self.context.counters.rows, rows);
+        Ok(rows)
     }
 
     /// Sends at most `rows_max` rows of a result.
@@ -390,13 +436,7 @@ impl<'a> Connection<'a> {
 
     /// What can stop the next statement.
     pub(super) fn guard(&self) -> Guard {
-        Guard {
-            stop: Arc::clone(&self.registration.stop),
-            phase: self.context.phase.subscribe(),
-            stream: self.wire.stream(),
-            decided: self.session.commit_decided(),
-            timeout: self.session.timeouts().statement,
-        }
+        Guard { stops: Arc::clone(&self.stops), timeout: self.session.timeouts().statement }
     }
 
     /// The session's time zone.
@@ -418,8 +458,8 @@ fn unexpected(message: &str) -> Error {
 pub(super) fn describe_rows(out: &mut Vec<u8>, columns: &[OutputColumn], forms: &[Form]) {
     let fields = columns.iter().enumerate().map(|(at, column)| Field {
         name: &column.name,
-        table: 0,
-        column: 0,
+        table: column.origin.map_or(0, |(table, _)| table),
+        column: column.origin.map_or(0, |(_, column)| column),
         ty: column.oid,
         len: Type::len_of(column.oid),
         modifier: column.typmod,

@@ -5,7 +5,7 @@ use ::pg::backend::{self, CopyDirection};
 use ::pg::frontend::{self, Frontend};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState};
-use query::{CopyChunk, CopyIn};
+use query::{Chunk, CopyIn};
 
 use super::connection::Connection;
 use super::guard::Fault;
@@ -50,7 +50,7 @@ impl Connection<'_> {
         &mut self,
         binary: bool,
         columns: usize,
-        mut chunks: impl Stream<Item = Result<CopyChunk>> + Unpin,
+        mut chunks: impl Stream<Item = Result<Chunk>> + Unpin,
     ) -> Result<(), Fault> {
         backend::copy_response(&mut self.wire.output, CopyDirection::Out, form(binary), columns);
         let mut rows = 0;

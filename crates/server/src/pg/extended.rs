@@ -1,13 +1,15 @@
 //! The extended protocol: prepared statements, portals, row limits.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use ::pg::backend;
 use ::pg::frontend::{Bind, Parse, Target};
 use ::pg::numeric::decimal128;
 use ::pg::{Datum, Form, decode};
+use futures::StreamExt;
 use model::{Error, Result, SqlState};
-use query::{Arguments, Bound, Executed, Messages, Outcome, OutputColumn, Prepared, TxnStatus, Value};
+use query::{Arguments, Bound, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, TxnStatus, Value};
+use rustc_hash::FxHashMap;
 
 use super::Counters;
 use super::connection::{Connection, Running, Sent, describe_rows};
@@ -16,15 +18,18 @@ use super::guard::Fault;
 /// Most statements or portals that one session keeps.
 const NAMED_MAX: usize = 10_000;
 
+/// Bytes of rows that a portal keeps.
+const LEFT_BYTES_MAX: usize = 256 << 20;
+
 /// A statement with its text; the empty text has nothing to prepare.
 struct PreparedStatement {
-    sql: String,
+    sql: Arc<str>,
     prepared: Option<Prepared>,
 }
 
 /// A statement with its values.
 struct Portal {
-    sql: String,
+    sql: Arc<str>,
     prepared: Option<Prepared>,
     values: Values,
     forms: Vec<Form>,
@@ -51,7 +56,7 @@ enum PortalState {
     Bound,
     /// Stopped at a row limit.
     Suspended(Box<Running>),
-    /// The same, of a statement that is compiled: all its rows are there.
+    /// The same, of a statement that is compiled.
     Left(Left),
     /// At its end; rows: it had some, so that executing it again gives no more.
     Done {
@@ -65,6 +70,8 @@ struct Left {
     messages: Vec<u8>,
     /// Of these bytes are sent.
     sent: usize,
+    /// Those that are made while they are taken.
+    rest: Option<Chunks>,
     tag: String,
 }
 
@@ -82,11 +89,26 @@ impl Left {
     }
 }
 
+impl Left {
+    /// Takes all rows at once: what comes between two Executes may change what they show.
+    async fn take_all(&mut self, chunks: &mut Chunks) -> Result<()> {
+        while let Some(chunk) = chunks.next().await {
+            self.messages.append(&mut chunk?.bytes);
+            if self.messages.len() > LEFT_BYTES_MAX {
+                let text = format!("the result is larger than {} MiB", LEFT_BYTES_MAX >> 20);
+                let hint = "take all of it at once, or commit what was changed before";
+                return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint(hint));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Prepared statements and portals by name.
 #[derive(Default)]
 pub(super) struct Named {
-    statements: HashMap<String, PreparedStatement>,
-    portals: HashMap<String, Portal>,
+    statements: FxHashMap<String, PreparedStatement>,
+    portals: FxHashMap<String, Portal>,
 }
 
 impl Named {
@@ -134,23 +156,32 @@ impl Connection<'_> {
         } else if self.named.statements.len() >= NAMED_MAX {
             return Err(too_many("prepared statements").into());
         }
-        let statements = query::parse(parse.sql)?;
-        let prepared = match statements.as_slice() {
-            [] => None,
-            [statement] => {
-                let types: Vec<_> = parse.types().collect();
-                let guard = self.guard();
-                let session = &mut self.session;
-                Some(guard.watch(async { Ok(session.prepare(statement, &types).await?) }).await?)
-            }
+        let types: Vec<u32> = parse.types().collect();
+        let prepared = match self.session.recall(parse.sql, &types) {
+            Some(known) => Some(known),
+            None => self.prepare(parse.sql, &types).await?,
+        };
+        self.named.statements.insert(parse.name.to_owned(), PreparedStatement { sql: parse.sql.into(), prepared });
+        backend::parse_complete(&mut self.wire.output);
+        Ok(())
+    }
+
+    /// A statement that was not there before; nothing for the empty text.
+    async fn prepare(&mut self, sql: &str, types: &[u32]) -> Result<Option<Prepared>, Fault> {
+        let statements = query::parse(sql)?;
+        let statement = match statements.as_slice() {
+            [] => return Ok(None),
+            [statement] => statement,
             _ => {
                 let message = "cannot insert multiple commands into a prepared statement";
                 return Err(Error::new(SqlState::SYNTAX_ERROR, message).into());
             }
         };
-        self.named.statements.insert(parse.name.to_owned(), PreparedStatement { sql: parse.sql.to_owned(), prepared });
-        backend::parse_complete(&mut self.wire.output);
-        Ok(())
+        let guard = self.guard();
+        let session = &mut self.session;
+        let prepared = guard.watch(async { Ok(session.prepare(statement, types).await?) }).await?;
+        self.session.remember(sql, types, &prepared);
+        Ok(Some(prepared))
     }
 
     /// Bind: a statement and its values become a portal.
@@ -169,7 +200,7 @@ impl Connection<'_> {
         let given = statement.prepared.as_ref();
         let bound = given.map(|prepared| self.session.bind(prepared, bind.parameters())).transpose()?.flatten();
         let forms = result_forms(&bind, given)?;
-        let (sql, prepared) = (statement.sql.clone(), statement.prepared.clone());
+        let (sql, prepared) = (Arc::clone(&statement.sql), statement.prepared.clone());
         let values = match bound {
             Some(bound) => Values::Bound(bound),
             None => Values::Others(self.values(&bind, prepared.as_ref())?),
@@ -260,11 +291,8 @@ impl Connection<'_> {
     async fn run_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<(), Fault> {
         match std::mem::replace(&mut portal.state, PortalState::Done { rows: false }) {
             PortalState::Bound => self.start_portal(portal, rows_max).await,
-            PortalState::Suspended(running) => self.go_on(portal, *running, rows_max).await,
-            PortalState::Left(left) => {
-                self.send_left(portal, left, rows_max);
-                Ok(())
-            }
+            PortalState::Suspended(running) => Box::pin(self.go_on(portal, *running, rows_max)).await,
+            PortalState::Left(left) => Box::pin(self.send_left(portal, left, rows_max)).await,
             PortalState::Done { rows: true } => {
                 portal.state = PortalState::Done { rows: true };
                 self.complete_rows("SELECT", 0);
@@ -297,8 +325,23 @@ impl Connection<'_> {
         };
         match executed {
             Executed::Sent { tag, .. } if rows_max != u64::MAX => {
-                self.send_left(portal, Left { messages: kept, sent: 0, tag }, rows_max);
+                let left = Left { messages: kept, sent: 0, rest: None, tag };
+                Box::pin(self.send_left(portal, left, rows_max)).await
+            }
+            Executed::Stream { mut chunks, .. } if rows_max == u64::MAX => {
+                let rows = Box::pin(self.send_chunks(&mut chunks)).await?;
+                portal.state = PortalState::Done { rows: true };
+                self.complete_rows("SELECT", rows);
                 Ok(())
+            }
+            Executed::Stream { mut chunks, shows_own } => {
+                let mut left = Left { messages: kept, sent: 0, rest: None, tag: "SELECT".to_owned() };
+                if shows_own {
+                    Box::pin(left.take_all(&mut chunks)).await?;
+                } else {
+                    left.rest = Some(chunks);
+                }
+                Box::pin(self.send_left(portal, left, rows_max)).await
             }
             Executed::Sent { tag, rows } => {
                 Counters::add(&self.context.counters.rows, rows);
@@ -310,27 +353,41 @@ impl Connection<'_> {
                 check_same(prepared.columns(), &columns)?;
                 let batches = self.context.pump.run(batches);
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
-                self.go_on(portal, running, rows_max).await
+                Box::pin(self.go_on(portal, running, rows_max)).await
             }
-            Executed::Outcome(outcome) => self.finish_outcome(outcome).await,
+            Executed::Outcome(outcome) => Box::pin(self.finish_outcome(outcome)).await,
         }
     }
 
     /// Sends at most `rows_max` of the rows that are left. Changes with RETURNING are done by now, as in PostgreSQL.
-    fn send_left(&mut self, portal: &mut Portal, mut left: Left, rows_max: u64) {
-        let (end, rows) = left.part(rows_max);
-        self.wire.output.extend_from_slice(&left.messages[left.sent..end]);
-        left.sent = end;
-        Counters::add(&self.context.counters.rows, rows);
-        if rows < rows_max {
+    async fn send_left(&mut self, portal: &mut Portal, mut left: Left, rows_max: u64) -> Result<(), Fault> {
+        let mut sent = 0;
+        loop {
+            let (end, rows) = left.part(rows_max - sent);
+            self.wire.output.extend_from_slice(&left.messages[left.sent..end]);
+            left.sent = end;
+            sent += rows;
+            self.wire.flush_if_full().await?;
+            if sent == rows_max {
+                break;
+            }
+            let Some(rest) = &mut left.rest else { break };
+            match self.next_or_flush(rest).await? {
+                Some(chunk) => (left.messages, left.sent) = (chunk?.bytes, 0),
+                None => left.rest = None,
+            }
+        }
+        Counters::add(&self.context.counters.rows, sent);
+        if sent < rows_max {
             portal.state = PortalState::Done { rows: true };
             // A SELECT counts the rows that this Execute gave.
-            let tag = if left.tag.starts_with("SELECT") { format!("SELECT {rows}") } else { left.tag };
+            let tag = if left.tag.starts_with("SELECT") { format!("SELECT {sent}") } else { left.tag };
             self.complete(&tag);
         } else {
             portal.state = PortalState::Left(left);
             backend::portal_suspended(&mut self.wire.output);
         }
+        Ok(())
     }
 
     async fn go_on(&mut self, portal: &mut Portal, mut running: Running, rows_max: u64) -> Result<(), Fault> {

@@ -4,12 +4,15 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use model::{Error, SqlState};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::watch;
 
+use super::cancel::Stop;
 use super::wire::Lost;
 use super::{Phase, reached, shutting_down};
 
@@ -34,32 +37,44 @@ impl From<Lost> for Fault {
     }
 }
 
-/// Everything that can stop a statement.
-pub(super) struct Guard {
-    pub(super) stop: Arc<Notify>,
+/// Everything that can stop the statements of a connection.
+pub(super) struct Stops {
+    pub(super) stop: Stop,
     pub(super) phase: watch::Receiver<Phase>,
-    pub(super) stream: Arc<TcpStream>,
-    pub(super) timeout: Option<Duration>,
+    pub(super) socket: Arc<OwnedWriteHalf>,
     /// Set while the statement's commit waits for the log: it happens, and is not reported as stopped.
     pub(super) decided: Arc<AtomicBool>,
 }
 
+/// The same, for one statement.
+pub(super) struct Guard {
+    pub(super) stops: Arc<Stops>,
+    pub(super) timeout: Option<Duration>,
+}
+
 impl Guard {
     /// Runs `work` to its end, or drops it when there is a reason to.
-    pub(super) async fn watch<T>(mut self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    pub(super) async fn watch<T>(self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        let Stops { stop, phase, socket, decided } = &*self.stops;
         // Made first: from here on a request is for this statement.
-        let stopped = self.stop.notified();
-        let canceled = |why: &str| Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"));
+        let stopped = stop.waiting.notified();
+        stop.computing.arm(self.timeout);
         let mut work = std::pin::pin!(work);
+        // Most statements are done at once, and need no watching.
+        if let Poll::Ready(result) = futures::poll!(&mut work) {
+            return result;
+        }
+        let canceled = |why: &str| Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"));
+        let mut phase = phase.clone();
         let fault = tokio::select! {
             biased;
             result = &mut work => return result,
             () = stopped => canceled("user request").into(),
             () = expired(self.timeout) => canceled("statement timeout").into(),
-            () = reached(&mut self.phase, Phase::Killing) => shutting_down().into(),
-            () = gone(&self.stream) => Lost::Gone.into(),
+            () = reached(&mut phase, Phase::Killing) => shutting_down().into(),
+            () = gone((**socket).as_ref()) => Lost::Gone.into(),
         };
-        if self.decided.load(Ordering::Acquire) {
+        if decided.load(Ordering::Acquire) {
             // A right answer a little later beats a wrong one now.
             return work.await;
         }

@@ -255,7 +255,7 @@ async fn serve_session(
     }
     let _slot = slot(context).map_err(Lost::Fatal)?;
     let mut session = context.database.session(user);
-    let registration = context.registry.register(session.pid().unsigned_abs());
+    let registration = context.registry.register(session.pid().unsigned_abs(), session.stop_flag());
     startup::welcome(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     Counters::add(&context.counters.sessions, 1);
     tracing::debug!(user, process = registration.key.process, "session started");

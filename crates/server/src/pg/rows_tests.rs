@@ -17,7 +17,7 @@ fn batch(array: ArrayRef) -> RecordBatch {
 }
 
 fn column(oid: Oid) -> OutputColumn {
-    OutputColumn { name: "c".into(), oid, typmod: -1 }
+    OutputColumn { name: "c".into(), oid, typmod: -1, origin: None }
 }
 
 /// The values of one column as sent; `None` is NULL.

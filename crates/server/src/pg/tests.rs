@@ -12,6 +12,9 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
+mod long;
+mod texts;
+
 /// A server over a fresh directory.
 struct Server {
     address: SocketAddr,

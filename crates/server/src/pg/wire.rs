@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ::pg::frontend;
 use bytes::{BufMut, BytesMut};
 use model::{Error, Result, SqlState};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::rows::FLUSH_BYTES;
 
@@ -88,7 +90,9 @@ impl From<io::Error> for Lost {
 
 /// A connection's socket and buffers.
 pub(super) struct Wire {
-    stream: Arc<TcpStream>,
+    /// Reading through it tells the runtime when there is nothing more for now, without asking the system again.
+    reader: OwnedReadHalf,
+    writer: Arc<OwnedWriteHalf>,
     input: BytesMut,
     /// Messages to send. Append whole messages only.
     pub(super) output: Vec<u8>,
@@ -99,12 +103,13 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(stream: TcpStream, budget: Arc<Budget>) -> Wire {
         let share = Share { budget, held: 0 };
-        Wire { stream: Arc::new(stream), input: BytesMut::new(), output: Vec::new(), sent: 0, share }
+        let (reader, writer) = stream.into_split();
+        Wire { reader, writer: Arc::new(writer), input: BytesMut::new(), output: Vec::new(), sent: 0, share }
     }
 
     /// The socket, to watch while a statement runs.
-    pub(super) fn stream(&self) -> Arc<TcpStream> {
-        Arc::clone(&self.stream)
+    pub(super) fn socket(&self) -> Arc<OwnedWriteHalf> {
+        Arc::clone(&self.writer)
     }
 
     /// The next startup packet; `None` when the client left before sending one.
@@ -131,11 +136,17 @@ impl Wire {
         self.flush().await
     }
 
+    /// The next message, if all of it has been read already.
+    pub(super) fn message_read(&mut self) -> Result<Option<BytesMut>, Lost> {
+        let length = frontend::frame_len(&self.input).map_err(Lost::Fatal)?;
+        Ok(length.map(|length| self.input.split_to(length)))
+    }
+
     /// The next message; everything buffered is sent before waiting for it. Can be abandoned at any await.
     pub(super) async fn message(&mut self) -> Result<BytesMut, Lost> {
         loop {
-            if let Some(length) = frontend::frame_len(&self.input).map_err(Lost::Fatal)? {
-                return Ok(self.input.split_to(length));
+            if let Some(message) = self.message_read()? {
+                return Ok(message);
             }
             self.flush().await?;
             if !self.read().await? {
@@ -156,22 +167,16 @@ impl Wire {
         let room = missing.clamp(READ_BYTES, 1 << 20);
         self.share.hold(self.input.len() + room)?;
         self.input.reserve(room);
-        loop {
-            self.stream.readable().await?;
-            let room = self.input.chunk_mut().len().min(1 << 20);
-            match self.stream.try_read_buf(&mut (&mut self.input).limit(room)) {
-                Ok(count) => return Ok(count > 0),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let room = self.input.chunk_mut().len().min(1 << 20);
+        let count = self.reader.read_buf(&mut (&mut self.input).limit(room)).await?;
+        Ok(count > 0)
     }
 
     /// Sends everything buffered. Can be abandoned at any await.
     pub(super) async fn flush(&mut self) -> Result<(), Lost> {
         while self.sent < self.output.len() {
-            self.stream.writable().await?;
-            match self.stream.try_write(&self.output[self.sent..]) {
+            self.writer.writable().await?;
+            match self.writer.try_write(&self.output[self.sent..]) {
                 Ok(0) => return Err(Lost::Gone),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
@@ -197,7 +202,7 @@ impl Wire {
         if self.flush().await.is_err() {
             return;
         }
-        let _ = socket2::SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write);
+        let _ = socket2::SockRef::from(self.reader.as_ref()).shutdown(std::net::Shutdown::Write);
         let drain = async {
             let mut seen = 0;
             while seen < 1 << 20 {
