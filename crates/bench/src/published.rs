@@ -7,6 +7,7 @@
 //! not depend on the amount of work are called comparable. A run that failed its verification gives no figure.
 
 mod iot_benchmark;
+pub(crate) mod mot;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, KEYS};
 use crate::error::{Error, Result};
 use crate::report::format::whole;
-use crate::report::json::Report;
+use crate::report::read::Reports;
 use crate::result::{Latency, OperationResult, PhaseResult, RunResult};
 
 /// Every page this product answers to.
@@ -100,11 +101,7 @@ impl Number {
 /// # Errors
 /// A report cannot be read, the page cannot be written.
 pub(crate) fn run(from: &[PathBuf], out: &Path) -> Result {
-    let mut runs = Vec::new();
-    for path in from {
-        runs.extend(Report::read(path)?.runs);
-    }
-    let text = page(&runs)?;
+    let text = page(&Reports::read(from)?)?;
     if let Some(folder) = out.parent() {
         std::fs::create_dir_all(folder)
             .map_err(|error| Error::setup(format!("{}: cannot be created: {error}", folder.display())))?;
@@ -126,16 +123,17 @@ Written by `millrace bench published --from REPORT…`; changes by hand are lost
   the last answer. Their latencies include putting rows into the product's form; ours do not.
 ";
 
-fn page(runs: &[RunResult]) -> Result<String> {
+fn page(reports: &Reports) -> Result<String> {
     let mut text = HEAD.to_owned();
     for page in PAGES {
         let Page { title, source, machine, cases, .. } = page;
         let _ = write!(text, "\n## {title}\n\nSource: {source}. Their machine: {machine}.\n");
         for case in *cases {
-            let runs = runs.iter().filter(|run| run.workload == page.workload);
+            let runs = reports.runs.iter().filter(|run| run.workload == page.workload);
             case.write(machine, runs, &mut text)?;
         }
     }
+    mot::write(reports, &mut text);
     Ok(text)
 }
 

@@ -4,6 +4,7 @@
 //! reach); 3 stopped before its end, what was done is verified; 4 done and verified, but operations failed.
 
 mod cluster;
+mod coldstart;
 mod generate;
 mod options;
 mod progress;
@@ -42,6 +43,7 @@ Examples:
   millrace bench iot --set LOOP=1000 --set DEVICE_NUMBER=50     any of its keys
   millrace bench tpcc --target postgres --warehouses 4 --clients 16,64
                                                                 TPC-C's transactions, with its twelve conditions checked
+  millrace bench coldstart --sizes 1,2,4,8                      how long a start takes, by the size of the data
   millrace bench list-targets
 
 Exit codes: 0 done and verified; 1 verification failed; 2 not begun; 3 stopped before its end;
@@ -65,6 +67,9 @@ enum Command {
     /// Small rows by many connections: MogDB MOT's ingestion test.
     #[command(after_help = tpcc::EXAMPLES_ROWLOAD)]
     Rowload(tpcc::RowloadOptions),
+    /// How long a database on disk takes until it answers, by its size: stopped and killed, cold and warm.
+    #[command(after_help = coldstart::EXAMPLES)]
+    Coldstart(coldstart::ColdstartOptions),
     /// Tries numbers of clients and rows a request on one target, and says which is best.
     #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
     Tune(TuneOptions),
@@ -87,7 +92,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct PublishedOptions {
-    /// Results of ours (`--json` of a run); without any, every figure of ours is "not measured".
+    /// Results of ours (`--json` of iot, tpcc, rowload, coldstart); without any, every figure of ours is "not measured".
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
     /// The page to write.
@@ -104,6 +109,7 @@ impl Command {
                 | Command::Tsbs(_)
                 | Command::Tpcc(_)
                 | Command::Rowload(_)
+                | Command::Coldstart(_)
                 | Command::Tune(_)
                 | Command::Monitor(_)
         )
@@ -126,6 +132,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Tsbs(options) => measure("tsbs", options),
         Command::Tpcc(options) => tpcc::run(options),
         Command::Rowload(options) => tpcc::rowload(options),
+        Command::Coldstart(options) => coldstart::run(options),
         Command::Tune(options) => tune("iot", options),
         Command::Monitor(options) => monitor(options),
         Command::Published(options) => published::run(&options.from, &options.out).map(|()| {

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use crate::error::{Error, Result};
 use crate::report::compare::{self, Comparison, Source};
 use crate::report::json::Report;
+use crate::report::read::Reports;
 use crate::report::{html, hyper};
 use crate::result::RunResult;
+use crate::tpcc::report::side_by_side;
 
 pub(super) const COMPARE_HELP: &str = "\
 The first target of the first file is the base, 100 %. Runs of a file are told apart by target and settings; files with
@@ -56,6 +58,7 @@ pub(super) fn print_side_by_side(results: &[RunResult]) -> Result<()> {
 pub(super) const REPORT_HELP: &str = "\
 Examples:
   millrace bench report r.json --html r.html
+  millrace bench report millrace.json postgres.json --html t.html      of tpcc or of coldstart: targets on one page
   millrace bench report monday.json tuesday.json --hyper week.hyper     for Tableau; needs Python's tableauhyperapi";
 
 /// Options of `report`.
@@ -77,14 +80,17 @@ pub(super) struct ReportOptions {
 
 /// `millrace bench report`.
 pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
-    let mut runs = Vec::new();
-    for path in &options.reports {
-        runs.extend(Report::read(path)?.runs);
-    }
-    let report = Report::new(runs);
+    let reports = Reports::read(&options.reports)?;
     if options.html.is_none() && options.hyper.is_none() {
         return Err(Error::setup("nothing to write: expected --html FILE or --hyper FILE"));
     }
+    if reports.kinds() > 1 {
+        return Err(Error::setup("reports of several kinds: give those of iot and tsbs, of tpcc, or of coldstart"));
+    }
+    if reports.runs.is_empty() {
+        return of_transactions(options, &reports);
+    }
+    let report = Report::new(reports.runs);
     if let Some(path) = &options.html {
         html::write(&report, path)?;
         super::options::say(path);
@@ -93,5 +99,22 @@ pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
         hyper::write(&report, path, options.python.as_deref())?;
         super::options::say(path);
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pages of `tpcc` and `coldstart`.
+fn of_transactions(options: &ReportOptions, reports: &Reports) -> Result<ExitCode> {
+    let Some(path) = options.html.as_ref().filter(|_| options.hyper.is_none()) else {
+        return Err(Error::setup("--hyper: only of iot and tsbs"));
+    };
+    if !reports.tpcc.is_empty() {
+        print!("{}", side_by_side(&reports.tpcc));
+        html::tpcc::write(&reports.tpcc, path)?;
+    } else if !reports.coldstart.is_empty() {
+        html::coldstart::write(&reports.coldstart, path)?;
+    } else {
+        return Err(Error::setup("rowload has no page"));
+    }
+    super::options::say(path);
     Ok(ExitCode::SUCCESS)
 }

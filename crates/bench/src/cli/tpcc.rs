@@ -19,12 +19,14 @@ use crate::tpcc::{self, Draw, Isolation, Mode, report, rowload};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   millrace bench tpcc                                                  this database on a private server
-  millrace bench tpcc --target postgres --warehouses 10 --clients 1,16,64,256,768 --html t.html
+  millrace bench tpcc --target millrace,postgres --warehouses 10 --clients 1,2,...,768 --html t.html
+                                                                       the same data, twice as many clients in each run
   millrace bench tpcc --target postgres --target mariadb --mode one-trip --seconds 60
   millrace bench tpcc --target postgresql://me:pw@host:5432/db --warehouses 100 --keep
   millrace bench tpcc --target postgresql://me:pw@host:5432/db --no-load --retry 3 --isolation serializable
   millrace bench tpcc --target postgresql://me:pw@host:5432/db --check-only
   millrace bench tpcc --target postgres --kill-server                  SIGKILL in mid-run; nothing acknowledged may be lost
+  millrace bench tpcc --warehouses 1 --seconds 1.5 --warm-up 0 --kill-server --kills 100
 
 The tables are in the schema (MariaDB: database) tpcc, which is dropped and created anew unless --no-load says otherwise,
 and dropped at the end unless --keep does. Failed transactions are counted by SQLSTATE and, without --retry, not tried
@@ -43,7 +45,7 @@ Exit codes: 0 done, all rows are there; 1 rows are missing or too many; 2 not be
 
 /// Private servers, and those that are there.
 #[derive(clap::Args, Clone)]
-struct ServerOptions {
+pub(super) struct ServerOptions {
     /// Where private servers get their directories.
     #[arg(long, value_name = "DIR")]
     server_dir: Option<PathBuf>,
@@ -62,7 +64,7 @@ struct ServerOptions {
 }
 
 impl ServerOptions {
-    fn placing(&self) -> Result<Placing> {
+    pub(super) fn placing(&self) -> Result<Placing> {
         let pair = |text: &String| {
             let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
             pair.ok_or_else(|| Error::setup(format!("--server-set {text:?}: expected KEY=VALUE")))
@@ -96,16 +98,17 @@ enum Switch {
 /// Options of `tpcc`.
 #[derive(clap::Args)]
 pub(super) struct TpccOptions {
-    /// Product: millrace, postgres or mariadb (a private server is started), or NAME://USER:PASSWORD@HOST:PORT/DATABASE;
-    /// may be given several times.
+    /// Products: millrace, postgres, mariadb (a private server of each is started), or
+    /// NAME://USER:PASSWORD@HOST:PORT/DATABASE; may be given several times.
     #[arg(long, value_name = "TARGET", default_value = "millrace")]
     target: Vec<String>,
     /// Warehouses to load: about 100 MB each.
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(i32).range(1..=100_000))]
     warehouses: i32,
-    /// Client threads, a connection each; several numbers run one after the other.
-    #[arg(long, short, value_name = "N,…", value_delimiter = ',', default_values_t = [16])]
-    clients: Vec<usize>,
+    /// Client threads, a connection each; several numbers run one after the other on the same data. `1,2,...,768` doubles
+    /// from 2 on until 768.
+    #[arg(long, short, visible_alias = "connections", value_name = "N,…", default_value = "16")]
+    clients: String,
     /// Measured time of each run.
     #[arg(long, value_name = "S", default_value_t = 30.0)]
     seconds: f64,
@@ -142,9 +145,16 @@ pub(super) struct TpccOptions {
     /// Check the twelve conditions on the tables that are there, and nothing else.
     #[arg(long, conflicts_with_all = ["no_load", "kill_server"])]
     check_only: bool,
+    /// Kill it so often, each time at another moment of a run of its own, and check everything after each; nothing is
+    /// measured then.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "kill_server", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    kills: u32,
     /// Kill the private server (SIGKILL) in the middle of the measured time and start it again.
     #[arg(long)]
     kill_server: bool,
+    /// Check all conditions after each number of clients, not after the last one alone.
+    #[arg(long)]
+    check_each: bool,
     /// Connections that load; as many as there are processors, twice, if not said.
     #[arg(long, value_name = "N")]
     load_connections: Option<usize>,
@@ -212,13 +222,10 @@ fn duration(option: &str, seconds: f64) -> Result<Duration> {
 
 impl TpccOptions {
     fn settings(&self) -> Result<tpcc::Settings> {
-        if self.clients.contains(&0) {
-            return Err(Error::setup("--clients 0: expected at least one"));
-        }
         let processors = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(tpcc::Settings {
             warehouses: self.warehouses,
-            clients: self.clients.clone(),
+            clients: numbers("--clients", &self.clients)?,
             warm_up: duration("--warm-up", self.warm_up)?,
             length: duration("--seconds", self.seconds)?,
             mix: self.mix,
@@ -231,7 +238,10 @@ impl TpccOptions {
             keep: self.keep,
             no_load: self.no_load,
             check_only: self.check_only,
+            kills: self.kills,
+            cycle: 0,
             kill_server: self.kill_server,
+            check_each: self.check_each,
             load_connections: self.load_connections.unwrap_or(processors * 2).max(1),
             seed: self.seed,
             placing: self.server.placing()?,
@@ -252,34 +262,77 @@ impl TpccOptions {
     }
 }
 
-/// `millrace bench tpcc`.
-pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
-    let settings = options.settings()?;
-    let targets = options.target.iter().map(|text| Target::parse(text)).collect::<Result<Vec<Target>>>()?;
-    super::stop_at_interrupt();
-    let mut terminal = Terminal::new(options.quiet, 10);
-    let mut reports = Vec::new();
-    let mut not_run = None;
-    for target in &targets {
+/// Most numbers of a list, and the greatest of them.
+const NUMBERS_MAX: usize = 1000;
+const NUMBER_MAX: usize = 1_000_000;
+
+/// `1,2,5` or, with what lies between twice as much each time, `1,2,...,768`.
+fn numbers(option: &str, text: &str) -> Result<Vec<usize>> {
+    let wrong = || {
+        Error::setup(format!(
+            "{option} {text:?}: expected numbers from 1 to {NUMBER_MAX}, such as 1,16,64 or 1,2,...,768"
+        ))
+    };
+    let mut numbers: Vec<usize> = Vec::new();
+    let mut doubling = false;
+    for part in text.split(',').map(str::trim) {
+        if matches!(part, "..." | "…") && !numbers.is_empty() && !doubling {
+            doubling = true;
+            continue;
+        }
+        let number = part.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number)).ok_or_else(wrong)?;
+        if std::mem::take(&mut doubling) {
+            let doubles = std::iter::successors(numbers.last().map(|last| last * 2), |last| Some(last * 2));
+            numbers.extend(doubles.take_while(|double| *double < number));
+        }
+        numbers.push(number);
+    }
+    if doubling || numbers.len() > NUMBERS_MAX { Err(wrong()) } else { Ok(numbers) }
+}
+
+/// The targets of a command line: each option one, or several names with commas between them. Addresses have commas of
+/// their own.
+pub(super) fn targets(options: &[String]) -> Result<Vec<Target>> {
+    let names = |text: &String| -> Vec<String> {
+        if text.contains("://") { vec![text.clone()] } else { text.split(',').map(str::to_owned).collect() }
+    };
+    options.iter().flat_map(names).map(|text| Target::parse(&text)).collect()
+}
+
+/// Runs `one` on each target, which adds to the reports. A target that fails is told, and the others run nevertheless;
+/// the exit code then.
+pub(super) fn each_target<R>(
+    targets: &[Target],
+    mut one: impl FnMut(&Target, &mut Vec<R>) -> Result<()>,
+) -> (Vec<R>, Option<ExitCode>) {
+    let (mut reports, mut not_run) = (Vec::new(), None);
+    for target in targets {
         if INTERRUPTED.load(Ordering::Relaxed) {
             break;
         }
-        let report = tpcc::run(&settings, target, &mut terminal);
-        terminal.finish();
-        match report {
-            Ok(report) => {
-                print!("{}", report.text());
-                reports.push(report);
-                // Whatever becomes of the targets that follow.
-                options.write(&reports)?;
-            }
-            // The others are measured nevertheless.
-            Err(error) => {
-                eprintln!("error: {}: {error}", target.name);
-                not_run = Some(ExitCode::from(2));
-            }
+        if let Err(error) = one(target, &mut reports) {
+            eprintln!("error: {}: {error}", target.name);
+            not_run = Some(ExitCode::from(2));
         }
     }
+    (reports, not_run)
+}
+
+/// `millrace bench tpcc`.
+pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
+    let settings = options.settings()?;
+    let targets = targets(&options.target)?;
+    super::stop_at_interrupt();
+    let mut terminal = Terminal::new(options.quiet, 10);
+    let (reports, not_run) = each_target(&targets, |target, reports: &mut Vec<report::Report>| {
+        let report = tpcc::run(&settings, target, &mut terminal);
+        terminal.finish();
+        let report = report?;
+        print!("{}", report.text());
+        reports.push(report);
+        // Whatever becomes of the targets that follow.
+        options.write(reports)
+    });
     print!("{}", report::side_by_side(&reports));
     let failed =
         |report: &report::Report| report.points.iter().flat_map(|point| &point.kinds).any(|kind| kind.failed > 0);
@@ -298,7 +351,7 @@ pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
         placing: options.server.placing()?,
         command: super::cluster::command_line(std::env::args()),
     };
-    let targets = options.target.iter().map(|text| Target::parse(text)).collect::<Result<Vec<Target>>>()?;
+    let targets = targets(&options.target)?;
     super::stop_at_interrupt();
     let mut terminal = Terminal::new(options.quiet, 10);
     let mut reports = Vec::new();
@@ -309,7 +362,7 @@ pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
         print!("{}", report.text());
         reports.push(report);
         if let Some(path) = &options.json {
-            rowload::write_json(&reports, path)?;
+            report::write_list(&reports, path)?;
             say(path);
         }
     }
@@ -318,7 +371,7 @@ pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
 }
 
 /// The exit code.
-fn verdict(passed: bool, failed: bool) -> ExitCode {
+pub(super) fn verdict(passed: bool, failed: bool) -> ExitCode {
     match (passed, INTERRUPTED.load(Ordering::Relaxed), failed) {
         (false, ..) => ExitCode::from(1),
         (_, true, _) => ExitCode::from(3),
@@ -338,6 +391,31 @@ mod tests {
         for text in ["", "1/2/3", "0/0/0/0/0", "1/1/1/1/-1", "1/1/1/1/10000", "1/1/1/1/1/1"] {
             assert!(mix(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_of_numbers_may_double_up_to_its_last() {
+        let cases: [(&str, &[usize]); 5] = [
+            ("16", &[16]),
+            ("1, 5,3", &[1, 5, 3]),
+            ("1,2,...,16", &[1, 2, 4, 8, 16]),
+            ("1,…,768", &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 768]),
+            ("8,...,4", &[8, 4]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(numbers("--clients", text).ok().as_deref(), Some(expected), "{text}");
+        }
+        for text in ["", "0", "1,", "...,4", "1,...", "1,...,...,4", "-1", "1;2", "2000000"] {
+            assert!(numbers("--clients", text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn targets_are_named_one_by_one_or_with_commas_and_addresses_keep_theirs() {
+        let given = ["millrace,postgres".to_owned(), "mariadb://u:p@a:1,b:2/d".to_owned()];
+        let named: Vec<String> = targets(&given).unwrap().into_iter().map(|target| target.name).collect();
+        assert_eq!(named, ["millrace", "postgres", "mariadb"]);
+        assert_eq!(targets(&given[1..]).unwrap()[0].hosts, ["a:1", "b:2"]);
     }
 
     #[test]

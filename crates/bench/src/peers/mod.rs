@@ -333,11 +333,35 @@ impl Server {
     /// # Errors
     /// As [`start`].
     pub fn restart(&mut self) -> Result<()> {
+        self.prepare_restart()?;
+        self.launch()
+    }
+
+    /// The part of a restart that looks for programs and writes configuration, for who wants to time the rest.
+    ///
+    /// # Errors
+    /// It runs, or as [`start`].
+    pub fn prepare_restart(&mut self) -> Result<()> {
         if !self.running.is_empty() {
             return Err(self.error("runs; stop or kill it before a restart"));
         }
         self.recipe = products::recipe(self.product, &self.dir, &self.ports, &self.options)?;
-        self.launch()
+        Ok(())
+    }
+
+    /// The other part, without waiting: executes the program and returns the moment just before that. Whoever calls it
+    /// asks the server itself whether it is there, as often as it likes.
+    ///
+    /// # Errors
+    /// The product has several processes, of which one waits for another, or the program cannot be executed.
+    pub fn launch_at_once(&mut self) -> Result<Instant> {
+        let [launch] = self.recipe.launches.as_slice() else {
+            return Err(self.error("has several processes, which cannot be started without waiting"));
+        };
+        let began = Instant::now();
+        let process = Process::start(launch, &self.dir.join("log"), self.network.as_ref());
+        self.running.push(process.map_err(|what| self.error(&what))?);
+        Ok(began)
     }
 
     /// Asks it to end as an operator would, and waits until no process is left. A stopped server stays stopped.

@@ -59,7 +59,8 @@ impl Report {
         Report::from_json(&text).map_err(|error| error.during(path.display()))
     }
 
-    fn from_json(text: &str) -> Result<Report> {
+    /// Of the text of a file.
+    pub(super) fn from_json(text: &str) -> Result<Report> {
         /// The part that all versions have.
         #[derive(Deserialize)]
         struct Head {

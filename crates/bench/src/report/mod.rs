@@ -10,6 +10,7 @@ pub(crate) mod html;
 pub(crate) mod hyper;
 pub(crate) mod json;
 pub(crate) mod matrix;
+pub(crate) mod read;
 mod series;
 mod statistics;
 pub(crate) mod store;

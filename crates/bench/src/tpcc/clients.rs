@@ -172,7 +172,7 @@ impl Crew<'_> {
         // Nobody else sets it.
         let _ = shared.clock.set(clock);
         shared.begun.wait();
-        let mut kill_at = self.settings.kill_server.then(|| from + self.settings.length / 2);
+        let mut kill_at = self.settings.kill_server.then(|| from + self.kill_after());
         let mut watched = Watched { clock, ended: clock.until, before: None, after: None, outage: None };
         let mut live = Live { at: begin, orders: 0, transactions: 0 };
         loop {
@@ -199,6 +199,13 @@ impl Crew<'_> {
             }
             std::thread::sleep(Duration::from_millis(20).min(clock.until.saturating_duration_since(now)));
         }
+    }
+
+    /// In the middle of the measured time; where there are many kills, at another moment in each run.
+    fn kill_after(&self) -> Duration {
+        let Settings { seed, cycle, length, .. } = self.settings;
+        let percent = if *cycle == 0 { 50 } else { Random::new(*seed, 0x4B11, u64::from(*cycle)).within(5, 95) };
+        length.mul_f64(f64::from(percent) / 100.0)
     }
 
     fn progress(&self, shared: &Shared, live: &Live, begin: Instant, clock: Clock) -> String {
@@ -340,8 +347,8 @@ impl Worker<'_> {
     fn transactions(&self, session: &mut Session, clock: Clock) -> Result<()> {
         let settings = self.crew.settings;
         let inputs = Inputs { warehouses: self.crew.warehouses, constants: Constants::of_run(settings.seed) };
-        // Other numbers of clients shall not do the same work again: what they did is there.
-        let place = (self.crew.clients as u64) << 32 | self.number as u64;
+        // Other numbers of clients, and later runs, shall not do the same work again: what they did is there.
+        let place = u64::from(settings.cycle) << 48 | (self.crew.clients as u64) << 32 | self.number as u64;
         let mut random = Random::new(settings.seed, 0xC11E47, place);
         let mut dealer = Dealer::new(settings.draw, settings.mix);
         let mut failures = 0;

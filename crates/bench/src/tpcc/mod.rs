@@ -1,5 +1,6 @@
 //! TPC-C's statements, data and checks against Millrace, PostgreSQL and MariaDB; and the loading of small rows by many
-//! connections (`rowload`). Not an audited TPC result, and everything that is printed says so.
+//! connections (`rowload`), and starting on a database of such rows (`coldstart`). Not an audited TPC result, and
+//! everything that is printed says so.
 //!
 //! A run: a place (`run::place`) is found or started, the tables are made and filled ([`load`]), the twelve consistency
 //! conditions are checked ([`check`]), clients run transactions ([`transactions`]) for a while ([`clients`]), once for
@@ -13,8 +14,10 @@
 
 mod check;
 mod clients;
+pub(crate) mod coldstart;
 mod functions;
 mod input;
+pub(crate) mod kills;
 mod ledger;
 mod load;
 mod population;
@@ -39,7 +42,7 @@ use check::{Expect, Verdict};
 pub(crate) use input::Draw;
 use ledger::Ledger;
 use population::Population;
-use report::{Report, Subject};
+use report::{Between, Report, Subject};
 use session::{Admin, Connector};
 
 /// What the tables can be in.
@@ -75,7 +78,9 @@ impl Product {
     fn settings_for(self, connections: usize) -> Vec<(String, String)> {
         let some = (connections + 40).max(300).to_string();
         let pairs = match self {
-            Product::Millrace => vec![],
+            // It takes 1,000 without being told.
+            Product::Millrace if connections + 40 <= 1_000 => vec![],
+            Product::Millrace => vec![("max-connections", some)],
             Product::Postgres => vec![("max_connections", some)],
             Product::MariaDb => {
                 // A log of 96 MiB, the default, would be flushed around all the time, as PostgreSQL's of 1 GiB is.
@@ -144,10 +149,16 @@ pub(crate) struct Settings {
     /// Check the tables that are there, and nothing else.
     pub(crate) check_only: bool,
     pub(crate) kill_server: bool,
+    /// Check everything after each run, not after the last one alone.
+    pub(crate) check_each: bool,
     pub(crate) load_connections: usize,
     pub(crate) seed: u64,
     pub(crate) placing: Placing,
     pub(crate) command: Vec<String>,
+    /// How often the server is killed, each time in a run of its own; 1 is once in the run of each number of clients.
+    pub(crate) kills: u32,
+    /// Which of the runs of many kills it is, from 1; 0 for other runs.
+    pub(crate) cycle: u32,
 }
 
 /// Longest wait for one answer of a transaction.
@@ -297,8 +308,11 @@ fn measure(
     if settings.check_only || !report.before.passed() || INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
         return Ok(());
     }
+    if settings.kill_server && settings.kills > 1 {
+        return kills::run(settings, connector, place, report, show);
+    }
     let ledger = Ledger::begin(&mut Admin::connect(connector, true)?, report.warehouses)?;
-    for clients in &settings.clients {
+    for (number, clients) in (1..).zip(&settings.clients) {
         let crew =
             clients::Crew { settings, connector, ledger: &ledger, clients: *clients, warehouses: report.warehouses };
         let point = crew.run(place, show)?;
@@ -306,6 +320,14 @@ fn measure(
         if INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
             report.notes.push("stopped by Ctrl-C; what was done until then is checked and shown".to_owned());
             break;
+        }
+        if settings.check_each && number < settings.clients.len() {
+            let verdict = check_all(connector, &Expect::Ledger(&ledger), show, &format!("after {clients} clients"))?;
+            let passed = verdict.passed();
+            report.between.push(Between { clients: *clients, verdict });
+            if !passed {
+                return Ok(());
+            }
         }
     }
     report.after = Some(check_all(connector, &Expect::Ledger(&ledger), show, "after the run")?);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Condition, Verdict};
 use super::input::Draw;
+use super::kills::Kills;
 use super::load::Loaded;
 use super::{Isolation, Mode, Settings};
 use crate::error::{Error, Result};
@@ -41,8 +42,22 @@ pub(crate) struct Report {
     pub(crate) before: Verdict,
     /// One for each number of clients; empty where a check failed.
     pub(crate) points: Vec<Point>,
+    /// Checks after runs that were not the last one, where that was asked for.
+    #[serde(default)]
+    pub(crate) between: Vec<Between>,
     pub(crate) after: Option<Verdict>,
+    /// Of a run with many kills, which has no points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kills: Option<Kills>,
     pub(crate) notes: Vec<String>,
+}
+
+/// A check between two runs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Between {
+    /// Of the run before it.
+    pub(crate) clients: usize,
+    pub(crate) verdict: Verdict,
 }
 
 /// The product that was measured.
@@ -161,6 +176,28 @@ impl Point {
         let cores = |cpu_s: f64| if self.seconds > 0.0 { cpu_s / self.seconds } else { 0.0 };
         (self.server_cpu_s.map(cores), cores(self.client_cpu_s))
     }
+
+    /// The same and everything that ran, as shares of a machine with so many processors.
+    pub(crate) fn shares(&self, cpus: u32) -> Shares {
+        let (server, client) = self.cores();
+        let share = |cores: f64| cores / f64::from(cpus.max(1));
+        let host = if self.seconds > 0.0 { self.host_cpu_s / self.seconds } else { 0.0 };
+        Shares { server: server.map(share), client: share(client), host: share(host) }
+    }
+
+    /// Attempts that failed, the warm-up's and those that were tried again included.
+    pub(crate) fn attempts_failed(&self) -> u64 {
+        self.errors.iter().map(|error| error.count).sum()
+    }
+}
+
+/// Of the machine's processors, 0 to 1.
+pub(crate) struct Shares {
+    /// `None`: its processes cannot be seen.
+    pub(crate) server: Option<f64>,
+    pub(crate) client: f64,
+    /// Everything that ran, others' work included.
+    pub(crate) host: f64,
 }
 
 impl Report {
@@ -182,7 +219,8 @@ impl Report {
 
     /// Does every condition hold that was asked?
     pub(crate) fn passed(&self) -> bool {
-        self.before.passed() && self.after.as_ref().is_none_or(Verdict::passed)
+        let between = self.between.iter().all(|between| between.verdict.passed());
+        self.before.passed() && between && self.after.as_ref().is_none_or(Verdict::passed)
     }
 
     /// The same without what nobody may see when a check failed.
@@ -208,14 +246,21 @@ impl Report {
             let _ = writeln!(out, "{}", loaded.line());
         }
         conditions("before the run", &report.before, &mut out);
+        for Between { clients, verdict } in &report.between {
+            conditions(&format!("after {clients} clients"), verdict, &mut out);
+        }
         if let Some(after) = &report.after {
             conditions("after the run", after, &mut out);
+        }
+        if let Some(kills) = &report.kills {
+            kills.text(report.after.as_ref(), &mut out);
         }
         for point in &report.points {
             point.text(report.machine.cpus, &mut out);
         }
         if report.points.len() > 1 {
-            summary(&report.points, &mut out);
+            out.push('\n');
+            summary(&report.points, report.machine.cpus, &mut out);
         }
         for note in &report.notes {
             let _ = writeln!(out, "note: {note}");
@@ -267,8 +312,15 @@ pub(crate) fn side_by_side(reports: &[Report]) -> String {
 /// # Errors
 /// The file cannot be written.
 pub(crate) fn write_json(reports: &[Report], path: &Path) -> Result<()> {
-    let honest: Vec<Report> = reports.iter().map(Report::honest).collect();
-    let text = serde_json::to_string_pretty(&honest).map_err(|error| Error::setup(format!("report: {error}")))?;
+    write_list(&for_page(reports), path)
+}
+
+/// Reports of any kind as a list of JSON.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write_list<T: Serialize>(reports: &[T], path: &Path) -> Result<()> {
+    let text = serde_json::to_string_pretty(reports).map_err(|error| Error::setup(format!("report: {error}")))?;
     std::fs::write(path, text + "\n").map_err(|error| Error::setup(format!("{}: {error}", path.display())))
 }
 
@@ -392,7 +444,7 @@ impl Point {
         if self.errors.is_empty() {
             let _ = writeln!(out, "  errors: none; retries: {}", whole(self.retries));
         } else {
-            let count: u64 = self.errors.iter().map(|error| error.count).sum();
+            let count = self.attempts_failed();
             let _ = writeln!(out, "  errors: {}; retries: {}", whole(count), whole(self.retries));
         }
         for error in &self.errors {
@@ -413,30 +465,53 @@ impl Point {
     }
 }
 
-/// One line for each number of clients.
-fn summary(points: &[Point], out: &mut String) {
-    let _ = writeln!(
-        out,
-        "\n{:>8} {:>15} {:>18} {:>14} {:>12} {:>12} {:>10} {:>9}",
-        "clients", "new orders/min", "per server core", "server µs/NO", "NO p50", "NO p99", "server", "client"
+/// One line for each number of clients; shares of CPU are of the whole machine.
+fn summary(points: &[Point], cpus: u32, out: &mut String) {
+    let mut line = |cells: [String; 12]| {
+        let [clients, cells @ ..] = cells;
+        let _ = write!(out, "{clients:>8} {:>14}", cells[0]);
+        cells[1..].iter().for_each(|cell| {
+            let _ = write!(out, " {cell:>10}");
+        });
+        out.push('\n');
+    };
+    line(
+        [
+            "clients",
+            "new orders/min",
+            "for a core",
+            "µs each",
+            "server CPU",
+            "client CPU",
+            "all CPU",
+            "NO p50",
+            "NO p90",
+            "NO p99",
+            "failed",
+            "retries",
+        ]
+        .map(str::to_owned),
     );
     for point in points {
         let latency = point.kinds.first().map(|kind| kind.latency_ms.clone()).unwrap_or_default();
-        let (server, client) = point.cores();
+        let shares = point.shares(cpus);
         let maybe = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| whole(value as u64));
-        let _ = writeln!(
-            out,
-            "{:>8} {:>15} {:>18} {:>14} {:>12} {:>12} {:>10} {:>9}",
-            point.clients,
+        line([
+            point.clients.to_string(),
             whole(point.nopm as u64),
             maybe(point.nopm_per_server_core),
             maybe(point.server_cpu_us_per_new_order),
+            shares.server.map_or_else(|| "–".to_owned(), percent),
+            percent(shares.client),
+            percent(shares.host),
             milliseconds(latency.median),
+            milliseconds(latency.p90),
             milliseconds(latency.p99),
-            server.map_or_else(|| "–".to_owned(), percent),
-            percent(client),
-        );
+            whole(point.attempts_failed()),
+            whole(point.retries),
+        ]);
     }
+    out.push_str("(a core: of those that the server kept busy; µs: server CPU; shares: of the whole machine)\n");
 }
 
 #[cfg(test)]
@@ -468,7 +543,9 @@ mod tests {
 
     #[test]
     fn figures_follow_from_counts_and_cpu() {
-        let point = point();
+        let point = Point { host_cpu_s: 60.0, ..point() };
+        let shares = point.shares(4);
+        assert_eq!((shares.server, shares.client, shares.host), (Some(0.15), 0.075, 0.5));
         assert_eq!((point.nopm, point.tps), (12_000.0, 200.0));
         assert_eq!(point.server_cpu_us_per_new_order, Some(3_000.0));
         assert_eq!(point.server_cpu_us_per_trip, Some(60.0));
@@ -489,7 +566,10 @@ mod tests {
         assert!(text.contains("FAILED") && text.contains("W_YTD=3.00"), "{text}");
         assert!(!text.contains("12,000") && !text.contains("new orders/min"), "{text}");
         assert!(for_page(std::slice::from_ref(&report))[0].points.is_empty());
-        let passed = Report { after: Some(verdict(&[])), ..report };
+        let between = |offending| Between { clients: 8, verdict: verdict(offending) };
+        let earlier = Report { after: Some(verdict(&[])), between: vec![between(&["x=1"])], ..report.clone() };
+        assert!(!earlier.passed() && !earlier.text().contains("12,000"), "{}", earlier.text());
+        let passed = Report { after: Some(verdict(&[])), between: vec![between(&[])], ..report };
         assert!(passed.passed() && passed.text().contains("12,000 new orders/min"), "{}", passed.text());
     }
 

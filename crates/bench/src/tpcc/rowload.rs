@@ -29,9 +29,11 @@ use crate::run::{INTERRUPTED, Show};
 use crate::workload::OperationKind;
 
 /// Characters of the payload: with the three numbers, 200 bytes a row.
-const PAYLOAD: i32 = 180;
+pub(super) const PAYLOAD: i32 = 180;
 /// Different payloads, so that no row costs this tool its making.
-const PAYLOADS: usize = 4096;
+pub(super) const PAYLOADS: usize = 4096;
+/// Of a row, as its values are: `bigint`, `integer`, `bigint` and the payload.
+pub(super) const ROW_BYTES: u64 = 8 + 4 + 8 + PAYLOAD as u64;
 const KINDS: [OperationKind; 1] =
     [OperationKind { name: "INSERT", stored_name: "INSERT", title: "rows of one statement" }];
 /// More parameters than this no protocol takes.
@@ -82,7 +84,7 @@ pub(crate) struct Report {
 }
 
 /// The amount of a row.
-fn amount(seed: u64, id: i64) -> i64 {
+pub(super) fn amount(seed: u64, id: i64) -> i64 {
     generate::below(generate::at(seed, 0x20AD, id as u64, 0), 1_000_000) as i64
 }
 
@@ -115,7 +117,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
         target: subject(&connector, &place)?,
         connections: settings.connections,
         rows_per_insert: settings.rows_per_insert,
-        row_bytes: 8 + 4 + 8 + PAYLOAD as usize,
+        row_bytes: ROW_BYTES as usize,
         ..Report::default()
     };
     let mut admin = Admin::connect(&connector, false)?;
@@ -225,7 +227,8 @@ fn insert(
     Ok(sums)
 }
 
-fn payloads(seed: u64) -> Vec<String> {
+/// The texts of rows; that of a row is the one of its id modulo their number.
+pub(super) fn payloads(seed: u64) -> Vec<String> {
     let mut random = Random::new(seed, 0x20AD, 1);
     let payload = |_| {
         let mut bytes = Vec::new();
@@ -427,13 +430,4 @@ impl Report {
         }
         lines.join("\n") + "\n"
     }
-}
-
-/// Reports as JSON.
-///
-/// # Errors
-/// The file cannot be written.
-pub(crate) fn write_json(reports: &[Report], path: &std::path::Path) -> Result<()> {
-    let text = serde_json::to_string_pretty(reports).map_err(|error| Error::setup(format!("report: {error}")))?;
-    std::fs::write(path, text + "\n").map_err(|error| Error::setup(format!("{}: {error}", path.display())))
 }

@@ -11,7 +11,7 @@ use crate::engine::{Plan, Progress};
 use crate::measure::proc;
 use crate::peers::{self, Options, Server};
 
-struct Silent;
+pub(super) struct Silent;
 
 impl Show for Silent {
     fn stage(&mut self, _: &str) {}
@@ -34,7 +34,10 @@ fn settings() -> Settings {
         keep: true,
         no_load: false,
         check_only: false,
+        kills: 1,
+        cycle: 0,
         kill_server: false,
+        check_each: false,
         load_connections: 4,
         seed: 11,
         placing: Placing::default(),
@@ -82,6 +85,7 @@ fn postgres_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found()
         assert_good(&report, &format!("{mode:?}"));
     }
     assert!(report.loaded.is_none() && report.before.conditions.len() == 12);
+    numbers_of_clients_run_one_after_the_other(&target);
     let connector = connector(Product::Postgres, &target);
     modes_do_the_same(&connector, &[Mode::Interactive, Mode::Pipelined, Mode::OneTrip, Mode::OneTripText]);
     round_trips_are_those_of_the_kits(&connector);
@@ -200,6 +204,17 @@ fn round_trips_are_those_of_the_kits(connector: &Connector) {
     }
 }
 
+/// In the order given, on the same tables, and checked in between with what each acknowledged.
+fn numbers_of_clients_run_one_after_the_other(target: &Target) {
+    let length = Duration::from_millis(300);
+    let settings = Settings { clients: vec![3, 1], check_each: true, no_load: true, length, ..settings() };
+    let report = run(&settings, target, &mut Silent).expect("runs");
+    assert!(report.passed(), "{}", report.text());
+    assert_eq!(report.points.iter().map(|point| point.clients).collect::<Vec<usize>>(), [3, 1]);
+    let between: Vec<_> = report.between.iter().map(|each| (each.clients, each.verdict.conditions.len())).collect();
+    assert_eq!(between, [(3, 14)], "the twelve, the ledger and the payments; the last run has its own check");
+}
+
 /// Serializable clients in one warehouse fail all the time: each attempt shows, some come through by a retry, and those
 /// that do not are given up.
 fn conflicts_are_counted_and_retried_when_asked(target: &Target) {
@@ -301,6 +316,29 @@ fn nothing_acknowledged_is_lost_when_postgres_is_killed_in_mid_run() {
     assert!(outage.new_orders_before > 0 && point.new_orders() > 0, "{}", report.text());
     assert!(!point.errors.is_empty(), "clients must have seen it: {}", report.text());
     assert!(report.target.durability.contains("fsync"), "{}", report.target.durability);
+}
+
+#[test]
+fn millrace_keeps_its_word_however_often_it_is_killed() {
+    let settings = Settings {
+        kill_server: true,
+        kills: 4,
+        keep: false,
+        warm_up: Duration::ZERO,
+        length: Duration::from_secs(1),
+        placing: Placing { memory_mib: Some(1_024), ..Placing::default() },
+        ..settings()
+    };
+    let report = run(&settings, &Target::parse("millrace").unwrap(), &mut Silent).expect("a run");
+    let kills = report.kills.as_ref().expect("kills");
+    assert!(report.passed() && kills.survived == 4 && kills.restart_ms.len() == 4, "{}", report.text());
+    assert!(kills.new_orders > 20 && report.points.is_empty(), "{}", report.text());
+    // Clients met nothing but that it was gone.
+    assert!(
+        kills.errors.iter().all(|error| error.sqlstate.len() != 5 || error.sqlstate == "57P01"),
+        "{}",
+        report.text()
+    );
 }
 
 #[test]

@@ -2,12 +2,16 @@
 
 use super::{Cell, Page, Row, document, name, save};
 use crate::error::Result;
-use crate::report::charts::{Axis, Chart, Line, Point, Scale, Unit};
-use crate::report::format::{milliseconds, seconds, whole};
-use crate::tpcc::report::{DISCLAIMER, Point as Run, Report, for_page};
+use crate::published::mot::{self, SOURCE};
+use crate::report::charts::{Axis, Chart, Line, Point, Scale, Unit, fitting_scale};
+use crate::report::format::{milliseconds, percent, seconds, whole};
+use crate::result::Latency;
+use crate::tpcc::report::{DISCLAIMER, KindResult, Point as Run, Report, for_page};
 
 const FULL: (f64, f64) = (1120.0, 300.0);
 const HALF: (f64, f64) = (550.0, 240.0);
+/// Colours from this one on are dashed.
+const DASHED: usize = 8;
 
 /// Writes the page of one target's runs, or of several side by side.
 pub(crate) fn write(reports: &[Report], path: &std::path::Path) -> Result {
@@ -23,12 +27,18 @@ fn page(reports: &[Report]) -> String {
         page.raw("<div class=\"banner\">").element("strong", "Not audited TPC results.");
         page.element("p", DISCLAIMER).raw("</div>\n</header>\n");
         by_clients(page, reports);
+        beside_published(page, reports);
         reports.iter().for_each(|report| section(page, report));
     })
 }
 
-/// A figure of a run; `None`: it is not known.
-type Figure = fn(&Run) -> Option<f64>;
+/// A figure of a run on a machine with so many processors; `None`: it is not known.
+type Figure = fn(&Run, u32) -> Option<f64>;
+
+/// Of committed new orders.
+fn new_orders(run: &Run) -> Option<&Latency> {
+    run.kinds.first().map(|kind| &kind.latency_ms)
+}
 
 /// A line for each report, a point for each number of clients.
 fn by_clients(page: &mut Page, reports: &[Report]) {
@@ -36,32 +46,161 @@ fn by_clients(page: &mut Page, reports: &[Report]) {
         return;
     }
     page.raw("<section>").element("h2", "By number of clients");
-    let figures: [(&str, Unit, Figure); 4] = [
-        ("New orders a minute", Unit::Number, |run| Some(run.nopm)),
-        ("New orders a minute for each server core", Unit::Number, |run| run.nopm_per_server_core),
-        ("New-Order, 99th percentile", Unit::Milliseconds, |run| Some(run.kinds.first()?.latency_ms.p99)),
-        ("Server cores in use", Unit::Number, |run| run.cores().0),
+    page.raw("<div class=\"two\">\n");
+    let figures: [(&str, Unit, Scale, Figure); 8] = [
+        ("New orders a minute", Unit::Number, Scale::Linear, |run, _| Some(run.nopm)),
+        ("Server CPU a new order, µs", Unit::Number, Scale::Linear, |run, _| run.server_cpu_us_per_new_order),
+        ("Server, share of the machine's CPU", Unit::Percent, Scale::Linear, |run, cpus| run.shares(cpus).server),
+        ("Everything, share of the machine's CPU", Unit::Percent, Scale::Linear, |run, cpus| {
+            Some(run.shares(cpus).host)
+        }),
+        ("New-Order, median", Unit::Milliseconds, Scale::Log, |run, _| Some(new_orders(run)?.median)),
+        ("New-Order, 90th percentile", Unit::Milliseconds, Scale::Log, |run, _| Some(new_orders(run)?.p90)),
+        ("New-Order, 99th percentile", Unit::Milliseconds, Scale::Log, |run, _| Some(new_orders(run)?.p99)),
+        ("Attempts that failed", Unit::Number, Scale::Linear, |run, _| Some(run.attempts_failed() as f64)),
     ];
-    for (title, unit, of) in figures {
-        let line = |(color, report): (usize, &Report)| Line {
+    for (title, unit, scale, of) in figures {
+        let lines = lines(reports, of);
+        page.chart(&chart(title, Axis::new("", unit, scale), lines));
+    }
+    page.raw("</div>\n");
+    reports.iter().for_each(|report| table_of_points(page, report));
+    page.raw("</section>\n");
+}
+
+/// A chart over the numbers of clients.
+fn chart(title: &str, y: Axis, lines: Vec<Line>) -> Chart {
+    let x = Axis::new("clients", Unit::Number, Scale::Log);
+    Chart { title: title.to_owned(), size: HALF, x, y, lines, shades: Vec::new() }
+}
+
+fn lines(reports: &[Report], of: Figure) -> Vec<Line> {
+    let line = |(color, report): (usize, &Report)| {
+        let point = |run: &Run| Point::new(run.clients as f64, of(run, report.machine.cpus).unwrap_or(f64::NAN));
+        Line {
             name: report.target.product.clone(),
             color,
             thin: false,
-            points: report
-                .points
-                .iter()
-                .map(|run| Point::new(run.clients as f64, of(run).unwrap_or(f64::NAN)))
-                .collect(),
-        };
-        page.chart(&Chart {
-            title: title.to_owned(),
-            size: HALF,
-            x: Axis::new("clients", Unit::Number, Scale::Log),
-            y: Axis::new("", unit, Scale::Linear),
-            lines: reports.iter().enumerate().map(line).collect(),
-            shades: Vec::new(),
-        });
+            points: report.points.iter().map(point).collect(),
+        }
+    };
+    reports.iter().enumerate().map(line).collect()
+}
+
+fn maybe(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| whole(value as u64))
+}
+
+fn table_of_points(page: &mut Page, report: &Report) {
+    if report.points.is_empty() {
+        return;
     }
+    let share = |value: Option<f64>| Cell::from(value.map_or_else(|| "–".to_owned(), percent));
+    let row = |run: &Run| {
+        let shares = run.shares(report.machine.cpus);
+        Row::new(vec![
+            name(&run.clients.to_string()),
+            whole(run.nopm as u64).into(),
+            maybe(run.nopm_per_server_core).into(),
+            maybe(run.server_cpu_us_per_new_order).into(),
+            share(shares.server),
+            share(Some(shares.client)),
+            share(Some(shares.host)),
+            whole(run.attempts_failed()).into(),
+            whole(run.retries).into(),
+        ])
+    };
+    let columns = [
+        "clients",
+        "#new orders/min",
+        "#for a server core",
+        "#server µs each",
+        "#server CPU",
+        "#client CPU",
+        "#all CPU",
+        "#failed",
+        "#retries",
+    ];
+    page.element("h3", &format!("{}: throughput", report.target.product));
+    page.element(
+        "p class=\"soft small\"",
+        "A server core: of those that the server kept busy. CPU: of the whole machine.",
+    );
+    page.table("", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
+    page.element("h3", &format!("{}: latency, 50th / 90th / 99th percentile", report.target.product));
+    let kinds: Vec<&str> = report.points[0].kinds.iter().map(|kind| kind.title.as_str()).collect();
+    let columns: Vec<String> =
+        std::iter::once("clients".to_owned()).chain(kinds.iter().map(|title| format!("#{title}"))).collect();
+    let row = |run: &Run| {
+        let latency = |kind: &KindResult| {
+            let latency = &kind.latency_ms;
+            let three = [latency.median, latency.p90, latency.p99].map(milliseconds);
+            Cell::from(if kind.ok > 0 { three.join(" / ") } else { "–".to_owned() })
+        };
+        Row::new(std::iter::once(name(&run.clients.to_string())).chain(run.kinds.iter().map(latency)).collect())
+    };
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    page.table("", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
+}
+
+/// What MOT's makers publish, on other hardware: with ours, but in charts and a table of its own.
+fn beside_published(page: &mut Page, reports: &[Report]) {
+    if reports.iter().all(|report| report.points.is_empty()) {
+        return;
+    }
+    page.raw("<section>").element("h2", "Beside what is published of MOT");
+    page.raw("<div class=\"banner\">").element("strong", "Published figures, measured on other hardware.");
+    let told = format!(
+        "{SOURCE}. Dashed lines and the single point are theirs: machines of 96 to 256 cores, the clients on machines of \
+         their own. For each core: theirs by all cores of the machine, ours by those that the server kept busy."
+    );
+    page.element("p", &told).raw("</div>\n<div class=\"two\">\n");
+    let clients = reports.iter().flat_map(|report| report.points.iter().map(|run| run.clients as f64));
+    let most = clients.clone().fold(1.0, f64::max);
+    let least = clients.fold(most, f64::min);
+    let of_core = |(number, run): (usize, &mot::Tpcc)| Line {
+        name: format!("published: {}, {} cores", run.machine, run.cores),
+        color: DASHED + number,
+        thin: true,
+        points: vec![Point::new(least, run.per_core()), Point::new(most, run.per_core())],
+    };
+    let on_mot = || mot::TPCC.iter().enumerate().filter(|(_, run)| run.tables == "MOT");
+    let mut per_core = lines(reports, |run, _| run.nopm_per_server_core);
+    per_core.extend(on_mot().map(of_core));
+    let x = if most > least { None } else { Some((least / 2.0, most * 2.0)) };
+    let mut cores = chart(
+        "New orders a minute for each server core",
+        Axis::new("", Unit::Number, fitting_scale(&per_core)),
+        per_core,
+    );
+    cores.x.range = x;
+    page.chart(&cores);
+    let at_clients = |(number, run): (usize, &mot::Tpcc)| {
+        let clients = f64::from(run.connections?);
+        Some(Line {
+            name: format!("published: {}, {} cores, {clients} connections", run.machine, run.cores),
+            color: DASHED + number,
+            thin: false,
+            points: vec![Point::new(clients, run.tpmc)],
+        })
+    };
+    let mut whole_machine = lines(reports, |run, _| Some(run.nopm));
+    whole_machine.extend(on_mot().filter_map(at_clients));
+    let scale = fitting_scale(&whole_machine);
+    page.chart(&chart("New orders a minute of a whole machine", Axis::new("", Unit::Number, scale), whole_machine));
+    page.raw("</div>\n");
+    let row = |run: &mot::Tpcc| {
+        Row::new(vec![
+            name(run.machine),
+            run.tables.into(),
+            run.cores.to_string().into(),
+            run.connections.map_or_else(|| "not said".to_owned(), |count| count.to_string()).into(),
+            whole(run.tpmc as u64).into(),
+            whole(run.per_core() as u64).into(),
+        ])
+    };
+    let columns = ["published of", "tables", "#cores", "#connections", "#new orders/min", "#for a core"];
+    page.table("", &columns, mot::TPCC.iter().map(row).collect::<Vec<Row>>());
     page.raw("</section>\n");
 }
 
@@ -89,15 +228,17 @@ fn section(page: &mut Page, report: &Report) {
 }
 
 fn conditions(page: &mut Page, report: &Report) {
-    let verdicts = [("before", Some(&report.before)), ("after", report.after.as_ref())];
-    let rows = verdicts.into_iter().filter_map(|(when, verdict)| Some((when, verdict?))).flat_map(|(when, verdict)| {
+    let mut verdicts = vec![("before".to_owned(), &report.before)];
+    verdicts.extend(report.between.iter().map(|each| (format!("after {} clients", each.clients), &each.verdict)));
+    verdicts.extend(report.after.iter().map(|verdict| ("after".to_owned(), verdict)));
+    let rows = verdicts.iter().flat_map(|(when, verdict)| {
         verdict.conditions.iter().map(move |condition| {
             let ok = condition.offending.is_empty();
             let state = if ok { "ok".to_owned() } else { format!("FAILED: {}", condition.offending.join("; ")) };
             Row::new(vec![
                 name(&condition.name),
                 condition.rule.as_str().into(),
-                when.into(),
+                when.as_str().into(),
                 state.into(),
                 seconds(condition.seconds).into(),
             ])
@@ -110,7 +251,6 @@ fn conditions(page: &mut Page, report: &Report) {
 
 fn one_run(page: &mut Page, run: &Run) {
     let (server, client) = run.cores();
-    let maybe = |value: Option<f64>| value.map_or_else(|| "not seen".to_owned(), |value| whole(value as u64));
     page.element("h3", &format!("{} clients: {} new orders a minute", run.clients, whole(run.nopm as u64)));
     page.facts([
         ("for each server core", maybe(run.nopm_per_server_core)),
@@ -181,7 +321,7 @@ fn over_time(page: &mut Page, run: &Run) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tpcc::report::{KindResult, SecondOfKind};
+    use crate::tpcc::report::SecondOfKind;
 
     #[test]
     fn the_page_shows_every_run_and_says_what_it_is_not() {
@@ -207,6 +347,8 @@ mod tests {
         assert!(html.contains("Not audited TPC results") && html.contains("4,321 new orders a minute"), "{html}");
         assert!(html.contains("16 clients") && html.contains("By number of clients"));
         assert!(!html.contains("<b>") && html.contains("A&lt;b&gt;"));
-        assert_eq!(html.matches("<svg").count(), 4 + 2 * 2 * 2);
+        assert!(html.contains("Published figures, measured on other hardware") && html.contains("4,800,000"));
+        assert!(html.contains("256 cores, 768 connections"), "the one point that has a number of connections");
+        assert_eq!(html.matches("<svg").count(), 8 + 2 + 2 * 2 * 2);
     }
 }
