@@ -1,5 +1,5 @@
 //! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy and Django, a JDK with
-//! pgjdbc.
+//! pgjdbc, sysbench, and go-tpc.
 //!
 //! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
 //! not, the command to type is the error. The databases that the benchmark measures against are in `peers`.
@@ -13,6 +13,7 @@ use crate::{Result, peers};
 /// Versions are fixed so that a run today and one next year test the same clients.
 const PYTHON: [&str; 3] = ["psycopg[binary]==3.2.3", "SQLAlchemy==2.0.36", "Django==5.1.3"];
 const PGJDBC: &str = "42.7.4";
+const GO_TPC: &str = "1.0.12";
 
 /// Where the tests find the tools; given to them as environment variables.
 pub(crate) struct Tools {
@@ -22,6 +23,8 @@ pub(crate) struct Tools {
     pub(crate) pgjdbc: PathBuf,
     /// Folder with `initdb`, `postgres`, `pg_ctl`.
     pub(crate) postgres: PathBuf,
+    /// TPC-C over Go's driver.
+    pub(crate) go_tpc: PathBuf,
     /// Folder of the benchmark's peers, when they were asked for.
     pub(crate) peers: Option<PathBuf>,
 }
@@ -33,6 +36,7 @@ impl Tools {
             .env("MILLRACE_TEST_PYTHON", &self.python)
             .env("MILLRACE_TEST_PGJDBC", &self.pgjdbc)
             .env("MILLRACE_TEST_POSTGRES", &self.postgres)
+            .env("MILLRACE_TEST_GO_TPC", &self.go_tpc)
             .envs(self.peers.as_ref().map(|folder| ("MILLRACE_TEST_PEERS", folder)))
             // What the benchmark's tests start as our server: the program that was built to be tested.
             .env("MILLRACE_SERVER_BINARY", target_dir().join("debug/millrace"))
@@ -57,10 +61,15 @@ pub(crate) fn fetch_all() -> Result<Tools> {
 pub(crate) fn fetch() -> Result<Tools> {
     let folder = cache_dir().join("tools");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let tools = Tools { postgres: postgres()?, python: python(&folder)?, pgjdbc: pgjdbc(&folder)?, peers: None };
+    if !in_path("sysbench") {
+        install(&["sysbench"])?;
+    }
+    let (postgres, python, pgjdbc, go_tpc) = (postgres()?, python(&folder)?, pgjdbc(&folder)?, go_tpc(&folder)?);
+    let tools = Tools { postgres, python, pgjdbc, go_tpc, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg, SQLAlchemy and Django by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
+    println!("tools: go-tpc is {}", tools.go_tpc.display());
     Ok(tools)
 }
 
@@ -104,6 +113,27 @@ fn pgjdbc(folder: &Path) -> Result<PathBuf> {
     let to = format!("-DoutputDirectory={}", folder.display());
     passes(Command::new("mvn").args(["--quiet", "--batch-mode", "dependency:copy", &artifact, &to]))?;
     if jar.is_file() { Ok(jar) } else { Err(format!("maven did not put the driver at {}", jar.display())) }
+}
+
+/// Built in a module of its own: `go install` would ask for more than the version that is wanted.
+fn go_tpc(folder: &Path) -> Result<PathBuf> {
+    let program = folder.join(format!("go-tpc-{GO_TPC}"));
+    if program.is_file() {
+        return Ok(program);
+    }
+    if !in_path("go") {
+        install(&["golang-go"])?;
+    }
+    let module = folder.join("go-tpc-module");
+    let file = module.join("go.mod");
+    let text = format!("module tools\n\ngo 1.19\n\nrequire github.com/pingcap/go-tpc v{GO_TPC}\n");
+    let written = std::fs::create_dir_all(&module).and_then(|()| std::fs::write(&file, text));
+    written.map_err(|error| format!("{}: {error}", file.display()))?;
+    println!("tools: building go-tpc {GO_TPC}");
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=mod", "-o"]).arg(&program).arg("github.com/pingcap/go-tpc/cmd/go-tpc");
+    passes(build.current_dir(&module))?;
+    Ok(program)
 }
 
 /// Installs Debian packages where we are root, and says how where we are not.

@@ -161,9 +161,10 @@ fn styled(style: &str, text: &str) -> String {
 
 async fn ask(session: &mut Session, question: &questions::Question) -> Result<(), Failure> {
     println!("{}\n", styled("1", question.title));
-    for line in question.sql.lines() {
+    for line in question.before.lines().chain(question.sql.lines()) {
         println!("  {}", styled("2", line));
     }
+    command(session, question.before).await?;
     let started = Instant::now();
     let answer = answer::run(session, question.sql).await?;
     let elapsed = started.elapsed();

@@ -22,6 +22,9 @@ fn it_loads_asks_answers_and_leaves_a_directory_that_can_be_served() {
             "2013-03-10 05:00 UTC │    23",
             // The first hour of the gap: nothing measured, the last value carried on.
             "2013-10-26 00:00",
+            // The reading that came with the order, and the one before it.
+            "new bearing │        91.5 │ true",
+            "inspection",
             "millrace serve --data",
         ] {
             assert!(out.contains(expected), "{run}: no {expected:?} in\n{out}");

@@ -41,14 +41,14 @@ SELECT position('l' in 'mill'), strpos('mill', 'l'), replace('aXa', 'X', '-'), l
 SELECT dev FROM m WHERE dev LIKE 'o%' ORDER BY dev
 SELECT dev FROM m WHERE dev ILIKE 'O_D' ORDER BY dev
 SELECT dev FROM m WHERE dev ~ '^[ab]$' GROUP BY dev ORDER BY dev
-/*differs: a quotient of numerics has four digits more than its dividend, not sixteen*/ SELECT 7 / 2 AS i, -7 / 2 AS j, 7 % 3 AS k, -7 % 3 AS l, 7.0 / 2 AS n
+SELECT 7 / 2 AS i, -7 / 2 AS j, 7 % 3 AS k, -7 % 3 AS l, 7.0 / 2 AS n
 SELECT 1 + 1 AS i, 2 * 3.5 AS n, 2 ^ 10 AS p, abs(-4) AS a
 SELECT round(2.5::float8) AS f, round(3.5::float8) AS g, round(2.5::numeric) AS n, round(-2.5::numeric) AS m
 SELECT floor(-1.5::float8), ceil(-1.5::float8), trunc(-1.5::float8), sign(-3::float8), sqrt(2::float8)
 SELECT exp(1::float8), ln(10::float8), power(2::float8, 0.5::float8)
 SELECT 0.1::float8 + 0.2::float8 AS f, 1e300::float8 * 10 AS g, 1e-7::float8 AS h, 1e15::float8 AS i, 1e16::float8 AS j, 0.1::real AS r
 SELECT 'NaN'::float8 > 'Infinity'::float8 AS c, 'NaN'::float8 = 'NaN'::float8 AS d
-/*differs: numeric without a precision has 28 digits before and 10 after the point*/ SELECT 123456789012345678901234567890.5::numeric AS n, 1.50::numeric AS m, 1.10 + 2.205 AS s
+SELECT 123456789012345678901234567890.5::numeric AS n, 1.50::numeric AS m, 1.10 + 2.205 AS s
 SELECT 1.5::numeric(10,3) AS a, (10::numeric / 3)::numeric(12,4) AS b
 SELECT 1 = 1.0 AS c, 2 > 1 AS d, NULL = NULL AS e, NULL IS NULL AS f
 SELECT true AND NULL AS a, false AND NULL AS b, true OR NULL AS c, NOT NULL::boolean AS d
