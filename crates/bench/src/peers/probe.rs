@@ -167,7 +167,7 @@ fn printable(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{Shutdown, TcpListener};
 
     /// What `probe` says of a server that reads once and then sends `answer`.
     fn asked(probe: Probe, answer: &'static [u8]) -> Answer {
@@ -180,6 +180,9 @@ mod tests {
                 let _ = stream.read(&mut [0; 4096]).unwrap();
             }
             stream.write_all(answer).unwrap();
+            // Closing a socket with unread input would take back what was sent.
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
         let said = probe.ask(&ports);
         server.join().unwrap();
