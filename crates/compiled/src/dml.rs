@@ -58,7 +58,7 @@ enum Rows {
 enum Conflict {
     Error,
     Nothing(Arbiter),
-    Update { arbiter: Arbiter, set: Vec<Option<Expr>>, condition: Option<Expr> },
+    Update { arbiter: Arbiter, set: Vec<(usize, Expr)>, condition: Option<Expr> },
 }
 
 /// Which index's conflicts are not errors: the primary one, or a secondary one by position.
@@ -73,8 +73,8 @@ pub(crate) struct Change {
     tables: Vec<Arc<RowTable>>,
     steps: Vec<Step>,
     conditions: Vec<Expr>,
-    /// By column; nothing of it for DELETE.
-    set: Option<Vec<Option<Expr>>>,
+    /// The columns that are set, in their order; nothing for DELETE.
+    set: Option<Vec<(usize, Expr)>>,
     /// Are values made for all rows before the first is changed? Queries among them do not see any of that then.
     made_first: bool,
     pub(crate) columns: Vec<Output>,
@@ -386,13 +386,13 @@ fn arbiter(table: &RowTable, columns: &[usize]) -> Result<Arbiter> {
     })
 }
 
-/// SET, by column.
+/// SET: the columns, in their order, and what they are set to.
 fn assignments(
     binder: &mut Binder,
     list: &[ast::Assignment],
     table: &RowTable,
     scope: &mut Scope<'_>,
-) -> Bind<Vec<Option<Expr>>> {
+) -> Bind<Vec<(usize, Expr)>> {
     let mut set = vec![None; table.schema.columns.len()];
     let mut one = |name: &ast::ObjectName, value: &ast::Expr| -> Bind<()> {
         let column = target_column(table, name)?;
@@ -416,7 +416,7 @@ fn assignments(
             _ => return Err(Refusal::Other),
         }
     }
-    Ok(set)
+    Ok(set.into_iter().enumerate().filter_map(|(column, value)| Some((column, value?))).collect())
 }
 
 /// Binds an UPDATE.
@@ -517,7 +517,7 @@ impl Change {
         if let (Some(set), true) = (&self.set, self.made_first) {
             for one in &found {
                 run.put_back(*one);
-                made.push(self.target.values(set, &run)?);
+                made.push(Target::changes(set, &run)?);
             }
         }
         let mut made = made.into_iter();
@@ -526,8 +526,8 @@ impl Change {
             let record = run.records[TARGET].get();
             match &self.set {
                 Some(set) => {
-                    let values = made.next().map_or_else(|| self.target.values(set, &run), Ok)?;
-                    self.target.update(&values, record, &mut run, &mut changed)?;
+                    let changes = made.next().map_or_else(|| Target::changes(set, &run), Ok)?;
+                    self.target.update(&changes, record, &mut run, &mut changed)?;
                 }
                 None => self.delete(record, &run, &mut changed)?,
             }
@@ -680,8 +680,8 @@ impl Insert {
                         return Ok(false);
                     }
                     done.touched.insert(record);
-                    let values = self.target.values(set, run)?;
-                    return self.target.update(&values, record, run, &mut done.changed).map(|()| true);
+                    let changes = Target::changes(set, run)?;
+                    return self.target.update(&changes, record, run, &mut done.changed).map(|()| true);
                 }
                 _ => return Err(writer.duplicate(index, values, &run.frame)),
             }
@@ -724,34 +724,30 @@ impl Target {
         std::iter::once(&self.writer.table).chain(self.foreign.written())
     }
 
-    /// What the row in slot `TARGET` becomes.
-    fn values<'a>(&'a self, set: &'a [Option<Expr>], run: &Run<'a>) -> Result<Vec<Datum<'a>>> {
-        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a row that is updated is not there"))?;
-        let value = |(column, value): (usize, &'a Option<Expr>)| match value {
-            Some(value) => value.eval(&run.frame),
-            None => self.writer.table.layout.field(old, column),
-        };
-        set.iter().enumerate().map(value).collect()
+    /// What becomes of the row in slot `TARGET`: some columns and their values.
+    fn changes<'a>(set: &'a [(usize, Expr)], run: &Run<'a>) -> Result<Vec<(usize, Datum<'a>)>> {
+        set.iter().map(|(column, value)| Ok((*column, value.eval(&run.frame)?))).collect()
     }
 
     /// Changes the row in slot `TARGET`, whose record is locked.
     fn update<'a>(
         &'a self,
-        values: &[Datum<'a>],
+        changes: &[(usize, Datum<'a>)],
         record: RecordId,
         run: &mut Run<'a>,
         changed: &mut Vec<Changed<'a>>,
     ) -> Result<()> {
-        let (table, old) = (&self.writer.table, run.slot(TARGET).get());
-        let row = self.writer.make(values, run)?;
+        let table = &self.writer.table;
+        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a row that is updated is not there"))?;
+        let row = self.writer.change(old, changes, run)?;
         if !self.foreign.is_empty() {
-            changed.push(Changed { record, old, new: Some(row) });
+            changed.push(Changed { record, old: Some(old), new: Some(row) });
         }
         let put = run.txn(|txn| txn.update(table, record, row.into(), run.guard()))?;
         match put {
             Put::Done(_) => Ok(()),
             Put::Wait(event) => Err(run.world().wait(event)),
-            Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, values, &run.frame)),
+            Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, &self.writer.values(row)?, &run.frame)),
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Changed<'a> {
 pub(crate) enum Does<'s> {
     Insert,
     /// Some columns get new values.
-    Update(&'s [Option<Expr>]),
+    Update(&'s [(usize, Expr)]),
     Delete,
     /// Any of it.
     All,
@@ -80,7 +80,7 @@ impl Does<'_> {
     fn touches(self, columns: &[usize]) -> bool {
         match self {
             Does::Insert | Does::Delete | Does::All => true,
-            Does::Update(set) => columns.iter().any(|column| set[*column].is_some()),
+            Does::Update(set) => set.iter().any(|(column, _)| columns.contains(column)),
         }
     }
 

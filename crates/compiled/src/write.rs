@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Datum, Error, Result, SqlState, Type};
+use model::{Datum, Error, Result, RowColumn, SqlState, Type};
 use rows::RowTable;
 use sqlparser::ast;
 
@@ -39,17 +39,49 @@ impl Writer {
         if let Some((column, _)) =
             columns.iter().zip(values).find(|(column, value)| column.not_null && !column.dropped && value.is_null())
         {
-            let text = format!(
-                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
-                column.name, self.table.schema.name.table
-            );
-            let error =
-                Error::new(SqlState::NOT_NULL_VIOLATION, text).about_column(&self.table.schema.name, &column.name);
-            return Err(error.with_detail(self.failing(values, &run.frame)));
+            return Err(self.null(column, values, run));
         }
         let mut bytes = Vec::new();
         self.table.layout.encode(values, &mut bytes)?;
-        let row: &'a [u8] = run.world().arena.alloc_slice_copy(&bytes);
+        self.checked(&bytes, run)
+    }
+
+    /// The row `old` with other values in some columns, checked, in slot `TARGET`.
+    pub(crate) fn change<'a>(
+        &'a self,
+        old: &'a [u8],
+        changes: &[(usize, Datum<'a>)],
+        run: &Run<'a>,
+    ) -> Result<&'a [u8]> {
+        let column = |at: usize| &self.table.schema.columns[at];
+        let is_refused = |at: usize, value: &Datum<'_>| column(at).not_null && !column(at).dropped && value.is_null();
+        if let Some((at, _)) = changes.iter().find(|(at, value)| is_refused(*at, value)) {
+            let mut values = self.values(old)?;
+            changes.iter().for_each(|(at, value)| values[*at] = value.clone());
+            return Err(self.null(column(*at), &values, run));
+        }
+        let mut bytes = Vec::new();
+        self.table.layout.change(old, changes, &mut bytes)?;
+        self.checked(&bytes, run)
+    }
+
+    /// The values of a row.
+    pub(crate) fn values<'a>(&'a self, row: &'a [u8]) -> Result<Vec<Datum<'a>>> {
+        (0..self.table.layout.columns()).map(|column| self.table.layout.field(row, column)).collect()
+    }
+
+    fn null(&self, column: &RowColumn, values: &[Datum<'_>], run: &Run<'_>) -> Error {
+        let text = format!(
+            "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+            column.name, self.table.schema.name.table
+        );
+        let error = Error::new(SqlState::NOT_NULL_VIOLATION, text).about_column(&self.table.schema.name, &column.name);
+        error.with_detail(self.failing(values, &run.frame))
+    }
+
+    /// Puts a row into slot `TARGET` and checks it.
+    fn checked<'a>(&'a self, bytes: &[u8], run: &Run<'a>) -> Result<&'a [u8]> {
+        let row: &'a [u8] = run.world().arena.alloc_slice_copy(bytes);
         run.slot(TARGET).set(Some(row));
         for (name, check) in &self.checks {
             // NULL passes.
@@ -58,7 +90,7 @@ impl Writer {
                     "new row for relation \"{}\" violates check constraint \"{name}\"",
                     self.table.schema.name.table
                 );
-                let detail = self.failing(values, &run.frame);
+                let detail = self.failing(&self.values(row)?, &run.frame);
                 let error = Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail);
                 return Err(error.about_constraint(&self.table.schema.name, name));
             }

@@ -233,8 +233,7 @@ impl RowLayout {
         if let Some(column) =
             self.fields.iter().zip(values).position(|(field, value)| field.not_null && value.is_null())
         {
-            let text = format!("null value in column {} violates not-null constraint", column + 1);
-            return Err(Error::new(SqlState::NOT_NULL_VIOLATION, text));
+            return Err(refused_null(column));
         }
         self.write(values, out)
     }
@@ -258,6 +257,41 @@ impl RowLayout {
             if field.form.is_variable() {
                 let end = (out.len() - start) as u32;
                 put(out, start + field.slot, end.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// The row `old` with other values in some columns, each once and as [`crate::assign`] gives it. Of all others the bytes are copied.
+    ///
+    /// # Errors
+    /// As [`RowLayout::encode`]; XX001 when `old` is no row of this layout, as far as it has to be looked at.
+    pub fn change(&self, old: &[u8], changes: &[(usize, Datum<'_>)], out: &mut Vec<u8>) -> Result<()> {
+        if let Some((column, _)) = changes.iter().find(|(at, value)| self.fields[*at].not_null && value.is_null()) {
+            return Err(refused_null(*column));
+        }
+        let has_all = self.count(old)? == self.columns() && old.len() >= self.fixed_bytes(self.columns());
+        if !has_all || changes.iter().any(|(column, _)| self.fields[*column].form.is_variable()) {
+            let mut values =
+                (0..self.columns()).map(|column| self.field(old, column)).collect::<Result<Vec<Datum<'_>>>>()?;
+            changes.iter().for_each(|(column, value)| values[*column] = value.clone());
+            return self.write(&values, out);
+        }
+        let start = out.len();
+        out.extend_from_slice(old);
+        for (column, value) in changes {
+            let field = &self.fields[*column];
+            let (nulls, bit) = (start + self.slot_ends[self.columns()] + column / 8, 1 << (column % 8));
+            if value.is_null() {
+                out[nulls] |= bit;
+                let slot = start + field.slot;
+                out[slot..slot + field.form.slot_bytes()].fill(0);
+                continue;
+            }
+            out[nulls] &= !bit;
+            if !write_value(field.form, value, start + field.slot, out) {
+                out.truncate(start);
+                return Err(Error::bug(format!("column {} is {:?}, its value {value:?}", column + 1, field.form)));
             }
         }
         Ok(())
@@ -397,6 +431,12 @@ impl RowLayout {
         row.get(start..end)
             .ok_or_else(|| damaged(column, format_args!("bytes {start}..{end} of a row of {} bytes", row.len())))
     }
+}
+
+#[cold]
+fn refused_null(column: usize) -> Error {
+    let text = format!("null value in column {} violates not-null constraint", column + 1);
+    Error::new(SqlState::NOT_NULL_VIOLATION, text)
 }
 
 fn check_size(bytes: usize) -> Result<()> {

@@ -66,6 +66,40 @@ fn row_bytes_are_exactly_these() {
     }
 }
 
+/// Each value of `new` that `is_new` says, and else of `old`.
+fn mixed<'a>(old: &[Datum<'a>], new: &[Datum<'a>], is_new: impl Fn(usize) -> bool) -> Vec<Datum<'a>> {
+    (0..old.len()).map(|at| if is_new(at) { &new[at] } else { &old[at] }.clone()).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_changed_row_is_the_row_of_its_values(old in row(), new in row(), which in any::<u64>()) {
+        let layout = layout(&types());
+        let (old, new) = (datums(&old), datums(&new));
+        // All kinds of columns, and those alone that are changed in their places.
+        let fixed = |at: usize| new[at].is_null() || !matches!(new[at], Datum::Text(_) | Datum::Bytes(_));
+        for is_new in [&(|at: usize| which >> (at % 64) & 1 == 1) as &dyn Fn(usize) -> bool, &(|at| which >> (at % 64) & 1 == 1 && fixed(at))] {
+            let changes: Vec<_> = (0..old.len()).filter(|at| is_new(*at)).map(|at| (at, new[at].clone())).collect();
+            let mut row = b"before".to_vec();
+            layout.change(&encode(&layout, &old), &changes, &mut row).unwrap();
+            prop_assert_eq!(&row[6..], encode(&layout, &mixed(&old, &new, is_new)));
+        }
+    }
+}
+
+#[test]
+fn a_row_from_before_a_column_was_added_is_changed_to_one_with_it() {
+    let old = encode(&layout(&[Type::Int4]), &[Datum::Int4(1)]);
+    let added = ColumnLayout { ty: Type::Int4, not_null: true, missing: Datum::Int4(7) };
+    let new = RowLayout::new(&[ColumnLayout::new(Type::Int4, false), added]).unwrap();
+    let mut row = Vec::new();
+    new.change(&old, &[(0, Datum::Int4(2))], &mut row).unwrap();
+    assert_eq!(row, encode(&new, &[Datum::Int4(2), Datum::Int4(7)]));
+    let refused = new.change(&old, &[(1, Datum::Null)], &mut row).unwrap_err();
+    assert_eq!(refused.state(), SqlState::NOT_NULL_VIOLATION);
+    assert_eq!(row, encode(&new, &[Datum::Int4(2), Datum::Int4(7)]), "nothing was appended");
+}
+
 #[test]
 fn rows_from_before_a_column_was_added_have_its_value() {
     let old = layout(&[Type::Int4, Type::Text]);
