@@ -6,6 +6,7 @@
 use model::{Error, Part, Subject};
 
 use crate::types::{Form, Oid};
+use crate::value::uint_text;
 
 /// A transaction's state, as ReadyForQuery tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +195,16 @@ pub fn parameter_description(out: &mut Vec<u8>, types: impl ExactSizeIterator<It
 /// CommandComplete with its tag, `INSERT 0 3`.
 pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
     message(out, b'C', |out| text(out, tag));
+}
+
+/// CommandComplete whose tag ends with a number of rows.
+pub fn command_complete_rows(out: &mut Vec<u8>, words: &str, rows: u64) {
+    message(out, b'C', |out| {
+        out.extend_from_slice(words.as_bytes());
+        out.push(b' ');
+        uint_text(out, rows);
+        out.push(0);
+    });
 }
 
 /// ErrorResponse or NoticeResponse, by severity, with the fields S V C M D H W P, and s t c n of what it is about.

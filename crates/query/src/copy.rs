@@ -478,13 +478,13 @@ pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: 
         };
         let started = copy_in::start_rows(session, name, columns, &copy.options).await;
         if let Some(started) = started.map_err(|error| locate(error, &statement.0))? {
-            return Ok(Outcome::CopyIn(started));
+            return Ok(Outcome::CopyIn(Box::new(started)));
         }
         let context = session.context();
         let table = find_table(&context, name).map_err(|error| locate(error, &statement.0))?;
         let columns = positions(&table, columns).map_err(|error| locate(error, &statement.0))?;
         session.writer()?;
-        return copy_in::start(session, table, &columns, &copy.options).map(Outcome::CopyIn);
+        return copy_in::start(session, table, &columns, &copy.options).map(Box::new).map(Outcome::CopyIn);
     }
     out(session, statement, copy).await
 }

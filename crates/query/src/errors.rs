@@ -5,7 +5,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use model::{Error, Result, SqlState};
 
-use crate::statement::{Parsed, lower_first};
+use crate::statement::{NO_PLACE, Parsed, lower_first};
 
 /// Our error inside theirs.
 pub(crate) fn external(error: Error) -> DataFusionError {
@@ -43,7 +43,7 @@ pub(crate) fn locate(error: Error, parsed: &Parsed) -> Error {
             | SqlState::INVALID_DATETIME_FORMAT
             | SqlState::DUPLICATE_COLUMN
     );
-    if error.position().is_some() || !names_something {
+    if error.position().is_some() || !names_something || parsed.offset == NO_PLACE {
         return error;
     }
     match quoted(error.message()).and_then(|name| find_name(&parsed.sql, &name)) {

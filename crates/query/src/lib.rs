@@ -56,8 +56,9 @@ pub const STACK_BYTES: usize = 32 << 20;
 
 pub use copy::{Chunk, Chunks, CopyIn};
 pub use database::{Database, Options};
+pub use recall::{Recalled, RecalledStatement};
 pub use rows::{Arguments, Bound, Executed, Messages};
-pub use session::{Batches, Outcome, Prepared, Session, TxnStatus};
+pub use session::{Batches, Begun, Outcome, Prepared, Session, TxnStatus, Unfinished};
 pub use settings::Timeouts;
 pub use statement::{Statement, parse};
 pub use stop::StopFlag;

@@ -1,30 +1,38 @@
 //! Compiled statements that a session had before: found again by their text, without parsing or planning them.
 //!
-//! A text of the simple protocol has its constants in it, so it is *stripped* first: constants that are operands become parameters of the
-//! types they have as constants, and what is left is looked up. Constants on which a plan could depend stay: those of ORDER BY, GROUP BY
-//! and LIMIT, of calls, types and patterns. Whether a stripped text means the same is seen when it is planned: it must give the same
-//! columns by the same way to the rows.
+//! A text of the simple protocol has its constants in it, and may be of several statements, so each is *stripped* first: constants that are
+//! operands become parameters of the types they have as constants, and what is left is looked up. Constants on which a plan could depend
+//! stay: those of ORDER BY, GROUP BY and LIMIT, of calls, types and patterns. A stripped text is planned with the types of the constants, and
+//! counts if that gives the same columns and, of a query, the same way to the rows.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use datafusion::sql::sqlparser::ast;
+use engine::Snapshot;
 use pg::Form;
 use pg::types::oid;
 use rustc_hash::FxHashMap;
 
-use crate::rows::Bound;
+use crate::rows::{Arguments, Bound};
 use crate::session::{Plan, Prepared, Session, TxnStatus};
+use crate::settings::Settings;
+use crate::statement::{Command, Statement};
 
-/// Texts that a session keeps. When there are more it begins anew.
+/// Texts that a session keeps. When there are more, those go that came once; when that is not enough, all.
 const TEXTS_MAX: usize = 256;
-/// Longer texts are not kept, nor those with more constants: they are not sent again and again.
-const TEXT_BYTES_MAX: usize = 4 << 10;
+/// Longer statements are not kept, nor those with more constants, nor texts in which there are such: they are not sent again and again.
+const STATEMENT_BYTES_MAX: usize = 4 << 10;
 const CONSTANTS_MAX: usize = 128;
+/// Longer texts are not looked at.
+const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// What a session remembers of texts.
 #[derive(Default)]
 pub(crate) struct Texts {
-    /// With the types that the client declared last.
+    /// Of Parse, with the types that the client declared last.
     whole: FxHashMap<Box<str>, (Box<[u32]>, Prepared)>,
+    /// Of the simple protocol.
     stripped: FxHashMap<Box<str>, Known>,
 }
 
@@ -36,6 +44,30 @@ enum Known {
     Planned(Prepared),
 }
 
+/// A text of the simple protocol, found again.
+pub struct Recalled {
+    /// Its statements; at least one.
+    pub statements: Vec<RecalledStatement>,
+    /// By which the constants were read.
+    settings: Arc<Settings>,
+}
+
+/// A statement of such a text.
+pub struct RecalledStatement {
+    /// The statement, with parameters in the places of constants.
+    pub prepared: Prepared,
+    /// The constants; `None` if it is one that takes no values, as BEGIN.
+    constants: Option<Bound>,
+}
+
+impl RecalledStatement {
+    /// What to execute it with.
+    #[must_use]
+    pub fn arguments(&self) -> Arguments<'_> {
+        self.constants.as_ref().map_or(Arguments::Values(&[]), Arguments::Bound)
+    }
+}
+
 impl Session {
     /// The statement that a text is, if it was [remembered](Session::remember) and is compiled, and nothing changed since that it depends on.
     pub fn recall(&mut self, text: &str, types: &[u32]) -> Option<Prepared> {
@@ -44,7 +76,7 @@ impl Session {
             return None;
         }
         let prepared = prepared.clone();
-        if self.is_in_force(&prepared) {
+        if self.is_in_force(&prepared, &mut None) {
             return Some(prepared);
         }
         self.texts.whole.remove(text);
@@ -53,7 +85,7 @@ impl Session {
 
     /// Remembers a statement, if it is compiled.
     pub fn remember(&mut self, text: &str, types: &[u32], prepared: &Prepared) {
-        if matches!(prepared.0.plan, Plan::Rows(_)) && text.len() <= TEXT_BYTES_MAX {
+        if matches!(prepared.0.plan, Plan::Rows(_)) && text.len() <= STATEMENT_BYTES_MAX {
             if self.texts.whole.len() >= TEXTS_MAX {
                 self.texts.whole.clear();
             }
@@ -61,69 +93,212 @@ impl Session {
         }
     }
 
-    /// As [`Session::recall`], of a text with constants: the statement with parameters in their places, and the constants.
-    pub fn recall_stripped(&mut self, text: &str) -> Option<(Prepared, Bound)> {
-        if self.texts.stripped.is_empty() {
+    /// As [`Session::recall`], of a text of the simple protocol: its statements, if every one of them is known
+    /// ([`Session::remember_stripped`]). Before each but the first, ask whether it [still is](Session::is_still_known).
+    pub fn recall_text(&mut self, text: &str) -> Option<Recalled> {
+        if self.texts.stripped.is_empty() || text.len() > TEXT_BYTES_MAX || self.status() == TxnStatus::Failed {
             return None;
         }
-        let stripped = Stripped::of(text)?;
-        let Known::Planned(prepared) = self.texts.stripped.get(stripped.text.as_str())? else { return None };
-        let prepared = prepared.clone();
-        if !self.is_in_force(&prepared) {
-            self.texts.stripped.remove(stripped.text.as_str());
-            return None;
+        let (mut recalled, mut newest, mut at) = (Vec::new(), None, 0);
+        while let Some(stripped) = Stripped::next(text, &mut at)? {
+            let Known::Planned(prepared) = self.texts.stripped.get(stripped.key.as_str())? else { return None };
+            let prepared = prepared.clone();
+            if !self.is_in_force(&prepared, &mut newest) {
+                self.texts.stripped.remove(stripped.key.as_str());
+                return None;
+            }
+            let constants = match &prepared.0.plan {
+                Plan::Rows(plan) => {
+                    let constants = stripped.constants.iter().map(|(_, text)| (Form::Text, Some(text.as_bytes())));
+                    // What cannot be read is an error with its place, which only the whole text has.
+                    Some(plan.bind(constants, &self.settings).ok()?)
+                }
+                _ => None,
+            };
+            recalled.push(RecalledStatement { prepared, constants });
         }
-        let Plan::Rows(plan) = &prepared.0.plan else { return None };
-        let constants = stripped.constants.iter().map(|(_, text)| (Form::Text, Some(text.as_bytes())));
-        // What cannot be read is an error with its place, which only the whole text has.
-        let bound = plan.bind(constants, &self.settings).ok()?;
-        Some((prepared, bound))
+        (!recalled.is_empty()).then(|| Recalled { statements: recalled, settings: Arc::clone(&self.settings) })
     }
 
-    /// Notes that a text came, which is this statement; when it came before, but for its constants, it will be found by
-    /// [`Session::recall_stripped`].
-    pub fn remember_stripped(&mut self, text: &str, prepared: &Prepared) {
-        let Plan::Rows(plan) = &prepared.0.plan else { return };
-        let Some(stripped) = Stripped::of(text) else { return };
-        let known = match self.texts.stripped.get(stripped.text.as_str()) {
+    /// Does a statement of a text still mean the same? Those before it, or others while they waited, may have changed settings and tables.
+    pub fn is_still_known(&mut self, text: &Recalled, statement: &RecalledStatement) -> bool {
+        let control = is_control(&statement.prepared.0.statement);
+        control || Arc::ptr_eq(&self.settings, &text.settings) && self.is_in_force(&statement.prepared, &mut None)
+    }
+
+    /// Notes that a statement came in a text of the simple protocol; when it came before, but for its constants, it will be found by
+    /// [`Session::recall_text`].
+    pub fn remember_stripped(&mut self, prepared: &Prepared) {
+        if !is_kept(prepared) {
+            return;
+        }
+        let Some(Some(stripped)) = Stripped::next(prepared.0.statement.sql(), &mut 0) else { return };
+        let known = match self.texts.stripped.get(stripped.key.as_str()) {
             None => Known::Once,
-            Some(Known::Once) => {
-                self.planned(&stripped, prepared, &plan.describe()).map_or(Known::Never, Known::Planned)
-            }
+            Some(Known::Once) if is_control(&prepared.0.statement) => Known::Planned(prepared.clone()),
+            Some(Known::Once) => self.planned(&stripped, prepared).map_or(Known::Never, Known::Planned),
             Some(Known::Never | Known::Planned(_)) => return,
         };
         if self.texts.stripped.len() >= TEXTS_MAX {
+            self.texts.stripped.retain(|_, known| !matches!(known, Known::Once));
+        }
+        if self.texts.stripped.len() >= TEXTS_MAX {
             self.texts.stripped.clear();
         }
-        self.texts.stripped.insert(stripped.text.into(), known);
+        self.texts.stripped.insert(stripped.key.into(), known);
     }
 
     /// A stripped text as a statement, if it is the same as the whole one.
-    fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared, way: &[String]) -> Option<Prepared> {
-        let statements = crate::statement::parse(&stripped.text).ok()?;
-        let [statement] = statements.as_slice() else { return None };
+    fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
+        let statements = crate::statement::parse(stripped.text()).ok()?;
+        let [statement]: [Statement; 1] = statements.try_into().ok()?;
         let types: Vec<u32> = stripped.constants.iter().map(|(ty, _)| *ty).collect();
-        let prepared = self.plan_statement(statement, &types).ok()?;
-        let Plan::Rows(plan) = &prepared.0.plan else { return None };
-        (prepared.0.columns == whole.0.columns && plan.describe() == way).then_some(prepared)
+        let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
+        let (Plan::Rows(plan), Plan::Rows(way)) = (&prepared.0.plan, &whole.0.plan) else { return None };
+        (prepared.0.columns == whole.0.columns && plan.describe() == way.describe()).then_some(prepared)
     }
 
-    fn is_in_force(&mut self, prepared: &Prepared) -> bool {
-        let Plan::Rows(plan) = &prepared.0.plan else { return false };
+    /// Is a statement's plan what it would be if it were made now? `newest` is what was found at the first question of several.
+    fn is_in_force(&mut self, prepared: &Prepared, newest: &mut Option<Snapshot>) -> bool {
         if self.status() == TxnStatus::Failed {
             return false;
         }
-        let newest = self.newest();
-        plan.holds(&newest, &self.settings)
+        let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
+        if !plan.names_tables() {
+            // Nor is a transaction to be bound to the newest commit for it.
+            return true;
+        }
+        let newest = newest.get_or_insert_with(|| self.newest());
+        plan.holds(newest, &self.settings)
     }
 }
 
-/// A text without its constants.
+fn is_kept(prepared: &Prepared) -> bool {
+    matches!(prepared.0.plan, Plan::Rows(_)) || is_control(&prepared.0.statement)
+}
+
+/// Does it begin or end a transaction? Savepoints have names, often a new one each time.
+fn is_control(statement: &Statement) -> bool {
+    matches!(
+        &statement.0.command,
+        Command::Sql(
+            ast::Statement::StartTransaction { .. }
+                | ast::Statement::Commit { .. }
+                | ast::Statement::Rollback { savepoint: None, .. }
+        )
+    )
+}
+
+/// A statement's text without its constants.
 struct Stripped<'a> {
-    /// With `$1` and so on in their places.
-    text: String,
+    /// The text, with `$1` and so on in their places, and a letter for the type of each: one that is found by other types means
+    /// something else. The text neither begins nor ends with a blank.
+    key: String,
+    /// Bytes of the text.
+    text_bytes: usize,
     /// Type (0: not known) and text of each.
     constants: Vec<(u32, Cow<'a, str>)>,
+}
+
+impl<'a> Stripped<'a> {
+    /// The statement at `at` of a text, and moves it behind; `Some(None)` at the text's end, `None` for what is not understood here.
+    fn next(sql: &'a str, at: &mut usize) -> Option<Option<Stripped<'a>>> {
+        let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
+        *at += sql.as_bytes()[*at..].iter().take_while(|byte| blank(byte)).count();
+        if *at == sql.len() {
+            return Some(None);
+        }
+        let mut lexer = Lexer::new(sql, *at);
+        let mut stripped =
+            Stripped { key: String::with_capacity(512), text_bytes: 0, constants: Vec::with_capacity(8) };
+        // What stays is copied in pieces as long as can be.
+        let mut copied = *at;
+        loop {
+            let begin = lexer.at;
+            match lexer.token()? {
+                Token::End => break,
+                Token::Stays => {}
+                Token::Goes(ty, text) => {
+                    stripped.constants.push((ty, text));
+                    stripped.key.push_str(&sql[copied..begin]);
+                    stripped.key.push('$');
+                    push_number(&mut stripped.key, stripped.constants.len());
+                    copied = lexer.at;
+                }
+            }
+            if stripped.constants.len() > CONSTANTS_MAX || lexer.at - *at > STATEMENT_BYTES_MAX {
+                return None;
+            }
+        }
+        stripped.key.push_str(&sql[copied..lexer.at]);
+        *at = lexer.at;
+        stripped.text_bytes = stripped.key.trim_ascii_end().len();
+        stripped.key.truncate(stripped.text_bytes);
+        stripped.key.push(';');
+        stripped.key.extend(stripped.constants.iter().map(|(ty, _)| match *ty {
+            oid::INT4 => 'i',
+            oid::INT8 => 'l',
+            oid::NUMERIC => 'n',
+            _ => 's',
+        }));
+        Some(Some(stripped))
+    }
+
+    fn text(&self) -> &str {
+        &self.key[..self.text_bytes]
+    }
+}
+
+/// Appends a number of at most three digits.
+fn push_number(out: &mut String, number: usize) {
+    let digit = |of: usize| char::from(b'0' + (number / of % 10) as u8);
+    if number >= 100 {
+        out.push(digit(100));
+    }
+    if number >= 10 {
+        out.push(digit(10));
+    }
+    out.push(digit(1));
+}
+
+enum Token<'a> {
+    Stays,
+    /// A constant; its type and text.
+    Goes(u32, Cow<'a, str>),
+    /// The end of the statement.
+    End,
+}
+
+/// What a byte is to the lexer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Blank,
+    /// Of words; with a digit it does not begin one.
+    Letter,
+    Digit,
+    /// In words only.
+    Dollar,
+    Other,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0c => Class::Blank,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => Class::Letter,
+            b'0'..=b'9' => Class::Digit,
+            b'$' => Class::Dollar,
+            _ => Class::Other,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+fn class(byte: u8) -> Class {
+    CLASSES[usize::from(byte)]
 }
 
 /// What stands before a constant decides whether it is an operand.
@@ -136,147 +311,189 @@ enum Before {
     Other,
 }
 
-impl<'a> Stripped<'a> {
-    /// `None` for what is no single statement that reads or changes rows, or has something that is not understood here.
-    fn of(sql: &'a str) -> Option<Stripped<'a>> {
-        if sql.len() > TEXT_BYTES_MAX {
-            return None;
-        }
-        let sql = sql.trim().trim_end_matches(';').trim_end();
-        let first = sql.split(|c: char| !c.is_ascii_alphabetic()).next()?;
-        if !["select", "insert", "update", "delete"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
-            return None;
-        }
-        let mut lexer = Lexer { sql, at: 0, before: Before::Other, lists: Vec::new(), keeps: false };
-        let mut stripped = Stripped { text: String::with_capacity(sql.len()), constants: Vec::new() };
-        while lexer.at < sql.len() {
-            let from = lexer.at;
-            let constant = lexer.token()?;
-            match constant {
-                Some(constant) => {
-                    if stripped.constants.len() == CONSTANTS_MAX {
-                        return None;
-                    }
-                    stripped.constants.push(constant);
-                    stripped.text.push('$');
-                    stripped.text.push_str(&stripped.constants.len().to_string());
-                }
-                None => stripped.text.push_str(&sql[from..lexer.at]),
-            }
-        }
-        (!stripped.constants.is_empty()).then_some(stripped)
-    }
+/// What is known between two parentheses.
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    /// A comma is followed by an operand.
+    is_list: bool,
+    /// Constants stay from here on.
+    keeps: bool,
 }
+
+/// Most parentheses inside each other.
+const DEPTH_MAX: usize = 32;
 
 struct Lexer<'a> {
     sql: &'a str,
     at: usize,
     before: Before,
-    /// Of each open parenthesis: is it a list of operands?
-    lists: Vec<bool>,
-    /// Constants stay from here on.
-    keeps: bool,
+    inside: Inside,
+    /// Of each open parenthesis: what was known before it.
+    outside: Vec<Inside>,
+    /// Is it a statement whose constants go at all? Known after its first word.
+    strips: Option<bool>,
+    /// The last token was a point: a word is a name then, whatever it is.
+    after_point: bool,
 }
 
 impl<'a> Lexer<'a> {
-    /// Takes the next token; `Some` of it if it is a constant that goes. `None` for what is not understood.
-    fn token(&mut self) -> Option<Option<(u32, Cow<'a, str>)>> {
-        let rest = &self.sql[self.at..];
-        let first = rest.chars().next()?;
-        match first {
-            c if c.is_whitespace() => self.at += c.len_utf8(),
-            '\'' => return self.string(rest),
-            '0'..='9' => return self.number(rest),
-            '"' => {
-                let end = rest[1..].find('"')? + 2;
-                self.at += end;
-                self.before = Before::Other;
-            }
-            c if c.is_alphabetic() || c == '_' => self.word(rest)?,
-            '(' => {
-                let is_list = self.before != Before::Other;
-                self.lists.push(is_list);
-                self.before = if is_list { Before::List } else { Before::Other };
-                self.at += 1;
-            }
-            ')' => {
-                let was_list = self.lists.pop()?;
-                // `), (` between rows of VALUES.
-                self.before = if was_list { Before::List } else { Before::Other };
-                self.at += 1;
-            }
-            ',' => {
-                let in_list = self.lists.last().copied().unwrap_or(self.before == Before::List);
-                self.before = if in_list { Before::List } else { Before::Other };
-                self.at += 1;
-            }
-            '=' | '<' | '>' | '+' | '*' | '%' | '!' => self.operator(),
-            '-' | '/' if !rest.starts_with("--") && !rest.starts_with("/*") => self.operator(),
-            '|' if rest.starts_with("||") => {
-                self.operator();
-                self.at += 1;
-            }
-            ':' if rest.starts_with("::") => {
-                self.at += 2;
-                self.before = Before::Other;
-            }
-            '.' => {
-                self.at += 1;
-                self.before = Before::Other;
-            }
-            // Parameters, comments, semicolons, arrays, further operators.
-            _ => return None,
+    fn new(sql: &'a str, at: usize) -> Lexer<'a> {
+        Lexer {
+            sql,
+            at,
+            before: Before::Other,
+            inside: Inside::default(),
+            outside: Vec::new(),
+            strips: None,
+            after_point: false,
         }
-        Some(None)
     }
 
-    fn operator(&mut self) {
-        self.at += 1;
+    /// The next token; `None` for what is not understood.
+    fn token(&mut self) -> Option<Token<'a>> {
+        let rest = &self.sql.as_bytes()[self.at..];
+        let Some(first) = rest.first() else { return Some(Token::End) };
+        match class(*first) {
+            Class::Blank => {
+                self.at += 1;
+                return Some(Token::Stays);
+            }
+            Class::Letter => return self.word(),
+            Class::Digit => return self.number(),
+            Class::Dollar => return None,
+            Class::Other => {}
+        }
+        let length = match first {
+            b';' => return Some(Token::End),
+            b'\'' => return self.string(),
+            b'"' => {
+                self.before = Before::Other;
+                rest[1..].iter().position(|byte| *byte == b'"')? + 2
+            }
+            b'(' => {
+                let is_list = self.before != Before::Other;
+                if self.outside.len() == DEPTH_MAX {
+                    return None;
+                }
+                self.outside.push(self.inside);
+                self.inside.is_list = is_list;
+                self.before = if is_list { Before::List } else { Before::Other };
+                1
+            }
+            b')' => {
+                // `), (` between rows of VALUES.
+                self.before = if self.inside.is_list { Before::List } else { Before::Other };
+                self.inside = self.outside.pop()?;
+                1
+            }
+            b',' => {
+                let in_list = self.inside.is_list || self.outside.is_empty() && self.before == Before::List;
+                self.before = if in_list { Before::List } else { Before::Other };
+                1
+            }
+            b'-' | b'/' if matches!((first, rest.get(1)), (b'-', Some(b'-')) | (b'/', Some(b'*'))) => return None,
+            b'=' | b'<' | b'>' | b'+' | b'*' | b'%' | b'!' | b'-' | b'/' => self.operator(1),
+            b'|' if rest.get(1) == Some(&b'|') => self.operator(2),
+            b':' if rest.get(1) == Some(&b':') => {
+                self.before = Before::Other;
+                2
+            }
+            b'.' => {
+                self.before = Before::Other;
+                self.after_point = true;
+                1
+            }
+            // Parameters, arrays, further operators.
+            _ => return None,
+        };
+        Some(self.stays(length))
+    }
+
+    fn operator(&mut self, length: usize) -> usize {
         self.before = Before::Operand;
+        length
     }
 
-    fn word(&mut self, rest: &str) -> Option<()> {
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-        let word = &rest[..end];
+    fn stays(&mut self, length: usize) -> Token<'a> {
+        self.at += length;
+        Token::Stays
+    }
+
+    fn word(&mut self) -> Option<Token<'a>> {
+        let rest = &self.sql.as_bytes()[self.at..];
+        let is_part = |byte: &&u8| matches!(class(**byte), Class::Letter | Class::Digit | Class::Dollar);
+        let length = rest.iter().take_while(is_part).count();
         // Another kind of string: E'…', B'…', U&'…'.
-        if rest[end..].starts_with(['\'', '&']) {
+        if matches!(rest.get(length), Some(b'\'' | b'&')) {
             return None;
         }
-        let is = |words: &[&str]| words.iter().any(|one| word.eq_ignore_ascii_case(one));
-        self.keeps |= is(&["order", "group", "limit", "offset", "fetch", "like", "ilike", "similar", "partition"]);
-        let takes_operand = is(&["and", "or", "not", "between", "where", "in", "values", "on", "having"]);
-        self.before = if takes_operand { Before::Operand } else { Before::Other };
-        self.at += end;
-        Some(())
-    }
-
-    fn is_operand(&self) -> bool {
-        !self.keeps && self.before != Before::Other
-    }
-
-    fn number(&mut self, rest: &'a str) -> Option<Option<(u32, Cow<'a, str>)>> {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
-        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-        let text = &rest[..end];
-        let goes = self.is_operand();
-        self.at += end;
-        self.before = Before::Other;
-        let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-            && text.bytes().filter(|byte| *byte == b'.').count() == 1;
-        if !goes || !(is_whole || is_decimal) {
-            return Some(None);
+        if std::mem::take(&mut self.after_point) {
+            self.before = Before::Other;
+        } else {
+            self.note_word(&rest[..length]);
         }
+        Some(self.stays(length))
+    }
+
+    fn note_word(&mut self, word: &[u8]) {
+        self.before = Before::Other;
+        let mut lower = [0; WORD_MAX];
+        let Some(lower) = lower.get_mut(..word.len()) else {
+            self.strips.get_or_insert(false);
+            return;
+        };
+        lower.copy_from_slice(word);
+        lower.make_ascii_lowercase();
+        let changes = matches!(&*lower, b"insert" | b"update" | b"delete");
+        self.strips.get_or_insert(changes || lower == b"select");
+        match &*lower {
+            b"select" => {
+                self.before = Before::List;
+                self.inside = Inside { is_list: true, keeps: false };
+            }
+            b"from" | b"into" => self.inside.is_list = false,
+            b"and" | b"or" | b"not" | b"between" | b"where" | b"in" | b"values" | b"on" | b"having" => {
+                self.before = Before::Operand;
+            }
+            // DISTINCT ON too.
+            b"distinct" | b"order" | b"group" | b"limit" | b"offset" | b"fetch" | b"like" | b"ilike" | b"similar"
+            | b"partition" => {
+                self.inside.keeps = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Does a constant go here?
+    fn goes(&mut self) -> bool {
+        let is_operand = std::mem::replace(&mut self.before, Before::Other) != Before::Other;
+        is_operand && !self.inside.keeps && self.strips == Some(true)
+    }
+
+    fn number(&mut self) -> Option<Token<'a>> {
+        let rest = &self.sql[self.at..];
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+        let length = rest.bytes().take_while(is_part).count();
+        if rest.as_bytes().get(length).is_some_and(|byte| !byte.is_ascii()) {
+            return None;
+        }
+        let text = &rest[..length];
+        let dots = text.bytes().filter(|byte| *byte == b'.').count();
+        let is_plain = dots <= 1 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if !self.goes() || !is_plain {
+            return Some(self.stays(length));
+        }
+        self.at += length;
         let ty = match text.parse::<i64>() {
             Ok(value) if i32::try_from(value).is_ok() => oid::INT4,
             Ok(_) => oid::INT8,
             Err(_) => oid::NUMERIC,
         };
-        Some(Some((ty, Cow::Borrowed(text))))
+        Some(Token::Goes(ty, Cow::Borrowed(text)))
     }
 
-    fn string(&mut self, rest: &'a str) -> Option<Option<(u32, Cow<'a, str>)>> {
+    fn string(&mut self) -> Option<Token<'a>> {
+        let rest = &self.sql[self.at..];
         let mut end = 1;
         loop {
             end += rest[end..].find('\'')? + 1;
@@ -285,26 +502,36 @@ impl<'a> Lexer<'a> {
             }
             end += 1;
         }
-        let goes = self.is_operand();
+        if !self.goes() {
+            return Some(self.stays(end));
+        }
         self.at += end;
-        self.before = Before::Other;
         let text = &rest[1..end - 1];
         let text = if text.contains('\'') { Cow::Owned(text.replace("''", "'")) } else { Cow::Borrowed(text) };
-        Some(goes.then_some((0, text)))
+        Some(Token::Goes(0, text))
     }
 }
+
+/// Bytes of the longest word that is looked at.
+const WORD_MAX: usize = 9;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Each statement, and its constants with their types.
     fn stripped(sql: &str) -> String {
-        match Stripped::of(sql) {
-            Some(Stripped { text, constants }) => {
-                let constants = constants.iter().map(|(ty, text)| format!("{ty} {text}"));
-                format!("{text} | {}", constants.collect::<Vec<_>>().join(", "))
+        let (mut at, mut all) = (0, Vec::new());
+        loop {
+            match Stripped::next(sql, &mut at) {
+                None => return "not understood".to_owned(),
+                Some(None) => return all.join(" ; "),
+                Some(Some(stripped)) if stripped.constants.is_empty() => all.push(stripped.text().to_owned()),
+                Some(Some(stripped)) => {
+                    let constants = stripped.constants.iter().map(|(ty, text)| format!("{ty} {text}"));
+                    all.push(format!("{} | {}", stripped.text(), constants.collect::<Vec<_>>().join(", ")));
+                }
             }
-            None => "as it is".to_owned(),
         }
     }
 
@@ -318,37 +545,66 @@ mod tests {
                 "INSERT INTO h (a, b) VALUES ($1, $2, $3), ($4, $5, NULL) | 23 1, 0 it's, 1700 2.50, 20 3000000000, 0 ",
             ),
             (
+                "INSERT INTO h SELECT 1, x - 2, 3 FROM t, u WHERE a = 4",
+                "INSERT INTO h SELECT $1, x - $2, $3 FROM t, u WHERE a = $4 | 23 1, 23 2, 23 3, 23 4",
+            ),
+            (
                 "DELETE FROM t WHERE a IN (1, 2) AND b BETWEEN 3 AND 4",
                 "DELETE FROM t WHERE a IN ($1, $2) AND b BETWEEN $3 AND $4 | 23 1, 23 2, 23 3, 23 4",
             ),
             (
                 "SELECT 1, f(2), x FROM t WHERE a = 3 ORDER BY 2 LIMIT 4",
-                "SELECT 1, f(2), x FROM t WHERE a = $1 ORDER BY 2 LIMIT 4 | 23 3",
+                "SELECT $1, f(2), x FROM t WHERE a = $2 ORDER BY 2 LIMIT 4 | 23 1, 23 3",
+            ),
+            (
+                "SELECT (SELECT a FROM t WHERE b = 1 ORDER BY c OFFSET (SELECT 2 FROM t WHERE b = 3 AND d = 4)), 5",
+                "SELECT (SELECT a FROM t WHERE b = $1 ORDER BY c OFFSET (SELECT $2 FROM t WHERE b = $3 AND d = $4)), $5 \
+                 | 23 1, 23 2, 23 3, 23 4, 23 5",
             ),
             (
                 "SELECT x FROM t WHERE (a, b) IN ((1, 2), (3, 4))",
                 "SELECT x FROM t WHERE (a, b) IN (($1, $2), ($3, $4)) | 23 1, 23 2, 23 3, 23 4",
             ),
-            ("SELECT x FROM t WHERE d > date '2020-01-01' AND n = round(1.5, 1)", "as it is"),
             (
                 "SELECT x::numeric(12, 2) FROM t WHERE n = 1.5::numeric(5, 1)",
                 "SELECT x::numeric(12, 2) FROM t WHERE n = $1::numeric(5, 1) | 1700 1.5",
             ),
-            ("SELECT x FROM t WHERE s LIKE 'a%' AND n = 1", "as it is"),
             ("SELECT x FROM \"t 1\" WHERE \"a'b\" = 'q'", "SELECT x FROM \"t 1\" WHERE \"a'b\" = $1 | 0 q"),
-            ("SELECT x FROM t1 WHERE a1 = 1e5", "as it is"),
-            ("SELECT x FROM t WHERE a = E'x'", "as it is"),
-            ("SELECT x FROM t WHERE a = $1 AND b = 2", "as it is"),
-            ("SELECT 1; SELECT 2", "as it is"),
-            ("SELECT x FROM t WHERE a = 1 -- that is all", "as it is"),
-            ("SELECT x FROM t WHERE a = /* one */ 1", "as it is"),
-            ("SELECT x FROM t WHERE a = ANY(ARRAY[1, 2])", "as it is"),
-            ("SELECT x FROM t WHERE a = 'open", "as it is"),
-            ("BEGIN", "as it is"),
-            ("VACUUM t", "as it is"),
-            ("SELECT x FROM t", "as it is"),
+            (
+                "BEGIN; SELECT 'a;b'; ; UPDATE t SET a = 1 ;COMMIT ",
+                "BEGIN ; SELECT $1 | 0 a;b ; UPDATE t SET a = $1 | 23 1 ; COMMIT",
+            ),
+            (" ;; ", ""),
+            (
+                "SELECT a FROM t WHERE b = 1 ORDER BY t.select, 2",
+                "SELECT a FROM t WHERE b = $1 ORDER BY t.select, 2 | 23 1",
+            ),
+            ("SELECT DISTINCT ON (1) a FROM t WHERE b = 1", "SELECT DISTINCT ON (1) a FROM t WHERE b = 1"),
         ] {
             assert_eq!(stripped(sql), expected, "{sql}");
+        }
+        for sql in [
+            "SELECT x FROM t WHERE d > date '2020-01-01' AND n = round(1.5, 1)",
+            "SELECT x FROM t WHERE s LIKE 'a%' AND n = 1",
+            "SELECT x FROM t1 WHERE a1 = 1e5",
+            "SAVEPOINT a1",
+            "VACUUM t",
+            "SET x = 1",
+            "SELECT x FROM t",
+        ] {
+            assert_eq!(stripped(sql), sql);
+        }
+        for sql in [
+            "SELECT x FROM t WHERE a = E'x'",
+            "SELECT x FROM t WHERE a = $1 AND b = 2",
+            "SELECT x FROM t WHERE a = 1 -- that is all",
+            "SELECT x FROM t WHERE a = /* one */ 1",
+            "SELECT x FROM t WHERE a = ANY(ARRAY[1, 2])",
+            "SELECT x FROM t WHERE a = 'open",
+            "SELECT x FROM t WHERE a = 5\u{e4}",
+            "SELECT x FROM t WHERE a = 1)",
+        ] {
+            assert_eq!(stripped(sql), "not understood", "{sql}");
         }
     }
 
@@ -362,8 +618,8 @@ mod tests {
         ];
         for text in texts {
             for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
-                let Some(stripped) = Stripped::of(&text[..cut]) else { continue };
-                let mut whole = stripped.text;
+                let Some(Some(stripped)) = Stripped::next(&text[..cut], &mut 0) else { continue };
+                let mut whole = stripped.text().to_owned();
                 for (at, (ty, constant)) in stripped.constants.iter().enumerate().rev() {
                     let quoted = format!("'{}'", constant.replace('\'', "''"));
                     let constant = if *ty == 0 { quoted.as_str() } else { constant };

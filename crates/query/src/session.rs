@@ -25,7 +25,7 @@ use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
 use crate::query::QueryPlan;
 use crate::recall::Texts;
-use crate::rows::{Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
+use crate::rows::{self, Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
 use crate::sessions::{Entered, Running};
 use crate::settings::{Settings, Timeouts};
 use crate::statement::{Command, Parsed, Statement};
@@ -67,7 +67,7 @@ pub enum Outcome {
         tag: String,
     },
     /// `COPY … FROM STDIN`: feed it.
-    CopyIn(CopyIn),
+    CopyIn(Box<CopyIn>),
     /// `COPY … TO STDOUT`: encoded chunks. The tag is "COPY n" with the count of rows.
     CopyOut {
         /// Is it the binary format?
@@ -150,6 +150,48 @@ impl Prepared {
     pub fn stands_alone(&self) -> bool {
         matches!(self.0.statement.0.command, Command::Maintenance(Maintenance::Vacuum { .. }))
     }
+}
+
+impl Executed {
+    /// The statement counts as running until the last row was taken.
+    fn holding(self, running: Running) -> Executed {
+        match self {
+            Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
+                let batches = batches.inspect(move |_| _ = &running);
+                Executed::Outcome(Outcome::Rows { columns, batches: Box::pin(batches), tag })
+            }
+            Executed::Stream { chunks, shows_own } => {
+                let chunks = chunks.inspect(move |_| _ = &running);
+                Executed::Stream { chunks: Box::pin(chunks), shows_own }
+            }
+            executed => executed,
+        }
+    }
+}
+
+/// What [`Session::begin_execute`] came to.
+pub enum Begun {
+    /// All of it is done.
+    Done(Executed),
+    /// [`Session::finish_execute`] goes on.
+    Unfinished(Unfinished),
+}
+
+/// A statement that has to wait, or is none that runs without asking.
+pub struct Unfinished {
+    running: Running,
+    /// It has a transaction of its own.
+    alone: bool,
+    stage: Stage,
+}
+
+#[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
+enum Stage {
+    /// Nothing was done yet.
+    Start,
+    Rows(rows::Unfinished),
+    /// Its own transaction is to be committed.
+    Commit(Executed),
 }
 
 /// One client's settings and transaction.
@@ -347,27 +389,104 @@ impl Session {
         &mut self,
         prepared: &Prepared,
         arguments: Arguments<'_>,
-        messages: Option<Messages<'_>>,
+        mut messages: Option<Messages<'_>>,
     ) -> Result<Executed> {
+        match self.begin_execute(prepared, arguments, messages.as_mut())? {
+            Begun::Done(executed) => Ok(executed),
+            Begun::Unfinished(unfinished) => self.finish_execute(prepared, arguments, messages, unfinished).await,
+        }
+    }
+
+    /// Executes as far as it goes without waiting, which for most statements that are compiled is to their end; otherwise
+    /// [`Session::finish_execute`] has to follow.
+    ///
+    /// # Errors
+    /// As [`Session::execute_into`].
+    pub fn begin_execute(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        messages: Option<&mut Messages<'_>>,
+    ) -> Result<Begun> {
         self.settle();
         self.check_block(&prepared.0.statement)?;
+        if arguments.len() != prepared.0.parameters.len() {
+            self.fail();
+            return Err(Error::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("{} values for {} parameters", arguments.len(), prepared.0.parameters.len()),
+            ));
+        }
         let running = self.enter(&prepared.0.statement);
-        let result = self.run(prepared, arguments, messages).await;
+        let compiled = matches!(prepared.0.plan, Plan::Rows(_));
+        let alone = self.block.is_none() && (compiled || writes(&prepared.0.statement.0));
+        if alone {
+            self.begin_implicit();
+        }
+        let begun = self.begin_run(prepared, arguments, messages, alone);
+        if begun.is_err() {
+            self.fail();
+        }
+        match begun {
+            Ok(Err(stage)) => Ok(Begun::Unfinished(Unfinished { running, alone, stage })),
+            Ok(Ok(executed @ Executed::Outcome(Outcome::Rows { .. }))) => {
+                self.entered.set_block(self.status(), self.block.as_ref().map(|block| block.started_ns));
+                Ok(Begun::Done(executed.holding(running)))
+            }
+            Ok(Ok(executed)) => {
+                running.end(self.status(), self.block.as_ref().map(|block| block.started_ns));
+                Ok(Begun::Done(executed))
+            }
+            Err(error) => {
+                running.end(self.status(), self.block.as_ref().map(|block| block.started_ns));
+                Err(error)
+            }
+        }
+    }
+
+    /// What it gave, or where it stands.
+    fn begin_run(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        messages: Option<&mut Messages<'_>>,
+        alone: bool,
+    ) -> Result<std::result::Result<Executed, Stage>> {
+        let Plan::Rows(plan) = &prepared.0.plan else {
+            let begun = match &prepared.0.statement.0.command {
+                Command::Sql(sql) => crate::transaction::at_once(self, sql)?,
+                _ => None,
+            };
+            return Ok(begun.map(Executed::Outcome).ok_or(Stage::Start));
+        };
+        let executed = match rows::begin(self, prepared, plan, arguments, messages)? {
+            rows::Begun::Done(executed) => executed,
+            rows::Begun::Unfinished(pending) => return Ok(Err(Stage::Rows(pending))),
+        };
+        if alone && !self.end_unchanged() {
+            return Ok(Err(Stage::Commit(executed)));
+        }
+        Ok(Ok(executed))
+    }
+
+    /// Goes on with what [`Session::begin_execute`] began, given the same things.
+    ///
+    /// # Errors
+    /// As [`Session::execute_into`].
+    pub async fn finish_execute(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        messages: Option<Messages<'_>>,
+        unfinished: Unfinished,
+    ) -> Result<Executed> {
+        let Unfinished { running, alone, stage } = unfinished;
+        let result = self.finish_run(prepared, arguments, messages, alone, stage).await;
         if result.is_err() {
             self.fail();
         }
         self.entered.set_block(self.status(), self.block.as_ref().map(|block| block.started_ns));
-        match result {
-            Ok(Executed::Outcome(Outcome::Rows { columns, batches, tag })) => {
-                let batches = batches.inspect(move |_| _ = &running);
-                Ok(Executed::Outcome(Outcome::Rows { columns, batches: Box::pin(batches), tag }))
-            }
-            Ok(Executed::Stream { chunks, shows_own }) => {
-                let chunks = chunks.inspect(move |_| _ = &running);
-                Ok(Executed::Stream { chunks: Box::pin(chunks), shows_own })
-            }
-            result => result,
-        }
+        result.map(|executed| executed.holding(running))
     }
 
     /// Shows the statement to other sessions.
@@ -376,35 +495,32 @@ impl Session {
         self.entered.begin(statement, &self.settings, now_ns)
     }
 
-    async fn run(
+    async fn finish_run(
         &mut self,
         prepared: &Prepared,
         arguments: Arguments<'_>,
         messages: Option<Messages<'_>>,
+        alone: bool,
+        stage: Stage,
     ) -> Result<Executed> {
-        if arguments.len() != prepared.0.parameters.len() {
-            return Err(Error::new(
-                SqlState::PROTOCOL_VIOLATION,
-                format!("{} values for {} parameters", arguments.len(), prepared.0.parameters.len()),
-            ));
-        }
-        let compiled = matches!(prepared.0.plan, Plan::Rows(_));
-        let alone = self.block.is_none() && (compiled || writes(&prepared.0.statement.0));
-        if alone {
-            self.begin_implicit();
-        }
-        let executed = match &prepared.0.plan {
-            Plan::Rows(plan) => crate::rows::execute(self, prepared, plan, arguments, messages).await?,
+        let executed = match (&prepared.0.plan, stage) {
+            (_, Stage::Commit(executed)) => executed,
+            (Plan::Rows(plan), Stage::Rows(pending)) => {
+                rows::finish(self, prepared, plan, arguments, messages, pending).await?
+            }
+            (Plan::Rows(_), Stage::Start) | (_, Stage::Rows(_)) => {
+                return Err(Error::bug("a statement begun as another"));
+            }
             // What runs seldom is elsewhere in memory: whoever waits for a statement moves what it may be waiting in.
-            Plan::Feed(plan) => Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?)).await?,
-            Plan::Execute(inner) => {
+            (Plan::Feed(plan), _) => Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?)).await?,
+            (Plan::Execute(inner), _) => {
                 let Command::Sql(ast::Statement::Execute { name, parameters, .. }) = &prepared.0.statement.0.command
                 else {
                     return Err(Error::bug("an EXECUTE that is none"));
                 };
                 Box::pin(crate::named::execute(self, inner, name.as_ref(), parameters, messages)).await?
             }
-            _ => Executed::Outcome(Box::pin(self.dispatch(prepared, arguments.values()?)).await?),
+            (_, Stage::Start) => Executed::Outcome(Box::pin(self.dispatch(prepared, arguments.values()?)).await?),
         };
         if !alone {
             return Ok(executed);
@@ -438,11 +554,7 @@ impl Session {
     async fn utility(&mut self, prepared: &Prepared, sql: &ast::Statement, values: &[Value]) -> Result<Outcome> {
         let parsed = &prepared.0.statement.0;
         match sql {
-            ast::Statement::StartTransaction { .. }
-            | ast::Statement::Commit { .. }
-            | ast::Statement::Rollback { .. }
-            | ast::Statement::Savepoint { .. }
-            | ast::Statement::ReleaseSavepoint { .. } => crate::transaction::execute(self, sql).await,
+            ast::Statement::Commit { chain, .. } => crate::transaction::commit(self, *chain).await,
             ast::Statement::Set(set) => crate::set::set(self, set),
             ast::Statement::Reset(reset) => crate::set::reset(self, &reset.reset),
             ast::Statement::ShowVariable { variable } => crate::set::show(self, variable),
@@ -632,7 +744,23 @@ impl Session {
         Ok(())
     }
 
+    /// Ends the block if nothing was changed in it; false if it has to be committed.
+    pub(crate) fn end_unchanged(&mut self) -> bool {
+        let Some(block) = &self.block else { return true };
+        if block.txn.as_ref().is_some_and(|txn| !txn.is_empty()) {
+            return false;
+        }
+        let after = Arc::clone(&block.after);
+        self.keep_settings(&after);
+        // In its place, as it is large.
+        self.block = None;
+        true
+    }
+
     pub(crate) async fn commit(&mut self) -> Result<()> {
+        if self.end_unchanged() {
+            return Ok(());
+        }
         let Some(block) = self.block.take() else {
             return Ok(());
         };
@@ -651,11 +779,16 @@ impl Session {
                 }
             }
         }
-        // The same settings keep the same address, by which kept plans know that they still hold.
-        if !Arc::ptr_eq(&self.settings, &block.after) && *self.settings != *block.after {
-            self.settings = block.after;
-        }
+        self.keep_settings(&block.after);
         Ok(())
+    }
+
+    /// The settings that COMMIT leaves.
+    fn keep_settings(&mut self, after: &Arc<Settings>) {
+        // The same settings keep the same address, by which kept plans know that they still hold.
+        if !Arc::ptr_eq(&self.settings, after) && *self.settings != **after {
+            self.settings = Arc::clone(after);
+        }
     }
 
     pub(crate) fn roll_back(&mut self) {

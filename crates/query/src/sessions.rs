@@ -102,12 +102,14 @@ impl Entered {
     /// A statement begins.
     pub(crate) fn begin(&self, statement: &Statement, settings: &Arc<Settings>, now_ns: i64) -> Running {
         let mut now = self.presence.now.lock();
-        now.settings = Arc::clone(settings);
+        if !Arc::ptr_eq(&now.settings, settings) {
+            now.settings = Arc::clone(settings);
+        }
         now.statement = Some(statement.clone());
         now.statement_ns = Some(now_ns);
         now.changed_ns = now_ns;
         now.running += 1;
-        Running(Arc::clone(&self.presence))
+        Running(Some(Arc::clone(&self.presence)))
     }
 
     /// Where the session stands after a statement.
@@ -125,10 +127,24 @@ impl Drop for Entered {
 }
 
 /// A statement or a result that is not finished.
-pub(crate) struct Running(Arc<Presence>);
+pub(crate) struct Running(Option<Arc<Presence>>);
+
+impl Running {
+    /// It is finished, and this is where the session stands.
+    pub(crate) fn end(mut self, block: TxnStatus, transaction_ns: Option<i64>) {
+        if let Some(presence) = self.0.take() {
+            let mut now = presence.now.lock();
+            now.running -= 1;
+            now.block = block;
+            now.transaction_ns = transaction_ns;
+        }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.now.lock().running -= 1;
+        if let Some(presence) = &self.0 {
+            presence.now.lock().running -= 1;
+        }
     }
 }

@@ -27,6 +27,9 @@ const CHAIN_MAX: usize = 1_000;
 /// Most operators of arithmetic in a row: typing them costs the cube of their number, as each is typed with all before it.
 const ARITHMETIC_MAX: usize = 100;
 
+/// In the place of an offset: positions are not told.
+pub(crate) const NO_PLACE: u32 = u32::MAX;
+
 /// A parsed statement, not yet typed. Cloning is cheap.
 #[derive(Clone)]
 pub struct Statement(pub(crate) Arc<Parsed>);
@@ -35,7 +38,7 @@ pub struct Statement(pub(crate) Arc<Parsed>);
 pub(crate) struct Parsed {
     /// Its text, without the semicolon.
     pub(crate) sql: String,
-    /// Characters of the whole text before it: positions are told within that.
+    /// Characters of the whole text before it: positions are told within that; or [`NO_PLACE`].
     pub(crate) offset: u32,
     pub(crate) command: Command,
     /// The highest `$n`.
@@ -71,6 +74,14 @@ impl Statement {
     #[must_use]
     pub fn ends_transaction(&self) -> bool {
         matches!(&self.0.command, Command::Sql(ast::Statement::Commit { .. } | ast::Statement::Rollback { .. }))
+    }
+
+    /// The same of which no place is told in errors: its text is not the one that the client sent.
+    pub(crate) fn without_place(mut self) -> Statement {
+        if let Some(parsed) = Arc::get_mut(&mut self.0) {
+            parsed.offset = NO_PLACE;
+        }
+        self
     }
 
     pub(crate) fn of(statement: ast::Statement, sql: String, offset: u32) -> Statement {

@@ -42,6 +42,12 @@ impl StopFlag {
         self.canceled.store(true, Ordering::Relaxed);
     }
 
+    /// Was the statement told to stop?
+    #[must_use]
+    pub fn is_canceled(&self) -> bool {
+        self.canceled.load(Ordering::Relaxed)
+    }
+
     /// # Errors
     /// 57014 if the statement is to stop.
     pub(crate) fn check(&self) -> Result<()> {

@@ -10,17 +10,20 @@ use crate::session::{Block, Outcome, Session, TxnStatus};
 /// Savepoints that a transaction may have at a time.
 const SAVEPOINTS_MAX: usize = 10_000;
 
-/// Runs a transaction command.
-pub(crate) async fn execute(session: &mut Session, sql: &Statement) -> Result<Outcome> {
+/// Runs a transaction command, if it is one that waits for nothing.
+///
+/// # Errors
+/// What PostgreSQL says where the command does not fit.
+pub(crate) fn at_once(session: &mut Session, sql: &Statement) -> Result<Option<Outcome>> {
     match sql {
         Statement::StartTransaction { modes, begin, .. } => start(session, modes, *begin),
-        Statement::Commit { chain, .. } => commit(session, *chain).await,
         Statement::Rollback { chain, savepoint: None } => Ok(rollback(session, *chain)),
         Statement::Savepoint { name } => savepoint(session, folded(name)),
         Statement::Rollback { savepoint: Some(name), .. } => roll_back_to(session, &folded(name)),
         Statement::ReleaseSavepoint { name } => release(session, &folded(name)),
-        _ => Err(Error::bug("a transaction command that is none")),
+        _ => return Ok(None),
     }
+    .map(Some)
 }
 
 fn savepoint(session: &mut Session, name: String) -> Result<Outcome> {
@@ -138,7 +141,11 @@ fn isolation(level: TransactionIsolationLevel) -> Isolation {
     }
 }
 
-async fn commit(session: &mut Session, chain: bool) -> Result<Outcome> {
+/// Runs COMMIT.
+///
+/// # Errors
+/// Those of [`Session::end_implicit`].
+pub(crate) async fn commit(session: &mut Session, chain: bool) -> Result<Outcome> {
     refuse_chain(chain)?;
     match session.status() {
         TxnStatus::Failed => {

@@ -144,7 +144,7 @@ pub(crate) async fn feed(
     if plan.columns.is_some() {
         until_durable(session, seen).await?;
     }
-    executed(rows, plan.columns.clone(), Verb::Insert, count)
+    executed(rows, plan.columns.as_deref(), Verb::Insert, count)
 }
 
 async fn put(session: &mut Session, load: &Load, read: &Read, types: &[Type], rows: &mut Rows<'_>) -> Result<u64> {

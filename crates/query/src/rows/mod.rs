@@ -35,8 +35,9 @@ pub use bound::Bound;
 pub(crate) use define::{define, define_sequence};
 pub(crate) use feed::{FeedPlan, feed, plan_feed};
 pub(crate) use load::Loading;
+use run::execute;
 pub use run::{Arguments, Executed, Messages};
-pub(crate) use run::{evaluated, execute, until_durable};
+pub(crate) use run::{Begun, Unfinished, begin, evaluated, finish, until_durable};
 pub(crate) use unload::{unload, unload_query};
 
 /// A compiled statement and what it was compiled against.
@@ -78,14 +79,19 @@ impl Verb {
         })
     }
 
+    /// What stands in the command tag before the number of rows.
+    fn words(self) -> &'static str {
+        match self {
+            Verb::Select => "SELECT",
+            Verb::Insert => "INSERT 0",
+            Verb::Update => "UPDATE",
+            Verb::Delete => "DELETE",
+        }
+    }
+
     /// The command tag.
     fn tag(self, rows: u64) -> String {
-        match self {
-            Verb::Select => format!("SELECT {rows}"),
-            Verb::Insert => format!("INSERT 0 {rows}"),
-            Verb::Update => format!("UPDATE {rows}"),
-            Verb::Delete => format!("DELETE {rows}"),
-        }
+        format!("{} {rows}", self.words())
     }
 }
 
@@ -124,6 +130,11 @@ impl RowsPlan {
     /// Its parameters, as EXECUTE gives them.
     pub(crate) fn constants(&self, session: &Session, values: &[Value]) -> Result<Bound> {
         Bound::of_constants(values, self.compiled.params(), &zone::Clocks(session.settings.zone().clone()))
+    }
+
+    /// Does it read or change tables?
+    pub(crate) fn names_tables(&self) -> bool {
+        self.valid.is_some()
     }
 
     pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {

@@ -109,11 +109,11 @@ impl<'a> Arguments<'a> {
 pub enum Executed {
     /// As [`Session::execute`] gives it.
     Outcome(Outcome),
-    /// All rows are in the messages.
+    /// All rows, if it has any, are in the messages. The command tag is the words and the number.
     Sent {
-        /// The command tag.
-        tag: String,
-        /// How many.
+        /// What the command tag begins with.
+        words: &'static str,
+        /// Rows that it gave or changed.
         rows: u64,
     },
     /// Rows of a SELECT that are too many to be made at once: they are made while the stream is polled, and see the snapshot of this call.
@@ -125,14 +125,41 @@ pub enum Executed {
     },
 }
 
-/// Runs a compiled statement inside the session's transaction. Rows go to `messages` if there are any, and else into batches.
-pub(crate) async fn execute(
+/// What [`begin`] came to.
+pub(crate) enum Begun {
+    Done(Executed),
+    /// To be finished with [`finish`].
+    Unfinished(Unfinished),
+}
+
+/// A compiled statement that has to wait, and for what.
+pub(crate) struct Unfinished {
+    /// The plan made anew, if the one of the statement holds no longer.
+    fresh: Option<Box<RowsPlan>>,
+    stage: Stage,
+}
+
+#[expect(clippy::large_enum_variant, reason = "there is one for a statement that waits")]
+enum Stage {
+    /// For whoever alters a table that it changes or locks.
+    Enters(Event),
+    /// For another transaction; it was undone.
+    Waits(Event),
+    /// It turned out to be long, and goes on elsewhere; it was undone.
+    Long,
+    /// What it shows is not durable yet.
+    Shows(Executed, Lsn),
+}
+
+/// Runs a compiled statement inside the session's transaction, as far as it goes without waiting. Rows go to `messages` if there are any,
+/// and else into batches.
+pub(crate) fn begin(
     session: &mut Session,
     prepared: &Prepared,
     plan: &RowsPlan,
     arguments: Arguments<'_>,
-    messages: Option<Messages<'_>>,
-) -> Result<Executed> {
+    messages: Option<&mut Messages<'_>>,
+) -> Result<Begun> {
     if !plan.compiled.is_read_only() {
         session.writer().map_err(|error| match error.state() {
             SqlState::READ_ONLY_SQL_TRANSACTION => {
@@ -142,26 +169,115 @@ pub(crate) async fn execute(
             _ => error,
         })?;
     }
-    let fresh = entered(session, prepared, plan).await?;
-    let plan = fresh.as_deref().unwrap_or(plan);
+    let mut fresh = None;
+    match enter(session, prepared, plan, &mut fresh)? {
+        Some(event) => Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::Enters(event) })),
+        None => run(session, prepared, plan, fresh, arguments, messages),
+    }
+}
+
+/// Goes on with what [`begin`] began, given the same things.
+pub(crate) async fn finish(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &RowsPlan,
+    arguments: Arguments<'_>,
+    mut messages: Option<Messages<'_>>,
+    mut unfinished: Unfinished,
+) -> Result<Executed> {
+    let patience = session.settings.lock_timeout();
+    loop {
+        let Unfinished { mut fresh, stage } = unfinished;
+        let begun = match stage {
+            Stage::Enters(event) => {
+                wait(&event, patience).await?;
+                match enter(session, prepared, plan, &mut fresh)? {
+                    Some(event) => Begun::Unfinished(Unfinished { fresh, stage: Stage::Enters(event) }),
+                    None => run(session, prepared, plan, fresh, arguments, messages.as_mut())?,
+                }
+            }
+            Stage::Waits(event) => {
+                let waited = wait(&event, patience).await;
+                waited.map_err(|error| locate(error, &prepared.0.statement.0))?;
+                run(session, prepared, plan, fresh, arguments, messages.as_mut())?
+            }
+            Stage::Long => {
+                let forms = messages.map(|messages| messages.forms.to_vec());
+                session.end_rows_statement();
+                return Box::pin(reading::start(session, prepared, fresh, arguments, forms)).await;
+            }
+            Stage::Shows(executed, seen) => {
+                until_durable(session, seen).await?;
+                return Ok(executed);
+            }
+        };
+        match begun {
+            Begun::Done(executed) => return Ok(executed),
+            Begun::Unfinished(more) => unfinished = more,
+        }
+    }
+}
+
+/// Runs a compiled statement to its end.
+pub(super) async fn execute(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &RowsPlan,
+    arguments: Arguments<'_>,
+    mut messages: Option<Messages<'_>>,
+) -> Result<Executed> {
+    match begin(session, prepared, plan, arguments, messages.as_mut())? {
+        Begun::Done(executed) => Ok(executed),
+        Begun::Unfinished(unfinished) => finish(session, prepared, plan, arguments, messages, unfinished).await,
+    }
+}
+
+/// Runs a statement whose tables are entered.
+fn run(
+    session: &mut Session,
+    prepared: &Prepared,
+    given: &RowsPlan,
+    fresh: Option<Box<RowsPlan>>,
+    arguments: Arguments<'_>,
+    messages: Option<&mut Messages<'_>>,
+) -> Result<Begun> {
+    let plan = fresh.as_deref().unwrap_or(given);
     let mut rows = match messages {
-        Some(messages) => Rows::Messages { start: messages.out.len(), messages },
+        Some(Messages { out, forms }) => Rows::Messages { start: out.len(), messages: Messages { out, forms } },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
-    let parsed = &prepared.0.statement.0;
-    if let Some(count) = run(session, plan, arguments, &mut rows).await.map_err(|error| locate(error, parsed))? {
-        return executed(rows, plan.columns.clone(), plan.verb, count);
-    }
-    let forms = rows.forms();
-    session.end_rows_statement();
-    Box::pin(reading::start(session, prepared, fresh, arguments, forms)).await
+    let clocks = Clocks(session.settings.zone().clone());
+    let given_up = Cell::new(false);
+    let impatient = plan.compiled.is_read_only().then_some(&given_up);
+    let stage = match attempt(session, plan, arguments, &clocks, &mut rows, impatient) {
+        Ok(Ran::Done { rows: count }) => {
+            let seen = session.end_rows_statement();
+            let executed = executed(rows, plan.columns.as_deref(), plan.verb, count)?;
+            // What is shown must not be taken back by a crash.
+            if plan.columns.is_none() || is_durable(session, seen)? {
+                return Ok(Begun::Done(executed));
+            }
+            Stage::Shows(executed, seen)
+        }
+        Ok(Ran::Wait(event)) => {
+            rows.clear();
+            Stage::Waits(event)
+        }
+        Err(_) if given_up.get() => {
+            rows.clear();
+            Stage::Long
+        }
+        Err(error) => return Err(locate(error, &prepared.0.statement.0)),
+    };
+    Ok(Begun::Unfinished(Unfinished { fresh, stage }))
 }
 
 /// What a statement gave that put out rows of these columns.
-pub(super) fn executed(rows: Rows<'_>, columns: Option<Vec<OutputColumn>>, verb: Verb, count: u64) -> Result<Executed> {
+pub(super) fn executed(rows: Rows<'_>, columns: Option<&[OutputColumn]>, verb: Verb, count: u64) -> Result<Executed> {
     Ok(match (rows, columns) {
-        (Rows::Messages { .. }, Some(_)) => Executed::Sent { tag: verb.tag(count), rows: count },
+        (Rows::Messages { .. }, _) => Executed::Sent { words: verb.words(), rows: count },
         (Rows::Batches { mut batches, mut maker, .. }, Some(columns)) => {
+            let columns = columns.to_vec();
             batches.extend(maker.rest()?);
             let batches = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
             let tag = match verb {
@@ -175,35 +291,35 @@ pub(super) fn executed(rows: Rows<'_>, columns: Option<Vec<OutputColumn>>, verb:
 }
 
 /// Enters the tables that a statement changes or locks, so that none is altered under it; the plan made anew, if the one given holds
-/// no longer.
-async fn entered(session: &mut Session, prepared: &Prepared, given: &RowsPlan) -> Result<Option<Box<RowsPlan>>> {
-    if given.valid.is_none() {
+/// no longer. If that has to wait, for what.
+fn enter(
+    session: &mut Session,
+    prepared: &Prepared,
+    given: &RowsPlan,
+    fresh: &mut Option<Box<RowsPlan>>,
+) -> Result<Option<Event>> {
+    if !given.names_tables() {
         // It reads nothing: under REPEATABLE READ the transaction is not to be bound to a commit that a crash could take back.
         let _: Option<engine::Snapshot> = session.txn().map(engine::Txn::snapshot);
         return Ok(None);
     }
-    let patience = session.settings.lock_timeout();
-    let mut fresh: Option<Box<RowsPlan>> = None;
     'anew: loop {
         let snapshot = session.newest();
         let plan = fresh.as_deref().unwrap_or(given);
         if !plan.holds(&snapshot, &session.settings) {
-            fresh = Some(Box::new(planned_anew(session, prepared, given)?));
+            *fresh = Some(Box::new(planned_anew(session, prepared, given)?));
         }
         let plan = fresh.as_deref().unwrap_or(given);
         for table in plan.compiled.entered() {
             match session.rows_txn()?.enter(table, Access::Shared)? {
                 Entered::In => {}
-                Entered::Wait(event) => {
-                    wait(&event, patience).await?;
-                    continue 'anew;
-                }
+                Entered::Wait(event) => return Ok(Some(event)),
                 // A transaction that stays with the snapshot it has is told by the change itself, as an error.
                 Entered::Changed if plan.holds(&session.newest(), &session.settings) => {}
                 Entered::Changed => continue 'anew,
             }
         }
-        return Ok(fresh);
+        return Ok(None);
     }
 }
 
@@ -225,41 +341,6 @@ pub(super) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &Row
     fresh
         .filter(|fresh| fresh.types == old.types && fresh.parameters == old.parameters)
         .ok_or_else(|| Error::unsupported("cached plan must not change result type"))
-}
-
-/// Runs a statement to its end: how many rows it gave or changed. `None` for one that only reads, and turned out to be long: nothing is
-/// left of it then.
-async fn run(
-    session: &mut Session,
-    plan: &RowsPlan,
-    arguments: Arguments<'_>,
-    rows: &mut Rows<'_>,
-) -> Result<Option<u64>> {
-    let clocks = Clocks(session.settings.zone().clone());
-    let patience = session.settings.lock_timeout();
-    let given_up = Cell::new(false);
-    let patient = !plan.compiled.is_read_only();
-    let count = loop {
-        match attempt(session, plan, arguments, &clocks, rows, (!patient).then_some(&given_up)) {
-            Err(_) if given_up.get() => {
-                rows.clear();
-                return Ok(None);
-            }
-            ran => match ran? {
-                Ran::Done { rows } => break rows,
-                Ran::Wait(event) => {
-                    rows.clear();
-                    wait(&event, patience).await?;
-                }
-            },
-        }
-    };
-    let seen = session.end_rows_statement();
-    // What is shown must not be taken back by a crash.
-    if plan.columns.is_some() {
-        until_durable(session, seen).await?;
-    }
-    Ok(Some(count))
 }
 
 /// Values of expressions over no table, as texts of the types with these numbers in `pg_type`; `None` if they are not compiled.
@@ -440,6 +521,11 @@ pub(super) async fn wait(event: &Event, patience: Option<Duration>) -> Result<()
         .map_err(|_| Error::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"))
 }
 
+/// Is a commit on disk, if the session's commits are to be?
+fn is_durable(session: &Session, lsn: Lsn) -> Result<bool> {
+    Ok(session.settings.durability() != Durability::Sync || session.database.engine().when_durable(lsn)?.is_none())
+}
+
 /// Waits until a commit is on disk, if the session's commits are to be.
 pub(crate) async fn until_durable(session: &Session, lsn: Lsn) -> Result<()> {
     if session.settings.durability() != Durability::Sync {
@@ -493,14 +579,6 @@ impl Rows<'_> {
         match self {
             Rows::Messages { messages, start } => messages.out.len() - *start,
             Rows::Batches { bytes, .. } => *bytes,
-        }
-    }
-
-    /// The forms of messages.
-    fn forms(&self) -> Option<Vec<Form>> {
-        match self {
-            Rows::Messages { messages, .. } => Some(messages.forms.to_vec()),
-            Rows::Batches { .. } => None,
         }
     }
 

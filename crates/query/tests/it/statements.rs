@@ -351,3 +351,63 @@ fn a_change_of_many_rows_stops_when_it_is_told_to_and_changes_nothing() {
         }
     });
 }
+
+/// Prepares a text and notes that it came, as who serves the simple protocol does.
+async fn came(session: &mut Session, sql: &str) {
+    for statement in query::parse(sql).unwrap() {
+        let prepared = session.prepare(&statement, &[]).await.unwrap();
+        session.remember_stripped(&prepared);
+        session.execute(&prepared, &[]).await.unwrap();
+    }
+}
+
+#[test]
+fn texts_that_came_twice_are_known_until_what_they_name_changes() {
+    with_session(async |mut session| {
+        came(&mut session, "CREATE TABLE r (id int PRIMARY KEY, n int, s text)").await;
+        for text in [
+            "SELECT n FROM r WHERE id = 1",
+            "SELECT n FROM r",
+            "BEGIN; UPDATE r SET n = 5 WHERE id = 1; COMMIT",
+            "INSERT INTO r SELECT 7, n, s FROM r WHERE id = 1",
+        ] {
+            assert!(session.recall_text(text).is_none(), "{text}");
+            came(&mut session, text).await;
+            assert!(session.recall_text(text).is_none(), "once: {text}");
+            came(&mut session, text).await;
+            assert!(session.recall_text(text).is_some(), "twice: {text}");
+        }
+        // With other constants, of the same types, and beside others that are known.
+        assert!(session.recall_text("SELECT n FROM r WHERE id = 77;").is_some());
+        assert!(session.recall_text("SELECT n FROM r WHERE id = 3000000000").is_none());
+        assert!(session.recall_text("BEGIN; SELECT n FROM r WHERE id = 2; UPDATE r SET n = 6 WHERE id = 8").is_some());
+        assert!(session.recall_text("BEGIN; SELECT s FROM r WHERE id = 2").is_none());
+        // Patterns decide about plans, other statements are not kept.
+        for text in ["SELECT n FROM r WHERE s LIKE 'a%'", "SHOW application_name", "SELECT n FROM m WHERE n = 1"] {
+            came(&mut session, text).await;
+            came(&mut session, text).await;
+        }
+        assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'a%'").is_some());
+        assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'b%'").is_none());
+        assert!(session.recall_text("SHOW application_name").is_none());
+        assert!(session.recall_text("SELECT n FROM m WHERE n = 1").is_none());
+        came(&mut session, "ALTER TABLE r ADD COLUMN t text").await;
+        assert!(session.recall_text("SELECT n FROM r WHERE id = 77").is_none());
+        assert!(session.recall_text("BEGIN").is_some());
+    });
+}
+
+#[test]
+fn statements_of_parse_are_known_by_text_and_types() {
+    with_session(async |mut session| {
+        came(&mut session, "CREATE TABLE r (id int PRIMARY KEY, n int)").await;
+        let sql = "SELECT n FROM r WHERE id = $1";
+        let parsed = query::parse(sql).unwrap();
+        let prepared = session.prepare(&parsed[0], &[23]).await.unwrap();
+        session.remember(sql, &[23], &prepared);
+        assert!(session.recall(sql, &[23]).is_some());
+        assert!(session.recall(sql, &[20]).is_none());
+        came(&mut session, "ALTER TABLE r ADD COLUMN t text").await;
+        assert!(session.recall(sql, &[23]).is_none());
+    });
+}

@@ -48,9 +48,10 @@ impl Registry {
         let sessions = self.sessions.lock();
         match sessions.get(&process) {
             Some((expected, stop)) if secret == expected.to_be_bytes() => {
-                // Wakes only who waits now: a request that comes between two statements is for neither.
-                stop.waiting.notify_waiters();
+                // The flag first, for who looks at it when it begins to wait. What begins later takes it down: a request that comes
+                // between two statements is for neither.
                 stop.computing.cancel();
+                stop.waiting.notify_waiters();
                 true
             }
             _ => false,

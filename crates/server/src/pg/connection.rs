@@ -1,6 +1,7 @@
 //! A session over its connection: the message loop, simple queries, and the outcomes of statements.
 
 use std::borrow::Cow;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use ::pg::{Form, Type};
 use bytes::BytesMut;
 use model::{Error, Result, SqlState};
 use query::{
-    Arguments, Batches, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement, TxnStatus,
+    Arguments, Batches, Begun, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement,
+    TxnStatus,
 };
 
 use super::cancel::Registration;
@@ -81,6 +83,13 @@ impl Drop for Taken<'_> {
     }
 }
 
+/// The forms of a simple query's columns.
+fn all_text(prepared: &Prepared) -> Cow<'static, [Form]> {
+    const TEXT: &[Form] = &[Form::Text; 64];
+    let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
+    TEXT.get(..columns).map_or_else(|| vec![Form::Text; columns].into(), Cow::Borrowed)
+}
+
 /// How many rows an Execute sent, and whether they were all.
 pub(super) struct Sent {
     pub(super) rows: u64,
@@ -117,8 +126,10 @@ impl<'a> Connection<'a> {
     /// Answers messages until the client leaves or cannot be served any more.
     pub(super) async fn run(&mut self) -> Result<(), Lost> {
         self.ready();
+        let mut phase = self.stops.phase.clone();
+        let mut stopping = pin!(reached(&mut phase, Phase::Stopping));
         loop {
-            let frame = self.next_message().await?;
+            let frame = self.next_message(stopping.as_mut()).await?;
             match self.answer(&frame).await? {
                 Next::Message => (),
                 Next::End => return Ok(()),
@@ -134,16 +145,15 @@ impl<'a> Connection<'a> {
 
     /// The next message, unless the server stops first, or the client takes too long: then an idle session ends, also inside a
     /// transaction.
-    async fn next_message(&mut self) -> Result<BytesMut, Lost> {
+    async fn next_message(&mut self, stopping: Pin<&mut impl Future<Output = ()>>) -> Result<BytesMut, Lost> {
         if let Some(message) = self.wire.message_read()? {
             self.idle = false;
             return Ok(message);
         }
         let (patience, lost) = self.patience();
-        let mut phase = self.stops.phase.clone();
         let message = tokio::select! {
             biased;
-            () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
+            () = stopping => Err(shutting_down()),
             message = self.wire.message() => message,
             () = expired(patience) => Err(lost()),
         };
@@ -225,55 +235,108 @@ impl<'a> Connection<'a> {
     async fn simple_query(&mut self, sql: &str) -> Result<(), Fault> {
         // As in PostgreSQL, where a simple query and the unnamed statement share their place.
         self.named.forget_unnamed();
-        if let Some((prepared, constants)) = self.session.recall_stripped(sql) {
-            let guard = self.guard();
-            guard.watch(self.run_simple(&prepared, Arguments::Bound(&constants))).await?;
-            return Ok(self.end_of_batch().await?);
+        let mut done = 0;
+        if let Some(known) = self.session.recall_text(sql) {
+            for statement in &known.statements {
+                // What ran before it may have changed what it means.
+                if done > 0 && !self.session.is_still_known(&known, statement) {
+                    break;
+                }
+                if known.statements.len() > 1 {
+                    self.begin_implicit();
+                }
+                let guard = self.guard();
+                self.run_simple(&statement.prepared, statement.arguments(), guard).await?;
+                done += 1;
+            }
+            if done == known.statements.len() {
+                return Ok(self.end_of_batch().await?);
+            }
         }
         let statements = query::parse(sql)?;
         if statements.is_empty() {
             backend::empty_query_response(&mut self.wire.output);
         }
-        let alone = (statements.len() == 1).then_some(sql);
-        for statement in &statements {
+        for statement in &statements[done..] {
             // Also after a COMMIT among them.
             if statements.len() > 1 {
                 self.begin_implicit();
             }
-            let guard = self.guard();
-            guard.watch(self.simple_statement(statement, alone)).await?;
+            self.simple_statement(statement).await?;
         }
         Ok(self.end_of_batch().await?)
     }
 
-    /// Runs a statement; `text` is what it is alone in.
-    async fn simple_statement(&mut self, statement: &Statement, text: Option<&str>) -> Result<(), Fault> {
+    async fn simple_statement(&mut self, statement: &Statement) -> Result<(), Fault> {
         if self.deallocate(statement.sql()) {
             return Ok(());
         }
-        let prepared = self.session.prepare(statement, &[]).await?;
+        let guard = self.guard();
+        let prepared = {
+            let prepare = pin!(async { Ok(self.session.prepare(statement, &[]).await?) });
+            guard.watch(prepare).await?
+        };
         if !prepared.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
-        if let Some(text) = text {
-            self.session.remember_stripped(text, &prepared);
-        }
-        self.run_simple(&prepared, Arguments::Values(&[])).await
+        self.session.remember_stripped(&prepared);
+        self.run_simple(&prepared, Arguments::Values(&[]), guard).await
     }
 
-    async fn run_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>) -> Result<(), Fault> {
+    async fn run_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>, guard: Guard) -> Result<(), Fault> {
+        match self.begin_simple(prepared, arguments)? {
+            None => Ok(()),
+            Some((begun, before)) => Box::pin(self.finish_simple(prepared, arguments, begun, before, guard)).await,
+        }
+    }
+
+    /// Runs a statement of a simple query as far as it goes without waiting; nothing is left if that is all.
+    /// Else what came of it, and how long the output was before.
+    fn begin_simple(&mut self, prepared: &Prepared, arguments: Arguments<'_>) -> Result<Option<(Begun, usize)>> {
         Counters::add(&self.context.counters.statements, 1);
-        let forms = vec![Form::Text; prepared.columns().map_or(0, <[OutputColumn]>::len)];
+        let forms = all_text(prepared);
         let before = self.wire.output.len();
         if prepared.is_compiled()
             && let Some(columns) = prepared.columns()
         {
             describe_rows(&mut self.wire.output, columns, &forms);
         }
-        match self.execute_into(prepared, arguments, &forms, before).await? {
-            Executed::Sent { tag, rows } => {
-                Counters::add(&self.context.counters.rows, rows);
-                self.complete(&tag);
+        match self.begin(prepared, arguments, &forms, before)? {
+            Begun::Done(Executed::Sent { words, rows }) => {
+                self.complete_sent(prepared, words, rows);
+                Ok(None)
+            }
+            Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
+                self.complete_command(&tag);
+                Ok(None)
+            }
+            begun => Ok(Some((begun, before))),
+        }
+    }
+
+    /// What is left of a statement of a simple query.
+    async fn finish_simple(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        begun: Begun,
+        before: usize,
+        guard: Guard,
+    ) -> Result<(), Fault> {
+        guard.watch(pin!(self.finish_watched(prepared, arguments, before, begun))).await
+    }
+
+    async fn finish_watched(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        before: usize,
+        begun: Begun,
+    ) -> Result<(), Fault> {
+        let forms = all_text(prepared);
+        match self.finish(prepared, arguments, &forms, before, begun).await? {
+            Executed::Sent { words, rows } => {
+                self.complete_sent(prepared, words, rows);
                 Ok(())
             }
             Executed::Stream { mut chunks, .. } => {
@@ -283,7 +346,7 @@ impl<'a> Connection<'a> {
             }
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 describe_rows(&mut self.wire.output, &columns, &forms);
-                let mut rows = Running::new(columns, forms, self.context.pump.run(batches), tag);
+                let mut rows = Running::new(columns, forms.to_vec(), self.context.pump.run(batches), tag);
                 let sent = Box::pin(self.send_rows(&mut rows, u64::MAX)).await?;
                 self.complete_rows(&rows.tag, sent.rows);
                 Ok(())
@@ -292,33 +355,69 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Executes a statement; rows of one that is compiled are in the output afterwards. If it fails, or is stopped, the output ends
-    /// at `before`, and what the client is told is the error alone.
-    pub(super) async fn execute_into(
+    /// Executes a statement as far as it goes without waiting, for [`Connection::finish`] to go on; rows of one that is compiled are in the
+    /// output afterwards. If it fails, or is stopped, the output ends at `before`, and what the client is told is the error alone.
+    pub(super) fn begin(
         &mut self,
         prepared: &Prepared,
         arguments: Arguments<'_>,
         forms: &[Form],
         before: usize,
+    ) -> Result<Begun> {
+        let mut messages = Messages { out: &mut self.wire.output, forms };
+        let begun = self.session.begin_execute(prepared, arguments, Some(&mut messages));
+        if begun.is_err() {
+            self.wire.output.truncate(before);
+        }
+        begun
+    }
+
+    /// What a statement gave that was begun.
+    pub(super) async fn finish(
+        &mut self,
+        prepared: &Prepared,
+        arguments: Arguments<'_>,
+        forms: &[Form],
+        before: usize,
+        begun: Begun,
     ) -> Result<Executed> {
+        let unfinished = match begun {
+            Begun::Done(executed) => return Ok(executed),
+            Begun::Unfinished(unfinished) => unfinished,
+        };
         let mut taken = Taken { output: &mut self.wire.output, before, done: false };
         let messages = Messages { out: &mut *taken.output, forms };
-        let executed = self.context.pump.within(self.session.execute_into(prepared, arguments, Some(messages))).await;
+        let work = pin!(self.session.finish_execute(prepared, arguments, Some(messages), unfinished));
+        let executed = self.context.pump.within(work).await;
         taken.done = executed.is_ok();
         executed
+    }
+
+    /// CommandComplete of one without rows.
+    pub(super) fn complete_command(&mut self, tag: &str) {
+        if matches!(tag, "DISCARD ALL" | "DEALLOCATE ALL") {
+            self.named.forget_statements();
+        }
+        self.complete(tag);
+    }
+
+    /// CommandComplete of a compiled statement, whose rows are in the output if it has any.
+    pub(super) fn complete_sent(&mut self, prepared: &Prepared, words: &str, rows: u64) {
+        if prepared.columns().is_some() {
+            Counters::add(&self.context.counters.rows, rows);
+        }
+        self.send_notices();
+        backend::command_complete_rows(&mut self.wire.output, words, rows);
     }
 
     /// Answers outcomes without rows.
     pub(super) async fn finish_outcome(&mut self, outcome: Outcome) -> Result<(), Fault> {
         match outcome {
             Outcome::Command { tag } => {
-                if matches!(tag.as_str(), "DISCARD ALL" | "DEALLOCATE ALL") {
-                    self.named.forget_statements();
-                }
-                self.complete(&tag);
+                self.complete_command(&tag);
                 Ok(())
             }
-            Outcome::CopyIn(copy) => self.copy_in(copy).await,
+            Outcome::CopyIn(copy) => self.copy_in(*copy).await,
             Outcome::CopyOut { binary, columns, chunks } => self.copy_out(binary, columns, chunks).await,
             Outcome::Empty => {
                 backend::empty_query_response(&mut self.wire.output);
@@ -367,7 +466,8 @@ impl<'a> Connection<'a> {
     /// CommandComplete of a result; only SELECT and its like count their rows.
     pub(super) fn complete_rows(&mut self, tag: &str, rows: u64) {
         if matches!(tag, "SELECT" | "FETCH") {
-            self.complete(&format!("{tag} {rows}"));
+            self.send_notices();
+            backend::command_complete_rows(&mut self.wire.output, tag, rows);
         } else {
             self.complete(tag);
         }
@@ -434,9 +534,9 @@ impl<'a> Connection<'a> {
         self.idle = true;
     }
 
-    /// What can stop the next statement.
+    /// A statement begins; what can stop it.
     pub(super) fn guard(&self) -> Guard {
-        Guard { stops: Arc::clone(&self.stops), timeout: self.session.timeouts().statement }
+        Guard::new(&self.stops, self.session.timeouts().statement)
     }
 
     /// The session's time zone.

@@ -1,5 +1,6 @@
 //! The extended protocol: prepared statements, portals, row limits.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::pg::backend;
@@ -8,7 +9,7 @@ use ::pg::numeric::decimal128;
 use ::pg::{Datum, Form, decode};
 use futures::StreamExt;
 use model::{Error, Result, SqlState};
-use query::{Arguments, Bound, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, TxnStatus, Value};
+use query::{Arguments, Begun, Bound, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, TxnStatus, Value};
 use rustc_hash::FxHashMap;
 
 use super::Counters;
@@ -54,6 +55,8 @@ impl Values {
 
 enum PortalState {
     Bound,
+    /// It waits for something. The output was so long before.
+    Begun(Box<Begun>, usize),
     /// Stopped at a row limit.
     Suspended(Box<Running>),
     /// The same, of a statement that is compiled.
@@ -108,13 +111,16 @@ impl Left {
 #[derive(Default)]
 pub(super) struct Named {
     statements: FxHashMap<String, PreparedStatement>,
+    /// With names.
     portals: FxHashMap<String, Portal>,
+    /// The portal without a name, which most are.
+    unnamed: Option<Portal>,
 }
 
 impl Named {
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove("");
-        self.portals.remove("");
+        self.unnamed = None;
     }
 
     pub(super) fn forget_statements(&mut self) {
@@ -123,6 +129,28 @@ impl Named {
 
     pub(super) fn close_portals(&mut self) {
         self.portals.clear();
+        self.unnamed = None;
+    }
+
+    fn portal(&self, name: &str) -> Result<&Portal> {
+        let portal = if name.is_empty() { self.unnamed.as_ref() } else { self.portals.get(name) };
+        portal.ok_or_else(|| no_portal(name))
+    }
+
+    /// Takes a portal out; its name, if it has one.
+    fn take_portal(&mut self, name: &str) -> Result<(Option<String>, Portal)> {
+        let taken = match name {
+            "" => self.unnamed.take().map(|portal| (None, portal)),
+            name => self.portals.remove_entry(name).map(|(name, portal)| (Some(name), portal)),
+        };
+        taken.ok_or_else(|| no_portal(name))
+    }
+
+    fn put_portal(&mut self, name: Option<String>, portal: Portal) {
+        match name {
+            None => self.unnamed = Some(portal),
+            Some(name) => drop(self.portals.insert(name, portal)),
+        }
     }
 
     fn statement(&self, name: &str) -> Result<&PreparedStatement> {
@@ -179,7 +207,7 @@ impl Connection<'_> {
         };
         let guard = self.guard();
         let session = &mut self.session;
-        let prepared = guard.watch(async { Ok(session.prepare(statement, types).await?) }).await?;
+        let prepared = guard.watch(pin!(async { Ok(session.prepare(statement, types).await?) })).await?;
         self.session.remember(sql, types, &prepared);
         Ok(Some(prepared))
     }
@@ -230,13 +258,13 @@ impl Connection<'_> {
     }
 
     fn add_portal(&mut self, name: &str, portal: Portal) -> Result<()> {
-        if !name.is_empty() && self.named.portals.contains_key(name) {
+        if self.named.portals.contains_key(name) {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         if self.named.portals.len() >= NAMED_MAX {
             return Err(too_many("portals"));
         }
-        self.named.portals.insert(name.to_owned(), portal);
+        self.named.put_portal((!name.is_empty()).then(|| name.to_owned()), portal);
         Ok(())
     }
 
@@ -251,7 +279,7 @@ impl Connection<'_> {
                 describe_columns(out, prepared, &[]);
             }
             Target::Portal(name) => {
-                let portal = self.named.portals.get(name).ok_or_else(|| no_portal(name))?;
+                let portal = self.named.portal(name)?;
                 describe_columns(out, portal.prepared.as_ref(), &portal.forms);
             }
         }
@@ -262,15 +290,15 @@ impl Connection<'_> {
     pub(super) fn close(&mut self, target: Target<'_>) {
         match target {
             Target::Statement(name) => drop(self.named.statements.remove(name)),
-            Target::Portal(name) => drop(self.named.portals.remove(name)),
+            Target::Portal(name) => drop(self.named.take_portal(name)),
         }
         backend::close_complete(&mut self.wire.output);
     }
 
     /// Execute: runs a portal, or goes on with it.
     pub(super) async fn execute(&mut self, name: &str, rows_max: u32) -> Result<(), Fault> {
-        // Out of the map while it runs: if it fails or is stopped, it is gone.
-        let (name, mut portal) = self.named.portals.remove_entry(name).ok_or_else(|| no_portal(name))?;
+        // Out of its place while it runs: if it fails or is stopped, it is gone.
+        let (name, mut portal) = self.named.take_portal(name)?;
         // A statement that is alone in its batch needs no transaction around it; one that must be alone can have none.
         let stands_alone = portal.prepared.as_ref().is_some_and(Prepared::stands_alone);
         if self.wire.next_tag() != Some(b'S') && !stands_alone {
@@ -279,18 +307,22 @@ impl Connection<'_> {
         let in_block = self.session.status() != TxnStatus::Idle;
         let rows_max = if rows_max == 0 { u64::MAX } else { u64::from(rows_max) };
         let guard = self.guard();
-        guard.watch(self.run_portal(&mut portal, rows_max)).await?;
+        if !self.begin_portal(&mut portal, rows_max)? {
+            // Elsewhere in memory: what is waited in is large, and most wait for nothing.
+            Box::pin(guard.watch(pin!(self.run_portal(&mut portal, rows_max)))).await?;
+        }
         if in_block && self.session.status() == TxnStatus::Idle && !self.implicit {
             // It was the COMMIT or ROLLBACK: the portals of its transaction end here.
             self.named.close_portals();
         }
-        self.named.portals.insert(name, portal);
+        self.named.put_portal(name, portal);
         Ok(())
     }
 
     async fn run_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<(), Fault> {
         match std::mem::replace(&mut portal.state, PortalState::Done { rows: false }) {
-            PortalState::Bound => self.start_portal(portal, rows_max).await,
+            PortalState::Bound => self.start_portal(portal, rows_max, None).await,
+            PortalState::Begun(begun, before) => self.start_portal(portal, rows_max, Some((*begun, before))).await,
             PortalState::Suspended(running) => Box::pin(self.go_on(portal, *running, rows_max)).await,
             PortalState::Left(left) => Box::pin(self.send_left(portal, left, rows_max)).await,
             PortalState::Done { rows: true } => {
@@ -304,28 +336,62 @@ impl Connection<'_> {
         }
     }
 
-    async fn start_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<(), Fault> {
+    /// Runs a portal that was not run yet, as far as it goes without waiting; true when that is all.
+    fn begin_portal(&mut self, portal: &mut Portal, rows_max: u64) -> Result<bool, Fault> {
+        if !matches!(portal.state, PortalState::Bound) {
+            return Ok(false);
+        }
         Counters::add(&self.context.counters.statements, 1);
         let Some(prepared) = &portal.prepared else {
+            portal.state = PortalState::Done { rows: false };
             backend::empty_query_response(&mut self.wire.output);
-            return Ok(());
+            return Ok(true);
         };
-        if self.deallocate(&portal.sql) {
-            return Ok(());
+        if !prepared.is_compiled() && self.deallocate(&portal.sql) {
+            portal.state = PortalState::Done { rows: false };
+            return Ok(true);
         }
         // A portal that may stop between two rows keeps them.
+        if rows_max != u64::MAX {
+            return Ok(false);
+        }
+        let before = self.wire.output.len();
+        match self.begin(prepared, portal.values.arguments(), &portal.forms, before)? {
+            Begun::Done(Executed::Sent { words, rows }) => {
+                portal.state = PortalState::Done { rows: prepared.columns().is_some() };
+                self.complete_sent(prepared, words, rows);
+                Ok(true)
+            }
+            Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
+                portal.state = PortalState::Done { rows: false };
+                self.complete_command(&tag);
+                Ok(true)
+            }
+            begun => {
+                portal.state = PortalState::Begun(Box::new(begun), before);
+                Ok(false)
+            }
+        }
+    }
+
+    async fn start_portal(
+        &mut self,
+        portal: &mut Portal,
+        rows_max: u64,
+        begun: Option<(Begun, usize)>,
+    ) -> Result<(), Fault> {
+        let Some(prepared) = &portal.prepared else { return Err(Error::bug("a portal of nothing").into()) };
         let mut kept = Vec::new();
-        let executed = if rows_max == u64::MAX {
-            let before = self.wire.output.len();
-            self.execute_into(prepared, portal.values.arguments(), &portal.forms, before).await?
+        let executed = if let Some((begun, before)) = begun {
+            self.finish(prepared, portal.values.arguments(), &portal.forms, before, begun).await?
         } else {
             let messages = Messages { out: &mut kept, forms: &portal.forms };
-            let work = self.session.execute_into(prepared, portal.values.arguments(), Some(messages));
+            let work = pin!(self.session.execute_into(prepared, portal.values.arguments(), Some(messages)));
             self.context.pump.within(work).await?
         };
         match executed {
-            Executed::Sent { tag, .. } if rows_max != u64::MAX => {
-                let left = Left { messages: kept, sent: 0, rest: None, tag };
+            Executed::Sent { words, rows } if rows_max != u64::MAX && prepared.columns().is_some() => {
+                let left = Left { messages: kept, sent: 0, rest: None, tag: format!("{words} {rows}") };
                 Box::pin(self.send_left(portal, left, rows_max)).await
             }
             Executed::Stream { mut chunks, .. } if rows_max == u64::MAX => {
@@ -343,10 +409,9 @@ impl Connection<'_> {
                 }
                 Box::pin(self.send_left(portal, left, rows_max)).await
             }
-            Executed::Sent { tag, rows } => {
-                Counters::add(&self.context.counters.rows, rows);
-                portal.state = PortalState::Done { rows: true };
-                self.complete(&tag);
+            Executed::Sent { words, rows } => {
+                portal.state = PortalState::Done { rows: prepared.columns().is_some() };
+                self.complete_sent(prepared, words, rows);
                 Ok(())
             }
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -11,6 +12,7 @@ use model::{Error, SqlState};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::cancel::Stop;
 use super::wire::Lost;
@@ -48,29 +50,39 @@ pub(super) struct Stops {
 
 /// The same, for one statement.
 pub(super) struct Guard {
-    pub(super) stops: Arc<Stops>,
-    pub(super) timeout: Option<Duration>,
+    stops: Arc<Stops>,
+    until: Option<Instant>,
 }
 
 impl Guard {
-    /// Runs `work` to its end, or drops it when there is a reason to.
-    pub(super) async fn watch<T>(self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    /// A statement begins.
+    pub(super) fn new(stops: &Arc<Stops>, timeout: Option<Duration>) -> Guard {
+        stops.stop.computing.arm(timeout);
+        Guard { stops: Arc::clone(stops), until: timeout.map(|timeout| Instant::now() + timeout) }
+    }
+
+    /// Runs `work` to its end, or gives it up when there is a reason to. (By reference, as what is waited in is large to move.)
+    pub(super) async fn watch<T>(
+        &self,
+        mut work: Pin<&mut impl Future<Output = Result<T, Fault>>>,
+    ) -> Result<T, Fault> {
         let Stops { stop, phase, socket, decided } = &*self.stops;
-        // Made first: from here on a request is for this statement.
         let stopped = stop.waiting.notified();
-        stop.computing.arm(self.timeout);
-        let mut work = std::pin::pin!(work);
         // Most statements are done at once, and need no watching.
         if let Poll::Ready(result) = futures::poll!(&mut work) {
             return result;
         }
         let canceled = |why: &str| Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"));
+        // A request that came while it computed woke nobody.
+        if stop.computing.is_canceled() && !decided.load(Ordering::Acquire) {
+            return Err(canceled("user request").into());
+        }
         let mut phase = phase.clone();
         let fault = tokio::select! {
             biased;
             result = &mut work => return result,
             () = stopped => canceled("user request").into(),
-            () = expired(self.timeout) => canceled("statement timeout").into(),
+            () = passed(self.until) => canceled("statement timeout").into(),
             () = reached(&mut phase, Phase::Killing) => shutting_down().into(),
             () = gone((**socket).as_ref()) => Lost::Gone.into(),
         };
@@ -79,6 +91,13 @@ impl Guard {
             return work.await;
         }
         Err(fault)
+    }
+}
+
+async fn passed(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
     }
 }
 

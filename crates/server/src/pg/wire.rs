@@ -175,11 +175,10 @@ impl Wire {
     /// Sends everything buffered. Can be abandoned at any await.
     pub(super) async fn flush(&mut self) -> Result<(), Lost> {
         while self.sent < self.output.len() {
-            self.writer.writable().await?;
             match self.writer.try_write(&self.output[self.sent..]) {
                 Ok(0) => return Err(Lost::Gone),
                 Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writer.writable().await?,
                 Err(error) => return Err(error.into()),
             }
         }

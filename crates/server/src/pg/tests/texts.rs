@@ -87,3 +87,89 @@ async fn a_text_means_what_the_tables_and_settings_of_the_moment_make_it_mean() 
         assert_eq!(client.transcript().await[2..], expected);
     }
 }
+
+#[tokio::test]
+async fn constants_of_other_types_are_other_texts() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
+    client.check("INSERT INTO t VALUES (1, 7)", &["C INSERT 0 1", "Z I"]).await;
+    for _ in 0..3 {
+        for (constant, ty, value) in [("2.0", 1700, "3.5000000000000000"), ("2", 23, "3"), ("9999999999", 20, "0")] {
+            let expected = [format!("T ?column?:{ty}"), format!("D {value}"), "C SELECT 1".into(), "Z I".into()];
+            assert_eq!(client.query(&format!("SELECT n / {constant} FROM t WHERE id = 1")).await, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn texts_of_several_statements_are_transactions_each_time() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
+    for id in 1..=4 {
+        let text = format!(
+            "BEGIN; INSERT INTO t VALUES ({id}, 0); UPDATE t SET n = n + {id} WHERE id = {id} RETURNING n; \
+             SELECT count(*) FROM t; COMMIT"
+        );
+        let expected = [
+            "C BEGIN",
+            "C INSERT 0 1",
+            "T n:23",
+            &format!("D {id}"),
+            "C UPDATE 1",
+            "T count:20",
+            &format!("D {id}"),
+            "C SELECT 1",
+            "C COMMIT",
+            "Z I",
+        ];
+        client.check(&text, &expected).await;
+    }
+    // One that fails in the middle takes all back; those before it were answered, those after it are not run.
+    for id in 5..=8 {
+        let text = format!("INSERT INTO t VALUES ({id}, 0); SELECT 1 / (n - 4) FROM t WHERE id = 4; DELETE FROM t");
+        let lines = client.query(&text).await;
+        assert_eq!(lines[0], "C INSERT 0 1");
+        assert!(lines.iter().any(|line| line == "E 22012 division by zero"), "{lines:?}");
+        assert_eq!(lines.last().unwrap(), "Z I");
+    }
+    // In a block it fails the block.
+    for _ in 0..3 {
+        client.check("BEGIN; DELETE FROM t WHERE id = 1", &["C BEGIN", "C DELETE 1", "Z T"]).await;
+        let lines = client.query("SELECT 1 / (n - 4) FROM t WHERE id = 4; COMMIT").await;
+        assert_eq!(lines.last().unwrap(), "Z E", "{lines:?}");
+        client
+            .check("ROLLBACK; SELECT count(*) FROM t", &["C ROLLBACK", "T count:20", "D 4", "C SELECT 1", "Z I"])
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_means_what_its_own_first_statements_leave() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.check("CREATE TABLE t (id int PRIMARY KEY, at timestamptz)", &["C CREATE TABLE", "Z I"]).await;
+    client.check("BEGIN", &["C BEGIN", "Z T"]).await;
+    client.check("ROLLBACK", &["C ROLLBACK", "Z I"]).await;
+    client.check("BEGIN", &["C BEGIN", "Z T"]).await;
+    client.check("SET LOCAL TimeZone = 'Asia/Tokyo'", &["C SET", "S TimeZone=Asia/Tokyo", "Z T"]).await;
+    for id in 1..=3 {
+        let insert = format!("INSERT INTO t VALUES ({id}, '2024-01-01 00:00')");
+        client.check(&insert, &["C INSERT 0 1", "Z T"]).await;
+    }
+    // Known by now, but by the zone that ROLLBACK takes back.
+    let text = "ROLLBACK; INSERT INTO t VALUES (4, '2024-01-01 00:00')";
+    client.check(text, &["C ROLLBACK", "C INSERT 0 1", "S TimeZone=UTC", "Z I"]).await;
+    let expected = ["T at:1184", "D 2024-01-01 00:00:00+00", "C SELECT 1", "Z I"];
+    client.check("SELECT at FROM t WHERE id = 4", &expected).await;
+    // The same of a column that goes.
+    client.check("BEGIN", &["C BEGIN", "Z T"]).await;
+    client.check("ALTER TABLE t ADD COLUMN n int", &["C ALTER TABLE", "Z T"]).await;
+    for _ in 0..3 {
+        let expected = ["T id:23 at:1184 n:23", "D 4|2024-01-01 00:00:00+00|NULL", "C SELECT 1", "Z T"];
+        client.check("SELECT * FROM t WHERE id = 4", &expected).await;
+    }
+    let expected = ["C ROLLBACK", "T id:23 at:1184", "D 4|2024-01-01 00:00:00+00", "C SELECT 1", "Z I"];
+    client.check("ROLLBACK; SELECT * FROM t WHERE id = 4", &expected).await;
+}
