@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(engine) = open(&env) else { return };
     let Ok(before) = rows(&engine) else { return };
     engine.flush().expect("there is room");
-    engine.settle();
+    engine.settle().expect("there is room");
     assert_eq!(rows(&engine).expect("rows"), before);
     drop(engine);
     assert_eq!(rows(&open(&env).expect("it did open")).expect("rows"), before);

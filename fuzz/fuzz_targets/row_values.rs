@@ -31,6 +31,12 @@ fuzz_target!(|bytes: &[u8]| {
     let [choice, form, value @ ..] = bytes else { return };
     let ty = TYPES[usize::from(*choice) % TYPES.len()];
     let form = if form & 1 == 0 { Form::Text } else { Form::Binary };
+    // Arrays are no values of columns, and only read.
+    let array = match form {
+        Form::Binary => compiled::array_of_binary(value, ty),
+        Form::Text => pg::row_value::read_text(value).and_then(|text| compiled::array_of_text(text, ty, &Utc)),
+    };
+    drop(array);
     let arena = bumpalo::Bump::new();
     let Ok(datum) = read(ty, form, value, &arena) else { return };
     // As a column takes it, or refuses it.
