@@ -417,11 +417,12 @@ impl Session {
                 format!("{} values for {} parameters", arguments.len(), prepared.0.parameters.len()),
             ));
         }
-        let running = self.enter(&prepared.0.statement);
+        let now_ns = self.database.engine().env().now_ns();
+        let running = self.entered.begin(&prepared.0.statement, &self.settings, now_ns);
         let compiled = matches!(prepared.0.plan, Plan::Rows(_));
         let alone = self.block.is_none() && (compiled || writes(&prepared.0.statement.0));
         if alone {
-            self.begin_implicit();
+            self.begin_at(true, self.settings.isolation(), now_ns);
         }
         let begun = self.begin_run(prepared, arguments, messages, alone);
         if begun.is_err() {
@@ -487,12 +488,6 @@ impl Session {
         }
         self.entered.set_block(self.status(), self.block.as_ref().map(|block| block.started_ns));
         result.map(|executed| executed.holding(running))
-    }
-
-    /// Shows the statement to other sessions.
-    fn enter(&self, statement: &Statement) -> Running {
-        let now_ns = self.database.engine().env().now_ns();
-        self.entered.begin(statement, &self.settings, now_ns)
     }
 
     async fn finish_run(
@@ -708,6 +703,10 @@ impl Session {
     }
 
     pub(crate) fn begin(&mut self, implicit: bool, isolation: Isolation) {
+        self.begin_at(implicit, isolation, self.database.engine().env().now_ns());
+    }
+
+    fn begin_at(&mut self, implicit: bool, isolation: Isolation, started_ns: i64) {
         self.block = Some(Block {
             txn: None,
             isolation,
@@ -715,7 +714,7 @@ impl Session {
             failed: false,
             implicit,
             single: false,
-            started_ns: self.database.engine().env().now_ns(),
+            started_ns,
             before: Arc::clone(&self.settings),
             after: Arc::clone(&self.settings),
             savepoints: Vec::new(),

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 use query::StopFlag;
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 /// What a CancelRequest must repeat.
@@ -16,11 +17,48 @@ pub(super) struct Key {
     pub(super) secret: u32,
 }
 
-/// The two ways of stopping a statement: while it waits, and while it computes.
+/// The two ways of stopping a statement: while it waits, and while it computes; and of ending a session that has none.
 #[derive(Clone)]
 pub(super) struct Stop {
     pub(super) waiting: Arc<Notify>,
     pub(super) computing: Arc<StopFlag>,
+    pub(super) idle: Arc<Idle>,
+}
+
+/// Whether a session waits for its client, and the socket by which it is woken.
+///
+/// A session that waited for the end of the server as well would pay for that with every message.
+#[derive(Default)]
+pub(super) struct Idle {
+    is_so: AtomicBool,
+    socket: Option<Arc<OwnedWriteHalf>>,
+}
+
+impl Idle {
+    pub(super) fn at(socket: Arc<OwnedWriteHalf>) -> Idle {
+        Idle { is_so: AtomicBool::new(false), socket: Some(socket) }
+    }
+
+    /// The session waits from now on. Look afterwards whether the server ends: who ends it looks here afterwards.
+    pub(super) fn begin(&self) {
+        self.is_so.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn end(&self) {
+        self.is_so.store(false, Ordering::Relaxed);
+    }
+
+    /// Has the session read the end of its input, if it waits for that.
+    fn hang_up(&self) {
+        fence(Ordering::SeqCst);
+        if let (true, Some(socket)) = (self.is_so.load(Ordering::SeqCst), &self.socket) {
+            let ended = socket2::SockRef::from((**socket).as_ref()).shutdown(std::net::Shutdown::Read);
+            if let Err(error) = ended {
+                tracing::debug!(%error, "a client is gone already");
+            }
+        }
+    }
 }
 
 /// Every session that can be cancelled.
@@ -34,13 +72,18 @@ pub(super) struct Registry {
 
 impl Registry {
     /// Adds a session under its process number, which no other has; it is taken out when the registration is dropped.
-    pub(super) fn register(self: &Arc<Registry>, process: u32, computing: Arc<StopFlag>) -> Registration {
+    pub(super) fn register(self: &Arc<Registry>, process: u32, computing: Arc<StopFlag>, idle: Idle) -> Registration {
         // Counted in, so that a number that is used again gets another secret.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let key = Key { process, secret: self.secrets.hash_one((process, turn)) as u32 };
-        let stop = Stop { waiting: Arc::new(Notify::new()), computing };
+        let stop = Stop { waiting: Arc::new(Notify::new()), computing, idle: Arc::new(idle) };
         self.sessions.lock().insert(process, (key.secret, stop.clone()));
         Registration { registry: Arc::clone(self), key, stop }
+    }
+
+    /// Wakes all sessions that wait for their clients.
+    pub(super) fn hang_up(&self) {
+        self.sessions.lock().values().for_each(|(_, stop)| stop.idle.hang_up());
     }
 
     /// Stops what the session runs at this moment. A wrong secret does nothing, and nobody is told.
@@ -78,7 +121,7 @@ mod tests {
     use super::*;
 
     fn register(registry: &Arc<Registry>, process: u32) -> Registration {
-        registry.register(process, Arc::new(StopFlag::new(Arc::new(env::RealEnv::new()))))
+        registry.register(process, Arc::new(StopFlag::new(Arc::new(env::RealEnv::new()))), Idle::default())
     }
 
     #[test]

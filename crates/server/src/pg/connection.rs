@@ -1,7 +1,7 @@
 //! A session over its connection: the message loop, simple queries, and the outcomes of statements.
 
 use std::borrow::Cow;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,10 +126,11 @@ impl<'a> Connection<'a> {
     /// Answers messages until the client leaves or cannot be served any more.
     pub(super) async fn run(&mut self) -> Result<(), Lost> {
         self.ready();
-        let mut phase = self.stops.phase.clone();
-        let mut stopping = pin!(reached(&mut phase, Phase::Stopping));
+        if *self.stops.phase.borrow() != Phase::Running {
+            return Err(shutting_down());
+        }
         loop {
-            let frame = self.next_message(stopping.as_mut()).await?;
+            let frame = self.next_message().await?;
             match self.answer(&frame).await? {
                 Next::Message => (),
                 Next::End => return Ok(()),
@@ -145,20 +146,48 @@ impl<'a> Connection<'a> {
 
     /// The next message, unless the server stops first, or the client takes too long: then an idle session ends, also inside a
     /// transaction.
-    async fn next_message(&mut self, stopping: Pin<&mut impl Future<Output = ()>>) -> Result<BytesMut, Lost> {
+    async fn next_message(&mut self) -> Result<BytesMut, Lost> {
         if let Some(message) = self.wire.message_read()? {
             self.idle = false;
             return Ok(message);
         }
-        let (patience, lost) = self.patience();
-        let message = tokio::select! {
-            biased;
-            () = stopping => Err(shutting_down()),
-            message = self.wire.message() => message,
-            () = expired(patience) => Err(lost()),
+        if !self.wire.try_flush()? {
+            self.flush_unless_stopping().await?;
+        }
+        let stops = Arc::clone(&self.stops);
+        stops.stop.idle.begin();
+        let message = match self.patience() {
+            _ if self.is_stopping() => Err(Lost::Gone),
+            (None, _) => self.wire.message().await,
+            (patience, lost) => tokio::select! {
+                biased;
+                message = self.wire.message() => message,
+                () = expired(patience) => Err(lost()),
+            },
         };
+        stops.stop.idle.end();
         self.idle = false;
-        message
+        match message {
+            Err(Lost::Gone) if self.is_stopping() => Err(shutting_down()),
+            message => message,
+        }
+    }
+
+    /// Sends to a client that is slow to take it.
+    async fn flush_unless_stopping(&mut self) -> Result<(), Lost> {
+        let (patience, lost) = self.patience();
+        let mut phase = self.stops.phase.clone();
+        tokio::select! {
+            biased;
+            () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
+            flushed = self.wire.flush() => flushed,
+            () = expired(patience) => Err(lost()),
+        }
+    }
+
+    /// Does the server end? (It ran when the session began.)
+    fn is_stopping(&self) -> bool {
+        self.stops.phase.has_changed().unwrap_or(true)
     }
 
     /// How long the client may take to send the next message, and what it is told then.

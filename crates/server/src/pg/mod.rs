@@ -36,7 +36,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use self::cancel::Registry;
+use self::cancel::{Idle, Registry};
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
 use self::pump::Pump;
@@ -154,6 +154,7 @@ impl Context {
             *current = if later { phase } else { *current };
             later
         });
+        self.registry.hang_up();
     }
 }
 
@@ -255,7 +256,8 @@ async fn serve_session(
     }
     let _slot = slot(context).map_err(Lost::Fatal)?;
     let mut session = context.database.session(user);
-    let registration = context.registry.register(session.pid().unsigned_abs(), session.stop_flag());
+    let registration =
+        context.registry.register(session.pid().unsigned_abs(), session.stop_flag(), Idle::at(wire.socket()));
     startup::welcome(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     Counters::add(&context.counters.sessions, 1);
     tracing::debug!(user, process = registration.key.process, "session started");

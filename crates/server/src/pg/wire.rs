@@ -174,11 +174,19 @@ impl Wire {
 
     /// Sends everything buffered. Can be abandoned at any await.
     pub(super) async fn flush(&mut self) -> Result<(), Lost> {
+        while !self.try_flush()? {
+            self.writer.writable().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is buffered, as far as it goes without waiting; true if that is all.
+    pub(super) fn try_flush(&mut self) -> Result<bool, Lost> {
         while self.sent < self.output.len() {
             match self.writer.try_write(&self.output[self.sent..]) {
                 Ok(0) => return Err(Lost::Gone),
                 Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writer.writable().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -187,7 +195,7 @@ impl Wire {
         if self.output.capacity() > KEEP_BYTES {
             self.output.shrink_to(FLUSH_BYTES);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Sends if there is enough for a large write.
