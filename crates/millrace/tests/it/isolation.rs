@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use tokio::task::JoinHandle;
@@ -314,6 +314,7 @@ struct Session {
     client: Arc<Client>,
     /// Why the connection ended.
     ended: Arc<Mutex<Option<String>>>,
+    pid: i32,
     pending: Option<JoinHandle<String>>,
 }
 
@@ -327,12 +328,27 @@ impl Session {
             *noted.lock().unwrap() = Some(end);
         });
         client.batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
-        Session { client: Arc::new(client), ended, pending: None }
+        let pid = client.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        Session { client: Arc::new(client), ended, pid, pending: None }
     }
 
     fn start(&mut self, sql: String) {
         let (client, ended) = (Arc::clone(&self.client), Arc::clone(&self.ended));
         self.pending = Some(tokio::spawn(async move { answer(&client, &ended, &sql).await }));
+    }
+
+    /// Comes back when the server has the statement in hand, as `other` sees it: on a busy machine those that wait must not come there
+    /// in another order than they were sent.
+    async fn arrived(&self, other: &Client) {
+        let sql = format!("SELECT 1 FROM pg_stat_activity WHERE pid = {} AND state = 'active'", self.pid);
+        let began = Instant::now();
+        let is_over = || self.pending.as_ref().is_none_or(JoinHandle::is_finished);
+        while !is_over() && other.query(&sql, &[]).await.unwrap().is_empty() {
+            assert!(began.elapsed() < ENDS, "a statement did not reach the server");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // It is being planned, perhaps.
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     /// What the statement came to, if it ends within this time.
@@ -411,7 +427,7 @@ async fn run_case(product: Product, url: &str, case: &Case, level: Level, discov
             sessions.insert(step.session, Session::connect(url, &schema).await);
         }
         let expected = (!discover).then(|| step.at(level));
-        let seen = run_step(&mut sessions, step, level, expected.as_deref()).await;
+        let seen = run_step(&mut sessions, &client, step, level, expected.as_deref()).await;
         transcript.differs |= expected.is_some_and(|expected| expected != seen);
         transcript.steps.push(seen);
         if transcript.differs {
@@ -431,6 +447,7 @@ fn name_hash(name: &str) -> u32 {
 
 async fn run_step(
     sessions: &mut BTreeMap<char, Session>,
+    other: &Client,
     step: &Step,
     level: Level,
     expected: Option<&[String]>,
@@ -457,7 +474,10 @@ async fn run_step(
             _ => ENDS,
         };
         match own.end(within).await {
-            None => seen.push("waits".to_owned()),
+            None => {
+                own.arrived(other).await;
+                seen.push("waits".to_owned());
+            }
             Some(outcome) if outcome == "ok" => {}
             Some(outcome) => seen.push(outcome),
         }
