@@ -169,7 +169,17 @@ pub(crate) fn begin(
             _ => error,
         })?;
     }
-    let mut fresh = None;
+    enter_and_run(session, prepared, plan, None, arguments, messages)
+}
+
+fn enter_and_run(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &RowsPlan,
+    mut fresh: Option<Box<RowsPlan>>,
+    arguments: Arguments<'_>,
+    messages: Option<&mut Messages<'_>>,
+) -> Result<Begun> {
     match enter(session, prepared, plan, &mut fresh)? {
         Some(event) => Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::Enters(event) })),
         None => run(session, prepared, plan, fresh, arguments, messages),
@@ -187,14 +197,11 @@ pub(crate) async fn finish(
 ) -> Result<Executed> {
     let patience = session.settings.lock_timeout();
     loop {
-        let Unfinished { mut fresh, stage } = unfinished;
+        let Unfinished { fresh, stage } = unfinished;
         let begun = match stage {
             Stage::Enters(event) => {
                 wait(&event, patience).await?;
-                match enter(session, prepared, plan, &mut fresh)? {
-                    Some(event) => Begun::Unfinished(Unfinished { fresh, stage: Stage::Enters(event) }),
-                    None => run(session, prepared, plan, fresh, arguments, messages.as_mut())?,
-                }
+                enter_and_run(session, prepared, plan, fresh, arguments, messages.as_mut())?
             }
             Stage::Waits(event) => {
                 let waited = wait(&event, patience).await;

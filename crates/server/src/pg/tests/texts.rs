@@ -94,8 +94,9 @@ async fn constants_of_other_types_are_other_texts() {
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, n int)", &["C CREATE TABLE", "Z I"]).await;
     client.check("INSERT INTO t VALUES (1, 7)", &["C INSERT 0 1", "Z I"]).await;
-    for _ in 0..3 {
-        for (constant, ty, value) in [("2.0", 1700, "3.5000000000000000"), ("2", 23, "3"), ("9999999999", 20, "0")] {
+    for (constant, ty, value) in [("2.0", 1700, "3.5000000000000000"), ("2", 23, "3"), ("9999999999", 20, "0")] {
+        // Known by one type before the next comes.
+        for _ in 0..3 {
             let expected = [format!("T ?column?:{ty}"), format!("D {value}"), "C SELECT 1".into(), "Z I".into()];
             assert_eq!(client.query(&format!("SELECT n / {constant} FROM t WHERE id = 1")).await, expected);
         }
@@ -150,8 +151,10 @@ async fn a_text_means_what_its_own_first_statements_leave() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.check("CREATE TABLE t (id int PRIMARY KEY, at timestamptz)", &["C CREATE TABLE", "Z I"]).await;
-    client.check("BEGIN", &["C BEGIN", "Z T"]).await;
-    client.check("ROLLBACK", &["C ROLLBACK", "Z I"]).await;
+    for _ in 0..2 {
+        client.check("BEGIN", &["C BEGIN", "Z T"]).await;
+        client.check("ROLLBACK", &["C ROLLBACK", "Z I"]).await;
+    }
     client.check("BEGIN", &["C BEGIN", "Z T"]).await;
     client.check("SET LOCAL TimeZone = 'Asia/Tokyo'", &["C SET", "S TimeZone=Asia/Tokyo", "Z T"]).await;
     for id in 1..=3 {
