@@ -910,7 +910,7 @@ fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
             }
         };
         last = Some(table);
-        table.records.restore(record, lsn, row.map(Box::from), guard)?;
+        table.records.restoring().put(record, lsn, row.map(Box::from), guard)?;
         table.records.touch(record, lsn);
     }
     Ok(())

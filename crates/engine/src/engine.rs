@@ -16,7 +16,7 @@ use crate::background::{Compactor, Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::manifest::{FORMAT_VERSION, Manifest};
 use crate::root::{Root, Roots};
-use crate::rowfile::{read_rows, row_file_path};
+use crate::rowfile::{RowPart, read_rows, row_file_path};
 use crate::sequence::Counter;
 use crate::txn::{Isolation, Snapshot, Txn};
 
@@ -478,7 +478,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     }
     remove_orphans(&*env, &data_dir(dir), &manifest)?;
     let mut root = load(&env, dir, &manifest)?;
-    let rows_lsn = load_rows(&env, dir, &manifest, &mut root)?;
+    let recovered_rows = load_rows(&env, dir, &manifest, &mut root)?;
+    let rows_lsn = recovered_rows.lsn;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
 
     let mut replay = Replay::new();
@@ -499,7 +500,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         },
     )?;
     replay.install(&mut root);
-    recover_rows(&env, &mut root)?;
+    recover_rows(&env, &mut root, recovered_rows)?;
     recovery.row_tables = root.row_tables.len() as u64;
     recovery.rows = root.row_tables.values().map(|table| table.records.rows()).sum();
     recovery.tables = root.tables.len() as u64;
@@ -621,41 +622,85 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
     })
 }
 
-/// Reads the files of `rows` tables, and gives the newest commit of which a row is in them. The log goes on from there; indexes come last.
-fn load_rows(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, root: &mut Root) -> Result<Lsn> {
-    let rows_lsn = Arc::new(AtomicU64::new(0));
+/// What was recovered of `rows` tables so far.
+#[derive(Default)]
+struct RecoveredRows {
+    /// The newest commit of which a row is in their files.
+    lsn: Lsn,
+    parts: BTreeMap<TableId, Vec<rows::Recovered>>,
+}
+
+impl RecoveredRows {
+    fn add(&mut self, table: &rows::RowTable, part: rows::Recovered) {
+        self.parts.entry(table.id()).or_default().push(part);
+    }
+}
+
+/// Reads the files of `rows` tables. The log goes on from there.
+fn load_rows(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, root: &mut Root) -> Result<RecoveredRows> {
+    let recovered: Arc<Mutex<RecoveredRows>> = Arc::default();
     let mut jobs: Vec<Job> = Vec::new();
     for (id, files) in &manifest.row_files {
         let schema =
             manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
         let records = Arc::new(rows::Records::new().emptied(files.since));
+        // All but the last are full.
+        records.reserve(files.parts.last().map_or(0, |last| last.part));
         let table = Arc::new(rows::RowTable::over(Arc::clone(schema), records)?);
         for part in &files.parts {
-            let (table, part, rows_lsn) = (Arc::clone(&table), *part, Arc::clone(&rows_lsn));
+            let (table, part, recovered) = (Arc::clone(&table), *part, Arc::clone(&recovered));
             let (env, data) = (Arc::clone(env), data_dir(dir));
             jobs.push(Box::new(move || {
-                let guard = &crossbeam_epoch::pin();
-                let restored = read_rows(&*env, &data, table.id(), &part, &mut |record, lsn, row| {
-                    rows_lsn.fetch_max(lsn.0, Ordering::Relaxed);
-                    table.records.restore(record, lsn, Some(row.into()), guard)
-                });
-                restored.map_err(|error| error.context(format!("table {}", table.schema.name)))
+                let lsn = load_part(&*env, &data, &table, &part)?;
+                // Most parts are not in the log again. Their entries are made beside the reading of others.
+                let part = table.recover(part.part)?;
+                let mut recovered = recovered.lock();
+                recovered.lsn = recovered.lsn.max(lsn);
+                recovered.add(&table, part);
+                Ok(())
             }));
         }
         root.row_tables.insert(*id, table);
     }
     in_parallel(env, jobs)?;
-    Ok(Lsn(rows_lsn.load(Ordering::Relaxed)))
+    Ok(std::mem::take(&mut *recovered.lock()))
+}
+
+/// Puts the rows of a file into their table; the newest commit among them.
+fn load_part(env: &dyn Env, data: &Path, table: &rows::RowTable, part: &RowPart) -> Result<Lsn> {
+    let guard = &crossbeam_epoch::pin();
+    let (mut restoring, mut newest) = (table.records.restoring(), Lsn::ZERO);
+    let restored = read_rows(env, data, table.id(), part, &mut |record, lsn, row| {
+        newest = newest.max(lsn);
+        restoring.put(record, lsn, Some(row.into()), guard)
+    });
+    restored.map_err(|error| error.context(format!("table {}", table.schema.name)))?;
+    Ok(newest)
 }
 
 /// Ends the recovery of `rows` tables: what is deleted is free, and indexes are made.
-fn recover_rows(env: &Arc<dyn Env>, root: &mut Root) -> Result<()> {
+fn recover_rows(env: &Arc<dyn Env>, root: &mut Root, mut recovered: RecoveredRows) -> Result<()> {
+    let mut todo = Vec::new();
+    for table in root.row_tables.values() {
+        let parts = recovered.parts.entry(table.id()).or_default();
+        todo.extend(table.unrecovered(parts).into_iter().map(|part| (Arc::clone(table), part)));
+    }
+    let recovered = Arc::new(Mutex::new(recovered));
+    let job = |(table, part): (Arc<rows::RowTable>, u64)| -> Job {
+        let recovered = Arc::clone(&recovered);
+        Box::new(move || {
+            let part = table.recover(part)?;
+            recovered.lock().add(&table, part);
+            Ok(())
+        })
+    };
+    in_parallel(env, todo.into_iter().map(job).collect())?;
     let tables = Arc::new(Mutex::new(OrdMap::new()));
     let job = |(id, table): (&TableId, &Arc<rows::RowTable>)| -> Job {
         let (id, table, tables) = (*id, Arc::clone(table), Arc::clone(&tables));
+        let parts = recovered.lock().parts.remove(&id).unwrap_or_default();
         Box::new(move || {
-            table.records.recovered(&crossbeam_epoch::pin());
-            let table = table.indexed()?;
+            let table = table.recovered(parts)?;
             table.take_effect();
             tables.lock().insert(id, Arc::new(table));
             Ok(())

@@ -22,6 +22,10 @@ const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
 const BLOCK_BYTES: usize = 256 << 10;
 /// No block has more: one row may come on top.
 const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + model::limits::ROW_BYTES_MAX + 64;
+/// A file is read in pieces of so many bytes: memory that is new costs more than what is read into it.
+const READ_BYTES: usize = 1 << 20;
+/// In messages.
+const WHAT: &str = "file of rows";
 /// Records looked at before memory that others let go meanwhile may be freed.
 const RECORDS_PER_GUARD: u64 = 1_024;
 
@@ -237,16 +241,67 @@ pub(crate) fn read_rows(env: &dyn Env, dir: &Path, table: TableId, part: &RowPar
     if bytes != part.bytes {
         return Err(Error::corrupt(format!("{} has {bytes} bytes, {} expected", path.display(), part.bytes)));
     }
-    let mut bytes = vec![0; usize::try_from(bytes).map_err(Error::bug)?];
-    file.read_at(&mut bytes, 0).map_err(|error| io("read", &error))?;
-    decode_rows(&bytes, table, part, each).map_err(|error| error.context(path.display()))
+    let mut reader = Reader { file: &*file, bytes, next: 0, buffer: Vec::new(), at: 0 };
+    decode_rows(&mut reader, table, part, each).map_err(|error| error.context(path.display()))
 }
 
-fn decode_rows(bytes: &[u8], table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
-    let mut take = Take::new(bytes, "file of rows");
-    let header = take.take(HEADER_BYTES - 4)?;
-    if crc32c::crc32c(header) != take.u32()? {
-        return Err(take.malformed("has a damaged header"));
+/// A file as it is read from its beginning on: a piece of it is in memory.
+struct Reader<'a> {
+    file: &'a dyn File,
+    /// Its length.
+    bytes: u64,
+    /// Where the next piece begins.
+    next: u64,
+    buffer: Vec<u8>,
+    /// So many bytes of the buffer were taken.
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn is_at_end(&self) -> bool {
+        self.at == self.buffer.len() && self.next == self.bytes
+    }
+
+    /// The next `count` bytes.
+    fn take(&mut self, count: usize) -> Result<&[u8]> {
+        if self.buffer.len() - self.at < count {
+            self.fill(count)?;
+        }
+        let from = self.at;
+        self.at += count;
+        Ok(&self.buffer[from..self.at])
+    }
+
+    fn fill(&mut self, count: usize) -> Result<()> {
+        let kept = self.buffer.len() - self.at;
+        let left = self.bytes - self.next;
+        if (count - kept) as u64 > left {
+            let left = kept as u64 + left;
+            return Err(malformed(&format!("ends early: {count} bytes expected, {left} are left")));
+        }
+        let piece = left.min((count - kept).max(READ_BYTES) as u64);
+        self.buffer.copy_within(self.at.., 0);
+        self.buffer.resize(kept + piece as usize, 0);
+        let read = self.file.read_at(&mut self.buffer[kept..], self.next);
+        read.map_err(|error| Error::io("read", &error))?;
+        (self.next, self.at) = (self.next + piece, 0);
+        Ok(())
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Take::new(self.take(4)?, WHAT).u32()
+    }
+}
+
+fn malformed(problem: &str) -> Error {
+    Take::new(&[], WHAT).malformed(problem)
+}
+
+fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+    let header = file.take(HEADER_BYTES)?;
+    let (header, sum) = header.split_at(HEADER_BYTES - 4);
+    if crc32c::crc32c(header) != Take::new(sum, WHAT).u32()? {
+        return Err(malformed("has a damaged header"));
     }
     let mut fields = Take::new(header, "header of a file of rows");
     if fields.take(8)? != MAGIC {
@@ -263,20 +318,20 @@ fn decode_rows(bytes: &[u8], table: TableId, part: &RowPart, each: Each<'_>) -> 
         );
     }
     let mut rows = 0;
-    while !take.is_empty() {
-        let (length, sum) = (take.u32()? as usize, take.u32()?);
+    while !file.is_at_end() {
+        let (length, sum) = (file.u32()? as usize, file.u32()?);
         if length > BLOCK_BYTES_MAX {
-            return Err(take.malformed(&format!("has a block of {length} bytes")));
+            return Err(malformed(&format!("has a block of {length} bytes")));
         }
-        let body = take.take(length)?;
+        let body = file.take(length)?;
         let seen = crc32c::crc32c(body);
         if seen != sum {
-            return Err(take.malformed(&format!("has a block with checksum {seen:08x}, expected {sum:08x}")));
+            return Err(malformed(&format!("has a block with checksum {seen:08x}, expected {sum:08x}")));
         }
         rows += decode_block(body, part.part, each)?;
     }
     if rows != part.rows {
-        return Err(take.malformed(&format!("has {rows} rows, {} expected", part.rows)));
+        return Err(malformed(&format!("has {rows} rows, {} expected", part.rows)));
     }
     Ok(())
 }
@@ -307,9 +362,11 @@ mod tests {
     fn rows() -> Records {
         let records = Records::new();
         let guard = &crossbeam_epoch::pin();
+        let mut restoring = records.restoring();
         for (record, lsn, row) in [(1, 300, Some("ab")), (2, 400, None), (4, 301, Some(""))] {
-            records.restore(RecordId(record), Lsn(lsn), row.map(|row: &str| row.as_bytes().into()), guard).unwrap();
+            restoring.put(RecordId(record), Lsn(lsn), row.map(|row: &str| row.as_bytes().into()), guard).unwrap();
         }
+        drop(restoring);
         records
     }
 
@@ -347,8 +404,17 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_flipped_bit_is_refused() {
-        let (part, bytes) = written(&SimEnv::new(1), &rows());
-        let decode = |bytes: &[u8]| decode_rows(bytes, TableId(9), &part, &mut |_, _, _| Ok(()));
+        let env = SimEnv::new(1);
+        let (part, bytes) = written(&env, &rows());
+        let decode_of = |table, bytes: &[u8]| {
+            let path = Path::new("/d/wild");
+            _ = env.remove(path);
+            let file = env.open(path, Open::CreateNew).unwrap();
+            file.write_at(bytes, 0).unwrap();
+            let mut reader = Reader { file: &*file, bytes: bytes.len() as u64, next: 0, buffer: Vec::new(), at: 0 };
+            decode_rows(&mut reader, table, &part, &mut |_, _, _| Ok(()))
+        };
+        let decode = |bytes: &[u8]| decode_of(TableId(9), bytes);
         decode(&bytes).unwrap();
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
@@ -358,7 +424,7 @@ mod tests {
             wild[bit / 8] ^= 1 << (bit % 8);
             assert!(decode(&wild).is_err(), "bit {bit}");
         }
-        assert!(decode_rows(&bytes, TableId(8), &part, &mut |_, _, _| Ok(())).is_err(), "another table's");
+        assert!(decode_of(TableId(8), &bytes).is_err(), "another table's");
     }
 
     #[test]

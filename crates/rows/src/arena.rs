@@ -3,6 +3,7 @@
 //! Slots are made in chunks; the lists of chunks double in length, so that none is ever copied and finding a slot takes a
 //! shift and three loads. A slot that is given back is used again.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,14 +56,21 @@ impl<T: Default> Arena<T> {
         number
     }
 
-    /// Makes a slot that a log or checkpoint names; `None` for a number that no table gets to.
+    /// Makes a slot that a log or checkpoint names; `None` for a number that no table gets to. It is below the bound when that was
+    /// [raised](Arena::raise).
     pub(crate) fn reach(&self, number: u64) -> Option<&T> {
         if place(number).0 >= LISTS {
             return None;
         }
-        self.next.fetch_max(number + 1, Ordering::Relaxed);
-        self.make(number);
+        if self.get(number).is_none() {
+            self.make(number);
+        }
         self.get(number)
+    }
+
+    /// Numbers below this one count as given out.
+    pub(crate) fn raise(&self, bound: u64) {
+        self.next.fetch_max(bound, Ordering::AcqRel);
     }
 
     fn make(&self, number: u64) {
@@ -85,11 +93,12 @@ impl<T: Default> Arena<T> {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Numbers below the bound whose chunks were made, as runs: recovery makes none for slots that nobody uses.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = std::ops::Range<u64>> + '_ {
-        let bound = self.bound();
-        let chunks = (0..bound).step_by(1 << CHUNK_BITS).filter(|first| self.get(*first).is_some());
-        chunks.map(move |first| first..bound.min(first + (1 << CHUNK_BITS)))
+    /// Those of some numbers, from the beginning of a chunk on, whose chunks were made, as runs: recovery makes none for slots that
+    /// nobody uses.
+    pub(crate) fn runs_in(&self, numbers: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let Range { start, end } = numbers;
+        let chunks = (start..end).step_by(1 << CHUNK_BITS).filter(|first| self.get(*first).is_some());
+        chunks.map(move |first| first..end.min(first + (1 << CHUNK_BITS)))
     }
 
     /// Bytes of all chunks.
@@ -145,6 +154,7 @@ mod tests {
         let arena: Arena<AtomicU64> = Arena::new();
         assert!(arena.get(100_000).is_none());
         assert!(arena.reach(100_000).is_some());
+        arena.raise(100_001);
         assert_eq!(arena.take(), 100_001);
         assert!(arena.reach(u64::MAX).is_none());
     }

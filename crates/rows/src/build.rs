@@ -1,8 +1,11 @@
 //! Making tables: new ones, later versions of old ones, and indexes of rows that are there.
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use model::{Datum, Error, Result, RowIndex, RowSchemaRef, SqlState};
+use model::{Datum, Error, Lsn, Result, RowIndex, RowSchemaRef, SqlState};
 
 use crate::index::Index;
 use crate::locks::TxnId;
@@ -10,6 +13,18 @@ use crate::record::Version;
 use crate::row::RowLayout;
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::Txn;
+
+/// What was found in a part of a table at recovery.
+pub struct Recovered {
+    /// Of the table's description.
+    version: u32,
+    part: u64,
+    rows: u64,
+    /// Ascending.
+    free: Vec<u64>,
+    /// Of each index, the primary one first.
+    entries: Vec<Entries>,
+}
 
 impl RowTable {
     /// A table without rows.
@@ -68,21 +83,83 @@ impl RowTable {
         RowTable::over(schema, records)
     }
 
-    /// Fills its indexes, after recovery: nobody uses it yet.
+    /// The parts that are still to be recovered ([`RowTable::recover`]), once the log was read. What of `recovered` holds no longer,
+    /// as the log had changes of the part or of the table, is taken out.
+    #[must_use]
+    pub fn unrecovered(&self, recovered: &mut Vec<Recovered>) -> Vec<u64> {
+        recovered
+            .retain(|part| part.version == self.schema.version && self.records.part_changed(part.part) == Lsn::ZERO);
+        let done: BTreeSet<u64> = recovered.iter().map(|part| part.part).collect();
+        let is_used = |part: &u64| self.records.arena.runs_in(self.records.part(*part)).next().is_some();
+        (0..self.records.parts()).filter(|part| !done.contains(part)).filter(is_used).collect()
+    }
+
+    /// Recovers a part whose rows were put in, before there are readers: deleted records are cleared, and entries for indexes made. To be
+    /// called for all parts, beside each other or not.
     ///
     /// # Errors
-    /// XX001 when a row is none, or a key is there twice that may be there once only.
-    pub fn indexed(&self) -> Result<RowTable> {
-        let mut table = RowTable {
+    /// XX001 when a row is none.
+    pub fn recover(&self, part: u64) -> Result<Recovered> {
+        let indexes: Vec<_> = self.primary.iter().chain(&self.secondary).collect();
+        let (version, mut entries) = (self.schema.version, Vec::new());
+        entries.resize_with(indexes.len(), Entries::default);
+        let mut recovered = Recovered { version, part, rows: 0, free: Vec::new(), entries };
+        // Rows are looked at once for all indexes while they are in the processor's cache.
+        for run in self.records.arena.runs_in(self.records.part(part)) {
+            let guard = &crossbeam_epoch::pin();
+            for number in run {
+                let slot = self.records.record(RecordId(number))?;
+                let Some(row) = slot.newest(guard).and_then(Version::row) else {
+                    self.records.add_bytes(-(slot.clear(guard) as i64));
+                    recovered.free.push(number);
+                    continue;
+                };
+                recovered.rows += 1;
+                for (at, (index, entries)) in indexes.iter().zip(&mut recovered.entries).enumerate() {
+                    let is_primary = at == 0 && self.primary.is_some();
+                    entries
+                        .push(&self.layout, index, is_primary, RecordId(number), row)
+                        .map_err(|e| self.corrupt(&e))?;
+                }
+            }
+        }
+        recovered.entries.iter_mut().for_each(Entries::sort);
+        Ok(recovered)
+    }
+
+    /// The table with its indexes, of all its parts; nobody uses it yet.
+    ///
+    /// # Errors
+    /// XX001 when a key is there twice that may be there once only.
+    pub fn recovered(&self, mut parts: Vec<Recovered>) -> Result<RowTable> {
+        parts.sort_by_key(|part| part.part);
+        // Low numbers are used first.
+        let free = parts.iter().rev().flat_map(|part| part.free.iter().rev());
+        free.for_each(|number| self.records.arena.give_back(*number));
+        self.records.set_rows(parts.iter().map(|part| part.rows).sum());
+        let show = |value: &Datum<'_>| format!("{value:?}");
+        let made = |at: usize, index: &Arc<IndexData>, parts: &mut Vec<Recovered>| -> Result<Arc<IndexData>> {
+            let entries: Vec<Entries> = parts.iter_mut().map(|part| std::mem::take(&mut part.entries[at])).collect();
+            let is_primary = at == 0 && self.primary.is_some();
+            let tree = self.merged(index, is_primary, &entries, None, &show).map_err(|e| self.corrupt(&e))?;
+            Ok(Arc::new(IndexData { def: index.def.clone(), keys: index.keys.clone(), tree }))
+        };
+        let primary = self.primary.as_ref().map(|index| made(0, index, &mut parts)).transpose()?;
+        let mut secondary = Vec::new();
+        for (at, index) in self.secondary.iter().enumerate() {
+            secondary.push(made(at + usize::from(primary.is_some()), index, &mut parts)?);
+        }
+        Ok(RowTable {
             schema: Arc::clone(&self.schema),
             layout: Arc::clone(&self.layout),
             records: Arc::clone(&self.records),
-            primary: self.primary.clone(),
-            secondary: self.secondary.clone(),
-        };
-        let built = table.build(None, &|value| format!("{value:?}"), |_| true);
-        built.map_err(|error| Error::corrupt(format!("relation {}: {error}", self.schema.name)))?;
-        Ok(table)
+            primary,
+            secondary,
+        })
+    }
+
+    fn corrupt(&self, error: &Error) -> Error {
+        Error::corrupt(format!("relation {}: {error}", self.schema.name))
     }
 
     fn build(
@@ -113,10 +190,8 @@ impl RowTable {
         me: Option<TxnId>,
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Index> {
-        let mut keys = Vec::new();
-        // Where each key is among `keys`, whether all of it counts for uniqueness, and its record.
-        let mut entries: Vec<(usize, u32, bool, u64)> = Vec::new();
-        for run in self.records.arena.runs() {
+        let mut entries = Entries::default();
+        for run in self.records.arena.runs_in(0..self.records.bound()) {
             let guard = &crossbeam_epoch::pin();
             for number in run {
                 let slot = self.records.record(RecordId(number))?;
@@ -124,26 +199,39 @@ impl RowTable {
                     Some(me) => slot.current(me, guard),
                     None => slot.newest(guard),
                 };
-                let Some(row) = version.and_then(Version::row) else { continue };
-                let start = keys.len();
-                let has_null = index.key_of(&self.layout, row, &mut keys)?;
-                if !is_primary {
-                    RowTable::entry_key(&mut keys, RecordId(number));
+                if let Some(row) = version.and_then(Version::row) {
+                    entries.push(&self.layout, index, is_primary, RecordId(number), row)?;
                 }
-                entries.push((start, (keys.len() - start) as u32, index.def.unique && !has_null, number));
             }
         }
-        let key = |entry: &(usize, u32, bool, u64)| &keys[entry.0..entry.0 + entry.1 as usize];
-        entries.sort_unstable_by(|one, other| key(one).cmp(key(other)));
-        let plain = |entry| {
-            let key = key(entry);
-            if is_primary { key } else { &key[..key.len() - size_of::<u64>()] }
-        };
-        let twice = entries.windows(2).find(|pair| pair[0].2 && pair[1].2 && plain(&pair[0]) == plain(&pair[1]));
-        if let Some(pair) = twice {
-            return Err(self.duplicate(index, RecordId(pair[1].3), me, show)?);
+        entries.sort();
+        self.merged(index, is_primary, &[entries], me, show)
+    }
+
+    /// An index of entries that are sorted in each part.
+    fn merged(
+        &self,
+        index: &IndexData,
+        is_primary: bool,
+        parts: &[Entries],
+        me: Option<TxnId>,
+        show: &dyn Fn(&Datum<'_>) -> String,
+    ) -> Result<Index> {
+        let plain = |(key, _): (&[u8], &Entry)| key.len() - if is_primary { 0 } else { size_of::<u64>() };
+        let (mut last, mut twice): (Option<(&[u8], &Entry)>, _) = (None, None);
+        let tree = Index::build(Merge::of(parts).map_while(|entry| {
+            let same = last.is_some_and(|last| last.0[..plain(last)] == entry.0[..plain(entry)]);
+            if same && last.is_some_and(|(_, last)| last.is_unique) && entry.1.is_unique {
+                twice = Some(entry.1.record);
+                return None;
+            }
+            last = Some(entry);
+            Some((entry.0, entry.1.record))
+        }));
+        match twice {
+            Some(record) => Err(self.duplicate(index, RecordId(record), me, show)?),
+            None => Ok(tree),
         }
-        Ok(Index::build(entries.iter().map(|entry| (key(entry), entry.3))))
     }
 
     fn duplicate(
@@ -164,5 +252,125 @@ impl RowTable {
         let detail = format!("Key ({})=({}) is duplicated.", names.join(", "), values.join(", "));
         let error = Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail);
         Ok(error.about_constraint(&self.schema.name, &index.def.name))
+    }
+}
+
+/// Entries for an index.
+#[derive(Default)]
+struct Entries {
+    /// One after the other, in the order in which they were found.
+    keys: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    /// The key's first eight bytes, zeros where it has fewer: most comparisons need no more, and have it at hand.
+    prefix: u64,
+    /// Where the key is among all keys.
+    start: usize,
+    length: u32,
+    /// No other entry may have the same key.
+    is_unique: bool,
+    record: u64,
+}
+
+impl Entries {
+    fn push(
+        &mut self,
+        layout: &RowLayout,
+        index: &IndexData,
+        is_primary: bool,
+        record: RecordId,
+        row: &[u8],
+    ) -> Result<()> {
+        let start = self.keys.len();
+        let has_null = index.key_of(layout, row, &mut self.keys)?;
+        if !is_primary {
+            RowTable::entry_key(&mut self.keys, record);
+        }
+        let key = &self.keys[start..];
+        let mut prefix = [0; 8];
+        let known = key.len().min(prefix.len());
+        prefix[..known].copy_from_slice(&key[..known]);
+        self.entries.push(Entry {
+            prefix: u64::from_be_bytes(prefix),
+            start,
+            length: key.len() as u32,
+            is_unique: index.def.unique && !has_null,
+            record: record.0,
+        });
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let keys = &self.keys;
+        self.entries.sort_unstable_by(|one, other| compare((one.key(keys), one), (other.key(keys), other)));
+    }
+
+    fn get(&self, at: usize) -> Option<(&[u8], &Entry)> {
+        self.entries.get(at).map(|entry| (entry.key(&self.keys), entry))
+    }
+}
+
+impl Entry {
+    fn key<'a>(&self, keys: &'a [u8]) -> &'a [u8] {
+        &keys[self.start..self.start + self.length as usize]
+    }
+}
+
+fn compare(one: (&[u8], &Entry), other: (&[u8], &Entry)) -> Ordering {
+    one.1.prefix.cmp(&other.1.prefix).then_with(|| one.0.cmp(other.0))
+}
+
+/// The entries of several sorted parts in order.
+struct Merge<'a> {
+    /// The next one of each part that has one.
+    heads: BinaryHeap<Reverse<Head<'a>>>,
+}
+
+struct Head<'a> {
+    part: &'a Entries,
+    at: usize,
+    entry: (&'a [u8], &'a Entry),
+}
+
+impl<'a> Merge<'a> {
+    fn of(parts: &'a [Entries]) -> Merge<'a> {
+        let head = |part: &'a Entries| Some(Reverse(Head { part, at: 0, entry: part.get(0)? }));
+        Merge { heads: parts.iter().filter_map(head).collect() }
+    }
+}
+
+impl<'a> Iterator for Merge<'a> {
+    type Item = (&'a [u8], &'a Entry);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut least = self.heads.peek_mut()?;
+        let Head { part, at, entry } = least.0;
+        match part.get(at + 1) {
+            Some(next) => least.0 = Head { part, at: at + 1, entry: next },
+            None => drop(PeekMut::pop(least)),
+        }
+        Some(entry)
+    }
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Head<'_> {}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self.entry, other.entry)
     }
 }

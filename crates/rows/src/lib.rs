@@ -30,8 +30,9 @@ mod table;
 mod txn;
 
 pub use assign::assign;
+pub use build::Recovered;
 pub use index::Direction;
 pub use locks::{LockMode, TxnId, WaitPolicy};
 pub use store::Store;
-pub use table::{IndexData, RECORDS_MAX, RecordId, Records, RowTable, SECONDARY_INDEXES_MAX};
+pub use table::{IndexData, RECORDS_MAX, RecordId, Records, Restoring, RowTable, SECONDARY_INDEXES_MAX};
 pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn, View};

@@ -174,16 +174,11 @@ impl Records {
         self.arena.memory_bytes() as u64 + u64::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Puts a row, or its deletion, that a checkpoint or the log has, unless a newer one is there already: in whatever order they are read,
-    /// and by however many threads. Indexes are built afterwards.
-    ///
-    /// # Errors
-    /// XX001 for a number that no table gets to.
-    pub fn restore(&self, record: RecordId, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> Result<()> {
-        let slot = Some(record.0).filter(|number| *number < RECORDS_MAX).and_then(|number| self.arena.reach(number));
-        let slot = slot.ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
-        self.add_bytes(slot.restore(lsn, row, guard));
-        Ok(())
+    /// For rows that a checkpoint or the log has: in whatever order they are read, and by however many threads. Indexes are built
+    /// afterwards ([`RowTable::recover`]).
+    #[must_use]
+    pub fn restoring(&self) -> Restoring<'_> {
+        Restoring { records: self, bytes: 0, bound: 0 }
     }
 
     /// Notes that the log, and not only a file of a checkpoint, has a change of a record.
@@ -191,27 +186,19 @@ impl Records {
         self.parts.touch(Records::part_of(record), lsn);
     }
 
-    /// Ends recovery, before there are readers: deleted records become free, and rows are counted.
-    pub fn recovered(&self, guard: &Guard) {
-        let mut rows = 0;
-        let mut free = Vec::new();
-        for number in self.arena.runs().flatten() {
-            let Some(slot) = self.arena.get(number) else { continue };
-            if slot.newest(guard).is_some_and(|version| version.row().is_some()) {
-                rows += 1;
-                continue;
-            }
-            self.add_bytes(-(slot.clear(guard) as i64));
-            free.push(number);
-        }
-        // Low numbers first.
-        free.into_iter().rev().for_each(|number| self.arena.give_back(number));
-        self.rows.store(rows, Ordering::Relaxed);
-    }
-
     /// The layout by which every row that is there can be read; `own` if no version was ever in force.
     pub(crate) fn newest_layout(&self, own: &Arc<RowLayout>) -> Arc<RowLayout> {
         Arc::clone(self.layout.read().as_ref().unwrap_or(own))
+    }
+
+    /// At recovery: all numbers of the first `parts` parts count as given out.
+    pub fn reserve(&self, parts: u64) {
+        self.arena.raise(parts.min(RECORDS_MAX >> PART_BITS) << PART_BITS);
+    }
+
+    /// At recovery.
+    pub(crate) fn set_rows(&self, rows: u64) {
+        self.rows.store(rows.cast_signed(), Ordering::Relaxed);
     }
 
     pub(crate) fn add_rows(&self, rows: i64) {
@@ -233,6 +220,36 @@ impl Records {
     /// XX000: whoever has a number has it from here.
     pub(crate) fn record(&self, record: RecordId) -> Result<&Record> {
         self.arena.get(record.0).ok_or_else(|| Error::bug(format!("record {} was never made", record.0)))
+    }
+}
+
+/// Rows on their way in at recovery, as one thread finds them. They are counted when it is dropped.
+pub struct Restoring<'a> {
+    records: &'a Records,
+    bytes: i64,
+    bound: u64,
+}
+
+impl Restoring<'_> {
+    /// Puts a row, or its deletion, unless a newer one is there already.
+    ///
+    /// # Errors
+    /// XX001 for a number that no table gets to.
+    pub fn put(&mut self, record: RecordId, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> Result<()> {
+        let arena = &self.records.arena;
+        let slot = Some(record.0).filter(|number| *number < RECORDS_MAX).and_then(|number| arena.reach(number));
+        let slot = slot.ok_or_else(|| Error::corrupt(format!("record {} is more than a table can have", record.0)))?;
+        self.bytes += slot.restore(lsn, row, guard);
+        self.bound = self.bound.max(record.0 + 1);
+        Ok(())
+    }
+}
+
+impl Drop for Restoring<'_> {
+    fn drop(&mut self) {
+        // Threads beside each other would wait for these numbers at every row.
+        self.records.arena.raise(self.bound);
+        self.records.add_bytes(self.bytes);
     }
 }
 

@@ -12,6 +12,9 @@ use crate::reads::Elsewhere;
 use crate::record::{Begin, Version};
 use crate::table::{IndexData, RecordId, RowTable};
 
+/// No transaction has this number.
+const NOBODY: TxnId = TxnId(0);
+
 /// What a statement reads, for those who read beside its transaction: other threads, or without any.
 ///
 /// Whoever has one sees to it that versions its snapshot shows are kept.
@@ -27,8 +30,7 @@ impl View {
     /// Of a commit, without anybody's uncommitted changes.
     #[must_use]
     pub fn of(snapshot: Lsn) -> View {
-        // No transaction has this number.
-        View { txn: TxnId(0), snapshot, noted: None }
+        View { txn: NOBODY, snapshot, noted: None }
     }
 
     /// Tells the transaction that the whole table will be read. To be called before the first [`View::row`]; costs a lock where the
@@ -71,11 +73,12 @@ impl View {
 }
 
 impl Txn {
-    /// What its present statement reads.
+    /// What its present statement reads. If nothing was changed so far, nor is what will be.
     #[must_use]
     pub fn view(&self) -> View {
         let noted = self.reads.as_ref().map(|reads| reads.elsewhere());
-        View { txn: self.id, snapshot: self.snapshot, noted }
+        let txn = if self.is_empty() { NOBODY } else { self.id };
+        View { txn, snapshot: self.snapshot, noted }
     }
 
     /// The row as the snapshot shows it, own changes included.
