@@ -814,7 +814,9 @@ fn table_function(factor: &mut TableFactor) {
     if last_name(name).as_deref() == Some("generate_series") {
         for argument in &mut args.args {
             // The planner's own takes bigint and no other integer.
-            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(bound @ Expr::Function(_))) = argument {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(bound)) = argument
+                && is_integer_to_be(bound)
+            {
                 *bound = cast(bound.clone(), DataType::BigInt(None));
             }
         }
@@ -832,6 +834,15 @@ fn table_function(factor: &mut TableFactor) {
             with_offset_alias: None,
             with_ordinality: *with_ordinality,
         };
+    }
+}
+
+/// Is a bound computed, or a parameter, and not of fractions?
+fn is_integer_to_be(bound: &Expr) -> bool {
+    match bound {
+        Expr::Function(_) => true,
+        Expr::Value(value) => matches!(value.value, ast::Value::Placeholder(_)),
+        bound => !bound.to_string().contains('.'),
     }
 }
 
