@@ -16,6 +16,7 @@ mod constants;
 mod context;
 mod copy;
 mod copy_in;
+mod cursor;
 mod database;
 mod ddl;
 mod delete;

@@ -20,6 +20,7 @@ use model::{Error, Lsn, Result, SqlState};
 
 use crate::context::{Pending, Slot, StatementContext};
 use crate::copy::{Chunk, CopyIn};
+use crate::cursor::{CursorStatement, Cursors};
 use crate::database::Database;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
@@ -111,6 +112,8 @@ pub(crate) enum Plan {
     Rows(Box<RowsPlan>),
     /// EXECUTE of this.
     Execute(Prepared),
+    /// DECLARE of a cursor for this.
+    Declare(Prepared),
     Feed(Box<FeedPlan>),
     /// Worked out when it is executed.
     Other,
@@ -210,6 +213,7 @@ pub struct Session {
     pub(crate) notices: Vec<Error>,
     /// SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
+    pub(crate) cursors: Cursors,
     /// DataFusion's side; made at the first statement that needs it.
     state: Option<SessionState>,
     /// How scans find the statement's snapshot while they are planned.
@@ -293,6 +297,7 @@ impl Session {
             had: engine::Had::default(),
             notices: Vec::new(),
             named: BTreeMap::new(),
+            cursors: Cursors::default(),
             state: None,
             slot: Arc::new(Slot::default()),
             pending: Pending::default(),
@@ -350,6 +355,17 @@ impl Session {
             self.fail();
         }
         result
+    }
+
+    /// What the rows of an open cursor are (DECLARE): it is a portal with that name.
+    #[must_use]
+    pub fn cursor_columns(&self, name: &str) -> Option<&[OutputColumn]> {
+        self.cursors.columns(name)
+    }
+
+    /// Closes a cursor, if there is one with that name.
+    pub fn close_cursor(&mut self, name: &str) {
+        self.cursors.close(name);
     }
 
     /// Executes. Rows of a SELECT are produced as the stream is polled and see the snapshot of this call. An error in a block fails the
@@ -536,12 +552,19 @@ impl Session {
             Plan::Rows(_) | Plan::Feed(_) | Plan::Execute(_) => {
                 return Err(Error::bug("a compiled statement among the others"));
             }
+            Plan::Declare(query) => {
+                let Command::Cursor(cursor) = &statement.0.command else {
+                    return Err(Error::bug("a DECLARE that is none"));
+                };
+                return Box::pin(crate::cursor::declare(self, cursor, query, values)).await;
+            }
             Plan::Other => {}
         }
         match &statement.0.command {
             Command::Copy(copy) => crate::copy::execute(self, statement, copy).await,
             Command::Maintenance(maintenance) => crate::maintenance::execute(self, maintenance).await,
             Command::Sequence(sequence) => crate::rows::define_sequence(self, &statement.0, sequence).await,
+            Command::Cursor(cursor) => crate::cursor::execute(self, cursor).await,
             Command::Sql(sql) => self.utility(prepared, sql, values).await,
         }
     }
@@ -569,6 +592,7 @@ impl Session {
     pub(crate) fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
         let (parameters, columns, plan) = match &statement.0.command {
             Command::Copy(_) | Command::Maintenance(_) | Command::Sequence(_) => (Vec::new(), None, Plan::Other),
+            Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
             Command::Sql(sql) => self.plan_sql(statement, sql, types)?,
         };
         Ok(Prepared(Arc::new(PreparedStatement {
@@ -625,6 +649,23 @@ impl Session {
             }
             _ => Ok((Vec::new(), None, Plan::Other)),
         }
+    }
+
+    fn plan_cursor(
+        &mut self,
+        cursor: &CursorStatement,
+        types: &[u32],
+    ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
+        Ok(match cursor {
+            CursorStatement::Declare { query, .. } => {
+                let query = self.plan_statement(query, types)?;
+                (query.0.parameters.clone(), None, Plan::Declare(query))
+            }
+            CursorStatement::Fetch { name, only_move: false, .. } => {
+                (Vec::new(), self.cursors.columns(name).map(<[OutputColumn]>::to_vec), Plan::Other)
+            }
+            CursorStatement::Fetch { .. } | CursorStatement::Close(_) => (Vec::new(), None, Plan::Other),
+        })
     }
 
     fn check_block(&self, statement: &Statement) -> Result<()> {
@@ -734,6 +775,7 @@ impl Session {
     pub(crate) fn roll_back_to(&mut self, at: usize) -> Result<()> {
         let Some(block) = &mut self.block else { return Ok(()) };
         block.savepoints.truncate(at + 1);
+        self.cursors.roll_back_to(at);
         block.undo_to_mark()?;
         block.failed = false;
         if let Some(mark) = block.savepoints.last() {
@@ -753,6 +795,7 @@ impl Session {
         self.keep_settings(&after);
         // In its place, as it is large.
         self.block = None;
+        self.cursors.end_transaction(true);
         true
     }
 
@@ -774,11 +817,13 @@ impl Session {
                 Ok(lsn) => self.seen = self.seen.max(lsn),
                 Err(error) => {
                     self.settings = before;
+                    self.cursors.end_transaction(false);
                     return Err(error);
                 }
             }
         }
         self.keep_settings(&block.after);
+        self.cursors.end_transaction(true);
         Ok(())
     }
 
@@ -793,6 +838,7 @@ impl Session {
     pub(crate) fn roll_back(&mut self) {
         if let Some(block) = self.block.take() {
             self.settings = block.before;
+            self.cursors.end_transaction(false);
         }
     }
 
@@ -989,6 +1035,8 @@ fn writes(parsed: &Parsed) -> bool {
         Command::Copy(copy) => return copy.is_from(),
         Command::Maintenance(_) => return false,
         Command::Sequence(_) => return true,
+        // It outlives a transaction of its own.
+        Command::Cursor(cursor) => return matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
         Command::Sql(sql) => sql,
     };
     match sql {

@@ -164,6 +164,7 @@ pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Out
         return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, "DISCARD ALL cannot run inside a transaction block"));
     }
     session.named.clear();
+    session.cursors.close_all();
     session.settings = Arc::new(Settings::default());
     Ok(Outcome::command("DISCARD ALL"))
 }

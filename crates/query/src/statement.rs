@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use model::{Error, Result, SqlState, limits};
 
 use crate::copy::CopyStatement;
+use crate::cursor::CursorStatement;
 use crate::maintenance::Maintenance;
 
 /// Deepest nesting of parentheses, subqueries and the like.
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Copy(CopyStatement),
     /// CHECKPOINT and VACUUM, which the parser does not know, or only in part.
     Maintenance(Maintenance),
+    /// DECLARE, FETCH, MOVE and CLOSE, which the parser knows only in part.
+    Cursor(Box<CursorStatement>),
     /// CREATE and ALTER SEQUENCE, whose options the parser wants in one order.
     Sequence(SequenceStatement),
 }
@@ -107,18 +110,22 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|error| text.token_error(&error))?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
-        let part = trim(part);
-        if let (Some(first), Some(last)) = (part.first(), part.last()) {
-            let (from, offset) = text.at(first.span.start);
-            let (to, _) = text.at(last.span.end);
-            check_depth(part, offset)?;
-            let (command, notices) = parse_one(part, &text)?;
-            let parameters = highest_parameter(part)?;
-            let sql = sql[from..to].to_owned();
-            statements.push(Statement(Arc::new(Parsed { sql, offset, command, parameters, notices })));
-        }
+        statements.extend(statement_of(part, &text)?);
     }
     Ok(statements)
+}
+
+/// The statement that these tokens of a text are, if they are not all blank.
+fn statement_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Statement>> {
+    let tokens = trim(tokens);
+    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Ok(None) };
+    let (from, offset) = text.at(first.span.start);
+    let (to, _) = text.at(last.span.end);
+    check_depth(tokens, offset)?;
+    let (command, notices) = parse_one(tokens, text)?;
+    let parameters = highest_parameter(tokens)?;
+    let sql = text.sql[from..to].to_owned();
+    Ok(Some(Statement(Arc::new(Parsed { sql, offset, command, parameters, notices }))))
 }
 
 fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
@@ -143,6 +150,9 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     if let Some(maintenance) = crate::maintenance::parse(tokens, text)? {
         return Ok((Command::Maintenance(maintenance), Vec::new()));
     }
+    if let Some(cursor) = crate::cursor::parse(tokens, text, |query| query_of(query, text))? {
+        return Ok((Command::Cursor(Box::new(cursor)), Vec::new()));
+    }
     let mut tokens = prepared(tokens);
     let notices = compiled::prepared(&mut tokens)?;
     if let Some(sequence) = compiled::sequence(&tokens)? {
@@ -158,6 +168,17 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     } else {
         Err(text.unexpected(&next.token, next.span.start))
     }
+}
+
+/// The query that a cursor is declared for.
+fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Statement> {
+    let statement = statement_of(tokens, text)?
+        .filter(|statement| matches!(&statement.0.command, Command::Sql(ast::Statement::Query(_))));
+    let first = trim(tokens).first();
+    statement.ok_or_else(|| match first {
+        Some(first) => text.unexpected(&first.token, first.span.start),
+        None => text.unexpected(&Token::EOF, tokens[tokens.len() - 1].span.end),
+    })
 }
 
 /// The tokens as the parser wants them, where it knows less than PostgreSQL.

@@ -35,9 +35,8 @@ pub use bound::Bound;
 pub(crate) use define::{define, define_sequence};
 pub(crate) use feed::{FeedPlan, feed, plan_feed};
 pub(crate) use load::Loading;
-use run::execute;
 pub use run::{Arguments, Executed, Messages};
-pub(crate) use run::{Begun, Unfinished, begin, evaluated, finish, until_durable};
+pub(crate) use run::{Begun, Unfinished, begin, evaluated, execute, finish, until_durable};
 pub(crate) use unload::{unload, unload_query};
 
 /// A compiled statement and what it was compiled against.

@@ -226,7 +226,7 @@ pub(crate) async fn finish(
 }
 
 /// Runs a compiled statement to its end.
-pub(super) async fn execute(
+pub(crate) async fn execute(
     session: &mut Session,
     prepared: &Prepared,
     plan: &RowsPlan,

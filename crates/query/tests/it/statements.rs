@@ -212,6 +212,29 @@ fn a_sort_beyond_the_memory_spills_and_one_far_beyond_fails_with_53200() {
 }
 
 #[test]
+fn a_cursor_that_keeps_more_rows_than_there_is_memory_fails_with_53200_and_one_that_passes_them_does_not() {
+    let fixture = Fixture::with_memory(200 << 10);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut session = fixture.database.session("millrace");
+        let query = "SELECT repeat('x', 100) || value::text FROM generate_series(1, 200000) AS g(value)";
+        run(&mut session, "BEGIN", &[]).await.unwrap();
+        run(&mut session, &format!("DECLARE passes CURSOR FOR {query}"), &[]).await.unwrap();
+        for expected in ["MOVE 150000", "MOVE 50000", "MOVE 0"] {
+            let Outcome::Command { tag } = run(&mut session, "MOVE 150000 FROM passes", &[]).await.unwrap() else {
+                panic!("no tag");
+            };
+            assert_eq!(tag, expected);
+        }
+        let error = run(&mut session, &format!("DECLARE keeps SCROLL CURSOR FOR {query}"), &[]).await.err().unwrap();
+        assert_eq!(error.state(), model::SqlState::OUT_OF_MEMORY, "{error}");
+        run(&mut session, "ROLLBACK", &[]).await.unwrap();
+        let error = run(&mut session, "FETCH passes", &[]).await.err().unwrap();
+        assert_eq!(error.state(), model::SqlState::INVALID_CURSOR_NAME, "{error}");
+    });
+}
+
+#[test]
 fn statements_at_the_limits_of_depth_are_planned_and_run() {
     let fixture = Fixture::new();
     let runtime = tokio::runtime::Builder::new_multi_thread()

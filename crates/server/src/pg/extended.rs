@@ -278,10 +278,11 @@ impl Connection<'_> {
                 backend::parameter_description(out, types.iter().copied());
                 describe_columns(out, prepared, &[]);
             }
-            Target::Portal(name) => {
-                let portal = self.named.portal(name)?;
-                describe_columns(out, portal.prepared.as_ref(), &portal.forms);
-            }
+            Target::Portal(name) => match (self.named.portal(name), self.session.cursor_columns(name)) {
+                (Ok(portal), _) => describe_columns(out, portal.prepared.as_ref(), &portal.forms),
+                (Err(_), Some(columns)) => describe_rows(out, columns, &[]),
+                (Err(error), None) => return Err(error.into()),
+            },
         }
         Ok(())
     }
@@ -290,7 +291,10 @@ impl Connection<'_> {
     pub(super) fn close(&mut self, target: Target<'_>) {
         match target {
             Target::Statement(name) => drop(self.named.statements.remove(name)),
-            Target::Portal(name) => drop(self.named.take_portal(name)),
+            Target::Portal(name) => match self.named.take_portal(name) {
+                Ok(taken) => drop(taken),
+                Err(_) => self.session.close_cursor(name),
+            },
         }
         backend::close_complete(&mut self.wire.output);
     }

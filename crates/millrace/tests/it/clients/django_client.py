@@ -145,6 +145,14 @@ def first():
         book.blurb = "changed"
     check(Book.objects.bulk_update(changed, ["blurb"]), len(changed), "bulk_update")
 
+    # Cursors of the server: outside a transaction they are held, inside they are not.
+    check(sum(book.pages for book in Book.objects.order_by("pk").iterator(chunk_size=30)), 199 * 100, "iterator")
+    with transaction.atomic():
+        titles = Book.objects.order_by("-pages").values_list("title", flat=True).iterator(chunk_size=50)
+        check(next(titles), "B199", "iterator in a transaction")
+        Book.objects.filter(title="B198").update(blurb="changed meanwhile")
+        check(len(list(titles)), 200, "the rest of it")
+
     # atomic() inside atomic() is a savepoint.
     with transaction.atomic():
         Author.objects.create(name="Dee", email="dee@example.org")

@@ -74,6 +74,10 @@ fn psql_describes_tables_and_copies_files() {
         }
     }
     assert_eq!(std::fs::read_to_string(&back).unwrap(), std::fs::read_to_string(&file).unwrap());
+    // With FETCH_COUNT psql declares a cursor.
+    let output = psql(&server, &["-v", "FETCH_COUNT=7", "-Atc", "SELECT n FROM generate_series(2 * 5, 29) AS g(n)"]);
+    let expected: String = (10..30).map(|n| format!("{n}\n")).collect();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{}", printed(&output));
     server.stop();
 }
 

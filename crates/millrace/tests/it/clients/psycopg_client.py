@@ -74,7 +74,26 @@ with psycopg.connect(url, autocommit=True) as connection:
         pass
     check(connection.execute("SELECT count(*) FROM py WHERE device = 'gone'").fetchone(), (0,), "rolled back")
 
-    # Server-side cursors need DECLARE, which this version may refuse; pipelines are plain protocol.
+    # Cursors of the server.
+    for binary in (False, True):
+        with connection.transaction(), connection.cursor("among", binary=binary) as cursor:
+            cursor.itersize = 7
+            cursor.execute("SELECT n, device, v FROM py WHERE device = %s AND n < %s ORDER BY n", ("copied\t\\x", 30))
+            check([column.name for column in cursor.description], ["n", "device", "v"], "names of a cursor")
+            check(cursor.fetchone(), (0, "copied\t\\x", None), f"one, binary={binary}")
+            check([row[0] for row in cursor], list(range(1, 30)), f"rows of a cursor, binary={binary}")
+    with connection.transaction(), connection.cursor(name="there and back", scrollable=True) as cursor:
+        cursor.execute("SELECT n FROM py WHERE device = 'é' ORDER BY n")
+        check(cursor.fetchall(), [(n,) for n in range(5)], "forward")
+        cursor.scroll(1, mode="absolute")
+        check(cursor.fetchmany(2), [(1,), (2,)], "back, and forward")
+    connection.autocommit = True
+    with connection.cursor("held", withhold=True) as cursor:
+        cursor.execute("SELECT n FROM py WHERE device = 'é' ORDER BY n")
+        connection.execute("SELECT 1")
+        check(cursor.fetchmany(3), [(0,), (1,), (2,)], "held")
+    connection.autocommit = False
+
     with connection.pipeline():
         cursors = [connection.execute("SELECT %s::int8", (n,)) for n in range(20)]
     check([cursor.fetchone()[0] for cursor in cursors], list(range(20)), "pipeline")

@@ -139,6 +139,15 @@ with orm.Session(engine) as session:
     session.commit()
     check(session.scalar(sa.select(sa.func.count()).select_from(Item)), 499, "ON DELETE CASCADE")
 
+# Cursors of the server.
+with orm.Session(engine) as session:
+    codes = session.scalars(sa.select(Item.code).order_by(Item.id).execution_options(yield_per=50))
+    check(len(list(codes)), 499, "yield_per")
+with engine.connect().execution_options(stream_results=True, max_row_buffer=20) as connection:
+    result = connection.execute(sa.select(Item.__table__.c.id).order_by(Item.__table__.c.id))
+    first = result.fetchmany(10)
+    check(len(first) + len(result.fetchall()), 499, "stream_results")
+
 # Core, and a transaction that fails.
 with engine.begin() as connection:
     rows = connection.execute(sa.text("SELECT id, name FROM owner WHERE name = :name"), {"name": "bob"}).all()

@@ -1,0 +1,603 @@
+//! Cursors: DECLARE, FETCH, MOVE and CLOSE.
+//!
+//! A cursor sees the snapshot of the moment in which it was declared. Its rows are made while they are fetched, and forgotten; kept, all of
+//! them from the beginning, are those of a cursor that scrolls, of one that outlives its transaction, and of one that shows what
+//! its transaction has changed so far, which the next change would change under it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use futures::StreamExt;
+use model::{Error, Result, SqlState};
+use tokio::sync::Mutex;
+
+use crate::errors::convert;
+use crate::rewrite::folded;
+use crate::rows::{Arguments, Executed, Verb};
+use crate::session::{Batches, Outcome, Plan, Prepared, Session};
+use crate::statement::{Statement, Text, is_blank, is_word};
+use crate::types::{OutputColumn, Value};
+
+/// Bytes of rows that one cursor keeps.
+const KEPT_BYTES_MAX: usize = 256 << 20;
+/// Cursors that a session may have at a time.
+const CURSORS_MAX: usize = 10_000;
+
+/// A statement about a cursor.
+pub(crate) enum CursorStatement {
+    Declare {
+        name: String,
+        scroll: bool,
+        hold: bool,
+        query: Statement,
+    },
+    Fetch {
+        name: String,
+        direction: Direction,
+        only_move: bool,
+    },
+    /// All of them, if it has no name.
+    Close(Option<String>),
+}
+
+/// Where FETCH goes, and how far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// So many rows on; back, if negative; the row where the cursor is, if none.
+    Forward(i64),
+    /// To the row of this number; from the end, if negative.
+    Absolute(i64),
+    /// To the row so many further on.
+    Relative(i64),
+}
+
+/// As many as there are.
+const ALL: i64 = i64::MAX;
+
+/// Reads the statement if it is one of these. `of_query` makes a statement of the tokens of the query in DECLARE.
+///
+/// # Errors
+/// 42601 at what does not belong there; those of the query.
+pub(crate) fn parse(
+    tokens: &[TokenWithSpan],
+    text: &Text<'_>,
+    of_query: impl FnOnce(&[TokenWithSpan]) -> Result<Statement>,
+) -> Result<Option<CursorStatement>> {
+    let mut words = Words { tokens, text, at: 0 };
+    if words.take("declare") {
+        return declaration(&mut words, of_query).map(Some);
+    }
+    let only_move = words.take("move");
+    let statement = if only_move || words.take("fetch") {
+        let direction = direction(&mut words)?;
+        let _: bool = words.take("from") || words.take("in");
+        CursorStatement::Fetch { name: words.name()?, direction, only_move }
+    } else if words.take("close") {
+        CursorStatement::Close(if words.take("all") { None } else { Some(words.name()?) })
+    } else {
+        return Ok(None);
+    };
+    match words.peek() {
+        None => Ok(Some(statement)),
+        Some(_) => Err(words.unexpected()),
+    }
+}
+
+fn declaration(
+    words: &mut Words<'_>,
+    of_query: impl FnOnce(&[TokenWithSpan]) -> Result<Statement>,
+) -> Result<CursorStatement> {
+    let name = words.name()?;
+    let (mut scroll, mut hold) = (false, false);
+    while !words.take("cursor") {
+        if words.take("binary") {
+            return Err(Error::unsupported("binary cursors are not supported")
+                .with_hint("declare it without BINARY, and ask for the binary format when you fetch"));
+        }
+        if words.take("no") {
+            words.expect("scroll")?;
+        } else if words.take("scroll") {
+            scroll = true;
+        } else if !words.take("insensitive") && !words.take("asensitive") {
+            return Err(words.unexpected());
+        }
+    }
+    if words.take("without") {
+        words.expect("hold")?;
+    } else if words.take("with") {
+        words.expect("hold")?;
+        hold = true;
+    }
+    words.expect("for")?;
+    if words.peek().is_none() {
+        return Err(words.unexpected());
+    }
+    Ok(CursorStatement::Declare { name, scroll, hold, query: of_query(&words.tokens[words.at..])? })
+}
+
+/// What stands before the name of the cursor; NEXT if nothing does.
+fn direction(words: &mut Words<'_>) -> Result<Direction> {
+    // A cursor may have such a name.
+    if words.is_last() {
+        return Ok(Direction::Forward(1));
+    }
+    let to = |number: Option<i64>| number.map_or(Direction::Forward(1), Direction::Forward);
+    Ok(if words.take("next") {
+        Direction::Forward(1)
+    } else if words.take("prior") {
+        Direction::Forward(-1)
+    } else if words.take("first") {
+        Direction::Absolute(1)
+    } else if words.take("last") {
+        Direction::Absolute(-1)
+    } else if words.take("absolute") {
+        Direction::Absolute(words.number()?.ok_or_else(|| words.unexpected())?)
+    } else if words.take("relative") {
+        Direction::Relative(words.number()?.ok_or_else(|| words.unexpected())?)
+    } else if words.take("forward") {
+        to(words.count()?)
+    } else if words.take("backward") {
+        Direction::Forward(words.count()?.unwrap_or(1).saturating_neg())
+    } else {
+        to(words.count()?)
+    })
+}
+
+/// The tokens of a statement, those that are not blank in turn.
+struct Words<'a> {
+    tokens: &'a [TokenWithSpan],
+    text: &'a Text<'a>,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn peek(&mut self) -> Option<&'a TokenWithSpan> {
+        while self.tokens.get(self.at).is_some_and(is_blank) {
+            self.at += 1;
+        }
+        self.tokens.get(self.at)
+    }
+
+    fn take(&mut self, word: &str) -> bool {
+        let found = self.peek().is_some_and(|token| is_word(token, word));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, word: &str) -> Result<()> {
+        if self.take(word) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// Is there one more, and then nothing?
+    fn is_last(&mut self) -> bool {
+        self.peek().is_some() && self.tokens[self.at + 1..].iter().all(is_blank)
+    }
+
+    fn name(&mut self) -> Result<String> {
+        match self.peek().map(|token| &token.token) {
+            Some(Token::Word(word)) => {
+                self.at += 1;
+                Ok(folded(&word.to_ident(Span::empty())))
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// A number of rows, or ALL.
+    fn count(&mut self) -> Result<Option<i64>> {
+        if self.take("all") { Ok(Some(ALL)) } else { self.number() }
+    }
+
+    fn number(&mut self) -> Result<Option<i64>> {
+        let start = self.at;
+        let negative = match self.peek().map(|token| &token.token) {
+            Some(Token::Minus) => true,
+            Some(Token::Plus) => false,
+            Some(Token::Number(..)) => return self.digits(false).map(Some),
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        if !matches!(self.peek().map(|token| &token.token), Some(Token::Number(..))) {
+            self.at = start;
+            return Err(self.unexpected());
+        }
+        self.digits(negative).map(Some)
+    }
+
+    fn digits(&mut self, negative: bool) -> Result<i64> {
+        let Some(Token::Number(digits, _)) = self.peek().map(|token| &token.token) else {
+            return Err(self.unexpected());
+        };
+        let number: i64 = digits.parse::<i32>().map_err(|_| self.unexpected())?.into();
+        self.at += 1;
+        Ok(if negative { -number } else { number })
+    }
+
+    fn unexpected(&mut self) -> Error {
+        match self.peek() {
+            Some(token) => self.text.unexpected(&token.token, token.span.start),
+            None => self.text.unexpected(&Token::EOF, self.tokens[self.tokens.len() - 1].span.end),
+        }
+    }
+}
+
+/// The cursors of a session, by name.
+#[derive(Default)]
+pub(crate) struct Cursors(std::collections::BTreeMap<String, Cursor>);
+
+struct Cursor {
+    columns: Vec<OutputColumn>,
+    rows: Rows,
+    life: Life,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// Until the transaction ends, or is rolled back to where it had fewer savepoints than these.
+    Transaction { savepoints: usize },
+    /// Likewise, but it stays if the transaction commits.
+    Hold { savepoints: usize },
+    /// Until it is closed.
+    Session,
+}
+
+enum Rows {
+    Passing(Arc<Mutex<Passing>>),
+    Kept(Kept),
+    /// A FETCH failed: where the cursor is, is not known.
+    Failed,
+}
+
+impl Cursors {
+    /// What rows of a cursor are, if it is there.
+    pub(crate) fn columns(&self, name: &str) -> Option<&[OutputColumn]> {
+        self.0.get(name).map(|cursor| cursor.columns.as_slice())
+    }
+
+    pub(crate) fn close(&mut self, name: &str) -> bool {
+        self.0.remove(name).is_some()
+    }
+
+    pub(crate) fn close_all(&mut self) {
+        self.0.clear();
+    }
+
+    /// The transaction ended.
+    pub(crate) fn end_transaction(&mut self, committed: bool) {
+        self.0.retain(|_, cursor| {
+            if committed && matches!(cursor.life, Life::Hold { .. }) {
+                cursor.life = Life::Session;
+            }
+            cursor.life == Life::Session
+        });
+    }
+
+    /// The transaction was rolled back to a savepoint that has so many before it.
+    pub(crate) fn roll_back_to(&mut self, left: usize) {
+        self.0.retain(|_, cursor| match cursor.life {
+            Life::Transaction { savepoints } | Life::Hold { savepoints } => savepoints <= left,
+            Life::Session => true,
+        });
+    }
+
+    /// Of the savepoints so many are left; what was done since the others is now part of what was done before.
+    pub(crate) fn release(&mut self, left: usize) {
+        for cursor in self.0.values_mut() {
+            if let Life::Transaction { savepoints } | Life::Hold { savepoints } = &mut cursor.life {
+                *savepoints = left.min(*savepoints);
+            }
+        }
+    }
+
+    fn get_mut(&mut self, name: &str) -> Result<&mut Cursor> {
+        self.0.get_mut(name).ok_or_else(|| unknown(name))
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
+}
+
+/// Runs FETCH, MOVE or CLOSE.
+pub(crate) async fn execute(session: &mut Session, statement: &CursorStatement) -> Result<Outcome> {
+    match statement {
+        CursorStatement::Fetch { name, direction, only_move } => {
+            let cursor = session.cursors.get_mut(name)?;
+            let outcome = fetch(name, cursor, *direction, *only_move).await;
+            if outcome.is_err() {
+                cursor.rows = Rows::Failed;
+            }
+            outcome
+        }
+        CursorStatement::Close(Some(name)) if session.cursors.close(name) => Ok(Outcome::command("CLOSE CURSOR")),
+        CursorStatement::Close(Some(name)) => Err(unknown(name)),
+        CursorStatement::Close(None) => {
+            session.cursors.close_all();
+            Ok(Outcome::command("CLOSE CURSOR ALL"))
+        }
+        CursorStatement::Declare { .. } => Err(Error::bug("a cursor declared without its query")),
+    }
+}
+
+/// Runs DECLARE: `query` is the cursor's, as planned.
+pub(crate) async fn declare(
+    session: &mut Session,
+    statement: &CursorStatement,
+    query: &Prepared,
+    values: &[Value],
+) -> Result<Outcome> {
+    let CursorStatement::Declare { name, scroll, hold, .. } = statement else {
+        return Err(Error::bug("a query of a cursor that is not declared"));
+    };
+    let Some(block) = &session.block else {
+        return Err(Error::new(
+            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+            "DECLARE CURSOR can only be used in transaction blocks",
+        ));
+    };
+    let savepoints = block.savepoints.len();
+    if session.cursors.0.contains_key(name) {
+        return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
+    }
+    if session.cursors.0.len() >= CURSORS_MAX {
+        return Err(Error::new(
+            SqlState::CONFIGURATION_LIMIT_EXCEEDED,
+            format!("this session has {CURSORS_MAX} cursors already"),
+        ));
+    }
+    let executed = match &query.0.plan {
+        Plan::Rows(plan) if plan.verb == Verb::Select => {
+            crate::rows::execute(session, query, plan, Arguments::Values(values), None).await?
+        }
+        Plan::Query(_) => Executed::Outcome(crate::query::execute(session, query, values).await?),
+        _ => return Err(Error::unsupported("DECLARE CURSOR must not contain data-modifying statements")),
+    };
+    let Executed::Outcome(Outcome::Rows { columns, batches, .. }) = executed else {
+        return Err(Error::bug("a query without rows"));
+    };
+    let shows_own = session.txn().is_some_and(|txn| !txn.is_empty());
+    let rows = if *scroll || *hold || shows_own {
+        let consumer = MemoryConsumer::new("cursor");
+        let held = consumer.register(&session.database.state().runtime_env().memory_pool);
+        Rows::Kept(Kept::of(batches, held, *scroll).await?)
+    } else {
+        Rows::Passing(Arc::new(Mutex::new(Passing { batches, begun: None, gone: 0 })))
+    };
+    let life = if *hold { Life::Hold { savepoints } } else { Life::Transaction { savepoints } };
+    session.cursors.0.insert(name.clone(), Cursor { columns, rows, life });
+    Ok(Outcome::command("DECLARE CURSOR"))
+}
+
+async fn fetch(name: &str, cursor: &mut Cursor, direction: Direction, only_move: bool) -> Result<Outcome> {
+    let columns = cursor.columns.clone();
+    let mut batches: Batches = match &mut cursor.rows {
+        Rows::Kept(kept) => Box::pin(futures::stream::iter(kept.fetch(direction)?.into_iter().map(Ok))),
+        Rows::Passing(passing) => passing_rows(passing, direction).await?,
+        Rows::Failed => {
+            let text = format!("portal \"{name}\" cannot be run");
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
+        }
+    };
+    if !only_move {
+        return Ok(Outcome::Rows { columns, batches, tag: "FETCH".into() });
+    }
+    let mut rows = 0;
+    while let Some(batch) = batches.next().await {
+        rows += batch?.num_rows();
+    }
+    Ok(Outcome::command(format!("MOVE {rows}")))
+}
+
+/// Rows that are made as they are fetched.
+struct Passing {
+    batches: Batches,
+    /// What is left of a batch.
+    begun: Option<RecordBatch>,
+    /// Rows that were fetched or passed over.
+    gone: u64,
+}
+
+impl Passing {
+    /// The next rows, at most so many.
+    async fn next(&mut self, rows_max: u64) -> Result<Option<RecordBatch>> {
+        let batch = loop {
+            let batch = match self.begun.take() {
+                Some(batch) => batch,
+                None => match self.batches.next().await {
+                    Some(batch) => batch?,
+                    None => return Ok(None),
+                },
+            };
+            if batch.num_rows() > 0 {
+                break batch;
+            }
+        };
+        let rows = usize::try_from(rows_max).unwrap_or(usize::MAX).min(batch.num_rows());
+        self.begun = (rows < batch.num_rows()).then(|| batch.slice(rows, batch.num_rows() - rows));
+        self.gone += rows as u64;
+        Ok(Some(batch.slice(0, rows)))
+    }
+}
+
+/// The rows that a FETCH gives of a cursor that does not go back.
+async fn passing_rows(passing: &Arc<Mutex<Passing>>, direction: Direction) -> Result<Batches> {
+    let gone = passing.lock().await.gone;
+    let here = i64::try_from(gone).unwrap_or(i64::MAX);
+    let (skipped, rows) = match direction {
+        Direction::Forward(count) if count > 0 => (0, count.unsigned_abs()),
+        Direction::Relative(count) if count > 0 => (count.unsigned_abs() - 1, 1),
+        Direction::Absolute(row) if row > here => ((row - here).unsigned_abs() - 1, 1),
+        // Before the first row nothing has to be gone back for.
+        Direction::Forward(_) | Direction::Relative(_) | Direction::Absolute(0) if gone == 0 => (0, 0),
+        _ => return Err(only_forward()),
+    };
+    let mut left = skipped;
+    while left > 0
+        && let Some(batch) = passing.lock().await.next(left).await?
+    {
+        left -= batch.num_rows() as u64;
+    }
+    let state = (Arc::clone(passing), rows);
+    Ok(Box::pin(futures::stream::try_unfold(state, |(passing, left)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let batch = passing.lock().await.next(left).await?;
+        Ok(batch.map(|batch| (batch.clone(), (passing, left - batch.num_rows() as u64))))
+    })))
+}
+
+fn only_forward() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
+        .with_hint("Declare it with SCROLL option to enable backward scan.")
+}
+
+/// All rows of a cursor.
+struct Kept {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    /// The number of the row where it is, from 1; 0 before the first, one more than there are after the last.
+    at: usize,
+    scroll: bool,
+    _held: MemoryReservation,
+}
+
+impl Kept {
+    /// # Errors
+    /// 53200 where there is not enough memory.
+    async fn of(batches: Batches, held: MemoryReservation, scroll: bool) -> Result<Kept> {
+        // Where the session's threads are not held up by what a query computes.
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(Kept::gather(batches, held));
+        let gathered = task.join_next().await.ok_or_else(|| Error::bug("a cursor's query that is not there"))?;
+        let (batches, held) = gathered.map_err(|error| Error::bug(format!("a query stopped: {error}")))??;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        Ok(Kept { batches, rows, at: 0, scroll, _held: held })
+    }
+
+    async fn gather(mut batches: Batches, held: MemoryReservation) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+        let mut gathered = Vec::new();
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            held.try_grow(batch.get_array_memory_size()).map_err(|error| convert(&error))?;
+            if held.size() > KEPT_BYTES_MAX {
+                let text = format!("the rows of the cursor take more than {} MiB", KEPT_BYTES_MAX >> 20);
+                let hint = "without SCROLL and WITH HOLD, in a transaction that has changed nothing, they are not kept";
+                return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint(hint));
+            }
+            gathered.push(batch);
+        }
+        Ok((gathered, held))
+    }
+
+    /// The rows that a FETCH gives.
+    fn fetch(&mut self, direction: Direction) -> Result<Vec<RecordBatch>> {
+        let end = self.rows + 1;
+        let on = |from: usize, by: i64| from.saturating_add_signed(isize::try_from(by).unwrap_or(isize::MAX)).min(end);
+        let to = match direction {
+            Direction::Forward(by) | Direction::Relative(by) => on(self.at, by),
+            Direction::Absolute(row) if row >= 0 => on(0, row),
+            Direction::Absolute(row) => on(end, row),
+        };
+        // The same row again is a way back as well.
+        let is_back = to < self.at || to == self.at && (1..end).contains(&to);
+        if is_back && !self.scroll {
+            return Err(only_forward());
+        }
+        let from = std::mem::replace(&mut self.at, to);
+        Ok(match direction {
+            Direction::Forward(by) if by > 0 => self.slices(from + 1..to + 1),
+            Direction::Forward(by) if by < 0 => {
+                (to.max(1)..from).rev().flat_map(|row| self.slices(row..row + 1)).collect()
+            }
+            _ => self.slices(to..to + 1),
+        })
+    }
+
+    /// The rows with these numbers, those of them that there are.
+    fn slices(&self, wanted: Range<usize>) -> Vec<RecordBatch> {
+        let mut slices = Vec::new();
+        let mut first = 1;
+        for batch in &self.batches {
+            let (from, to) = (wanted.start.max(first), wanted.end.min(first + batch.num_rows()));
+            if from < to {
+                slices.push(batch.slice(from - first, to - from));
+            }
+            first += batch.num_rows();
+        }
+        slices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::Command;
+
+    fn parsed(sql: &str) -> Result<CursorStatement> {
+        let mut statements = crate::statement::parse(sql)?;
+        let statement = statements.remove(0).0;
+        match Arc::into_inner(statement).unwrap().command {
+            Command::Cursor(cursor) => Ok(*cursor),
+            _ => panic!("{sql} is of no cursor"),
+        }
+    }
+
+    #[test]
+    fn every_direction_is_understood_with_and_without_a_word_before_the_name() {
+        for (words, expected) in [
+            ("", Direction::Forward(1)),
+            ("NEXT", Direction::Forward(1)),
+            ("prior", Direction::Forward(-1)),
+            ("FIRST", Direction::Absolute(1)),
+            ("LAST", Direction::Absolute(-1)),
+            ("ABSOLUTE 3", Direction::Absolute(3)),
+            ("ABSOLUTE - 3", Direction::Absolute(-3)),
+            ("RELATIVE +2", Direction::Relative(2)),
+            ("0", Direction::Forward(0)),
+            ("-7", Direction::Forward(-7)),
+            ("ALL", Direction::Forward(ALL)),
+            ("FORWARD", Direction::Forward(1)),
+            ("FORWARD 12", Direction::Forward(12)),
+            ("FORWARD ALL", Direction::Forward(ALL)),
+            ("BACKWARD", Direction::Forward(-1)),
+            ("BACKWARD 4", Direction::Forward(-4)),
+            ("BACKWARD ALL", Direction::Forward(-ALL)),
+        ] {
+            for (verb, moves) in [("FETCH", false), ("move", true)] {
+                for between in ["", "FROM", "in"] {
+                    let sql = format!("{verb} {words} {between} \"C\"");
+                    let CursorStatement::Fetch { name, direction, only_move } = parsed(&sql).unwrap() else {
+                        panic!("{sql}")
+                    };
+                    assert_eq!((name.as_str(), direction, only_move), ("C", expected, moves), "{sql}");
+                }
+            }
+        }
+        let cursor_of_such_a_name = parsed("FETCH next").unwrap();
+        assert!(matches!(cursor_of_such_a_name, CursorStatement::Fetch { name, .. } if name == "next"));
+    }
+
+    #[test]
+    fn what_does_not_belong_there_is_refused_with_its_place() {
+        for (sql, place, message) in [
+            ("FETCH", 6, "syntax error at end of input"),
+            ("FETCH 1 2 FROM c", 9, "syntax error at or near \"2\""),
+            ("FETCH ABSOLUTE FROM c", 16, "syntax error at or near \"FROM\""),
+            ("FETCH 99999999999 FROM c", 7, "syntax error at or near \"99999999999\""),
+            ("FETCH c d", 9, "syntax error at or near \"d\""),
+            ("CLOSE", 6, "syntax error at end of input"),
+            ("DECLARE c FOR SELECT 1", 11, "syntax error at or near \"FOR\""),
+            ("DECLARE c CURSOR FOR", 21, "syntax error at end of input"),
+            ("DECLARE c CURSOR FOR UPDATE t SET a = 1", 22, "syntax error at or near \"UPDATE\""),
+            ("DECLARE c NO CURSOR FOR SELECT 1", 14, "syntax error at or near \"CURSOR\""),
+        ] {
+            let error = parsed(sql).err().unwrap();
+            assert_eq!(error.state(), SqlState::SYNTAX_ERROR, "{sql}: {error}");
+            assert_eq!((error.position(), error.to_string().as_str()), (Some(place), message), "{sql}");
+        }
+    }
+}
