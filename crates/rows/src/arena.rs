@@ -24,7 +24,7 @@ pub(crate) struct Arena<T> {
     lists: [OnceLock<Box<[Chunk<T>]>>; LISTS],
     /// No slot at or above this number was ever given out.
     next: AtomicU64,
-    /// Given back, to be used again.
+    /// Given back, to be used again. A lock that no model checker sees: they come back when memory is freed.
     free: Mutex<Vec<u64>>,
     chunks: AtomicU64,
 }

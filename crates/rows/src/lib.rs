@@ -26,6 +26,7 @@ mod row_tests;
 #[cfg(test)]
 mod samples;
 mod store;
+mod sync;
 mod table;
 mod txn;
 

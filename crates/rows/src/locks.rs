@@ -9,12 +9,13 @@
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use env::Event;
 use model::{Error, Result, SqlState};
-use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::sync::{AtomicU64, Mutex};
 
 /// Queues are spread over this many maps, so that waiting for different rows does not mean waiting for each other.
 const SHARDS: usize = 64;

@@ -18,15 +18,15 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use crossbeam_epoch::Guard;
 use model::{Error, Lsn, Result, RowSchemaRef, SqlState, TableId};
-use parking_lot::Mutex;
 
 use crate::locks::TxnId;
 use crate::record::{Begin, Record};
 use crate::row::RowLayout;
+use crate::sync::{AtomicUsize, Mutex};
 use crate::table::{IndexData, RecordId, Records, RowTable};
 
 /// When so many records of one table are noted, and half of them are different ones, the whole table is noted instead.

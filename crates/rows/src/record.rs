@@ -5,12 +5,13 @@
 //! but for `begin`, which turns from its maker into the LSN of its commit, and for `prev`, which may be cut off where
 //! nobody can look any more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use crossbeam_epoch::{Guard, Owned, Shared};
 use model::Lsn;
 
 use crate::locks::TxnId;
+use crate::sync::{Atomic, AtomicU64};
 
 /// Set in `begin` while the version is not committed; the rest is its maker's number.
 const UNCOMMITTED: u64 = 1 << 63;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crossbeam_epoch::Guard;
 use model::{Error, Lsn, Result, SqlState};
-use parking_lot::Mutex;
 
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
 use crate::reads::Recent;
 use crate::record::{Begin, Version};
+use crate::sync::Mutex;
 use crate::table::{RecordId, RowTable};
 use crate::txn::{Isolation, Txn};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Bound, ControlFlow, Range};
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
@@ -14,6 +14,7 @@ use crate::index::{Direction, Index};
 use crate::key::{self, KeyColumn};
 use crate::record::{Begin, Record};
 use crate::row::RowLayout;
+use crate::sync;
 
 /// A record's number within its table. It is written to the log and stays the same for as long as the record lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,9 +33,9 @@ const _: () = assert!(RECORDS_MAX >> PART_BITS < 1 << PART_LISTS);
 #[derive(Default)]
 pub(crate) struct Gate {
     /// The lock on the table as a whole.
-    pub(crate) lock: AtomicU64,
+    pub(crate) lock: sync::AtomicU64,
     /// The version that is in force; 0 before the first is, `u32::MAX` when the table is dropped.
-    pub(crate) version: AtomicU32,
+    pub(crate) version: sync::AtomicU32,
 }
 
 /// For each part of a table the newest commit that changed it.

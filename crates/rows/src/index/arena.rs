@@ -14,7 +14,7 @@ use crossbeam_epoch::Guard;
 
 use super::LeafSeen;
 use super::content::{Content, Fresh, NodeId, View};
-use super::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard};
+use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard};
 
 /// Nodes of the first chunk; each further one is twice as large as the one before.
 const FIRST_CHUNK_NODES: u32 = 8;

@@ -28,7 +28,6 @@
 
 mod arena;
 mod content;
-mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +38,8 @@ use crossbeam_epoch::{Guard, default_collector};
 
 use arena::{Arena, Locked};
 use content::{Content, Entries, Frame, Fresh, NodeId, Run, View, separator};
-use sync::Mutex;
+
+use crate::sync::Mutex;
 
 /// Longest key. Callers have lower limits; this one makes the lengths inside a node fit.
 pub const KEY_BYTES_MAX: usize = 4 << 10;

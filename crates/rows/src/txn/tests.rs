@@ -5,16 +5,16 @@ mod serializable;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use model::{Datum, Error, Lsn, RowColumn, RowIndex, RowSchema, SqlState, TableId, TableName, Type};
-use parking_lot::Mutex;
 
 use crate::index::Direction;
 use crate::locks::{LockMode, WaitPolicy};
 use crate::reads::Reads;
 use crate::row::{ColumnLayout, RowLayout};
 use crate::store::Store;
+use crate::sync::{AtomicU64, Mutex};
 use crate::table::{IndexData, RECORDS_MAX, RecordId, Records, RowTable};
 use crate::txn::{Access, Entered, Isolation, Locked, Put, Txn, View};
 

@@ -1,13 +1,11 @@
-//! Small programs run under schedules that a model checker chooses, so that a split, a union and readers meet at every
-//! step: `RUSTFLAGS="--cfg shuttle" cargo test -p rows model`.
-//!
-//! What it does not see: orders weaker than sequential consistency, and memory freed too early.
+//! Readers meet splits and unions at every step: programs for a model checker (`sync::tests`).
 
 use super::*;
+use crate::sync::tests::{check as checked, join, spawn};
 
 /// Every schedule starts with 40 keys in nodes of at most 8, and ends with none in one leaf.
 fn check(program: impl Fn(&Arc<Index>) + Send + Sync + 'static) {
-    let program = Arc::new(move || {
+    checked(move || {
         let index = Arc::new(with_node_bytes(128));
         (0..40).for_each(|n| index.insert(&number(n * 10), n * 10, &pin()).unwrap());
         program(&index);
@@ -20,9 +18,6 @@ fn check(program: impl Fn(&Arc<Index>) + Send + Sync + 'static) {
         rest.iter().for_each(|key| assert!(index.remove(key, &pin()).is_some()));
         assert_eq!((index.len(), verify(&index)), (0, 1), "empty leaves are left");
     });
-    let (random, pct) = (program.clone(), program);
-    shuttle::check_random(move || random(), 3_000);
-    shuttle::check_pct(move || pct(), 3_000, 4);
 }
 
 fn idle_leaves(index: &Index) -> usize {
@@ -34,11 +29,6 @@ fn idle_leaves(index: &Index) -> usize {
         idle += usize::from(view.is_idle());
     }
     idle
-}
-
-fn spawn(index: &Arc<Index>, work: impl FnOnce(&Index) + Send + 'static) -> shuttle::thread::JoinHandle<()> {
-    let index = index.clone();
-    shuttle::thread::spawn(move || work(&index))
 }
 
 fn insert_all(keys: std::ops::Range<u64>) -> impl FnOnce(&Index) + Send {
@@ -66,10 +56,6 @@ fn read(stay: &'static [u64]) -> impl FnOnce(&Index) + Send {
         }
         stay.iter().for_each(|n| assert_eq!(index.get(&number(*n), &pin()), Some(*n)));
     }
-}
-
-fn join(threads: impl IntoIterator<Item = shuttle::thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
@@ -101,14 +87,12 @@ fn model_one_of_two_inserts_of_a_key_wins_and_a_reader_that_missed_it_is_told() 
     check(|index| {
         let threads: Vec<_> = (0..2)
             .map(|thread| {
-                let index = index.clone();
-                shuttle::thread::spawn(move || {
-                    (1..10).filter(|n| index.insert(&number(150 + n), thread, &pin()).is_ok()).count()
-                })
+                let insert = move |index: &Index, n: u64| index.insert(&number(150 + n), thread, &pin()).is_ok();
+                spawn(index, move |index| (1..10).filter(|n| insert(index, *n)).count())
             })
             .collect();
         let missed: Vec<_> = (1..10).map(|n| (n, index.get_noting(&number(150 + n), &pin()))).collect();
-        let won: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let won: usize = join(threads).into_iter().sum();
         assert_eq!(won, 9);
         for (n, (value, leaf)) in missed {
             assert!(value.is_some() || !index.still_same(&leaf, &pin()), "{n} came unnoticed");
