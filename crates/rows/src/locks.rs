@@ -4,8 +4,13 @@
 //! when a second transaction comes does it move to a table of queues, and back to nothing when the last one leaves.
 //! Nothing here blocks: who must wait gets an [`Event`] that is set when the lock is his.
 //!
-//! Always true: a word says [`IN_TABLE`] exactly when its queue exists; who waits is in `waits` with everybody he waits
-//! for, so that a cycle is closed only by the one who begins to wait last, who looks for it.
+//! Always true:
+//! - A word says [`IN_TABLE`] exactly when its queue exists.
+//! - Who waits is in `waits` with everybody he waits for, and whoever has nobody to wait for has the lock. So a cycle is
+//!   closed only by the one who begins to wait last, who looks for it.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -114,12 +119,14 @@ struct Waiter {
 }
 
 type Queues = FxHashMap<LockName, Queue>;
+/// Whom each waiting transaction waits for.
+type Waits = FxHashMap<TxnId, Vec<TxnId>>;
 
 /// All locks of one database.
 pub(crate) struct Locks {
     shards: Box<[Mutex<Queues>]>,
-    /// Whom each waiting transaction waits for. Taken after a shard's lock, never before.
-    waits: Mutex<FxHashMap<TxnId, Vec<TxnId>>>,
+    /// Taken after a shard's lock, never before.
+    waits: Mutex<Waits>,
 }
 
 impl Locks {
@@ -165,11 +172,16 @@ impl Locks {
 
     fn enqueue(&self, txn: TxnId, mode: LockMode, policy: WaitPolicy, queue: &mut Queue) -> Result<Request> {
         let held = queue.holders.iter().position(|(holder, _)| *holder == txn);
+        let waiting = queue.waiters.iter().position(|waiter| waiter.txn == txn);
         let mode = held.map_or(mode, |at| mode.max(queue.holders[at].1));
-        let blockers = queue.blockers(txn, mode, if held.is_some() { 0 } else { queue.waiters.len() });
-        if blockers.is_empty() {
+        let mode = waiting.map_or(mode, |at| mode.max(queue.waiters[at].mode));
+        if queue.blockers(txn, mode, if held.is_some() { 0 } else { queue.waiters.len() }).is_empty() {
             match held {
-                Some(at) => queue.holders[at].1 = mode,
+                Some(at) => {
+                    queue.holders[at].1 = mode;
+                    // Others may wait for it only now.
+                    queue.note_waits(0, &mut self.waits.lock());
+                }
                 None => queue.holders.push((txn, mode)),
             }
             return Ok(Request::Held { fresh: held.is_none() });
@@ -181,25 +193,32 @@ impl Locks {
             }
             WaitPolicy::Wait => {}
         }
-        {
-            let mut waits = self.waits.lock();
-            if reaches(&waits, &blockers, txn) {
-                return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
-                    .with_detail("the other transactions go on when this one has ended")
-                    .with_hint("run the transaction again"));
+        let (place, before) = match waiting {
+            // Asked for again, maybe for more, it keeps its place.
+            Some(at) => (at, Some(std::mem::replace(&mut queue.waiters[at].mode, mode))),
+            None => {
+                // Before those who wait for what it has, or it would wait for them; behind all others.
+                let place = held.map_or(queue.waiters.len(), |at| queue.first_waiting_for(queue.holders[at].1));
+                queue.waiters.insert(place, Waiter { txn, mode, granted: Event::new() });
+                (place, None)
             }
-            waits.insert(txn, blockers);
+        };
+        let mut waits = self.waits.lock();
+        queue.note_waits(place, &mut waits);
+        if waits_for_itself(&waits, txn) {
+            match before {
+                Some(mode) => queue.waiters[place].mode = mode,
+                None => {
+                    queue.waiters.remove(place);
+                    waits.remove(&txn);
+                }
+            }
+            queue.note_waits(place, &mut waits);
+            return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
+                .with_detail("the other transactions go on when this one has ended")
+                .with_hint("run the transaction again"));
         }
-        let granted = Event::new();
-        let waiter = Waiter { txn, mode, granted: granted.clone() };
-        if held.is_some() {
-            queue.waiters.push_front(waiter);
-            // Who waited already now waits for it as well.
-            self.note_waits(queue);
-        } else {
-            queue.waiters.push_back(waiter);
-        }
-        Ok(Request::Wait(granted))
+        Ok(Request::Wait(queue.waiters[place].granted.clone()))
     }
 
     /// Lets go of a lock, or of the place in its queue, once for each time it was asked for afresh.
@@ -256,13 +275,15 @@ impl Locks {
         }
     }
 
-    /// Gives the lock to those first in the queue who can have it together.
+    /// Gives the lock to those who need not wait any more for holders, nor for others before them.
     fn grant(&self, queue: &mut Queue, granted: &mut Vec<Event>) {
-        while let Some(first) = queue.waiters.front() {
-            if !queue.blockers(first.txn, first.mode, 0).is_empty() {
-                break;
+        let mut at = 0;
+        while let Some(next) = queue.waiters.get(at) {
+            if !queue.blockers(next.txn, next.mode, at).is_empty() {
+                at += 1;
+                continue;
             }
-            let Some(Waiter { txn, mode, granted: event }) = queue.waiters.pop_front() else { break };
+            let Some(Waiter { txn, mode, granted: event }) = queue.waiters.remove(at) else { break };
             match queue.holders.iter_mut().find(|(holder, _)| *holder == txn) {
                 Some(held) => held.1 = mode,
                 None => queue.holders.push((txn, mode)),
@@ -270,17 +291,8 @@ impl Locks {
             self.waits.lock().remove(&txn);
             granted.push(event);
         }
-        self.note_waits(queue);
-    }
-
-    /// Writes down anew whom those in the queue wait for.
-    fn note_waits(&self, queue: &Queue) {
-        if queue.waiters.is_empty() {
-            return;
-        }
-        let mut waits = self.waits.lock();
-        for (at, waiter) in queue.waiters.iter().enumerate() {
-            waits.insert(waiter.txn, queue.blockers(waiter.txn, waiter.mode, at));
+        if !queue.waiters.is_empty() {
+            queue.note_waits(0, &mut self.waits.lock());
         }
     }
 
@@ -291,6 +303,18 @@ impl Locks {
 }
 
 impl Queue {
+    /// The place of the first waiter who cannot have the lock because of somebody who has it in this mode.
+    fn first_waiting_for(&self, mode: LockMode) -> usize {
+        self.waiters.iter().position(|waiter| waiter.mode.conflicts(mode)).unwrap_or(self.waiters.len())
+    }
+
+    /// Writes down anew whom those in the queue wait for, from a place on.
+    fn note_waits(&self, place: usize, waits: &mut Waits) {
+        for (at, waiter) in self.waiters.iter().enumerate().skip(place) {
+            waits.insert(waiter.txn, self.blockers(waiter.txn, waiter.mode, at));
+        }
+    }
+
     /// Whom `txn` would wait for: holders it cannot share with, and such among the first `ahead` waiters.
     fn blockers(&self, txn: TxnId, mode: LockMode, ahead: usize) -> Vec<TxnId> {
         let holders = self.holders.iter().filter(|(holder, held)| *holder != txn && held.conflicts(mode));
@@ -339,16 +363,18 @@ fn move_to_table(txn: TxnId, word: &AtomicU64, mode: LockMode, queue: &mut Queue
     }
 }
 
-/// Does anybody of `from` wait for `txn`, by however many others?
-fn reaches(waits: &FxHashMap<TxnId, Vec<TxnId>>, from: &[TxnId], txn: TxnId) -> bool {
-    let (mut todo, mut seen) = (from.to_vec(), Vec::new());
+/// Does anybody that a waiting transaction waits for wait for it, by however many others?
+fn waits_for_itself(waits: &Waits, txn: TxnId) -> bool {
+    let (mut todo, mut seen) = (vec![txn], Vec::new());
     while let Some(next) = todo.pop() {
-        if next == txn {
-            return true;
-        }
-        if !seen.contains(&next) {
-            seen.push(next);
-            todo.extend(waits.get(&next).into_iter().flatten());
+        for blocker in waits.get(&next).into_iter().flatten() {
+            if *blocker == txn {
+                return true;
+            }
+            if !seen.contains(blocker) {
+                seen.push(*blocker);
+                todo.push(*blocker);
+            }
         }
     }
     false

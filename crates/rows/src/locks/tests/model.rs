@@ -1,0 +1,225 @@
+//! Who locks in whatever order gets it, or is the one victim: programs for a model checker (`sync::tests`).
+
+use std::sync::{Arc, Mutex};
+
+use shuttle::rand::{Rng, thread_rng};
+
+use super::*;
+use crate::sync::tests::{check, join, spawn, wait};
+
+/// Locks, and who believes to have which.
+struct Seen {
+    world: World,
+    held: Mutex<Vec<(usize, u64, LockMode)>>,
+}
+
+/// One transaction.
+struct Party<'a> {
+    seen: &'a Seen,
+    txn: u64,
+    /// To be let go of, each once.
+    locks: Vec<usize>,
+}
+
+impl Seen {
+    fn new() -> Arc<Seen> {
+        Arc::new(Seen { world: World::new(), held: Mutex::default() })
+    }
+
+    fn party(&self, txn: u64, locks: &[(usize, LockMode)]) -> Party<'_> {
+        let mut party = Party { seen: self, txn, locks: Vec::new() };
+        locks.iter().for_each(|(at, mode)| assert_eq!(party.lock(*at, *mode), Ok(true)));
+        party
+    }
+}
+
+impl Party<'_> {
+    fn lock(&mut self, at: usize, mode: LockMode) -> Result<bool, SqlState> {
+        self.lock_by(at, mode, WaitPolicy::Wait)
+    }
+
+    /// Is it held now? Waits for it, and may ask again before.
+    fn lock_by(&mut self, at: usize, mode: LockMode, policy: WaitPolicy) -> Result<bool, SqlState> {
+        let ask = || self.seen.world.lock(self.txn, at, mode, policy).map_err(|error| error.state());
+        match ask()? {
+            Request::Skipped => return Ok(false),
+            Request::Held { fresh } => assert_eq!(fresh, !self.has(at)),
+            Request::Wait(event) => {
+                let again = if thread_rng().gen_range(0..4) == 0 { ask()? } else { Request::Wait(event) };
+                match again {
+                    Request::Wait(event) => wait(&event),
+                    other => assert!(matches!(other, Request::Held { fresh: false }), "{other:?}"),
+                }
+            }
+        }
+        self.note(at, mode);
+        Ok(true)
+    }
+
+    /// Asks for a lock and gives up waiting for it: true if it was held before there was a wait.
+    fn try_briefly(&mut self, at: usize, mode: LockMode) -> Result<bool, SqlState> {
+        let request = self.seen.world.lock(self.txn, at, mode, WaitPolicy::Wait).map_err(|error| error.state())?;
+        if let Request::Wait(_) = request {
+            if self.has(at) {
+                self.seen.world.locks.give_up(TxnId(self.txn), self.seen.world.name(at).0);
+            } else {
+                self.seen.world.release(self.txn, at);
+            }
+            return Ok(false);
+        }
+        self.note(at, mode);
+        Ok(true)
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.locks.contains(&at)
+    }
+
+    fn note(&mut self, at: usize, mode: LockMode) {
+        self.seen.world.check_queue(at);
+        let mut held = self.seen.held.lock().unwrap();
+        for (_, txn, other) in held.iter().filter(|(lock, txn, _)| *lock == at && *txn != self.txn) {
+            assert!(!other.conflicts(mode), "{txn} has {other:?} of {at}, and {} has {mode:?}", self.txn);
+        }
+        held.push((at, self.txn, mode));
+        if !self.locks.contains(&at) {
+            self.locks.push(at);
+        }
+    }
+
+    fn release(&mut self, at: usize) {
+        self.locks.retain(|lock| *lock != at);
+        self.seen.held.lock().unwrap().retain(|(lock, txn, _)| (*lock, *txn) != (at, self.txn));
+        self.seen.world.release(self.txn, at);
+    }
+
+    fn end(mut self) {
+        while let Some(at) = self.locks.last() {
+            self.release(*at);
+        }
+    }
+}
+
+fn any_mode() -> LockMode {
+    LockMode::ALL[thread_rng().gen_range(0..4)]
+}
+
+/// Runs transactions 1, 2, … each on its thread, and gives what each gave. At the end nothing is locked.
+fn run<T: Send + 'static>(count: u64, work: impl Fn(&Seen, u64) -> T + Clone + Send + 'static) -> Vec<T> {
+    let seen = Seen::new();
+    let outcomes = join((1..=count).map(|txn| {
+        let work = work.clone();
+        spawn(&seen, move |seen| work(seen, txn))
+    }));
+    seen.world.check_idle();
+    outcomes
+}
+
+#[test]
+fn model_everybody_ends_and_nobody_has_what_excludes_another() {
+    check(|| {
+        run(4, |seen, txn| {
+            let mut party = seen.party(txn, &[]);
+            for _ in 0..3 {
+                let (at, mode) = (thread_rng().gen_range(0..2) * 3, any_mode());
+                let outcome = match thread_rng().gen_range(0..8) {
+                    0 => party.lock_by(at, mode, WaitPolicy::Skip),
+                    1 => party.lock_by(at, mode, WaitPolicy::NoWait),
+                    2 => party.try_briefly(at, mode),
+                    _ => party.lock(at, mode),
+                };
+                match outcome {
+                    Ok(_) | Err(SqlState::LOCK_NOT_AVAILABLE) => {}
+                    Err(state) => {
+                        assert_eq!(state, SqlState::DEADLOCK_DETECTED);
+                        break;
+                    }
+                }
+            }
+            party.end();
+        });
+    });
+}
+
+#[test]
+fn model_who_locks_in_one_order_is_never_in_a_deadlock() {
+    check(|| {
+        run(4, |seen, txn| {
+            let mut party = seen.party(txn, &[]);
+            for at in [0, 1, 3] {
+                if thread_rng().gen_range(0..4) > 0 {
+                    assert_eq!(party.lock(at, any_mode()), Ok(true));
+                }
+            }
+            party.end();
+        });
+    });
+}
+
+#[test]
+fn model_of_a_cycle_of_two_or_three_one_is_the_victim() {
+    for count in [2, 3] {
+        check(move || {
+            let seen = Seen::new();
+            // A row and rows, or with a key among them.
+            let lock = move |txn: u64| (txn % count) as usize + usize::from(count == 3);
+            for txn in 1..=count {
+                // Whoever ends them is the thread of each.
+                std::mem::forget(seen.party(txn, &[(lock(txn), LockMode::Update)]));
+            }
+            let outcomes = join((1..=count).map(|txn| {
+                spawn(&seen, move |seen| {
+                    let mut party = Party { seen, txn, locks: vec![lock(txn)] };
+                    let outcome = party.lock(lock(txn + 1), LockMode::NoKeyUpdate);
+                    party.end();
+                    outcome
+                })
+            }));
+            let victims = outcomes.iter().filter(|outcome| **outcome == Err(SqlState::DEADLOCK_DETECTED)).count();
+            assert_eq!((victims, outcomes.len() - victims), (1, count as usize - 1), "{outcomes:?}");
+            seen.world.check_idle();
+        });
+    }
+}
+
+#[test]
+fn model_of_two_who_share_a_lock_and_want_it_alone_one_is_the_victim() {
+    check(|| {
+        for mode in [LockMode::KeyShare, LockMode::Share] {
+            let seen = Seen::new();
+            (1..=2).for_each(|txn| std::mem::forget(seen.party(txn, &[(0, mode)])));
+            let outcomes = join((1..=2).map(|txn| {
+                spawn(&seen, move |seen| {
+                    let mut party = Party { seen, txn, locks: vec![0] };
+                    let outcome = party.lock(0, LockMode::Update);
+                    party.end();
+                    outcome.is_ok()
+                })
+            }));
+            assert!(outcomes[0] != outcomes[1], "{outcomes:?}");
+            seen.world.check_idle();
+        }
+    });
+}
+
+#[test]
+fn model_who_let_go_of_a_lock_is_waited_for_no_longer() {
+    check(|| {
+        let seen = Seen::new();
+        (1..=2).for_each(|txn| std::mem::forget(seen.party(txn, &[(txn as usize, LockMode::Update)])));
+        join([
+            spawn(&seen, |seen| {
+                let mut party = Party { seen, txn: 1, locks: vec![1] };
+                assert_eq!(party.lock(2, LockMode::Share), Ok(true));
+                party.end();
+            }),
+            spawn(&seen, |seen| {
+                let mut party = Party { seen, txn: 2, locks: vec![2] };
+                party.release(2);
+                assert_eq!(party.lock(1, LockMode::Share), Ok(true));
+                party.end();
+            }),
+        ]);
+        seen.world.check_idle();
+    });
+}
