@@ -429,6 +429,10 @@ impl Recent {
     /// Adds the newest commit. Its versions are committed by now: who finds it here looks at them.
     pub(crate) fn note(&self, lsn: Lsn, records: Vec<(TableId, RecordId)>, altered: Vec<TableId>) {
         let mut inner = self.inner.lock();
+        if inner.snapshots.is_empty() {
+            // The last one who wanted to know has ended meanwhile, and would have taken it out.
+            return;
+        }
         let commit = Arc::new(Written { lsn, records, altered });
         inner.size += commit.size();
         inner.commits.push_back(commit);

@@ -61,7 +61,7 @@ pub struct Txn {
     /// Versions of tables that it made itself and that are not in force yet, oldest first; `None` if it dropped the table.
     versions: Vec<(TableId, Option<Arc<RowTable>>)>,
     /// The lock that is waited for; it is among `locks` or `entered`.
-    pending: Option<LockName>,
+    pending: Option<Pending>,
     /// Bytes it added that the store does not know of yet.
     uncounted_bytes: i64,
     /// Is everything ready for its commit? Then what will be garbage is below.
@@ -123,6 +123,13 @@ struct Held {
     table: Option<u32>,
     /// Or is it only waited for?
     granted: bool,
+}
+
+/// A lock that a statement stopped for.
+struct Pending {
+    name: LockName,
+    mode: LockMode,
+    granted: Event,
 }
 
 /// A lock on a whole table.
@@ -343,7 +350,7 @@ impl Txn {
             }
             _ => error,
         })?;
-        self.keep(name, Some(table), &request, waited);
+        self.keep(name, mode, Some(table), &request, waited);
         Ok(request)
     }
 
@@ -351,25 +358,34 @@ impl Txn {
         let name = LockName::Key { index: index.def.id, hash: rustc_hash::FxBuildHasher.hash_one(key) };
         let waited = self.give_up_wait_but_for(name);
         let request = self.store.locks.lock(self.id, name, None, LockMode::Update, WaitPolicy::Wait)?;
-        self.keep(name, None, &request, waited);
+        self.keep(name, LockMode::Update, None, &request, waited);
         Ok(request)
     }
 
-    /// What was waited for, and is waited for no longer: a statement was cancelled, or found another way. True if it was this one.
+    /// What was waited for, and is waited for no longer: a statement was cancelled, found another way, or asks for something else first,
+    /// run again. Then it has what it waited for, and keeps it: of two who each let go of it again none would come to an end. True if it
+    /// was this one.
     fn give_up_wait_but_for(&mut self, name: LockName) -> bool {
-        let Some(pending) = self.pending.take() else { return false };
+        let Some(Pending { name: pending, mode, granted }) = self.pending.take() else { return false };
         if pending == name {
             return true;
         }
-        if let Some(at) = self.locks.iter().rposition(|held| held.name == pending && !held.granted) {
-            let held = self.locks.remove(at);
-            self.release(&held);
-        } else if let Some(at) = self.entered.iter().position(|entry| entry.name() == pending && entry.mode.is_none()) {
-            let entry = self.entered.remove(at);
-            self.store.locks.release(self.id, pending, Some(&entry.gate.lock));
-        } else {
+        let held = self.locks.iter().rposition(|held| held.name == pending && !held.granted);
+        let entry = self.entered.iter().position(|entry| entry.name() == pending && entry.mode < Some(mode));
+        match (held, entry) {
+            (Some(at), _) if granted.is_set() => self.locks[at].granted = true,
+            (_, Some(at)) if granted.is_set() => self.entered[at].mode = Some(mode),
+            _ if granted.is_set() => {}
+            (Some(at), _) => {
+                let held = self.locks.remove(at);
+                self.release(&held);
+            }
+            (_, Some(at)) if self.entered[at].mode.is_none() => {
+                let entry = self.entered.remove(at);
+                self.store.locks.release(self.id, pending, Some(&entry.gate.lock));
+            }
             // It was to become stronger; as it is it must stay, for what was changed under it.
-            self.store.locks.give_up(self.id, pending);
+            _ => self.store.locks.give_up(self.id, pending),
         }
         false
     }
@@ -400,7 +416,7 @@ impl Txn {
                 Request::Held { .. } => self.entered[entry_at].mode = Some(mode),
                 Request::Wait(event) => {
                     self.store.note_wait();
-                    self.pending = Some(name);
+                    self.pending = Some(Pending { name, mode, granted: event.clone() });
                     return Ok(Entered::Wait(event));
                 }
                 Request::Skipped => return Err(Error::bug("a table was left out although nobody asked for that")),
@@ -451,12 +467,12 @@ impl Txn {
         self.store.locks.release(self.id, held.name, slot.map(|slot| &slot.lock));
     }
 
-    fn keep(&mut self, name: LockName, table: Option<&Arc<RowTable>>, request: &Request, waited: bool) {
+    fn keep(&mut self, name: LockName, mode: LockMode, table: Option<&Arc<RowTable>>, request: &Request, waited: bool) {
         let (fresh, granted) = match request {
             Request::Held { fresh } => (*fresh, true),
-            Request::Wait(_) => {
+            Request::Wait(event) => {
                 self.store.note_wait();
-                self.pending = Some(name);
+                self.pending = Some(Pending { name, mode, granted: event.clone() });
                 // Asked for again while it waits, it is there already.
                 (!self.locks.iter().rev().any(|held| held.name == name), false)
             }

@@ -49,7 +49,7 @@ fn all(db: &Db, txn: &mut Txn) -> Vec<i32> {
 
 /// One thing that a transaction reads.
 #[derive(Clone, Copy, Debug)]
-enum Read {
+pub(super) enum Read {
     Key(i32),
     Keys(i32, i32),
     Names(&'static str, &'static str),
@@ -59,7 +59,7 @@ enum Read {
 }
 
 impl Read {
-    fn by(self, db: &Db, txn: &mut Txn) -> Vec<i32> {
+    pub(super) fn by(self, db: &Db, txn: &mut Txn) -> Vec<i32> {
         match self {
             Read::Key(id) => get(db, txn, id).map(|_| id).into_iter().collect(),
             Read::Keys(low, high) => walk(db, txn, None, &Datum::Int4(low), &Datum::Int4(high)),
@@ -115,7 +115,7 @@ fn letters() -> Db {
 /// What a commit of a transaction with a write of its own comes to.
 fn outcome(db: &Db, mut txn: Txn) -> Result<(), String> {
     assert!(matches!(db.insert(&mut txn, (1_000, None, "own")), Put::Done(_)));
-    db.try_commit(txn).map_err(|error| {
+    db.try_commit(txn).map(drop).map_err(|error| {
         assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
         assert_eq!(error.hint(), Some("The transaction might succeed if retried."));
         error.detail().unwrap_or_default().to_owned()

@@ -1,0 +1,119 @@
+//! What is thrown away beside those who may still look.
+
+use super::*;
+
+/// Snapshots that somebody has, as roots are kept by those who read them.
+#[derive(Default)]
+struct Snapshots(Mutex<Vec<Lsn>>);
+
+impl Snapshots {
+    fn begin(&self, db: &Db) -> Txn {
+        let mut held = self.0.lock();
+        let txn = db.begin(Isolation::RepeatableRead);
+        held.push(txn.snapshot());
+        txn
+    }
+
+    fn end(&self, txn: Txn) {
+        let mut held = self.0.lock();
+        let at = held.iter().position(|lsn| *lsn == txn.snapshot()).expect("a snapshot");
+        held.swap_remove(at);
+    }
+
+    /// No reader is at an older one.
+    fn horizon(&self, db: &Db) -> Lsn {
+        let held = self.0.lock();
+        held.iter().copied().fold(db.now(), Lsn::min)
+    }
+}
+
+type Shared = Arc<(Arc<Db>, Snapshots)>;
+
+fn with_rows() -> Shared {
+    let db = Arc::new(Db::with_secondary(2));
+    [(1, Some(1), "a"), (2, Some(2), "b")].into_iter().for_each(|row| db.put(row));
+    Arc::new((db, Snapshots::default()))
+}
+
+fn collect((db, snapshots): &(Arc<Db>, Snapshots)) {
+    for _ in 0..3 {
+        // What is locked just now is looked at again and again.
+        db.store.collect(snapshots.horizon(db), 4).unwrap();
+    }
+}
+
+/// The same rows by all indexes, as often as one looks.
+fn read((db, snapshots): &(Arc<Db>, Snapshots)) {
+    let mut txn = snapshots.begin(db);
+    let rows = db.rows(&mut txn);
+    assert_eq!(db.rows(&mut txn), rows);
+    assert!(matches!(rows.len(), 1 | 2), "{rows:?}");
+    assert!(txn.newest_seen() <= txn.snapshot());
+    snapshots.end(txn);
+}
+
+#[test]
+fn model_what_a_snapshot_shows_stays_while_older_versions_go() {
+    check(|| {
+        let shared = with_rows();
+        let change = |(db, _): &(Arc<Db>, Snapshots)| {
+            for (code, name) in [(3, "c"), (1, "a")] {
+                let mut txn = db.begin(Isolation::ReadCommitted);
+                assert!(matches!(run(&mut txn, |txn| db.update(txn, A, (1, Some(code), name))), Ok(Put::Done(_))));
+                db.commit(txn);
+            }
+        };
+        join([spawn(&shared, change), spawn(&shared, read), spawn(&shared, collect)]);
+        let db = &shared.0;
+        assert_eq!(db.codes(), [1, 2]);
+        db.check_idle();
+        let guard = &pin();
+        assert!([A, B].iter().all(|record| db.table.records.record(*record).unwrap().versions(guard).count() == 1));
+    });
+}
+
+#[test]
+fn model_a_deleted_row_stays_for_those_who_see_it_and_its_key_is_free_for_others() {
+    check(|| {
+        let shared = with_rows();
+        let change = |(db, _): &(Arc<Db>, Snapshots)| {
+            // Gone, back, and gone again: what became garbage first is none for who looks between.
+            for is_there in [true, false, true] {
+                let mut txn = db.begin(Isolation::ReadCommitted);
+                let guard = &pin();
+                let found = txn.get(&db.table, &db.key(2), guard).unwrap().map(|(record, _)| record);
+                assert_eq!(found.is_some(), is_there);
+                let changed = match found {
+                    Some(record) => db.try_delete(&mut txn, record),
+                    None => db.try_insert(&mut txn, (2, Some(2), "b")),
+                };
+                assert_eq!(changed, Ok(true));
+                db.commit(txn);
+            }
+        };
+        join([spawn(&shared, change), spawn(&shared, read), spawn(&shared, collect)]);
+        assert_eq!(shared.0.codes(), [1]);
+        shared.0.check_idle();
+    });
+}
+
+#[test]
+fn model_of_a_row_that_comes_and_goes_nothing_is_left() {
+    check(|| {
+        let shared = with_rows();
+        let come_and_go = |(db, _): &(Arc<Db>, Snapshots)| {
+            let mut txn = db.begin(Isolation::ReadCommitted);
+            if db.try_insert(&mut txn, (3, Some(3), "c")).unwrap() {
+                db.commit(txn);
+                let mut txn = db.begin(Isolation::ReadCommitted);
+                let guard = &pin();
+                let record = txn.get(&db.table, &db.key(3), guard).unwrap().expect("a row").0;
+                assert_eq!(db.try_delete(&mut txn, record), Ok(true));
+                db.commit(txn);
+            }
+        };
+        join([spawn(&shared, come_and_go), spawn(&shared, come_and_go), spawn(&shared, collect)]);
+        assert_eq!(shared.0.codes(), [1, 2]);
+        shared.0.check_idle();
+    });
+}
