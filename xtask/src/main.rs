@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod model;
 mod peers;
 mod run;
 mod sim;
@@ -26,6 +27,7 @@ cargo xtask <command>
   tidy                           the rules of ARCHITECTURE.md, checked from `cargo metadata` and the sources
   tools [--peers]                fetches what the end-to-end tests need (PostgreSQL, psycopg, pgjdbc); with --peers also
                                  the databases that `millrace bench` measures against (docs/manual/benchmark-peers.md)
+  model [--schedules N]          the threads of `rows` under schedules that a model checker chooses; N of each kind
   sim --minutes N [--seed S]     the engine under random faults, release build; prints its seed, which replays it
   fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
   bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "tidy" => tidy::run(),
         "tools" => tools::run(rest),
+        "model" => model::run(rest),
         "sim" => sim::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench-compare" => bench::run(rest),

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::run::{cargo, nothing_left, show};
-use crate::{Result, tidy, tools};
+use crate::{Result, model, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
 const BELOW_QUERY: &[&str] = &["model", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
@@ -17,20 +17,23 @@ const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
 /// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of `millrace`:
 /// a `cargo build` of its own would choose other features of dependencies and compile them all again.
 const BENCH: &[&str] = &["bench"];
+/// Of each kind for each program of `model`: seconds.
+const SCHEDULES: u64 = 500;
 
-/// Tidy, the crates below `query`, then the rest with its real clients and peers. The lines are summed up at the end.
+/// Tidy, the crates below `query`, the models of threads, then the rest with its real clients and peers. The lines are summed up at the end.
 pub(crate) fn run(arguments: &[String]) -> Result {
     nothing_left(arguments)?;
     let started = Instant::now();
     tidy::run()?;
     let tools = tools::fetch_all()?;
     let mut summary = Summary::default();
-    for (name, packages) in [("below query", BELOW_QUERY), ("query and above", FROM_QUERY), ("the benchmark", BENCH)] {
+    for (name, mut command) in [
+        ("below query", tests_of(BELOW_QUERY)),
+        ("models of threads", model::command(SCHEDULES)),
+        ("query and above", tests_of(FROM_QUERY)),
+        ("the benchmark", tests_of(BENCH)),
+    ] {
         let stage = Instant::now();
-        let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
-        for package in packages {
-            command.args(["--package", package]);
-        }
         run_tests(tools.tell(&mut command), &mut summary)?;
         println!("test: {name}: {} s", stage.elapsed().as_secs());
     }
@@ -44,6 +47,14 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     );
     println!("{} passed, {} failed", summary.passed, summary.failed);
     if summary.broken.is_empty() { Ok(()) } else { Err(format!("failed: {}", summary.broken.join(", "))) }
+}
+
+fn tests_of(packages: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--locked", "--no-fail-fast", "--lib", "--bins", "--tests"]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    command
 }
 
 #[derive(Default)]
