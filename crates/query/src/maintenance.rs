@@ -1,4 +1,4 @@
-//! CHECKPOINT and VACUUM: work that the database does behind the scenes, done now and waited for.
+//! CHECKPOINT, VACUUM and LOCK TABLE: work that the database does behind the scenes, done now and waited for.
 
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -22,6 +22,8 @@ pub(crate) enum Maintenance {
     Vacuum { full: bool, tables: Vec<ObjectName> },
     /// SET CONSTRAINTS: they are immediate as they are.
     Constraints { deferred: bool },
+    /// LOCK TABLE. `alone`: nobody else may write, and not only alter, the tables.
+    Lock { tables: Vec<ObjectName>, alone: bool, nowait: bool },
 }
 
 /// Words that may stand between VACUUM and the tables.
@@ -53,7 +55,8 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
         return Ok(Some(constraints));
     }
     let is_checkpoint = is_word(&tokens[0], "checkpoint");
-    if !is_checkpoint && !is_word(&tokens[0], "vacuum") {
+    let is_lock = is_word(&tokens[0], "lock");
+    if !is_checkpoint && !is_lock && !is_word(&tokens[0], "vacuum") {
         return Ok(None);
     }
     let rest = tokens[1..].iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).cloned();
@@ -62,7 +65,11 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
         text.unexpected(&token.token, if token.token == Token::EOF { end } else { token.span.start })
     };
     let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest.collect());
-    let read = if is_checkpoint { Ok(Maintenance::Checkpoint) } else { vacuum(&mut parser) };
+    let read = match (is_checkpoint, is_lock) {
+        (true, _) => Ok(Maintenance::Checkpoint),
+        (_, true) => lock(&mut parser),
+        _ => vacuum(&mut parser),
+    };
     match read {
         Ok(maintenance) if parser.peek_token_ref().token == Token::EOF => Ok(Some(maintenance)),
         Err(Refused::Option(error)) => Err(error),
@@ -104,20 +111,56 @@ fn vacuum(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> 
             full |= *word == "full";
         }
     }
+    let tables = if parser.peek_token_ref().token == Token::EOF { Vec::new() } else { table_names(&mut *parser)? };
+    Ok(Maintenance::Vacuum { full, tables })
+}
+
+/// Modes of LOCK TABLE, and whether they keep others from writing.
+const LOCK_MODES: &[(&[&str], bool)] = &[
+    (&["access", "share"], false),
+    (&["row", "share"], false),
+    (&["row", "exclusive"], false),
+    (&["share", "update", "exclusive"], true),
+    (&["share", "row", "exclusive"], true),
+    (&["share"], true),
+    (&["exclusive"], true),
+    (&["access", "exclusive"], true),
+];
+
+/// What follows `LOCK`.
+fn lock(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
+    let take = |parser: &mut Parser<'_>, words: &[&str]| {
+        let found = words.iter().enumerate().all(|(at, word)| is_word(parser.peek_nth_token_ref(at), word));
+        (0..if found { words.len() } else { 0 }).for_each(|_| parser.advance_token());
+        found
+    };
+    take(parser, &["table"]);
+    take(parser, &["only"]);
+    let tables = table_names(parser)?;
+    let mut alone = true;
+    if take(parser, &["in"]) {
+        let mode = LOCK_MODES.iter().find(|(words, _)| take(parser, words));
+        alone = mode.ok_or(Refused::Token)?.1;
+        if !take(parser, &["mode"]) {
+            return Err(Refused::Token);
+        }
+    }
+    let nowait = take(parser, &["nowait"]);
+    Ok(Maintenance::Lock { tables, alone, nowait })
+}
+
+/// Names with commas between them.
+fn table_names(parser: &mut Parser<'_>) -> std::result::Result<Vec<ObjectName>, Refused> {
     let mut tables = Vec::new();
-    while parser.peek_token_ref().token != Token::EOF {
+    loop {
         if !matches!(parser.peek_token_ref().token, Token::Word(_)) {
             return Err(Refused::Token);
         }
         tables.push(parser.parse_object_name(false).map_err(|_| Refused::Token)?);
         if !parser.consume_token(&Token::Comma) {
-            break;
-        }
-        if parser.peek_token_ref().token == Token::EOF {
-            return Err(Refused::Token);
+            return Ok(tables);
         }
     }
-    Ok(Maintenance::Vacuum { full, tables })
 }
 
 /// One option in parentheses: what FULL is set to, if it is that one.
@@ -163,6 +206,10 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             finished(engine.start_flush()).await?;
             Ok(Outcome::command("CHECKPOINT"))
         }
+        Maintenance::Lock { tables, alone, nowait } => {
+            crate::rows::lock_tables(session, tables, *alone, *nowait).await?;
+            Ok(Outcome::command("LOCK TABLE"))
+        }
         Maintenance::Vacuum { full, tables } => {
             if session.block.is_some() {
                 let message = "VACUUM cannot run inside a transaction block";
@@ -194,6 +241,32 @@ async fn finished(pending: Pending) -> Result<()> {
 mod tests {
     use super::*;
     use crate::statement::{Command, parse};
+
+    #[test]
+    fn lock_table_is_read_with_its_modes_and_refused_without() {
+        for (sql, names, expected) in [
+            ("LOCK a", "a", (true, false)),
+            ("lock table only s.a, b in share mode nowait", "s.a,b", (true, true)),
+            ("LOCK TABLE a IN ROW EXCLUSIVE MODE", "a", (false, false)),
+            ("LOCK TABLE a IN ACCESS SHARE MODE", "a", (false, false)),
+            ("LOCK a IN ACCESS EXCLUSIVE MODE", "a", (true, false)),
+            ("LOCK a IN SHARE ROW EXCLUSIVE MODE", "a", (true, false)),
+            ("LOCK a NOWAIT", "a", (true, true)),
+        ] {
+            let parsed = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            let Command::Maintenance(Maintenance::Lock { tables, alone, nowait }) = &parsed[0].0.command else {
+                panic!("{sql}")
+            };
+            let found: Vec<String> = tables.iter().map(ToString::to_string).collect();
+            assert_eq!((found.join(",").as_str(), (*alone, *nowait)), (names, expected), "{sql}");
+        }
+        for sql in
+            ["LOCK", "LOCK TABLE", "LOCK a,", "LOCK a IN MODE", "LOCK a IN SHARE", "LOCK a IN UPDATE MODE", "LOCK a b"]
+        {
+            let error = parse(sql).err().unwrap_or_else(|| panic!("{sql}"));
+            assert_eq!(error.state(), SqlState::SYNTAX_ERROR, "{sql}: {error}");
+        }
+    }
 
     #[test]
     fn maintenance_is_read_as_postgresql_reads_it() {

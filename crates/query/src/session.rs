@@ -29,6 +29,7 @@ use crate::recall::Texts;
 use crate::rows::{self, Arguments, Bound, Executed, FeedPlan, Messages, RowsPlan};
 use crate::sessions::{Entered, Running};
 use crate::settings::{Settings, Timeouts};
+use crate::sleep::Sleep;
 use crate::statement::{Command, Parsed, Statement};
 use crate::stop::StopFlag;
 use crate::types::{OutputColumn, Value};
@@ -582,6 +583,13 @@ impl Session {
             ast::Statement::Prepare { .. } | ast::Statement::Deallocate { .. } => {
                 Box::pin(crate::named::define(self, &prepared.0.statement, sql)).await
             }
+            ast::Statement::CreateTable(create @ ast::CreateTable { query: Some(query), .. }) => {
+                Box::pin(crate::create_as::execute(self, parsed, create, query)).await
+            }
+            ast::Statement::Query(_) => match Sleep::of(sql) {
+                Some(sleep) => sleep.execute().await,
+                None => Err(Error::bug("a query without a plan")),
+            },
             sql => match crate::rows::define(self, parsed, sql).await? {
                 Some(outcome) => Ok(outcome),
                 None => crate::ddl::execute(self, parsed, sql),
@@ -610,6 +618,9 @@ impl Session {
         sql: &ast::Statement,
         types: &[u32],
     ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
+        if let Some(sleep) = Sleep::of(sql) {
+            return Ok((Vec::new(), Some(sleep.columns()), Plan::Other));
+        }
         if let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
             return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));
         }

@@ -190,6 +190,7 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     reset_time_zone(&mut tokens);
     weaker_locks(&mut tokens);
     crate::asof::prepare(&mut tokens);
+    crate::create_as::prepare(&mut tokens);
     tokens
 }
 

@@ -461,9 +461,15 @@ fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
             }) as Write)
         }
         // Their binary form is their text.
-        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN | oid::CSTRING => {
-            Some(text_writer(array, ty, zone)?)
-        }
+        oid::TEXT
+        | oid::VARCHAR
+        | oid::BPCHAR
+        | oid::NAME
+        | oid::CHAR
+        | oid::JSON
+        | oid::UNKNOWN
+        | oid::CSTRING
+        | oid::VOID => Some(text_writer(array, ty, zone)?),
         oid::PG_NODE_TREE | oid::ACLITEM => Some(text_writer(array, ty, zone)?),
         _ if element_of(ty) != 0 => list_binary(array, ty, zone)?,
         _ => None,

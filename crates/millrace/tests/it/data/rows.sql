@@ -442,3 +442,22 @@ CREATE SCHEMA plant
 DROP SCHEMA plant
 VACUUM nokey
 VACUUM nowhere
+-- ---------- CREATE TABLE AS, pg_sleep
+CREATE TABLE made AS SELECT n::int AS id, n * 1.5 AS price, 'x' || n AS name, n % 2 = 0 AS even FROM generate_series(1, 5) AS g(n)
+SELECT id, price, name, even FROM made ORDER BY id
+CREATE TABLE made AS SELECT 1 AS one
+CREATE TABLE IF NOT EXISTS made AS SELECT 1 AS one
+CREATE TABLE renamed (a, b) AS SELECT id, name, price FROM made WHERE id > 3
+SELECT * FROM renamed ORDER BY a
+CREATE TABLE too_many (a, b, c) AS SELECT 1, 2
+CREATE TABLE twice AS SELECT 1 AS a, 2 AS a
+CREATE TABLE grouped AS SELECT even, count(*), sum(price), max(name) AS most FROM made GROUP BY even
+SELECT * FROM grouped ORDER BY even
+CREATE TABLE empty_one AS SELECT id, name FROM made WHERE false
+SELECT count(*) FROM empty_one
+INSERT INTO empty_one VALUES (1, 'later')
+CREATE TABLE failing AS SELECT 1 / (id - 3) AS x FROM made
+SELECT * FROM failing
+DROP TABLE made, renamed, grouped, empty_one
+SELECT pg_sleep(0.01)
+SELECT pg_sleep(0) AS named

@@ -1,0 +1,60 @@
+//! LOCK TABLE: who writes, locks rows or alters a table holds a lock on it, which can be asked for by itself.
+
+use std::sync::Arc;
+
+use ::rows::{Access, Entered, RowTable};
+use datafusion::sql::sqlparser::ast::ObjectName;
+use engine::Isolation;
+use model::{Error, Result, SqlState};
+
+use super::Named;
+use super::run::wait;
+use crate::session::Session;
+
+/// Locks tables in the order in which they are named, to the end of the transaction.
+///
+/// # Errors
+/// 25P01 outside a transaction; 42P01; 0A000 for a `columns` table; 55P03 where somebody is in the way for longer than `lock_timeout`, or
+/// at all with `nowait`; 40P01.
+pub(crate) async fn lock_tables(session: &mut Session, names: &[ObjectName], alone: bool, nowait: bool) -> Result<()> {
+    if session.block.is_none() {
+        let text = "LOCK TABLE can only be used in transaction blocks";
+        return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text));
+    }
+    let access = if alone { Access::Alone } else { Access::Shared };
+    let patience = session.settings.lock_timeout();
+    for name in names {
+        // Again if it is another version of the table by now.
+        loop {
+            let table = find(session, name)?;
+            match session.rows_txn()?.enter(&table, access)? {
+                Entered::In => break,
+                Entered::Wait(_) if nowait => {
+                    let text = format!("could not obtain lock on relation \"{}\"", table.schema.name.table);
+                    return Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, text));
+                }
+                Entered::Wait(event) => wait(&event, patience).await?,
+                Entered::Changed => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A snapshot that the transaction keeps is taken after it has the locks: it is to show what was done before.
+fn find(session: &mut Session, name: &ObjectName) -> Result<Arc<RowTable>> {
+    let snapshot = match session.is_fresh() {
+        true => session.database.engine().begin(Isolation::ReadCommitted, session.seen).snapshot_newest(),
+        false => session.newest(),
+    };
+    let settings = Arc::clone(&session.settings);
+    let named = Named { snapshot: &snapshot, settings: &settings };
+    if let Some(table) = named.find(name) {
+        return Ok(table);
+    }
+    // One of the other store, or none at all.
+    let context = session.context();
+    crate::insert::find_table(&context, name)?;
+    Err(Error::unsupported(format!("LOCK TABLE is not supported on columns tables: {name}"))
+        .with_hint("writers of a columns table do not wait for each other"))
+}
