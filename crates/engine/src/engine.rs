@@ -478,7 +478,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     }
     remove_orphans(&*env, &data_dir(dir), &manifest)?;
     let mut root = load(&env, dir, &manifest)?;
-    let recovered_rows = load_rows(&env, dir, &manifest, &mut root)?;
+    let recovered_rows = load_rows(&env, dir, &manifest, &mut root, options.rows_bytes_max() / 4)?;
     let rows_lsn = recovered_rows.lsn;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
 
@@ -628,35 +628,49 @@ struct RecoveredRows {
     /// The newest commit of which a row is in their files.
     lsn: Lsn,
     parts: BTreeMap<TableId, Vec<rows::Recovered>>,
+    /// Memory that the parts take.
+    bytes: u64,
 }
 
 impl RecoveredRows {
     fn add(&mut self, table: &rows::RowTable, part: rows::Recovered) {
+        self.bytes += part.memory_bytes();
         self.parts.entry(table.id()).or_default().push(part);
     }
 }
 
-/// Reads the files of `rows` tables. The log goes on from there.
-fn load_rows(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, root: &mut Root) -> Result<RecoveredRows> {
+/// Reads the files of `rows` tables. The log goes on from there. What is recovered already takes `bytes` at most, and a little more.
+fn load_rows(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    manifest: &Manifest,
+    root: &mut Root,
+    bytes: u64,
+) -> Result<RecoveredRows> {
     let recovered: Arc<Mutex<RecoveredRows>> = Arc::default();
     let mut jobs: Vec<Job> = Vec::new();
     for (id, files) in &manifest.row_files {
         let schema =
             manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
         let records = Arc::new(rows::Records::new().emptied(files.since));
-        // All but the last are full.
-        records.reserve(files.parts.last().map_or(0, |last| last.part));
+        // All but the last are full; those after it have no rows, and are to be used again.
+        records.reserve(files.parts.iter().rfind(|part| part.file != 0).map_or(0, |last| last.part));
         let table = Arc::new(rows::RowTable::over(Arc::clone(schema), records)?);
         for part in &files.parts {
             let (table, part, recovered) = (Arc::clone(&table), *part, Arc::clone(&recovered));
             let (env, data) = (Arc::clone(env), data_dir(dir));
             jobs.push(Box::new(move || {
                 let lsn = load_part(&*env, &data, &table, &part)?;
-                // Most parts are not in the log again. Their entries are made beside the reading of others.
-                let part = table.recover(part.part)?;
-                let mut recovered = recovered.lock();
-                recovered.lsn = recovered.lsn.max(lsn);
-                recovered.add(&table, part);
+                let is_room = {
+                    let mut recovered = recovered.lock();
+                    recovered.lsn = recovered.lsn.max(lsn);
+                    recovered.bytes < bytes
+                };
+                // Most parts are not in the log again. Their entries are made beside the reading of others. What fails is tried again after
+                // the log: there may be rows newer than this description of the table.
+                if is_room && let Ok(part) = table.recover(part.part) {
+                    recovered.lock().add(&table, part);
+                }
                 Ok(())
             }));
         }
@@ -678,37 +692,58 @@ fn load_part(env: &dyn Env, data: &Path, table: &rows::RowTable, part: &RowPart)
     Ok(newest)
 }
 
-/// Ends the recovery of `rows` tables: what is deleted is free, and indexes are made.
+/// Ends the recovery of `rows` tables: what is deleted is free, and indexes are made. Small tables beside each other, large ones one after the
+/// other, as the entries for their indexes take memory until these are made.
 fn recover_rows(env: &Arc<dyn Env>, root: &mut Root, mut recovered: RecoveredRows) -> Result<()> {
-    let mut todo = Vec::new();
-    for table in root.row_tables.values() {
-        let parts = recovered.parts.entry(table.id()).or_default();
-        todo.extend(table.unrecovered(parts).into_iter().map(|part| (Arc::clone(table), part)));
+    let tables = Arc::new(Mutex::new(OrdMap::new()));
+    let mut small: Vec<Job> = Vec::new();
+    for (id, table) in &root.row_tables {
+        let mut parts = recovered.parts.remove(id).unwrap_or_default();
+        let todo = table.unrecovered(&mut parts);
+        let (table, tables) = (Arc::clone(table), Arc::clone(&tables));
+        if todo.len() + parts.len() > 1 {
+            let table = finished(&table, with_parts(env, &table, todo, parts)?)?;
+            tables.lock().insert(*id, table);
+            continue;
+        }
+        small.push(Box::new(move || {
+            for part in todo {
+                parts.push(table.recover(part)?);
+            }
+            let table = finished(&table, parts)?;
+            tables.lock().insert(table.id(), table);
+            Ok(())
+        }));
     }
-    let recovered = Arc::new(Mutex::new(recovered));
-    let job = |(table, part): (Arc<rows::RowTable>, u64)| -> Job {
-        let recovered = Arc::clone(&recovered);
+    in_parallel(env, small)?;
+    root.row_tables = std::mem::take(&mut *tables.lock());
+    Ok(())
+}
+
+/// Recovers the parts of a table that are not yet among `done`.
+fn with_parts(
+    env: &Arc<dyn Env>,
+    table: &Arc<rows::RowTable>,
+    todo: Vec<u64>,
+    done: Vec<rows::Recovered>,
+) -> Result<Vec<rows::Recovered>> {
+    let parts = Arc::new(Mutex::new(done));
+    let job = |part: u64| -> Job {
+        let (table, parts) = (Arc::clone(table), Arc::clone(&parts));
         Box::new(move || {
             let part = table.recover(part)?;
-            recovered.lock().add(&table, part);
+            parts.lock().push(part);
             Ok(())
         })
     };
     in_parallel(env, todo.into_iter().map(job).collect())?;
-    let tables = Arc::new(Mutex::new(OrdMap::new()));
-    let job = |(id, table): (&TableId, &Arc<rows::RowTable>)| -> Job {
-        let (id, table, tables) = (*id, Arc::clone(table), Arc::clone(&tables));
-        let parts = recovered.lock().parts.remove(&id).unwrap_or_default();
-        Box::new(move || {
-            let table = table.recovered(parts)?;
-            table.take_effect();
-            tables.lock().insert(id, Arc::new(table));
-            Ok(())
-        })
-    };
-    in_parallel(env, root.row_tables.iter().map(job).collect())?;
-    root.row_tables = std::mem::take(&mut *tables.lock());
-    Ok(())
+    Ok(std::mem::take(&mut *parts.lock()))
+}
+
+fn finished(table: &rows::RowTable, parts: Vec<rows::Recovered>) -> Result<Arc<rows::RowTable>> {
+    let table = table.recovered(parts)?;
+    table.take_effect();
+    Ok(Arc::new(table))
 }
 
 /// Something to do at the start, beside others.

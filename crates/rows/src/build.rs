@@ -26,6 +26,15 @@ pub struct Recovered {
     entries: Vec<Entries>,
 }
 
+impl Recovered {
+    /// Bytes that it takes until the indexes are made.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let of = |entries: &Entries| entries.keys.capacity() + entries.entries.capacity() * size_of::<Entry>();
+        (self.entries.iter().map(of).sum::<usize>() + self.free.capacity() * size_of::<u64>()) as u64
+    }
+}
+
 impl RowTable {
     /// A table without rows.
     ///

@@ -717,6 +717,40 @@ fn a_checkpoint_under_commits_that_the_power_cuts_anywhere_loses_and_invents_not
     assert!(finished > 10, "checkpoints that ended: {finished}");
 }
 
+/// A file of a checkpoint has rows that are newer than the description of their table in its manifest.
+#[test]
+fn a_table_that_is_altered_while_a_checkpoint_runs_opens_after_the_power_fails() {
+    let mut wider = 0;
+    for seed in 0..240 {
+        let (before, after) = (seed % 12, seed / 12);
+        let env = SimEnv::new(seed);
+        let engine = open(&env);
+        create(&engine, "t");
+        put_rows(&engine, "t", (0..100).map(|id| (id, 0)));
+        drop(engine.start_flush());
+        env.run_some(before);
+        let mut txn = begin(&engine);
+        let old = table(&mut txn, "t");
+        let mut next = next_version(&old);
+        next.columns.push(column("more", Type::Int8, false));
+        alter(&mut txn, next, RowData::Keep);
+        assert!(matches!(txn.commit(Durability::Async).poll(), Ok(Progress::Done(_))));
+        let mut txn = begin(&engine);
+        let wide = table(&mut txn, "t");
+        let wider_row = row(&wide, &[Datum::Int4(200), Datum::Int8(1), Datum::Int8(7)]);
+        done(txn.rows().insert(&wide, wider_row, &crossbeam_epoch::pin()));
+        assert!(matches!(txn.commit(Durability::Async).poll(), Ok(Progress::Done(_))));
+        env.run_some(after);
+        env.crash();
+        drop(engine);
+        let engine = open(&env);
+        let rows = amounts(&engine, "t");
+        assert!((100..=101).contains(&rows.len()), "seed {seed}: {} rows", rows.len());
+        wider += u64::from(rows.len() == 101);
+    }
+    assert!(wider > 10, "only {wider} times the new row was on disk");
+}
+
 fn next(engine: &Engine, id: u32) -> i64 {
     loop {
         match engine.next_value(id).expect("next value") {
