@@ -1,18 +1,22 @@
 //! Cursors: DECLARE, FETCH, MOVE and CLOSE.
 //!
 //! A cursor sees the snapshot of the moment in which it was declared. Its rows are made while they are fetched, and forgotten; kept, all of
-//! them from the beginning, are those of a cursor that scrolls, of one that outlives its transaction, and of one that shows what
-//! its transaction has changed so far, which the next change would change under it.
+//! them from the beginning, are those of a cursor that scrolls, of one that outlives its transaction, of one that locks them, of one
+//! that shows what its transaction has changed so far, which the next change would change under it, and of whoever comes when many
+//! others pass theirs.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, UInt32Array};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use futures::StreamExt;
+use futures::stream::Fuse;
 use model::{Error, Result, SqlState};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::errors::convert;
 use crate::rewrite::folded;
@@ -247,7 +251,7 @@ enum Life {
 enum Rows {
     Passing(Arc<Mutex<Passing>>),
     Kept(Kept),
-    /// A FETCH failed: where the cursor is, is not known.
+    /// Where the cursor is, is not known.
     Failed,
 }
 
@@ -259,6 +263,13 @@ impl Cursors {
 
     pub(crate) fn close(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
+    }
+
+    /// A FETCH of it failed, or was stopped: where it is, is not known any more.
+    pub(crate) fn fail(&mut self, name: &str) {
+        if let Some(cursor) = self.0.get_mut(name) {
+            cursor.rows = Rows::Failed;
+        }
     }
 
     pub(crate) fn close_all(&mut self) {
@@ -305,12 +316,21 @@ fn unknown(name: &str) -> Error {
 pub(crate) async fn execute(session: &mut Session, statement: &CursorStatement) -> Result<Outcome> {
     match statement {
         CursorStatement::Fetch { name, direction, only_move } => {
-            let cursor = session.cursors.get_mut(name)?;
-            let outcome = fetch(name, cursor, *direction, *only_move).await;
-            if outcome.is_err() {
-                cursor.rows = Rows::Failed;
+            let ended = Arc::new(AtomicBool::new(false));
+            session.fetching = Some((name.clone(), Arc::clone(&ended)));
+            match fetch(name, session.cursors.get_mut(name)?, *direction, *only_move).await? {
+                Outcome::Rows { columns, batches, tag } => {
+                    let end = futures::stream::poll_fn(move |_| {
+                        ended.store(true, Ordering::Release);
+                        Poll::Ready(None)
+                    });
+                    Ok(Outcome::Rows { columns, batches: Box::pin(batches.chain(end)), tag })
+                }
+                outcome => {
+                    ended.store(true, Ordering::Release);
+                    Ok(outcome)
+                }
             }
-            outcome
         }
         CursorStatement::Close(Some(name)) if session.cursors.close(name) => Ok(Outcome::command("CLOSE CURSOR")),
         CursorStatement::Close(Some(name)) => Err(unknown(name)),
@@ -348,8 +368,10 @@ pub(crate) async fn declare(
             format!("this session has {CURSORS_MAX} cursors already"),
         ));
     }
+    let mut locks = false;
     let executed = match &query.0.plan {
         Plan::Rows(plan) if plan.verb == Verb::Select => {
+            locks = !plan.is_read_only();
             crate::rows::execute(session, query, plan, Arguments::Values(values), None).await?
         }
         Plan::Query(_) => Executed::Outcome(crate::query::execute(session, query, values).await?),
@@ -359,12 +381,14 @@ pub(crate) async fn declare(
         return Err(Error::bug("a query without rows"));
     };
     let shows_own = session.txn().is_some_and(|txn| !txn.is_empty());
-    let rows = if *scroll || *hold || shows_own {
-        let consumer = MemoryConsumer::new("cursor");
-        let held = consumer.register(&session.database.state().runtime_env().memory_pool);
-        Rows::Kept(Kept::of(batches, held, *scroll).await?)
-    } else {
-        Rows::Passing(Arc::new(Mutex::new(Passing { batches, begun: None, gone: 0 })))
+    let keeps = *scroll || *hold || shows_own || locks;
+    let rows = match session.database.passing().filter(|_| !keeps) {
+        Some(room) => Rows::Passing(Arc::new(Mutex::new(Passing::new(batches, room)))),
+        None => {
+            let consumer = MemoryConsumer::new("cursor");
+            let held = consumer.register(&session.database.state().runtime_env().memory_pool);
+            Rows::Kept(Kept::of(batches, held, *scroll).await?)
+        }
     };
     let life = if *hold { Life::Hold { savepoints } } else { Life::Transaction { savepoints } };
     session.cursors.0.insert(name.clone(), Cursor { columns, rows, life });
@@ -373,35 +397,101 @@ pub(crate) async fn declare(
 
 async fn fetch(name: &str, cursor: &mut Cursor, direction: Direction, only_move: bool) -> Result<Outcome> {
     let columns = cursor.columns.clone();
-    let mut batches: Batches = match &mut cursor.rows {
-        Rows::Kept(kept) => Box::pin(futures::stream::iter(kept.fetch(direction)?.into_iter().map(Ok))),
-        Rows::Passing(passing) => passing_rows(passing, direction).await?,
-        Rows::Failed => {
-            let text = format!("portal \"{name}\" cannot be run");
-            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
+    let moved = |rows: u64| Ok(Outcome::command(format!("MOVE {rows}")));
+    let batches: Batches = match &mut cursor.rows {
+        Rows::Kept(kept) => {
+            let fetched = kept.fetch(direction)?;
+            if only_move {
+                return moved(fetched.rows());
+            }
+            let rows = kept.rows(&fetched);
+            Box::pin(futures::stream::iter(rows))
         }
+        Rows::Passing(passing) => {
+            let (skipped, rows) = passing.lock().await.way(name, direction)?;
+            if skipped > 0 {
+                elsewhere(counted(Passing::rows(passing, skipped))).await?;
+            }
+            Passing::rows(passing, rows)
+        }
+        Rows::Failed => return Err(failed(name)),
     };
-    if !only_move {
-        return Ok(Outcome::Rows { columns, batches, tag: "FETCH".into() });
+    if only_move {
+        return moved(elsewhere(counted(batches)).await?);
     }
+    Ok(Outcome::Rows { columns, batches, tag: "FETCH".into() })
+}
+
+async fn counted(mut batches: Batches) -> Result<u64> {
     let mut rows = 0;
     while let Some(batch) = batches.next().await {
-        rows += batch?.num_rows();
+        rows += batch?.num_rows() as u64;
     }
-    Ok(Outcome::command(format!("MOVE {rows}")))
+    Ok(rows)
+}
+
+/// Computes where the threads of sockets are not held up by it; dropping it stops it.
+async fn elsewhere<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let mut task = tokio::task::JoinSet::new();
+    task.spawn(work);
+    let done = task.join_next().await.ok_or_else(|| Error::bug("a task that is not there"))?;
+    done.map_err(|error| Error::bug(format!("a query stopped: {error}")))?
+}
+
+fn failed(name: &str) -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, format!("portal \"{name}\" cannot be run"))
 }
 
 /// Rows that are made as they are fetched.
 struct Passing {
-    batches: Batches,
+    batches: Fuse<Batches>,
     /// What is left of a batch.
     begun: Option<RecordBatch>,
     /// Rows that were fetched or passed over.
     gone: u64,
+    /// Not all rows that a FETCH asked for were taken.
+    busy: bool,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Passing {
+    fn new(batches: Batches, room: OwnedSemaphorePermit) -> Passing {
+        Passing { batches: batches.fuse(), begun: None, gone: 0, busy: false, _room: room }
+    }
+
+    /// How many rows a FETCH passes over, and how many it then gives.
+    fn way(&self, name: &str, direction: Direction) -> Result<(u64, u64)> {
+        if self.busy {
+            // A portal with a row limit has the rest.
+            return Err(failed(name));
+        }
+        let here = i64::try_from(self.gone).unwrap_or(i64::MAX);
+        Ok(match direction {
+            Direction::Forward(count) if count > 0 => (0, count.unsigned_abs()),
+            Direction::Relative(count) if count > 0 => (count.unsigned_abs() - 1, 1),
+            Direction::Absolute(row) if row > here => ((row - here).unsigned_abs() - 1, 1),
+            // Before the first row nothing has to be gone back for.
+            Direction::Forward(_) | Direction::Relative(_) | Direction::Absolute(0) if self.gone == 0 => (0, 0),
+            _ => return Err(only_forward()),
+        })
+    }
+
     /// The next rows, at most so many.
+    fn rows(passing: &Arc<Mutex<Passing>>, rows_max: u64) -> Batches {
+        let state = (Arc::clone(passing), rows_max);
+        Box::pin(futures::stream::try_unfold(state, |(passing, left)| async move {
+            let mut state = passing.lock().await;
+            state.busy = left > 0;
+            if left == 0 {
+                return Ok(None);
+            }
+            let batch = state.next(left).await?;
+            state.busy = batch.is_some();
+            drop(state);
+            Ok(batch.map(|batch| (batch.clone(), (passing, left - batch.num_rows() as u64))))
+        }))
+    }
+
     async fn next(&mut self, rows_max: u64) -> Result<Option<RecordBatch>> {
         let batch = loop {
             let batch = match self.begun.take() {
@@ -422,37 +512,28 @@ impl Passing {
     }
 }
 
-/// The rows that a FETCH gives of a cursor that does not go back.
-async fn passing_rows(passing: &Arc<Mutex<Passing>>, direction: Direction) -> Result<Batches> {
-    let gone = passing.lock().await.gone;
-    let here = i64::try_from(gone).unwrap_or(i64::MAX);
-    let (skipped, rows) = match direction {
-        Direction::Forward(count) if count > 0 => (0, count.unsigned_abs()),
-        Direction::Relative(count) if count > 0 => (count.unsigned_abs() - 1, 1),
-        Direction::Absolute(row) if row > here => ((row - here).unsigned_abs() - 1, 1),
-        // Before the first row nothing has to be gone back for.
-        Direction::Forward(_) | Direction::Relative(_) | Direction::Absolute(0) if gone == 0 => (0, 0),
-        _ => return Err(only_forward()),
-    };
-    let mut left = skipped;
-    while left > 0
-        && let Some(batch) = passing.lock().await.next(left).await?
-    {
-        left -= batch.num_rows() as u64;
-    }
-    let state = (Arc::clone(passing), rows);
-    Ok(Box::pin(futures::stream::try_unfold(state, |(passing, left)| async move {
-        if left == 0 {
-            return Ok(None);
-        }
-        let batch = passing.lock().await.next(left).await?;
-        Ok(batch.map(|batch| (batch.clone(), (passing, left - batch.num_rows() as u64))))
-    })))
-}
-
 fn only_forward() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "cursor can only scan forward")
         .with_hint("Declare it with SCROLL option to enable backward scan.")
+}
+
+/// Rows of a cursor that keeps them.
+struct Fetched {
+    numbers: Range<usize>,
+    /// The last one first.
+    back: bool,
+}
+
+impl Fetched {
+    fn rows(&self) -> u64 {
+        self.numbers.len() as u64
+    }
+}
+
+fn turned_round(batch: &RecordBatch) -> Result<RecordBatch> {
+    let rows = u32::try_from(batch.num_rows()).map_err(Error::bug)?;
+    let indices: UInt32Array = (0..rows).rev().collect();
+    datafusion::arrow::compute::take_record_batch(batch, &indices).map_err(Error::bug)
 }
 
 /// All rows of a cursor.
@@ -469,11 +550,7 @@ impl Kept {
     /// # Errors
     /// 53200 where there is not enough memory.
     async fn of(batches: Batches, held: MemoryReservation, scroll: bool) -> Result<Kept> {
-        // Where the session's threads are not held up by what a query computes.
-        let mut task = tokio::task::JoinSet::new();
-        task.spawn(Kept::gather(batches, held));
-        let gathered = task.join_next().await.ok_or_else(|| Error::bug("a cursor's query that is not there"))?;
-        let (batches, held) = gathered.map_err(|error| Error::bug(format!("a query stopped: {error}")))??;
+        let (batches, held) = elsewhere(Kept::gather(batches, held)).await?;
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
         Ok(Kept { batches, rows, at: 0, scroll, _held: held })
     }
@@ -493,8 +570,8 @@ impl Kept {
         Ok((gathered, held))
     }
 
-    /// The rows that a FETCH gives.
-    fn fetch(&mut self, direction: Direction) -> Result<Vec<RecordBatch>> {
+    /// Goes where a FETCH goes; the rows that it gives.
+    fn fetch(&mut self, direction: Direction) -> Result<Fetched> {
         let end = self.rows + 1;
         let on = |from: usize, by: i64| from.saturating_add_signed(isize::try_from(by).unwrap_or(isize::MAX)).min(end);
         let to = match direction {
@@ -508,16 +585,26 @@ impl Kept {
             return Err(only_forward());
         }
         let from = std::mem::replace(&mut self.at, to);
-        Ok(match direction {
-            Direction::Forward(by) if by > 0 => self.slices(from + 1..to + 1),
-            Direction::Forward(by) if by < 0 => {
-                (to.max(1)..from).rev().flat_map(|row| self.slices(row..row + 1)).collect()
-            }
-            _ => self.slices(to..to + 1),
-        })
+        let numbers = match direction {
+            Direction::Forward(by) if by > 0 => from + 1..to + 1,
+            Direction::Forward(by) if by < 0 => to..from,
+            _ => to..to + 1,
+        };
+        let numbers = numbers.start.max(1)..numbers.end.min(end).max(1);
+        Ok(Fetched { numbers, back: matches!(direction, Direction::Forward(by) if by < 0) })
     }
 
-    /// The rows with these numbers, those of them that there are.
+    /// These rows, in the order in which they are given: going back, a batch is turned round when it is asked for.
+    fn rows(&self, fetched: &Fetched) -> impl Iterator<Item = Result<RecordBatch>> + Send + use<> {
+        let mut slices = self.slices(fetched.numbers.clone());
+        let back = fetched.back;
+        if back {
+            slices.reverse();
+        }
+        slices.into_iter().map(move |batch| if back { turned_round(&batch) } else { Ok(batch) })
+    }
+
+    /// The rows with these numbers.
     fn slices(&self, wanted: Range<usize>) -> Vec<RecordBatch> {
         let mut slices = Vec::new();
         let mut first = 1;

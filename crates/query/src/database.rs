@@ -13,6 +13,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::OrError;
 use crate::session::Session;
@@ -41,7 +42,12 @@ struct Inner {
     state: SessionState,
     next_pid: AtomicI32,
     sessions: Sessions,
+    /// For cursors whose rows are made while they are fetched: each may hold a thread.
+    passing: Arc<Semaphore>,
 }
+
+/// Cursors whose rows are made while they are fetched. The rows of further ones are made when they are declared.
+const PASSING_MAX: usize = 64;
 
 impl Database {
     /// Sets up memory, spill folder and functions.
@@ -64,7 +70,8 @@ impl Database {
         state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::functions::dates::DateCasts)).or_error()?;
-        let inner = Inner { engine, state, next_pid: AtomicI32::new(1), sessions: Sessions::default() };
+        let passing = Arc::new(Semaphore::new(PASSING_MAX));
+        let inner = Inner { engine, state, next_pid: AtomicI32::new(1), sessions: Sessions::default(), passing };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -99,6 +106,11 @@ impl Database {
                 }
             }
         }
+    }
+
+    /// Room for one more cursor whose rows are made while they are fetched, if there is any.
+    pub(crate) fn passing(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.passing).try_acquire_owned().ok()
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -215,6 +215,8 @@ pub struct Session {
     /// SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
     pub(crate) cursors: Cursors,
+    /// The cursor of the last statement, if that was a FETCH, and whether all its rows were taken.
+    pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
     /// DataFusion's side; made at the first statement that needs it.
     state: Option<SessionState>,
     /// How scans find the statement's snapshot while they are planned.
@@ -299,6 +301,7 @@ impl Session {
             notices: Vec::new(),
             named: BTreeMap::new(),
             cursors: Cursors::default(),
+            fetching: None,
             state: None,
             slot: Arc::new(Slot::default()),
             pending: Pending::default(),
@@ -362,6 +365,18 @@ impl Session {
     #[must_use]
     pub fn cursor_columns(&self, name: &str) -> Option<&[OutputColumn]> {
         self.cursors.columns(name)
+    }
+
+    /// A statement as it is to be bound: a FETCH gives what its cursor has by now, which may be another one than when it was prepared.
+    #[must_use]
+    pub fn current(&mut self, prepared: &Prepared) -> Option<Prepared> {
+        let Command::Cursor(cursor) = &prepared.0.statement.0.command else { return None };
+        let CursorStatement::Fetch { name, only_move: false, .. } = &**cursor else { return None };
+        let columns = self.cursors.columns(name)?;
+        if prepared.columns() == Some(columns) {
+            return None;
+        }
+        self.plan_statement(&prepared.0.statement, &[]).ok()
     }
 
     /// Closes a cursor, if there is one with that name.
@@ -694,6 +709,7 @@ impl Session {
         if self.block.as_ref().is_some_and(|block| block.single) {
             self.fail();
         }
+        self.fetching = None;
         self.assign_pending();
     }
 
@@ -712,6 +728,11 @@ impl Session {
     /// Marks the block as failed after an error met outside `execute` (in a stream, in COPY data). An implicit one is rolled back.
     pub fn fail(&mut self) {
         self.pending.lock().clear();
+        if let Some((name, ended)) = self.fetching.take()
+            && !ended.load(Ordering::Acquire)
+        {
+            self.cursors.fail(&name);
+        }
         match &mut self.block {
             Some(block) if block.implicit => self.roll_back(),
             Some(block) => {

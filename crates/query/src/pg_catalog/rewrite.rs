@@ -837,12 +837,35 @@ fn table_function(factor: &mut TableFactor) {
     }
 }
 
-/// Is a bound computed, or a parameter, and not of fractions?
+/// Is a bound computed, or a parameter, and an integer?
 fn is_integer_to_be(bound: &Expr) -> bool {
     match bound {
         Expr::Function(_) => true,
         Expr::Value(value) => matches!(value.value, ast::Value::Placeholder(_)),
-        bound => !bound.to_string().contains('.'),
+        bound => is_of_integers(bound),
+    }
+}
+
+/// Is nothing in it that could have a fraction?
+fn is_of_integers(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            ast::Value::Number(number, _) => number.bytes().all(|byte| byte.is_ascii_digit()),
+            value => matches!(value, ast::Value::Placeholder(_)),
+        },
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_of_integers(expr),
+        Expr::BinaryOp { left, right, .. } => is_of_integers(left) && is_of_integers(right),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::SmallInt(_)
+                | DataType::Int(_)
+                | DataType::Integer(_)
+                | DataType::BigInt(_)
+                | DataType::Int2(_)
+                | DataType::Int4(_)
+                | DataType::Int8(_)
+        ),
+        _ => false,
     }
 }
 

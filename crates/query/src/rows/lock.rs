@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ::rows::{Access, Entered, RowTable};
 use datafusion::sql::sqlparser::ast::ObjectName;
-use engine::Isolation;
 use model::{Error, Result, SqlState};
 
 use super::Named;
@@ -41,12 +40,8 @@ pub(crate) async fn lock_tables(session: &mut Session, names: &[ObjectName], alo
     Ok(())
 }
 
-/// A snapshot that the transaction keeps is taken after it has the locks: it is to show what was done before.
 fn find(session: &mut Session, name: &ObjectName) -> Result<Arc<RowTable>> {
-    let snapshot = match session.is_fresh() {
-        true => session.database.engine().begin(Isolation::ReadCommitted, session.seen).snapshot_newest(),
-        false => session.newest(),
-    };
+    let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
     let named = Named { snapshot: &snapshot, settings: &settings };
     if let Some(table) = named.find(name) {

@@ -133,6 +133,11 @@ impl RowsPlan {
         Bound::of_constants(values, self.compiled.params(), &zone::Clocks(session.settings.zone().clone()))
     }
 
+    /// Does it change nothing, and lock nothing?
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.compiled.is_read_only()
+    }
+
     /// Does it read or change tables?
     pub(crate) fn names_tables(&self) -> bool {
         self.valid.is_some()

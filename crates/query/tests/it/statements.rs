@@ -220,7 +220,7 @@ fn a_cursor_that_keeps_more_rows_than_there_is_memory_fails_with_53200_and_one_t
         let query = "SELECT repeat('x', 100) || value::text FROM generate_series(1, 200000) AS g(value)";
         run(&mut session, "BEGIN", &[]).await.unwrap();
         run(&mut session, &format!("DECLARE passes CURSOR FOR {query}"), &[]).await.unwrap();
-        for expected in ["MOVE 150000", "MOVE 50000", "MOVE 0"] {
+        for expected in ["MOVE 150000", "MOVE 50000", "MOVE 0", "MOVE 0"] {
             let Outcome::Command { tag } = run(&mut session, "MOVE 150000 FROM passes", &[]).await.unwrap() else {
                 panic!("no tag");
             };

@@ -225,10 +225,11 @@ impl Connection<'_> {
             );
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
-        let given = statement.prepared.as_ref();
+        let current = statement.prepared.as_ref().and_then(|prepared| self.session.current(prepared));
+        let given = current.as_ref().or(statement.prepared.as_ref());
         let bound = given.map(|prepared| self.session.bind(prepared, bind.parameters())).transpose()?.flatten();
         let forms = result_forms(&bind, given)?;
-        let (sql, prepared) = (Arc::clone(&statement.sql), statement.prepared.clone());
+        let (sql, prepared) = (Arc::clone(&statement.sql), given.cloned());
         let values = match bound {
             Some(bound) => Values::Bound(bound),
             None => Values::Others(self.values(&bind, prepared.as_ref())?),

@@ -82,6 +82,39 @@ with psycopg.connect(url, autocommit=True) as connection:
             check([column.name for column in cursor.description], ["n", "device", "v"], "names of a cursor")
             check(cursor.fetchone(), (0, "copied\t\\x", None), f"one, binary={binary}")
             check([row[0] for row in cursor], list(range(1, 30)), f"rows of a cursor, binary={binary}")
+    # Of many rows, to the end and beyond it; the same FETCH of cursors with other columns, prepared meanwhile.
+    connection.execute("CREATE TABLE IF NOT EXISTS many (id int PRIMARY KEY, note text)")
+    connection.execute("INSERT INTO many SELECT n, 'note ' || n FROM generate_series(1, 60000) AS g(n)")
+    for columns in ("id", "note, id", "id, id + 1") * 3:
+        with connection.transaction(), connection.cursor("again") as cursor:
+            cursor.execute(f"SELECT {columns} FROM many")
+            seen = 0
+            while rows_now := cursor.fetchmany(7000):
+                check(len(rows_now[0]), columns.count(",") + 1, "columns of a cursor declared again")
+                seen += len(rows_now)
+            check((seen, cursor.fetchall()), (60000, []), "all rows, and then none")
+    with connection.transaction():
+        connection.execute("DECLARE counted CURSOR FOR SELECT max(id) FROM many GROUP BY id % 20000")
+        check([connection.execute("MOVE ALL counted").statusmessage for _ in range(3)], ["MOVE 20000", "MOVE 0", "MOVE 0"], "moved")
+    # What was stopped in the middle says so, and goes on with no other rows.
+    connection.execute("BEGIN")
+    connection.execute("DECLARE stopped CURSOR FOR SELECT a.id FROM many a, many b WHERE a.id + b.id > 0")
+    connection.execute("FETCH 3 FROM stopped").fetchall()
+    connection.execute("SAVEPOINT s")
+    connection.execute("SET LOCAL statement_timeout = 300")
+    try:
+        connection.execute("MOVE ALL stopped")
+        sys.exit("3,600,000,000 rows in 300 ms")
+    except errors.QueryCanceled:
+        pass
+    connection.execute("ROLLBACK TO s")
+    try:
+        connection.execute("FETCH 1 FROM stopped")
+        sys.exit("a cursor went on after it was stopped")
+    except errors.ObjectNotInPrerequisiteState as error:
+        check('portal "stopped" cannot be run' in str(error), True, "stopped")
+    connection.execute("ROLLBACK")
+    connection.execute("DROP TABLE many")
     with connection.transaction(), connection.cursor(name="there and back", scrollable=True) as cursor:
         cursor.execute("SELECT n FROM py WHERE device = 'é' ORDER BY n")
         check(cursor.fetchall(), [(n,) for n in range(5)], "forward")
