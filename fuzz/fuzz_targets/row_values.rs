@@ -60,7 +60,15 @@ fn same(ty: Type, form: Form, datum: &Datum<'_>, arena: &bumpalo::Bump) {
     let mut written = Vec::new();
     pg::row_value::write(&mut written, datum, ty, form, &mut |_| 0);
     let again = read(ty, form, &written, arena).expect("what we write we read");
-    assert_eq!(format!("{datum:?}"), format!("{again:?}"), "{ty:?} {form:?} {}", written.escape_ascii());
+    assert_eq!(shown(ty, datum), shown(ty, &again), "{ty:?} {form:?} {}", written.escape_ascii());
+}
+
+/// Blanks at the end of char(n) say nothing: it is written with all it has room for.
+fn shown(ty: Type, datum: &Datum<'_>) -> String {
+    match (ty, datum) {
+        (Type::Char(_), Datum::Text(text)) => text.trim_end_matches(' ').to_owned(),
+        _ => format!("{datum:?}"),
+    }
 }
 
 /// The zone of the session.

@@ -233,8 +233,8 @@ fn day_number(year: i64, month: i64, day: i64, bc: bool) -> Part<i64> {
     let month = u32::try_from(month).ok().filter(|month| (1..=12).contains(month)).ok_or(Bad::Range)?;
     let last = days_in_month(astronomical, month);
     let day = u32::try_from(day).ok().filter(|day| (1..=last).contains(day)).ok_or(Bad::Range)?;
-    // PostgreSQL's own range; there was no year 0.
-    if year == 0 || !(-4_713..=294_276).contains(&astronomical) {
+    // That of PostgreSQL's dates; timestamps end sooner, which whoever makes one sees. There was no year 0.
+    if year == 0 || !(-4_713..=5_874_897).contains(&astronomical) {
         return Err(Bad::Range);
     }
     Ok(days_of_date(astronomical, month, day))

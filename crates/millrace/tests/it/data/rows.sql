@@ -461,3 +461,5 @@ SELECT * FROM failing
 DROP TABLE made, renamed, grouped, empty_one
 SELECT pg_sleep(0.01)
 SELECT pg_sleep(0) AS named
+-- ---------- dates that no timestamp reaches
+SELECT date '1523836-04-05', '5874897-12-31'::date, date '4713-01-01 BC'
