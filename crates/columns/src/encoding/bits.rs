@@ -1,7 +1,17 @@
 //! Fixed-width bit-packing: value `i` occupies bits `i * width ..` of the bytes, lowest bit first.
+//!
+//! Eight values of w bits are w whole bytes, so they are unpacked together by code of which there is one for each
+//! width: all positions and shifts in it are constants.
 
 use super::wire::{Reader, corrupt};
 use model::Result;
+
+/// Values unpacked together: eight times eight, so that what is called by a pointer does enough.
+pub(crate) const GROUP: usize = 64;
+/// A value of up to so many bits lies within the 8 bytes from its first byte on.
+const ONE_LOAD_BITS: usize = 57;
+
+type Group = [u64; GROUP];
 
 /// Bits that hold `value`.
 pub(crate) fn width_of(value: u64) -> u32 {
@@ -14,23 +24,26 @@ pub(crate) fn packed_bytes(count: usize, width: u32) -> usize {
 }
 
 /// Appends `values`, each below `2^width`; `width` is 0 ..= 64.
-pub(crate) fn pack(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
+pub(crate) fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
         return;
     }
-    let mut word = 0u64;
-    let mut used = 0;
+    let (start, bytes) = (out.len(), packed_bytes(values.len(), width));
+    out.resize(start + bytes + 8, 0);
+    let (mut word, mut used, mut at) = (0u64, 0, start);
     for value in values {
         word |= value << used;
         used += width;
         if used >= 64 {
-            out.extend_from_slice(&word.to_le_bytes());
+            out[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            at += 8;
             used -= 64;
             // What did not fit. `used < width <= 64`, so the shift is in range unless nothing is left over.
             word = if used == 0 { 0 } else { value >> (width - used) };
         }
     }
-    out.extend_from_slice(&word.to_le_bytes()[..used.div_ceil(8) as usize]);
+    out[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    out.truncate(start + bytes);
 }
 
 /// Appends `count` values to `out`, each passed through `map`.
@@ -41,32 +54,57 @@ pub(crate) fn unpack<T>(
     out: &mut Vec<T>,
     map: impl Fn(u64) -> T,
 ) -> Result<()> {
+    out.reserve(count);
+    unpack_groups(reader, width, count, |_, group| out.extend(group.iter().map(|bits| map(*bits))))
+}
+
+/// Passes `count` values to `each`, a group at a time, with the position of its first.
+pub(crate) fn unpack_groups(
+    reader: &mut Reader<'_>,
+    width: u32,
+    count: usize,
+    mut each: impl FnMut(usize, &[u64]),
+) -> Result<()> {
     if width > 64 {
         return Err(corrupt(format!("bit width is {width}, at most 64 is possible")));
     }
     let bytes = reader.take(packed_bytes(count, width), "packed values")?;
-    out.reserve(count);
-    if width == 0 {
-        out.extend((0..count).map(|_| map(0)));
-    } else {
-        unpack_some(bytes, width as usize, count, out, map);
+    let (unpack_group, group_bytes) = (UNPACK[width as usize], width as usize * 8);
+    let mut group = [0; GROUP];
+    for at in (0..count).step_by(GROUP) {
+        let rest = &bytes[at / GROUP * group_bytes..];
+        // Loads of the last values of a group reach beyond it.
+        if rest.len() >= group_bytes + 8 {
+            unpack_group(rest, &mut group);
+        } else {
+            let mut padded = [0; GROUP * 8 + 8];
+            let kept = rest.len().min(group_bytes);
+            padded[..kept].copy_from_slice(&rest[..kept]);
+            unpack_group(&padded, &mut group);
+        }
+        each(at, &group[..GROUP.min(count - at)]);
     }
     Ok(())
 }
 
-fn unpack_some<T>(bytes: &[u8], width: usize, count: usize, out: &mut Vec<T>, map: impl Fn(u64) -> T) {
-    let mask = u64::MAX >> (64 - width);
-    // A value of up to 57 bits lies within the 8 bytes from its first byte, so one unaligned load gets it. The last few
-    // values, whose 8 bytes would reach beyond the end, and wider ones take the general road.
-    let fast = if width <= 57 && bytes.len() >= 8 { ((bytes.len() - 8) * 8 / width + 1).min(count) } else { 0 };
-    out.extend((0..fast).map(|index| {
-        let bit = index * width;
-        map(load(bytes, bit >> 3) >> (bit & 7) & mask)
-    }));
-    out.extend((fast..count).map(|index| map(unpack_one(bytes, index * width) & mask)));
+/// Unpacks a group from the beginning of `bytes`, which has 8 bytes more.
+fn unpack_group<const W: usize>(bytes: &[u8], out: &mut Group) {
+    let bytes = &bytes[..W * 8 + 8];
+    let mask = if W == 0 { 0 } else { u64::MAX >> ((64 - W) & 63) };
+    for (eight, out) in out.chunks_exact_mut(8).enumerate() {
+        let bytes = &bytes[eight * W..eight * W + W + 8];
+        for (index, out) in out.iter_mut().enumerate() {
+            let (at, shift) = (index * W / 8, index * W % 8);
+            let mut bits = load(bytes, at) >> shift;
+            if W > ONE_LOAD_BITS && shift > 0 {
+                bits |= u64::from(bytes[at + 8]) << (64 - shift);
+            }
+            *out = bits & mask;
+        }
+    }
 }
 
-/// The 8 bytes from `at`, which the caller knows to be there.
+/// The 8 bytes from `at`.
 #[inline(always)]
 fn load(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
@@ -74,11 +112,38 @@ fn load(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// 64 bits from bit `bit`, zeros beyond the end.
-fn unpack_one(bytes: &[u8], bit: usize) -> u64 {
-    let tail = &bytes[bit >> 3..];
-    let kept = tail.len().min(9);
-    let mut wide = [0; 16];
-    wide[..kept].copy_from_slice(&tail[..kept]);
-    (u128::from_le_bytes(wide) >> (bit & 7)) as u64
+/// A table of functions, one for each width.
+macro_rules! by_width {
+    ($function:ident) => {
+        by_width!($function 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+            33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64)
+    };
+    ($function:ident $($width:literal)*) => { [$($function::<$width>),*] };
+}
+
+static UNPACK: [fn(&[u8], &mut Group); 65] = by_width!(unpack_group);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Random;
+    use super::*;
+
+    #[test]
+    fn every_width_round_trips_at_every_length() {
+        let mut random = Random(1);
+        for width in 0..=64u32 {
+            for count in [1, 2, 63, 64, 65, 200] {
+                let mask = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+                let values: Vec<u64> = (0..count).map(|_| random.next() & mask).collect();
+                let mut bytes = vec![0xa5];
+                pack(values.iter().copied(), width, &mut bytes);
+                assert_eq!(bytes.len(), 1 + packed_bytes(count, width), "{width} bit x {count}");
+                let mut back = Vec::new();
+                let mut reader = Reader::new(&bytes[1..]);
+                unpack(&mut reader, width, count, &mut back, |bits| bits).unwrap();
+                assert!(back == values && reader.remaining() == 0, "{width} bit x {count}");
+            }
+        }
+        assert!(unpack(&mut Reader::new(&[0; 99]), 65, 1, &mut Vec::new(), |bits| bits).is_err());
+    }
 }

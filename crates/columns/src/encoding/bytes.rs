@@ -1,9 +1,10 @@
 //! Text and bytes: a dictionary when values repeat, else lengths and all bytes in a row, compressed where that helps.
 
+use std::cell::RefCell;
+
 use model::Result;
 use rustc_hash::FxHashMap;
 
-use super::floats::{compress, decompress};
 use super::wire::{Reader, corrupt, push_varint};
 use super::{ints, kind};
 
@@ -89,6 +90,45 @@ fn write_plain(values: &[&[u8]], out: &mut Vec<u8>) {
         out.push(BLOB_RAW);
         out.extend_from_slice(&all);
     }
+}
+
+thread_local! {
+    /// Contexts are a few hundred KiB and slow to make, so each thread keeps one of each.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// `bytes` compressed by zstd level 1, if the library can.
+fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        if compressor.is_none() {
+            *compressor = zstd::bulk::Compressor::new(1).ok();
+        }
+        compressor.as_mut()?.compress(bytes).ok()
+    })
+}
+
+/// The `expected` bytes that `bytes` were compressed from.
+fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
+    // zstd's densest form is a block of 128 KiB in 4 bytes: more is a wild length, refused before memory is taken for
+    // it.
+    if expected > (bytes.len() << 15) + (128 << 10) {
+        return Err(corrupt(format!("{} compressed bytes cannot hold {expected}", bytes.len())));
+    }
+    let out = DECOMPRESSOR.with_borrow_mut(|decompressor| {
+        if decompressor.is_none() {
+            *decompressor = Some(zstd::bulk::Decompressor::new()?);
+        }
+        match decompressor {
+            Some(decompressor) => decompressor.decompress(bytes, expected),
+            None => Err(std::io::Error::other("no decompressor")),
+        }
+    });
+    let out = out.map_err(|error| corrupt(format!("compressed bytes cannot be read: {error}")))?;
+    if out.len() != expected {
+        return Err(corrupt(format!("{} bytes after decompression, expected {expected}", out.len())));
+    }
+    Ok(out)
 }
 
 /// Reads `count` values written as `kind`.

@@ -7,18 +7,14 @@
 //! differ: decoding divides by an exact power of ten, which rounds correctly, so every decimal of up to 15 digits is
 //! exact with a single exponent.
 
-use std::cell::RefCell;
-
 use model::Result;
 
-use super::wire::{Reader, corrupt, push_varint, varint_bytes};
+use super::wire::{Reader, corrupt, push_varint};
 use super::{ints, kind};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
-/// Integers beyond this are not tried: rounding by [`MAGIC`] is exact only below.
-const INTEGER_MAX: f64 = (1u64 << 51) as f64;
 /// 1.5 * 2^52: adding it to a float of magnitude below 2^51 leaves the rounded integer in the low bits. This rounds and
 /// converts both ways without branches, which the compiler can vectorise.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
@@ -31,6 +27,9 @@ const SAMPLE: usize = 32;
 pub(crate) trait Real: Copy {
     /// Size.
     const BYTES: usize;
+    /// Integers from here on are not tried: of so many digits any number is a decimal, or rounding by [`MAGIC`] is not
+    /// exact.
+    const INTEGER_MAX: f64;
     /// Widened; exact.
     fn widen(self) -> f64;
     /// Narrowed again.
@@ -39,10 +38,16 @@ pub(crate) trait Real: Copy {
     fn bits(self) -> u64;
     /// Back from the bits.
     fn of_bits(bits: u64) -> Self;
+    /// Its bits as an integer that is ordered as floats are: those below zero count down from it. So neighbours are
+    /// near each other and what was narrower has zeros at the end, also below zero.
+    fn ordered(self) -> i64;
+    /// Back from [`Real::ordered`].
+    fn of_ordered(ordered: i64) -> Self;
 }
 
 impl Real for f64 {
     const BYTES: usize = 8;
+    const INTEGER_MAX: f64 = (1u64 << 51) as f64;
     #[inline(always)]
     fn widen(self) -> f64 {
         self
@@ -59,10 +64,23 @@ impl Real for f64 {
     fn of_bits(bits: u64) -> f64 {
         f64::from_bits(bits)
     }
+    #[inline(always)]
+    fn ordered(self) -> i64 {
+        let bits = self.to_bits().cast_signed();
+        // -0.0 would be 0: it is the one number that nothing else is.
+        let negative = bits.wrapping_neg() ^ i64::MIN;
+        if bits >= 0 || bits == i64::MIN { bits } else { negative }
+    }
+    #[inline(always)]
+    fn of_ordered(ordered: i64) -> f64 {
+        let magnitude = if ordered < 0 { ordered.wrapping_neg() | i64::MIN } else { ordered };
+        f64::from_bits(magnitude.cast_unsigned())
+    }
 }
 
 impl Real for f32 {
     const BYTES: usize = 4;
+    const INTEGER_MAX: f64 = 1e7;
     #[inline(always)]
     fn widen(self) -> f64 {
         f64::from(self)
@@ -79,6 +97,18 @@ impl Real for f32 {
     fn of_bits(bits: u64) -> f32 {
         f32::from_bits(bits as u32)
     }
+    #[inline(always)]
+    fn ordered(self) -> i64 {
+        let bits = self.to_bits().cast_signed();
+        let negative = bits.wrapping_neg() ^ i32::MIN;
+        i64::from(if bits >= 0 || bits == i32::MIN { bits } else { negative })
+    }
+    #[inline(always)]
+    fn of_ordered(ordered: i64) -> f32 {
+        let ordered = ordered as i32;
+        let magnitude = if ordered < 0 { ordered.wrapping_neg() | i32::MIN } else { ordered };
+        f32::from_bits(magnitude.cast_unsigned())
+    }
 }
 
 /// `value * power` rounded to an integer. Meaningless unless [`from_integer`] gives the value back.
@@ -94,7 +124,7 @@ fn from_integer<T: Real>(integer: i64, power: f64) -> T {
 
 #[inline(always)]
 fn is_exact<T: Real>(value: T, integer: i64, power: f64) -> bool {
-    (value.widen() * power).abs() < INTEGER_MAX && from_integer::<T>(integer, power).bits() == value.bits()
+    (value.widen() * power).abs() < T::INTEGER_MAX && from_integer::<T>(integer, power).bits() == value.bits()
 }
 
 /// The integer that stands for `value` at `10^exponent`, if one does.
@@ -121,24 +151,21 @@ pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
     let mut best = kind::RAW;
     if write_decimal(values, raw_bytes, out) {
         best = kind::DECIMAL;
+        // Decimals that took less than half are not beaten by the general form often enough to pay for trying.
+        if (out.len() - start) * 2 <= raw_bytes {
+            return best;
+        }
     }
-    // Decimals that took less than half are not beaten by the general forms often enough to pay for trying.
-    if best == kind::DECIMAL && (out.len() - start) * 2 <= raw_bytes {
-        return best;
-    }
-    let mut beat = if best == kind::RAW { raw_bytes } else { out.len() - start };
-    let bits: Vec<i64> = values.iter().map(|value| value.bits().cast_signed()).collect();
-    let plan = ints::plan(&bits);
-    if plan.bytes < beat {
+    let ordered: Vec<i64> = values.iter().map(|value| value.ordered()).collect();
+    let mut written = Vec::with_capacity(raw_bytes);
+    ints::encode(&ordered, &mut written);
+    let beat = if best == kind::RAW { raw_bytes } else { out.len() - start };
+    if written.len() < beat {
         out.truncate(start);
-        plan.write(out);
-        (best, beat) = (kind::BITS, plan.bytes);
-    }
-    if write_transposed(values, beat - beat / 10, start, out) {
-        return kind::TRANSPOSED;
+        out.extend_from_slice(&written);
+        return kind::ORDERED;
     }
     if best == kind::RAW {
-        out.truncate(start);
         values.iter().for_each(|value| out.extend_from_slice(&value.bits().to_le_bytes()[..T::BYTES]));
     }
     best
@@ -186,8 +213,13 @@ fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
 
 fn write_decimal_at<T: Real>(values: &[T], exponent: usize, out: &mut Vec<u8>) {
     let power = POWERS[exponent];
-    let mut integers: Vec<i64> = values.iter().map(|value| to_integer(value.widen(), power)).collect();
-    let exact = values.iter().zip(&integers).filter(|(value, integer)| is_exact(**value, **integer, power)).count();
+    let mut integers = Vec::with_capacity(values.len());
+    let mut exact = 0;
+    integers.extend(values.iter().map(|value| {
+        let integer = to_integer(value.widen(), power);
+        exact += usize::from(is_exact(*value, integer, power));
+        integer
+    }));
     if exact == values.len() {
         out.push(exponent as u8);
     } else {
@@ -209,7 +241,7 @@ fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out
             fill = integers[index];
         } else {
             positions.push(index as i64);
-            bits.push(value.bits().cast_signed());
+            bits.push(value.ordered());
             integers[index] = fill;
         }
     }
@@ -218,75 +250,18 @@ fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out
     ints::encode(&bits, out);
 }
 
-thread_local! {
-    /// Contexts are a few hundred KiB and slow to make, so each thread keeps one of each.
-    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-}
-
-/// `bytes` compressed by zstd level 1, if the library can.
-pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
-    COMPRESSOR.with_borrow_mut(|compressor| {
-        if compressor.is_none() {
-            *compressor = zstd::bulk::Compressor::new(1).ok();
-        }
-        compressor.as_mut()?.compress(bytes).ok()
-    })
-}
-
-/// The `expected` bytes that `bytes` were compressed from.
-pub(crate) fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
-    // zstd's densest form is a block of 128 KiB in 4 bytes: more is a wild length, refused before memory is taken for
-    // it.
-    if expected > (bytes.len() << 15) + (128 << 10) {
-        return Err(corrupt(format!("{} compressed bytes cannot hold {expected}", bytes.len())));
-    }
-    let out = DECOMPRESSOR.with_borrow_mut(|decompressor| {
-        if decompressor.is_none() {
-            *decompressor = Some(zstd::bulk::Decompressor::new()?);
-        }
-        match decompressor {
-            Some(decompressor) => decompressor.decompress(bytes, expected),
-            None => Err(std::io::Error::other("no decompressor")),
-        }
-    });
-    let out = out.map_err(|error| corrupt(format!("compressed bytes cannot be read: {error}")))?;
-    if out.len() != expected {
-        return Err(corrupt(format!("{} bytes after decompression, expected {expected}", out.len())));
-    }
-    Ok(out)
-}
-
-/// Replaces what is in `out` from `start` on by the transposed form, if that takes less than `beat` bytes.
-fn write_transposed<T: Real>(values: &[T], beat: usize, start: usize, out: &mut Vec<u8>) -> bool {
-    let mut planes = Vec::with_capacity(values.len() * T::BYTES);
-    for byte in 0..T::BYTES {
-        planes.extend(values.iter().map(|value| (value.bits() >> (8 * byte)) as u8));
-    }
-    let Some(compressed) = compress(&planes) else { return false };
-    if compressed.len() + varint_bytes(compressed.len() as u64) >= beat {
-        return false;
-    }
-    out.truncate(start);
-    push_varint(out, compressed.len() as u64);
-    out.extend_from_slice(&compressed);
-    true
-}
-
 /// Reads `count` floats written as `kind`.
 pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Vec<T>> {
     match kind {
         kind::DECIMAL => decode_decimal(reader, count),
-        kind::BITS => {
+        kind::ORDERED => {
             reader.note(|| "bits: ".into());
-            let bits = ints::decode_vec(reader, count)?;
-            Ok(bits.into_iter().map(|bits| T::of_bits(bits.cast_unsigned())).collect())
+            Ok(ints::decode_vec(reader, count)?.into_iter().map(T::of_ordered).collect())
         }
         kind::RAW => {
             reader.note(|| "raw".into());
             Ok(reader.take(count * T::BYTES, "raw floats")?.chunks_exact(T::BYTES).map(from_le).collect())
         }
-        kind::TRANSPOSED => decode_transposed(reader, count),
         other => Err(corrupt(format!("float encoding is {other}, which is not known"))),
     }
 }
@@ -303,13 +278,13 @@ fn decode_decimal<T: Real>(reader: &mut Reader<'_>, count: usize) -> Result<Vec<
     }
     reader.note(|| format!("decimal {exponent}: "));
     let integers = ints::decode_vec(reader, count)?;
-    let mut values: Vec<T> = integers.iter().map(|integer| from_integer(*integer, power)).collect();
+    let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
     for (position, bits) in exceptions.0.iter().zip(&exceptions.1) {
         let slot = usize::try_from(*position).ok().and_then(|position| values.get_mut(position));
         let Some(slot) = slot else {
             return Err(corrupt(format!("exception at {position} of {count} values")));
         };
-        *slot = T::of_bits(bits.cast_unsigned());
+        *slot = T::of_ordered(*bits);
     }
     Ok(values)
 }
@@ -322,17 +297,6 @@ fn decode_exceptions(reader: &mut Reader<'_>, count: usize) -> Result<(Vec<i64>,
     let bits = ints::decode_vec(reader, exceptions)?;
     reader.note(|| "), ".into());
     Ok((positions, bits))
-}
-
-fn decode_transposed<T: Real>(reader: &mut Reader<'_>, count: usize) -> Result<Vec<T>> {
-    reader.note(|| "transposed zstd".into());
-    let length = reader.count(reader.remaining(), "compressed length")?;
-    let planes = decompress(reader.take(length, "compressed floats")?, count * T::BYTES)?;
-    let mut bits = vec![0u64; count];
-    for (byte, plane) in planes.chunks_exact(count.max(1)).enumerate() {
-        bits.iter_mut().zip(plane).for_each(|(bits, part)| *bits |= u64::from(*part) << (8 * byte));
-    }
-    Ok(bits.into_iter().map(T::of_bits).collect())
 }
 
 fn from_le<T: Real>(bytes: &[u8]) -> T {

@@ -1,220 +1,232 @@
 //! Integers: everything else (times, flags, decimals, dictionary indexes, lengths) comes down to these.
 //!
-//! A *stream* is n >= 1 integers, n known to the reader: packed into a fixed width above their minimum, or a delta,
-//! runs or a dictionary made of streams. Bytes: docs/format/segment.md, "Integer streams".
+//! A *stream* is n >= 1 integers, n known to the reader: packed into a fixed width above their minimum, coded by how
+//! often they occur, or differences, runs, a dictionary and so on, made of streams. `choose` says which. Bytes:
+//! docs/format/segment.md, "Integer streams".
 //!
-//! All arithmetic wraps, so any 64 bits round-trip. Regular timestamps are a delta of a constant. The choice is a plan
-//! made from sizes known before anything is written.
+//! All arithmetic wraps, so any 64 bits round-trip.
 
+use arrow_buffer::{BooleanBuffer, Buffer};
 use model::Result;
 
-use super::bits::{pack, packed_bytes, unpack, width_of};
-use super::wire::{Reader, corrupt, push_signed, push_varint, signed_bytes, varint_bytes};
+use super::bits::{pack, packed_bytes, unpack, unpack_groups, width_of};
+use super::choose;
+use super::huffman::{self, Code};
+use super::wire::{Reader, corrupt, push_signed, push_varint, signed_bytes};
 
 const SCALED: u8 = 65;
 const DELTA: u8 = 66;
 const RUNS: u8 = 67;
 const DICTIONARY: u8 = 68;
+const CODED: u8 = 69;
+const GROUPED: u8 = 70;
+const CYCLE: u8 = 71;
+const SPLIT: u8 = 72;
 
-/// Deepest nesting a decoder follows. The encoder reaches 4, as no encoding contains itself.
-const DEPTH_MAX: u32 = 4;
-/// Most distinct values of a dictionary.
-const DICTIONARY_VALUES_MAX: usize = 256;
-
-/// How to write some integers, and how many bytes that takes.
-pub(crate) struct Plan<'a> {
-    /// Exact size of what [`Plan::write`] appends.
-    pub(crate) bytes: usize,
-    shape: Shape<'a>,
-}
-
-enum Shape<'a> {
-    Packed {
-        values: &'a [i64],
-        base: i64,
-        scale: u64,
-        width: u32,
-    },
-    /// Already written: what these forms are made of lives only while planning.
-    Written(Vec<u8>),
-}
-
-/// The encodings a plan may still use; none contains itself.
-#[derive(Clone, Copy)]
-struct Allowed {
-    delta: bool,
-    runs: bool,
-    dictionary: bool,
-}
-
-/// Plans `values` (at least one).
-pub(crate) fn plan(values: &[i64]) -> Plan<'_> {
-    plan_with(values, Allowed { delta: true, runs: true, dictionary: true })
-}
+/// Deepest nesting, of encoder and decoder.
+pub(super) const DEPTH_MAX: u32 = 8;
+/// The symbol that stands for a value kept apart, where some are.
+const ESCAPE: u8 = 255;
 
 /// Appends `values` (at least one) in the smallest form.
 pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
-    plan(values).write(out);
+    choose::write(values, out);
 }
 
-fn plan_with(values: &[i64], allowed: Allowed) -> Plan<'_> {
-    let mut best = plan_packed(values);
-    let Shape::Packed { width, .. } = best.shape else { return best };
-    // Below one bit a value there is little to win, and with a handful of values headers outweigh it.
-    if width == 0 || values.len() < 3 {
-        return best;
-    }
-    if allowed.runs {
-        replace_if_smaller(&mut best, plan_runs(values, Allowed { runs: false, ..allowed }));
-    }
-    if allowed.delta {
-        let beat = best.bytes;
-        replace_if_smaller(&mut best, plan_delta(values, Allowed { delta: false, ..allowed }, beat));
-    }
-    if allowed.dictionary {
-        replace_if_smaller(&mut best, plan_dictionary(values, width, Allowed { dictionary: false, ..allowed }));
-    }
-    best
+/// Values above a base.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub(super) min: i64,
+    pub(super) max: i64,
 }
 
-fn replace_if_smaller<'a>(best: &mut Plan<'a>, other: Option<Plan<'a>>) {
-    if let Some(other) = other
-        && other.bytes < best.bytes
-    {
-        *best = other;
+impl Range {
+    pub(super) fn of(values: &[i64]) -> Range {
+        // Eight of each, so that comparisons do not wait for each other.
+        let mut low = [i64::MAX; 8];
+        let mut high = [i64::MIN; 8];
+        let eights = values.chunks_exact(8);
+        for value in eights.remainder() {
+            (low[0], high[0]) = (low[0].min(*value), high[0].max(*value));
+        }
+        for eight in eights {
+            for lane in 0..8 {
+                low[lane] = low[lane].min(eight[lane]);
+                high[lane] = high[lane].max(eight[lane]);
+            }
+        }
+        let fold = |lanes: [i64; 8], of: fn(i64, i64) -> i64| lanes.into_iter().reduce(of).unwrap_or_default();
+        Range { min: fold(low, i64::min), max: fold(high, i64::max) }
+    }
+
+    pub(super) fn width(&self) -> u32 {
+        width_of(self.max.wrapping_sub(self.min).cast_unsigned())
+    }
+
+    /// What [`write_packed`] takes for `count` values.
+    pub(super) fn packed_bytes(&self, count: usize) -> usize {
+        1 + signed_bytes(self.min) + packed_bytes(count, self.width())
     }
 }
 
-fn plan_packed(values: &[i64]) -> Plan<'_> {
-    let (base, max) = values.iter().fold((i64::MAX, i64::MIN), |(min, max), value| (min.min(*value), max.max(*value)));
-    let range = max.wrapping_sub(base).cast_unsigned();
-    let scale = common_divisor(values, base, range);
-    let width = width_of(range / scale);
-    let head = if scale == 1 { 1 } else { 2 + varint_bytes(scale) };
-    let bytes = head + signed_bytes(base) + packed_bytes(values.len(), width);
-    Plan { bytes, shape: Shape::Packed { values, base, scale, width } }
+#[inline(always)]
+fn above(value: i64, base: i64) -> u64 {
+    value.wrapping_sub(base).cast_unsigned()
 }
 
-/// The greatest number all `value - base` are multiples of; 1 when there is nothing to divide. Typical data reach 1
-/// within a few values, data with a coarser unit (milliseconds in nanoseconds) pay one division a value.
-fn common_divisor(values: &[i64], base: i64, range: u64) -> u64 {
-    let mut divisor = range;
+pub(super) fn write_packed(values: &[i64], range: Range, out: &mut Vec<u8>) {
+    out.push(range.width() as u8);
+    push_signed(out, range.min);
+    pack(values.iter().map(|value| above(*value, range.min)), range.width(), out);
+}
+
+/// Differences of neighbours, written by `rest`.
+pub(super) fn write_delta(values: &[i64], out: &mut Vec<u8>, rest: impl FnOnce(&[i64], &mut Vec<u8>)) {
+    out.push(DELTA);
+    push_signed(out, values[0]);
+    let deltas: Vec<i64> = values[1..].iter().zip(values).map(|(value, before)| value.wrapping_sub(*before)).collect();
+    rest(&deltas, out);
+}
+
+/// The first `lag` values, then each less the one `lag` before.
+pub(super) fn write_cycle(values: &[i64], lag: usize, out: &mut Vec<u8>, mut part: impl FnMut(&[i64], &mut Vec<u8>)) {
+    out.push(CYCLE);
+    push_varint(out, lag as u64);
+    part(&values[..lag], out);
+    let changes: Vec<i64> =
+        values[lag..].iter().zip(values).map(|(value, before)| value.wrapping_sub(*before)).collect();
+    part(&changes, out);
+}
+
+/// `quotients`: what values are of `scale` above `base`, without rest.
+pub(super) fn write_scaled(base: i64, scale: u64, out: &mut Vec<u8>) {
+    out.push(SCALED);
+    push_signed(out, base);
+    push_varint(out, scale);
+}
+
+/// Quotients, then remainders, of values above `base`, which is not above any.
+pub(super) fn write_split(
+    values: &[i64],
+    base: i64,
+    scale: u64,
+    out: &mut Vec<u8>,
+    mut part: impl FnMut(&[i64], &mut Vec<u8>),
+) {
+    out.push(SPLIT);
+    push_signed(out, base);
+    push_varint(out, scale);
+    let mut quotients = Vec::with_capacity(values.len());
+    let mut rests = Vec::with_capacity(values.len());
+    // A quotient that is off by one is as good: rests make up for it.
+    let inverse = 1.0 / scale as f64;
     for value in values {
-        if divisor <= 1 {
-            return 1;
-        }
-        let above = value.wrapping_sub(base).cast_unsigned();
-        if !above.is_multiple_of(divisor) {
-            divisor = gcd(above, divisor);
-        }
+        let distance = value.wrapping_sub(base);
+        let quotient = (distance as f64 * inverse) as i64;
+        quotients.push(quotient);
+        rests.push(distance.wrapping_sub(quotient.wrapping_mul(scale.cast_signed())));
     }
-    divisor.max(1)
+    part(&quotients, out);
+    part(&rests, out);
 }
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-fn plan_runs(values: &[i64], allowed: Allowed) -> Option<Plan<'_>> {
-    let count = 1 + values.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    if count * 2 > values.len() {
-        return None;
-    }
-    let mut run_values = Vec::with_capacity(count);
-    let mut lengths = Vec::with_capacity(count);
+pub(super) fn write_runs(values: &[i64], out: &mut Vec<u8>, mut part: impl FnMut(&[i64], &mut Vec<u8>)) {
+    let mut run_values = Vec::new();
+    let mut lengths = Vec::new();
     for run in values.chunk_by(|a, b| a == b) {
         run_values.push(run[0]);
         lengths.push(run.len() as i64);
     }
-    let mut written = vec![RUNS];
-    push_varint(&mut written, count as u64);
-    plan_with(&run_values, allowed).write(&mut written);
-    plan_with(&lengths, allowed).write(&mut written);
-    Some(written_plan(written))
+    out.push(RUNS);
+    push_varint(out, lengths.len() as u64);
+    part(&run_values, out);
+    part(&lengths, out);
 }
 
-fn plan_delta(values: &[i64], allowed: Allowed, beat: usize) -> Option<Plan<'_>> {
-    let deltas: Vec<i64> = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
-    let inner = plan_with(&deltas, allowed);
-    let bytes = 1 + signed_bytes(values[0]) + inner.bytes;
-    if bytes >= beat {
-        return None;
-    }
-    let mut written = Vec::with_capacity(bytes);
-    written.push(DELTA);
-    push_signed(&mut written, values[0]);
-    inner.write(&mut written);
-    Some(written_plan(written))
+pub(super) fn write_dictionary(
+    entries: &[i64],
+    indexes: &[i64],
+    out: &mut Vec<u8>,
+    mut part: impl FnMut(&[i64], &mut Vec<u8>),
+) {
+    out.push(DICTIONARY);
+    push_varint(out, entries.len() as u64);
+    part(entries, out);
+    part(indexes, out);
 }
 
-fn plan_dictionary(values: &[i64], packed_width: u32, allowed: Allowed) -> Option<Plan<'_>> {
-    // An index must save at least two bits a value, or the dictionary cannot pay for itself.
-    if packed_width < 3 {
-        return None;
-    }
-    let most = DICTIONARY_VALUES_MAX.min(values.len() / 4).min(1 << (packed_width - 2).min(16));
-    let distinct = distinct_values(values, most)?;
-    let width = width_of(distinct.len() as u64 - 1);
-    let mut written = vec![DICTIONARY];
-    push_varint(&mut written, distinct.len() as u64);
-    plan_with(&distinct, allowed).write(&mut written);
-    written.push(width as u8);
-    let index_of = |value: &i64| distinct.binary_search(value).map_or(0, |index| index as u64);
-    pack(values.iter().map(index_of), width, &mut written);
-    Some(written_plan(written))
+/// Values of one, two or four bits, put together to bytes that are coded.
+pub(super) struct Grouped {
+    base: i64,
+    width: u32,
+    symbols: Vec<u8>,
+    code: Code,
+    pub(super) bytes: usize,
 }
 
-/// The distinct values, sorted, if there are at most `most`. Gives up as soon as there are more.
-fn distinct_values(values: &[i64], most: usize) -> Option<Vec<i64>> {
-    let mut distinct: Vec<i64> = Vec::new();
-    let mut previous = None;
-    let mut seen = rustc_hash::FxHashSet::default();
-    for value in values {
-        if previous == Some(*value) || !seen.insert(*value) {
-            previous = Some(*value);
-            continue;
-        }
-        previous = Some(*value);
-        distinct.push(*value);
-        if distinct.len() > most {
+impl Grouped {
+    /// `None` where values are wider than four bits.
+    pub(super) fn of(values: &[i64], range: Range) -> Option<Grouped> {
+        let width = range.width().next_power_of_two();
+        if width > 4 {
             return None;
         }
+        let mut symbols = Vec::with_capacity(values.len() / 2 + 8);
+        pack(values.iter().map(|value| above(*value, range.min)), width, &mut symbols);
+        let code = Code::of(&huffman::histogram(&symbols));
+        let bytes = 2 + signed_bytes(range.min) + code.bytes;
+        Some(Grouped { base: range.min, width, symbols, code, bytes })
     }
-    distinct.sort_unstable();
-    Some(distinct)
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.push(GROUPED);
+        out.push(self.width as u8);
+        push_signed(out, self.base);
+        self.code.write(&self.symbols, out);
+    }
 }
 
-fn written_plan<'a>(written: Vec<u8>) -> Plan<'a> {
-    Plan { bytes: written.len(), shape: Shape::Written(written) }
+/// Values above a base: their high bits coded by how often they occur, their low bits packed; rare ones kept apart.
+pub(super) struct Coded {
+    base: i64,
+    low_bits: u32,
+    symbols: Vec<u8>,
+    escapes: Vec<i64>,
+    code: Code,
+    /// An estimate where there are escapes.
+    pub(super) bytes: usize,
 }
 
-impl Plan<'_> {
-    /// Appends the stream.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let before = out.len();
-        match &self.shape {
-            Shape::Packed { values, base, scale, width } => write_packed(values, *base, *scale, *width, out),
-            Shape::Written(written) => out.extend_from_slice(written),
+impl Coded {
+    /// Values are coded from `base` on, `low_bits` of each as they are.
+    pub(super) fn of(values: &[i64], range: Range, base: i64, low_bits: u32) -> Coded {
+        let all = base <= range.min && above(range.max, base) >> low_bits <= ESCAPE.into();
+        let (symbols, escapes) = if all {
+            (values.iter().map(|value| (above(*value, base) >> low_bits) as u8).collect(), Vec::new())
+        } else {
+            let symbol = |value: &i64| (above(*value, base) >> low_bits).min(ESCAPE.into()) as u8;
+            let symbols: Vec<u8> = values.iter().map(symbol).collect();
+            let escapes = values.iter().zip(&symbols).filter(|(_, symbol)| **symbol == ESCAPE).map(|(value, _)| *value);
+            let escapes = escapes.collect();
+            (symbols, escapes)
+        };
+        let code = Code::of(&huffman::histogram(&symbols));
+        let escaped_bytes = packed_bytes(escapes.len(), range.width()) + if escapes.is_empty() { 0 } else { 8 };
+        let bytes = 4 + signed_bytes(base) + escaped_bytes + code.bytes + packed_bytes(values.len(), low_bits);
+        Coded { base, low_bits, symbols, escapes, code, bytes }
+    }
+
+    pub(super) fn write(&self, values: &[i64], out: &mut Vec<u8>, part: impl FnOnce(&[i64], &mut Vec<u8>)) {
+        out.push(CODED);
+        push_signed(out, self.base);
+        out.push(self.low_bits as u8);
+        push_varint(out, self.escapes.len() as u64);
+        if !self.escapes.is_empty() {
+            part(&self.escapes, out);
         }
-        debug_assert_eq!(out.len() - before, self.bytes, "BUG: a plan must know its size");
-    }
-}
-
-fn write_packed(values: &[i64], base: i64, scale: u64, width: u32, out: &mut Vec<u8>) {
-    let above = values.iter().map(|value| value.wrapping_sub(base).cast_unsigned());
-    if scale == 1 {
-        out.push(width as u8);
-        push_signed(out, base);
-        pack(above, width, out);
-    } else {
-        out.push(SCALED);
-        push_signed(out, base);
-        push_varint(out, scale);
-        out.push(width as u8);
-        pack(above.map(|value| value / scale), width, out);
+        self.code.write(&self.symbols, out);
+        let mask = (1u64 << self.low_bits) - 1;
+        pack(values.iter().map(|value| above(*value, self.base) & mask), self.low_bits, out);
     }
 }
 
@@ -230,32 +242,94 @@ pub(crate) fn decode_vec(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i6
     Ok(values)
 }
 
+/// Reads a stream of `count` zeros and ones.
+pub(crate) fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Result<BooleanBuffer> {
+    // The two forms whose bytes are the flags.
+    let bytes = match reader.rest() {
+        [1, 0, ..] => {
+            reader.note(|| "packed 1 bit".into());
+            reader.take(2, "integer encoding")?;
+            reader.take(count.div_ceil(8), "flags")?.to_vec()
+        }
+        [GROUPED, 1, 0, ..] => {
+            reader.note(|| "coded groups of 1 bit".into());
+            reader.take(3, "integer encoding")?;
+            huffman::decode(reader, count.div_ceil(8))?
+        }
+        _ => {
+            let flags = decode_vec(reader, count)?;
+            if let Some(other) = flags.iter().find(|flag| !(0..=1).contains(*flag)) {
+                return Err(corrupt(format!("a flag is {other}, expected 0 or 1")));
+            }
+            return Ok(BooleanBuffer::collect_bool(count, |index| flags[index] != 0));
+        }
+    };
+    Ok(BooleanBuffer::new(Buffer::from_vec(bytes), 0, count))
+}
+
 fn decode_at(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     let Some(deeper) = depth.checked_sub(1) else {
         return Err(corrupt("integers are nested too deeply"));
     };
     match reader.u8("integer encoding")? {
-        width @ 0..=64 => decode_packed(reader, u32::from(width), count, out),
-        SCALED => decode_scaled(reader, count, out),
+        width @ 0..=64 => decode_packed(reader, u32::from(width), count, out, None),
+        SCALED => decode_scaled(reader, count, out, deeper),
         DELTA => decode_delta(reader, count, out, deeper),
         RUNS => decode_runs(reader, count, out, deeper),
         DICTIONARY => decode_dictionary(reader, count, out, deeper),
-        other => Err(corrupt(format!("integer encoding is {other}, at most {DICTIONARY} is known"))),
+        CODED => decode_coded(reader, count, out, deeper, None),
+        GROUPED => decode_grouped(reader, count, out),
+        CYCLE => decode_cycle(reader, count, out, deeper),
+        SPLIT => decode_split(reader, count, out, deeper),
+        other => Err(corrupt(format!("integer encoding is {other}, at most {SPLIT} is known"))),
     }
 }
 
-fn decode_packed(reader: &mut Reader<'_>, width: u32, count: usize, out: &mut Vec<i64>) -> Result<()> {
+/// With `sum`, values are differences, and what they add up to from there is wanted: in one pass.
+fn decode_packed(
+    reader: &mut Reader<'_>,
+    width: u32,
+    count: usize,
+    out: &mut Vec<i64>,
+    sum: Option<i64>,
+) -> Result<()> {
     reader.note(|| if width == 0 { "constant".into() } else { format!("packed {width} bit") });
     let base = reader.signed("base")?;
-    unpack(reader, width, count, out, |bits| base.wrapping_add(bits.cast_signed()))
+    match sum {
+        None if width == 0 => {
+            out.resize(out.len() + count, base);
+            Ok(())
+        }
+        None => unpack(reader, width, count, out, |bits| base.wrapping_add(bits.cast_signed())),
+        Some(mut sum) => {
+            out.reserve(count);
+            unpack_groups(reader, width, count, |_, group| {
+                sum = extend_summed(out, sum, group.iter().map(|bits| base.wrapping_add(bits.cast_signed())));
+            })
+        }
+    }
 }
 
-fn decode_scaled(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>) -> Result<()> {
+/// Appends `sum` plus the first of `differences`, plus the second and so on, and returns the last sum.
+#[inline(always)]
+fn extend_summed(out: &mut Vec<i64>, sum: i64, differences: impl Iterator<Item = i64>) -> i64 {
+    // The closure owns its sum: one that is borrowed goes through memory, since `out` could be where it is.
+    let mut running = sum;
+    out.extend(differences.map(move |difference| {
+        running = running.wrapping_add(difference);
+        running
+    }));
+    out.last().copied().unwrap_or(sum)
+}
+
+fn decode_scaled(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     let base = reader.signed("base")?;
     let scale = reader.varint("scale")?.cast_signed();
-    let width = u32::from(reader.u8("bit width")?);
-    reader.note(|| format!("packed {width} bit x {scale}"));
-    unpack(reader, width, count, out, |bits| base.wrapping_add(bits.cast_signed().wrapping_mul(scale)))
+    reader.note(|| format!("{scale} x "));
+    let start = out.len();
+    decode_at(reader, count, out, depth)?;
+    out[start..].iter_mut().for_each(|value| *value = base.wrapping_add(value.wrapping_mul(scale)));
+    Ok(())
 }
 
 fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
@@ -263,15 +337,69 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     let Some(count) = count.checked_sub(1) else {
         return Err(corrupt("delta of no values"));
     };
-    let mut sum = reader.signed("first value")?;
-    out.push(sum);
-    let start = out.len();
-    decode_at(reader, count, out, depth)?;
-    for value in &mut out[start..] {
+    let first = reader.signed("first value")?;
+    out.push(first);
+    match reader.rest() {
+        [width @ 0..=64, ..] => {
+            reader.u8("integer encoding")?;
+            decode_packed(reader, u32::from(*width), count, out, Some(first))?;
+        }
+        [CODED, ..] => {
+            reader.u8("integer encoding")?;
+            decode_coded(reader, count, out, depth.saturating_sub(1), Some(first))?;
+        }
+        _ => {
+            let start = out.len();
+            decode_at(reader, count, out, depth)?;
+            add_up(first, &mut out[start..]);
+        }
+    }
+    reader.note(|| ")".into());
+    Ok(())
+}
+
+/// Makes sums of differences.
+fn add_up(first: i64, differences: &mut [i64]) {
+    let mut sum = first;
+    for value in differences {
         sum = sum.wrapping_add(*value);
         *value = sum;
     }
+}
+
+fn decode_cycle(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
+    let lag = reader.count(count, "length of the cycle")?;
+    if lag == 0 {
+        return Err(corrupt("a cycle of no values"));
+    }
+    reader.note(|| format!("cycle of {lag} ("));
+    let start = out.len();
+    decode_at(reader, lag, out, depth)?;
+    reader.note(|| ", changes ".into());
+    decode_at(reader, count - lag, out, depth)?;
     reader.note(|| ")".into());
+    let mut before = &mut out[start..];
+    while before.len() > lag {
+        let (first, rest) = before.split_at_mut(lag);
+        rest.iter_mut().zip(first).for_each(|(value, before)| *value = value.wrapping_add(*before));
+        before = rest;
+    }
+    Ok(())
+}
+
+fn decode_split(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
+    let base = reader.signed("base")?;
+    let scale = reader.varint("scale")?.cast_signed();
+    reader.note(|| format!("{scale} x ("));
+    let start = out.len();
+    decode_at(reader, count, out, depth)?;
+    reader.note(|| ") + (".into());
+    let mut rests = Vec::with_capacity(count);
+    decode_at(reader, count, &mut rests, depth)?;
+    reader.note(|| ")".into());
+    for (value, rest) in out[start..].iter_mut().zip(rests) {
+        *value = base.wrapping_add(value.wrapping_mul(scale)).wrapping_add(rest);
+    }
     Ok(())
 }
 
@@ -299,16 +427,98 @@ fn decode_runs(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth:
 fn decode_dictionary(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     let distinct = reader.count(count, "dictionary size")?;
     reader.note(|| format!("dictionary of {distinct} ("));
-    let mut values = Vec::with_capacity(distinct);
-    decode_at(reader, distinct, &mut values, depth)?;
-    let width = u32::from(reader.u8("bit width")?);
-    reader.note(|| format!(", indexes packed {width} bit)"));
-    let mut indexes: Vec<u64> = Vec::new();
-    unpack(reader, width, count, &mut indexes, |bits| bits)?;
-    let highest = indexes.iter().copied().max().unwrap_or(0);
-    if highest >= distinct as u64 {
-        return Err(corrupt(format!("dictionary index {highest} of a dictionary of {distinct}")));
+    let mut entries = Vec::with_capacity(distinct);
+    decode_at(reader, distinct, &mut entries, depth)?;
+    reader.note(|| ", indexes ".into());
+    let start = out.len();
+    decode_at(reader, count, out, depth)?;
+    reader.note(|| ")".into());
+    for value in &mut out[start..] {
+        let entry = usize::try_from(*value).ok().and_then(|index| entries.get(index));
+        let Some(entry) = entry else {
+            return Err(corrupt(format!("dictionary index {value} of a dictionary of {distinct}")));
+        };
+        *value = *entry;
     }
-    out.extend(indexes.iter().map(|index| values[*index as usize]));
     Ok(())
+}
+
+fn decode_grouped(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>) -> Result<()> {
+    let width = u32::from(reader.u8("bit width")?);
+    if ![1, 2, 4].contains(&width) {
+        return Err(corrupt(format!("groups of {width} bit, expected 1, 2 or 4")));
+    }
+    reader.note(|| format!("coded groups of {width} bit"));
+    let base = reader.signed("base")?;
+    let symbols = huffman::decode(reader, packed_bytes(count, width))?;
+    unpack(&mut Reader::new(&symbols), width, count, out, |bits| base.wrapping_add(bits.cast_signed()))
+}
+
+/// `sum` as for [`decode_packed`].
+fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32, sum: Option<i64>) -> Result<()> {
+    let base = reader.signed("base")?;
+    let low_bits = u32::from(reader.u8("low bits")?);
+    if low_bits > 63 {
+        return Err(corrupt(format!("{low_bits} low bits, at most 63 are possible")));
+    }
+    reader.note(|| format!("coded above {low_bits} bit"));
+    let escaped = reader.count(count, "number of escapes")?;
+    let mut escapes = Vec::with_capacity(escaped);
+    if escaped > 0 {
+        reader.note(|| format!(", {escaped} escapes ("));
+        decode_at(reader, escaped, &mut escapes, depth)?;
+        reader.note(|| ")".into());
+    }
+    let symbols = huffman::decode(reader, count)?;
+    let start = out.len();
+    out.reserve(count);
+    put_together(reader, low_bits, base, &symbols, sum.filter(|_| escaped == 0), out)?;
+    if escaped > 0 {
+        fill_escapes(&symbols, &escapes, &mut out[start..])?;
+        if let Some(sum) = sum {
+            add_up(sum, &mut out[start..]);
+        }
+    }
+    Ok(())
+}
+
+/// Appends each symbol with the low bits that belong to it, above `base`; added up from `sum` on if there is one.
+fn put_together(
+    reader: &mut Reader<'_>,
+    low_bits: u32,
+    base: i64,
+    symbols: &[u8],
+    sum: Option<i64>,
+    out: &mut Vec<i64>,
+) -> Result<()> {
+    if low_bits == 0 {
+        let values = symbols.iter().map(|symbol| base.wrapping_add(i64::from(*symbol)));
+        match sum {
+            Some(sum) => _ = extend_summed(out, sum, values),
+            None => out.extend(values),
+        }
+        return Ok(());
+    }
+    let mut sum = sum;
+    unpack_groups(reader, low_bits, symbols.len(), |at, low| {
+        let high = &symbols[at..at + low.len()];
+        let above = high.iter().zip(low).map(|(high, low)| (u64::from(*high) << low_bits | *low).cast_signed());
+        let values = above.map(|above| base.wrapping_add(above));
+        match &mut sum {
+            Some(sum) => *sum = extend_summed(out, *sum, values),
+            None => out.extend(values),
+        }
+    })
+}
+
+fn fill_escapes(symbols: &[u8], escapes: &[i64], out: &mut [i64]) -> Result<()> {
+    let mut escapes = escapes.iter();
+    for (_, slot) in symbols.iter().zip(out).filter(|(symbol, _)| **symbol == ESCAPE) {
+        let Some(value) = escapes.next() else { return Err(corrupt("more values are escaped than there are")) };
+        *slot = *value;
+    }
+    match escapes.len() {
+        0 => Ok(()),
+        left => Err(corrupt(format!("{left} values more than are escaped"))),
+    }
 }

@@ -1,11 +1,11 @@
-//! One column of one block, to bytes and back: the smallest of a few plain encodings, chosen from the data.
+//! One column of one block, to bytes and back, in a form chosen from the data.
 //!
 //! A *chunk* is the values of one column in one block: where the NULLs are, then the values that are not NULL in one of
 //! the forms of `kind`.
 //!
-//! What lies under a NULL is not kept. Everything comes down to `ints`; `floats` and `bytes` say how. The number
-//! of rows is known from the block. Bytes may come from a damaged disk: decoders check every length and index, allocate
-//! no more than the rows (or the compressed bytes) can ask for, and answer XX001.
+//! What lies under a NULL is not kept. Everything comes down to `ints`; `floats` and `bytes` say how, `choose` which
+//! form. The number of rows is known from the block. Bytes may come from a damaged disk: decoders check every length
+//! and index, allocate no more than the rows (or the compressed bytes) can ask for, and answer XX001.
 //!
 //! Bytes: docs/format/segment.md, "Chunks of columns".
 
@@ -21,7 +21,9 @@ use model::{DataType, Error, Result};
 
 mod bits;
 pub(crate) mod bytes;
+mod choose;
 pub(crate) mod floats;
+mod huffman;
 pub(crate) mod ints;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,16 +37,14 @@ pub(crate) mod kind {
     pub(crate) const INTS: u8 = 0;
     /// Floats as integers over a power of ten.
     pub(crate) const DECIMAL: u8 = 1;
-    /// Floats as an integer stream of their bits: constants, runs and few distinct values that are no decimals.
-    pub(crate) const BITS: u8 = 2;
+    /// Floats as an integer stream of their bits, ordered as the floats are.
+    pub(crate) const ORDERED: u8 = 2;
     /// Floats as they are.
     pub(crate) const RAW: u8 = 3;
-    /// Floats by byte planes (all lowest bytes, then all second ones, ...), compressed by zstd.
-    pub(crate) const TRANSPOSED: u8 = 4;
     /// Lengths, then all bytes.
-    pub(crate) const PLAIN: u8 = 5;
+    pub(crate) const PLAIN: u8 = 4;
     /// Distinct values as `PLAIN`, then indexes.
-    pub(crate) const DICTIONARY: u8 = 6;
+    pub(crate) const DICTIONARY: u8 = 5;
 }
 
 const NULLS_NONE: u8 = 0;
@@ -112,7 +112,14 @@ fn valid<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Cow<'_, [T::Native
     if array.null_count() == 0 {
         return Cow::Borrowed(array.values());
     }
-    Cow::Owned(array.iter().flatten().collect())
+    let mut values = Vec::with_capacity(array.len() - array.null_count());
+    match array.nulls() {
+        Some(nulls) => {
+            nulls.valid_slices().for_each(|(start, end)| values.extend_from_slice(&array.values()[start..end]))
+        }
+        None => values.extend_from_slice(array.values()),
+    }
+    Cow::Owned(values)
 }
 
 fn widened<T: ArrowPrimitiveType<Native: Into<i64>>>(ty: DataType, array: &dyn Array) -> Result<Vec<i64>> {
@@ -121,7 +128,20 @@ fn widened<T: ArrowPrimitiveType<Native: Into<i64>>>(ty: DataType, array: &dyn A
 }
 
 fn bools(array: &BooleanArray) -> Vec<i64> {
+    if array.null_count() == 0 {
+        return flags(array.values());
+    }
     array.iter().flatten().map(i64::from).collect()
+}
+
+/// A zero or one for each bit.
+fn flags(bits: &BooleanBuffer) -> Vec<i64> {
+    let mut flags = Vec::with_capacity(bits.len() + 64);
+    for word in bits.bit_chunks().iter_padded() {
+        flags.extend((0..64).map(|bit| (word >> bit & 1).cast_signed()));
+    }
+    flags.truncate(bits.len());
+    flags
 }
 
 /// Encodes `values` (1 ..= 8192 of them, of the array type of `ty`) and appends the bytes to `out`. Lossless, NaN bit
@@ -146,8 +166,7 @@ pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, out: &mut Vec<
     }
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
         out[head] = NULLS_SOME;
-        let flags: Vec<i64> = nulls.iter().map(i64::from).collect();
-        ints::encode(&flags, out);
+        ints::encode(&flags(nulls.inner()), out);
     }
     out[head] |= dense.encode(out) << 2;
 }
@@ -191,17 +210,9 @@ fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<Ar
 
 fn decode_nulls(reader: &mut Reader<'_>, rows: usize) -> Result<NullBuffer> {
     reader.note(|| "NULLs ".into());
-    let flags = decode_flags(reader, rows)?;
+    let flags = ints::decode_flags(reader, rows)?;
     reader.note(|| "; ".into());
     Ok(NullBuffer::new(flags))
-}
-
-fn decode_flags(reader: &mut Reader<'_>, rows: usize) -> Result<BooleanBuffer> {
-    let flags = ints::decode_vec(reader, rows)?;
-    if let Some(other) = flags.iter().find(|flag| !(0..=1).contains(*flag)) {
-        return Err(corrupt(format!("a flag is {other}, expected 0 or 1")));
-    }
-    Ok(BooleanBuffer::collect_bool(rows, |index| flags[index] != 0))
 }
 
 fn decode_values(
@@ -262,7 +273,7 @@ fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut 
     if kind != kind::INTS {
         return Err(corrupt(format!("encoding of booleans is {kind}, expected {}", kind::INTS)));
     }
-    let flags = decode_flags(reader, count)?;
+    let flags = ints::decode_flags(reader, count)?;
     let Some(nulls) = nulls else { return Ok(BooleanArray::new(flags, None)) };
     let mut next = flags.iter();
     let spread: BooleanBuffer = nulls.iter().map(|valid| valid && next.next().unwrap_or(false)).collect();
@@ -273,8 +284,15 @@ fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut 
 fn spread<T: ArrowPrimitiveType>(dense: Vec<T::Native>, nulls: Option<NullBuffer>) -> PrimitiveArray<T> {
     let Some(nulls) = nulls else { return PrimitiveArray::new(ScalarBuffer::from(dense), None) };
     let mut values = vec![T::Native::default(); nulls.len()];
-    for (slot, value) in nulls.valid_indices().zip(dense) {
-        values[slot] = value;
+    if nulls.null_count() * 8 < nulls.len() {
+        let mut rest = &dense[..];
+        for (start, end) in nulls.valid_slices() {
+            let (run, after) = rest.split_at((end - start).min(rest.len()));
+            values[start..start + run.len()].copy_from_slice(run);
+            rest = after;
+        }
+    } else {
+        nulls.valid_indices().zip(dense).for_each(|(slot, value)| values[slot] = value);
     }
     PrimitiveArray::new(ScalarBuffer::from(values), Some(nulls))
 }

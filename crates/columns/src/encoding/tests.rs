@@ -57,6 +57,12 @@ fn int_shapes(n: usize, random: &mut Random) -> Vec<(&'static str, Vec<i64>)> {
         ("runs", of(&mut |i, _| (i as i64 / 90) * 1_000_003)),
         ("few distinct", of(&mut |_, r| [5, 1 << 40, -(1 << 50)][r.below(3) as usize])),
         ("mostly zero", of(&mut |_, r| if r.below(100) == 0 { r.next().cast_signed() } else { 0 })),
+        ("skewed", of(&mut |_, r| i64::from(r.next().leading_zeros()))),
+        ("heavy tail", of(&mut |_, r| (r.next() >> r.below(64)).cast_signed())),
+        ("two of four bits", of(&mut |_, r| [0, 0, 0, 9][r.below(4) as usize])),
+        ("cycle", of(&mut |i, _| Random(i as u64 % 37).next().cast_signed())),
+        ("jitter, gaps", of(&mut |i, r| (i as i64 + i as i64 / 50 * 7) * 1_000_000_000 + r.below(5_000) as i64)),
+        ("square of the row", of(&mut |i, _| (i * i) as i64)),
     ]
 }
 
@@ -86,6 +92,12 @@ fn float_shapes(n: usize, random: &mut Random) -> Vec<(&'static str, Vec<f64>)> 
         ("beyond 2^51", of(&mut |_, r| (r.next() >> 11) as f64)),
         ("tiny", of(&mut |_, r| r.below(1_000) as f64 / 1e18)),
         ("counter", of(&mut |i, _| i as f64)),
+        ("subnormal", of(&mut |_, r| f64::from_bits(r.next() >> 13 | (r.next() & 1) << 63))),
+        ("NaN of any bits", of(&mut |_, r| f64::from_bits(r.next() | 0x7ff8_0000_0000_0000))),
+        ("around zero", of(&mut |_, r| r.below(2_000) as f64 / 7.0 - 140.0)),
+        ("converter", of(&mut |_, r| r.below(4_000) as f64 * (20.0 / 4_095.0) - 9.876_54)),
+        ("real", of(&mut |_, r| f64::from((r.below(10_000) as f32).sqrt() - 50.0))),
+        ("sine", of(&mut |i, _| (i as f64 / 100.0).sin())),
         ("zeros of both signs", of(&mut |_, r| if r.below(2) == 0 { 0.0 } else { -0.0 })),
     ]
 }
@@ -255,7 +267,9 @@ fn damaged_chunks_never_panic() {
     for (ty, rows, bytes) in small_chunks() {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
-            for value in [0, 1, 0x20, 64, 65, 66, 67, 68, 0x7f, 0x80, 0xff, bytes[at] ^ 1, bytes[at] ^ 4] {
+            for value in
+                [0, 1, 0x20, 64, 65, 66, 67, 68, 69, 70, 71, 72, 0x7f, 0x80, 0xff, bytes[at] ^ 1, bytes[at] ^ 4]
+            {
                 damaged[at] = value;
                 if let Ok(array) = decode(ty, rows, &damaged) {
                     assert_eq!((array.len(), array.data_type()), (rows, &arrow_type(ty)));
@@ -279,7 +293,7 @@ fn random_bytes_never_panic() {
         // A likely beginning, so that decoders get further than their first byte.
         if let [head, next, ..] = &mut bytes[..] {
             *head = (random.below(7) << 2 | random.below(3)) as u8;
-            *next = if round % 2 == 0 { random.below(69) as u8 } else { *next };
+            *next = if round % 2 == 0 { random.below(73) as u8 } else { *next };
         }
         let ty = DataType::ALL[random.below(10) as usize];
         if let Ok(array) = decode(ty, 1 + (round % 300), &bytes) {
@@ -334,41 +348,66 @@ fn descriptions_name_the_encodings() {
     let times = int_array(DataType::Timestamp, &(0..100).map(|i| i * 1_000).collect::<Vec<_>>(), None);
     assert_eq!(describe_of(DataType::Timestamp, &times), "delta (constant)");
     let decimals = Float64Array::from((0..100).map(|i| f64::from(i * 37 % 100) / 100.0).collect::<Vec<_>>());
-    assert_eq!(describe_of(DataType::Float64, &decimals), "decimal 2: delta (packed 1 bit x 100)");
+    assert_eq!(describe_of(DataType::Float64, &decimals), "decimal 2: delta (coded above 0 bit)");
     let states = StringArray::from((0..100).map(|i| ["on", "off"][i * i % 3 % 2]).collect::<Vec<_>>());
     assert!(describe_of(DataType::Text, &states).starts_with("dictionary of 2 plain (lengths "));
 }
 
-fn golden(ty: DataType, array: &dyn Array, hex: &str) {
-    let seen: String = check(ty, "golden", array).iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(seen, hex.replace(' ', ""), "{ty:?}");
+/// What is wrong with the bytes of `array`, if something is.
+fn golden(ty: DataType, array: &dyn Array, hex: &str) -> Option<String> {
+    let bytes = check(ty, "golden", array);
+    let seen: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let encoding = describe(ty, array.len(), &bytes).unwrap();
+    (seen != hex.replace(' ', "")).then(|| format!("{encoding}: {seen}, expected {hex}"))
 }
 
 #[test]
-fn chunk_v1_bytes_are_exactly_these() {
-    let ints = |values: &[i64]| int_array(DataType::Int64, values, None);
-    let floats = |values: &[f64]| Float64Array::from(values.to_vec());
-    golden(DataType::Int64, &ints(&[7; 9]), "00 00 0e");
-    golden(DataType::Int64, &ints(&[-1, 6, 0, 2]), "00 03 01 7806");
-    golden(DataType::Int64, &ints(&[1_000, 9_000, 4_000, 2_000, 5_000]), "00 41 d00f e807 04 801304");
-    golden(DataType::Int64, &ints(&[10, 20, 30, 40, 50, 60]), "00 42 14 00 14");
-    golden(DataType::Int64, &ints(&[[5; 20], [900; 20], [17; 20]].concat()), "00 43 03 0a0a 00fccd00 0028");
-    golden(
-        DataType::Int64,
-        &ints(&[1 << 40, 0, 1 << 50, 0, 1 << 40, 1 << 50, 0, 0, 1 << 40, 0, 1 << 40, 0]),
-        "00440341008080808080200b000800000102210911",
-    );
-    golden(
-        DataType::Bool,
-        &BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]),
-        "02 01 00 0d 01 00 05",
-    );
-    golden(DataType::UInt64, &UInt64Array::from(vec![u64::MAX, u64::MAX]), "00 00 01");
-    golden(DataType::Float64, &floats(&[21.5, 21.25, 22.0]), "04 02 41 9a21 19 02 31");
-    golden(DataType::Float64, &floats(&[21.5, f64::NAN, 22.0, 21.0]), "04210100020080808080808080f8ff0141a403050225");
-    golden(DataType::Float64, &floats(&[1.0 / 3.0; 3]), "08 00 aad5aad5aad5aad57f");
-    golden(DataType::Float64, &floats(&[1.0 / 3.0, 1e300]), "0c 555555555555d53f 9c7500883ce4377e");
-    golden(DataType::Text, &StringArray::from(vec!["ab", "", "c"]), "14 02 00 12 00 616263");
-    golden(DataType::Text, &StringArray::from(vec!["on", "off", "on", "on"]), "18 02 01 04 02 00 6f6e6f6666 01 00 02");
-    golden(DataType::Int16, &new_null_array(&arrow_type(DataType::Int16), 3), "01");
+fn chunk_v2_bytes_are_exactly_these() {
+    let of = |values: &[i64], hex| golden(DataType::Int64, &int_array(DataType::Int64, values, None), hex);
+    let floats = |values: &[f64], hex| golden(DataType::Float64, &Float64Array::from(values.to_vec()), hex);
+    let texts = |values: &[&str], hex| golden(DataType::Text, &StringArray::from(values.to_vec()), hex);
+    let each = |n: i64, f: &dyn Fn(i64) -> i64| (0..n).map(f).collect::<Vec<i64>>();
+    let flags = BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]);
+    let random = |i: i64, n: u64| Random(i as u64).below(n) as i64;
+    let wrong = [
+        of(&[7; 9], "00 00 0e"),
+        of(&[-1, 6, 0, 2], "00 03 01 7806"),
+        of(&[1_000, 9_000, 4_000, 2_000, 5_000], "00 41 d00f e807 04 00 801304"),
+        of(&[10, 20, 30, 40, 50, 60], "00 42 14 00 14"),
+        of(&[[5; 20], [900; 20], [17; 20]].concat(), "00 43 03 0a0a 00fccd00 0028"),
+        // A dictionary.
+        of(
+            &each(20, &|i| [3, (1 << 40) + 1, 1 << 50][random(i, 3) as usize]),
+            "00 44 03 32 06 000000000000f8ffffffff03d0ffffffffff3f 02 00 192915a412",
+        ),
+        // Coded: low bits, an escape.
+        of(
+            &each(64, &|i| if i == 40 { 1 << 40 } else { random(i, 11) * random(i + 99, 11) }),
+            "004500020100808080808040ff3254543455650555cdf6ffffffffffffef050807088a33110a24a09c001ddb10 \
+             f5222dd06316ed1e5dbcd4e8554c30739bfbfca00ca2c1e8002e22c20260700eb0016002",
+        ),
+        // A cycle of eight, for a while, with changes that are grouped.
+        of(
+            &each(400, &|i| [0, 1, 2, 3, 3, 3, 0, 1][(random(i / 4, 2) * 4 + i % 4) as usize]),
+            "00470802004f4f460405563ff30ff10f330d0c0e98263d263df498f49a63d263d04c01e87a134c7becc07a4c00 \
+             263d0f669bdf663d09a6f7d263d8d37a1e9304de8131efa4c7a0",
+        ),
+        // A cycle; a split.
+        of(&each(60, &|i| i % 5 * (i % 5) * 12_345_678), "00 41 00 cec2f105 47 05 42 00 42 02 00 04 00 00"),
+        of(
+            &each(50, &|i| (i + i / 9) * 1_000_000 + random(i, 13)),
+            "0048ad843dc0843d420001020001020408100004b0843d588796a43a479582038a8b68619a989b0383a2188128521374",
+        ),
+        golden(DataType::Bool, &flags, "02 01 00 0d 01 00 05"),
+        golden(DataType::UInt64, &UInt64Array::from(vec![u64::MAX, u64::MAX]), "00 00 01"),
+        floats(&[21.5, 21.25, 22.0], "04 02 07 9a21 19c012"),
+        floats(&[21.5, f64::NAN, 22.0, 21.0], "04 21 01 0002 0080808080808080f8ff01 04a403 550a"),
+        floats(&[-1.0 / 3.0; 3], "08 00 a9d5aad5aad5aad57f"),
+        floats(&[1.0 / 3.0, 1e300], "0c 555555555555d53f 9c7500883ce4377e"),
+        texts(&["ab", "", "c"], "10 02 00 12 00 616263"),
+        texts(&["on", "off", "on", "on"], "14 02 01 04 02 00 6f6e6f6666 01 00 02"),
+        golden(DataType::Int16, &new_null_array(&arrow_type(DataType::Int16), 3), "01"),
+    ];
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

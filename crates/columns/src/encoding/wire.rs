@@ -36,6 +36,11 @@ impl<'a> Reader<'a> {
         self.bytes.len()
     }
 
+    /// What is left, without taking it.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(crate) fn take(&mut self, count: usize, what: &str) -> Result<&'a [u8]> {
         let Some((head, rest)) = self.bytes.split_at_checked(count) else {
             return Err(corrupt(format!("{what} ends early: {count} bytes expected, {} left", self.bytes.len())));

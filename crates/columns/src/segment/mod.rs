@@ -140,7 +140,7 @@ pub struct BlockRows {
 /// One chunk, for `inspect`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkDescription {
-    /// Names of the encodings, outermost first, as in `decimal 2: delta (packed 7 bit)`.
+    /// Names of the encodings, outermost first, as in `decimal 2: delta (coded above 0 bit)`.
     pub encoding: String,
     /// Place in the file.
     pub at: u64,

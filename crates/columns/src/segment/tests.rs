@@ -370,7 +370,7 @@ fn unknown_version_is_refused_and_both_versions_named() {
     let file = disk.sim.open(&disk.path(17), Open::ReadWrite).unwrap();
     file.write_at(&7u32.to_le_bytes(), meta.bytes - 16).unwrap();
     let error = disk.open(meta).blocks().unwrap_err();
-    assert!(error.message().contains("format version is 7, this program reads version 1"), "{error}");
+    assert!(error.message().contains("format version is 7, this program reads version 2"), "{error}");
 }
 
 #[test]
@@ -545,7 +545,7 @@ fn a_block_of_constants_at_regular_times_costs_a_hundred_bytes_in_all() {
 }
 
 #[test]
-fn segment_v1_bytes_are_exactly_these() {
+fn segment_v2_bytes_are_exactly_these() {
     let disk = Disk::new();
     let values = Float64Array::from(vec![Some(21.5), None, Some(21.25), Some(21.25)]);
     let counts = Int64Array::from(vec![7; 4]);
@@ -560,27 +560,27 @@ fn segment_v1_bytes_are_exactly_these() {
     let bytes = disk.bytes(&disk.path(0x2a));
     let seen: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let parts = [
-        // Header: magic, version 1, file 42.
-        "4d494c4c52534547 01000000 2a00000000000000",
+        // Header: magic, version 2, file 42.
+        "4d494c4c52534547 02000000 2a00000000000000",
         // Rows chunk: series 3 3 4 4; times 1000 2000 1000 2000; all replace.
-        "01060c 41d00fe807010a 00",
-        // Column 2: NULLs 1 0 1 1, decimal 2: 2125 + 25 * (1, 0, 0). Column 5: constant 7.
-        "06 01000d 02 419a21190101",
+        "01060c 41d00fe80701000a 00",
+        // Column 2: NULLs 1 0 1 1, decimal 2: 2125 + (25, 0, 0). Column 5: constant 7.
+        "06 01000d 02 059a21 1900",
         "00 000e",
-        // Directory of column 2: 11 bytes at 11 of the block, checksum; 1 NULL, 2125, + 25, + 25, + 0, sum 64.0.
-        "0b0b 0ae06155 22 01 02 9a21 32 32 00 0000000000005040",
+        // Directory of column 2: 10 bytes at 12 of the block, checksum; 1 NULL, 2125, + 25, + 25, + 0, sum 64.0.
+        "0a0c cb4c4920 22 01 02 9a21 32 32 00 0000000000005040",
         // Of column 5: 3 bytes at 22, checksum; constant 7. Of column 6: no chunk.
         "0316 5d1c1ccc 01 0e",
         "00",
-        // Index: 4 rows in 25 bytes, rows chunk of 11, checksum; series 3 and 1 more; times.
-        "04 19 0b f8fceccc 03 01 d00f d00f 00 00",
+        // Index: 4 rows in 25 bytes, rows chunk of 12, checksum; series 3 and 1 more; times.
+        "04 19 0c 891769e6 03 01 d00f d00f 00 00",
         // Footer: 4 rows, 1 block, settled, LSNs 5 and 9, directories at 45; 3 columns.
         "04 01 01 05 09 2d 03",
-        "02 07 16 c5901846",
+        "02 07 16 2283bcd5",
         "02 04 08 6f010fd6",
         "00 08 01 51537d52",
         // Trailer: index at 76, footer at 91, checksums, file, version, checksum, magic.
-        "4c00000000000000 5b00000000000000 a6d32e4a bc45aa24 2a00000000000000 01000000 4d4bfa27 4d494c4c52534547",
+        "4c00000000000000 5b00000000000000 c938ffb4 a7c35b28 2a00000000000000 02000000 a0d32bd7 4d494c4c52534547",
     ];
     assert_eq!(seen, parts.concat().replace(' ', ""));
 }

@@ -1,0 +1,476 @@
+//! Which form a stream of integers takes.
+//!
+//! What is cheap to know exactly is tried: packed and coded sizes follow from range and histogram, runs and
+//! dictionaries are written where they are small. Between values, differences and so on a sample decides, since each is
+//! a pass over everything: the expected size of its code, by how many bits its members have. A choice that turns out to
+//! be larger than packing is taken back, so that no data take more than packed.
+
+use super::ints::{self, Coded, DEPTH_MAX, Grouped, Range};
+
+/// The sample: this many stretches of this many values.
+const STRETCHES: usize = 4;
+const STRETCH: usize = 64;
+/// Most distinct values of a dictionary.
+const DICTIONARY_MAX: usize = 2_048;
+/// Values that take fewer bits otherwise are not tried as a dictionary.
+const DICTIONARY_BITS_MIN: f64 = 5.0;
+/// Fewer values are packed, or differences or runs of packed ones: tables of codes outweigh what they save.
+const CODED_MIN: usize = 48;
+/// Code has to save a thirty-second of packing, which is several times faster to read.
+const CODED_GAIN: usize = 32;
+
+/// What a stream may still be made of.
+#[derive(Clone, Copy)]
+struct Allowed {
+    /// Streams within streams, at most.
+    depth: u32,
+    deltas: u32,
+    scale: bool,
+    runs: bool,
+    dictionary: bool,
+    /// Cycles and splits.
+    patterns: bool,
+}
+
+impl Allowed {
+    fn deeper(self) -> Allowed {
+        Allowed { depth: self.depth - 1, ..self }
+    }
+}
+
+/// Appends `values` (at least one) in the smallest form found.
+pub(super) fn write(values: &[i64], out: &mut Vec<u8>) {
+    let all = Allowed { depth: DEPTH_MAX - 1, deltas: 3, scale: true, runs: true, dictionary: true, patterns: true };
+    write_best(values, all, out);
+}
+
+fn write_best(values: &[i64], allowed: Allowed, out: &mut Vec<u8>) {
+    let range = Range::of(values);
+    if range.width() == 0 || values.len() < 3 || allowed.depth == 0 {
+        return ints::write_packed(values, range, out);
+    }
+    let start = out.len();
+    write_unpacked(values, range, allowed, out);
+    if out.len() - start > range.packed_bytes(values.len()) {
+        out.truncate(start);
+        ints::write_packed(values, range, out);
+    }
+}
+
+/// Appends `values`, that are not all the same, in some form.
+fn write_unpacked(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u8>) {
+    let deeper = allowed.deeper();
+    if allowed.deltas > 0 && is_regular(values) {
+        return ints::write_delta(values, out, |deltas, out| write_best(deltas, deeper, out));
+    }
+    if allowed.scale {
+        let scale = common_divisor(values, range);
+        if scale > 1 {
+            ints::write_scaled(range.min, scale, out);
+            return write_best(&quotients(values, range.min, scale), Allowed { scale: false, ..deeper }, out);
+        }
+    }
+    let start = out.len();
+    let changes = values.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    if allowed.runs && changes <= values.len() / 3 {
+        let within = Allowed { runs: false, scale: false, patterns: false, ..deeper };
+        ints::write_runs(values, out, |part, out| write_best(part, within, out));
+        // So few runs that nothing else comes near.
+        if changes <= values.len() / 64 {
+            return;
+        }
+    }
+    let next = if out.len() > start { Allowed { runs: false, ..allowed } } else { allowed };
+    let (bits, turn) = turn(values, range, allowed);
+    let expected = (bits * values.len() as f64 / 8.0) as usize;
+    let mut other = Vec::with_capacity(expected + 256);
+    if allowed.dictionary
+        && range.width() > 8
+        && bits > DICTIONARY_BITS_MIN
+        && write_dictionary(values, bits, next, &mut other)
+    {
+        keep_smaller(out, start, &mut other);
+    }
+    // What is half of what is expected need not be tried against it.
+    if out.len() == start || expected < 2 * (out.len() - start) {
+        write_turned(values, range, turn, next, &mut other);
+        keep_smaller(out, start, &mut other);
+    }
+}
+
+/// Puts `other` in the place of what is in `out` from `start` on, if that is nothing or larger; empties it.
+fn keep_smaller(out: &mut Vec<u8>, start: usize, other: &mut Vec<u8>) {
+    if out.len() == start || other.len() < out.len() - start {
+        out.truncate(start);
+        out.append(other);
+    }
+    other.clear();
+}
+
+fn is_regular(values: &[i64]) -> bool {
+    let step = values[1].wrapping_sub(values[0]);
+    values.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step)
+}
+
+/// The greatest number all differences from the least value are multiples of; 1 when there is nothing to divide.
+/// Typical data reach 1 within a few values, data with a coarser unit (milliseconds in nanoseconds) pay one
+/// multiplication a value.
+fn common_divisor(values: &[i64], range: Range) -> u64 {
+    let mut divisor = range.max.wrapping_sub(range.min).cast_unsigned();
+    let mut exact = Exact::new(divisor);
+    for value in values {
+        let above = value.wrapping_sub(range.min).cast_unsigned();
+        if !exact.divides(above) {
+            divisor = gcd(above, divisor);
+            if divisor <= 1 {
+                return 1;
+            }
+            exact = Exact::new(divisor);
+        }
+    }
+    divisor
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Division without rest, by a multiplication: a number's odd part has an inverse among the 64-bit integers.
+struct Exact {
+    inverse: u64,
+    twos: u32,
+    most: u64,
+}
+
+impl Exact {
+    /// Of division by `divisor`, which is not 0.
+    fn new(divisor: u64) -> Exact {
+        let twos = divisor.trailing_zeros();
+        let odd = divisor >> twos;
+        // Newton's method: each step doubles the bits that are right, of which an odd number has three from the start.
+        let inverse = (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
+        Exact { inverse, twos, most: u64::MAX / divisor }
+    }
+
+    /// The quotient, if there is no rest; above `most` if there is one.
+    #[inline(always)]
+    fn quotient(&self, value: u64) -> u64 {
+        value.wrapping_mul(self.inverse).rotate_right(self.twos)
+    }
+
+    #[inline(always)]
+    fn divides(&self, value: u64) -> bool {
+        self.quotient(value) <= self.most
+    }
+}
+
+fn quotients(values: &[i64], base: i64, scale: u64) -> Vec<i64> {
+    let exact = Exact::new(scale);
+    values.iter().map(|value| exact.quotient(value.wrapping_sub(base).cast_unsigned()).cast_signed()).collect()
+}
+
+/// Appends `values` as a dictionary, if that may be worth it: values that repeat so often that an index takes two bits
+/// less than the `bits` that a value takes otherwise.
+fn write_dictionary(values: &[i64], bits: f64, allowed: Allowed, out: &mut Vec<u8>) -> bool {
+    let most = DICTIONARY_MAX.min(values.len() / 4);
+    if values.len() > 2 * STRETCHES * STRETCH && index_bits(&sample(values, 0, <[i64]>::to_vec)) + 2.0 > bits {
+        return false;
+    }
+    let mut table = Distinct::new(most);
+    let Some(mut indexes) = values.iter().map(|value| table.index_of(*value, most)).collect::<Option<Vec<i64>>>()
+    else {
+        return false;
+    };
+    let ranks = table.sort();
+    indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
+    let within = Allowed { dictionary: false, scale: false, patterns: false, ..allowed.deeper() };
+    ints::write_dictionary(&table.values, &indexes, out, |part, out| write_best(part, within, out));
+    true
+}
+
+/// Entropy of which of the distinct ones each of `values` is; many where most occur once.
+fn index_bits(values: &[i64]) -> f64 {
+    let mut table = Distinct::new(values.len());
+    let mut counts = vec![0u32; values.len()];
+    values
+        .iter()
+        .filter_map(|value| table.index_of(*value, values.len()))
+        .for_each(|index| counts[index as usize] += 1);
+    if table.values.len() * 4 > values.len() * 3 {
+        return f64::INFINITY;
+    }
+    let all = values.len() as f64;
+    counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| f64::from(*count) / all)
+        .map(|share| -share * share.log2())
+        .sum()
+}
+
+/// Distinct values in order of appearance.
+struct Distinct {
+    values: Vec<i64>,
+    /// 1 + a value's index, at a place that follows from the value; 0: free.
+    places: Vec<u32>,
+    shift: u32,
+}
+
+impl Distinct {
+    /// For up to `most` values.
+    fn new(most: usize) -> Distinct {
+        let bits = (most * 2).next_power_of_two().ilog2().max(4);
+        Distinct { values: Vec::new(), places: vec![0; 1 << bits], shift: 64 - bits }
+    }
+
+    /// Which one `value` is; `None` if it is one too many.
+    #[inline]
+    fn index_of(&mut self, value: i64, most: usize) -> Option<i64> {
+        let mut place = (value.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
+        loop {
+            match self.places[place] {
+                0 if self.values.len() == most => return None,
+                0 => {
+                    self.values.push(value);
+                    self.places[place] = self.values.len() as u32;
+                    return Some(self.values.len() as i64 - 1);
+                }
+                index if self.values[index as usize - 1] == value => return Some(i64::from(index) - 1),
+                _ => place = (place + 1) & (self.places.len() - 1),
+            }
+        }
+    }
+
+    /// Sorts the values; says where each went.
+    fn sort(&mut self) -> Vec<i64> {
+        let mut order: Vec<usize> = (0..self.values.len()).collect();
+        order.sort_unstable_by_key(|index| self.values[*index]);
+        let mut ranks = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(rank, index)| ranks[*index] = rank as i64);
+        self.values.sort_unstable();
+        ranks
+    }
+}
+
+/// Passes stretches of `values`, or all, to `of`, and puts together what it makes of them. A stretch has `before` more
+/// values in front.
+fn sample(values: &[i64], before: usize, of: impl Fn(&[i64]) -> Vec<i64>) -> Vec<i64> {
+    if values.len() <= STRETCHES * STRETCH + before {
+        return of(values);
+    }
+    let step = (values.len() - STRETCH - before) / (STRETCHES - 1);
+    (0..STRETCHES).flat_map(|stretch| of(&values[stretch * step..][..before + STRETCH])).collect()
+}
+
+fn differences(values: &[i64]) -> Vec<i64> {
+    values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect()
+}
+
+/// Bits that coding each of `values` takes, about: how many bits each has above their middle is coded, then the bits.
+fn bits_each(values: &mut [i64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = median(values);
+    let mut counts = [0u32; 65];
+    for value in &*values {
+        counts[(64 - value.abs_diff(middle).leading_zeros()) as usize] += 1;
+    }
+    let all = values.len() as f64;
+    let of_length = |(length, count): (usize, &u32)| {
+        let count = f64::from(*count);
+        if count > 0.0 { count * ((all / count).log2() + length as f64) } else { 0.0 }
+    };
+    counts.iter().enumerate().map(of_length).sum::<f64>() / all
+}
+
+fn median(values: &mut [i64]) -> i64 {
+    let half = values.len() / 2;
+    *values.select_nth_unstable(half).1
+}
+
+/// What values may be turned into before they are coded.
+enum Turn {
+    Nothing,
+    Delta,
+    Cycle(usize),
+    Split { base: i64, scale: u64 },
+}
+
+fn write_turned(values: &[i64], range: Range, turn: Turn, allowed: Allowed, out: &mut Vec<u8>) {
+    let within = allowed.deeper();
+    match turn {
+        Turn::Nothing => write_plain(values, range, within, out),
+        Turn::Delta => {
+            let within = Allowed { deltas: allowed.deltas - 1, patterns: false, scale: false, ..within };
+            ints::write_delta(values, out, |deltas, out| write_best(deltas, within, out));
+        }
+        Turn::Cycle(lag) => {
+            let within = Allowed { patterns: false, ..within };
+            ints::write_cycle(values, lag, out, |part, out| write_best(part, within, out));
+        }
+        Turn::Split { base, scale } => {
+            let within = Allowed { patterns: false, scale: false, ..within };
+            ints::write_split(values, base, scale, out, |part, out| write_best(part, within, out));
+        }
+    }
+}
+
+/// What makes the sample smallest, and how many bits a value takes then.
+fn turn(values: &[i64], range: Range, allowed: Allowed) -> (f64, Turn) {
+    let mut best = (bits_each(&mut sample(values, 0, <[i64]>::to_vec)), Turn::Nothing);
+    // A turn costs a pass when it is read: it must save a thirty-second.
+    let mut offer = |bits: f64, turn: Turn| {
+        if bits < best.0 * (1.0 - 1.0 / 32.0) {
+            best = (bits, turn);
+        }
+    };
+    if allowed.deltas > 0 {
+        let mut deltas = sample(values, 1, differences);
+        offer(bits_each(&mut deltas), Turn::Delta);
+        if allowed.deltas > 1 {
+            offer(bits_each(&mut sample(values, 2, |stretch| differences(&differences(stretch)))), Turn::Delta);
+        }
+    }
+    if allowed.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
+        if let Some(lag) = cycle(values) {
+            let changes =
+                |stretch: &[i64]| stretch[lag..].iter().zip(stretch).map(|(a, b)| a.wrapping_sub(*b)).collect();
+            let first = lag as f64 / values.len() as f64 * best.0;
+            let bits = first + bits_each(&mut sample(values, lag, changes));
+            if bits < best.0 * (1.0 - 1.0 / 32.0) {
+                best = (bits, Turn::Cycle(lag));
+            }
+        }
+        if let Some((base, scale)) = split(values, range) {
+            let bits = split_bits(values, base, scale);
+            if bits < best.0 * (1.0 - 1.0 / 32.0) {
+                best = (bits, Turn::Split { base, scale });
+            }
+        }
+    }
+    best
+}
+
+/// How far back the values in the middle occurred before, if they did.
+fn cycle(values: &[i64]) -> Option<usize> {
+    const PROBE: usize = 4;
+    let at = values.len() / 2;
+    let probe = &values[at..at + PROBE];
+    let found = (0..at).rev().find(|other| values[*other] == probe[0] && values[*other..*other + PROBE] == *probe)?;
+    let lag = at - found;
+    (lag > 1 && lag * 3 < values.len()).then_some(lag)
+}
+
+/// A step that values are multiples of, but for small rests, and a base from which on no rest wraps: times that jitter,
+/// converters' readings.
+fn split(values: &[i64], range: Range) -> Option<(i64, u64)> {
+    // So that no difference overflows.
+    if range.min < i64::MIN / 4 || range.max > i64::MAX / 4 {
+        return None;
+    }
+    let mut deltas: Vec<i64> =
+        sample(values, 1, differences).into_iter().map(i64::abs).filter(|delta| *delta > 0).collect();
+    if deltas.len() < STRETCH / 4 {
+        return None;
+    }
+    let rough = median(&mut deltas) as f64;
+    if rough < 64.0 {
+        return None;
+    }
+    // Each round of a longer reach makes the step more exact.
+    let near = refined(values, rough, 1);
+    let far = refined(values, refined(values, near, STRETCH / 4), STRETCH);
+    let step = refined(values, far, values.len() - 1);
+    let rest = |value: i64, step: f64| {
+        let steps = (value - values[0]) as f64 / step;
+        (steps - steps.round()) * step
+    };
+    let mut rests: Vec<i64> =
+        sample(values, 0, <[i64]>::to_vec).iter().map(|value| rest(*value, step).abs() as i64).collect();
+    let spread = median(&mut rests) as f64;
+    if spread * 8.0 > step {
+        return None;
+    }
+    // People choose round steps.
+    let drift = spread.max(1.0) / ((range.max - range.min) as f64 / step);
+    let powers = (0..18).rev().map(|power| 10f64.powi(power));
+    let rounded = powers.map(|power| (step / power).round() * power).find(|rounded| (rounded - step).abs() <= drift);
+    let scale = rounded.unwrap_or(step).round() as i64;
+    if scale < 2 {
+        return None;
+    }
+    // Halfway between two steps there is next to nothing.
+    let base = values[0] - scale / 2;
+    let below = (base - range.min).max(0) / scale + i64::from(base > range.min);
+    Some((base.checked_sub(below.checked_mul(scale)?)?, scale as u64))
+}
+
+/// `step`, made more exact by values that are `reach` apart.
+fn refined(values: &[i64], step: f64, reach: usize) -> f64 {
+    let (mut sum, mut steps) = (0.0, 0.0);
+    let reach = reach.min(values.len() - 1);
+    let pairs = values.len() - reach;
+    for at in (0..pairs).step_by((pairs / STRETCH).max(1)) {
+        let distance = (values[at + reach] - values[at]) as f64;
+        let count = (distance / step).round();
+        sum += distance * count.signum();
+        steps += count.abs();
+    }
+    if steps > 0.0 { sum / steps } else { step }
+}
+
+fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
+    let above = |value: i64| value.wrapping_sub(base).cast_unsigned();
+    let quotients = |stretch: &[i64]| {
+        differences(&stretch.iter().map(|value| (above(*value) / scale).cast_signed()).collect::<Vec<_>>())
+    };
+    let rests =
+        |stretch: &[i64]| stretch.iter().map(|value| (above(*value) % scale).cast_signed()).collect::<Vec<i64>>();
+    let rest_bits = bits_each(&mut sample(values, 0, rests));
+    let rest_deltas = bits_each(&mut sample(values, 1, |stretch| differences(&rests(stretch))));
+    bits_each(&mut sample(values, 1, quotients)) + rest_bits.min(rest_deltas)
+}
+
+/// Appends `values` packed or coded.
+fn write_plain(values: &[i64], range: Range, within: Allowed, out: &mut Vec<u8>) {
+    let packed = range.packed_bytes(values.len());
+    let enough = packed - packed / CODED_GAIN;
+    let grouped = Grouped::of(values, range).filter(|grouped| grouped.bytes < enough);
+    let beat = grouped.as_ref().map_or(enough, |grouped| grouped.bytes);
+    // A code's table alone takes some bytes, and each symbol at least one bit.
+    if values.len() >= CODED_MIN && range.width() > 1 {
+        let (base, low_bits) = code_base(values, range);
+        let coded = Coded::of(values, range, base, low_bits);
+        if coded.bytes < beat {
+            let within = Allowed { patterns: false, deltas: 0, ..within };
+            return coded.write(values, out, |escapes, out| write_best(escapes, within, out));
+        }
+    }
+    match grouped {
+        Some(grouped) => grouped.write(out),
+        None => ints::write_packed(values, range, out),
+    }
+}
+
+/// Where codes begin and how many low bits are left out of them, so that where most values are, some ten or more codes
+/// share them.
+fn code_base(values: &[i64], range: Range) -> (i64, u32) {
+    if range.width() <= 8 {
+        return (range.min, 0);
+    }
+    let mut sample = sample(values, 0, <[i64]>::to_vec);
+    let middle = median(&mut sample);
+    let mut spread: Vec<i64> = sample.iter().map(|value| value.abs_diff(middle).min(i64::MAX as u64) as i64).collect();
+    let spread = median(&mut spread).cast_unsigned();
+    let low_bits = (64 - spread.leading_zeros()).saturating_sub(if values.len() < 1_024 { 2 } else { 3 });
+    if range.max.wrapping_sub(range.min).cast_unsigned() >> low_bits <= 255 {
+        return (range.min, low_bits);
+    }
+    // 254 codes below the escape: the middle is in the middle, unless there is nothing below.
+    let below = (127u64 << low_bits).min(middle.abs_diff(range.min));
+    (middle.wrapping_sub(below.cast_signed()), low_bits)
+}

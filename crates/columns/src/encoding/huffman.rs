@@ -1,0 +1,397 @@
+//! Bytes as prefix codes: frequent ones take few bits. What makes integers that cluster near their entropy.
+//!
+//! Canonical Huffman codes of at most [`CODE_BITS_MAX`] bits, highest bit first, in four streams that are read by
+//! turns, so that the processor looks up four symbols at once. Bytes: docs/format/segment.md, "Coded symbols".
+
+use model::Result;
+
+use super::wire::{Reader, corrupt, push_varint};
+
+/// Longest code: a table of all of them is 4 KiB, and five fit the 56 bits that a refill promises.
+const CODE_BITS_MAX: usize = 11;
+const TABLE: usize = 1 << CODE_BITS_MAX;
+/// Symbols taken between two refills.
+const STEP: usize = 5;
+const STREAMS: usize = 4;
+
+/// How often each symbol occurs.
+pub(crate) type Histogram = [u32; 256];
+
+/// Counts `symbols`.
+pub(crate) fn histogram(symbols: &[u8]) -> Histogram {
+    // Two tables, since equal neighbours would wait for each other's addition.
+    let mut counts = [[0u32; 256]; 2];
+    let mut pairs = symbols.chunks_exact(2);
+    for pair in &mut pairs {
+        counts[0][usize::from(pair[0])] += 1;
+        counts[1][usize::from(pair[1])] += 1;
+    }
+    pairs.remainder().iter().for_each(|symbol| counts[0][usize::from(*symbol)] += 1);
+    let [mut sum, other] = counts;
+    sum.iter_mut().zip(other).for_each(|(sum, other)| *sum += other);
+    sum
+}
+
+/// Code lengths for a histogram.
+pub(crate) struct Code {
+    /// 0: does not occur. As long as the highest symbol says.
+    lengths: Vec<u8>,
+    /// The lengths as they are written.
+    head: Vec<u8>,
+    /// Bytes that writing the counted symbols takes at most, all included.
+    pub(crate) bytes: usize,
+}
+
+impl Code {
+    /// Chooses codes for symbols that occur as often as `counts` says, at least one of them.
+    pub(crate) fn of(counts: &Histogram) -> Code {
+        let mut used: Vec<(u32, u8)> =
+            (0..=255).map(|symbol| (counts[usize::from(symbol)], symbol)).filter(|(count, _)| *count > 0).collect();
+        used.sort_unstable();
+        let highest = used.iter().map(|(_, symbol)| *symbol).max().unwrap_or(0);
+        let mut lengths = vec![0; usize::from(highest) + 1];
+        for ((_, symbol), length) in used.iter().zip(lengths_of(&used)) {
+            lengths[usize::from(*symbol)] = length;
+        }
+        let bits: u64 =
+            used.iter().map(|(count, symbol)| u64::from(*count) * u64::from(lengths[usize::from(*symbol)])).sum();
+        let mut head = vec![highest];
+        write_lengths(&lengths, &mut head);
+        // Streams end on whole bytes, and the first three say their lengths.
+        let bytes = head.len() + (bits / 8) as usize + STREAMS + 2 * (STREAMS - 1);
+        Code { lengths, head, bytes }
+    }
+
+    /// Appends `symbols`: those that were counted.
+    pub(crate) fn write(&self, symbols: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        let codes = self.codes();
+        let streams = streams(symbols);
+        let mut written: [Vec<u8>; STREAMS] = Default::default();
+        for (stream, written) in streams.iter().zip(&mut written) {
+            write_stream(stream, &codes, written);
+        }
+        written[..STREAMS - 1].iter().for_each(|stream| push_varint(out, stream.len() as u64));
+        written.iter().for_each(|stream| out.extend_from_slice(stream));
+    }
+
+    /// Each symbol's code and, in the low byte, its length.
+    fn codes(&self) -> [u32; 256] {
+        let mut codes = [0; 256];
+        let mut next = 0u32;
+        for length in 1..=CODE_BITS_MAX {
+            next <<= 1;
+            for (symbol, _) in self.lengths.iter().enumerate().filter(|(_, other)| usize::from(**other) == length) {
+                codes[symbol] = next << 8 | length as u32;
+                next += 1;
+            }
+        }
+        codes
+    }
+}
+
+/// Half a byte for each length; more than [`CODE_BITS_MAX`] stands for 2, 4, 8 or 16 symbols that do not occur.
+fn write_lengths(lengths: &[u8], out: &mut Vec<u8>) {
+    let mut halves = Vec::with_capacity(lengths.len());
+    for run in lengths.chunk_by(|a, b| *a == 0 && *b == 0) {
+        if run[0] > 0 {
+            halves.push(run[0]);
+            continue;
+        }
+        halves.extend(std::iter::repeat_n(15, run.len() / 16));
+        let rest = run.len() % 16;
+        halves.extend([3, 2, 1].into_iter().filter(|bit| rest >> bit & 1 == 1).map(|bit| 11 + bit));
+        halves.extend(std::iter::repeat_n(0, rest % 2));
+    }
+    out.extend(halves.chunks(2).map(|pair| pair[0] | pair.get(1).map_or(0, |half| half << 4)));
+}
+
+fn read_lengths(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
+    let count = usize::from(reader.u8("highest symbol")?) + 1;
+    let mut lengths = Vec::with_capacity(count + 16);
+    while lengths.len() < count {
+        let pair = reader.u8("code lengths")?;
+        for half in [pair & 15, pair >> 4] {
+            match usize::from(half).checked_sub(CODE_BITS_MAX) {
+                Some(zeros @ 1..) => lengths.resize(lengths.len() + (1 << zeros), 0),
+                _ => lengths.push(half),
+            }
+        }
+    }
+    // One half too many fills the last byte.
+    if lengths.len() > count + 1 || lengths[count..].iter().any(|length| *length > 0) {
+        return Err(corrupt(format!("lengths of {} codes, expected {count}", lengths.len())));
+    }
+    lengths.truncate(count);
+    Ok(lengths)
+}
+
+/// Lengths for counts in ascending order: Huffman's, cut to the longest allowed.
+fn lengths_of(used: &[(u32, u8)]) -> Vec<u8> {
+    let count = used.len();
+    if count == 1 {
+        return vec![1];
+    }
+    // Leaves and inner nodes, both in ascending order of weight: the two lightest are at the fronts.
+    let mut weights: Vec<u64> = used.iter().map(|(count, _)| u64::from(*count)).collect();
+    let mut parents = vec![0usize; 2 * count - 1];
+    let (mut leaf, mut inner) = (0, count);
+    for node in count..2 * count - 1 {
+        let mut weight = 0;
+        for _ in 0..2 {
+            let takes_leaf = leaf < count && (inner >= node || weights[leaf] <= weights[inner]);
+            let taken = if takes_leaf { &mut leaf } else { &mut inner };
+            weight += weights[*taken];
+            parents[*taken] = node;
+            *taken += 1;
+        }
+        weights.push(weight);
+    }
+    let mut depths = vec![0u32; 2 * count - 1];
+    for node in (0..2 * count - 2).rev() {
+        depths[node] = depths[parents[node]] + 1;
+    }
+    let mut lengths: Vec<u8> = depths[..count].iter().map(|depth| (*depth).min(CODE_BITS_MAX as u32) as u8).collect();
+    repair(&mut lengths);
+    lengths
+}
+
+/// Makes lengths (of ascending counts) a complete code again after some were cut: the rarest that can be are made
+/// longer until there is room for all, then the most frequent shorter until none is left.
+fn repair(lengths: &mut [u8]) {
+    let share = |length: u8| 1usize << (CODE_BITS_MAX - usize::from(length));
+    let mut taken: usize = lengths.iter().map(|length| share(*length)).sum();
+    while taken > TABLE {
+        let longest =
+            lengths.iter_mut().filter(|length| usize::from(**length) < CODE_BITS_MAX).max_by_key(|length| **length);
+        let Some(length) = longest else { break };
+        taken -= share(*length) / 2;
+        *length += 1;
+    }
+    for length in lengths.iter_mut().rev() {
+        while *length > 1 && taken + share(*length) <= TABLE {
+            taken += share(*length);
+            *length -= 1;
+        }
+    }
+}
+
+/// The four parts that are coded each for itself.
+fn streams(symbols: &[u8]) -> [&[u8]; STREAMS] {
+    let each = symbols.len() / STREAMS;
+    let (a, rest) = symbols.split_at(each);
+    let (b, rest) = rest.split_at(each);
+    let (c, d) = rest.split_at(each);
+    [a, b, c, d]
+}
+
+fn write_stream(symbols: &[u8], codes: &[u32; 256], out: &mut Vec<u8>) {
+    // Room for the longest codes and one whole word, so that words are written without looking.
+    out.resize((symbols.len() * CODE_BITS_MAX).div_ceil(8) + 8, 0);
+    let (mut at, mut word, mut bits) = (0, 0u64, 0u32);
+    for symbols in symbols.chunks(STEP) {
+        for symbol in symbols {
+            let code = codes[usize::from(*symbol)];
+            word = word << (code & 0xff) | u64::from(code >> 8);
+            bits += code & 0xff;
+        }
+        // At most 7 + 5 * 11 bits are in the word, at least one.
+        out[at..at + 8].copy_from_slice(&(word << (64 - bits)).to_be_bytes());
+        at += (bits / 8) as usize;
+        bits %= 8;
+    }
+    out.truncate(at + usize::from(bits > 0));
+}
+
+/// What the next [`CODE_BITS_MAX`] bits begin with: a symbol, and in the low byte the length of its code.
+type Table = [u16; TABLE];
+
+fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
+    let lengths = read_lengths(reader)?;
+    let mut starts = [0usize; CODE_BITS_MAX + 2];
+    for length in lengths.iter().map(|length| usize::from(*length)).filter(|length| *length > 0) {
+        starts[length + 1] += TABLE >> length;
+    }
+    for length in 1..starts.len() {
+        starts[length] += starts[length - 1];
+    }
+    let total = starts[CODE_BITS_MAX + 1];
+    // A single symbol has a code of one bit and leaves half of the table.
+    if total != TABLE && total != TABLE / 2 {
+        return Err(corrupt(format!("codes fill {total} of {TABLE} places")));
+    }
+    let mut table = [1; TABLE];
+    for (symbol, length) in lengths.iter().map(|length| usize::from(*length)).enumerate() {
+        if length > 0 {
+            let start = starts[length];
+            starts[length] += TABLE >> length;
+            table[start..starts[length]].fill((symbol << 8 | length) as u16);
+        }
+    }
+    Ok(table)
+}
+
+/// Reads `count` symbols.
+pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
+    let table = read_table(reader)?;
+    let mut lengths = [0; STREAMS];
+    for length in &mut lengths[..STREAMS - 1] {
+        *length = reader.count(reader.remaining(), "length of coded symbols")?;
+    }
+    // What is left belongs to others too: the last stream tells its end by its symbols.
+    let mut cursors: [Cursor<'_>; STREAMS] = [Cursor::new(&[]); STREAMS];
+    for (cursor, length) in cursors.iter_mut().zip(&lengths[..STREAMS - 1]) {
+        *cursor = Cursor::new(reader.take(*length, "coded symbols")?);
+    }
+    cursors[STREAMS - 1] = Cursor::new(reader.rest());
+    let mut symbols = vec![0; count];
+    let each = count / STREAMS;
+    let (a, rest) = symbols.split_at_mut(each);
+    let (b, rest) = rest.split_at_mut(each);
+    let (c, d) = rest.split_at_mut(each);
+    let done = decode_together(&mut cursors, &table, [&mut *a, &mut *b, &mut *c, &mut d[..each]]);
+    for (cursor, out) in cursors.iter_mut().zip([a, b, c, d]) {
+        cursor.finish(&table, &mut out[done..]);
+    }
+    for (cursor, length) in cursors.iter().zip(lengths).take(STREAMS - 1) {
+        if cursor.taken_bytes() != length {
+            return Err(corrupt(format!("coded symbols take {} bytes, expected {length}", cursor.taken_bytes())));
+        }
+    }
+    reader.take(cursors[STREAMS - 1].taken_bytes(), "coded symbols")?;
+    Ok(symbols)
+}
+
+/// Decodes while all streams have whole words left; says how many symbols of each are done.
+fn decode_together(cursors: &mut [Cursor<'_>; STREAMS], table: &Table, outs: [&mut [u8]; STREAMS]) -> usize {
+    let [a, b, c, d] = cursors;
+    let [out_a, out_b, out_c, out_d] = outs;
+    let mut done = 0;
+    let rounds = out_a.chunks_exact_mut(STEP).zip(out_b.chunks_exact_mut(STEP));
+    let rounds = rounds.zip(out_c.chunks_exact_mut(STEP).zip(out_d.chunks_exact_mut(STEP)));
+    for ((out_a, out_b), (out_c, out_d)) in rounds {
+        if !(a.refill() && b.refill() && c.refill() && d.refill()) {
+            break;
+        }
+        for step in 0..STEP {
+            out_a[step] = a.symbol(table);
+            out_b[step] = b.symbol(table);
+            out_c[step] = c.symbol(table);
+            out_d[step] = d.symbol(table);
+        }
+        done += STEP;
+    }
+    done
+}
+
+/// A place in a stream: `bits` bits from before `at` are still at the top of `word`.
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    word: u64,
+    /// Only its low six bits are kept right between refills.
+    bits: u32,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor { bytes, at: 0, word: 0, bits: 0 }
+    }
+
+    /// Fills the word to 56 bits at least, if a whole word of bytes is left to do it from.
+    #[inline(always)]
+    fn refill(&mut self) -> bool {
+        let Some(next) = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
+        self.fill(u64::from_be_bytes(*next));
+        true
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, next: u64) {
+        let bits = self.bits & 63;
+        self.word |= next >> bits;
+        self.at += ((63 - bits) >> 3) as usize;
+        self.bits = bits | 56;
+    }
+
+    #[inline(always)]
+    fn symbol(&mut self, table: &Table) -> u8 {
+        let entry = table[(self.word >> (64 - CODE_BITS_MAX)) as usize];
+        self.word = self.word.wrapping_shl(entry.into());
+        self.bits = self.bits.wrapping_sub(entry.into());
+        (entry >> 8) as u8
+    }
+
+    /// Decodes what is left, with zeros beyond the end of the bytes.
+    fn finish(&mut self, table: &Table, out: &mut [u8]) {
+        for out in out.chunks_mut(STEP) {
+            let mut next = [0; 8];
+            let left = self.bytes.get(self.at..).unwrap_or_default();
+            let kept = left.len().min(8);
+            next[..kept].copy_from_slice(&left[..kept]);
+            self.fill(u64::from_be_bytes(next));
+            out.iter_mut().for_each(|out| *out = self.symbol(table));
+        }
+    }
+
+    /// Bytes that the symbols so far were made of; beyond the length of the bytes if they were cut off.
+    fn taken_bytes(&self) -> usize {
+        self.at - (self.bits & 63) as usize / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Random;
+    use super::*;
+
+    fn check(symbols: &[u8]) -> Vec<u8> {
+        let code = Code::of(&histogram(symbols));
+        let mut bytes = Vec::new();
+        code.write(symbols, &mut bytes);
+        assert!(bytes.len() <= code.bytes, "{} bytes, {} promised", bytes.len(), code.bytes);
+        // What follows belongs to others.
+        let written = bytes.len();
+        bytes.extend_from_slice(&[0xa5; 20]);
+        let mut reader = Reader::new(&bytes);
+        assert!(decode(&mut reader, symbols.len()).unwrap() == symbols);
+        assert_eq!(reader.remaining(), 20);
+        for cut in (0..written).rev().take(40) {
+            assert!(decode(&mut Reader::new(&bytes[..cut]), symbols.len()).is_err(), "cut to {cut} of {written}");
+        }
+        bytes
+    }
+
+    #[test]
+    fn symbols_round_trip_however_often_they_occur() {
+        let mut random = Random(1);
+        for count in [1, 2, 3, 5, 19, 20, 21, 64, 1_000, 8_192] {
+            let mut of =
+                |f: &mut dyn FnMut(u64) -> u8| check(&(0..count).map(|_| f(random.next())).collect::<Vec<u8>>());
+            of(&mut |_| 7);
+            of(&mut |_| 255);
+            of(&mut |bits| bits as u8);
+            of(&mut |bits| (bits & 1) as u8 * 255);
+            of(&mut |bits| bits.leading_zeros() as u8);
+            // Ever rarer, so that codes would be longer than they may be.
+            of(&mut |bits| (bits.leading_zeros() * 9) as u8);
+        }
+    }
+
+    #[test]
+    fn codes_are_as_short_as_entropy_allows() {
+        let mut random = Random(2);
+        let symbols: Vec<u8> = (0..8_192).map(|_| random.next().trailing_zeros() as u8).collect();
+        // Two bits each.
+        assert!(check(&symbols).len() < 8_192 / 4 + 60);
+    }
+
+    #[test]
+    fn lengths_that_are_no_code_are_refused() {
+        // Three codes of one bit, one of two, one of twelve.
+        for bytes in [[2, 0x11, 0x01, 0], [0, 0x02, 0, 0], [1, 0x0b, 0, 0]] {
+            assert!(decode(&mut Reader::new(&bytes), 1).is_err(), "{bytes:?}");
+        }
+    }
+}
