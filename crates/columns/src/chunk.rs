@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
-use model::{ColumnId, Error, Result};
+use model::{ColumnId, Error, Result, TimeRange};
 
 use crate::filter::{Filter, Selection};
 use crate::packed::Packed;
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment};
+use crate::whole::rows_of;
 
 /// Most rows that the memtable gives at a time.
 const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
@@ -94,6 +95,14 @@ impl Source {
         }
     }
 
+    /// Rows it goes through, all versions counted.
+    pub(crate) fn rows_max(&self) -> Result<u64> {
+        match self {
+            Source::Rows(source) => Ok(source.spans.iter().map(|span| span.len() as u64).sum()),
+            Source::Segment(source) => rows_of(&source.segment, &source.blocks),
+        }
+    }
+
     /// The next rows; perhaps none, though more may come.
     pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
         match self {
@@ -122,7 +131,7 @@ impl RowsSource {
         if filter.rejects_all((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &order.times) {
             return None;
         }
-        let mut spans = spans(&rows, &filter);
+        let mut spans = spans(&rows, &filter.series, &filter.times);
         spans.reverse();
         let text_bytes_per_row = rows.text_bytes() / rows.len();
         (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row })
@@ -208,13 +217,13 @@ impl RowIndex {
 }
 
 /// Positions among which all wanted rows are: found by binary search where few series are wanted.
-fn spans(rows: &Rows, filter: &Filter) -> Vec<Range<usize>> {
-    match &filter.series {
+pub(crate) fn spans(rows: &Rows, series: &SeriesFilter, times: &TimeRange) -> Vec<Range<usize>> {
+    match series {
         SeriesFilter::Only(list) if list.len() < rows.len() / 4 + 8 => {
             let (mut spans, mut at) = (Vec::new(), 0);
             for series in list.iter() {
-                let start = rows.position(at, (*series, filter.times.start));
-                at = after(rows, start, *series, filter.times.last);
+                let start = rows.position(at, (*series, times.start));
+                at = after(rows, start, *series, times.last);
                 spans.extend(Some(start..at).filter(|span| !span.is_empty()));
             }
             spans

@@ -40,6 +40,19 @@ impl SeriesFilter {
         self.at_or_after(first).is_some_and(|series| series <= last)
     }
 
+    /// Are all series of `first ..= last` wanted?
+    pub(crate) fn all_in(&self, first: u32, last: u32) -> bool {
+        match self {
+            SeriesFilter::All => true,
+            SeriesFilter::Range(range) => range.start <= first && last < range.end,
+            SeriesFilter::Only(list) => {
+                let at = list.partition_point(|wanted| *wanted < first);
+                let end = at + (last - first) as usize;
+                list.get(at) == Some(&first) && list.get(end) == Some(&last)
+            }
+        }
+    }
+
     /// Those that both want.
     #[must_use]
     pub(crate) fn within(&self, range: Range<u32>) -> SeriesFilter {

@@ -47,6 +47,7 @@ mod series_file;
 pub mod state;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use compact::{Compacted, Compaction};
 pub use consolidate::Consolidated;
@@ -54,9 +55,11 @@ pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
-    ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, SeriesFilter, TableView, arrow_schema,
+    ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter, TableView,
+    arrow_schema,
 };
 pub use segment::{Segment, SegmentMeta};
 pub use series::SeriesIndex;
 pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entry, TableState, Tombstone};
+pub use whole::{Piece, WholeBlock};

@@ -59,6 +59,11 @@ impl Merger {
         Merger { inputs, heap, fold, group: Vec::new(), group_key: (0, 0) }
     }
 
+    /// Rows that the sources go through at most, before any was taken.
+    pub(crate) fn rows_max(&self) -> Result<u64> {
+        self.inputs.iter().map(|input| input.source.rows_max()).sum()
+    }
+
     /// The next rows: at least `rows_max` unless the sources end or values are large, more only where versions of the
     /// last row stay side by side. `None` at the end.
     pub(crate) fn next(&mut self, rows_max: usize, stats: &mut ScanStats) -> Result<Option<Plan>> {

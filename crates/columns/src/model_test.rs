@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
@@ -13,9 +14,10 @@ use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, Tab
 
 use crate::encoding::tests::Random;
 use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, SeriesFilter, TableView};
-use crate::segment::StatValue;
+use crate::segment::{ColumnStats, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::tests::table;
+use crate::whole::WholeBlock;
 use crate::{Batch, Compacted, Flushed, KeyList, Op, Ops, Rows, TableFiles};
 
 const TIMES: i64 = 400;
@@ -450,11 +452,64 @@ impl World {
             assert_eq!(seen, expected, "{request:?}");
             return;
         }
+        if self.below(4) == 0 {
+            self.check_summaries(view, &request, &expected);
+        }
         if self.below(5) == 0 {
             request.limit = Some(self.below(20));
         }
         let limit = request.limit.unwrap_or(u64::MAX).min(expected.len() as u64) as usize;
         assert_eq!(scan(view, &request), expected[..limit], "{request:?}");
+    }
+
+    /// Statistics of whole blocks and the rows of all others together say what all rows say.
+    fn check_summaries(&mut self, view: &TableView, request: &ScanRequest, expected: &[Vec<Option<Value>>]) {
+        let fields: Vec<Option<ColumnId>> = request
+            .columns
+            .iter()
+            .map(|id| view.state().table.field_columns().any(|column| column.id == *id).then_some(*id))
+            .collect();
+        let mut seen = vec![Summary::default(); fields.len()];
+        let mut taken = 0;
+        let mut take = |block: &WholeBlock<'_>| {
+            if self.random.below(4) == 0 {
+                return Ok(false);
+            }
+            taken += block.meta().rows as usize;
+            for (summary, id) in seen.iter_mut().zip(&fields) {
+                if let Some(stats) = id.map(|id| block.stats(id)).transpose()?.flatten() {
+                    summary.add_stats(&stats, block.meta().rows);
+                }
+            }
+            Ok(true)
+        };
+        let mut scan = view.scan_without(request.clone(), &mut take).unwrap();
+        let most = scan.rows_max().unwrap();
+        let mut rows = 0;
+        for batch in scan.by_ref() {
+            let batch = batch.unwrap();
+            rows += batch.num_rows();
+            for (summary, values) in seen.iter_mut().zip(batch.columns()) {
+                (0..batch.num_rows()).for_each(|row| summary.add(cell(values, row).as_ref()));
+            }
+        }
+        assert!(rows as u64 <= most, "{rows} rows, at most {most}");
+        assert_eq!(taken + rows, expected.len(), "{request:?}");
+        for (at, id) in fields.iter().enumerate().filter(|(_, id)| id.is_some()) {
+            let mut whole = Summary::default();
+            expected.iter().for_each(|row| whole.add(row[at].as_ref()));
+            assert_eq!(seen[at], whole, "{id:?} of {request:?}");
+        }
+        TAKEN.fetch_add(taken, Ordering::Relaxed);
+        let pieces = view.pieces(request).unwrap();
+        assert!(pieces.iter().map(|piece| piece.rows).sum::<u64>() >= expected.len() as u64);
+        if let Some(time) = request.columns.iter().position(|id| *id == view.state().table.time_column().id) {
+            let within = |row: &Vec<Option<Value>>| {
+                let Some(Value::Int(time)) = row[time] else { panic!("a row without time") };
+                pieces.iter().any(|piece| piece.times.contains(time))
+            };
+            assert!(expected.iter().all(within), "{request:?}");
+        }
     }
 
     fn request(&mut self, view: &TableView) -> ScanRequest {
@@ -496,6 +551,54 @@ impl World {
             }
         }
         request
+    }
+}
+
+/// Rows of blocks whose statistics were looked at instead, in all histories.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// What statistics say of a column.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Summary {
+    count: usize,
+    has_nan: bool,
+    range: Option<(f64, f64)>,
+    sum: i128,
+}
+
+impl Summary {
+    fn add_number(&mut self, number: f64) {
+        let (min, max) = self.range.unwrap_or((number, number));
+        self.range = Some((min.min(number), max.max(number)));
+    }
+
+    fn add(&mut self, value: Option<&Value>) {
+        let Some(value) = value else { return };
+        self.count += 1;
+        match value {
+            Value::Int(number) => {
+                self.sum += i128::from(*number);
+                self.add_number(*number as f64);
+            }
+            Value::Float(bits) if f64::from_bits(*bits).is_nan() => self.has_nan = true,
+            Value::Float(bits) => self.add_number(f64::from_bits(*bits)),
+            Value::Text(_) => {}
+        }
+    }
+
+    fn add_stats(&mut self, stats: &ColumnStats, rows: u32) {
+        self.count += (rows - stats.nulls) as usize;
+        self.has_nan |= stats.has_nan;
+        if let Some(StatSum::Int(sum)) = stats.sum {
+            self.sum += sum;
+        }
+        let number = |value: &StatValue| match value {
+            StatValue::Int(number) => Some(*number as f64),
+            StatValue::Float(number) => Some(*number),
+            StatValue::UInt(_) | StatValue::Bytes(_) => None,
+        };
+        let range = stats.range.as_ref().and_then(|(min, max)| Some([number(min)?, number(max)?]));
+        range.into_iter().flatten().for_each(|number| self.add_number(number));
     }
 }
 
@@ -602,4 +705,5 @@ fn scans_equal_a_plain_map_whatever_happened_in_between() {
             std::panic::resume_unwind(panic);
         }
     }
+    assert!(TAKEN.load(Ordering::Relaxed) > 0, "no block was ever whole");
 }

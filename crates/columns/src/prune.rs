@@ -7,7 +7,7 @@ use model::{Result, TimeRange};
 
 use crate::filter::Filter;
 use crate::rows::Rows;
-use crate::scan::{ColumnRange, ScanRequest, ScanStats, TableView};
+use crate::scan::{ColumnRange, ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, Segment};
 use crate::state::{Entry, Tombstone};
 
@@ -38,7 +38,10 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
             let meta = &metas[*block as usize];
             !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
         };
-        let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
+        let blocks: Vec<u32> = match &request.series {
+            SeriesFilter::Only(list) if list.len() <= FEW_SERIES => of_series(metas, list).filter(passes).collect(),
+            _ => (0..metas.len() as u32).filter(passes).collect(),
+        };
         stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
         wanted.push(Wanted { segment: segment.clone(), blocks, filter });
     }
@@ -47,6 +50,19 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     }
     wanted.retain(|wanted| !wanted.blocks.is_empty());
     Ok(wanted)
+}
+
+/// Blocks of no more series than this are found by binary search.
+const FEW_SERIES: usize = 16;
+
+/// The blocks that reach one of these series, ascending. (Blocks are in order of series, and so are these.)
+fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    let mut next = 0;
+    series.iter().flat_map(move |series| {
+        let first = next.max(metas.partition_point(|meta| meta.last.0 < *series));
+        next = first + metas[first..].partition_point(|meta| meta.first.0 <= *series);
+        first as u32..next as u32
+    })
 }
 
 /// The deletes that are newer than a segment and may hide rows of it.
@@ -79,7 +95,8 @@ fn skip_by_statistics(
             let metas = segment.blocks()?;
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
-                if !view.state().table.keyed || alone(view, wanted, &outside, (at, *block), meta)? {
+                let is_outside = |at: usize, block: u32| outside[at][block as usize];
+                if !view.state().table.keyed || alone(view, wanted, &is_outside, (at, *block), meta)? {
                     skipped[at].push(*block);
                 }
             }
@@ -103,11 +120,16 @@ fn outside(segment: &Segment, range: &ColumnRange) -> Result<Vec<bool>> {
     })
 }
 
+/// May no other source hold a version of a row of this block?
+pub(crate) fn is_alone(view: &TableView, wanted: &[Wanted], own: (usize, u32), meta: &BlockMeta) -> Result<bool> {
+    alone(view, wanted, &|_, _| false, own, meta)
+}
+
 /// Does every other source that may hold a version of a row of this block have the column outside the bound too?
 fn alone(
     view: &TableView,
     wanted: &[Wanted],
-    outside: &[Vec<bool>],
+    is_outside: &dyn Fn(usize, u32) -> bool,
     own: (usize, u32),
     meta: &BlockMeta,
 ) -> Result<bool> {
@@ -124,7 +146,7 @@ fn alone(
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
         for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {
             let same = (at, *block) == own;
-            if !same && metas[*block as usize].times.overlaps(&meta.times) && !outside[at][*block as usize] {
+            if !same && metas[*block as usize].times.overlaps(&meta.times) && !is_outside(at, *block) {
                 return Ok(false);
             }
         }
@@ -226,6 +248,27 @@ fn by_series(request: &ScanRequest, range: Range<u32>) -> ScanRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_of_few_series_are_those_that_reach_them() {
+        let meta = |first: u32, last: u32| BlockMeta {
+            rows: 1,
+            first: (first, 0),
+            last: (last, 0),
+            times: TimeRange { start: 0, last: 0 },
+        };
+        let metas = [meta(0, 0), meta(0, 2), meta(2, 2), meta(2, 5), meta(8, 9), meta(9, 9)];
+        for series in
+            [vec![], vec![0], vec![1], vec![2], vec![0, 2], vec![1, 5], vec![6, 7], vec![0, 1, 2, 5, 9], vec![10]]
+        {
+            let reaches = |block: &u32| {
+                let meta = &metas[*block as usize];
+                series.iter().any(|series| (meta.first.0..=meta.last.0).contains(series))
+            };
+            let expected: Vec<u32> = (0..metas.len() as u32).filter(reaches).collect();
+            assert_eq!(of_series(&metas, &series).filter(reaches).collect::<Vec<_>>(), expected, "{series:?}");
+        }
+    }
 
     #[test]
     fn cuts_balance_weights_and_never_cut_one_value() {

@@ -19,6 +19,7 @@ use crate::rows::{Batch, Rows, arrow_type};
 use crate::segment::{BLOCK_ROWS_MAX, StatValue};
 use crate::series::KeyColumns;
 use crate::state::{Entry, TableState, Tombstone};
+use crate::whole::{self, WholeBlock};
 
 /// An output batch of many columns has fewer rows, so that its fixed-width values stay within this.
 const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -129,6 +130,9 @@ pub struct OwnDelete {
     /// Which moments.
     pub times: TimeRange,
 }
+
+/// Takes whole blocks, or does not.
+type Take<'a> = &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>;
 
 /// A table as one reader sees it: a state, and its own uncommitted writes on top.
 #[derive(Clone)]
@@ -287,10 +291,28 @@ impl TableView {
     /// # Errors
     /// XX000 for a column the table does not have; errors of reading block indexes and statistics.
     pub fn scan(&self, request: ScanRequest) -> Result<Scan> {
+        self.start(request, None)
+    }
+
+    /// As [`TableView::scan`], without the blocks that `take` says it knows all of: each block that [is whole](WholeBlock) is offered.
+    ///
+    /// - `request`: without `ranges` and `limit`, which blocks that are taken know nothing of.
+    ///
+    /// # Errors
+    /// As [`TableView::scan`]; those of `take`.
+    pub fn scan_without(
+        &self,
+        request: ScanRequest,
+        take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
+    ) -> Result<Scan> {
+        self.start(request, Some(take))
+    }
+
+    fn start(&self, request: ScanRequest, take: Option<Take<'_>>) -> Result<Scan> {
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
-        let sources = self.sources(&request, &columns, &mut stats)?;
+        let sources = self.sources(&request, &columns, take, &mut stats)?;
         let fold = if table.keyed { Fold::Full } else { Fold::None };
         let width: usize = columns.iter().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
         Ok(Scan {
@@ -319,7 +341,13 @@ impl TableView {
     }
 
     /// All sources a request needs, oldest first.
-    fn sources(&self, request: &ScanRequest, columns: &[Column], stats: &mut ScanStats) -> Result<Vec<Source>> {
+    fn sources(
+        &self,
+        request: &ScanRequest,
+        columns: &[Column],
+        take: Option<Take<'_>>,
+        stats: &mut ScanStats,
+    ) -> Result<Vec<Source>> {
         if request.limit == Some(0) {
             return Ok(Vec::new());
         }
@@ -329,7 +357,11 @@ impl TableView {
         fields.dedup();
         let fields: Arc<[ColumnId]> = fields.into();
         let mut sources = Vec::new();
-        for prune::Wanted { segment, blocks, filter } in prune::blocks(self, request, stats)? {
+        let mut wanted = prune::blocks(self, request, stats)?;
+        if let Some(take) = take {
+            whole::offer(self, request, &mut wanted, take)?;
+        }
+        for prune::Wanted { segment, blocks, filter } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, fields.clone())?;
             sources.extend(source.map(Source::Segment));
         }
@@ -353,6 +385,16 @@ fn column(table: &Table, id: ColumnId) -> Result<Column> {
     table.column_by_id(id).cloned().ok_or_else(|| {
         Error::new(SqlState::UNDEFINED_COLUMN, format!("table {} has no column number {id}", table.name))
     })
+}
+
+/// Rows of a scan, with what orders them.
+pub struct Scanned {
+    /// Series number of each row.
+    pub series: Vec<u32>,
+    /// Time of each row.
+    pub times: Vec<i64>,
+    /// The columns that were asked for.
+    pub batch: RecordBatch,
 }
 
 /// A running scan: batches of the schema [`arrow_schema()`] gives for the request. Memory: one block per source in use.
@@ -380,7 +422,27 @@ impl Scan {
         &self.schema
     }
 
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+    /// Rows that it goes through at most, all versions counted, before it has begun.
+    ///
+    /// # Errors
+    /// As [`TableView::scan`].
+    pub fn rows_max(&self) -> Result<u64> {
+        self.merger.rows_max()
+    }
+
+    /// The next batch with its series and times, whether these were asked for or not; as [`Iterator::next`] otherwise.
+    ///
+    /// # Errors
+    /// Errors of reading and merging; the scan has ended then.
+    pub fn next_rows(&mut self) -> Result<Option<Scanned>> {
+        let next = self.next_plan();
+        if next.is_err() {
+            self.left = 0;
+        }
+        next
+    }
+
+    fn next_plan(&mut self) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -389,7 +451,7 @@ impl Scan {
         let batch = self.batch(&plan)?;
         self.left -= plan.len() as u64;
         self.stats.rows += plan.len() as u64;
-        Ok(Some(batch))
+        Ok(Some(Scanned { series: plan.series, times: plan.times, batch }))
     }
 
     fn batch(&self, plan: &Plan) -> Result<RecordBatch> {
@@ -421,11 +483,7 @@ impl Iterator for Scan {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.next_batch().transpose();
-        if let Some(Err(_)) = &next {
-            self.left = 0;
-        }
-        next
+        self.next_rows().map(|next| next.map(|rows| rows.batch)).transpose()
     }
 }
 

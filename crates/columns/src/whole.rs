@@ -1,0 +1,122 @@
+//! What can be told of rows without reading them: blocks that stand for themselves, and where in time rows lie.
+
+use std::sync::Arc;
+
+use model::{ColumnId, Result, TimeRange};
+
+use crate::chunk::spans;
+use crate::prune::{self, Wanted};
+use crate::scan::{ScanRequest, ScanStats, TableView};
+use crate::segment::{BlockMeta, ColumnStats, Segment};
+use crate::state::Entry;
+
+/// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
+/// statistics tell what reading it would.
+pub struct WholeBlock<'a> {
+    segment: &'a Segment,
+    block: u32,
+    meta: &'a BlockMeta,
+}
+
+impl WholeBlock<'_> {
+    /// Its rows, series and moments.
+    #[must_use]
+    pub fn meta(&self) -> &BlockMeta {
+        self.meta
+    }
+
+    /// Statistics of a field; `None` when it is NULL in every row. The first call for a column of a segment reads them.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub fn stats(&self, column: ColumnId) -> Result<Option<ColumnStats>> {
+        let stats = self.segment.column_stats(column)?;
+        let stats = stats.map(|stats| stats[self.block as usize].clone());
+        Ok(stats.filter(|stats| stats.nulls < self.meta.rows))
+    }
+}
+
+/// Some rows of one source: about so many, at these moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// From the first to the last moment.
+    pub times: TimeRange,
+    /// Versions, an upper bound.
+    pub rows: u64,
+}
+
+impl TableView {
+    /// Where in time the wanted rows lie, as far as it can be told without reading any: a piece for each block and each run of rows in
+    /// memory, cut to the times that are wanted.
+    ///
+    /// # Errors
+    /// Errors of reading block indexes.
+    pub fn pieces(&self, request: &ScanRequest) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut push = |times: &TimeRange, rows: usize| {
+            let times = times.intersect(&request.times);
+            if rows > 0 && !times.is_empty() {
+                pieces.push(Piece { times, rows: rows as u64 });
+            }
+        };
+        for Wanted { segment, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+            let metas = segment.blocks()?;
+            blocks.iter().for_each(|block| {
+                let meta = &metas[*block as usize];
+                push(&meta.times, meta.rows as usize);
+            });
+        }
+        for entry in self.entries() {
+            let Entry::Rows { rows, .. } = entry else { continue };
+            if rows.is_empty() || !rows.order().times.overlaps(&request.times) {
+                continue;
+            }
+            spans(rows, &request.series, &request.times).into_iter().for_each(|span| {
+                let (first, last) = (rows.key_at(span.start), rows.key_at(span.end - 1));
+                // Of several series the last row's moment says nothing.
+                let alone = TimeRange { start: first.1, last: last.1 };
+                push(if first.0 == last.0 { &alone } else { &rows.order().times }, span.len());
+            });
+        }
+        Ok(pieces)
+    }
+}
+
+/// Takes out of `wanted` the blocks that `offer` accepts; only those are offered that are whole.
+pub(crate) fn offer(
+    view: &TableView,
+    request: &ScanRequest,
+    wanted: &mut Vec<Wanted>,
+    offer: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
+) -> Result<()> {
+    let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
+    for (at, Wanted { segment, blocks, filter }) in wanted.iter().enumerate() {
+        let keyed = view.state().table.keyed;
+        if keyed && !segment.settled()? {
+            continue;
+        }
+        let metas = segment.blocks()?;
+        for block in blocks {
+            let meta = &metas[*block as usize];
+            let series = (meta.first.0, meta.last.0);
+            let whole = request.times.covers(&meta.times)
+                && request.series.all_in(series.0, series.1)
+                && !filter.hides.iter().any(|hide| hide.touches(series, &meta.times))
+                && (!keyed || prune::is_alone(view, wanted, (at, *block), meta)?);
+            if whole && offer(&WholeBlock { segment, block: *block, meta })? {
+                taken[at].push(*block);
+            }
+        }
+    }
+    for (Wanted { blocks, .. }, taken) in wanted.iter_mut().zip(&taken) {
+        blocks.retain(|block| taken.binary_search(block).is_err());
+    }
+    wanted.retain(|wanted| !wanted.blocks.is_empty());
+    Ok(())
+}
+
+/// Rows that a scan of these blocks goes through, all versions counted.
+pub(crate) fn rows_of(segment: &Arc<Segment>, blocks: &[u32]) -> Result<u64> {
+    let metas = segment.blocks()?;
+    Ok(blocks.iter().map(|block| u64::from(metas[*block as usize].rows)).sum())
+}
