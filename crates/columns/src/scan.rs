@@ -263,7 +263,11 @@ impl TableView {
         self.key_columns_of(from..to)
     }
 
-    fn key_columns_of(&self, series: impl ExactSizeIterator<Item = u32>) -> Result<Vec<ArrayRef>> {
+    /// The same of any series, in the order given.
+    ///
+    /// # Errors
+    /// As [`TableView::key_columns`].
+    pub fn key_columns_of(&self, series: impl ExactSizeIterator<Item = u32>) -> Result<Vec<ArrayRef>> {
         let types: Vec<DataType> = self.state.table.key_columns().map(|column| column.ty).collect();
         let mut columns = KeyColumns::new(&types, series.len());
         self.with_keys(series, |key| columns.push(key))?;

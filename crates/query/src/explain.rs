@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast::{self, UtilityOption};
@@ -11,6 +12,7 @@ use model::{Error, Result};
 use pg::types::oid;
 
 use crate::output::text_rows;
+use crate::query::QueryPlan;
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::Statement;
 use crate::types::{OutputColumn, Value};
@@ -105,6 +107,9 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
     let Plan::Query(plan) = &prepared.0.plan else {
         return Err(Error::bug("a query without a plan"));
     };
+    if let Some(lines) = series(session, prepared, plan, values, analyze)? {
+        return Ok(lines);
+    }
     let env = Arc::clone(session.database.engine().env());
     let started = env.monotonic_ns();
     let ready = crate::query::ready(session, prepared, plan, values).await?;
@@ -124,6 +129,39 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
     text.push(format!("Execution Time: {} ms", milliseconds(done - planned)));
     text.push(format!("Rows: {rows}"));
     Ok(text)
+}
+
+/// What a series statement is, and did; nothing for others, and where it left all to the planner.
+fn series(
+    session: &mut Session,
+    prepared: &Prepared,
+    plan: &QueryPlan,
+    values: &[Value],
+    analyze: bool,
+) -> Result<Option<Vec<String>>> {
+    let Some(series) = &plan.series else { return Ok(None) };
+    let mut lines = series.describe();
+    if !analyze {
+        return Ok(Some(lines));
+    }
+    let env = Arc::clone(session.database.engine().env());
+    let started = env.monotonic_ns();
+    let Some(ran) = crate::query::run_series(session, prepared, values)? else { return Ok(None) };
+    let rows: usize = ran.batches.iter().map(RecordBatch::num_rows).sum();
+    let stats = ran.stats;
+    lines.push(format!(
+        "  segments={} pruned={}, blocks={} pruned={}, rows by statistics={}, rows read={}, bytes read={}",
+        stats.segments,
+        stats.segments_pruned,
+        stats.blocks,
+        stats.blocks_pruned,
+        ran.by_statistics,
+        stats.rows,
+        stats.bytes_read
+    ));
+    lines.push(format!("Execution Time: {} ms", milliseconds(env.monotonic_ns() - started)));
+    lines.push(format!("Rows: {rows}"));
+    Ok(Some(lines))
 }
 
 fn with_metrics(plan: &dyn ExecutionPlan) -> String {

@@ -42,6 +42,7 @@ mod rewrite;
 mod rounding;
 mod rows;
 mod scan;
+mod series;
 mod session;
 mod sessions;
 mod set;

@@ -64,6 +64,18 @@ impl ColumnsTable {
     }
 }
 
+impl ColumnsTable {
+    /// Its definition.
+    pub(crate) fn table(&self) -> &TableRef {
+        &self.table
+    }
+
+    /// What the planner is shown.
+    pub(crate) fn arrow_schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
 impl fmt::Debug for ColumnsTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ColumnsTable({})", self.table.name)
@@ -145,22 +157,38 @@ pub(crate) struct Selection {
     pub(crate) ranges: Vec<ColumnRange>,
     /// Do the three say all that the conjuncts say?
     pub(crate) exact: bool,
+    /// Conjuncts that rows are still to be checked against.
+    pub(crate) rest: Vec<Expr>,
 }
 
 impl Selection {
     pub(crate) fn of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Selection> {
-        let mut selection =
-            Selection { times: TimeRange::ALL, series: SeriesFilter::All, ranges: Vec::new(), exact: true };
+        let mut selection = Selection {
+            times: TimeRange::ALL,
+            series: SeriesFilter::All,
+            ranges: Vec::new(),
+            exact: true,
+            rest: Vec::new(),
+        };
         let mut keys = Vec::new();
         for filter in filters {
             match part(table, filter) {
-                Part::Keys => keys.push(filter.clone()),
+                Part::Keys => {
+                    if may_fail(filter) {
+                        selection.rest.push(filter.clone());
+                    }
+                    keys.push(filter.clone());
+                }
                 Part::Time(range) => selection.times = selection.times.intersect(&range),
                 Part::Field(range) => {
                     selection.ranges.push(range);
+                    selection.rest.push(filter.clone());
                     selection.exact = false;
                 }
-                Part::Other => selection.exact = false,
+                Part::Other => {
+                    selection.rest.push(filter.clone());
+                    selection.exact = false;
+                }
             }
         }
         if !keys.is_empty() {
@@ -307,6 +335,12 @@ fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[
     if let Some(key) = whole_key(table, filters) {
         return Ok(view.lookup(&key).into_iter().collect());
     }
+    if let Some(keys) = listed_keys(table, filters) {
+        let mut found: Vec<u32> = keys.iter().filter_map(|key| view.lookup(key)).collect();
+        found.sort_unstable();
+        found.dedup();
+        return Ok(found);
+    }
     let fields: Vec<Field> = table
         .key_columns()
         .map(|column| schema.field_with_name(&column.name).cloned())
@@ -396,6 +430,36 @@ fn whole_key(table: &TableRef, filters: &[Expr]) -> Option<Vec<u8>> {
         values.push(key_value(column.ty, value)?);
     }
     (parts.len() == values.len()).then(|| key::encode(&values))
+}
+
+/// Canonical bytes of each key that a list of constants names, if the one key column is to be in it and no more is said.
+fn listed_keys(table: &TableRef, filters: &[Expr]) -> Option<Vec<Vec<u8>>> {
+    use datafusion::logical_expr::expr::InList;
+    let mut columns = table.key_columns();
+    let (Some(key), None) = (columns.next(), columns.next()) else { return None };
+    let is_key = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == key.name);
+    let bytes = |value: &ScalarValue| Some(key::encode(&[key_value(key.ty, value)?]));
+    match filters {
+        [Expr::InList(InList { expr, list, negated: false })] if is_key(expr) => list
+            .iter()
+            .map(|item| match item {
+                Expr::Literal(value, _) => bytes(value),
+                _ => None,
+            })
+            .collect(),
+        // = ANY (array)
+        [Expr::ScalarFunction(call)] if call.func.name() == "array_has" => {
+            let [Expr::Literal(ScalarValue::List(list), _), column] = call.args.as_slice() else { return None };
+            if !is_key(column) || list.is_null(0) {
+                return None;
+            }
+            let items = list.value(0);
+            let item = |at: usize| ScalarValue::try_from_array(&items, at).ok();
+            // A NULL in it is equal to nothing.
+            (0..items.len()).filter(|at| items.is_valid(*at)).map(|at| bytes(&item(at)?)).collect()
+        }
+        _ => None,
+    }
 }
 
 fn collect_equalities<'a>(filter: &'a Expr, out: &mut Vec<(&'a str, &'a ScalarValue)>) -> Option<()> {

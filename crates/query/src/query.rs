@@ -19,6 +19,7 @@ use crate::context::StatementContext;
 use crate::errors::{OrError, convert, locate};
 use crate::interrupt::Interrupt;
 use crate::planner::{Planned, plan as plan_query};
+use crate::series::{self, Shape};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed, Statement};
@@ -34,6 +35,8 @@ pub(crate) struct QueryPlan {
     types: Vec<Arrow>,
     /// The plan holds while these two are the same; `None`: never.
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
+    /// What it is as a series statement, if it is one.
+    pub(crate) series: Option<Arc<Shape>>,
 }
 
 impl QueryPlan {
@@ -82,7 +85,9 @@ fn plan_in(
         _ => oid_of_arrow(ty),
     });
     let valid = reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
-    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, valid })
+    let is_series = valid.is_some() && context.rows_view.is_none() && context.settings.enables_series();
+    let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
+    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, valid, series })
 }
 
 /// What the planner would take and answer wrongly.
@@ -134,9 +139,11 @@ impl QueryPlan {
         if values.is_empty() {
             return Ok(plan);
         }
-        let scalars: Vec<ScalarValue> =
-            values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, zone)).collect::<Result<_>>()?;
-        plan.with_param_values(ParamValues::from(scalars)).or_error()
+        plan.with_param_values(ParamValues::from(self.scalars(values, zone)?)).or_error()
+    }
+
+    fn scalars(&self, values: &[Value], zone: &str) -> Result<Vec<ScalarValue>> {
+        values.iter().zip(&self.types).map(|(value, ty)| scalar(value, ty, zone)).collect()
     }
 }
 
@@ -217,6 +224,30 @@ pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
     let config = state.config().clone();
     let runtime = Arc::clone(state.runtime_env());
     Arc::new(TaskContext::new(None, id, config, none.0, none.1, none.2, none.3, runtime))
+}
+
+/// Runs a query at once, if it is a series statement, and not a long one.
+pub(crate) fn at_once(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<Outcome>> {
+    let Some(ran) = run_series(session, prepared, values)? else { return Ok(None) };
+    let columns = prepared.columns().unwrap_or_default().to_vec();
+    let batches = Box::pin(futures::stream::iter(ran.batches.into_iter().map(Ok)));
+    Ok(Some(Outcome::Rows { columns, batches, tag: "SELECT".into() }))
+}
+
+/// Runs a series statement whose plan still holds; nothing for others, and long ones.
+pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<series::Ran>> {
+    let Plan::Query(plan) = &prepared.0.plan else { return Ok(None) };
+    let Some(shape) = &plan.series else { return Ok(None) };
+    let context = session.context();
+    if context.rows_view.is_some() || !plan.holds(&context) {
+        return Ok(None);
+    }
+    let located = |error| locate(error, &prepared.0.statement.0);
+    let scalars = plan.scalars(values, &context.settings.time_zone()).map_err(located)?;
+    let state = session.state(&context);
+    let ran = shape.run(&state, &context, &scalars);
+    session.keep(state);
+    ran.map_err(located)
 }
 
 /// Runs a prepared query.

@@ -486,6 +486,11 @@ impl Session {
         alone: bool,
     ) -> Result<std::result::Result<Executed, Stage>> {
         let Plan::Rows(plan) = &prepared.0.plan else {
+            if matches!(prepared.0.plan, Plan::Query(_))
+                && let Some(outcome) = crate::query::at_once(self, prepared, arguments.values()?)?
+            {
+                return Ok(Ok(Executed::Outcome(outcome)));
+            }
             let begun = match &prepared.0.statement.0.command {
                 Command::Sql(sql) => crate::transaction::at_once(self, sql)?,
                 _ => None,

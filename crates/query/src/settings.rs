@@ -69,6 +69,7 @@ const KNOWN: &[Known] = &[
     known("default_transaction_isolation", "read committed", ISOLATION),
     reported("default_transaction_read_only", "off", Kind::Bool),
     known("enable_seqscan", "on", Kind::Bool),
+    known("enable_series", "on", Kind::Bool),
     known("escape_string_warning", "on", Kind::Bool),
     known("extra_float_digits", "1", Kind::Int),
     known("geqo", "on", Kind::Bool),
@@ -248,6 +249,11 @@ impl Settings {
     /// `default_transaction_read_only`
     pub(crate) fn read_only(&self) -> bool {
         self.derived.read_only
+    }
+
+    /// `enable_series`: may queries run as series statements?
+    pub(crate) fn enables_series(&self) -> bool {
+        !matches!(self.changed.get("enable_series").map(String::as_str), Some("off"))
     }
 
     /// `lock_timeout`; `None`: wait for as long as it takes.

@@ -1,0 +1,495 @@
+//! Aggregates by series and buckets of time: each row's group is found by its series' number and its bucket, and the planner's own
+//! accumulators do the rest, so that the two tiers sum, round and compare alike. Blocks that stand for themselves give their statistics
+//! instead of their rows.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_schema::{DataType as Arrow, SchemaRef};
+use columns::segment::{ColumnStats, StatSum, StatValue};
+use columns::{Scanned, WholeBlock};
+use datafusion::arrow::compute::{filter, filter_record_batch, take};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::scalar::ScalarValue;
+use engine::TableView;
+use model::{ColumnId, ColumnRole, DataType, Error, Result, Table, TimeRange};
+use rustc_hash::FxHashMap;
+
+use super::shape::{Bucket, By, Groups};
+use crate::errors::OrError;
+use crate::provider::relabel;
+
+type Physical = Arc<dyn PhysicalExpr>;
+
+/// An aggregate function and what goes into it.
+pub(super) struct Aggregated {
+    function: Arc<AggregateFunctionExpr>,
+    arguments: Vec<Physical>,
+    filter: Option<Physical>,
+    /// The statistics it can be answered from.
+    pub(super) source: Option<Source>,
+}
+
+impl Aggregated {
+    pub(super) fn new(
+        function: Arc<AggregateFunctionExpr>,
+        filter: Option<Physical>,
+        source: Option<Source>,
+    ) -> Aggregated {
+        Aggregated { arguments: function.expressions(), function, filter, source }
+    }
+}
+
+/// What of a block's statistics an aggregate is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Rows.
+    Rows,
+    Count(Of),
+    Sum(ColumnId),
+    Average(ColumnId),
+    Least(Of),
+    Greatest(Of),
+    /// Of the row with the first time; does a NULL count?
+    First(ColumnId, bool),
+    /// Of the row with the last time; does a NULL count?
+    Last(ColumnId, bool),
+}
+
+/// A column that statistics tell of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Time,
+    Field(ColumnId),
+}
+
+impl Source {
+    /// What answers a call whose columns are a table's.
+    pub(super) fn of(call: &AggregateFunction, table: &Table) -> Option<Source> {
+        let params = &call.params;
+        let first = params.args.first()?;
+        let skips_null = match params.filter.as_deref() {
+            None => false,
+            Some(Expr::IsNotNull(of)) if **of == *first => true,
+            Some(_) => return None,
+        };
+        let name = call.func.name();
+        if let (Expr::Literal(value, _), "count", false, 1) = (first, name, skips_null, params.args.len()) {
+            return (!value.is_null()).then_some(Source::Rows);
+        }
+        match (name, params.args.as_slice()) {
+            ("count", [of]) => Some(Source::Count(column(of, table, |_| true)?)),
+            ("sum", [of]) => number(of, table).map(Source::Sum),
+            ("avg", [of]) => number(of, table).map(Source::Average),
+            ("min", [of]) => Some(Source::Least(column(of, table, is_fixed)?)),
+            ("max", [of]) => Some(Source::Greatest(column(of, table, is_fixed)?)),
+            ("first" | "last", [of, time]) => {
+                let (Of::Field(id), Of::Time) = (column(of, table, is_fixed)?, column(time, table, is_fixed)?) else {
+                    return None;
+                };
+                Some(if name == "first" { Source::First(id, !skips_null) } else { Source::Last(id, !skips_null) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The aggregate's state after the rows of a block; `None` if statistics do not tell. No values: it adds nothing.
+    fn state(self, block: &WholeBlock<'_>, types: &[Arrow]) -> Result<Option<Vec<ScalarValue>>> {
+        let times = block.meta().times;
+        let rows = block.meta().rows;
+        let field = match self {
+            Source::Rows => return Ok(whole(types, rows.into()).map(|rows| vec![rows])),
+            Source::Count(Of::Time) => return Ok(whole(types, rows.into()).map(|rows| vec![rows])),
+            Source::Least(Of::Time) => return Ok(scalar(&StatValue::Int(times.start), types).map(|time| vec![time])),
+            Source::Greatest(Of::Time) => return Ok(scalar(&StatValue::Int(times.last), types).map(|time| vec![time])),
+            Source::Count(Of::Field(id))
+            | Source::Sum(id)
+            | Source::Average(id)
+            | Source::Least(Of::Field(id))
+            | Source::Greatest(Of::Field(id))
+            | Source::First(id, _)
+            | Source::Last(id, _) => id,
+        };
+        Ok(match block.stats(field)? {
+            Some(stats) => self.state_of(&stats, rows, &times, types),
+            None => self.state_of_nulls(&times, types),
+        })
+    }
+
+    fn state_of(self, stats: &ColumnStats, rows: u32, times: &TimeRange, types: &[Arrow]) -> Option<Vec<ScalarValue>> {
+        let count = rows - stats.nulls;
+        // Statistics leave NaN out.
+        if stats.has_nan && !matches!(self, Source::Count(_)) {
+            return None;
+        }
+        match self {
+            Source::Count(_) => Some(vec![whole(types, count.into())?]),
+            Source::Sum(_) => Some(vec![sum(stats.sum?, types.first()?)?]),
+            Source::Average(_) => {
+                let Some(Arrow::UInt64) = types.first() else { return None };
+                Some(vec![ScalarValue::UInt64(Some(count.into())), sum(stats.sum?, types.get(1)?)?])
+            }
+            Source::Least(_) => Some(vec![scalar(&stats.range.as_ref()?.0, types)?]),
+            Source::Greatest(_) => Some(vec![scalar(&stats.range.as_ref()?.1, types)?]),
+            Source::First(..) => at_time(stats.first.as_ref()?, times.start, types),
+            Source::Last(..) => at_time(stats.last.as_ref()?, times.last, types),
+            Source::Rows => None,
+        }
+    }
+
+    fn state_of_nulls(self, times: &TimeRange, types: &[Arrow]) -> Option<Vec<ScalarValue>> {
+        let null_at = |time: i64| {
+            let null = ScalarValue::try_from(types.first()?).ok()?;
+            Some(vec![null, ScalarValue::Int64(Some(time))])
+        };
+        match self {
+            Source::First(_, true) => null_at(times.start),
+            Source::Last(_, true) => null_at(times.last),
+            _ => Some(Vec::new()),
+        }
+    }
+}
+
+fn at_time(value: &StatValue, time: i64, types: &[Arrow]) -> Option<Vec<ScalarValue>> {
+    (types.get(1) == Some(&Arrow::Int64)).then_some(())?;
+    Some(vec![scalar(value, types)?, ScalarValue::Int64(Some(time))])
+}
+
+/// A column of one of the types that `fits`.
+fn column(expr: &Expr, table: &Table, fits: impl Fn(DataType) -> bool) -> Option<Of> {
+    let Expr::Column(column) = expr else { return None };
+    let column = table.column(&column.name).filter(|column| fits(column.ty))?;
+    match column.role {
+        ColumnRole::Time => Some(Of::Time),
+        ColumnRole::Field => Some(Of::Field(column.id)),
+        ColumnRole::Key => None,
+    }
+}
+
+/// A number, as it is or made wider.
+fn number(expr: &Expr, table: &Table) -> Option<ColumnId> {
+    use DataType::{Float32, Float64, Int16, Int32, Int64};
+    let (of, to) = match expr {
+        Expr::Cast(cast) => (cast.expr.as_ref(), Some(cast.field.data_type())),
+        expr => (expr, None),
+    };
+    matches!(to, None | Some(Arrow::Int64 | Arrow::Float64)).then_some(())?;
+    let is_number = |ty| matches!(ty, Int16 | Int32 | Int64 | Float32 | Float64);
+    let is_whole = |ty| matches!(ty, Int16 | Int32 | Int64);
+    match column(of, table, |ty| is_number(ty) && (to != Some(&Arrow::Int64) || is_whole(ty)))? {
+        Of::Field(id) => Some(id),
+        Of::Time => None,
+    }
+}
+
+/// Types whose statistics have the values themselves.
+fn is_fixed(ty: DataType) -> bool {
+    use DataType::{Float32, Float64, Int16, Int32, Int64, Timestamp};
+    matches!(ty, Int16 | Int32 | Int64 | Float32 | Float64 | Timestamp)
+}
+
+fn whole(types: &[Arrow], count: i64) -> Option<ScalarValue> {
+    (types == [Arrow::Int64]).then_some(ScalarValue::Int64(Some(count)))
+}
+
+fn sum(sum: StatSum, ty: &Arrow) -> Option<ScalarValue> {
+    Some(match (sum, ty) {
+        (StatSum::Int(sum), Arrow::Int64) => ScalarValue::Int64(Some(i64::try_from(sum).ok()?)),
+        // Larger ones have no exact float, and row by row it would be rounded otherwise.
+        (StatSum::Int(sum), Arrow::Float64) if sum.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(sum as f64)),
+        (StatSum::Float(sum), Arrow::Float64) => ScalarValue::Float64(Some(sum)),
+        _ => return None,
+    })
+}
+
+/// A value in the first of `types`.
+fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
+    Some(match (types.first()?, value) {
+        (Arrow::Int16, StatValue::Int(value)) => ScalarValue::Int16(Some(i16::try_from(*value).ok()?)),
+        (Arrow::Int32, StatValue::Int(value)) => ScalarValue::Int32(Some(i32::try_from(*value).ok()?)),
+        (Arrow::Int64, StatValue::Int(value)) => ScalarValue::Int64(Some(*value)),
+        (Arrow::Timestamp(arrow_schema::TimeUnit::Nanosecond, zone), StatValue::Int(value)) => {
+            ScalarValue::TimestampNanosecond(Some(*value), zone.clone())
+        }
+        (Arrow::Float32, StatValue::Float(value)) => ScalarValue::Float32(Some(*value as f32)),
+        (Arrow::Float64, StatValue::Float(value)) => ScalarValue::Float64(Some(*value)),
+        _ => return None,
+    })
+}
+
+/// The groups found so far.
+pub(super) struct Grouper<'a> {
+    shape: &'a Groups,
+    view: &'a TableView,
+    /// As the planner sees the time.
+    time: Arrow,
+    accumulators: Vec<Box<dyn GroupsAccumulator>>,
+    /// Of each group: its kind of key, and its bucket.
+    groups: Vec<(u32, i64)>,
+    group_of: FxHashMap<(u32, i64), usize>,
+    kinds: Kinds,
+    /// States of whole blocks: the group of each, and the values, for each aggregate.
+    pending: Vec<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    groups: Vec<usize>,
+    /// One list for each part of the state.
+    values: Vec<Vec<ScalarValue>>,
+}
+
+/// Series told apart by the key columns that are grouped by.
+struct Kinds {
+    /// Which key columns; none: all series are of one kind, all: each is of its own.
+    columns: Vec<usize>,
+    types: Vec<DataType>,
+    known: FxHashMap<Vec<u8>, u32>,
+    of: FxHashMap<u32, u32>,
+    /// A series of each kind.
+    examples: Vec<u32>,
+}
+
+impl Kinds {
+    fn of(&mut self, series: u32, view: &TableView) -> Result<u32> {
+        if self.columns.is_empty() {
+            return Ok(0);
+        }
+        if let Some(kind) = self.of.get(&series) {
+            return Ok(*kind);
+        }
+        let kind = if self.columns.len() == self.types.len() {
+            self.examples.push(series);
+            self.examples.len() as u32 - 1
+        } else {
+            let part = self.part(view.keys_of(&[series])?.get(0))?;
+            let examples = &mut self.examples;
+            *self.known.entry(part).or_insert_with(|| {
+                examples.push(series);
+                examples.len() as u32 - 1
+            })
+        };
+        self.of.insert(series, kind);
+        Ok(kind)
+    }
+
+    /// The columns of a key that count, as bytes.
+    fn part(&self, key: &[u8]) -> Result<Vec<u8>> {
+        let mut values = vec![model::KeyValue::Null; self.types.len()];
+        model::key::visit(key, &self.types, |column, value| values[column] = value.into())?;
+        let chosen: Vec<model::KeyValue> = self.columns.iter().map(|at| values[*at].clone()).collect();
+        // The canonical form leaves NULLs at the end away; which columns there are is the same for all.
+        Ok(model::key::encode(&chosen))
+    }
+}
+
+impl<'a> Grouper<'a> {
+    pub(super) fn new(shape: &'a Groups, view: &'a TableView, time: Arrow) -> Result<Grouper<'a>> {
+        let table = &view.state().table;
+        let mut columns = shape.keys.clone();
+        columns.sort_unstable();
+        columns.dedup();
+        let accumulators = shape.aggregates.iter().map(|aggregate| aggregate.function.create_groups_accumulator());
+        let mut grouper = Grouper {
+            shape,
+            view,
+            time,
+            accumulators: accumulators.collect::<datafusion::error::Result<_>>().or_error()?,
+            groups: Vec::new(),
+            group_of: FxHashMap::default(),
+            kinds: Kinds {
+                columns,
+                types: table.key_columns().map(|column| column.ty).collect(),
+                known: FxHashMap::default(),
+                of: FxHashMap::default(),
+                examples: Vec::new(),
+            },
+            pending: shape.aggregates.iter().map(|_| Pending::default()).collect(),
+        };
+        if shape.by.is_empty() {
+            // There is one group, whether it has rows or not.
+            grouper.group(0, 0);
+        }
+        Ok(grouper)
+    }
+
+    fn group(&mut self, kind: u32, bucket: i64) -> usize {
+        let groups = &mut self.groups;
+        *self.group_of.entry((kind, bucket)).or_insert_with(|| {
+            groups.push((kind, bucket));
+            groups.len() - 1
+        })
+    }
+
+    /// Takes a block by its statistics; false if they do not tell.
+    pub(super) fn take_block(&mut self, block: &WholeBlock<'_>) -> Result<bool> {
+        let meta = block.meta();
+        let (first, last) = (meta.first.0, meta.last.0);
+        if first != last && !self.kinds.columns.is_empty() {
+            return Ok(false);
+        }
+        let bucket = match &self.shape.bucket {
+            None => 0,
+            Some(bucket) => {
+                let ends = self.buckets(bucket, vec![meta.times.start, meta.times.last])?;
+                let ends = longs(&ends);
+                if ends[0] != ends[1] {
+                    return Ok(false);
+                }
+                ends[0]
+            }
+        };
+        let mut states = Vec::with_capacity(self.shape.aggregates.len());
+        for aggregate in &self.shape.aggregates {
+            // Of several series, which row is the first is not told.
+            let is_end = matches!(aggregate.source, Some(Source::First(..) | Source::Last(..)));
+            let Some(source) = aggregate.source.filter(|_| !is_end || first == last) else { return Ok(false) };
+            let fields = aggregate.function.state_fields().or_error()?;
+            let types: Vec<Arrow> = fields.iter().map(|field| field.data_type().clone()).collect();
+            match source.state(block, &types)? {
+                Some(state) => states.push(state),
+                None => return Ok(false),
+            }
+        }
+        let kind = self.kinds.of(first, self.view)?;
+        let group = self.group(kind, bucket);
+        for (pending, state) in self.pending.iter_mut().zip(states).filter(|(_, state)| !state.is_empty()) {
+            pending.groups.push(group);
+            pending.values.resize_with(state.len(), Vec::new);
+            pending.values.iter_mut().zip(state).for_each(|(values, value)| values.push(value));
+        }
+        Ok(true)
+    }
+
+    /// Takes rows, those that `keep` lets through.
+    pub(super) fn take_rows(&mut self, rows: Scanned, scanned: &SchemaRef, keep: Option<&Physical>) -> Result<()> {
+        let Scanned { mut series, mut times, batch } = rows;
+        let mut batch = super::relabelled(&batch, scanned)?;
+        if let Some(keep) = keep {
+            let mask = super::mask(keep, &batch)?;
+            if mask.true_count() < batch.num_rows() {
+                batch = filter_record_batch(&batch, &mask).map_err(Error::bug)?;
+                series = kept::<arrow_array::types::UInt32Type>(series, &mask)?;
+                times = kept::<Int64Type>(times, &mask)?;
+            }
+        }
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let groups = self.groups_of(&series, times)?;
+        let count = self.groups.len();
+        for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
+            let arrays = aggregate.arguments.iter().map(|argument| {
+                argument.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()
+            });
+            let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+            let filter = aggregate.filter.as_ref().map(|filter| super::mask(filter, &batch)).transpose()?;
+            accumulator.update_batch(&arrays, &groups, filter.as_ref(), count).or_error()?;
+        }
+        Ok(())
+    }
+
+    /// The group of each row.
+    fn groups_of(&mut self, series: &[u32], times: Vec<i64>) -> Result<Vec<usize>> {
+        if self.shape.by.is_empty() {
+            return Ok(vec![0; series.len()]);
+        }
+        let buckets = self.shape.bucket.as_ref().map(|bucket| self.buckets(bucket, times)).transpose()?;
+        let buckets = buckets.as_ref().map(longs);
+        let mut groups = Vec::with_capacity(series.len());
+        let mut last: Option<(u32, i64, usize)> = None;
+        for (row, series) in series.iter().enumerate() {
+            let bucket = buckets.map_or(0, |buckets| buckets[row]);
+            let group = match last {
+                Some((same, at, group)) if same == *series && at == bucket => group,
+                _ => {
+                    let kind = self.kinds.of(*series, self.view)?;
+                    self.group(kind, bucket)
+                }
+            };
+            last = Some((*series, bucket, group));
+            groups.push(group);
+        }
+        Ok(groups)
+    }
+
+    /// The buckets of moments, an array of 64-bit integers.
+    fn buckets(&self, bucket: &Bucket, times: Vec<i64>) -> Result<ArrayRef> {
+        let times =
+            PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times).with_data_type(self.time.clone());
+        let rows = times.len();
+        let field = arrow_schema::Field::new("time", self.time.clone(), false);
+        let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(times)]).map_err(Error::bug)?;
+        bucket.of.evaluate(&batch).and_then(|value| value.into_array(rows)).or_error()
+    }
+
+    /// Groups found so far, and bytes of what is kept for them.
+    pub(super) fn bytes(&self) -> usize {
+        let accumulators: usize = self.accumulators.iter().map(|accumulator| accumulator.size()).sum();
+        accumulators + self.groups.len() * 48 + self.kinds.of.len() * 16
+    }
+
+    /// The groups: keys and aggregates.
+    pub(super) fn finish(mut self) -> Result<RecordBatch> {
+        let count = self.groups.len();
+        for (pending, accumulator) in self.pending.iter().zip(&mut self.accumulators) {
+            if !pending.groups.is_empty() {
+                let arrays = pending.values.iter().map(|values| ScalarValue::iter_to_array(values.iter().cloned()));
+                let arrays = arrays.collect::<datafusion::error::Result<Vec<ArrayRef>>>().or_error()?;
+                accumulator.merge_batch(&arrays, &pending.groups, count).or_error()?;
+            }
+        }
+        // Groups that an aggregate knows nothing of yet.
+        for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
+            let fields = aggregate.function.state_fields().or_error()?;
+            let empty: Vec<ArrayRef> =
+                fields.iter().map(|field| arrow_array::new_empty_array(field.data_type())).collect();
+            accumulator.merge_batch(&empty, &[], count).or_error()?;
+        }
+        let keys = self.view.key_columns_of(self.kinds.examples.iter().copied())?;
+        let kinds = UInt32Array::from_iter_values(self.groups.iter().map(|(kind, _)| *kind));
+        let mut arrays: Vec<ArrayRef> = Vec::new();
+        for by in &self.shape.by {
+            arrays.push(match by {
+                By::Key(at) => take(&keys[self.shape.keys[*at]], &kinds, None).map_err(Error::bug)?,
+                By::Bucket => self.bucket_array()?,
+            });
+        }
+        for accumulator in &mut self.accumulators {
+            arrays.push(accumulator.evaluate(EmitTo::All).or_error()?);
+        }
+        let schema = &self.shape.grouped;
+        let arrays = arrays.into_iter().zip(schema.fields()).map(|(array, field)| relabel(array, field.data_type()));
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        RecordBatch::try_new_with_options(Arc::clone(schema), arrays.collect(), &options).map_err(Error::bug)
+    }
+
+    fn bucket_array(&self) -> Result<ArrayRef> {
+        let starts = self.groups.iter().map(|(_, bucket)| *bucket);
+        let ty = self.shape.bucket.as_ref().map(|bucket| bucket.ty.clone());
+        Ok(match ty.ok_or_else(|| Error::bug("groups by a bucket that is none"))? {
+            Arrow::Int64 => Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(starts)),
+            ty => Arc::new(PrimitiveArray::<TimestampNanosecondType>::from_iter_values(starts).with_data_type(ty)),
+        })
+    }
+}
+
+fn kept<T: ArrowPrimitiveType>(values: Vec<T::Native>, mask: &BooleanArray) -> Result<Vec<T::Native>> {
+    let values = PrimitiveArray::<T>::new(values.into(), None);
+    let kept = filter(&values, mask).map_err(Error::bug)?;
+    Ok(kept.as_primitive::<T>().values().to_vec())
+}
+
+/// The values of an array of 64-bit integers or moments.
+fn longs(array: &ArrayRef) -> &[i64] {
+    match array.data_type() {
+        Arrow::Int64 => array.as_primitive::<Int64Type>().values(),
+        _ => array.as_primitive::<TimestampNanosecondType>().values(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Series statements: what is asked a million times of one `columns` table (rows of some series and moments, the newest ones, aggregates by
+//! series and buckets of time), run without the planner.
+//!
+//! Such a statement is planned once, as any other, and its plan is taken apart ([`shape`]). Each run then binds the values, asks the
+//! store, and filters, groups and sorts with the planner's own expressions and accumulators, at once and on the thread that asked. It
+//! has a budget: a statement that turns out to be long is left to the planner, whose operators use all threads and memory that is counted.
+//!
+//! Always true: a statement answers the same here and there (`SET enable_series = off` leaves all to the planner).
+
+mod groups;
+mod rows;
+mod shape;
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_schema::SchemaRef;
+use columns::ScanStats;
+use datafusion::arrow::compute::{filter_record_batch, prep_null_mask_filter, take_record_batch};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::scalar::ScalarValue;
+use engine::ScanRequest;
+use model::{Error, Result};
+
+use self::groups::Grouper;
+use self::rows::{Reading, Window, batch_of};
+pub(crate) use self::shape::Shape;
+use self::shape::{Body, Count, Groups, Step};
+use crate::context::StatementContext;
+use crate::errors::OrError;
+use crate::provider::{BATCH_ROWS, Selection, relabel};
+
+type Physical = Arc<dyn PhysicalExpr>;
+
+/// Values (rows times columns) that a statement may look at before it is left to the planner: some milliseconds.
+const BUDGET_VALUES: u64 = 4 << 20;
+
+/// How much a statement may still look at.
+struct Budget {
+    values: u64,
+    columns: u64,
+}
+
+impl Budget {
+    /// Takes rows; false if there are not so many left.
+    fn take(&mut self, rows: usize) -> bool {
+        let values = rows as u64 * self.columns;
+        let enough = values <= self.values;
+        self.values = self.values.saturating_sub(values);
+        enough
+    }
+}
+
+/// What a statement gave.
+pub(crate) struct Ran {
+    pub(crate) batches: Vec<RecordBatch>,
+    /// Rows of blocks that gave their statistics instead.
+    pub(crate) by_statistics: u64,
+    pub(crate) stats: ScanStats,
+}
+
+impl Shape {
+    /// The shape of a query, if it is a series statement.
+    pub(crate) fn of(state: &SessionState, plan: &datafusion::logical_expr::LogicalPlan) -> Option<Shape> {
+        shape::of(state, plan)
+    }
+
+    /// Runs it with these values of its parameters; `None` where it is the planner's after all.
+    ///
+    /// # Errors
+    /// Those of reading; what evaluating an expression meets.
+    pub(crate) fn run(
+        &self,
+        state: &SessionState,
+        context: &StatementContext,
+        values: &[ScalarValue],
+    ) -> Result<Option<Ran>> {
+        let view = context.snapshot.table_by_id(self.table.id)?;
+        let Some(conditions) = self.bound(state, values) else { return Ok(None) };
+        let (Some(skip), Some(fetch)) =
+            (number(self.skip, values), self.fetch.map_or(Some(u64::MAX), |fetch| number(fetch, values)))
+        else {
+            return Ok(None);
+        };
+        let selection = Selection::of(&self.table, &self.schema, &view, &conditions)?;
+        let keep = match selection.rest.into_iter().reduce(Expr::and) {
+            Some(rest) => {
+                let schema = DFSchema::try_from(Arc::clone(&self.scanned)).or_error()?;
+                // A key that is looked at row by row is not read.
+                match physical(state, &rest, &schema) {
+                    Ok(keep) => Some(keep),
+                    Err(_) => return Ok(None),
+                }
+            }
+            None => None,
+        };
+        let request = ScanRequest {
+            columns: self.columns.clone(),
+            times: selection.times,
+            series: selection.series,
+            ranges: selection.ranges,
+            batch_rows: BATCH_ROWS,
+            limit: None,
+        };
+        let mut budget = Budget { values: BUDGET_VALUES, columns: self.columns.len() as u64 + 1 };
+        let window = Window { skip, fetch };
+        let reading = Reading { shape: self, view: &view, request, keep };
+        let batches = match &self.body {
+            Body::Rows(shape) => rows::rows(&reading, shape, window, &mut budget)?,
+            Body::Newest(newest) => rows::newest(&reading, newest, window, &mut budget)?,
+            Body::Groups(groups) => return self.grouped(&reading, groups, &mut budget),
+        };
+        Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: ScanStats::default() }))
+    }
+
+    fn grouped(&self, reading: &Reading<'_>, groups: &Groups, budget: &mut Budget) -> Result<Option<Ran>> {
+        let time = self.schema.field_with_name(&self.table.time_column().name).map_err(Error::bug)?;
+        let mut grouper = Grouper::new(groups, reading.view, time.data_type().clone())?;
+        let mut by_statistics = 0;
+        let mut scan = if groups.by_statistics && reading.keep.is_none() {
+            reading.view.scan_without(reading.request.clone(), &mut |block| {
+                let taken = grouper.take_block(block)?;
+                by_statistics += if taken { u64::from(block.meta().rows) } else { 0 };
+                Ok(taken)
+            })?
+        } else {
+            reading.view.scan(reading.request.clone())?
+        };
+        // Most of a long one may be known already.
+        budget.values = budget.values.max(by_statistics / 2 * budget.columns);
+        while let Some(rows) = scan.next_rows()? {
+            if !budget.take(rows.times.len()) || grouper.bytes() > GROUPS_BYTES_MAX {
+                return Ok(None);
+            }
+            grouper.take_rows(rows, &self.scanned, reading.keep.as_ref())?;
+        }
+        let stats = scan.stats();
+        let mut batch = grouper.finish()?;
+        for step in &groups.steps {
+            batch = step.run(batch)?;
+        }
+        let batch = relabelled(&batch, &self.result)?;
+        Ok(Some(Ran { batches: vec![batch], by_statistics, stats }))
+    }
+
+    /// The conditions with values in the places of parameters; `None` if that is not simple.
+    fn bound(&self, state: &SessionState, values: &[ScalarValue]) -> Option<Vec<Expr>> {
+        let one = |condition: &shape::Condition| {
+            if !condition.is_open {
+                return Some(condition.expr.clone());
+            }
+            let expr = with_values(condition.expr.clone(), values)?;
+            let is_plain = !expr.exists(|expr| Ok(matches!(expr, Expr::ScalarFunction(_) | Expr::Cast(_)))).ok()?;
+            if is_plain {
+                return Some(expr);
+            }
+            let schema = DFSchema::try_from(Arc::clone(&self.schema)).ok()?;
+            shape::simplified(state, expr, &Arc::new(schema))
+        };
+        self.conditions.iter().map(one).collect()
+    }
+
+    /// What EXPLAIN says.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let what = match &self.body {
+            Body::Rows(rows) => format!("rows, order={:?}", rows.order).to_lowercase(),
+            Body::Newest(_) => "the newest row of each series".to_owned(),
+            Body::Groups(groups) => {
+                let by = if groups.by_statistics { ", statistics where blocks are whole" } else { "" };
+                format!("aggregates={}, keys={}{by}", groups.aggregates.len(), groups.by.len())
+            }
+        };
+        let mut lines = vec![format!("Series statement: table={}, {what}", self.table.name)];
+        lines.extend(self.conditions.iter().map(|condition| format!("  where {}", condition.expr)));
+        lines
+    }
+}
+
+/// Groups that take more than this are the planner's, whose memory is counted.
+const GROUPS_BYTES_MAX: usize = 64 << 20;
+
+impl Step {
+    fn run(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        match self {
+            Step::Keep(keep) => filter_record_batch(&batch, &mask(keep, &batch)?).map_err(Error::bug),
+            Step::Project(exprs, schema) => project(exprs, &batch, schema),
+            Step::Sort(sort) => take_record_batch(&batch, &rows::order(&batch, sort, None)?).map_err(Error::bug),
+            Step::Limit(skip, fetch) => {
+                let rows = batch.num_rows();
+                let from = usize::try_from(*skip).unwrap_or(usize::MAX).min(rows);
+                let most = fetch.map_or(rows, |fetch| usize::try_from(fetch).unwrap_or(usize::MAX));
+                Ok(batch.slice(from, most.min(rows - from)))
+            }
+        }
+    }
+}
+
+fn number(count: Count, values: &[ScalarValue]) -> Option<u64> {
+    match count {
+        Count::Of(count) => Some(count),
+        Count::Parameter(at) => match values.get(at)? {
+            ScalarValue::Int64(Some(count)) => u64::try_from(*count).ok(),
+            _ => None,
+        },
+    }
+}
+
+/// An expression with values in the places of parameters, and those cast.
+fn with_values(expr: Expr, values: &[ScalarValue]) -> Option<Expr> {
+    let mut known = true;
+    let rewrite = |expr: Expr| {
+        Ok(match expr {
+            Expr::Placeholder(placeholder) => match shape::parameter(&placeholder.id).and_then(|at| values.get(at)) {
+                Some(value) => Transformed::yes(Expr::Literal(value.clone(), None)),
+                None => {
+                    known = false;
+                    Transformed::no(Expr::Placeholder(placeholder))
+                }
+            },
+            Expr::Cast(cast) => match cast.expr.as_ref() {
+                Expr::Literal(value, _) => match value.cast_to(cast.field.data_type()) {
+                    Ok(value) => Transformed::yes(Expr::Literal(value, None)),
+                    Err(_) => Transformed::no(Expr::Cast(cast)),
+                },
+                _ => Transformed::no(Expr::Cast(cast)),
+            },
+            other => Transformed::no(other),
+        })
+    };
+    let expr = expr.transform_up(rewrite).ok()?.data;
+    known.then_some(expr)
+}
+
+fn physical(state: &SessionState, expr: &Expr, schema: &DFSchema) -> datafusion::error::Result<Physical> {
+    create_physical_expr(expr, schema, state.execution_props(), &PhysicalPlanningContext::default())
+}
+
+/// Which rows pass; NULL does not.
+fn mask(keep: &Physical, batch: &RecordBatch) -> Result<BooleanArray> {
+    let mask = keep.evaluate(batch).and_then(|mask| mask.into_array(batch.num_rows())).or_error()?;
+    let mask = mask.as_boolean();
+    Ok(if arrow_array::Array::null_count(mask) > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
+}
+
+/// A batch with the types of `schema`: moments with the session's zone.
+fn relabelled(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let arrays = batch.columns().iter().zip(schema.fields());
+    let arrays = arrays.map(|(array, field)| relabel(Arc::clone(array), field.data_type())).collect();
+    batch_of(schema, arrays, batch.num_rows())
+}
+
+fn project(exprs: &[Physical], batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
+    let array = |expr: &Physical| expr.evaluate(batch).and_then(|value| value.into_array(rows)).or_error();
+    let arrays = exprs.iter().map(array).collect::<Result<Vec<ArrayRef>>>()?;
+    let arrays = arrays.into_iter().zip(schema.fields()).map(|(array, field)| relabel(array, field.data_type()));
+    batch_of(schema, arrays.collect(), rows)
+}

@@ -1,0 +1,273 @@
+//! Rows of series: in the order in which they are stored, sorted, or from the newest backwards.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use columns::{Piece, Scanned};
+use datafusion::arrow::compute::{
+    SortColumn, concat_batches, filter_record_batch, lexsort_to_indices, take_record_batch,
+};
+use engine::{ScanRequest, SeriesFilter, TableView};
+use model::{Error, Result, TimeRange};
+use rustc_hash::FxHashSet;
+
+use super::shape::{Newest, Order, Rows, Shape, Sort};
+use super::{Budget, Physical, mask, project, relabelled};
+use crate::errors::OrError;
+
+/// What is read of a table.
+pub(super) struct Reading<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) view: &'a TableView,
+    pub(super) request: ScanRequest,
+    /// Rows must pass it.
+    pub(super) keep: Option<Physical>,
+}
+
+impl Reading<'_> {
+    /// The rows of a part of what is wanted, those that pass; `None` when that costs more than the budget has.
+    fn read(&self, request: ScanRequest, budget: &mut Budget, enough: u64) -> Result<Option<Vec<Kept>>> {
+        let mut scan = self.view.scan(request)?;
+        let (mut kept, mut rows) = (Vec::new(), 0);
+        while rows < enough
+            && let Some(Scanned { series, batch, .. }) = scan.next_rows()?
+        {
+            if !budget.take(batch.num_rows()) {
+                return Ok(None);
+            }
+            let mut batch = relabelled(&batch, &self.shape.scanned)?;
+            let mut series = Some(series);
+            if let Some(keep) = &self.keep {
+                let mask = mask(keep, &batch)?;
+                if mask.true_count() < batch.num_rows() {
+                    batch = filter_record_batch(&batch, &mask).map_err(Error::bug)?;
+                    let all = series.take().unwrap_or_default();
+                    series =
+                        Some(all.into_iter().zip(mask.values()).filter(|(_, keep)| *keep).map(|(of, _)| of).collect());
+                }
+            }
+            rows += batch.num_rows() as u64;
+            kept.push(Kept { series: series.unwrap_or_default(), batch });
+        }
+        Ok(Some(kept))
+    }
+}
+
+/// Rows that passed, with their series.
+struct Kept {
+    series: Vec<u32>,
+    batch: RecordBatch,
+}
+
+/// How many rows of the result are left out, and come.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    pub(super) skip: u64,
+    pub(super) fetch: u64,
+}
+
+impl Window {
+    fn end(self) -> u64 {
+        self.skip.saturating_add(self.fetch)
+    }
+}
+
+/// The rows of a query; `None` when that costs more than the budget has.
+pub(super) fn rows(
+    reading: &Reading<'_>,
+    rows: &Rows,
+    window: Window,
+    budget: &mut Budget,
+) -> Result<Option<Vec<RecordBatch>>> {
+    if window.fetch == 0 {
+        return Ok(Some(Vec::new()));
+    }
+    let in_order = match &reading.request.series {
+        SeriesFilter::Only(list) => list.len() <= 1,
+        _ => !reading.shape.table.keyed || reading.view.series_count() <= 1,
+    };
+    match rows.order {
+        Order::Any => in_stored_order(reading, rows, window, budget),
+        Order::Ascending if in_order => in_stored_order(reading, rows, window, budget),
+        Order::Descending if window.end() < u64::MAX => newest_first(reading, rows, window, budget),
+        _ => {
+            let kept = reading.read(reading.request.clone(), budget, u64::MAX)?;
+            kept.map(|kept| sorted(reading, kept, &rows.sort, &rows.outputs, window)).transpose()
+        }
+    }
+}
+
+fn in_stored_order(
+    reading: &Reading<'_>,
+    rows: &Rows,
+    window: Window,
+    budget: &mut Budget,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let mut request = reading.request.clone();
+    if reading.keep.is_none() && window.end() < u64::MAX {
+        request.limit = Some(window.end());
+    }
+    let Some(kept) = reading.read(request, budget, window.end())? else { return Ok(None) };
+    let (mut at, mut batches) = (0, Vec::with_capacity(kept.len()));
+    for Kept { batch, .. } in kept {
+        let rows_here = batch.num_rows() as u64;
+        let from = window.skip.saturating_sub(at).min(rows_here);
+        let to = window.end().saturating_sub(at).min(rows_here);
+        at += rows_here;
+        if from < to {
+            let part = batch.slice(from as usize, (to - from) as usize);
+            batches.push(project(&rows.outputs, &part, &reading.shape.result)?);
+        }
+    }
+    Ok(Some(batches))
+}
+
+/// From the newest moments backwards, in steps that double, until there are rows enough.
+fn newest_first(
+    reading: &Reading<'_>,
+    rows: &Rows,
+    window: Window,
+    budget: &mut Budget,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let mut backwards = Backwards::new(reading.view.pieces(&reading.request)?, window.end());
+    let (mut found, mut kept) = (0, Vec::new());
+    while found < window.end()
+        && let Some(times) = backwards.next(&reading.request.times)
+    {
+        let Some(part) = reading.read(ScanRequest { times, ..reading.request.clone() }, budget, u64::MAX)? else {
+            return Ok(None);
+        };
+        found += part.iter().map(|kept| kept.batch.num_rows() as u64).sum::<u64>();
+        kept.extend(part);
+    }
+    sorted(reading, kept, &rows.sort, &rows.outputs, window).map(Some)
+}
+
+/// The newest row of each series that has one.
+pub(super) fn newest(
+    reading: &Reading<'_>,
+    newest: &Newest,
+    window: Window,
+    budget: &mut Budget,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let mut request = reading.request.clone();
+    let mut have: FxHashSet<u32> = FxHashSet::default();
+    let mut kept = Vec::new();
+    let mut wanted: Vec<u32> = match &request.series {
+        SeriesFilter::Only(list) => list.to_vec(),
+        SeriesFilter::Range(range) => range.clone().collect(),
+        SeriesFilter::All => (0..reading.view.series_count()).collect(),
+    };
+    let mut step = 1;
+    while !wanted.is_empty() {
+        // Of those that have no row yet, as the others need not be read again.
+        let mut backwards = Backwards::new(reading.view.pieces(&request)?, step);
+        let Some(times) = backwards.next(&request.times) else { break };
+        let Some(part) = reading.read(ScanRequest { times, ..request.clone() }, budget, u64::MAX)? else {
+            return Ok(None);
+        };
+        for Kept { series, batch } in part.into_iter().rev() {
+            // Rows of a series are in order of time, so that its last is the newest.
+            let mut last: Vec<u32> = Vec::new();
+            for row in (0..series.len()).rev() {
+                if have.insert(series[row]) {
+                    last.push(row as u32);
+                }
+            }
+            let batch = take_record_batch(&batch, &UInt32Array::from(last)).map_err(Error::bug)?;
+            kept.push(Kept { series: Vec::new(), batch });
+        }
+        wanted.retain(|series| !have.contains(series));
+        request.series = SeriesFilter::Only(wanted.as_slice().into());
+        request.times.last = times.start.saturating_sub(1);
+        if times.start == i64::MIN {
+            break;
+        }
+        step = step.saturating_mul(4);
+    }
+    sorted(reading, kept, &newest.sort, &newest.outputs, window).map(Some)
+}
+
+/// Parts of time, newest first, each of which should have twice the rows of the one before.
+struct Backwards {
+    /// Newest last.
+    pieces: Vec<Piece>,
+    rows: u64,
+    /// The next part ends here.
+    last: Option<i64>,
+}
+
+impl Backwards {
+    fn new(mut pieces: Vec<Piece>, rows: u64) -> Backwards {
+        pieces.sort_unstable_by_key(|piece| piece.times.last);
+        Backwards { pieces, rows, last: Some(i64::MAX) }
+    }
+
+    fn next(&mut self, within: &TimeRange) -> Option<TimeRange> {
+        let last = self.last?.min(within.last);
+        let (mut start, mut rows) = (i64::MAX, 0);
+        while rows < self.rows
+            && let Some(piece) = self.pieces.pop()
+        {
+            start = start.min(piece.times.start);
+            // What lies after the part was seen already.
+            rows += if piece.times.start <= last { piece.rows } else { 0 };
+        }
+        if start == i64::MAX {
+            return None;
+        }
+        if self.pieces.is_empty() {
+            start = start.min(within.start);
+        }
+        let start = start.max(within.start);
+        self.last = start.checked_sub(1).filter(|_| start > within.start);
+        self.rows = self.rows.saturating_mul(2);
+        Some(TimeRange { start, last })
+    }
+}
+
+/// Rows in the order of `sort`, those of the window.
+fn sorted(
+    reading: &Reading<'_>,
+    kept: Vec<Kept>,
+    sort: &[Sort],
+    outputs: &[Physical],
+    window: Window,
+) -> Result<Vec<RecordBatch>> {
+    let batches: Vec<RecordBatch> =
+        kept.into_iter().map(|kept| kept.batch).filter(|batch| batch.num_rows() > 0).collect();
+    if batches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all = concat_batches(&reading.shape.scanned, &batches).map_err(Error::bug)?;
+    let indices = order(&all, sort, Some(window.end()))?;
+    let from = usize::try_from(window.skip).unwrap_or(usize::MAX).min(indices.len());
+    let chosen = indices.slice(from, indices.len() - from);
+    let rows = take_record_batch(&all, &chosen).map_err(Error::bug)?;
+    Ok(vec![project(outputs, &rows, &reading.shape.result)?])
+}
+
+/// The numbers of the first `most` rows in order.
+pub(super) fn order(batch: &RecordBatch, sort: &[Sort], most: Option<u64>) -> Result<UInt32Array> {
+    let rows = batch.num_rows();
+    let most = most.map_or(rows, |most| usize::try_from(most).unwrap_or(usize::MAX).min(rows));
+    let columns = sort.iter().map(|by| {
+        let values = by.by.evaluate(batch).and_then(|values| values.into_array(rows)).or_error()?;
+        Ok(SortColumn { values, options: Some(by.options) })
+    });
+    let columns = columns.collect::<Result<Vec<SortColumn>>>()?;
+    if columns.is_empty() {
+        return Ok(UInt32Array::from_iter_values(0..most as u32));
+    }
+    lexsort_to_indices(&columns, Some(most)).map_err(Error::bug)
+}
+
+/// A batch without columns keeps its number of rows.
+pub(super) fn batch_of(
+    schema: &arrow_schema::SchemaRef,
+    arrays: Vec<arrow_array::ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(Error::bug)
+}

@@ -1,0 +1,637 @@
+//! Which queries are series statements, and what is worked out once for each: one `columns` table, conditions, and then rows, groups or
+//! the newest row of each series.
+//!
+//! What is looked at is the planner's own plan, analyzed: names are resolved and types coerced, so that a statement means the same here
+//! and there. What is not understood is none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_schema::{DataType as Arrow, Schema, SchemaRef, SortOptions};
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, SortExpr, Volatility};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_planner::create_aggregate_expr_and_maybe_filter;
+use datafusion::scalar::ScalarValue;
+use model::{ColumnId, ColumnRole, TableRef};
+
+use super::groups::{Aggregated, Source};
+use crate::provider::ColumnsTable;
+
+type Physical = Arc<dyn PhysicalExpr>;
+
+/// A series statement.
+pub(crate) struct Shape {
+    pub(super) table: TableRef,
+    /// The table as the planner saw it.
+    pub(super) schema: SchemaRef,
+    /// All of them must hold; names of columns without qualifiers, parameters still in them.
+    pub(super) conditions: Vec<Condition>,
+    /// What is read, and the schema of that.
+    pub(super) columns: Vec<ColumnId>,
+    pub(super) scanned: SchemaRef,
+    pub(super) body: Body,
+    /// Rows of the result that are left out, and how many come at most.
+    pub(super) skip: Count,
+    pub(super) fetch: Option<Count>,
+    /// What the result's columns are.
+    pub(super) result: SchemaRef,
+}
+
+/// A conjunct of WHERE.
+pub(super) struct Condition {
+    pub(super) expr: Expr,
+    /// Does it have parameters, or functions that depend on the statement, such as `now()`?
+    pub(super) is_open: bool,
+}
+
+/// A number of LIMIT or OFFSET.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Of(u64),
+    /// The parameter's position, from 0.
+    Parameter(usize),
+}
+
+pub(super) enum Body {
+    Rows(Rows),
+    Groups(Box<Groups>),
+    Newest(Newest),
+}
+
+/// The rows themselves.
+pub(super) struct Rows {
+    /// Of what is read.
+    pub(super) outputs: Vec<Physical>,
+    pub(super) sort: Vec<Sort>,
+    pub(super) order: Order,
+}
+
+/// In which order rows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Any,
+    Ascending,
+    Descending,
+    /// By something else than the time alone.
+    Other,
+}
+
+pub(super) struct Sort {
+    pub(super) by: Physical,
+    pub(super) options: SortOptions,
+}
+
+/// The newest row of each series, in order of the keys.
+pub(super) struct Newest {
+    pub(super) outputs: Vec<Physical>,
+    /// The keys.
+    pub(super) sort: Vec<Sort>,
+}
+
+/// Aggregates by key columns and a function of the time.
+pub(super) struct Groups {
+    /// Key columns among what is grouped by: which key column of the table.
+    pub(super) keys: Vec<usize>,
+    /// What is grouped by, in the order of the aggregate's columns.
+    pub(super) by: Vec<By>,
+    /// The function of the time, if rows are grouped by one, over the time alone.
+    pub(super) bucket: Option<Bucket>,
+    pub(super) aggregates: Vec<Aggregated>,
+    /// Keys and aggregates.
+    pub(super) grouped: SchemaRef,
+    /// What happens to them then, in this order.
+    pub(super) steps: Vec<Step>,
+    /// Can blocks be answered from their statistics, if rows are not filtered?
+    pub(super) by_statistics: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// The position in [`Groups::keys`].
+    Key(usize),
+    Bucket,
+}
+
+pub(super) struct Bucket {
+    /// Over one column, the time.
+    pub(super) of: Physical,
+    pub(super) ty: Arrow,
+    /// Does it never go back as the time goes on? Then moments between two of one bucket are in it.
+    pub(super) is_monotonic: bool,
+}
+
+pub(super) enum Step {
+    Keep(Physical),
+    Project(Vec<Physical>, SchemaRef),
+    Sort(Vec<Sort>),
+    Limit(u64, Option<u64>),
+}
+
+/// The shape of a query; `None` for those that have another.
+pub(crate) fn of(state: &SessionState, plan: &LogicalPlan) -> Option<Shape> {
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), state.config_options(), |_, _| {}).ok()?;
+    Compiler { state }.shape(&analyzed)
+}
+
+/// What the operators above a table and its conditions do, outermost first.
+enum Above<'a> {
+    Project(&'a [Expr], &'a DFSchemaRef, &'a DFSchema),
+    Sort(&'a [SortExpr], &'a DFSchema),
+    Keep(&'a Expr, &'a DFSchema),
+    Limit(Count, Option<Count>),
+}
+
+struct Compiler<'a> {
+    state: &'a SessionState,
+}
+
+/// A table and conditions on its rows.
+struct Leaf<'a> {
+    table: &'a ColumnsTable,
+    conditions: Vec<Condition>,
+    schema: &'a DFSchema,
+}
+
+impl Compiler<'_> {
+    fn shape(&self, plan: &LogicalPlan) -> Option<Shape> {
+        let result: SchemaRef = Arc::new(plan.schema().as_arrow().clone());
+        let mut above: Vec<Above<'_>> = Vec::new();
+        let mut node = plan;
+        loop {
+            node = match node {
+                LogicalPlan::Limit(limit) => {
+                    let skip = limit.skip.as_deref().map_or(Some(Count::Of(0)), count)?;
+                    let fetch = match limit.fetch.as_deref() {
+                        Some(fetch) => Some(count(fetch)?),
+                        None => None,
+                    };
+                    above.push(Above::Limit(skip, fetch));
+                    &limit.input
+                }
+                LogicalPlan::Sort(sort) => {
+                    if let Some(fetch) = sort.fetch {
+                        above.push(Above::Limit(Count::Of(0), Some(Count::Of(fetch as u64))));
+                    }
+                    above.push(Above::Sort(&sort.expr, sort.input.schema()));
+                    &sort.input
+                }
+                LogicalPlan::Projection(projection) => {
+                    above.push(Above::Project(&projection.expr, &projection.schema, projection.input.schema()));
+                    &projection.input
+                }
+                LogicalPlan::Aggregate(aggregate) => return self.groups(aggregate, above, result),
+                LogicalPlan::Distinct(Distinct::On(distinct)) => return self.newest(distinct, above, result),
+                node => match (self.leaf(node), node) {
+                    (Some(leaf), _) => return self.rows(leaf, above, result),
+                    (None, LogicalPlan::Filter(filter)) => {
+                        above.push(Above::Keep(&filter.predicate, filter.input.schema()));
+                        &filter.input
+                    }
+                    _ => return None,
+                },
+            };
+        }
+    }
+
+    /// A table under filters and an alias.
+    fn leaf<'p>(&self, plan: &'p LogicalPlan) -> Option<Leaf<'p>> {
+        let schema = plan.schema();
+        let (mut predicates, mut node) = (Vec::new(), plan);
+        let scan = loop {
+            node = match node {
+                LogicalPlan::Filter(filter) => {
+                    predicates.push(&filter.predicate);
+                    &filter.input
+                }
+                LogicalPlan::SubqueryAlias(alias) => &alias.input,
+                LogicalPlan::TableScan(scan) => break scan,
+                _ => return None,
+            };
+        };
+        if scan.projection.is_some() || scan.fetch.is_some() || !scan.filters.is_empty() {
+            return None;
+        }
+        let source = source_as_provider(&scan.source).ok()?;
+        // The plan keeps it.
+        let table: &'p ColumnsTable = provider(&scan.source)?;
+        drop(source);
+        let mut conditions = Vec::new();
+        for predicate in predicates {
+            for expr in split_conjunction_owned(unqualified(predicate.clone())?) {
+                conditions.push(self.condition(expr, table)?);
+            }
+        }
+        Some(Leaf { table, conditions, schema })
+    }
+
+    fn condition(&self, expr: Expr, table: &ColumnsTable) -> Option<Condition> {
+        if mentions_queries(&expr) || volatility(&expr) == Volatility::Volatile {
+            return None;
+        }
+        let is_open = has_parameters(&expr) || volatility(&expr) != Volatility::Immutable;
+        let schema = DFSchema::try_from(Arc::clone(table.arrow_schema())).ok()?;
+        let expr = if is_open { expr } else { simplified(self.state, expr, &Arc::new(schema))? };
+        Some(Condition { expr, is_open })
+    }
+
+    fn rows(&self, leaf: Leaf<'_>, mut above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
+        let (skip, fetch) = limit_of(&mut above)?;
+        let mut outputs: Vec<Expr> = identity(leaf.table);
+        let mut input = leaf.schema;
+        let mut sort: Option<Vec<SortExpr>> = None;
+        for step in above.iter().rev() {
+            match step {
+                Above::Project(exprs, _, schema) => {
+                    outputs = exprs.iter().map(|expr| substituted(expr, input, &outputs)).collect::<Option<_>>()?;
+                    let _: &DFSchema = schema;
+                }
+                Above::Sort(exprs, _) if sort.is_none() => {
+                    let one = |by: &SortExpr| {
+                        let expr = substituted(&by.expr, input, &outputs)?;
+                        Some(SortExpr { expr, ..by.clone() })
+                    };
+                    sort = Some(exprs.iter().map(one).collect::<Option<_>>()?);
+                }
+                Above::Sort(..) | Above::Keep(..) | Above::Limit(..) => return None,
+            }
+            if let Above::Project(_, schema, _) = step {
+                input = schema;
+            }
+        }
+        let sort = sort.unwrap_or_default();
+        let time = &leaf.table.table().time_column().name;
+        let order = match sort.as_slice() {
+            [] => Order::Any,
+            [by] if is_column(&by.expr, time) && by.asc => Order::Ascending,
+            [by] if is_column(&by.expr, time) => Order::Descending,
+            _ => Order::Other,
+        };
+        let exprs = outputs.iter().chain(sort.iter().map(|by| &by.expr));
+        let read = self.read(&leaf, exprs)?;
+        let body = Body::Rows(Rows {
+            outputs: self.physical_all(&outputs, &read.scanned)?,
+            sort: self.sorts(&sort, &read.scanned)?,
+            order,
+        });
+        Some(read.shape(leaf, body, skip, fetch, result))
+    }
+
+    fn newest(&self, distinct: &DistinctOn, mut above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
+        let leaf = self.leaf(&distinct.input)?;
+        let (skip, fetch) = limit_of(&mut above)?;
+        let outputs: Vec<Expr> = identity(leaf.table);
+        let of_table = |expr: &Expr| substituted(expr, leaf.schema, &outputs);
+        let table = leaf.table.table();
+        let on: Vec<Expr> = distinct.on_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let keys: Vec<&str> = table.key_columns().map(|column| column.name.as_str()).collect();
+        let is_key = |key: &&str| on.iter().any(|expr| is_column(expr, key));
+        if !table.keyed || on.len() != keys.len() || !keys.iter().all(is_key) {
+            return None;
+        }
+        let sort = distinct.sort_expr.as_deref()?;
+        let sort: Vec<SortExpr> =
+            sort.iter().map(|by| Some(SortExpr { expr: of_table(&by.expr)?, ..by.clone() })).collect::<Option<_>>()?;
+        let (by_keys, rest) = sort.split_at_checked(on.len())?;
+        let is_newest = matches!(rest, [by] if is_column(&by.expr, &table.time_column().name) && !by.asc);
+        if !is_newest || !by_keys.iter().zip(&on).all(|(by, on)| by.expr == *on) {
+            return None;
+        }
+        let mut chosen: Vec<Expr> = distinct.select_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let mut input: &DFSchema = &distinct.schema;
+        for step in above.iter().rev() {
+            let Above::Project(exprs, schema, _) = step else { return None };
+            chosen = exprs.iter().map(|expr| substituted(expr, input, &chosen)).collect::<Option<_>>()?;
+            input = schema;
+        }
+        let exprs = chosen.iter().chain(by_keys.iter().map(|by| &by.expr));
+        let read = self.read(&leaf, exprs)?;
+        let body = Body::Newest(Newest {
+            outputs: self.physical_all(&chosen, &read.scanned)?,
+            sort: self.sorts(by_keys, &read.scanned)?,
+        });
+        Some(read.shape(leaf, body, skip, fetch, result))
+    }
+
+    fn groups(&self, aggregate: &Aggregate, above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
+        let leaf = self.leaf(&aggregate.input)?;
+        let columns = identity(leaf.table);
+        let of_table = |expr: &Expr| substituted(expr, leaf.schema, &columns);
+        let by: Vec<Expr> = aggregate.group_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let aggregated: Vec<Expr> = aggregate.aggr_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let read = self.read(&leaf, aggregated.iter())?;
+        let mut groups = Groups {
+            keys: Vec::new(),
+            by: Vec::new(),
+            bucket: None,
+            aggregates: aggregated
+                .iter()
+                .map(|expr| self.aggregated(expr, &leaf, &read.scanned))
+                .collect::<Option<_>>()?,
+            grouped: Arc::new(aggregate.schema.as_arrow().clone()),
+            steps: Vec::new(),
+            by_statistics: false,
+        };
+        for expr in &by {
+            groups.add_key(self, expr, leaf.table)?;
+        }
+        groups.by_statistics = groups.bucket.as_ref().is_none_or(|bucket| bucket.is_monotonic)
+            && groups.aggregates.iter().all(|aggregate| aggregate.source.is_some());
+        groups.steps = above.iter().rev().map(|step| self.step(step)).collect::<Option<_>>()?;
+        Some(read.shape(leaf, Body::Groups(Box::new(groups)), Count::Of(0), None, result))
+    }
+
+    /// What is made of groups.
+    fn step(&self, step: &Above<'_>) -> Option<Step> {
+        Some(match step {
+            Above::Project(exprs, schema, input) => {
+                let exprs = exprs.iter().map(|expr| self.closed(expr, input)).collect::<Option<_>>()?;
+                Step::Project(exprs, Arc::new(schema.as_arrow().clone()))
+            }
+            Above::Keep(expr, input) => Step::Keep(self.closed(expr, input)?),
+            Above::Sort(exprs, input) => {
+                let sort = |by: &SortExpr| Some(Sort { by: self.closed(&by.expr, input)?, options: options(by) });
+                Step::Sort(exprs.iter().map(sort).collect::<Option<_>>()?)
+            }
+            Above::Limit(Count::Of(skip), None) => Step::Limit(*skip, None),
+            Above::Limit(Count::Of(skip), Some(Count::Of(fetch))) => Step::Limit(*skip, Some(*fetch)),
+            Above::Limit(..) => return None,
+        })
+    }
+
+    /// An expression that is the same each time.
+    fn closed(&self, expr: &Expr, schema: &DFSchema) -> Option<Physical> {
+        if !is_closed(expr) {
+            return None;
+        }
+        let expr = simplified(self.state, expr.clone(), &Arc::new(schema.clone()))?;
+        super::physical(self.state, &expr, schema).ok()
+    }
+
+    fn physical_all(&self, exprs: &[Expr], schema: &SchemaRef) -> Option<Vec<Physical>> {
+        let schema = DFSchema::try_from(Arc::clone(schema)).ok()?;
+        exprs.iter().map(|expr| self.closed(expr, &schema)).collect()
+    }
+
+    fn sorts(&self, sort: &[SortExpr], schema: &SchemaRef) -> Option<Vec<Sort>> {
+        let schema = DFSchema::try_from(Arc::clone(schema)).ok()?;
+        sort.iter().map(|by| Some(Sort { by: self.closed(&by.expr, &schema)?, options: options(by) })).collect()
+    }
+
+    /// What must be read for expressions and conditions.
+    fn read<'e>(&self, leaf: &Leaf<'_>, exprs: impl Iterator<Item = &'e Expr>) -> Option<Read> {
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for expr in exprs {
+            names.extend(expr.column_refs().into_iter().map(|column| column.name.as_str()));
+        }
+        let table = leaf.table.table();
+        for condition in &leaf.conditions {
+            let columns = condition.expr.column_refs();
+            let role = |column: &&Column| table.column(&column.name).map(|column| column.role);
+            // Others are for the store, which needs no more than the conditions themselves.
+            if !columns.iter().all(|column| role(column) == Some(ColumnRole::Key)) {
+                names.extend(columns.into_iter().map(|column| column.name.as_str()));
+            }
+        }
+        let schema = leaf.table.arrow_schema();
+        let positions: Vec<usize> =
+            (0..schema.fields().len()).filter(|at| names.contains(schema.field(*at).name().as_str())).collect();
+        let id = |at: &usize| table.column(schema.field(*at).name()).map(|column| column.id);
+        let columns = positions.iter().map(id).collect::<Option<_>>()?;
+        Some(Read { columns, scanned: Arc::new(schema.project(&positions).ok()?) })
+    }
+
+    fn aggregated(&self, expr: &Expr, leaf: &Leaf<'_>, scanned: &SchemaRef) -> Option<Aggregated> {
+        if !is_closed(expr) {
+            return None;
+        }
+        let schema = DFSchema::try_from(Arc::clone(scanned)).ok()?;
+        let call = match expr {
+            Expr::Alias(alias) => alias.expr.as_ref(),
+            expr => expr,
+        };
+        let Expr::AggregateFunction(call) = call else { return None };
+        if call.params.distinct || !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
+            return None;
+        }
+        let source = Source::of(call, leaf.table.table());
+        let props = self.state.execution_props();
+        let (function, filter, _) = create_aggregate_expr_and_maybe_filter(expr, &schema, scanned, props).ok()?;
+        let function: Arc<AggregateFunctionExpr> = function;
+        function.groups_accumulator_supported().then(|| Aggregated::new(function, filter, source))
+    }
+}
+
+impl Groups {
+    /// Adds what is grouped by.
+    fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, table: &ColumnsTable) -> Option<()> {
+        let definition = table.table();
+        if let Expr::Column(column) = expr
+            && let Some(at) = definition.key_columns().position(|key| key.name == column.name)
+        {
+            self.by.push(By::Key(self.keys.len()));
+            self.keys.push(at);
+            return Some(());
+        }
+        let time = &definition.time_column().name;
+        let columns = expr.column_refs();
+        let of_time = columns.len() == 1 && columns.iter().all(|column| column.name == *time);
+        if !of_time || self.bucket.is_some() {
+            return None;
+        }
+        let field = table.arrow_schema().field_with_name(time).ok()?.clone();
+        let schema = DFSchema::try_from(Schema::new(vec![field])).ok()?;
+        let of = compiler.closed(expr, &schema)?;
+        let ty = of.data_type(schema.as_arrow()).ok()?;
+        // Both are 64-bit integers inside.
+        if !matches!(ty, Arrow::Int64 | Arrow::Timestamp(arrow_schema::TimeUnit::Nanosecond, _)) {
+            return None;
+        }
+        self.bucket = Some(Bucket { of, ty, is_monotonic: is_monotonic(expr, time) });
+        self.by.push(By::Bucket);
+        Some(())
+    }
+}
+
+/// What is read.
+struct Read {
+    columns: Vec<ColumnId>,
+    scanned: SchemaRef,
+}
+
+impl Read {
+    fn shape(self, leaf: Leaf<'_>, body: Body, skip: Count, fetch: Option<Count>, result: SchemaRef) -> Shape {
+        Shape {
+            table: Arc::clone(leaf.table.table()),
+            schema: Arc::clone(leaf.table.arrow_schema()),
+            conditions: leaf.conditions,
+            columns: self.columns,
+            scanned: self.scanned,
+            body,
+            skip,
+            fetch,
+            result,
+        }
+    }
+}
+
+fn provider(source: &Arc<dyn datafusion::logical_expr::TableSource>) -> Option<&ColumnsTable> {
+    use datafusion::catalog::default_table_source::DefaultTableSource;
+    let source = source.as_ref().downcast_ref::<DefaultTableSource>()?;
+    source.table_provider.as_ref().downcast_ref::<ColumnsTable>()
+}
+
+/// Takes the limit off the top; there may be one, and it must be outermost.
+fn limit_of(above: &mut Vec<Above<'_>>) -> Option<(Count, Option<Count>)> {
+    match above.first() {
+        Some(Above::Limit(skip, fetch)) => {
+            let limit = (*skip, *fetch);
+            above.remove(0);
+            Some(limit)
+        }
+        _ => Some((Count::Of(0), None)),
+    }
+}
+
+fn count(expr: &Expr) -> Option<Count> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(count)), _) => u64::try_from(*count).ok().map(Count::Of),
+        Expr::Placeholder(placeholder) => parameter(&placeholder.id).map(Count::Parameter),
+        Expr::Cast(cast) => count(&cast.expr),
+        _ => None,
+    }
+}
+
+/// The position of `$n`, from 0.
+pub(super) fn parameter(id: &str) -> Option<usize> {
+    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+fn options(by: &SortExpr) -> SortOptions {
+    SortOptions { descending: !by.asc, nulls_first: by.nulls_first }
+}
+
+/// The columns of a table as expressions.
+fn identity(table: &ColumnsTable) -> Vec<Expr> {
+    let fields = table.arrow_schema().fields().iter();
+    fields.map(|field| Expr::Column(Column::new_unqualified(field.name()))).collect()
+}
+
+fn is_column(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == name)
+}
+
+fn unqualified(expr: Expr) -> Option<Expr> {
+    let rewrite = |expr| {
+        Ok(match expr {
+            Expr::Column(column) => Transformed::yes(Expr::Column(Column::new_unqualified(column.name))),
+            other => Transformed::no(other),
+        })
+    };
+    expr.transform(rewrite).ok().map(|transformed| transformed.data)
+}
+
+/// An expression over the columns of `schema`, which are `inputs`, as one over what those are over.
+fn substituted(expr: &Expr, schema: &DFSchema, inputs: &[Expr]) -> Option<Expr> {
+    if mentions_queries(expr) {
+        return None;
+    }
+    let mut found = true;
+    let rewrite = |expr| {
+        Ok(match &expr {
+            Expr::Column(column) => match schema.maybe_index_of_column(column).and_then(|at| inputs.get(at)) {
+                Some(input) => Transformed::yes(bare(input).clone()),
+                None => {
+                    found = false;
+                    Transformed::no(expr)
+                }
+            },
+            _ => Transformed::no(expr),
+        })
+    };
+    // Top down would look into what was put in.
+    let expr = expr.clone().transform_up(rewrite).ok()?.data;
+    found.then(|| match expr {
+        Expr::Alias(alias) => *alias.expr,
+        expr => expr,
+    })
+}
+
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => bare(&alias.expr),
+        expr => expr,
+    }
+}
+
+/// Is an expression the same each time?
+fn is_closed(expr: &Expr) -> bool {
+    !has_parameters(expr) && !mentions_queries(expr) && volatility(expr) == Volatility::Immutable
+}
+
+fn has_parameters(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_)))).unwrap_or(true)
+}
+
+fn mentions_queries(expr: &Expr) -> bool {
+    let found = expr.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::WindowFunction(_)
+                | Expr::Unnest(_)
+                | Expr::GroupingSet(_)
+        ))
+    });
+    found.unwrap_or(true)
+}
+
+/// What the least steady function in it is.
+fn volatility(expr: &Expr) -> Volatility {
+    let mut worst = Volatility::Immutable;
+    let _ = expr.apply(|expr| {
+        if let Expr::ScalarFunction(call) = expr {
+            match call.func.signature().volatility {
+                Volatility::Immutable => {}
+                Volatility::Stable if worst == Volatility::Immutable => worst = Volatility::Stable,
+                Volatility::Stable => {}
+                Volatility::Volatile => worst = Volatility::Volatile,
+            }
+        }
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    });
+    worst
+}
+
+/// Buckets of time, and the time itself.
+fn is_monotonic(expr: &Expr, time: &str) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_monotonic(&alias.expr, time),
+        Expr::ScalarFunction(call) => {
+            ["time_bucket", "date_trunc", "millrace_date_trunc"].contains(&call.func.name())
+                && call.args.iter().all(|arg| is_column(arg, time) || arg.column_refs().is_empty())
+        }
+        expr => is_column(expr, time),
+    }
+}
+
+/// With what is constant in it worked out.
+pub(super) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchemaRef) -> Option<Expr> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::clone(schema))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    ExprSimplifier::new(context).simplify(expr).ok()
+}
