@@ -128,7 +128,8 @@ impl Visitor for Refuser {
 }
 
 impl QueryPlan {
-    fn holds(&self, context: &StatementContext) -> bool {
+    /// Is it what planning it now would give?
+    pub(crate) fn holds(&self, context: &StatementContext) -> bool {
         self.valid.as_ref().is_some_and(|(catalog, settings)| {
             Arc::ptr_eq(catalog, context.snapshot.catalog()) && Arc::ptr_eq(settings, &context.settings)
         })

@@ -1,4 +1,4 @@
-//! Compiled statements that a session had before: found again by their text, without parsing or planning them.
+//! Compiled and series statements that a session had before: found again by their text, without parsing or planning them.
 //!
 //! A text of the simple protocol has its constants in it, and may be of several statements, so each is *stripped* first: constants that are
 //! operands become parameters of the types they have as constants, and what is left is looked up. Constants on which a plan could depend
@@ -18,6 +18,7 @@ use crate::rows::{Arguments, Bound};
 use crate::session::{Plan, Prepared, Session, TxnStatus};
 use crate::settings::Settings;
 use crate::statement::{Command, Statement};
+use crate::types::Value;
 
 /// Texts that a session keeps. When there are more, those go that came once; when that is not enough, all.
 const TEXTS_MAX: usize = 256;
@@ -56,20 +57,32 @@ pub struct Recalled {
 pub struct RecalledStatement {
     /// The statement, with parameters in the places of constants.
     pub prepared: Prepared,
-    /// The constants; `None` if it is one that takes no values, as BEGIN.
-    constants: Option<Bound>,
+    constants: Constants,
+}
+
+enum Constants {
+    /// It takes no values, as BEGIN.
+    None,
+    /// Of a statement that is compiled.
+    Bound(Bound),
+    /// Of a series statement.
+    Values(Vec<Value>),
 }
 
 impl RecalledStatement {
     /// What to execute it with.
     #[must_use]
     pub fn arguments(&self) -> Arguments<'_> {
-        self.constants.as_ref().map_or(Arguments::Values(&[]), Arguments::Bound)
+        match &self.constants {
+            Constants::None => Arguments::Values(&[]),
+            Constants::Bound(bound) => Arguments::Bound(bound),
+            Constants::Values(values) => Arguments::Values(values),
+        }
     }
 }
 
 impl Session {
-    /// The statement that a text is, if it was [remembered](Session::remember) and is compiled, and nothing changed since that it depends on.
+    /// The statement that a text is, if it was [remembered](Session::remember), and nothing changed since that it depends on.
     pub fn recall(&mut self, text: &str, types: &[u32]) -> Option<Prepared> {
         let (declared, prepared) = self.texts.whole.get(text)?;
         if **declared != *types {
@@ -83,9 +96,9 @@ impl Session {
         None
     }
 
-    /// Remembers a statement, if it is compiled.
+    /// Remembers a statement, if it is compiled or a series statement.
     pub fn remember(&mut self, text: &str, types: &[u32], prepared: &Prepared) {
-        if matches!(prepared.0.plan, Plan::Rows(_)) && text.len() <= STATEMENT_BYTES_MAX {
+        if is_planned(prepared) && text.len() <= STATEMENT_BYTES_MAX {
             if self.texts.whole.len() >= TEXTS_MAX {
                 self.texts.whole.clear();
             }
@@ -111,9 +124,14 @@ impl Session {
                 Plan::Rows(plan) => {
                     let constants = stripped.constants.iter().map(|(_, text)| (Form::Text, Some(text.as_bytes())));
                     // What cannot be read is an error with its place, which only the whole text has.
-                    Some(plan.bind(constants, &self.settings).ok()?)
+                    Constants::Bound(plan.bind(constants, &self.settings).ok()?)
                 }
-                _ => None,
+                Plan::Query(_) => {
+                    let constants = stripped.constants.iter().zip(prepared.parameters());
+                    let value = |((_, text), oid): (&(u32, Cow<'_, str>), &u32)| value(*oid, text, &self.settings);
+                    Constants::Values(constants.map(value).collect::<Option<_>>()?)
+                }
+                _ => Constants::None,
             };
             recalled.push(RecalledStatement { prepared, constants });
         }
@@ -153,15 +171,31 @@ impl Session {
         let statements = crate::statement::parse(stripped.text()).ok()?;
         let [statement]: [Statement; 1] = statements.try_into().ok()?;
         let types: Vec<u32> = stripped.constants.iter().map(|(ty, _)| *ty).collect();
+        let floats = matches!(whole.0.plan, Plan::Query(_));
+        // Beside floats, which is where a series statement has them, numerics are floats.
+        let types: Vec<u32> =
+            types.into_iter().map(|ty| if floats && ty == oid::NUMERIC { oid::FLOAT8 } else { ty }).collect();
         let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
-        let (Plan::Rows(plan), Plan::Rows(way)) = (&prepared.0.plan, &whole.0.plan) else { return None };
-        (prepared.0.columns == whole.0.columns && plan.describe() == way.describe()).then_some(prepared)
+        let is_same = match (&prepared.0.plan, &whole.0.plan) {
+            (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
+            (Plan::Query(plan), Plan::Query(way)) => {
+                let (plan, way) = (plan.series.as_ref()?, way.series.as_ref()?);
+                let is_numeric = |at: &usize| stripped.constants[*at].0 == oid::NUMERIC;
+                let numerics: Vec<usize> = (0..stripped.constants.len()).filter(is_numeric).collect();
+                plan.is_like(way) && numerics.into_iter().all(|at| plan.is_beside_float(at))
+            }
+            _ => false,
+        };
+        (is_same && prepared.0.columns == whole.0.columns).then_some(prepared)
     }
 
     /// Is a statement's plan what it would be if it were made now? `newest` is what was found at the first question of several.
     fn is_in_force(&mut self, prepared: &Prepared, newest: &mut Option<Snapshot>) -> bool {
         if self.status() == TxnStatus::Failed {
             return false;
+        }
+        if let Plan::Query(plan) = &prepared.0.plan {
+            return plan.holds(&self.context());
         }
         let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
         if !plan.names_tables() {
@@ -174,7 +208,30 @@ impl Session {
 }
 
 fn is_kept(prepared: &Prepared) -> bool {
-    matches!(prepared.0.plan, Plan::Rows(_)) || is_control(&prepared.0.statement)
+    is_planned(prepared) || is_control(&prepared.0.statement)
+}
+
+/// Is its plan worth keeping: of a statement that is compiled, or a series statement?
+fn is_planned(prepared: &Prepared) -> bool {
+    match &prepared.0.plan {
+        Plan::Rows(_) => true,
+        Plan::Query(plan) => plan.series.is_some(),
+        _ => false,
+    }
+}
+
+/// A constant as a value of a parameter's type, read as it would be read in its place; `None` for what is not read here, or cannot be.
+fn value(oid: u32, text: &str, settings: &Settings) -> Option<Value> {
+    Some(match oid {
+        oid::TEXT | oid::VARCHAR => Value::Text(text.to_owned()),
+        oid::TIMESTAMPTZ => Value::Timestamptz(settings.zone().parse_timestamptz(text).ok()?),
+        oid::FLOAT8 => Value::Float64(pg::value::parse_float8(text).ok()?),
+        oid::BOOL => Value::Bool(pg::value::parse_bool(text).ok()?),
+        oid::INT2 => Value::Int16(i16::try_from(pg::value::parse_int(oid, text).ok()?).ok()?),
+        oid::INT4 => Value::Int32(i32::try_from(pg::value::parse_int(oid, text).ok()?).ok()?),
+        oid::INT8 => Value::Int64(pg::value::parse_int(oid, text).ok()?),
+        _ => return None,
+    })
 }
 
 /// Does it begin or end a transaction? Savepoints have names, often a new one each time.

@@ -19,7 +19,7 @@ use arrow_schema::SchemaRef;
 use columns::ScanStats;
 use datafusion::arrow::compute::{filter_record_batch, prep_null_mask_filter, take_record_batch};
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -164,6 +164,40 @@ impl Shape {
             shape::simplified(state, expr, &Arc::new(schema))
         };
         self.conditions.iter().map(one).collect()
+    }
+
+    /// Is it the same as another but for constants in its conditions?
+    pub(crate) fn is_like(&self, other: &Shape) -> bool {
+        self.describe().first() == other.describe().first()
+            && self.conditions.len() == other.conditions.len()
+            && self.columns == other.columns
+            && (self.skip, self.fetch) == (other.skip, other.fetch)
+    }
+
+    /// Is the parameter at a position compared with a float column, wherever it is?
+    pub(crate) fn is_beside_float(&self, at: usize) -> bool {
+        let is_it = |expr: &Expr| match expr {
+            Expr::Placeholder(placeholder) => shape::parameter(&placeholder.id) == Some(at),
+            _ => false,
+        };
+        let is_float = |expr: &Expr| {
+            let columns = expr.column_refs();
+            let ty = |name: &str| self.schema.field_with_name(name).map(|field| field.data_type().clone());
+            !columns.is_empty() && columns.iter().all(|column| ty(&column.name).is_ok_and(|ty| ty.is_floating()))
+        };
+        // Each place that it is in counts.
+        let (mut places, mut beside) = (0, 0);
+        for condition in &self.conditions {
+            let _ = condition.expr.apply(|expr| {
+                places += usize::from(is_it(expr));
+                if let Expr::BinaryExpr(both) = expr {
+                    beside += usize::from(is_it(&both.left) && is_float(&both.right));
+                    beside += usize::from(is_it(&both.right) && is_float(&both.left));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+        }
+        places > 0 && places == beside
     }
 
     /// What EXPLAIN says.

@@ -8,17 +8,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_schema::{DataType as Arrow, Schema, SchemaRef, SortOptions};
-use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, SortExpr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_planner::create_aggregate_expr_and_maybe_filter;
+use datafusion::physical_expr::aggregate::{LoweredAggregate, LoweredAggregateBuilder};
 use datafusion::scalar::ScalarValue;
 use model::{ColumnId, ColumnRole, TableRef};
 
@@ -219,10 +218,7 @@ impl Compiler<'_> {
         if scan.projection.is_some() || scan.fetch.is_some() || !scan.filters.is_empty() {
             return None;
         }
-        let source = source_as_provider(&scan.source).ok()?;
-        // The plan keeps it.
         let table: &'p ColumnsTable = provider(&scan.source)?;
-        drop(source);
         let mut conditions = Vec::new();
         for predicate in predicates {
             for expr in split_conjunction_owned(unqualified(predicate.clone())?) {
@@ -249,9 +245,8 @@ impl Compiler<'_> {
         let mut sort: Option<Vec<SortExpr>> = None;
         for step in above.iter().rev() {
             match step {
-                Above::Project(exprs, _, schema) => {
+                Above::Project(exprs, ..) => {
                     outputs = exprs.iter().map(|expr| substituted(expr, input, &outputs)).collect::<Option<_>>()?;
-                    let _: &DFSchema = schema;
                 }
                 Above::Sort(exprs, _) if sort.is_none() => {
                     let one = |by: &SortExpr| {
@@ -422,9 +417,11 @@ impl Compiler<'_> {
             return None;
         }
         let source = Source::of(call, leaf.table.table());
-        let props = self.state.execution_props();
-        let (function, filter, _) = create_aggregate_expr_and_maybe_filter(expr, &schema, scanned, props).ok()?;
-        let function: Arc<AggregateFunctionExpr> = function;
+        let planning = PhysicalPlanningContext::default();
+        let lowered = LoweredAggregateBuilder::new(expr, &schema, scanned, self.state.execution_props(), &planning)
+            .build()
+            .ok()?;
+        let LoweredAggregate { aggregate: function, filter, .. } = lowered;
         function.groups_accumulator_supported().then(|| Aggregated::new(function, filter, source))
     }
 }

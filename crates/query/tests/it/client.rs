@@ -153,6 +153,13 @@ impl Client {
         Ok(Output::Done(tag.trim_start_matches("COPY ").parse().unwrap()))
     }
 
+    /// Puts all rows somewhere else.
+    pub(crate) fn place(&mut self, storage: Storage) {
+        let before = std::mem::replace(&mut self.storage, storage);
+        self.place_rows();
+        self.storage = before;
+    }
+
     fn place_rows(&self) {
         if self.session.status() != TxnStatus::Idle {
             return;

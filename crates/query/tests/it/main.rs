@@ -7,6 +7,7 @@
 mod client;
 mod clients;
 mod script;
+mod series;
 mod statements;
 
 use client::{Client, Fixture, Storage};

@@ -1,0 +1,280 @@
+//! Series statements answer what the planner answers: random statements on random data, wherever its rows are, run both ways.
+
+use crate::client::{Client, Fixture, Storage};
+use crate::script::Connection;
+
+/// xorshift64*
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    }
+
+    fn one_of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list[self.below(list.len() as u64) as usize]
+    }
+
+    /// Some of a list, at least one, in its order.
+    fn some_of<'a>(&mut self, list: &[&'a str]) -> Vec<&'a str> {
+        let chosen: Vec<&str> = list.iter().copied().filter(|_| self.below(3) == 0).collect();
+        if chosen.is_empty() { vec![self.one_of(list)] } else { chosen }
+    }
+
+    fn time(&mut self) -> String {
+        // Around a change of clocks in Berlin.
+        let minutes = self.below(6 * 24 * 60);
+        format!("2024-03-{:02} {:02}:{:02}+00", 28 + minutes / 1440 % 4, minutes / 60 % 24, minutes % 60)
+    }
+}
+
+const TABLE: &str = "CREATE TABLE m (time timestamptz NOT NULL, dev text, site int, v float8, f float4, n int, b bigint, \
+                     s smallint, ok bool, x text, at timestamptz) WITH (store = 'columns', key = 'dev, site')";
+const ONE_KEY: &str = "CREATE TABLE o (time timestamptz NOT NULL, dev text, v float8, n int) \
+                       WITH (store = 'columns', key = 'dev')";
+const EVENTS: &str = "CREATE TABLE e (time timestamptz NOT NULL, dev text, v float8, n int) WITH (store = 'columns')";
+
+/// `devs`: what series there are.
+fn insert(random: &mut Random, table: &str, devs: &[&str]) -> String {
+    let rows: Vec<String> = (0..1 + random.below(60))
+        .map(|_| {
+            let time = random.time();
+            let dev = random.one_of(devs);
+            let v = match random.below(12) {
+                0 => "NULL".to_owned(),
+                1 => "'NaN'".to_owned(),
+                2 => random.one_of(&["'Infinity'", "'-Infinity'", "0", "'-0'"]).to_owned(),
+                _ => format!("{}", random.below(4000) as f64 / 8.0 - 100.0),
+            };
+            let n = if random.below(4) == 0 { "NULL".to_owned() } else { random.below(100).to_string() };
+            if table != "m" {
+                return format!("('{time}', {dev}, {v}, {n})");
+            }
+            let (site, b, s) = (random.below(3), random.below(1 << 40), random.below(9));
+            let (ok, x) = (random.one_of(&["true", "false", "NULL"]), random.one_of(&["'p'", "'q'", "NULL"]));
+            let f = random.below(50) as f64 / 2.0;
+            format!("('{time}', {dev}, {site}, {v}, {f}, {n}, {b}, {s}, {ok}, {x}, '{}')", random.time())
+        })
+        .collect();
+    format!("INSERT INTO {table} VALUES {}", rows.join(", "))
+}
+
+fn condition(random: &mut Random, table: &str) -> String {
+    let time = random.time();
+    let number = random.below(400) as f64 / 2.0;
+    match random.below(if table == "m" { 18 } else { 13 }) {
+        0 | 1 => format!("dev = '{}'", random.one_of(&["a", "b", "c", "zz", ""])),
+        2 => "dev IN ('a', 'c', 'zz')".to_owned(),
+        3 => "dev = ANY (ARRAY['b', 'd'])".to_owned(),
+        4 => format!("time >= '{time}'"),
+        5 => format!("time < '{time}'"),
+        6 => format!("time BETWEEN '{time}' AND '{}'", random.time()),
+        7 => format!("v {} {number}", random.one_of(&[">", ">=", "<", "<=", "=", "<>"])),
+        8 => format!("n {} {}", random.one_of(&[">", "<", "="]), random.below(100)),
+        9 => random.one_of(&["v IS NOT NULL", "n IS NULL", "(v IS NOT NULL OR n IS NOT NULL)"]).to_owned(),
+        10 => format!("(v > {number} OR n < 20)"),
+        11 => random.one_of(&["dev IS NULL", "dev <> 'a'", "dev LIKE 'a%'", "NOT (dev = 'b')", "dev > 'b'"]).to_owned(),
+        12 => "time > now() - interval '100 years'".to_owned(),
+        13 => format!("site = {}", random.below(4)),
+        14 => random.one_of(&["ok", "NOT ok", "x = 'p'", "ok IS NULL"]).to_owned(),
+        15 => format!("at < '{time}'"),
+        16 => format!("f * 2 > {number}"),
+        _ => "site IN (0, 2) AND dev = 'a'".to_owned(),
+    }
+}
+
+fn conditions(random: &mut Random, table: &str) -> String {
+    let all: Vec<String> = (0..random.below(4)).map(|_| condition(random, table)).collect();
+    if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
+}
+
+/// A statement, and whether its rows come in an order that it says in full.
+fn statement(random: &mut Random, table: &str) -> (String, bool) {
+    let keys: &[&str] = if table == "m" { &["dev", "site"] } else { &["dev"] };
+    let fields: &[&str] = if table == "m" { &["v", "f", "n", "b", "s", "ok", "x", "at"] } else { &["v", "n"] };
+    let from = format!("FROM {table}{}", conditions(random, table));
+    match random.below(10) {
+        0 | 1 => {
+            let columns = random.some_of(fields).join(", ");
+            (format!("SELECT dev, time, {columns} {from}"), false)
+        }
+        2 => {
+            let order = if random.below(2) == 0 { "time" } else { "time DESC" };
+            let limit = if random.below(2) == 0 { format!(" LIMIT {}", random.below(20)) } else { String::new() };
+            let offset = if random.below(3) == 0 { format!(" OFFSET {}", random.below(10)) } else { String::new() };
+            // Rows of one moment come in any order.
+            (format!("SELECT time AS t {from} ORDER BY {order}{limit}{offset}"), true)
+        }
+        3 => {
+            let columns = random.some_of(fields).join(", ");
+            let by =
+                if table == "e" { "time, v, n, dev".to_owned() } else { format!("v DESC, {}, time", keys.join(", ")) };
+            let columns = if table == "e" { "time, v, n, dev" } else { &columns };
+            (format!("SELECT {columns}, epoch_ns(time) + 1 {from} ORDER BY {by} LIMIT {}", random.below(50)), true)
+        }
+        4 if table != "e" => {
+            let columns = random.some_of(fields).join(", ");
+            let keys = keys.join(", ");
+            let limit = if random.below(3) == 0 { " LIMIT 2" } else { "" };
+            (
+                format!("SELECT DISTINCT ON ({keys}) {keys}, time, {columns} {from} ORDER BY {keys}, time DESC{limit}"),
+                true,
+            )
+        }
+        _ => {
+            let mut aggregates =
+                vec!["count(*)", "count(v)", "sum(n)", "min(n)", "max(n)", "avg(n)", "min(time)", "max(time)"];
+            aggregates.extend(["sum(v)", "avg(v)", "min(v)", "max(v)", "max(v) - min(v)", "count(n) + 1"]);
+            if table != "e" {
+                aggregates.extend(["first(v, time)", "last(n, time)", "last(v, time) FILTER (WHERE v IS NOT NULL)"]);
+            }
+            if table == "m" {
+                aggregates.extend(["sum(f)", "sum(b)", "avg(b)", "min(s)", "max(at)", "min(x)", "first(x, time)"]);
+                aggregates.extend(["last(ok, time)", "bool_or(ok)", "stddev(f)", "max(f)", "count(DISTINCT n)"]);
+            }
+            let chosen = random.some_of(&aggregates);
+            // A moment of several series has several first values.
+            let needs_keys = chosen.iter().any(|call| call.starts_with("first") || call.starts_with("last"));
+            let mut by: Vec<&str> = Vec::new();
+            if needs_keys || random.below(2) == 0 {
+                by.extend(keys);
+            } else if random.below(3) == 0 {
+                by.push(keys[keys.len() - 1]);
+            }
+            if random.below(2) == 0 {
+                by.push(random.one_of(&[
+                    "time_bucket('1 hour', time)",
+                    "time_bucket('1 day', time, 'Europe/Berlin')",
+                    "time_bucket('7 hours', time, TIMESTAMPTZ '2024-01-01 00:00:00+00')",
+                    "date_trunc('day', time)",
+                    "time",
+                ]));
+            }
+            let list = chosen.join(", ");
+            if by.is_empty() {
+                return (format!("SELECT {list} {from}"), true);
+            }
+            let by = by.join(", ");
+            let having = if random.below(5) == 0 { " HAVING count(*) > 2" } else { "" };
+            let limit = if random.below(5) == 0 { " LIMIT 3" } else { "" };
+            (format!("SELECT {by}, {list} {from} GROUP BY {by}{having} ORDER BY {by}{limit}"), true)
+        }
+    }
+}
+
+/// Are two cells the same, floats but for the order in which they were summed?
+fn is_same(a: &str, b: &str) -> bool {
+    a == b
+        || match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-3),
+            _ => false,
+        }
+}
+
+fn are_same(a: &[String], b: &[String]) -> bool {
+    let row = |(a, b): (&String, &String)| {
+        a.split('|').count() == b.split('|').count() && a.split('|').zip(b.split('|')).all(|(a, b)| is_same(a, b))
+    };
+    a.len() == b.len() && a.iter().zip(b).all(row)
+}
+
+#[derive(Default)]
+struct Seen {
+    statements: u64,
+    series: u64,
+    by_statistics: u64,
+}
+
+async fn compare(client: &mut Client, random: &mut Random, table: &str, seen: &mut Seen) {
+    let (sql, in_order) = statement(random, table);
+    client.run("SET enable_series = on").await.unwrap();
+    let explained = client.table(&format!("EXPLAIN ANALYZE {sql}")).await.unwrap_or_default();
+    let mut fast = client.table(&sql).await;
+    client.run("SET enable_series = off").await.unwrap();
+    let mut slow = client.table(&sql).await;
+    seen.statements += 1;
+    if explained.first().is_some_and(|line| line.starts_with("Series statement")) {
+        seen.series += 1;
+        let known = explained.iter().any(|line| line.contains("by statistics=") && !line.contains("by statistics=0,"));
+        seen.by_statistics += u64::from(known);
+    }
+    if !in_order {
+        for rows in [&mut fast, &mut slow].into_iter().flatten() {
+            rows.sort();
+        }
+    }
+    match (&fast, &slow) {
+        (Ok(fast), Ok(slow)) => assert!(are_same(fast, slow), "{sql}\n{explained:#?}\n{fast:#?}\n{slow:#?}"),
+        (fast, slow) => assert_eq!(fast, slow, "{sql}"),
+    }
+}
+
+async fn histories(seed: u64, seen: &mut Seen) {
+    let mut random = Random(seed);
+    // Blocks of one series tell more.
+    let all: &[&str] = if seed.is_multiple_of(3) { &["'a'"] } else { &["'a'", "'b'", "'c'", "'d'", "''", "NULL"] };
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture, Storage::Memory);
+    for table in [TABLE, ONE_KEY, EVENTS] {
+        client.run(table).await.unwrap();
+    }
+    if random.below(2) == 0 {
+        client.run("SET timezone = 'America/New_York'").await.unwrap();
+    }
+    for _ in 0..60 {
+        let table = random.one_of(&["m", "m", "o", "e"]);
+        match random.below(10) {
+            0..4 => drop(client.run(&insert(&mut random, table, all)).await.unwrap()),
+            4 => {
+                let time = random.time();
+                let dev = if table == "e" { String::new() } else { " AND dev = 'a'".to_owned() };
+                client.run(&format!("DELETE FROM {table} WHERE time >= '{time}' AND time < '{time}'::timestamptz + interval '5 hours'{dev}")).await.unwrap();
+            }
+            5 => client.place(if random.below(2) == 0 { Storage::Flushed } else { Storage::Settled }),
+            _ => {
+                for _ in 0..4 {
+                    compare(&mut client, &mut random, table, seen).await;
+                }
+            }
+        }
+    }
+    // Within a transaction, with changes of its own.
+    client.run("BEGIN").await.unwrap();
+    for table in ["m", "o", "e"] {
+        client.run(&insert(&mut random, table, all)).await.unwrap();
+        for _ in 0..6 {
+            compare(&mut client, &mut random, table, seen).await;
+        }
+    }
+    client.run("ROLLBACK").await.unwrap();
+    for table in ["m", "o", "e"] {
+        client.place(Storage::Settled);
+        for _ in 0..10 {
+            compare(&mut client, &mut random, table, seen).await;
+        }
+    }
+}
+
+/// `SERIES_SEED=n` runs one history, `SERIES_SEEDS=n` that many.
+#[test]
+fn series_statements_answer_as_the_planner_does() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seeds = match number("SERIES_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..number("SERIES_SEEDS").unwrap_or(12) + 1,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut seen = Seen::default();
+    for seed in seeds {
+        let history = std::panic::AssertUnwindSafe(|| runtime.block_on(histories(seed, &mut seen)));
+        if let Err(panic) = std::panic::catch_unwind(history) {
+            eprintln!("SERIES_SEED={seed} replays this history");
+            std::panic::resume_unwind(panic);
+        }
+    }
+    assert!(seen.series * 10 > seen.statements * 7, "{} of {} were series statements", seen.series, seen.statements);
+    assert!(seen.by_statistics * 30 > seen.series, "{} of {} used statistics", seen.by_statistics, seen.series);
+}
