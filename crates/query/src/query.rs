@@ -19,7 +19,7 @@ use crate::context::StatementContext;
 use crate::errors::{OrError, convert, locate};
 use crate::interrupt::Interrupt;
 use crate::planner::{Planned, plan as plan_query};
-use crate::series::{self, Shape};
+use crate::series::{self, Direct, Shape};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::settings::Settings;
 use crate::statement::{Command, Parsed, Statement};
@@ -27,7 +27,8 @@ use crate::types::{OutputColumn, Value, arrow_of_oid, oid_of_arrow, scalar};
 
 /// A planned query and what it was planned against.
 pub(crate) struct QueryPlan {
-    /// `None` for a plan that belongs to its statement (of catalog tables): it would keep the snapshot, and memory with it.
+    /// `None` for a plan that belongs to its statement (of catalog tables): it would keep the snapshot, and memory with it. Also for series
+    /// statements that were not planned.
     plan: Option<LogicalPlan>,
     pub(crate) columns: Vec<OutputColumn>,
     /// OIDs
@@ -59,9 +60,39 @@ pub(crate) fn plan(
 ) -> Result<QueryPlan> {
     let context = context(session, sql);
     let state = session.state(&context);
+    if let Some(plan) = directly(&state, &context, &statement.0, sql, declared) {
+        session.keep(state);
+        return Ok(plan);
+    }
     let planned = plan_in(&state, &context, &statement.0, sql, declared);
     session.keep(state);
     planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
+}
+
+/// A series statement that needs no planner: its logical plan is made when it turns out to be long.
+fn directly(
+    state: &SessionState,
+    context: &StatementContext,
+    parsed: &Parsed,
+    sql: &ast::Statement,
+    declared: &[u32],
+) -> Option<QueryPlan> {
+    if context.rows_view.is_some() || !context.settings.enables_series() {
+        return None;
+    }
+    let Direct { shape, columns, parameters } = series::compile(state, context, sql, parsed.parameters, declared)?;
+    let oids = parameters.iter().enumerate().map(|(at, ty)| match declared.get(at) {
+        Some(oid) if *oid != 0 => *oid,
+        _ => oid_of_arrow(ty),
+    });
+    Some(QueryPlan {
+        plan: None,
+        columns,
+        parameters: oids.collect(),
+        types: parameters,
+        valid: Some((Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings))),
+        series: Some(Arc::new(shape)),
+    })
 }
 
 /// What a query sees: the newest commit if it names a `rows` table.
@@ -194,11 +225,13 @@ async fn ready_in(
 ) -> Result<Ready> {
     let parsed = &prepared.0.statement.0;
     let fresh;
-    let plan = if plan.holds(context) {
+    let plan = if plan.plan.is_some() && plan.holds(context) {
         plan
     } else {
         let Command::Sql(sql) = &parsed.command else { return Err(Error::bug("a query that is no SQL")) };
-        fresh = plan_in(state, context, parsed, sql, &prepared.0.declared)?;
+        // Of a statement that was not planned the parameters are settled all the same.
+        let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
+        fresh = plan_in(state, context, parsed, sql, declared)?;
         let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
         if !same {
             return Err(Error::unsupported("cached plan must not change result type"));

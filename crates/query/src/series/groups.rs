@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_schema::{DataType as Arrow, SchemaRef};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use columns::segment::{ColumnStats, StatSum, StatValue};
 use columns::{Scanned, WholeBlock};
 use datafusion::arrow::compute::{filter, filter_record_batch, take};
@@ -42,6 +42,11 @@ impl Aggregated {
         source: Option<Source>,
     ) -> Aggregated {
         Aggregated { arguments: function.expressions(), function, filter, source }
+    }
+
+    /// Its result.
+    pub(super) fn field(&self) -> Field {
+        self.function.field().as_ref().clone()
     }
 }
 
@@ -98,7 +103,7 @@ impl Source {
         }
     }
 
-    /// The aggregate's state after the rows of a block; `None` if statistics do not tell. No values: it adds nothing.
+    /// The aggregate's state after the rows of a block; `None` if statistics do not tell.
     fn state(self, block: &WholeBlock<'_>, types: &[Arrow]) -> Result<Option<Vec<ScalarValue>>> {
         let times = block.meta().times;
         let rows = block.meta().rows;
@@ -117,7 +122,7 @@ impl Source {
         };
         Ok(match block.stats(field)? {
             Some(stats) => self.state_of(&stats, rows, &times, types),
-            None => self.state_of_nulls(&times, types),
+            None => self.state_of_nulls(&times, types)?,
         })
     }
 
@@ -142,16 +147,20 @@ impl Source {
         }
     }
 
-    fn state_of_nulls(self, times: &TimeRange, types: &[Arrow]) -> Option<Vec<ScalarValue>> {
-        let null_at = |time: i64| {
-            let null = ScalarValue::try_from(types.first()?).ok()?;
-            Some(vec![null, ScalarValue::Int64(Some(time))])
-        };
-        match self {
-            Source::First(_, true) => null_at(times.start),
-            Source::Last(_, true) => null_at(times.last),
-            _ => Some(Vec::new()),
-        }
+    fn state_of_nulls(self, times: &TimeRange, types: &[Arrow]) -> Result<Option<Vec<ScalarValue>>> {
+        let null = |ty: &Arrow| ScalarValue::try_from(ty).or_error();
+        Ok(match (self, types) {
+            (Source::Count(_), [Arrow::Int64]) => Some(vec![ScalarValue::Int64(Some(0))]),
+            (Source::Average(_), [Arrow::UInt64, sum]) => Some(vec![ScalarValue::UInt64(Some(0)), null(sum)?]),
+            (Source::First(_, true), [value, Arrow::Int64]) => {
+                Some(vec![null(value)?, ScalarValue::Int64(Some(times.start))])
+            }
+            (Source::Last(_, true), [value, Arrow::Int64]) => {
+                Some(vec![null(value)?, ScalarValue::Int64(Some(times.last))])
+            }
+            (Source::Sum(_) | Source::Least(_) | Source::Greatest(_), [value]) => Some(vec![null(value)?]),
+            _ => None,
+        })
     }
 }
 
@@ -233,15 +242,18 @@ pub(super) struct Grouper<'a> {
     groups: Vec<(u32, i64)>,
     group_of: FxHashMap<(u32, i64), usize>,
     kinds: Kinds,
-    /// States of whole blocks: the group of each, and the values, for each aggregate.
-    pending: Vec<Pending>,
+    /// What blocks told.
+    pending: Pending,
+    /// Was nothing taken yet?
+    is_empty: bool,
 }
 
 #[derive(Default)]
 struct Pending {
+    /// Of each block.
     groups: Vec<usize>,
-    /// One list for each part of the state.
-    values: Vec<Vec<ScalarValue>>,
+    /// For each aggregate a list for each part of its state, with a value for each block.
+    states: Vec<Vec<Vec<ScalarValue>>>,
 }
 
 /// Series told apart by the key columns that are grouped by.
@@ -309,7 +321,8 @@ impl<'a> Grouper<'a> {
                 of: FxHashMap::default(),
                 examples: Vec::new(),
             },
-            pending: shape.aggregates.iter().map(|_| Pending::default()).collect(),
+            pending: Pending { groups: Vec::new(), states: vec![Vec::new(); shape.aggregates.len()] },
+            is_empty: true,
         };
         if shape.by.is_empty() {
             // There is one group, whether it has rows or not.
@@ -358,12 +371,28 @@ impl<'a> Grouper<'a> {
         }
         let kind = self.kinds.of(first, self.view)?;
         let group = self.group(kind, bucket);
-        for (pending, state) in self.pending.iter_mut().zip(states).filter(|(_, state)| !state.is_empty()) {
-            pending.groups.push(group);
-            pending.values.resize_with(state.len(), Vec::new);
-            pending.values.iter_mut().zip(state).for_each(|(values, value)| values.push(value));
+        self.pending.groups.push(group);
+        for (pending, state) in self.pending.states.iter_mut().zip(states) {
+            pending.resize_with(state.len(), Vec::new);
+            pending.iter_mut().zip(state).for_each(|(values, value)| values.push(value));
         }
         Ok(true)
+    }
+
+    /// Puts in what blocks told. Before rows are taken: accumulators believe that a group which they hear of with values that are all there
+    /// has one.
+    pub(super) fn merge_blocks(&mut self) -> Result<()> {
+        let Pending { groups, states } = std::mem::take(&mut self.pending);
+        if groups.is_empty() {
+            return Ok(());
+        }
+        self.is_empty = false;
+        for (state, accumulator) in states.into_iter().zip(&mut self.accumulators) {
+            let arrays = state.into_iter().map(ScalarValue::iter_to_array);
+            let arrays = arrays.collect::<datafusion::error::Result<Vec<ArrayRef>>>().or_error()?;
+            accumulator.merge_batch(&arrays, &groups, self.groups.len()).or_error()?;
+        }
+        Ok(())
     }
 
     /// Takes rows, those that `keep` lets through.
@@ -381,6 +410,7 @@ impl<'a> Grouper<'a> {
         if batch.num_rows() == 0 {
             return Ok(());
         }
+        self.is_empty = false;
         let groups = self.groups_of(&series, times)?;
         let count = self.groups.len();
         for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
@@ -423,8 +453,8 @@ impl<'a> Grouper<'a> {
         let times =
             PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times).with_data_type(self.time.clone());
         let rows = times.len();
-        let field = arrow_schema::Field::new("time", self.time.clone(), false);
-        let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+        let field = Field::new("time", self.time.clone(), false);
+        let schema = Arc::new(Schema::new(vec![field]));
         let batch = RecordBatch::try_new(schema, vec![Arc::new(times)]).map_err(Error::bug)?;
         bucket.of.evaluate(&batch).and_then(|value| value.into_array(rows)).or_error()
     }
@@ -438,20 +468,6 @@ impl<'a> Grouper<'a> {
     /// The groups: keys and aggregates.
     pub(super) fn finish(mut self) -> Result<RecordBatch> {
         let count = self.groups.len();
-        for (pending, accumulator) in self.pending.iter().zip(&mut self.accumulators) {
-            if !pending.groups.is_empty() {
-                let arrays = pending.values.iter().map(|values| ScalarValue::iter_to_array(values.iter().cloned()));
-                let arrays = arrays.collect::<datafusion::error::Result<Vec<ArrayRef>>>().or_error()?;
-                accumulator.merge_batch(&arrays, &pending.groups, count).or_error()?;
-            }
-        }
-        // Groups that an aggregate knows nothing of yet.
-        for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
-            let fields = aggregate.function.state_fields().or_error()?;
-            let empty: Vec<ArrayRef> =
-                fields.iter().map(|field| arrow_array::new_empty_array(field.data_type())).collect();
-            accumulator.merge_batch(&empty, &[], count).or_error()?;
-        }
         let keys = self.view.key_columns_of(self.kinds.examples.iter().copied())?;
         let kinds = UInt32Array::from_iter_values(self.groups.iter().map(|(kind, _)| *kind));
         let mut arrays: Vec<ArrayRef> = Vec::new();
@@ -461,8 +477,15 @@ impl<'a> Grouper<'a> {
                 By::Bucket => self.bucket_array()?,
             });
         }
-        for accumulator in &mut self.accumulators {
-            arrays.push(accumulator.evaluate(EmitTo::All).or_error()?);
+        for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
+            arrays.push(match self.is_empty && count > 0 {
+                // A group of all rows, of which there are none.
+                true => {
+                    let mut accumulator = aggregate.function.create_accumulator().or_error()?;
+                    accumulator.evaluate().and_then(|value| value.to_array()).or_error()?
+                }
+                false => accumulator.evaluate(EmitTo::All).or_error()?,
+            });
         }
         let schema = &self.shape.grouped;
         let arrays = arrays.into_iter().zip(schema.fields()).map(|(array, field)| relabel(array, field.data_type()));

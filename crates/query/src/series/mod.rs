@@ -7,6 +7,7 @@
 //!
 //! Always true: a statement answers the same here and there (`SET enable_series = off` leaves all to the planner).
 
+mod direct;
 mod groups;
 mod rows;
 mod shape;
@@ -28,6 +29,7 @@ use datafusion::scalar::ScalarValue;
 use engine::ScanRequest;
 use model::{Error, Result};
 
+pub(crate) use self::direct::{Direct, compile};
 use self::groups::Grouper;
 use self::rows::{Reading, Window, batch_of};
 pub(crate) use self::shape::Shape;
@@ -132,6 +134,7 @@ impl Shape {
         } else {
             reading.view.scan(reading.request.clone())?
         };
+        grouper.merge_blocks()?;
         // Most of a long one may be known already.
         budget.values = budget.values.max(by_statistics / 2 * budget.columns);
         while let Some(rows) = scan.next_rows()? {

@@ -7,21 +7,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_schema::{DataType as Arrow, Schema, SchemaRef, SortOptions};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef, SortOptions};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction_owned;
-use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, SortExpr, Volatility};
+use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, Operator, SortExpr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{LoweredAggregate, LoweredAggregateBuilder};
+use datafusion::physical_expr::expressions::Column as PhysicalColumn;
 use datafusion::scalar::ScalarValue;
-use model::{ColumnId, ColumnRole, TableRef};
+use model::{ColumnId, ColumnRole, Table, TableRef};
 
-use super::groups::{Aggregated, Source};
+use super::groups::{self, Aggregated};
 use crate::provider::ColumnsTable;
 
 type Physical = Arc<dyn PhysicalExpr>;
@@ -148,15 +149,25 @@ enum Above<'a> {
     Limit(Count, Option<Count>),
 }
 
-struct Compiler<'a> {
-    state: &'a SessionState,
+/// Makes shapes of expressions over a table's columns.
+pub(super) struct Compiler<'a> {
+    pub(super) state: &'a SessionState,
 }
 
 /// A table and conditions on its rows.
-struct Leaf<'a> {
-    table: &'a ColumnsTable,
-    conditions: Vec<Condition>,
-    schema: &'a DFSchema,
+pub(super) struct Source {
+    pub(super) table: TableRef,
+    /// The columns that the statement can mean.
+    pub(super) schema: SchemaRef,
+    pub(super) conditions: Vec<Condition>,
+}
+
+/// What is wanted of rows.
+pub(super) struct Wanted {
+    pub(super) source: Source,
+    pub(super) skip: Count,
+    pub(super) fetch: Option<Count>,
+    pub(super) result: SchemaRef,
 }
 
 impl Compiler<'_> {
@@ -189,7 +200,7 @@ impl Compiler<'_> {
                 LogicalPlan::Aggregate(aggregate) => return self.groups(aggregate, above, result),
                 LogicalPlan::Distinct(Distinct::On(distinct)) => return self.newest(distinct, above, result),
                 node => match (self.leaf(node), node) {
-                    (Some(leaf), _) => return self.rows(leaf, above, result),
+                    (Some(leaf), _) => return self.rows(node, leaf, above, result),
                     (None, LogicalPlan::Filter(filter)) => {
                         above.push(Above::Keep(&filter.predicate, filter.input.schema()));
                         &filter.input
@@ -201,8 +212,7 @@ impl Compiler<'_> {
     }
 
     /// A table under filters and an alias.
-    fn leaf<'p>(&self, plan: &'p LogicalPlan) -> Option<Leaf<'p>> {
-        let schema = plan.schema();
+    fn leaf(&self, plan: &LogicalPlan) -> Option<Source> {
         let (mut predicates, mut node) = (Vec::new(), plan);
         let scan = loop {
             node = match node {
@@ -218,129 +228,144 @@ impl Compiler<'_> {
         if scan.projection.is_some() || scan.fetch.is_some() || !scan.filters.is_empty() {
             return None;
         }
-        let table: &'p ColumnsTable = provider(&scan.source)?;
+        let table: &ColumnsTable = provider(&scan.source)?;
+        let schema = Arc::clone(table.arrow_schema());
         let mut conditions = Vec::new();
         for predicate in predicates {
             for expr in split_conjunction_owned(unqualified(predicate.clone())?) {
-                conditions.push(self.condition(expr, table)?);
+                conditions.push(self.condition(expr, &schema)?);
             }
         }
-        Some(Leaf { table, conditions, schema })
+        Some(Source { table: Arc::clone(table.table()), schema, conditions })
     }
 
-    fn condition(&self, expr: Expr, table: &ColumnsTable) -> Option<Condition> {
+    fn condition(&self, expr: Expr, schema: &SchemaRef) -> Option<Condition> {
         if mentions_queries(&expr) || volatility(&expr) == Volatility::Volatile {
             return None;
         }
         let is_open = has_parameters(&expr) || volatility(&expr) != Volatility::Immutable;
-        let schema = DFSchema::try_from(Arc::clone(table.arrow_schema())).ok()?;
+        let schema = DFSchema::try_from(Arc::clone(schema)).ok()?;
         let expr = if is_open { expr } else { simplified(self.state, expr, &Arc::new(schema))? };
         Some(Condition { expr, is_open })
     }
 
-    fn rows(&self, leaf: Leaf<'_>, mut above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
+    fn rows(&self, plan: &LogicalPlan, source: Source, mut above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
         let (skip, fetch) = limit_of(&mut above)?;
-        let mut outputs: Vec<Expr> = identity(leaf.table);
-        let mut input = leaf.schema;
+        let mut outputs: Vec<Expr> = identity(&source.schema);
+        let mut input: &DFSchema = plan.schema();
         let mut sort: Option<Vec<SortExpr>> = None;
         for step in above.iter().rev() {
             match step {
-                Above::Project(exprs, ..) => {
+                Above::Project(exprs, schema, _) => {
                     outputs = exprs.iter().map(|expr| substituted(expr, input, &outputs)).collect::<Option<_>>()?;
+                    input = schema;
                 }
-                Above::Sort(exprs, _) if sort.is_none() => {
-                    let one = |by: &SortExpr| {
-                        let expr = substituted(&by.expr, input, &outputs)?;
-                        Some(SortExpr { expr, ..by.clone() })
-                    };
-                    sort = Some(exprs.iter().map(one).collect::<Option<_>>()?);
-                }
+                Above::Sort(exprs, _) if sort.is_none() => sort = Some(sorted_by(exprs, input, &outputs)?),
                 Above::Sort(..) | Above::Keep(..) | Above::Limit(..) => return None,
             }
-            if let Above::Project(_, schema, _) = step {
-                input = schema;
-            }
         }
-        let sort = sort.unwrap_or_default();
-        let time = &leaf.table.table().time_column().name;
-        let order = match sort.as_slice() {
+        self.of_rows(Wanted { source, skip, fetch, result }, &outputs, &sort.unwrap_or_default())
+    }
+
+    /// Rows: these expressions over the table's columns, in this order.
+    pub(super) fn of_rows(&self, wanted: Wanted, outputs: &[Expr], sort: &[SortExpr]) -> Option<Shape> {
+        let time = &wanted.source.table.time_column().name;
+        let order = match sort {
             [] => Order::Any,
             [by] if is_column(&by.expr, time) && by.asc => Order::Ascending,
             [by] if is_column(&by.expr, time) => Order::Descending,
             _ => Order::Other,
         };
         let exprs = outputs.iter().chain(sort.iter().map(|by| &by.expr));
-        let read = self.read(&leaf, exprs)?;
+        let read = Read::of(&wanted.source, exprs)?;
         let body = Body::Rows(Rows {
-            outputs: self.physical_all(&outputs, &read.scanned)?,
-            sort: self.sorts(&sort, &read.scanned)?,
+            outputs: self.physical_all(outputs, &read.scanned)?,
+            sort: self.sorts(sort, &read.scanned)?,
             order,
         });
-        Some(read.shape(leaf, body, skip, fetch, result))
+        Some(read.shape(wanted, body))
     }
 
     fn newest(&self, distinct: &DistinctOn, mut above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
-        let leaf = self.leaf(&distinct.input)?;
+        let source = self.leaf(&distinct.input)?;
         let (skip, fetch) = limit_of(&mut above)?;
-        let outputs: Vec<Expr> = identity(leaf.table);
-        let of_table = |expr: &Expr| substituted(expr, leaf.schema, &outputs);
-        let table = leaf.table.table();
+        let columns: Vec<Expr> = identity(&source.schema);
+        let input: &DFSchema = distinct.input.schema();
+        let of_table = |expr: &Expr| substituted(expr, input, &columns);
         let on: Vec<Expr> = distinct.on_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let sort = sorted_by(distinct.sort_expr.as_deref()?, input, &columns)?;
+        let mut outputs: Vec<Expr> = distinct.select_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let mut input: &DFSchema = &distinct.schema;
+        for step in above.iter().rev() {
+            let Above::Project(exprs, schema, _) = step else { return None };
+            outputs = exprs.iter().map(|expr| substituted(expr, input, &outputs)).collect::<Option<_>>()?;
+            input = schema;
+        }
+        self.of_newest(Wanted { source, skip, fetch, result }, &outputs, &on, &sort)
+    }
+
+    /// The newest row for each value of `on`, if these are the keys, and `sort` says that it is the newest.
+    pub(super) fn of_newest(&self, wanted: Wanted, outputs: &[Expr], on: &[Expr], sort: &[SortExpr]) -> Option<Shape> {
+        let table = &wanted.source.table;
         let keys: Vec<&str> = table.key_columns().map(|column| column.name.as_str()).collect();
         let is_key = |key: &&str| on.iter().any(|expr| is_column(expr, key));
         if !table.keyed || on.len() != keys.len() || !keys.iter().all(is_key) {
             return None;
         }
-        let sort = distinct.sort_expr.as_deref()?;
-        let sort: Vec<SortExpr> =
-            sort.iter().map(|by| Some(SortExpr { expr: of_table(&by.expr)?, ..by.clone() })).collect::<Option<_>>()?;
         let (by_keys, rest) = sort.split_at_checked(on.len())?;
         let is_newest = matches!(rest, [by] if is_column(&by.expr, &table.time_column().name) && !by.asc);
-        if !is_newest || !by_keys.iter().zip(&on).all(|(by, on)| by.expr == *on) {
+        if !is_newest || !by_keys.iter().zip(on).all(|(by, on)| by.expr == *on) {
             return None;
         }
-        let mut chosen: Vec<Expr> = distinct.select_expr.iter().map(of_table).collect::<Option<_>>()?;
-        let mut input: &DFSchema = &distinct.schema;
-        for step in above.iter().rev() {
-            let Above::Project(exprs, schema, _) = step else { return None };
-            chosen = exprs.iter().map(|expr| substituted(expr, input, &chosen)).collect::<Option<_>>()?;
-            input = schema;
-        }
-        let exprs = chosen.iter().chain(by_keys.iter().map(|by| &by.expr));
-        let read = self.read(&leaf, exprs)?;
+        let exprs = outputs.iter().chain(by_keys.iter().map(|by| &by.expr));
+        let read = Read::of(&wanted.source, exprs)?;
         let body = Body::Newest(Newest {
-            outputs: self.physical_all(&chosen, &read.scanned)?,
+            outputs: self.physical_all(outputs, &read.scanned)?,
             sort: self.sorts(by_keys, &read.scanned)?,
         });
-        Some(read.shape(leaf, body, skip, fetch, result))
+        Some(read.shape(wanted, body))
     }
 
     fn groups(&self, aggregate: &Aggregate, above: Vec<Above<'_>>, result: SchemaRef) -> Option<Shape> {
-        let leaf = self.leaf(&aggregate.input)?;
-        let columns = identity(leaf.table);
-        let of_table = |expr: &Expr| substituted(expr, leaf.schema, &columns);
+        let source = self.leaf(&aggregate.input)?;
+        let columns = identity(&source.schema);
+        let of_table = |expr: &Expr| substituted(expr, aggregate.input.schema(), &columns);
         let by: Vec<Expr> = aggregate.group_expr.iter().map(of_table).collect::<Option<_>>()?;
-        let aggregated: Vec<Expr> = aggregate.aggr_expr.iter().map(of_table).collect::<Option<_>>()?;
-        let read = self.read(&leaf, aggregated.iter())?;
+        let calls: Vec<Expr> = aggregate.aggr_expr.iter().map(of_table).collect::<Option<_>>()?;
+        let steps = above.iter().rev().map(|step| self.step(step)).collect::<Option<_>>()?;
+        let grouped = Arc::new(aggregate.schema.as_arrow().clone());
+        self.of_groups(Wanted { source, skip: Count::Of(0), fetch: None, result }, &by, &calls, |_| (grouped, steps))
+    }
+
+    /// Aggregates. `rest`: the schema of keys and aggregates, whose fields are given, and what is made of them.
+    pub(super) fn of_groups(
+        &self,
+        wanted: Wanted,
+        by: &[Expr],
+        calls: &[Expr],
+        rest: impl FnOnce(Vec<Field>) -> (SchemaRef, Vec<Step>),
+    ) -> Option<Shape> {
+        let source = &wanted.source;
+        let read = Read::of(source, calls.iter())?;
+        let aggregates = calls.iter().map(|call| self.aggregated(call, &source.table, &read.scanned));
         let mut groups = Groups {
             keys: Vec::new(),
             by: Vec::new(),
             bucket: None,
-            aggregates: aggregated
-                .iter()
-                .map(|expr| self.aggregated(expr, &leaf, &read.scanned))
-                .collect::<Option<_>>()?,
-            grouped: Arc::new(aggregate.schema.as_arrow().clone()),
+            aggregates: aggregates.collect::<Option<_>>()?,
+            grouped: Arc::new(Schema::empty()),
             steps: Vec::new(),
             by_statistics: false,
         };
-        for expr in &by {
-            groups.add_key(self, expr, leaf.table)?;
+        let mut fields = Vec::with_capacity(by.len() + calls.len());
+        for expr in by {
+            fields.push(groups.add_key(self, expr, source)?);
         }
+        fields.extend(groups.aggregates.iter().map(Aggregated::field));
         groups.by_statistics = groups.bucket.as_ref().is_none_or(|bucket| bucket.is_monotonic)
             && groups.aggregates.iter().all(|aggregate| aggregate.source.is_some());
-        groups.steps = above.iter().rev().map(|step| self.step(step)).collect::<Option<_>>()?;
-        Some(read.shape(leaf, Body::Groups(Box::new(groups)), Count::Of(0), None, result))
+        (groups.grouped, groups.steps) = rest(fields);
+        Some(read.shape(wanted, Body::Groups(Box::new(groups))))
     }
 
     /// What is made of groups.
@@ -363,6 +388,10 @@ impl Compiler<'_> {
 
     /// An expression that is the same each time.
     fn closed(&self, expr: &Expr, schema: &DFSchema) -> Option<Physical> {
+        if let Expr::Column(column) = expr {
+            let at = schema.maybe_index_of_column(column)?;
+            return Some(Arc::new(PhysicalColumn::new(&column.name, at)));
+        }
         if !is_closed(expr) {
             return None;
         }
@@ -380,30 +409,7 @@ impl Compiler<'_> {
         sort.iter().map(|by| Some(Sort { by: self.closed(&by.expr, &schema)?, options: options(by) })).collect()
     }
 
-    /// What must be read for expressions and conditions.
-    fn read<'e>(&self, leaf: &Leaf<'_>, exprs: impl Iterator<Item = &'e Expr>) -> Option<Read> {
-        let mut names: BTreeSet<&str> = BTreeSet::new();
-        for expr in exprs {
-            names.extend(expr.column_refs().into_iter().map(|column| column.name.as_str()));
-        }
-        let table = leaf.table.table();
-        for condition in &leaf.conditions {
-            let columns = condition.expr.column_refs();
-            let role = |column: &&Column| table.column(&column.name).map(|column| column.role);
-            // Others are for the store, which needs no more than the conditions themselves.
-            if !columns.iter().all(|column| role(column) == Some(ColumnRole::Key)) {
-                names.extend(columns.into_iter().map(|column| column.name.as_str()));
-            }
-        }
-        let schema = leaf.table.arrow_schema();
-        let positions: Vec<usize> =
-            (0..schema.fields().len()).filter(|at| names.contains(schema.field(*at).name().as_str())).collect();
-        let id = |at: &usize| table.column(schema.field(*at).name()).map(|column| column.id);
-        let columns = positions.iter().map(id).collect::<Option<_>>()?;
-        Some(Read { columns, scanned: Arc::new(schema.project(&positions).ok()?) })
-    }
-
-    fn aggregated(&self, expr: &Expr, leaf: &Leaf<'_>, scanned: &SchemaRef) -> Option<Aggregated> {
+    fn aggregated(&self, expr: &Expr, table: &Table, scanned: &SchemaRef) -> Option<Aggregated> {
         if !is_closed(expr) {
             return None;
         }
@@ -416,7 +422,7 @@ impl Compiler<'_> {
         if call.params.distinct || !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
             return None;
         }
-        let source = Source::of(call, leaf.table.table());
+        let source = groups::Source::of(call, table);
         let planning = PhysicalPlanningContext::default();
         let lowered = LoweredAggregateBuilder::new(expr, &schema, scanned, self.state.execution_props(), &planning)
             .build()
@@ -427,15 +433,15 @@ impl Compiler<'_> {
 }
 
 impl Groups {
-    /// Adds what is grouped by.
-    fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, table: &ColumnsTable) -> Option<()> {
-        let definition = table.table();
+    /// Adds what is grouped by; gives its field.
+    fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, source: &Source) -> Option<Field> {
+        let definition = &source.table;
         if let Expr::Column(column) = expr
             && let Some(at) = definition.key_columns().position(|key| key.name == column.name)
         {
             self.by.push(By::Key(self.keys.len()));
             self.keys.push(at);
-            return Some(());
+            return source.schema.field_with_name(&column.name).ok().cloned();
         }
         let time = &definition.time_column().name;
         let columns = expr.column_refs();
@@ -443,7 +449,7 @@ impl Groups {
         if !of_time || self.bucket.is_some() {
             return None;
         }
-        let field = table.arrow_schema().field_with_name(time).ok()?.clone();
+        let field = source.schema.field_with_name(time).ok()?.clone();
         let schema = DFSchema::try_from(Schema::new(vec![field])).ok()?;
         let of = compiler.closed(expr, &schema)?;
         let ty = of.data_type(schema.as_arrow()).ok()?;
@@ -451,9 +457,9 @@ impl Groups {
         if !matches!(ty, Arrow::Int64 | Arrow::Timestamp(arrow_schema::TimeUnit::Nanosecond, _)) {
             return None;
         }
-        self.bucket = Some(Bucket { of, ty, is_monotonic: is_monotonic(expr, time) });
+        self.bucket = Some(Bucket { of, ty: ty.clone(), is_monotonic: is_monotonic(expr, time) });
         self.by.push(By::Bucket);
-        Some(())
+        Some(Field::new("bucket", ty, true))
     }
 }
 
@@ -464,18 +470,33 @@ struct Read {
 }
 
 impl Read {
-    fn shape(self, leaf: Leaf<'_>, body: Body, skip: Count, fetch: Option<Count>, result: SchemaRef) -> Shape {
-        Shape {
-            table: Arc::clone(leaf.table.table()),
-            schema: Arc::clone(leaf.table.arrow_schema()),
-            conditions: leaf.conditions,
-            columns: self.columns,
-            scanned: self.scanned,
-            body,
-            skip,
-            fetch,
-            result,
+    /// What expressions and conditions need.
+    fn of<'e>(source: &Source, exprs: impl Iterator<Item = &'e Expr>) -> Option<Read> {
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for expr in exprs {
+            names.extend(expr.column_refs().into_iter().map(|column| column.name.as_str()));
         }
+        for condition in &source.conditions {
+            let columns = condition.expr.column_refs();
+            let role = |column: &&Column| source.table.column(&column.name).map(|column| column.role);
+            // The store needs no more than the conditions themselves.
+            let of_one_kind = |wanted: ColumnRole| columns.iter().all(|column| role(column) == Some(wanted));
+            let is_range = of_one_kind(ColumnRole::Time) && is_bound(&condition.expr);
+            if !of_one_kind(ColumnRole::Key) && !is_range {
+                names.extend(columns.into_iter().map(|column| column.name.as_str()));
+            }
+        }
+        let schema = &source.schema;
+        let is_read = |at: &usize| names.contains(schema.field(*at).name().as_str());
+        let positions: Vec<usize> = (0..schema.fields().len()).filter(is_read).collect();
+        let id = |at: &usize| source.table.column(schema.field(*at).name()).map(|column| column.id);
+        let columns = positions.iter().map(id).collect::<Option<_>>()?;
+        Some(Read { columns, scanned: Arc::new(schema.project(&positions).ok()?) })
+    }
+
+    fn shape(self, wanted: Wanted, body: Body) -> Shape {
+        let Wanted { source: Source { table, schema, conditions }, skip, fetch, result } = wanted;
+        Shape { table, schema, conditions, columns: self.columns, scanned: self.scanned, body, skip, fetch, result }
     }
 }
 
@@ -515,10 +536,15 @@ fn options(by: &SortExpr) -> SortOptions {
     SortOptions { descending: !by.asc, nulls_first: by.nulls_first }
 }
 
+/// How rows are sorted, by expressions over what `inputs` are over.
+fn sorted_by(exprs: &[SortExpr], schema: &DFSchema, inputs: &[Expr]) -> Option<Vec<SortExpr>> {
+    let one = |by: &SortExpr| Some(SortExpr { expr: substituted(&by.expr, schema, inputs)?, ..by.clone() });
+    exprs.iter().map(one).collect()
+}
+
 /// The columns of a table as expressions.
-fn identity(table: &ColumnsTable) -> Vec<Expr> {
-    let fields = table.arrow_schema().fields().iter();
-    fields.map(|field| Expr::Column(Column::new_unqualified(field.name()))).collect()
+fn identity(schema: &SchemaRef) -> Vec<Expr> {
+    schema.fields().iter().map(|field| Expr::Column(Column::new_unqualified(field.name()))).collect()
 }
 
 fn is_column(expr: &Expr, name: &str) -> bool {
@@ -609,6 +635,19 @@ fn volatility(expr: &Expr) -> Volatility {
         Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
     });
     worst
+}
+
+/// Does it say between which values a column is, and no more?
+fn is_bound(expr: &Expr) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+    let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
+    match expr {
+        Expr::BinaryExpr(both) if matches!(both.op, Eq | Lt | LtEq | Gt | GtEq) => {
+            is_column(&both.left) || is_column(&both.right)
+        }
+        Expr::Between(between) => !between.negated && is_column(&between.expr),
+        _ => false,
+    }
 }
 
 /// Buckets of time, and the time itself.
