@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::DataType as Arrow;
 use datafusion::common::ParamValues;
 use datafusion::execution::TaskContext;
@@ -19,6 +20,7 @@ use crate::context::StatementContext;
 use crate::errors::{OrError, convert, locate};
 use crate::interrupt::Interrupt;
 use crate::planner::{Planned, plan as plan_query};
+use crate::rows::Executed;
 use crate::series::{self, Direct, Shape};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
 use crate::settings::Settings;
@@ -260,12 +262,20 @@ pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
     Arc::new(TaskContext::new(None, id, config, none.0, none.1, none.2, none.3, runtime))
 }
 
-/// Runs a query at once, if it is a series statement, and not a long one.
-pub(crate) fn at_once(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<Outcome>> {
-    let Some(ran) = run_series(session, prepared, values)? else { return Ok(None) };
-    let columns = prepared.columns().unwrap_or_default().to_vec();
-    let batches = Box::pin(futures::stream::iter(ran.batches.into_iter().map(Ok)));
-    Ok(Some(Outcome::Rows { columns, batches, tag: "SELECT".into() }))
+/// Rows of a result that are sent at once, where they are made.
+const FEW_ROWS: usize = 2_000;
+
+/// Runs a query at once, if it is a series statement, and not a long one. `few`: may a short result be given as it is?
+pub(crate) fn at_once(
+    session: &mut Session,
+    prepared: &Prepared,
+    values: &[Value],
+    few: bool,
+) -> Result<Option<Executed>> {
+    let Some(series::Ran { batches, .. }) = run_series(session, prepared, values)? else { return Ok(None) };
+    let is_few = few && batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= FEW_ROWS;
+    let executed = Executed::Few { batches };
+    Ok(Some(if is_few { executed } else { executed.streamed(prepared) }))
 }
 
 /// Runs a series statement whose plan still holds; nothing for others, and long ones.

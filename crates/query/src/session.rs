@@ -392,7 +392,9 @@ impl Session {
     pub async fn execute(&mut self, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
         match self.execute_into(prepared, Arguments::Values(values), None).await? {
             Executed::Outcome(outcome) => Ok(outcome),
-            Executed::Sent { .. } | Executed::Stream { .. } => Err(Error::bug("rows went out that nobody asked for")),
+            Executed::Sent { .. } | Executed::Few { .. } | Executed::Stream { .. } => {
+                Err(Error::bug("rows went out that nobody asked for"))
+            }
         }
     }
 
@@ -487,9 +489,9 @@ impl Session {
     ) -> Result<std::result::Result<Executed, Stage>> {
         let Plan::Rows(plan) = &prepared.0.plan else {
             if matches!(prepared.0.plan, Plan::Query(_))
-                && let Some(outcome) = crate::query::at_once(self, prepared, arguments.values()?)?
+                && let Some(executed) = crate::query::at_once(self, prepared, arguments.values()?, messages.is_some())?
             {
-                return Ok(Ok(Executed::Outcome(outcome)));
+                return Ok(Ok(executed));
             }
             let begun = match &prepared.0.statement.0.command {
                 Command::Sql(sql) => crate::transaction::at_once(self, sql)?,

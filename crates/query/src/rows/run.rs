@@ -116,6 +116,11 @@ pub enum Executed {
         /// Rows that it gave or changed.
         rows: u64,
     },
+    /// All rows of a SELECT, and they are few.
+    Few {
+        /// Of the columns announced when the statement was prepared.
+        batches: Vec<RecordBatch>,
+    },
     /// Rows of a SELECT that are too many to be made at once: they are made while the stream is polled, and see the snapshot of this call.
     Stream {
         /// The rows, as messages.
@@ -123,6 +128,17 @@ pub enum Executed {
         /// Do they show what the transaction itself has changed so far? Then all of them are to be taken before its next statement.
         shows_own: bool,
     },
+}
+
+impl Executed {
+    /// The same, a short result as any other.
+    #[must_use]
+    pub fn streamed(self, prepared: &Prepared) -> Executed {
+        let Executed::Few { batches } = self else { return self };
+        let columns = prepared.columns().unwrap_or_default().to_vec();
+        let batches = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
+        Executed::Outcome(Outcome::Rows { columns, batches, tag: "SELECT".into() })
+    }
 }
 
 /// What [`begin`] came to.

@@ -121,7 +121,7 @@ pub(crate) async fn unload_query(
     let chunks: Chunks = match executed {
         Executed::Sent { .. } => Box::pin(futures::stream::iter([Ok(Chunk { bytes: messages, rows: 0 })])),
         Executed::Stream { chunks, .. } => chunks,
-        Executed::Outcome(_) => return Err(Error::bug("a query without rows")),
+        Executed::Outcome(_) | Executed::Few { .. } => return Err(Error::bug("a query without rows")),
     };
     let rows = chunks.map(move |chunk| {
         let pieces = chunk.and_then(|chunk| pieces_of(&writer, &chunk.bytes));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::Engine;
 use futures::StreamExt;
 use query::encode::Encoder;
-use query::{Database, Options, Outcome, Session, Statement, TxnStatus};
+use query::{Database, Options, Outcome, OutputColumn, Session, Statement, TxnStatus, Value};
 
 use crate::script::{Connection, Output, kind, shown_cell};
 
@@ -64,10 +64,30 @@ impl Client {
         Ok(rows.into_iter().map(|row| row.into_iter().map(cell).collect::<Vec<_>>().join("|")).collect())
     }
 
+    /// The result's columns and the types of parameters.
+    pub(crate) async fn described(
+        &mut self,
+        sql: &str,
+        types: &[u32],
+    ) -> Result<(Vec<OutputColumn>, Vec<u32>), model::Error> {
+        let prepared = self.session.prepare(&query::parse(sql)?[0], types).await?;
+        Ok((prepared.columns().unwrap_or_default().to_vec(), prepared.parameters().to_vec()))
+    }
+
     async fn cells(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, model::Error> {
+        self.bound_cells(sql, &[], &[]).await
+    }
+
+    /// The rows of a statement with parameters, in text form.
+    pub(crate) async fn bound_cells(
+        &mut self,
+        sql: &str,
+        types: &[u32],
+        values: &[Value],
+    ) -> Result<Vec<Vec<Option<String>>>, model::Error> {
         let statement = &query::parse(sql)?[0];
-        let prepared = self.session.prepare(statement, &[]).await?;
-        let Outcome::Rows { columns, mut batches, .. } = self.session.execute(&prepared, &[]).await? else {
+        let prepared = self.session.prepare(statement, types).await?;
+        let Outcome::Rows { columns, mut batches, .. } = self.session.execute(&prepared, values).await? else {
             return Ok(Vec::new());
         };
         let encoder = Encoder::new(&columns, &self.session.setting("timezone").unwrap())?;

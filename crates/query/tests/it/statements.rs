@@ -406,14 +406,23 @@ fn texts_that_came_twice_are_known_until_what_they_name_changes() {
         assert!(session.recall_text("BEGIN; SELECT n FROM r WHERE id = 2; UPDATE r SET n = 6 WHERE id = 8").is_some());
         assert!(session.recall_text("BEGIN; SELECT s FROM r WHERE id = 2").is_none());
         // Patterns decide about plans, other statements are not kept.
-        for text in ["SELECT n FROM r WHERE s LIKE 'a%'", "SHOW application_name", "SELECT n FROM m WHERE n = 1"] {
+        for text in [
+            "SELECT n FROM r WHERE s LIKE 'a%'",
+            "SHOW application_name",
+            "SELECT n FROM m WHERE n = 1",
+            "SELECT v FROM m WHERE v > 1.5",
+            "SELECT v FROM m WHERE n > 1.5",
+        ] {
             came(&mut session, text).await;
             came(&mut session, text).await;
         }
         assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'a%'").is_some());
         assert!(session.recall_text("SELECT n FROM r WHERE s LIKE 'b%'").is_none());
         assert!(session.recall_text("SHOW application_name").is_none());
-        assert!(session.recall_text("SELECT n FROM m WHERE n = 1").is_none());
+        // Of series statements too, where a numeric is a float anyway.
+        assert!(session.recall_text("SELECT n FROM m WHERE n = 2").is_some());
+        assert!(session.recall_text("SELECT v FROM m WHERE v > 2.25").is_some());
+        assert!(session.recall_text("SELECT v FROM m WHERE n > 1.5").is_none());
         came(&mut session, "ALTER TABLE r ADD COLUMN t text").await;
         assert!(session.recall_text("SELECT n FROM r WHERE id = 77").is_none());
         assert!(session.recall_text("BEGIN").is_some());

@@ -335,6 +335,11 @@ impl<'a> Connection<'a> {
                 self.complete_sent(prepared, words, rows);
                 Ok(None)
             }
+            Begun::Done(Executed::Few { batches }) => {
+                describe_rows(&mut self.wire.output, prepared.columns().unwrap_or_default(), &forms);
+                self.send_few(prepared, &batches, &forms, before)?;
+                Ok(None)
+            }
             Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
                 self.complete_command(&tag);
                 Ok(None)
@@ -363,7 +368,8 @@ impl<'a> Connection<'a> {
         begun: Begun,
     ) -> Result<(), Fault> {
         let forms = all_text(prepared);
-        match self.finish(prepared, arguments, &forms, before, begun).await? {
+        match self.finish(prepared, arguments, &forms, before, begun).await?.streamed(prepared) {
+            Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } => {
                 self.complete_sent(prepared, words, rows);
                 Ok(())
@@ -382,6 +388,26 @@ impl<'a> Connection<'a> {
             }
             Executed::Outcome(outcome) => Box::pin(self.finish_outcome(outcome)).await,
         }
+    }
+
+    /// Sends all rows of a short result; if one cannot be sent, the output ends at `before`.
+    pub(super) fn send_few(
+        &mut self,
+        prepared: &Prepared,
+        batches: &[RecordBatch],
+        forms: &[Form],
+        before: usize,
+    ) -> Result<()> {
+        let zone = self.zone();
+        let mut rows = 0;
+        for batch in batches {
+            let written = Encoder::new(batch, prepared.columns().unwrap_or_default(), forms, &zone)
+                .and_then(|mut encoder| encoder.write_all(&mut self.wire.output));
+            rows += written.inspect_err(|_| self.wire.output.truncate(before))?;
+        }
+        self.complete_rows("SELECT", rows);
+        Counters::add(&self.context.counters.rows, rows);
+        Ok(())
     }
 
     /// Executes a statement as far as it goes without waiting, for [`Connection::finish`] to go on; rows of one that is compiled are in the

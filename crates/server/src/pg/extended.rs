@@ -367,6 +367,11 @@ impl Connection<'_> {
                 self.complete_sent(prepared, words, rows);
                 Ok(true)
             }
+            Begun::Done(Executed::Few { batches }) => {
+                portal.state = PortalState::Done { rows: true };
+                self.send_few(prepared, &batches, &portal.forms, before)?;
+                Ok(true)
+            }
             Begun::Done(Executed::Outcome(Outcome::Command { tag })) => {
                 portal.state = PortalState::Done { rows: false };
                 self.complete_command(&tag);
@@ -394,7 +399,8 @@ impl Connection<'_> {
             let work = pin!(self.session.execute_into(prepared, portal.values.arguments(), Some(messages)));
             self.context.pump.within(work).await?
         };
-        match executed {
+        match executed.streamed(prepared) {
+            Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
             Executed::Sent { words, rows } if rows_max != u64::MAX && prepared.columns().is_some() => {
                 let left = Left { messages: kept, sent: 0, rest: None, tag: format!("{words} {rows}") };
                 Box::pin(self.send_left(portal, left, rows_max)).await

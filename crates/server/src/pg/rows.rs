@@ -106,6 +106,19 @@ impl Encoder {
         Ok((self.next - first) as u64)
     }
 
+    /// Appends all rows; returns how many.
+    ///
+    /// # Errors
+    /// As [`Encoder::write`].
+    pub(super) fn write_all(&mut self, out: &mut Vec<u8>) -> Result<u64> {
+        let first = self.next;
+        while self.next < self.rows {
+            self.write_row(out)?;
+            self.next += 1;
+        }
+        Ok((self.next - first) as u64)
+    }
+
     fn write_row(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let before = out.len();
         let mut row = data_row(out, self.columns.len());
