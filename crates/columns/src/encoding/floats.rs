@@ -165,10 +165,7 @@ pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
         out.extend_from_slice(&written);
         return kind::ORDERED;
     }
-    if best == kind::RAW {
-        values.iter().for_each(|value| out.extend_from_slice(&value.bits().to_le_bytes()[..T::BYTES]));
-    }
-    best
+    if best == kind::RAW { encode_raw(values, out) } else { best }
 }
 
 /// Appends `values` as decimals if they are and that takes less than `beat` bytes.
@@ -248,6 +245,13 @@ fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out
     push_varint(out, positions.len() as u64);
     ints::encode(&positions, out);
     ints::encode(&bits, out);
+}
+
+/// Appends `values` as they are and returns that kind.
+pub(crate) fn encode_raw<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
+    out.reserve(values.len() * T::BYTES);
+    values.iter().for_each(|value| out.extend_from_slice(&value.bits().to_le_bytes()[..T::BYTES]));
+    kind::RAW
 }
 
 /// Reads `count` floats written as `kind`.

@@ -33,6 +33,13 @@ pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
     choose::write(values, out);
 }
 
+/// Appends `values`, each in `bits` bits above `base`, which must do for all of them.
+pub(crate) fn encode_plain(values: &[i64], base: i64, bits: u32, out: &mut Vec<u8>) {
+    out.push(bits as u8);
+    push_signed(out, base);
+    pack(values.iter().map(|value| above(*value, base)), bits, out);
+}
+
 /// Values above a base.
 #[derive(Clone, Copy)]
 pub(super) struct Range {

@@ -17,7 +17,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use model::{DataType, Error, Result};
+use model::{DataType, Error, Result, Table};
 
 mod bits;
 pub(crate) mod bytes;
@@ -50,6 +50,22 @@ pub(crate) mod kind {
 const NULLS_NONE: u8 = 0;
 const NULLS_ALL: u8 = 1;
 const NULLS_SOME: u8 = 2;
+
+/// How small a chunk is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The smallest form found.
+    Compressed,
+    /// Values as they are: numbers in as many bits as their type has, text behind its lengths.
+    Plain,
+}
+
+impl Form {
+    /// What the table asks for.
+    pub(crate) fn of(table: &Table) -> Form {
+        if table.options.compression { Form::Compressed } else { Form::Plain }
+    }
+}
 
 /// The values of an array that are not NULL, in order.
 pub(crate) enum Dense<'a> {
@@ -97,6 +113,23 @@ impl<'a> Dense<'a> {
             Dense::F32(values) => floats::encode(values, out),
             Dense::F64(values) => floats::encode(values, out),
             Dense::Bytes(values) => bytes::encode(values, out),
+        }
+    }
+
+    /// `bytes`: what an integer of the column's type takes; `None` for bool.
+    fn encode_plain(&self, bytes: Option<usize>, out: &mut Vec<u8>) -> u8 {
+        match self {
+            Dense::Ints(values) => {
+                match bytes {
+                    None => ints::encode_plain(values, 0, 1, out),
+                    Some(8..) => ints::encode_plain(values, 0, 64, out),
+                    Some(bytes) => ints::encode_plain(values, -1 << (8 * bytes - 1), 8 * bytes as u32, out),
+                }
+                kind::INTS
+            }
+            Dense::F32(values) => floats::encode_raw(values, out),
+            Dense::F64(values) => floats::encode_raw(values, out),
+            Dense::Bytes(values) => bytes::encode_plain(values, out),
         }
     }
 }
@@ -151,13 +184,13 @@ fn flags(bits: &BooleanBuffer) -> Vec<i64> {
 /// When `values` is not of the array type of `ty`: our mistake.
 pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
     match Dense::of(ty, values) {
-        Ok(dense) => encode_dense(&dense, values, out),
+        Ok(dense) => encode_dense(&dense, values, Form::Compressed, out),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// [`encode`], with the values picked out already.
-pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, out: &mut Vec<u8>) {
+/// [`encode`], in some form, with the values picked out already.
+pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, out: &mut Vec<u8>) {
     let head = out.len();
     out.push(NULLS_NONE);
     if values.null_count() == values.len() {
@@ -166,9 +199,17 @@ pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, out: &mut Vec<
     }
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
         out[head] = NULLS_SOME;
-        ints::encode(&flags(nulls.inner()), out);
+        let flags = flags(nulls.inner());
+        match form {
+            Form::Compressed => ints::encode(&flags, out),
+            Form::Plain => ints::encode_plain(&flags, 0, 1, out),
+        }
     }
-    out[head] |= dense.encode(out) << 2;
+    let kind = match form {
+        Form::Compressed => dense.encode(out),
+        Form::Plain => dense.encode_plain(values.data_type().primitive_width(), out),
+    };
+    out[head] |= kind << 2;
 }
 
 /// Reads what [`encode`] wrote. `rows` is known from the block; bytes are checked, never trusted.

@@ -134,7 +134,21 @@ fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
     let raw = array.to_data().get_slice_memory_size().unwrap();
     assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}: {} bytes, raw {raw}", bytes.len());
     describe(ty, array.len(), &bytes).unwrap();
+    check_plain(&what, ty, array, raw);
     bytes
+}
+
+/// As they are, values come back too, and take what their type does.
+fn check_plain(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
+    let mut bytes = Vec::new();
+    encode_dense(&Dense::of(ty, array).unwrap(), array, Form::Plain, &mut bytes);
+    let back = decode(ty, array.len(), &bytes).unwrap_or_else(|error| panic!("{what}, plain: {error}"));
+    assert_same(what, array, &back);
+    let most = raw + array.len() / 8 + 32;
+    assert!(bytes.len() <= most, "{what}, plain: {} bytes, at most {most}", bytes.len());
+    if array.null_count() == 0 && array.data_type().is_primitive() {
+        assert!(bytes.len() >= raw, "{what}, plain: {} bytes, as they are {raw}", bytes.len());
+    }
 }
 
 fn assert_same(what: &str, a: &dyn Array, b: &dyn Array) {
