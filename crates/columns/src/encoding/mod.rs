@@ -10,6 +10,7 @@
 //! Bytes: docs/format/segment.md, "Chunks of columns".
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -25,6 +26,7 @@ mod choose;
 pub(crate) mod floats;
 mod huffman;
 pub(crate) mod ints;
+mod part;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod wire;
@@ -230,6 +232,40 @@ pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
     Ok(reader.into_trace())
 }
 
+/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with NULLs, text
+/// and booleans.
+///
+/// # Errors
+/// As [`decode`], but for what is outside of the part.
+///
+/// # Panics
+/// When `part` goes beyond `rows`: our mistake.
+pub(crate) fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) -> Result<Option<ArrayRef>> {
+    assert!(part.start <= part.end && part.end <= rows, "BUG: rows {part:?} of {rows}");
+    let reader = &mut Reader::new(bytes);
+    let head = reader.u8("chunk")?;
+    let kind = head >> 2;
+    if head & 3 != NULLS_NONE {
+        return Ok(None);
+    }
+    let ints = |reader: &mut Reader<'_>| match kind {
+        kind::INTS => part::decode(reader, rows, part.clone()),
+        other => Err(corrupt(format!("encoding of integers is {other}, expected {}", kind::INTS))),
+    };
+    Ok(Some(match ty {
+        DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
+        DataType::Int16 => Arc::new(narrow::<Int16Type>(ints(reader)?, None)?),
+        DataType::Int32 => Arc::new(narrow::<Int32Type>(ints(reader)?, None)?),
+        DataType::Int64 => Arc::new(spread::<Int64Type>(ints(reader)?, None)),
+        DataType::Timestamp => Arc::new(spread::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
+        DataType::UInt64 => {
+            Arc::new(spread::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
+        }
+        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+    }))
+}
+
 fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<ArrayRef> {
     let head = reader.u8("chunk")?;
     let kind = head >> 2;
@@ -304,7 +340,13 @@ fn decode_narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     nulls: Option<NullBuffer>,
     reader: &mut Reader<'_>,
 ) -> Result<PrimitiveArray<T>> {
-    let values = decode_ints(kind, count, reader)?;
+    narrow(decode_ints(kind, count, reader)?, nulls)
+}
+
+fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
+    values: Vec<i64>,
+    nulls: Option<NullBuffer>,
+) -> Result<PrimitiveArray<T>> {
     let narrowed: Result<Vec<T::Native>, _> = values.into_iter().map(T::Native::try_from).collect();
     let narrowed = narrowed.map_err(|_| corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)))?;
     Ok(spread(narrowed, nulls))
