@@ -7,6 +7,7 @@
 //!
 //! Always true: no crate of ours is linked, so that the database and what measures it cannot share a mistake.
 
+mod breakeven;
 pub mod cli;
 mod cluster;
 pub mod config;

@@ -240,6 +240,9 @@ pub struct ServerResult {
     pub written_bytes: u64,
     /// Acknowledged write to first answer that shows it.
     pub lag_ms: Option<Latency>,
+    /// An fdatasync of a few bytes of this tool on the server's disk, while it was written to.
+    #[serde(default)]
+    pub fsync_ms: Option<Latency>,
 }
 
 /// What was checked, and the verdict.

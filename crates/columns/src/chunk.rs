@@ -282,36 +282,44 @@ impl SegmentSource {
     fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
         let Some(block) = self.blocks.pop() else { return Ok(None) };
         self.bounds.pop();
-        let read = self.segment.read(block as usize, &self.columns, &mut stats.bytes_read)?;
-        let meta = &self.segment.blocks()?[block as usize];
-        let (selection, hidden) = if self.filter.passes_all(&meta.times) {
-            (Selection::All, 0)
-        } else {
-            self.filter.select(&read.series, &read.times)
+        let passes_all = self.filter.passes_all(&self.segment.blocks()?[block as usize].times);
+        let (filter, mut selected) = (&self.filter, (Selection::All, 0));
+        let mut select = |series: &[u32], times: &[i64]| {
+            if passes_all {
+                return None;
+            }
+            selected = filter.select(series, times);
+            selected.0.part_of(series.len())
         };
+        let (read, part) = self.segment.read_part(block as usize, &self.columns, &mut stats.bytes_read, &mut select)?;
+        let (selection, hidden) = selected;
         stats.versions_dropped += hidden;
-        let unique = self.settled || is_unique(&read.series, &read.times);
-        self.chunk(block as usize, read, selection, unique).map(Some)
+        self.chunk(read, selection, part).map(Some)
     }
 
-    fn chunk(&self, block: usize, read: BlockRows, selection: Selection, unique: bool) -> Result<Chunk> {
-        let text_bytes_per_row = all_text_bytes(&read.columns) / read.times.len().max(1);
+    /// `part`: the rows that `read` has columns of, if not all; `selection` is within.
+    fn chunk(&self, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<Chunk> {
+        let rows = read.times.len();
+        let first = part.as_ref().map_or(0, |part| part.start);
+        let text_bytes_per_row = all_text_bytes(&read.columns) / part.as_ref().map_or(rows, Range::len).max(1);
         let (series, times, ops, mut index) = match selection {
             Selection::All => (read.series, read.times, read.ops, RowIndex::From(0)),
             Selection::Range(range) => (
                 read.series[range.clone()].to_vec(),
                 read.times[range.clone()].to_vec(),
                 read.ops.slice(range.clone()),
-                RowIndex::From(range.start as u32),
+                RowIndex::From((range.start - first) as u32),
             ),
             Selection::List(list) => {
                 let (series, times) = (gather(&read.series, &list), gather(&read.times, &list));
-                (series, times, read.ops.take(&list), RowIndex::List(list))
+                let ops = read.ops.take(&list);
+                (series, times, ops, RowIndex::List(list.into_iter().map(|row| row - first as u32).collect()))
             }
         };
+        let unique = self.settled || is_unique(&series, &times);
         let mut columns = read.columns;
         // A batch may hold on to many blocks of which it wants little: keep only that.
-        if times.len() * 2 < self.segment.blocks()?[block].rows as usize {
+        if times.len() * 2 < part.map_or(rows, |part| part.len()) {
             columns = taken(columns, &index, times.len())?;
             index = RowIndex::From(0);
         }

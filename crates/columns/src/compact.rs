@@ -15,6 +15,7 @@ use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
 use crate::chunk::{SegmentSource, Source};
+use crate::encoding::Form;
 use crate::filter::Filter;
 use crate::flush::{Output, needed};
 use crate::merge::{Fold, Merger};
@@ -260,7 +261,7 @@ impl Compaction {
                 (true, false) => Fold::Closed,
             };
             let (sources, rows) = self.sources(times, &columns)?;
-            let output = Output { env, dir, columns: &columns, rows };
+            let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
             let written = output.write(&mut Merger::new(sources, fold), next_file, keep_going)?;
             if written.stopped {
                 return Ok(false);

@@ -25,6 +25,22 @@ pub(crate) enum Selection {
     List(Vec<u32>),
 }
 
+impl Selection {
+    /// The rows of a block of `rows` from the first selected one to the last, if those are at most half of it: it pays to decode
+    /// only them.
+    pub(crate) fn part_of(&self, rows: usize) -> Option<Range<usize>> {
+        let part = match self {
+            Selection::All => return None,
+            Selection::Range(range) => range.clone(),
+            Selection::List(list) => match (list.first(), list.last()) {
+                (Some(first), Some(last)) => *first as usize..*last as usize + 1,
+                _ => 0..0,
+            },
+        };
+        (part.len() * 2 <= rows).then_some(part)
+    }
+}
+
 impl SeriesFilter {
     /// The first wanted series that is not below `series`.
     pub(crate) fn at_or_after(&self, series: u32) -> Option<u32> {

@@ -7,6 +7,7 @@ use env::Env;
 use model::{ColumnId, DataType, Lsn, Result};
 
 use crate::chunk::{RowsSource, Source};
+use crate::encoding::Form;
 use crate::files::SeriesFile;
 use crate::filter::Filter;
 use crate::merge::{Fold, Merger};
@@ -103,7 +104,7 @@ impl TableState {
         let columns = self.columns_of(entries);
         let rows = entries.iter().map(entry_rows).sum();
         let mut merger = Merger::new(entry_sources(entries), fold);
-        let output = Output { env, dir, columns: &columns, rows };
+        let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
         output.write(&mut merger, next_file, &|| true)?.finish(lsns)
     }
 
@@ -183,6 +184,7 @@ pub(crate) struct Output<'a> {
     pub(crate) columns: &'a [(ColumnId, DataType)],
     /// About how many rows will come, to make blocks of equal size.
     pub(crate) rows: usize,
+    pub(crate) form: Form,
 }
 
 /// A segment being written.
@@ -217,10 +219,13 @@ impl<'a> Output<'a> {
 
 impl Written<'_> {
     fn add(&mut self, plan: &Plan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
-        let Output { env, dir, columns, .. } = &self.output;
+        let Output { env, dir, columns, form, .. } = &self.output;
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => self.writer.insert(SegmentWriter::create((*env).clone(), dir, next_file(), columns)?),
+            None => {
+                let writer = SegmentWriter::create((*env).clone(), dir, next_file(), columns)?;
+                self.writer.insert(writer.with_form(*form))
+            }
         };
         let mut arrays = Vec::with_capacity(columns.len());
         for (id, ty) in columns.iter() {

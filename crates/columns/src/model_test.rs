@@ -16,7 +16,7 @@ use crate::encoding::tests::Random;
 use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, SeriesFilter, TableView};
 use crate::segment::{ColumnStats, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
-use crate::tests::table;
+use crate::tests::table_of;
 use crate::whole::WholeBlock;
 use crate::{Batch, Compacted, Flushed, KeyList, Op, Ops, Rows, TableFiles};
 
@@ -131,7 +131,7 @@ impl World {
         World {
             random,
             env,
-            state: TableState::empty(table(keyed)),
+            state: TableState::empty(table_of(keyed, seed % 3 > 0)),
             model: Model::default(),
             lsn: 0,
             next_file: 0,

@@ -6,6 +6,11 @@ use model::{Column, ColumnId, ColumnRole, DataType, Table, TableId, TableName, T
 
 /// Columns: 0 `dev` text (key, when keyed), 1 `time`, 2 `a` double precision, 3 `b` bigint, 4 `c` text.
 pub(crate) fn table(keyed: bool) -> TableRef {
+    table_of(keyed, true)
+}
+
+/// The same, compressed or not.
+pub(crate) fn table_of(keyed: bool, compression: bool) -> TableRef {
     let column = |id, name: &str, ty, role| Column {
         id: ColumnId(id),
         name: name.to_owned(),
@@ -29,6 +34,6 @@ pub(crate) fn table(keyed: bool) -> TableRef {
         keyed,
         columns,
         next_column_id: ColumnId(5),
-        options: TableOptions { partition_ns: 100 },
+        options: TableOptions { partition_ns: 100, compression },
     })
 }

@@ -359,6 +359,7 @@ impl Committing {
         install(&mut root, lsn, deletes, resolved, &fresh)?;
         let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
         let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
+        let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
         if let Some(changes) = &mut self.rows {
             rows += changes.changes_len();
             // Before the root is there to be read by.
@@ -384,6 +385,7 @@ impl Committing {
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
         inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
+        inner.counters.ingested_bytes.fetch_add(ingested as u64, Ordering::Relaxed);
         inner.wake_flusher_if_due();
         self.tables.clear();
         self.inline.clear();

@@ -191,6 +191,7 @@ pub(crate) struct Counters {
     /// Payload bytes appended to the log, and at open those that were replayed.
     pub(crate) log_bytes: AtomicU64,
     pub(crate) rows_written: AtomicU64,
+    pub(crate) ingested_bytes: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
@@ -214,6 +215,9 @@ pub struct Stats {
     pub commits: u64,
     /// Rows written since start.
     pub rows_written: u64,
+    /// Bytes of those of `columns` tables, each value as its type has it and 13 bytes a row for series, time and
+    /// operation. What the log, flushes and compactions wrote over this is the write amplification.
+    pub ingested_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
     /// The budget.
@@ -968,6 +972,7 @@ impl Inner {
             log_bytes: load(&counters.log_bytes),
             commits: load(&counters.commits),
             rows_written: load(&counters.rows_written),
+            ingested_bytes: load(&counters.ingested_bytes),
             memtable_bytes: load(&self.memtable_bytes),
             memory_bytes: self.options.memory_bytes,
             log_disk_bytes: self.wal.disk_bytes(),

@@ -409,6 +409,10 @@ fn decode_name(take: &mut Take<'_>) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| take.malformed("holds a name that is not UTF-8"))
 }
 
+/// Flags of a table.
+const TABLE_KEYED: u8 = 1;
+const TABLE_UNCOMPRESSED: u8 = 2;
+
 /// A table's definition; also in the manifest.
 pub(crate) fn encode_table(table: &Table) -> Vec<u8> {
     let mut out = Vec::new();
@@ -416,7 +420,7 @@ pub(crate) fn encode_table(table: &Table) -> Vec<u8> {
     out.put_bytes(table.name.schema.as_bytes());
     out.put_bytes(table.name.table.as_bytes());
     out.put_u32(table.version);
-    out.put_u8(u8::from(table.keyed));
+    out.put_u8(u8::from(table.keyed) * TABLE_KEYED | u8::from(!table.options.compression) * TABLE_UNCOMPRESSED);
     out.put_u32(table.next_column_id.0);
     out.put_i64(table.options.partition_ns);
     out.put_u32(table.columns.len() as u32);
@@ -434,9 +438,13 @@ pub(crate) fn decode_table(take: &mut Take<'_>) -> Result<Table> {
     let id = TableId(take.u32()?);
     let name = TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() };
     let version = take.u32()?;
-    let keyed = take.u8()? != 0;
+    let flags = take.u8()?;
+    if flags & !(TABLE_KEYED | TABLE_UNCOMPRESSED) != 0 {
+        return Err(take.malformed(&format!("has table flags {flags}")));
+    }
+    let keyed = flags & TABLE_KEYED != 0;
     let next_column_id = ColumnId(take.u32()?);
-    let options = TableOptions { partition_ns: take.i64()? };
+    let options = TableOptions { partition_ns: take.i64()?, compression: flags & TABLE_UNCOMPRESSED == 0 };
     let count = take.count(11)?;
     let columns = (0..count).map(|_| decode_column(take)).collect::<Result<Vec<_>>>()?;
     let table = Table { id, name, version, keyed, columns, next_column_id, options };
@@ -838,6 +846,7 @@ mod tests {
             decode_table(&mut Take::new(&encode_table(&wrong), "table")).is_err()
         };
         assert!(!refused(&|_| ()));
+        assert!(!refused(&|table| table.options.compression = false));
         assert!(refused(&|table| drop(table.columns.remove(0))), "no time");
         assert!(refused(&|table| table.columns[2].id = table.columns[1].id), "a column number twice");
         assert!(refused(&|table| table.columns[2].name = "dev".into()), "a column name twice");

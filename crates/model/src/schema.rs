@@ -143,6 +143,8 @@ impl fmt::Display for TableName {
 pub struct TableOptions {
     /// Length of a partition, nanoseconds. Default one day.
     pub partition_ns: i64,
+    /// Are values written in the smallest form (the default), or as they are, each in so many bits as its type has?
+    pub compression: bool,
 }
 
 impl TableOptions {
@@ -152,7 +154,7 @@ impl TableOptions {
 
 impl Default for TableOptions {
     fn default() -> TableOptions {
-        TableOptions { partition_ns: TableOptions::PARTITION_NS_DEFAULT }
+        TableOptions { partition_ns: TableOptions::PARTITION_NS_DEFAULT, compression: true }
     }
 }
 

@@ -113,6 +113,7 @@ struct Options {
     key: Option<Vec<String>>,
     time: Option<String>,
     partition_ns: Option<i64>,
+    compression: Option<bool>,
 }
 
 fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
@@ -150,7 +151,8 @@ fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
         columns.push(column_spec(def, role)?);
     }
     let partition_ns = options.partition_ns.unwrap_or(TableOptions::PARTITION_NS_DEFAULT);
-    Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: TableOptions { partition_ns } })
+    let compression = options.compression.unwrap_or(true);
+    Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: TableOptions { partition_ns, compression } })
 }
 
 fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
@@ -248,6 +250,7 @@ fn with_options(create: &CreateTable) -> Result<Options> {
             "key" => found.key = Some(names(&value)),
             "time" => found.time = Some(value),
             "partition" => found.partition_ns = Some(partition(&value)?),
+            "compression" => found.compression = Some(switch("compression", &value)?),
             "retention" | "history" => {
                 return Err(Error::unsupported(format!("the table option {name} is not supported yet")));
             }
@@ -256,7 +259,7 @@ fn with_options(create: &CreateTable) -> Result<Options> {
                     SqlState::INVALID_PARAMETER_VALUE,
                     format!("unrecognized parameter \"{name}\""),
                 )
-                .with_hint("options of a columns table: store, key, time, partition"));
+                .with_hint("options of a columns table: store, key, time, partition, compression"));
             }
         }
     }
@@ -276,6 +279,14 @@ fn option_text(value: &Expr) -> String {
 
 fn names(list: &str) -> Vec<String> {
     list.split(',').map(|name| name.trim().trim_matches('"').to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+fn switch(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "on" | "true" | "1" => Ok(true),
+        "off" | "false" | "0" => Ok(false),
+        _ => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{name} = '{text}': neither on nor off"))),
+    }
 }
 
 fn partition(text: &str) -> Result<i64> {

@@ -157,6 +157,7 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
     for (name, help, value) in [
         ("millrace_commits_total", "Commits.", stats.commits),
         ("millrace_rows_written_total", "Rows committed.", stats.rows_written),
+        ("millrace_ingested_bytes_total", "Bytes of rows of columns tables committed.", stats.ingested_bytes),
         ("millrace_log_bytes_total", "Bytes appended to the log.", stats.log_bytes),
         ("millrace_flushes_total", "Memtable flushes.", stats.flushes),
         ("millrace_flush_bytes_total", "Bytes of segments written by flushes.", stats.flush_bytes),

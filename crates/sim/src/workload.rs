@@ -552,7 +552,7 @@ impl Driver {
         if name == "wide" {
             columns.extend((0..30).map(|at| column(&format!("f{at}"), DataType::Float64, ColumnRole::Field)));
         }
-        let options = TableOptions { partition_ns: 1_000 << self.dice.below(8) };
+        let options = TableOptions { partition_ns: 1_000 << self.dice.below(8), compression: self.dice.below(4) > 0 };
         let spec = TableSpec { name: TableName::public(name), keyed, columns, options };
         let table = txn.create_table(&spec).ok()?;
         Some(Change::Create { name: name.to_owned(), id: table.id, keyed })

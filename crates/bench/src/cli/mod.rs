@@ -3,6 +3,7 @@
 //! Exit codes: 0 done and verified; 1 verification failed; 2 not begun (command line, configuration, target out of
 //! reach); 3 stopped before its end, what was done is verified; 4 done and verified, but operations failed.
 
+mod breakeven;
 mod cluster;
 mod coldstart;
 mod generate;
@@ -44,6 +45,7 @@ Examples:
   millrace bench tpcc --target postgres --warehouses 4 --clients 16,64
                                                                 TPC-C's transactions, with its twelve conditions checked
   millrace bench coldstart --sizes 1,2,4,8                      how long a start takes, by the size of the data
+  millrace bench breakeven --target millrace,postgres          shares of blocks changed, compressed and not
   millrace bench list-targets
 
 Exit codes: 0 done and verified; 1 verification failed; 2 not begun; 3 stopped before its end;
@@ -70,6 +72,9 @@ enum Command {
     /// How long a database on disk takes until it answers, by its size: stopped and killed, cold and warm.
     #[command(after_help = coldstart::EXAMPLES)]
     Coldstart(coldstart::ColdstartOptions),
+    /// Where compression begins to pay: HAKOM TSM's test, shares of blocks changed and read, compressed and not.
+    #[command(after_help = breakeven::EXAMPLES)]
+    Breakeven(breakeven::BreakevenOptions),
     /// Tries numbers of clients and rows a request on one target, and says which is best.
     #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
     Tune(TuneOptions),
@@ -110,6 +115,7 @@ impl Command {
                 | Command::Tpcc(_)
                 | Command::Rowload(_)
                 | Command::Coldstart(_)
+                | Command::Breakeven(_)
                 | Command::Tune(_)
                 | Command::Monitor(_)
         )
@@ -133,6 +139,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Tpcc(options) => tpcc::run(options),
         Command::Rowload(options) => tpcc::rowload(options),
         Command::Coldstart(options) => coldstart::run(options),
+        Command::Breakeven(options) => breakeven::run(options),
         Command::Tune(options) => tune("iot", options),
         Command::Monitor(options) => monitor(options),
         Command::Published(options) => published::run(&options.from, &options.out).map(|()| {
@@ -459,6 +466,17 @@ fn print_figures(result: &RunResult) {
     }
     if let Some(lag) = &server.lag_ms {
         println!("acknowledged to seen: {}", run::quantile_line(lag));
+    }
+    let writes = result.phases.iter().filter_map(|phase| phase.operations.first()).find(|writes| writes.ok > 0);
+    if let (Some(writes), Some(fsync)) = (writes, &server.fsync_ms) {
+        let text = report::format::milliseconds;
+        println!(
+            "longest writes: p99.9 {}, max {}; an fsync of this tool beside them: p99.9 {}, max {}",
+            text(writes.latency_ms.p999),
+            text(writes.latency_ms.max),
+            text(fsync.p999),
+            text(fsync.max)
+        );
     }
 }
 

@@ -212,6 +212,8 @@ fn server(results: &[RunResult]) -> Option<ServerResult> {
     merged.bytes_per_point = if points > 0.0 { merged.settled_bytes as f64 / points } else { 0.0 };
     let lags: Vec<&Latency> = parts.iter().filter_map(|(_, server)| server.lag_ms.as_ref()).collect();
     merged.lag_ms = (!lags.is_empty()).then(|| bound(lags.iter().map(|lag| (*lag, 1))));
+    let fsyncs: Vec<&Latency> = parts.iter().filter_map(|(_, server)| server.fsync_ms.as_ref()).collect();
+    merged.fsync_ms = (!fsyncs.is_empty()).then(|| bound(fsyncs.iter().map(|fsync| (*fsync, 1))));
     Some(merged)
 }
 

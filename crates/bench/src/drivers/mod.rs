@@ -8,7 +8,7 @@ mod cells;
 mod clickhouse;
 #[cfg(test)]
 mod conformance;
-mod copy;
+pub(crate) mod copy;
 pub(crate) mod digits;
 mod duckdb;
 mod http;

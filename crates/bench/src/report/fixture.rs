@@ -258,6 +258,7 @@ impl Made {
             settled: true,
             rss_bytes_max: 341 << 20,
             written_bytes: settled_bytes * 2,
+            fsync_ms: Some(lag.clone()),
             lag_ms: Some(lag),
         });
         let checked =

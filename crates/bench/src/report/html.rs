@@ -3,6 +3,7 @@
 //! Always true: every text from outside goes through [`Page::text`] or a [`Cell`], which escape it; a run that failed
 //! its verification shows no rate and no latency; the page forbids itself to load anything.
 
+pub(crate) mod breakeven;
 pub(crate) mod coldstart;
 mod comparison;
 mod run;

@@ -15,6 +15,7 @@ use crate::config::{Config, Source, WorkMode};
 use crate::drivers::{self, About, Connection, Driver, Opening, Target};
 use crate::engine::{End, Engine, Plan, Progress, histogram};
 use crate::error::{Class, Error, Result};
+use crate::measure::fsync::FsyncProbe;
 use crate::measure::proc;
 use crate::measure::sampler::{Sampler, wait_until_idle};
 use crate::report::store;
@@ -386,25 +387,30 @@ impl<'a> Run<'a> {
         let mut progress = |progress: &Progress| watch.borrow_mut().progress(plan, progress, engine);
         let outcome = std::thread::scope(|scope| {
             let lags = (writes && number == 0 && self.config.verify).then(|| self.probe(scope, engine));
+            let fsyncs = (writes && number == 0).then(|| self.probe_disk()).flatten();
             let killer =
                 (writes && self.order.kill_server).then(|| scope.spawn(|| self.kill_in_the_middle(engine, sampler)));
             let outcome = engine.run(plan, number, &mut progress);
             engine.end_of_probes();
+            let fsyncs = fsyncs.map(FsyncProbe::stop).filter(|fsyncs| !fsyncs.is_empty());
             let lags = lags.and_then(|thread| thread.join().ok()).filter(|lags| !lags.is_empty());
             let killed = killer.map(|thread| {
                 thread
                     .join()
                     .unwrap_or_else(|_| Err(Error::setup("the thread that kills the server panicked".to_owned())))
             });
-            (outcome, lags, killed)
+            (outcome, lags, fsyncs, killed)
         });
-        let (outcome, lags, killed) = outcome;
+        let (outcome, lags, fsyncs, killed) = outcome;
         let mut outcome = outcome?;
         if let Some(note) = killed.transpose()? {
             self.result.notes.push(note);
         }
         if let Some(lags) = lags {
             self.result.server.get_or_insert_with(ServerResult::default).lag_ms = Some(histogram::latency(&lags));
+        }
+        if let Some(fsyncs) = fsyncs {
+            self.result.server.get_or_insert_with(ServerResult::default).fsync_ms = Some(histogram::latency(&fsyncs));
         }
         outcome.phase.server_cpu_s = sampler.now().server_cpu_s.zip(cpu_before).map(|(after, before)| after - before);
         self.result.seconds.extend(outcome.seconds);
@@ -436,6 +442,12 @@ impl<'a> Run<'a> {
             }
             lag::probe(&*self.driver, &receiver, 0)
         })
+    }
+
+    /// Measures the disk below a private server's data; nothing where that cannot be written to.
+    fn probe_disk(&self) -> Option<FsyncProbe> {
+        let place = self.lock_place();
+        FsyncProbe::start(place.server.as_ref()?.dir()).ok()
     }
 
     /// SIGKILL at a third of the writes, and a restart on the same directory.

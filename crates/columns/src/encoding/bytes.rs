@@ -50,6 +50,15 @@ pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     kind::PLAIN
 }
 
+/// Appends `values` as they are and returns that kind.
+pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
+    let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
+    ints::encode_plain(&lengths, 0, 32, out);
+    out.push(BLOB_RAW);
+    values.iter().for_each(|value| out.extend_from_slice(value));
+    kind::PLAIN
+}
+
 fn prepend_count(count: usize, start: usize, out: &mut Vec<u8>) {
     let mut head = Vec::new();
     push_varint(&mut head, count as u64);

@@ -7,10 +7,12 @@
 //! differ: decoding divides by an exact power of ten, which rounds correctly, so every decimal of up to 15 digits is
 //! exact with a single exponent.
 
+use std::ops::Range;
+
 use model::Result;
 
 use super::wire::{Reader, corrupt, push_varint};
-use super::{ints, kind};
+use super::{ints, kind, part};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
@@ -165,10 +167,7 @@ pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
         out.extend_from_slice(&written);
         return kind::ORDERED;
     }
-    if best == kind::RAW {
-        values.iter().for_each(|value| out.extend_from_slice(&value.bits().to_le_bytes()[..T::BYTES]));
-    }
-    best
+    if best == kind::RAW { encode_raw(values, out) } else { best }
 }
 
 /// Appends `values` as decimals if they are and that takes less than `beat` bytes.
@@ -250,6 +249,13 @@ fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out
     ints::encode(&bits, out);
 }
 
+/// Appends `values` as they are and returns that kind.
+pub(crate) fn encode_raw<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
+    out.reserve(values.len() * T::BYTES);
+    values.iter().for_each(|value| out.extend_from_slice(&value.bits().to_le_bytes()[..T::BYTES]));
+    kind::RAW
+}
+
 /// Reads `count` floats written as `kind`.
 pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Vec<T>> {
     match kind {
@@ -266,25 +272,64 @@ pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -
     }
 }
 
-fn decode_decimal<T: Real>(reader: &mut Reader<'_>, count: usize) -> Result<Vec<T>> {
+/// Reads floats `part` of `count` written as `kind`.
+pub(super) fn decode_part<T: Real>(
+    reader: &mut Reader<'_>,
+    kind: u8,
+    count: usize,
+    part: Range<usize>,
+) -> Result<Vec<T>> {
+    match kind {
+        kind::DECIMAL => {
+            let (power, exceptions) = decode_decimal_head(reader, count)?;
+            let integers = part::decode(reader, count, part.clone())?;
+            let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
+            for (position, bits) in exceptions {
+                let at = usize::try_from(position).ok().and_then(|position| position.checked_sub(part.start));
+                if let Some(slot) = at.and_then(|at| values.get_mut(at)) {
+                    *slot = T::of_ordered(bits);
+                }
+            }
+            Ok(values)
+        }
+        kind::ORDERED => Ok(part::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
+        kind::RAW => {
+            let bytes = reader.take(count * T::BYTES, "raw floats")?;
+            Ok(bytes[part.start * T::BYTES..part.end * T::BYTES].chunks_exact(T::BYTES).map(from_le).collect())
+        }
+        other => Err(corrupt(format!("float encoding is {other}, which is not known"))),
+    }
+}
+
+/// Position and ordered bits of a value that is no decimal.
+type Exception = (i64, i64);
+
+/// The power of ten, and the exceptions; the integers are next.
+fn decode_decimal_head(reader: &mut Reader<'_>, count: usize) -> Result<(f64, Vec<Exception>)> {
     let head = reader.u8("exponent")?;
     let exponent = usize::from(head & !HAS_EXCEPTIONS);
     let Some(power) = POWERS.get(exponent).copied() else {
         return Err(corrupt(format!("exponent is {exponent}, at most {} is known", POWERS.len() - 1)));
     };
-    let mut exceptions = (Vec::new(), Vec::new());
+    let mut exceptions = Vec::new();
     if head & HAS_EXCEPTIONS != 0 {
-        exceptions = decode_exceptions(reader, count)?;
+        let (positions, bits) = decode_exceptions(reader, count)?;
+        exceptions = positions.into_iter().zip(bits).collect();
     }
     reader.note(|| format!("decimal {exponent}: "));
+    Ok((power, exceptions))
+}
+
+fn decode_decimal<T: Real>(reader: &mut Reader<'_>, count: usize) -> Result<Vec<T>> {
+    let (power, exceptions) = decode_decimal_head(reader, count)?;
     let integers = ints::decode_vec(reader, count)?;
     let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
-    for (position, bits) in exceptions.0.iter().zip(&exceptions.1) {
-        let slot = usize::try_from(*position).ok().and_then(|position| values.get_mut(position));
+    for (position, bits) in exceptions {
+        let slot = usize::try_from(position).ok().and_then(|position| values.get_mut(position));
         let Some(slot) = slot else {
             return Err(corrupt(format!("exception at {position} of {count} values")));
         };
-        *slot = T::of_ordered(*bits);
+        *slot = T::of_ordered(bits);
     }
     Ok(values)
 }

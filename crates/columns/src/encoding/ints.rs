@@ -14,23 +14,30 @@ use super::choose;
 use super::huffman::{self, Code};
 use super::wire::{Reader, corrupt, push_signed, push_varint, signed_bytes};
 
-const SCALED: u8 = 65;
-const DELTA: u8 = 66;
-const RUNS: u8 = 67;
-const DICTIONARY: u8 = 68;
-const CODED: u8 = 69;
-const GROUPED: u8 = 70;
-const CYCLE: u8 = 71;
-const SPLIT: u8 = 72;
+pub(super) const SCALED: u8 = 65;
+pub(super) const DELTA: u8 = 66;
+pub(super) const RUNS: u8 = 67;
+pub(super) const DICTIONARY: u8 = 68;
+pub(super) const CODED: u8 = 69;
+pub(super) const GROUPED: u8 = 70;
+pub(super) const CYCLE: u8 = 71;
+pub(super) const SPLIT: u8 = 72;
 
 /// Deepest nesting, of encoder and decoder.
 pub(super) const DEPTH_MAX: u32 = 8;
 /// The symbol that stands for a value kept apart, where some are.
-const ESCAPE: u8 = 255;
+pub(super) const ESCAPE: u8 = 255;
 
 /// Appends `values` (at least one) in the smallest form.
 pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
     choose::write(values, out);
+}
+
+/// Appends `values`, each in `bits` bits above `base`, which must do for all of them.
+pub(crate) fn encode_plain(values: &[i64], base: i64, bits: u32, out: &mut Vec<u8>) {
+    out.push(bits as u8);
+    push_signed(out, base);
+    pack(values.iter().map(|value| above(*value, base)), bits, out);
 }
 
 /// Values above a base.

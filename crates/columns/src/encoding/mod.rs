@@ -10,6 +10,7 @@
 //! Bytes: docs/format/segment.md, "Chunks of columns".
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -17,7 +18,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use model::{DataType, Error, Result};
+use model::{DataType, Error, Result, Table};
 
 mod bits;
 pub(crate) mod bytes;
@@ -25,6 +26,7 @@ mod choose;
 pub(crate) mod floats;
 mod huffman;
 pub(crate) mod ints;
+mod part;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod wire;
@@ -50,6 +52,22 @@ pub(crate) mod kind {
 const NULLS_NONE: u8 = 0;
 const NULLS_ALL: u8 = 1;
 const NULLS_SOME: u8 = 2;
+
+/// How small a chunk is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The smallest form found.
+    Compressed,
+    /// Values as they are: numbers in as many bits as their type has, text behind its lengths.
+    Plain,
+}
+
+impl Form {
+    /// What the table asks for.
+    pub(crate) fn of(table: &Table) -> Form {
+        if table.options.compression { Form::Compressed } else { Form::Plain }
+    }
+}
 
 /// The values of an array that are not NULL, in order.
 pub(crate) enum Dense<'a> {
@@ -97,6 +115,23 @@ impl<'a> Dense<'a> {
             Dense::F32(values) => floats::encode(values, out),
             Dense::F64(values) => floats::encode(values, out),
             Dense::Bytes(values) => bytes::encode(values, out),
+        }
+    }
+
+    /// `bytes`: what an integer of the column's type takes; `None` for bool.
+    fn encode_plain(&self, bytes: Option<usize>, out: &mut Vec<u8>) -> u8 {
+        match self {
+            Dense::Ints(values) => {
+                match bytes {
+                    None => ints::encode_plain(values, 0, 1, out),
+                    Some(8..) => ints::encode_plain(values, 0, 64, out),
+                    Some(bytes) => ints::encode_plain(values, -1 << (8 * bytes - 1), 8 * bytes as u32, out),
+                }
+                kind::INTS
+            }
+            Dense::F32(values) => floats::encode_raw(values, out),
+            Dense::F64(values) => floats::encode_raw(values, out),
+            Dense::Bytes(values) => bytes::encode_plain(values, out),
         }
     }
 }
@@ -151,13 +186,13 @@ fn flags(bits: &BooleanBuffer) -> Vec<i64> {
 /// When `values` is not of the array type of `ty`: our mistake.
 pub fn encode(ty: DataType, values: &dyn Array, out: &mut Vec<u8>) {
     match Dense::of(ty, values) {
-        Ok(dense) => encode_dense(&dense, values, out),
+        Ok(dense) => encode_dense(&dense, values, Form::Compressed, out),
         Err(error) => panic!("{error}"),
     }
 }
 
-/// [`encode`], with the values picked out already.
-pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, out: &mut Vec<u8>) {
+/// [`encode`], in some form, with the values picked out already.
+pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, form: Form, out: &mut Vec<u8>) {
     let head = out.len();
     out.push(NULLS_NONE);
     if values.null_count() == values.len() {
@@ -166,9 +201,17 @@ pub(crate) fn encode_dense(dense: &Dense<'_>, values: &dyn Array, out: &mut Vec<
     }
     if let Some(nulls) = values.nulls().filter(|nulls| nulls.null_count() > 0) {
         out[head] = NULLS_SOME;
-        ints::encode(&flags(nulls.inner()), out);
+        let flags = flags(nulls.inner());
+        match form {
+            Form::Compressed => ints::encode(&flags, out),
+            Form::Plain => ints::encode_plain(&flags, 0, 1, out),
+        }
     }
-    out[head] |= dense.encode(out) << 2;
+    let kind = match form {
+        Form::Compressed => dense.encode(out),
+        Form::Plain => dense.encode_plain(values.data_type().primitive_width(), out),
+    };
+    out[head] |= kind << 2;
 }
 
 /// Reads what [`encode`] wrote. `rows` is known from the block; bytes are checked, never trusted.
@@ -187,6 +230,40 @@ pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
     let mut reader = Reader::tracing(bytes);
     decode_chunk(ty, rows, &mut reader)?;
     Ok(reader.into_trace())
+}
+
+/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with NULLs, text
+/// and booleans.
+///
+/// # Errors
+/// As [`decode`], but for what is outside of the part.
+///
+/// # Panics
+/// When `part` goes beyond `rows`: our mistake.
+pub(crate) fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) -> Result<Option<ArrayRef>> {
+    assert!(part.start <= part.end && part.end <= rows, "BUG: rows {part:?} of {rows}");
+    let reader = &mut Reader::new(bytes);
+    let head = reader.u8("chunk")?;
+    let kind = head >> 2;
+    if head & 3 != NULLS_NONE {
+        return Ok(None);
+    }
+    let ints = |reader: &mut Reader<'_>| match kind {
+        kind::INTS => part::decode(reader, rows, part.clone()),
+        other => Err(corrupt(format!("encoding of integers is {other}, expected {}", kind::INTS))),
+    };
+    Ok(Some(match ty {
+        DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
+        DataType::Int16 => Arc::new(narrow::<Int16Type>(ints(reader)?, None)?),
+        DataType::Int32 => Arc::new(narrow::<Int32Type>(ints(reader)?, None)?),
+        DataType::Int64 => Arc::new(spread::<Int64Type>(ints(reader)?, None)),
+        DataType::Timestamp => Arc::new(spread::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
+        DataType::UInt64 => {
+            Arc::new(spread::<UInt64Type>(ints(reader)?.into_iter().map(i64::cast_unsigned).collect(), None))
+        }
+        DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+        DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
+    }))
 }
 
 fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<ArrayRef> {
@@ -263,7 +340,13 @@ fn decode_narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     nulls: Option<NullBuffer>,
     reader: &mut Reader<'_>,
 ) -> Result<PrimitiveArray<T>> {
-    let values = decode_ints(kind, count, reader)?;
+    narrow(decode_ints(kind, count, reader)?, nulls)
+}
+
+fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
+    values: Vec<i64>,
+    nulls: Option<NullBuffer>,
+) -> Result<PrimitiveArray<T>> {
     let narrowed: Result<Vec<T::Native>, _> = values.into_iter().map(T::Native::try_from).collect();
     let narrowed = narrowed.map_err(|_| corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)))?;
     Ok(spread(narrowed, nulls))

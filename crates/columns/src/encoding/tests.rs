@@ -134,7 +134,37 @@ fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
     let raw = array.to_data().get_slice_memory_size().unwrap();
     assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}: {} bytes, raw {raw}", bytes.len());
     describe(ty, array.len(), &bytes).unwrap();
+    check_parts(&what, ty, array, &bytes);
+    check_plain(&what, ty, array, raw);
     bytes
+}
+
+/// A part of the values is what it is among all of them.
+fn check_parts(what: &str, ty: DataType, array: &dyn Array, bytes: &[u8]) {
+    let rows = array.len();
+    for part in [0..0, 0..1, rows - 1..rows, rows / 3..rows / 2, rows / 5..rows.min(rows / 5 + 70), 0..rows, rows..rows]
+    {
+        let values = decode_part(ty, rows, part.clone(), bytes).unwrap_or_else(|e| panic!("{what}, {part:?}: {e}"));
+        if let Some(values) = values {
+            assert_same(&format!("{what}, {part:?}"), &array.slice(part.start, part.len()), &values);
+        } else {
+            assert!(array.null_count() > 0 || !array.data_type().is_primitive(), "{what}: all of it was decoded");
+        }
+    }
+}
+
+/// As they are, values come back too, and take what their type does.
+fn check_plain(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
+    let mut bytes = Vec::new();
+    encode_dense(&Dense::of(ty, array).unwrap(), array, Form::Plain, &mut bytes);
+    let back = decode(ty, array.len(), &bytes).unwrap_or_else(|error| panic!("{what}, plain: {error}"));
+    assert_same(what, array, &back);
+    check_parts(what, ty, array, &bytes);
+    let most = raw + array.len() / 8 + 32;
+    assert!(bytes.len() <= most, "{what}, plain: {} bytes, at most {most}", bytes.len());
+    if array.null_count() == 0 && array.data_type().is_primitive() {
+        assert!(bytes.len() >= raw, "{what}, plain: {} bytes, as they are {raw}", bytes.len());
+    }
 }
 
 fn assert_same(what: &str, a: &dyn Array, b: &dyn Array) {
@@ -274,6 +304,9 @@ fn damaged_chunks_never_panic() {
                 if let Ok(array) = decode(ty, rows, &damaged) {
                     assert_eq!((array.len(), array.data_type()), (rows, &arrow_type(ty)));
                 }
+                if let Ok(Some(array)) = decode_part(ty, rows, rows / 3..rows / 2, &damaged) {
+                    assert_eq!(array.len(), rows / 2 - rows / 3);
+                }
             }
         }
         // The same bytes taken for another type or another number of rows.
@@ -299,6 +332,7 @@ fn random_bytes_never_panic() {
         if let Ok(array) = decode(ty, 1 + (round % 300), &bytes) {
             assert_eq!(array.len(), 1 + (round % 300));
         }
+        let _ = decode_part(ty, 1 + (round % 300), round % 300 / 2..round % 300, &bytes);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Reading a segment, each part at its first use.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, UInt32Array};
 use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Result, TimeRange};
 
@@ -138,12 +139,27 @@ impl Segment {
     /// # Errors
     /// As [`Segment::blocks`].
     pub fn read(&self, block: usize, columns: &[ColumnId], bytes_read: &mut u64) -> Result<BlockRows> {
+        self.read_part(block, columns, bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
+    }
+
+    /// As [`Segment::read`], but of columns only the part that `part` says when it is shown the series and times; `None`: all.
+    /// Returns that part; series, times and ops are whole.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub(crate) fn read_part(
+        &self,
+        block: usize,
+        columns: &[ColumnId],
+        bytes_read: &mut u64,
+        part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
+    ) -> Result<(BlockRows, Option<Range<usize>>)> {
         let directory = self.directory(bytes_read)?;
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
         positions.dedup();
         let wanted = self.wanted(directory, block, &positions, bytes_read)?;
-        self.read_wanted(directory, block, &wanted, bytes_read)
+        self.read_wanted(directory, block, &wanted, bytes_read, part)
     }
 
     /// The chunks of `block` that hold its rows and the columns at `positions`, in file order.
@@ -166,9 +182,10 @@ impl Segment {
         block: usize,
         wanted: &[Wanted],
         bytes_read: &mut u64,
-    ) -> Result<BlockRows> {
+        part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
+    ) -> Result<(BlockRows, Option<Range<usize>>)> {
         let rows = directory.entries[block].meta.rows as usize;
-        let mut heads = None;
+        let (mut heads, mut wanted_rows) = (None, None);
         let mut columns = Vec::with_capacity(wanted.len());
         for group in wanted.chunk_by(|a, b| b.at <= a.at + u64::from(a.place.bytes) + GAP_BYTES_MAX) {
             let start = group[0].at;
@@ -178,8 +195,15 @@ impl Segment {
                 let from = (chunk.at - start) as usize;
                 let bytes = &bytes[from..from + chunk.place.bytes as usize];
                 match chunk.column {
-                    None => heads = Some(self.decode_rows(block, rows, chunk, bytes)?),
-                    Some(position) => columns.push(self.decode_column(directory, block, chunk, position, bytes)?),
+                    // It comes before the columns.
+                    None => {
+                        let rows = self.decode_rows(block, rows, chunk, bytes)?;
+                        wanted_rows = part(&rows.series, &rows.times);
+                        heads = Some(rows);
+                    }
+                    Some(position) => {
+                        columns.push(self.decode_column(directory, block, chunk, (position, &wanted_rows), bytes)?);
+                    }
                 }
             }
         }
@@ -187,7 +211,7 @@ impl Segment {
             return Err(Error::bug("the rows chunk was not read"));
         };
         columns.sort_by_key(|(id, _)| *id);
-        Ok(BlockRows { series, times, ops, columns })
+        Ok((BlockRows { series, times, ops, columns }, wanted_rows))
     }
 
     fn decode_rows(&self, block: usize, rows: usize, chunk: &Wanted, bytes: &[u8]) -> Result<RowHeads> {
@@ -201,12 +225,19 @@ impl Segment {
         directory: &Directory,
         block: usize,
         chunk: &Wanted,
-        position: usize,
+        (position, part): (usize, &Option<Range<usize>>),
         bytes: &[u8],
     ) -> Result<(ColumnId, ArrayRef)> {
         let (id, ty) = directory.columns[position];
         let rows = directory.entries[block].meta.rows as usize;
-        let array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| encoding::decode(ty, rows, bytes));
+        let decode = || match part {
+            None => encoding::decode(ty, rows, bytes),
+            Some(part) => match encoding::decode_part(ty, rows, part.clone(), bytes)? {
+                Some(values) => Ok(values),
+                None => copied(&encoding::decode(ty, rows, bytes)?, part),
+            },
+        };
+        let array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| decode());
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
         Ok((id, array.map_err(|error| self.locate(error, place))?))
     }
@@ -395,6 +426,12 @@ impl Segment {
     fn io(&self, what: impl std::fmt::Display, error: &std::io::Error) -> Error {
         Error::io(format_args!("{what} {}", self.path.display()), error)
     }
+}
+
+/// Values `part`, without holding on to the others.
+fn copied(values: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef> {
+    let rows = UInt32Array::from_iter_values(part.start as u32..part.end as u32);
+    arrow_select::take::take(values, &rows, None).map_err(Error::bug)
 }
 
 impl Directory {

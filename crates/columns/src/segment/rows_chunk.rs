@@ -5,8 +5,8 @@
 
 use model::{ColumnId, Result};
 
-use crate::encoding::ints;
 use crate::encoding::wire::{Reader, corrupt, push_varint};
+use crate::encoding::{Form, ints};
 use crate::rows::{Op, Ops};
 
 /// Every row replaces.
@@ -30,10 +30,14 @@ pub(super) struct RowHeads {
 }
 
 /// Appends the chunk.
-pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, out: &mut Vec<u8>) {
+pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, form: Form, out: &mut Vec<u8>) {
+    let ints = |values: &[i64], bits: u32, out: &mut Vec<u8>| match form {
+        Form::Compressed => ints::encode(values, out),
+        Form::Plain => ints::encode_plain(values, 0, bits, out),
+    };
     let wide: Vec<i64> = series.iter().map(|series| i64::from(*series)).collect();
-    ints::encode(&wide, out);
-    ints::encode(times, out);
+    ints(&wide, 32, out);
+    ints(times, 64, out);
     match ops {
         Ops::All(Op::Replace) => out.push(OPS_REPLACE),
         Ops::All(op) => {
@@ -45,7 +49,7 @@ pub(super) fn write(series: &[u32], times: &[i64], ops: &Ops, out: &mut Vec<u8>)
             push_varint(out, list.len() as u64);
             list.iter().for_each(|op| write_op(op, out));
             let wide: Vec<i64> = of.iter().map(|index| i64::from(*index)).collect();
-            ints::encode(&wide, out);
+            ints(&wide, 8, out);
         }
     }
 }

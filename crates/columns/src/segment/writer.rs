@@ -9,7 +9,7 @@ use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
 use super::format::{ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, header, write_index_entry};
 use super::{BLOCK_ROWS_MAX, BlockMeta, BlockRows, ColumnStats, SegmentMeta, file_name, rows_chunk};
-use crate::encoding::{Dense, encode_dense};
+use crate::encoding::{Dense, Form, encode_dense};
 use crate::rows::{Op, Ops};
 
 /// Encoded bytes are handed to the file in pieces of about this size.
@@ -29,6 +29,7 @@ pub struct SegmentWriter {
     path: PathBuf,
     temporary: PathBuf,
     columns: Vec<ColumnWriter>,
+    form: Form,
     /// Encoded, not yet written; begins at `written`.
     buffer: Vec<u8>,
     written: u64,
@@ -80,6 +81,7 @@ impl SegmentWriter {
             path,
             temporary,
             columns: columns.iter().map(column).collect(),
+            form: Form::Compressed,
             buffer: header(file).to_vec(),
             written: 0,
             index: Vec::new(),
@@ -90,6 +92,13 @@ impl SegmentWriter {
         })
     }
 
+    /// With chunks in this form; compressed, unless it is called.
+    #[must_use]
+    pub fn with_form(mut self, form: Form) -> SegmentWriter {
+        self.form = form;
+        self
+    }
+
     /// Appends a block (1 ..= BLOCK_ROWS_MAX rows, not before the previous block in (series, time)).
     ///
     /// # Errors
@@ -97,7 +106,7 @@ impl SegmentWriter {
     pub fn write(&mut self, rows: &BlockRows) -> Result<()> {
         let meta = self.check_rows(rows)?;
         let at = self.position();
-        rows_chunk::write(&rows.series, &rows.times, &rows.ops, &mut self.buffer);
+        rows_chunk::write(&rows.series, &rows.times, &rows.ops, self.form, &mut self.buffer);
         let rows_place = self.place_since(at, at)?;
         let mut given = rows.columns.iter().peekable();
         for column in 0..self.columns.len() {
@@ -124,7 +133,7 @@ impl SegmentWriter {
         let ty = self.columns[column].ty;
         let dense =
             Dense::of(ty, array).map_err(|error| error.context(format!("column {}", self.columns[column].id)))?;
-        encode_dense(&dense, array, &mut self.buffer);
+        encode_dense(&dense, array, self.form, &mut self.buffer);
         let place = self.place_since(at, block_at)?;
         self.columns[column].directory.push(&place, &ColumnStats::of(ty, array, &dense));
         if self.buffer.len() >= WRITE_BYTES { self.write_buffer() } else { Ok(()) }

@@ -334,6 +334,9 @@ fn options(table: &Table) -> Vec<String> {
         options.push(format!("key={}", keys.join(",")));
     }
     options.push(format!("partition={} s", table.options.partition_ns / 1_000_000_000));
+    if !table.options.compression {
+        options.push("compression=off".to_owned());
+    }
     options
 }
 

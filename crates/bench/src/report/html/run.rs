@@ -167,6 +167,11 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
         let latency = &writes.latency_ms;
         let others = format!("p50 {}, max {}", milliseconds(latency.median), milliseconds(latency.max));
         figures.push(("Write p99", milliseconds(latency.p99), others));
+        let disk = run.server.as_ref().and_then(|server| server.fsync_ms.as_ref()).map_or_else(
+            || "the disk's own was not measured".to_owned(),
+            |fsync| format!("the disk's own fsync {}, max {}", milliseconds(fsync.p999), milliseconds(fsync.max)),
+        );
+        figures.push(("Write p99.9", milliseconds(latency.p999), disk));
     }
     if let Some(server) = &run.server {
         figures.push(("Server memory", bytes(server.rss_bytes_max as f64), "resident, at most".to_owned()));
