@@ -45,6 +45,8 @@ pub struct Compaction {
     tombstones: Arc<[Arc<Tombstone>]>,
     /// Moments of the segments that are older than the newest input and stay.
     older: Vec<TimeRange>,
+    /// What is before goes.
+    kept_from: i64,
 }
 
 /// A finished compaction.
@@ -73,7 +75,8 @@ impl TableState {
             return Ok(Some(found));
         }
         for (at, segment) in self.segments.iter().enumerate() {
-            let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()));
+            let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()))
+                || segment.meta().times.start < self.kept_from;
             let alone = self.compaction(&[at]);
             let bottom = !alone.older.iter().any(|older| older.overlaps(&segment.meta().times));
             if touched || (self.table.keyed && bottom && !segment.settled()?) {
@@ -81,6 +84,29 @@ impl TableState {
             }
         }
         Ok(None)
+    }
+
+    /// The start of the oldest partition to keep, if at wall time `now` rows before it are to go.
+    #[must_use]
+    pub fn due_retention(&self, now: i64) -> Option<i64> {
+        let kept_from = self.table.options.kept_from(now).max(self.kept_from);
+        (kept_from > self.kept_from || !self.segments_before(kept_from).is_empty()).then_some(kept_from)
+    }
+
+    /// Segments that hold nothing at this moment or later.
+    #[must_use]
+    pub fn segments_before(&self, moment: i64) -> Vec<Arc<Segment>> {
+        self.segments.iter().filter(|segment| segment.meta().times.last < moment).cloned().collect()
+    }
+
+    /// Without the rows before `kept_from`: segments that hold nothing else are gone, and what others hold of them is
+    /// not shown.
+    #[must_use]
+    pub fn with_retention(&self, kept_from: i64) -> TableState {
+        let kept = |segment: &&Arc<Segment>| segment.meta().times.last >= kept_from;
+        let segments: Arc<[Arc<Segment>]> = self.segments.iter().filter(kept).cloned().collect();
+        let tombstones = needed(self.tombstones.to_vec(), &segments);
+        TableState { segments, tombstones, kept_from: kept_from.max(self.kept_from), ..self.clone() }
     }
 
     /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more.
@@ -106,6 +132,7 @@ impl TableState {
             inputs: chosen.iter().map(|at| self.segments[*at].clone()).collect(),
             tombstones: self.tombstones.clone(),
             older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
+            kept_from: self.kept_from,
         }
     }
 
@@ -313,7 +340,11 @@ impl Compaction {
 
     /// The moments of each output: whole partitions, as many as make an output of a decent size.
     fn partitions(&self) -> Result<Vec<TimeRange>> {
-        let times = self.inputs.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times));
+        let mut times = self.inputs.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times));
+        times.start = times.start.max(self.kept_from);
+        if times.is_empty() {
+            return Ok(Vec::new());
+        }
         let length = partition_length(self.table.options.partition_ns, &times);
         let first = i128::from(times.start).div_euclid(length);
         let bytes = self.bytes_by_partition(first, length, &times)?;
@@ -336,8 +367,8 @@ impl Compaction {
         let mut bytes = vec![0.0; count as usize];
         for segment in &self.inputs {
             let row_bytes = segment.meta().bytes as f64 / segment.meta().rows.max(1) as f64;
-            for meta in segment.blocks()? {
-                let from = (i128::from(meta.times.start).div_euclid(length) - first) as usize;
+            for meta in segment.blocks()?.iter().filter(|meta| meta.times.last >= times.start) {
+                let from = (i128::from(meta.times.start.max(times.start)).div_euclid(length) - first) as usize;
                 let to = (i128::from(meta.times.last).div_euclid(length) - first) as usize;
                 let each = row_bytes * f64::from(meta.rows) / (to - from + 1) as f64;
                 bytes[from..=to].iter_mut().for_each(|bytes| *bytes += each);

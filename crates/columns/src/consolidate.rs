@@ -31,6 +31,7 @@ const OPS_MAX: usize = 256;
 pub struct Consolidated {
     inputs: Vec<Arc<Rows>>,
     lsns: (Lsn, Lsn),
+    committed: i64,
     outputs: Vec<Arc<Rows>>,
 }
 
@@ -53,14 +54,15 @@ impl TableState {
         let window = due(&self.entries, barrier)?;
         let mut lsns = (Lsn(u64::MAX), Lsn::ZERO);
         let mut inputs = Vec::with_capacity(window.len());
+        let committed = self.entries[window.clone()].last()?.committed();
         for entry in &self.entries[window] {
-            let Entry::Rows { lsns: own, rows } = entry else { return None };
+            let Entry::Rows { lsns: own, rows, .. } = entry else { return None };
             lsns = (lsns.0.min(own.0), lsns.1.max(own.1));
             inputs.push(rows.clone());
         }
         // Memory cannot fail to be read; were it to, the entries would simply stay as they are.
         let outputs = merge_rows(&self.table, &inputs).ok()?;
-        Some(Consolidated { inputs, lsns, outputs })
+        Some(Consolidated { inputs, lsns, committed, outputs })
     }
 
     /// Replaces the entries that `done` was made of, if they are still there.
@@ -74,7 +76,8 @@ impl TableState {
         if !here.iter().zip(&done.inputs).all(|(entry, input)| is(entry, input)) {
             return None;
         }
-        let merged = done.outputs.iter().map(|rows| Entry::Rows { lsns: done.lsns, rows: rows.clone() });
+        let Consolidated { lsns, committed, .. } = *done;
+        let merged = done.outputs.iter().map(|rows| Entry::Rows { lsns, committed, rows: rows.clone() });
         let before = self.entries[..window.start].iter().cloned();
         let entries = before.chain(merged).chain(self.entries[window.end..].iter().cloned()).collect();
         Some(TableState { entries, ..self.clone() })
@@ -135,7 +138,7 @@ fn due(entries: &[Entry], barrier: Lsn) -> Option<Range<usize>> {
 /// The rows of an entry below `tier` of them that nobody is flushing.
 fn mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> Option<&Rows> {
     match entry {
-        Entry::Rows { lsns, rows } if lsns.0 > barrier && rows.len() < tier => Some(rows),
+        Entry::Rows { lsns, rows, .. } if lsns.0 > barrier && rows.len() < tier => Some(rows),
         _ => None,
     }
 }
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn deletes_and_the_barrier_are_never_merged_across() {
-        let delete = || Tombstone { lsn: Lsn(7), series: None, times: TimeRange::ALL };
+        let delete = || Tombstone { lsn: Lsn(7), committed: 7, series: None, times: TimeRange::ALL };
         let mut state = TableState::empty(table(true));
         for lsn in 1..=7 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);

@@ -176,7 +176,12 @@ mod tests {
     use model::Lsn;
 
     fn hide(series: Option<&[u32]>, start: i64, last: i64) -> Arc<Tombstone> {
-        Arc::new(Tombstone { lsn: Lsn(1), series: series.map(Arc::from), times: TimeRange { start, last } })
+        Arc::new(Tombstone {
+            lsn: Lsn(1),
+            committed: 1,
+            series: series.map(Arc::from),
+            times: TimeRange { start, last },
+        })
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::Env;
-use model::{ColumnId, DataType, Lsn, Result};
+use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use crate::chunk::{RowsSource, Source};
 use crate::files::SeriesFile;
@@ -102,7 +102,8 @@ impl TableState {
         let fold = if self.table.keyed { Fold::Closed } else { Fold::None };
         let columns = self.columns_of(entries);
         let rows = entries.iter().map(entry_rows).sum();
-        let mut merger = Merger::new(entry_sources(entries), fold);
+        let kept = TimeRange { start: self.kept_from, last: i64::MAX };
+        let mut merger = Merger::new(entry_sources(entries, kept), fold);
         let output = Output { env, dir, columns: &columns, rows };
         output.write(&mut merger, next_file, &|| true)?.finish(lsns)
     }
@@ -147,15 +148,15 @@ fn entry_rows(entry: &Entry) -> usize {
     }
 }
 
-/// The rows of entries that no delete among them hides, oldest first.
-fn entry_sources(entries: &[Entry]) -> Vec<Source> {
+/// The rows of entries at these moments that no delete among them hides, oldest first.
+fn entry_sources(entries: &[Entry], times: TimeRange) -> Vec<Source> {
     let mut hides: Vec<Arc<Tombstone>> = Vec::new();
     let mut sources = Vec::new();
     for entry in entries.iter().rev() {
         match entry {
             Entry::Delete(delete) => hides.push(delete.clone()),
             Entry::Rows { rows, .. } => {
-                let filter = Filter { hides: hides.clone(), ..Filter::all() };
+                let filter = Filter { times, hides: hides.clone(), ..Filter::all() };
                 sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
             }
         }

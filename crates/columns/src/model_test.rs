@@ -177,12 +177,12 @@ impl World {
                     let rows = batch.numbered(&numbers);
                     rows.encode(0..rows.len(), &mut bytes);
                     let rows = Arc::new(Rows::decode(&bytes).unwrap());
-                    Entry::Rows { lsns: (Lsn(self.lsn), Lsn(self.lsn)), rows }
+                    Entry::Rows { lsns: (Lsn(self.lsn), Lsn(self.lsn)), committed: 0, rows }
                 }
                 Change::Delete(keys, times) => {
                     self.model.delete(keys.as_ref(), times);
                     let series = keys.as_ref().map(|keys| self.numbers(keys));
-                    Entry::Delete(Arc::new(Tombstone { lsn: Lsn(self.lsn), series, times: *times }))
+                    Entry::Delete(Arc::new(Tombstone { lsn: Lsn(self.lsn), committed: 0, series, times: *times }))
                 }
             });
         }
@@ -383,7 +383,7 @@ impl World {
         assert!(self.state.entries.is_empty());
         let mut bytes = Vec::new();
         self.state.files().encode(&mut bytes);
-        let files = TableFiles::decode(&mut &bytes[..]).unwrap();
+        let files = TableFiles::decode(&mut &bytes[..], 3).unwrap();
         assert_eq!(files, self.state.files());
         self.state = TableState::load(&self.env, dir(), self.state.table.clone(), &files).unwrap();
     }

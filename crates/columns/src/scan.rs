@@ -25,6 +25,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Own writes are newer than any commit.
 const OWN_LSNS: (Lsn, Lsn) = (Lsn(u64::MAX), Lsn(u64::MAX));
+const OWN_COMMITTED: i64 = i64::MAX;
 /// Own entries in a row that are merged before a scan.
 const OWN_ENTRIES_MERGED: usize = if cfg!(test) { 2 } else { 16 };
 
@@ -145,13 +146,17 @@ struct Own {
     keys: KeyList,
 }
 
+fn own_rows(rows: Arc<Rows>) -> Entry {
+    Entry::Rows { lsns: OWN_LSNS, committed: OWN_COMMITTED, rows }
+}
+
 impl Own {
     fn number(&mut self, state: &TableState, own: &OwnWrites) {
         for entry in &own.entries {
             let entry = match entry {
                 OwnEntry::Rows(batch) => {
                     let numbers = self.numbers(state, &batch.keys);
-                    Entry::Rows { lsns: OWN_LSNS, rows: Arc::new(batch.numbered(&numbers)) }
+                    own_rows(Arc::new(batch.numbered(&numbers)))
                 }
                 OwnEntry::Delete(delete) => Entry::Delete(Arc::new(self.tombstone(state, delete))),
             };
@@ -171,7 +176,7 @@ impl Own {
             let outputs = (inputs.len() >= OWN_ENTRIES_MERGED).then(|| merge_rows(table, &inputs));
             match outputs {
                 Some(Ok(outputs)) => {
-                    merged.extend(outputs.into_iter().map(|rows| Entry::Rows { lsns: OWN_LSNS, rows }));
+                    merged.extend(outputs.into_iter().map(own_rows));
                 }
                 _ => merged.extend_from_slice(run),
             }
@@ -194,7 +199,7 @@ impl Own {
             numbers.sort_unstable();
             numbers.into()
         });
-        Tombstone { lsn: OWN_LSNS.1, series, times: delete.times }
+        Tombstone { lsn: OWN_LSNS.1, committed: OWN_COMMITTED, series, times: delete.times }
     }
 
     fn lookup(&self, state: &TableState, key: &[u8]) -> Option<u32> {
@@ -287,6 +292,7 @@ impl TableView {
     /// # Errors
     /// XX000 for a column the table does not have; errors of reading block indexes and statistics.
     pub fn scan(&self, request: ScanRequest) -> Result<Scan> {
+        let request = self.kept(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
@@ -310,7 +316,13 @@ impl TableView {
     /// # Errors
     /// Errors of reading block indexes.
     pub fn split(&self, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
-        prune::split(self, request, parts)
+        prune::split(self, &self.kept(request.clone()), parts)
+    }
+
+    /// Without the moments that retention has dropped.
+    fn kept(&self, mut request: ScanRequest) -> ScanRequest {
+        request.times.start = request.times.start.max(self.state.kept_from);
+        request
     }
 
     /// Memtable entries and own writes, oldest first.

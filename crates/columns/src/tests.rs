@@ -29,6 +29,6 @@ pub(crate) fn table(keyed: bool) -> TableRef {
         keyed,
         columns,
         next_column_id: ColumnId(5),
-        options: TableOptions { partition_ns: 100 },
+        options: TableOptions { partition_ns: 100, ..TableOptions::default() },
     })
 }

@@ -329,6 +329,7 @@ impl Committing {
         // Series that exist are found before the lock; only new ones are left to do under it.
         let newest = inner.roots.newest();
         let mut resolved = self.resolve(&newest);
+        let late_rows = self.late_rows(&newest);
         drop(newest);
         self.validate()?;
 
@@ -384,7 +385,12 @@ impl Committing {
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
         inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
+        inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
         inner.wake_flusher_if_due();
+        if !self.ddl.is_empty() {
+            // A retention that is new may have something to drop.
+            inner.wake_compactor();
+        }
         self.tables.clear();
         self.inline.clear();
         self.made = Made::default();
@@ -467,6 +473,19 @@ impl Committing {
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
+    /// Rows whose moment retention has dropped already: they are taken, and shown to nobody.
+    fn late_rows(&self, root: &Root) -> u64 {
+        let late = |writes: &TableWrites| {
+            let kept_from = root.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
+            if kept_from == i64::MIN {
+                return 0;
+            }
+            let times = writes.batches.iter().flat_map(|batch| &batch.rows.times);
+            times.filter(|time| **time < kept_from).count() as u64
+        };
+        self.tables.iter().map(late).sum()
+    }
+
     /// Numbers of the series of every batch, as far as they exist; one list per batch, in order.
     fn resolve(&self, root: &Root) -> Vec<Resolved> {
         let mut all = Vec::new();
@@ -499,7 +518,10 @@ impl Committing {
                     ids.sort_unstable();
                     Arc::from(ids)
                 });
-                all.push((writes.table, Tombstone { lsn: Lsn::ZERO, series, times: delete.times }));
+                all.push((
+                    writes.table,
+                    Tombstone { lsn: Lsn::ZERO, committed: root.wall_ns, series, times: delete.times },
+                ));
             }
         }
         all.retain(|(_, delete)| delete.series.as_ref().is_none_or(|ids: &Arc<[u32]>| !ids.is_empty()));
@@ -682,13 +704,14 @@ fn install(
             series.insert(model::SeriesId(number), key)?;
         }
     }
+    let committed = root.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
         entries.entry(table).or_default().push(Entry::Delete(Arc::new(Tombstone { lsn, ..delete })));
     }
     for one in resolved {
         let rows = Arc::new(one.batch.numbered(&one.ids));
-        entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), rows });
+        entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), committed, rows });
     }
     for (table, entries) in entries {
         let state = root.state(table)?;
@@ -743,6 +766,7 @@ impl Replay {
                     return Ok(None);
                 }
                 self.commits += 1;
+                root.wall_ns = root.wall_ns.max(wall_ns);
                 let mut all = Vec::new();
                 for payload in &ahead.items {
                     if let record::Record::Item { item, .. } = record::Record::decode(lsn, payload)? {
@@ -752,7 +776,6 @@ impl Replay {
                 all.extend(items);
                 let replayed = self.commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
                 root.lsn = lsn;
-                root.wall_ns = root.wall_ns.max(wall_ns);
                 if self.pending_entries >= PENDING_ENTRIES_MAX {
                     self.install(root);
                 }
@@ -827,6 +850,7 @@ pub(crate) struct Replayed {
 
 impl Replay {
     fn commit(&mut self, root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
+        let committed = root.wall_ns;
         let mut replayed = Replayed { dropped: Vec::new(), next_number: 0 };
         let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for item in &items {
@@ -863,7 +887,8 @@ impl Replay {
             if let record::Item::Delete { table, series, times } = item {
                 root.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
-                self.keep(*table, Entry::Delete(Arc::new(Tombstone { lsn, series, times: *times })));
+                let tombstone = Tombstone { lsn, committed, series, times: *times };
+                self.keep(*table, Entry::Delete(Arc::new(tombstone)));
             }
         }
         for item in items {
@@ -871,7 +896,7 @@ impl Replay {
                 record::Item::Rows { table, batch, rows } => {
                     root.state(table)?;
                     let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
-                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), rows: Arc::new(rows) });
+                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), committed, rows: Arc::new(rows) });
                 }
                 record::Item::RowChanges(changes) => replay_row_changes(root, lsn, changes)?,
                 _ => {}

@@ -9,11 +9,12 @@ use arrow_array::UInt32Array;
 use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
 use env::Event;
 use model::{
-    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableRef, TimeRange, limits,
+    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableOptions, TableRef, TimeRange,
+    limits,
 };
 use rows::{Access, Entered, RowTable};
 
-use crate::catalog::{check_row_schema, with_columns};
+use crate::catalog::{check_row_schema, with_columns, with_options};
 use crate::commit::{Changes, Committing, Made};
 use crate::record::Ddl;
 use crate::root::{Root, Roots, apply_ddl, dropped, dropped_sequence};
@@ -392,6 +393,17 @@ impl Txn {
     pub fn add_columns(&mut self, name: &TableName, columns: &[ColumnSpec]) -> Result<TableRef> {
         let snapshot = self.snapshot();
         let table = Arc::new(with_columns(snapshot.catalog.expect(name)?, columns)?);
+        self.change(Ddl::AlterTable(Arc::clone(&table)))?;
+        Ok(table)
+    }
+
+    /// Gives a `columns` table other options: `ALTER TABLE … SET (…)`, also where they are what they were.
+    ///
+    /// # Errors
+    /// 42P01; 22023 for an option that cannot be; at commit 40001 if the table changed since.
+    pub fn set_options(&mut self, name: &TableName, options: TableOptions) -> Result<TableRef> {
+        let snapshot = self.snapshot();
+        let table = Arc::new(with_options(snapshot.catalog.expect(name)?, options)?);
         self.change(Ddl::AlterTable(Arc::clone(&table)))?;
         Ok(table)
     }

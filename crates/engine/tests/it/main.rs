@@ -1,6 +1,7 @@
 //! The engine from outside, on a real directory. Faults are the business of crate `sim`.
 
 mod histories;
+mod retention;
 mod rows;
 mod serializable;
 mod workers;

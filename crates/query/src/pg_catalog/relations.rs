@@ -334,6 +334,8 @@ fn options(table: &Table) -> Vec<String> {
         options.push(format!("key={}", keys.join(",")));
     }
     options.push(format!("partition={} s", table.options.partition_ns / 1_000_000_000));
+    options.extend(table.options.retention_ns.map(|ns| format!("retention={} s", ns / 1_000_000_000)));
+    options.extend(table.options.history.then(|| "history=on".to_owned()));
     options
 }
 
