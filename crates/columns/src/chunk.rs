@@ -8,6 +8,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result};
 
 use crate::filter::{Filter, Selection};
+use crate::history::{BORN, Lives, NOW, Versions, mark_block};
 use crate::packed::Packed;
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
@@ -110,6 +111,8 @@ pub(crate) struct RowsSource {
     /// Positions of the order still to come, last first.
     spans: Vec<Range<usize>>,
     text_bytes_per_row: usize,
+    /// For a reader who wants only what was there once.
+    lives: Option<Lives>,
 }
 
 impl RowsSource {
@@ -125,7 +128,11 @@ impl RowsSource {
         let mut spans = spans(&rows, &filter);
         spans.reverse();
         let text_bytes_per_row = rows.text_bytes() / rows.len();
-        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row })
+        let lives = match filter.versions {
+            Versions::At(time) if time != NOW => rows.column(BORN).and_then(|born| Lives::of(&[(BORN, born)], time)),
+            _ => None,
+        };
+        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lives })
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
@@ -136,8 +143,13 @@ impl RowsSource {
         self.spans.last()?;
         let sorted = self.rows.order().permutation.is_none();
         let (rows, series, times) = if sorted { self.next_sorted()? } else { self.next_permuted() };
-        let (selection, hidden) = self.filter.select(&series, &times);
+        let (mut selection, hidden) = self.filter.select(&series, &times);
         stats.versions_dropped += hidden;
+        if let Some(lives) = &self.lives {
+            let (there, others) = selection.retain(series.len(), |at| lives.there(rows.at(at) as usize));
+            selection = there;
+            stats.versions_dropped += others;
+        }
         let chosen = |list: &[u32]| list.iter().map(|at| rows.at(*at as usize)).collect::<Vec<u32>>();
         let (index, series, times) = match selection {
             Selection::All => (rows, series, times),
@@ -263,6 +275,10 @@ impl SegmentSource {
         let metas = segment.blocks()?;
         let bounds = blocks.iter().map(|block| metas[*block as usize].first).collect();
         let settled = segment.settled()?;
+        let stored = segment.columns()?;
+        let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
+        let moments: Vec<ColumnId> = moments.copied().collect();
+        let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
         Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, settled }))
     }
 
@@ -273,14 +289,24 @@ impl SegmentSource {
     fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
         let Some(block) = self.blocks.pop() else { return Ok(None) };
         self.bounds.pop();
-        let read = self.segment.read(block as usize, &self.columns, &mut stats.bytes_read)?;
+        let mut read = self.segment.read(block as usize, &self.columns, &mut stats.bytes_read)?;
         let meta = &self.segment.blocks()?[block as usize];
-        let (selection, hidden) = if self.filter.passes_all(&meta.times) {
+        let (mut selection, hidden) = if self.filter.passes_all(&meta.times) {
             (Selection::All, 0)
         } else {
             self.filter.select(&read.series, &read.times)
         };
         stats.versions_dropped += hidden;
+        match &self.filter.versions {
+            Versions::All(deletes) => mark_block(&mut read, deletes),
+            Versions::At(time) => {
+                if let Some(lives) = Lives::of(&read.columns, *time) {
+                    let (there, others) = selection.retain(read.times.len(), |row| lives.there(row));
+                    selection = there;
+                    stats.versions_dropped += others;
+                }
+            }
+        }
         let unique = self.settled || is_unique(&read.series, &read.times);
         self.chunk(block as usize, read, selection, unique).map(Some)
     }

@@ -17,6 +17,7 @@ use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 use crate::chunk::{SegmentSource, Source};
 use crate::filter::Filter;
 use crate::flush::{Output, needed};
+use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
@@ -65,8 +66,8 @@ impl TableState {
         self.pick_hidden().or_else(|| self.pick_tiered())
     }
 
-    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself:
-    /// for benchmarks and bulk loads, which want to be read from now on.
+    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself
+    /// (but where the history is kept): for benchmarks and bulk loads, which want to be read from now on.
     ///
     /// # Errors
     /// Errors of reading a segment's footer.
@@ -79,7 +80,13 @@ impl TableState {
                 || segment.meta().times.start < self.kept_from;
             let alone = self.compaction(&[at]);
             let bottom = !alone.older.iter().any(|older| older.overlaps(&segment.meta().times));
-            if touched || (self.table.keyed && bottom && !segment.settled()?) {
+            let folded = if self.keeps_history() {
+                true
+            } else {
+                let dated = segment.columns()?.iter().any(|(id, _)| history::is_moment(*id));
+                !dated && (!self.table.keyed || !bottom || segment.settled()?)
+            };
+            if touched || !folded {
                 return Ok(Some(alone));
             }
         }
@@ -281,10 +288,11 @@ impl Compaction {
         let columns = self.columns()?;
         for times in self.partitions()? {
             let bottom = !self.older.iter().any(|older| older.overlaps(&times));
-            let fold = match (self.table.keyed, bottom) {
-                (false, _) => Fold::None,
-                (true, true) => Fold::Full,
-                (true, false) => Fold::Closed,
+            let fold = match (self.keeps_history(), self.table.keyed, bottom) {
+                (true, _, _) => Fold::Versions,
+                (false, false, _) => Fold::None,
+                (false, true, true) => Fold::Full,
+                (false, true, false) => Fold::Closed,
             };
             let (sources, rows) = self.sources(times, &columns)?;
             let output = Output { env, dir, columns: &columns, rows };
@@ -313,9 +321,24 @@ impl Compaction {
         }
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
-        let known = |id: &ColumnId| self.table.column_by_id(*id).is_some();
-        columns.retain(|(id, _)| known(id));
+        if self.keeps_history() && self.inputs.iter().any(|segment| self.applying(segment).next().is_some()) {
+            columns.push((history::GONE, history::TYPE));
+            columns.dedup();
+        }
+        let known = |id: ColumnId| {
+            if history::is_moment(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }
+        };
+        columns.retain(|(id, _)| known(*id));
         Ok(columns)
+    }
+
+    fn keeps_history(&self) -> bool {
+        self.table.options.history
+    }
+
+    /// Deletes that are still to be applied to a segment.
+    fn applying(&self, segment: &Segment) -> impl Iterator<Item = &Arc<Tombstone>> {
+        self.tombstones.iter().filter(|tombstone| applies(tombstone, segment.meta()))
     }
 
     /// Rows of `times`, and about how many there are.
@@ -324,8 +347,12 @@ impl Compaction {
         let mut sources = Vec::new();
         let mut rows = 0;
         for segment in &self.inputs {
-            let hides = self.tombstones.iter().filter(|tombstone| applies(tombstone, segment.meta()));
-            let filter = Filter { times, series: SeriesFilter::All, hides: hides.cloned().collect() };
+            let deletes = self.applying(segment).cloned().collect();
+            let (hides, versions) = match self.keeps_history() {
+                true => (Vec::new(), Versions::All(deletes)),
+                false => (deletes, Versions::At(NOW)),
+            };
+            let filter = Filter { times, series: SeriesFilter::All, hides, versions };
             let metas = segment.blocks()?;
             let passes = |block: &u32| {
                 let meta = &metas[*block as usize];

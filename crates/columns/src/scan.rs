@@ -11,6 +11,7 @@ use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState
 use crate::chunk::{RowsSource, SegmentSource, Source};
 use crate::consolidate::merge_rows;
 use crate::filter::Filter;
+use crate::history::{BORN, NOW, Versions};
 use crate::keys::KeyList;
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
@@ -131,11 +132,13 @@ pub struct OwnDelete {
     pub times: TimeRange,
 }
 
-/// A table as one reader sees it: a state, and its own uncommitted writes on top.
+/// A table as one reader sees it: a state, and its own uncommitted writes on top; or that state as it once was.
 #[derive(Clone)]
 pub struct TableView {
     state: Arc<TableState>,
     own: Arc<Own>,
+    /// What was committed later is not seen.
+    time: i64,
 }
 
 /// Own writes in terms of a state.
@@ -213,7 +216,7 @@ impl TableView {
     /// What a reader without writes of its own sees.
     #[must_use]
     pub fn new(state: Arc<TableState>) -> TableView {
-        TableView { state, own: Arc::default() }
+        TableView { state, own: Arc::default(), time: NOW }
     }
 
     /// What a transaction with own writes sees.
@@ -222,7 +225,36 @@ impl TableView {
         let mut numbered = Own::default();
         numbered.number(&state, own);
         numbered.merge(&state.table);
-        TableView { state, own: Arc::new(numbered) }
+        TableView { state, own: Arc::new(numbered), time: NOW }
+    }
+
+    /// What somebody saw who read when all commits up to wall time `time` (nanoseconds since 1970 UTC) had been made and
+    /// no other: the same versions of rows, folded the same way. Columns and series are those of now, own writes are
+    /// left out, and what retention has dropped since is missing. A time to come is now.
+    ///
+    /// # Errors
+    /// 55000 when the table keeps no history, 22023 when it begins later, naming when.
+    pub fn as_of(&self, time: i64) -> Result<TableView> {
+        let TableState { table, history_from, .. } = &*self.state;
+        if *history_from == i64::MAX {
+            let text = format!("table {} keeps no history", table.name);
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
+                .with_kind(model::ErrorKind::Invalid)
+                .with_hint("ALTER TABLE … SET (history = on) keeps it from then on"));
+        }
+        if time < *history_from {
+            let text = format!(
+                "the history of table {} begins at {history_from} ns since 1970, which is after {time} ns",
+                table.name
+            );
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
+        }
+        Ok(TableView { state: Arc::clone(&self.state), own: Arc::default(), time })
+    }
+
+    /// What was committed later is not seen.
+    pub(crate) fn time(&self) -> i64 {
+        self.time
     }
 
     /// The state below.
@@ -325,9 +357,15 @@ impl TableView {
         request
     }
 
-    /// Memtable entries and own writes, oldest first.
+    /// Memtable entries and own writes, oldest first; of a view of the past, those that may have been there.
     pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.state.entries.iter().chain(&self.own.entries)
+        self.state.entries.iter().chain(&self.own.entries).filter(|entry| self.sees(entry))
+    }
+
+    /// May any of it have been there?
+    fn sees(&self, entry: &Entry) -> bool {
+        let dated = |entry: &Entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(BORN));
+        entry.committed() <= self.time || dated(entry)
     }
 
     /// All sources a request needs, oldest first.
@@ -350,8 +388,10 @@ impl TableView {
         for entry in self.entries().rev() {
             match entry {
                 Entry::Delete(delete) => hides.push(delete.clone()),
-                Entry::Rows { rows, .. } => {
-                    let filter = Filter { times: request.times, series: request.series.clone(), hides: hides.clone() };
+                Entry::Rows { rows, committed, .. } => {
+                    let (times, series, hides) = (request.times, request.series.clone(), hides.clone());
+                    let versions = Versions::At(if *committed <= self.time { NOW } else { self.time });
+                    let filter = Filter { times, series, hides, versions };
                     newest_first.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
                 }
             }

@@ -192,6 +192,11 @@ impl TableState {
         TableState { table, history_from, ..self.clone() }
     }
 
+    /// Are replaced and deleted rows to be kept by what is done with this state?
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.table.options.history
+    }
+
     /// Bytes of the memtable.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -93,6 +93,13 @@ struct TableWrites {
     batches: Vec<Arc<Batch>>,
 }
 
+/// The wall time of a commit: whole microseconds, which is what clients see; not before the clock's `now`; and after
+/// `last`, that of the commit before, so that a time says which commits were made by then.
+fn commit_time(now: i64, last: i64) -> i64 {
+    let micros = |ns: i64| ns.div_euclid(1_000);
+    micros(now.saturating_add(999)).max(micros(last) + 1).saturating_mul(1_000)
+}
+
 /// Everything that a transaction changed.
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
@@ -337,7 +344,7 @@ impl Committing {
         inner.check_writable()?;
         self.validate()?;
         let mut root = (*inner.roots.newest()).clone();
-        root.wall_ns = inner.env.now_ns().max(root.wall_ns);
+        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
         let mut gone = Vec::new();
         for ddl in &self.ddl {
             gone.extend(root.apply(ddl)?);
@@ -826,7 +833,7 @@ impl Engine {
             let text = format!("sequence number {id} was altered by another transaction");
             return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
         }
-        root.wall_ns = inner.env.now_ns().max(root.wall_ns);
+        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
         let header = record::commit_header(txn, root.wall_ns);
         let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
             Appended::At(lsn) => lsn,
@@ -959,6 +966,21 @@ mod tests {
 
     use super::*;
     use crate::{ColumnSpec, TableSpec};
+
+    #[test]
+    fn times_of_commits_are_whole_microseconds_and_grow() {
+        let cases = [
+            (5_000, 0, 5_000),
+            (5_001, 0, 6_000),
+            (5_000, 5_000, 6_000),
+            (4_000, 9_999, 10_000),
+            (-1, i64::MIN, 0),
+            (i64::MAX, 0, i64::MAX / 1_000 * 1_000),
+        ];
+        for (now, last, expected) in cases {
+            assert_eq!(commit_time(now, last), expected, "{now} after {last}");
+        }
+    }
 
     /// The bug: replay appended one entry a commit to the table's list, which each commit copies, and never merged any;
     /// opening took time quadratic in the number of commits, minutes for 8 MB of log. The fix: replay consolidates as

@@ -68,6 +68,12 @@ impl Snapshot {
         self.root.lsn
     }
 
+    /// The wall time of the last commit it shows, nanoseconds since 1970 UTC: whole microseconds, later for each commit.
+    #[must_use]
+    pub fn committed(&self) -> i64 {
+        self.root.wall_ns
+    }
+
     /// Schemas and tables, own uncommitted DDL included.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -90,6 +96,14 @@ impl Snapshot {
     pub fn table_by_id(&self, id: TableId) -> Result<TableView> {
         let table = self.catalog.table_by_id(id).ok_or_else(|| dropped(id))?;
         self.view(table)
+    }
+
+    /// A `columns` table as it was at wall time `time`, see [`TableView::as_of`].
+    ///
+    /// # Errors
+    /// 42P01 if it does not exist here; 55000 if it keeps no history; 22023 if that begins later.
+    pub fn table_as_of(&self, id: TableId, time: i64) -> Result<TableView> {
+        self.table_by_id(id)?.as_of(time)
     }
 
     /// A `rows` table, own uncommitted versions of its description included. Its rows are read through [`Txn::rows`], which sees those of

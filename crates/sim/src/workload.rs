@@ -21,7 +21,7 @@ use engine::{
 use env::Env;
 use env::sim::{Faults, SimEnv};
 
-use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Write};
+use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Table, Write};
 
 const DIR: &str = "/db";
 const SESSIONS: usize = 4;
@@ -29,6 +29,8 @@ const TABLES: [&str; 4] = ["readings", "events", "wide", KEPT];
 /// This one's moments are so far apart that retention passes them while a run goes on.
 const KEPT: &str = "kept";
 const KEPT_STEP_NS: i64 = 4_000_000;
+/// Past commits that are compared with.
+const PAST_MAX: usize = 100;
 
 /// How a run is made.
 #[derive(Clone, Debug)]
@@ -70,6 +72,8 @@ pub struct Report {
     pub waits: u64,
     /// Numbers of a sequence given.
     pub numbers: u64,
+    /// Reads of tables as they were, compared with the model.
+    pub past_reads: u64,
     /// Times that retention was seen to have dropped something.
     pub retained: u64,
 }
@@ -89,6 +93,7 @@ impl Report {
         self.waits += other.waits;
         self.numbers += other.numbers;
         self.retained += other.retained;
+        self.past_reads += other.past_reads;
     }
 }
 
@@ -97,7 +102,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} commits ({} acknowledged at sync), {} power cuts and {} restarts survived, {} reads checked, {} refusals, \
-             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} numbers, {} retentions",
+             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} numbers, {} retentions, {} reads of the past",
             self.commits,
             self.acknowledged,
             self.crashes,
@@ -109,7 +114,8 @@ impl fmt::Display for Report {
             self.row_statements,
             self.waits,
             self.numbers,
-            self.retained
+            self.retained,
+            self.past_reads
         )
     }
 }
@@ -170,6 +176,8 @@ struct Driver {
     sessions: Vec<Session>,
     /// The model after every commit still of interest; the first is what the last recovery gave.
     history: BTreeMap<Lsn, Database>,
+    /// The model after each of the last commits, by their times; what a crash took back is not among them.
+    past: BTreeMap<i64, (Lsn, Database)>,
     /// No crash may take back commits up to here.
     promised: Lsn,
     held: VecDeque<(Txn, Snapshot, Database)>,
@@ -252,6 +260,7 @@ impl Driver {
             engine: None,
             sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
             history: BTreeMap::from([(Lsn::ZERO, Database::default())]),
+            past: BTreeMap::new(),
             promised: Lsn::ZERO,
             held: VecDeque::new(),
             kept_from: BTreeMap::new(),
@@ -301,6 +310,7 @@ impl Driver {
             panic!("recovered to {lsn}, which is no commit: {:?}", self.history.keys().collect::<Vec<_>>());
         };
         self.history = BTreeMap::from([(lsn, state)]);
+        self.past.retain(|_, (of, _)| *of <= lsn);
         self.promised = lsn;
         for session in &mut self.sessions {
             *session = Session { seen: lsn, work: Work::Idle };
@@ -334,7 +344,8 @@ impl Driver {
             }
             70..76 => self.check_snapshot(Lsn::ZERO),
             76..78 => self.check_rows(),
-            78..82 => self.hold_snapshot(),
+            78..80 => self.hold_snapshot(),
+            80..82 => self.check_past(),
             82..86 => self.check_held(),
             86..89 => drop(self.engine().start_flush()),
             89..91 => self.env.run_until_idle(),
@@ -505,6 +516,7 @@ impl Driver {
             let mut state = state.clone();
             changes.iter().for_each(|change| state.apply(change));
             state.row_tables.values().for_each(RowTable::check_unique);
+            self.remember(lsn, &state);
             self.history.insert(lsn, state);
             self.report.commits += 1;
             registered = true;
@@ -586,7 +598,8 @@ impl Driver {
 
     fn table_options(&mut self, name: &str) -> TableOptions {
         if name != KEPT {
-            return TableOptions { partition_ns: 1_000 << self.dice.below(8), ..TableOptions::default() };
+            let history = name == "events" && self.dice.chance(50);
+            return TableOptions { partition_ns: 1_000 << self.dice.below(8), retention_ns: None, history };
         }
         // Some seconds after 1970 to begin with, where the rows are.
         let retention = self.env.now_ns() - self.dice.below(10_000_000_000).cast_signed();
@@ -594,7 +607,7 @@ impl Driver {
         TableOptions {
             partition_ns: KEPT_STEP_NS * (250 << self.dice.below(5)),
             retention_ns: self.dice.chance(80).then_some(retention),
-            ..TableOptions::default()
+            history: self.dice.chance(70),
         }
     }
 
@@ -732,6 +745,46 @@ impl Driver {
         self.check_snapshot(Lsn::ZERO);
     }
 
+    fn remember(&mut self, lsn: Lsn, state: &Database) {
+        let snapshot = self.engine().snapshot(lsn);
+        assert_eq!(snapshot.lsn(), lsn, "a session sees its own commit");
+        let committed = snapshot.committed();
+        assert!(self.past.last_key_value().is_none_or(|(last, _)| *last < committed), "times of commits go back");
+        self.past.insert(committed, (lsn, state.clone()));
+        if self.past.len() > PAST_MAX {
+            self.past.pop_first();
+        }
+    }
+
+    /// Tables with history, as they were after a commit and until the next.
+    fn check_past(&mut self) {
+        let snapshot = self.engine().snapshot(Lsn::ZERO);
+        self.promised = self.promised.max(snapshot.lsn());
+        let times: Vec<i64> = self.past.range(..=snapshot.committed()).map(|(time, _)| *time).collect();
+        if times.is_empty() {
+            return;
+        }
+        for table in snapshot.catalog().tables().filter(|table| table.options.history) {
+            let at = self.dice.below(times.len() as u64) as usize;
+            let next = times.get(at + 1).map_or(i64::MAX, |next| *next);
+            let time = times[at] + (self.dice.below(2_000_000_000).cast_signed()).min(next - times[at] - 1);
+            let history_from = snapshot.table_by_id(table.id).expect("the table is there").state().history_from;
+            let view = match snapshot.table_as_of(table.id, time) {
+                Ok(view) => view,
+                Err(error) => {
+                    assert!(time < history_from, "table {} as of {time}: {error}", table.name);
+                    continue;
+                }
+            };
+            assert!(time >= history_from, "table {} as of {time}, before {history_from}", table.name);
+            // Before the history began, the table may have been another's number, or none.
+            if let Some(expected) = self.past[&times[at]].1.tables.get(&table.id).cloned() {
+                self.compare_table(&view, &expected, &format!("as of {time}"));
+                self.report.past_reads += 1;
+            }
+        }
+    }
+
     fn hold_snapshot(&mut self) {
         let mut txn = self.engine().begin(Isolation::RepeatableRead, Lsn::ZERO);
         let snapshot = txn.snapshot_newest();
@@ -754,6 +807,7 @@ impl Driver {
         self.check_snapshot(Lsn::ZERO);
         self.check_rows();
         self.check_held();
+        self.check_past();
     }
 
     fn compare(&mut self, snapshot: &Snapshot, expected: &Database) {
@@ -762,30 +816,33 @@ impl Driver {
         expected_names.sort();
         assert_eq!(names, expected_names, "tables at {}", snapshot.lsn());
         for (id, table) in &expected.tables {
-            self.report.reads += 1;
             let view = snapshot.table_by_id(*id).expect("the table is there");
-            let keep = self.narrow(&view);
-            let got = match read(&view, &keep) {
-                Ok(got) => got,
-                Err(error) => {
-                    assert!(explained(&error), "read: {error}");
-                    return;
-                }
-            };
-            let kept_from = view.state().kept_from;
-            let wanted: Vec<_> = table
-                .contents()
-                .into_iter()
-                .filter(|(_, time, _)| keep.times.contains(*time) && *time >= kept_from)
-                .map(|(key, time, fields)| {
-                    let fields = fields.into_iter().filter(|(id, _)| keep.columns.contains(id)).collect::<Fields>();
-                    (key, time, fields)
-                })
-                .collect();
-            let mut wanted = wanted;
-            wanted.sort();
-            assert_eq!(got, wanted, "table {} at {} through {keep:?}", table.name, snapshot.lsn());
+            self.compare_table(&view, table, &format!("at {}", snapshot.lsn()));
         }
+    }
+
+    fn compare_table(&mut self, view: &TableView, table: &Table, when: &str) {
+        self.report.reads += 1;
+        let keep = self.narrow(view);
+        let got = match read(view, &keep) {
+            Ok(got) => got,
+            Err(error) => {
+                assert!(explained(&error), "read: {error}");
+                return;
+            }
+        };
+        let kept_from = view.state().kept_from;
+        let mut wanted: Vec<_> = table
+            .contents()
+            .into_iter()
+            .filter(|(_, time, _)| keep.times.contains(*time) && *time >= kept_from)
+            .map(|(key, time, fields)| {
+                let fields = fields.into_iter().filter(|(id, _)| keep.columns.contains(id)).collect::<Fields>();
+                (key, time, fields)
+            })
+            .collect();
+        wanted.sort();
+        assert_eq!(got, wanted, "table {} {when} through {keep:?}", table.name);
     }
 
     /// A random projection and range; often everything.
@@ -960,7 +1017,7 @@ mod tests {
         }
         println!("{total}");
         assert!(seed.is_some() || (total.commits > 500 && total.crashes > 50 && total.reads > 1_000), "{total}");
-        assert!(seed.is_some() || total.retained > 50, "{total}");
+        assert!(seed.is_some() || (total.retained > 50 && total.past_reads > 300), "{total}");
     }
 
     #[test]
