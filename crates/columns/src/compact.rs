@@ -322,8 +322,9 @@ impl Compaction {
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
         if self.keeps_history() && self.inputs.iter().any(|segment| self.applying(segment).next().is_some()) {
-            columns.push((history::GONE, history::TYPE));
-            columns.dedup();
+            // The times of both are listed beside the first.
+            columns.retain(|(id, _)| !history::is_moment(*id));
+            columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
         }
         let known = |id: ColumnId| {
             if history::is_moment(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }

@@ -5,7 +5,7 @@
 //! table has: [`BORN`] and [`GONE`]. A reader of time T sees the versions that were born by then and not gone by then,
 //! folded as always.
 //!
-//! Always true: a version without a time of birth is older than the history, and there at every moment of it; one that
+//! Always true: a segment with the second column has the first; a version without a time of birth is older than the history, and there at every moment of it; one that
 //! is gone is older than what made it go.
 //!
 //! Not here: when the history begins (`state`), the times of commits (`engine`). Why commit times, and not LSNs:
@@ -57,9 +57,10 @@ impl Versions {
     }
 }
 
-/// Microseconds of a commit's time. Commits are whole microseconds, so that nothing is lost between two of them.
+/// Microseconds of a commit's time. Commits are whole microseconds, so that nothing is lost between two of them. One
+/// whose time was not written down is older than any history.
 fn micros(ns: i64) -> i64 {
-    ns.div_euclid(1_000)
+    ns.div_euclid(1_000).max(0)
 }
 
 /// When the versions of some rows were there.
