@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn table_files(mut bytes: &[u8]) {
     let all = bytes;
-    let Ok(files) = TableFiles::decode(&mut bytes) else { return };
+    let Ok(files) = TableFiles::decode(&mut bytes, 3) else { return };
     let mut again = Vec::new();
     files.encode(&mut again);
     assert_eq!(again, all[..all.len() - bytes.len()]);

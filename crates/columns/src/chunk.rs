@@ -8,6 +8,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result, TimeRange};
 
 use crate::filter::{Filter, Selection};
+use crate::history::{BORN, Lives, NOW, Versions, is_moment, mark_block};
 use crate::packed::Packed;
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
@@ -119,6 +120,8 @@ pub(crate) struct RowsSource {
     /// Positions of the order still to come, last first.
     spans: Vec<Range<usize>>,
     text_bytes_per_row: usize,
+    /// For a reader who wants only what was there once.
+    lives: Option<Lives>,
 }
 
 impl RowsSource {
@@ -134,7 +137,11 @@ impl RowsSource {
         let mut spans = spans(&rows, &filter.series, &filter.times);
         spans.reverse();
         let text_bytes_per_row = rows.text_bytes() / rows.len();
-        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row })
+        let lives = match filter.versions {
+            Versions::At(time) if time != NOW => rows.column(BORN).and_then(|born| Lives::of(&[(BORN, born)], time)),
+            _ => None,
+        };
+        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lives })
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
@@ -145,8 +152,13 @@ impl RowsSource {
         self.spans.last()?;
         let sorted = self.rows.order().permutation.is_none();
         let (rows, series, times) = if sorted { self.next_sorted()? } else { self.next_permuted() };
-        let (selection, hidden) = self.filter.select(&series, &times);
+        let (mut selection, hidden) = self.filter.select(&series, &times);
         stats.versions_dropped += hidden;
+        if let Some(lives) = &self.lives {
+            let (there, others) = selection.retain(series.len(), |at| lives.there(rows.at(at) as usize));
+            selection = there;
+            stats.versions_dropped += others;
+        }
         let chosen = |list: &[u32]| list.iter().map(|at| rows.at(*at as usize)).collect::<Vec<u32>>();
         let (index, series, times) = match selection {
             Selection::All => (rows, series, times),
@@ -272,6 +284,10 @@ impl SegmentSource {
         let metas = segment.blocks()?;
         let bounds = blocks.iter().map(|block| metas[*block as usize].first).collect();
         let settled = segment.settled()?;
+        let stored = segment.columns()?;
+        let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
+        let moments: Vec<ColumnId> = moments.copied().collect();
+        let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
         Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, settled }))
     }
 
@@ -282,6 +298,9 @@ impl SegmentSource {
     fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
         let Some(block) = self.blocks.pop() else { return Ok(None) };
         self.bounds.pop();
+        // Which versions are wanted is told by columns, of whole blocks.
+        let by_moments =
+            self.columns.iter().any(|id| is_moment(*id)) || matches!(self.filter.versions, Versions::All(_));
         let passes_all = self.filter.passes_all(&self.segment.blocks()?[block as usize].times);
         let (filter, mut selected) = (&self.filter, (Selection::All, 0));
         let mut select = |series: &[u32], times: &[i64]| {
@@ -289,11 +308,22 @@ impl SegmentSource {
                 return None;
             }
             selected = filter.select(series, times);
-            selected.0.part_of(series.len())
+            selected.0.part_of(series.len()).filter(|_| !by_moments)
         };
-        let (read, part) = self.segment.read_part(block as usize, &self.columns, &mut stats.bytes_read, &mut select)?;
-        let (selection, hidden) = selected;
+        let (mut read, part) =
+            self.segment.read_part(block as usize, &self.columns, &mut stats.bytes_read, &mut select)?;
+        let (mut selection, hidden) = selected;
         stats.versions_dropped += hidden;
+        match &self.filter.versions {
+            Versions::All(deletes) => mark_block(&mut read, deletes),
+            Versions::At(time) => {
+                if let Some(lives) = Lives::of(&read.columns, *time) {
+                    let (there, others) = selection.retain(read.times.len(), |row| lives.there(row));
+                    selection = there;
+                    stats.versions_dropped += others;
+                }
+            }
+        }
         self.chunk(read, selection, part).map(Some)
     }
 

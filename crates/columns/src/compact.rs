@@ -18,6 +18,7 @@ use crate::chunk::{SegmentSource, Source};
 use crate::encoding::Form;
 use crate::filter::Filter;
 use crate::flush::{Output, needed};
+use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
@@ -46,6 +47,8 @@ pub struct Compaction {
     tombstones: Arc<[Arc<Tombstone>]>,
     /// Moments of the segments that are older than the newest input and stay.
     older: Vec<TimeRange>,
+    /// What is before goes.
+    kept_from: i64,
 }
 
 /// A finished compaction.
@@ -64,8 +67,8 @@ impl TableState {
         self.pick_hidden().or_else(|| self.pick_tiered())
     }
 
-    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself:
-    /// for benchmarks and bulk loads, which want to be read from now on.
+    /// The next compaction until no two segments share a moment, no tombstone is left and every row stands for itself
+    /// (but where the history is kept): for benchmarks and bulk loads, which want to be read from now on.
     ///
     /// # Errors
     /// Errors of reading a segment's footer.
@@ -74,14 +77,44 @@ impl TableState {
             return Ok(Some(found));
         }
         for (at, segment) in self.segments.iter().enumerate() {
-            let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()));
+            let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()))
+                || segment.meta().times.start < self.kept_from;
             let alone = self.compaction(&[at]);
             let bottom = !alone.older.iter().any(|older| older.overlaps(&segment.meta().times));
-            if touched || (self.table.keyed && bottom && !segment.settled()?) {
+            let folded = if self.keeps_history() {
+                true
+            } else {
+                let dated = segment.columns()?.iter().any(|(id, _)| history::is_moment(*id));
+                !dated && (!self.table.keyed || !bottom || segment.settled()?)
+            };
+            if touched || !folded {
                 return Ok(Some(alone));
             }
         }
         Ok(None)
+    }
+
+    /// The start of the oldest partition to keep, if at wall time `now` rows before it are to go.
+    #[must_use]
+    pub fn due_retention(&self, now: i64) -> Option<i64> {
+        let kept_from = self.table.options.kept_from(now).max(self.kept_from);
+        (kept_from > self.kept_from || !self.segments_before(kept_from).is_empty()).then_some(kept_from)
+    }
+
+    /// Segments that hold nothing at this moment or later.
+    #[must_use]
+    pub fn segments_before(&self, moment: i64) -> Vec<Arc<Segment>> {
+        self.segments.iter().filter(|segment| segment.meta().times.last < moment).cloned().collect()
+    }
+
+    /// Without the rows before `kept_from`: segments that hold nothing else are gone, and what others hold of them is
+    /// not shown.
+    #[must_use]
+    pub fn with_retention(&self, kept_from: i64) -> TableState {
+        let kept = |segment: &&Arc<Segment>| segment.meta().times.last >= kept_from;
+        let segments: Arc<[Arc<Segment>]> = self.segments.iter().filter(kept).cloned().collect();
+        let tombstones = needed(self.tombstones.to_vec(), &segments);
+        TableState { segments, tombstones, kept_from: kept_from.max(self.kept_from), ..self.clone() }
     }
 
     /// With a finished compaction's outputs in place of its inputs, and tombstones dropped that hide nothing any more.
@@ -107,6 +140,7 @@ impl TableState {
             inputs: chosen.iter().map(|at| self.segments[*at].clone()).collect(),
             tombstones: self.tombstones.clone(),
             older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
+            kept_from: self.kept_from,
         }
     }
 
@@ -255,10 +289,11 @@ impl Compaction {
         let columns = self.columns()?;
         for times in self.partitions()? {
             let bottom = !self.older.iter().any(|older| older.overlaps(&times));
-            let fold = match (self.table.keyed, bottom) {
-                (false, _) => Fold::None,
-                (true, true) => Fold::Full,
-                (true, false) => Fold::Closed,
+            let fold = match (self.keeps_history(), self.table.keyed, bottom) {
+                (true, _, _) => Fold::Versions,
+                (false, false, _) => Fold::None,
+                (false, true, true) => Fold::Full,
+                (false, true, false) => Fold::Closed,
             };
             let (sources, rows) = self.sources(times, &columns)?;
             let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
@@ -287,9 +322,25 @@ impl Compaction {
         }
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
-        let known = |id: &ColumnId| self.table.column_by_id(*id).is_some();
-        columns.retain(|(id, _)| known(id));
+        if self.keeps_history() && self.inputs.iter().any(|segment| self.applying(segment).next().is_some()) {
+            // The times of both are listed beside the first.
+            columns.retain(|(id, _)| !history::is_moment(*id));
+            columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
+        }
+        let known = |id: ColumnId| {
+            if history::is_moment(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }
+        };
+        columns.retain(|(id, _)| known(*id));
         Ok(columns)
+    }
+
+    fn keeps_history(&self) -> bool {
+        self.table.options.history
+    }
+
+    /// Deletes that are still to be applied to a segment.
+    fn applying(&self, segment: &Segment) -> impl Iterator<Item = &Arc<Tombstone>> {
+        self.tombstones.iter().filter(|tombstone| applies(tombstone, segment.meta()))
     }
 
     /// Rows of `times`, and about how many there are.
@@ -298,8 +349,12 @@ impl Compaction {
         let mut sources = Vec::new();
         let mut rows = 0;
         for segment in &self.inputs {
-            let hides = self.tombstones.iter().filter(|tombstone| applies(tombstone, segment.meta()));
-            let filter = Filter { times, series: SeriesFilter::All, hides: hides.cloned().collect() };
+            let deletes = self.applying(segment).cloned().collect();
+            let (hides, versions) = match self.keeps_history() {
+                true => (Vec::new(), Versions::All(deletes)),
+                false => (deletes, Versions::At(NOW)),
+            };
+            let filter = Filter { times, series: SeriesFilter::All, hides, versions };
             let metas = segment.blocks()?;
             let passes = |block: &u32| {
                 let meta = &metas[*block as usize];
@@ -314,7 +369,11 @@ impl Compaction {
 
     /// The moments of each output: whole partitions, as many as make an output of a decent size.
     fn partitions(&self) -> Result<Vec<TimeRange>> {
-        let times = self.inputs.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times));
+        let mut times = self.inputs.iter().fold(TimeRange::EMPTY, |all, segment| all.union(&segment.meta().times));
+        times.start = times.start.max(self.kept_from);
+        if times.is_empty() {
+            return Ok(Vec::new());
+        }
         let length = partition_length(self.table.options.partition_ns, &times);
         let first = i128::from(times.start).div_euclid(length);
         let bytes = self.bytes_by_partition(first, length, &times)?;
@@ -337,8 +396,8 @@ impl Compaction {
         let mut bytes = vec![0.0; count as usize];
         for segment in &self.inputs {
             let row_bytes = segment.meta().bytes as f64 / segment.meta().rows.max(1) as f64;
-            for meta in segment.blocks()? {
-                let from = (i128::from(meta.times.start).div_euclid(length) - first) as usize;
+            for meta in segment.blocks()?.iter().filter(|meta| meta.times.last >= times.start) {
+                let from = (i128::from(meta.times.start.max(times.start)).div_euclid(length) - first) as usize;
                 let to = (i128::from(meta.times.last).div_euclid(length) - first) as usize;
                 let each = row_bytes * f64::from(meta.rows) / (to - from + 1) as f64;
                 bytes[from..=to].iter_mut().for_each(|bytes| *bytes += each);

@@ -10,6 +10,7 @@ use model::{ColumnId, DataType, Lsn, Result, Table};
 
 use crate::chunk::{RowsSource, Source};
 use crate::filter::Filter;
+use crate::history::{self, with_moments};
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::rows::Rows;
@@ -31,6 +32,7 @@ const OPS_MAX: usize = 256;
 pub struct Consolidated {
     inputs: Vec<Arc<Rows>>,
     lsns: (Lsn, Lsn),
+    committed: i64,
     outputs: Vec<Arc<Rows>>,
 }
 
@@ -52,15 +54,21 @@ impl TableState {
     pub fn consolidate(&self, barrier: Lsn) -> Option<Consolidated> {
         let window = due(&self.entries, barrier)?;
         let mut lsns = (Lsn(u64::MAX), Lsn::ZERO);
-        let mut inputs = Vec::with_capacity(window.len());
+        let (mut inputs, mut dated) = (Vec::with_capacity(window.len()), Vec::new());
+        let committed = self.entries[window.clone()].last()?.committed();
         for entry in &self.entries[window] {
-            let Entry::Rows { lsns: own, rows } = entry else { return None };
+            let Entry::Rows { lsns: own, committed, rows } = entry else { return None };
             lsns = (lsns.0.min(own.0), lsns.1.max(own.1));
             inputs.push(rows.clone());
+            if self.keeps_history() {
+                dated.push(with_moments(rows, *committed, &[]));
+            }
         }
         // Memory cannot fail to be read; were it to, the entries would simply stay as they are.
-        let outputs = merge_rows(&self.table, &inputs).ok()?;
-        Some(Consolidated { inputs, lsns, outputs })
+        let outputs =
+            if self.keeps_history() { merge_versions(&self.table, &dated) } else { merge_rows(&self.table, &inputs) };
+        let outputs = outputs.ok()?;
+        Some(Consolidated { inputs, lsns, committed, outputs })
     }
 
     /// Replaces the entries that `done` was made of, if they are still there.
@@ -74,7 +82,8 @@ impl TableState {
         if !here.iter().zip(&done.inputs).all(|(entry, input)| is(entry, input)) {
             return None;
         }
-        let merged = done.outputs.iter().map(|rows| Entry::Rows { lsns: done.lsns, rows: rows.clone() });
+        let Consolidated { lsns, committed, .. } = *done;
+        let merged = done.outputs.iter().map(|rows| Entry::Rows { lsns, committed, rows: rows.clone() });
         let before = self.entries[..window.start].iter().cloned();
         let entries = before.chain(merged).chain(self.entries[window.end..].iter().cloned()).collect();
         Some(TableState { entries, ..self.clone() })
@@ -84,14 +93,27 @@ impl TableState {
 /// The rows of entries, oldest first, as one sorted run (in several pieces where values are large), folded as far as it
 /// goes.
 pub(crate) fn merge_rows(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<Rows>>> {
+    merge(inputs, if table.keyed { Fold::Closed } else { Fold::None }, &fields(table))
+}
+
+/// The same of rows that know when they were written, all of which stay.
+fn merge_versions(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<Rows>>> {
+    let mut columns = fields(table);
+    columns.push((history::BORN, history::TYPE));
+    merge(inputs, Fold::Versions, &columns)
+}
+
+fn fields(table: &Table) -> Vec<(ColumnId, DataType)> {
+    table.field_columns().map(|column| (column.id, column.ty)).collect()
+}
+
+fn merge(inputs: &[Arc<Rows>], fold: Fold, columns: &[(ColumnId, DataType)]) -> Result<Vec<Arc<Rows>>> {
     let sources = inputs.iter().filter_map(|rows| RowsSource::new(rows.clone(), Filter::all()));
-    let fold = if table.keyed { Fold::Closed } else { Fold::None };
     let mut merger = Merger::new(sources.map(Source::Rows).collect(), fold);
-    let columns: Vec<(ColumnId, DataType)> = table.field_columns().map(|column| (column.id, column.ty)).collect();
     let mut stats = ScanStats::default();
     let mut outputs = Vec::new();
     while let Some(plan) = merger.next(ROWS_MAX, &mut stats)? {
-        rows_of(&plan, &columns, &mut outputs)?;
+        rows_of(&plan, columns, &mut outputs)?;
     }
     Ok(outputs)
 }
@@ -135,7 +157,7 @@ fn due(entries: &[Entry], barrier: Lsn) -> Option<Range<usize>> {
 /// The rows of an entry below `tier` of them that nobody is flushing.
 fn mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> Option<&Rows> {
     match entry {
-        Entry::Rows { lsns, rows } if lsns.0 > barrier && rows.len() < tier => Some(rows),
+        Entry::Rows { lsns, rows, .. } if lsns.0 > barrier && rows.len() < tier => Some(rows),
         _ => None,
     }
 }
@@ -201,7 +223,7 @@ mod tests {
 
     #[test]
     fn deletes_and_the_barrier_are_never_merged_across() {
-        let delete = || Tombstone { lsn: Lsn(7), series: None, times: TimeRange::ALL };
+        let delete = || Tombstone { lsn: Lsn(7), committed: 7, series: None, times: TimeRange::ALL };
         let mut state = TableState::empty(table(true));
         for lsn in 1..=7 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);

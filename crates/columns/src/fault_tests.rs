@@ -70,7 +70,8 @@ fn filled(state: &TableState, lsn: u64) -> TableState {
         state.series.insert(SeriesId(id), &[1, 1, id as u8]).unwrap();
     }
     let rows = Rows::new(series, times, Ops::All(Op::Merge), vec![(ColumnId(2), values)]);
-    let hide = Tombstone { lsn: Lsn(lsn), series: Some([1].into()), times: TimeRange { start: 0, last: 9 } };
+    let hide =
+        Tombstone { lsn: Lsn(lsn), committed: 0, series: Some([1].into()), times: TimeRange { start: 0, last: 9 } };
     state.with_delete(hide).with_rows(Lsn(lsn), Arc::new(rows), 4)
 }
 

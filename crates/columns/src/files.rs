@@ -21,7 +21,7 @@ pub struct SeriesFile {
 }
 
 /// What the manifest keeps of a table's files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFiles {
     /// In order of series number, without gap from 0.
     pub series_files: Vec<SeriesFile>,
@@ -29,6 +29,26 @@ pub struct TableFiles {
     pub segments: Vec<SegmentMeta>,
     /// Oldest first.
     pub tombstones: Vec<Tombstone>,
+    /// See [`TableState::kept_from`](crate::TableState::kept_from).
+    pub kept_from: i64,
+    /// See [`TableState::history_from`](crate::TableState::history_from).
+    pub history_from: i64,
+}
+
+/// The first version of the directory's format in which files of tables say what is kept of them.
+const VERSION_KEPT: u32 = 3;
+
+impl Default for TableFiles {
+    /// No files, everything kept, no history.
+    fn default() -> TableFiles {
+        TableFiles {
+            series_files: Vec::new(),
+            segments: Vec::new(),
+            tombstones: Vec::new(),
+            kept_from: i64::MIN,
+            history_from: i64::MAX,
+        }
+    }
 }
 
 /// The path of segment file `file` within a data folder.
@@ -55,8 +75,11 @@ impl TableFiles {
     /// - series files: file `u64`, from `u32`, to `u32`;
     /// - segments: file `u64`, lowest and highest LSN `u64`, first and last time `i64`, lowest and highest series
     ///   `u32`, rows `u64`, bytes `u64`;
-    /// - tombstones: LSN `u64`, first and last time `i64`, then `u8` 0 = all series or 1 = a list: `u32` count, and
-    ///   that many series `u32`, ascending.
+    /// - tombstones: LSN `u64`, commit time `i64` (not in versions 1 and 2), first and last time `i64`, then `u8` 0 =
+    ///   all series or 1 = a list: `u32` count, and that many series `u32`, ascending;
+    ///
+    /// and then (not in versions 1 and 2): first moment that is kept `i64`, commit time from which on there is history
+    /// `i64`.
     ///
     /// No checksum and no version: the manifest has both.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -70,13 +93,15 @@ impl TableFiles {
         self.segments.iter().for_each(|segment| encode_segment(segment, out));
         push_u32(out, self.tombstones.len() as u32);
         self.tombstones.iter().for_each(|tombstone| encode_tombstone(tombstone, out));
+        push_i64(out, self.kept_from);
+        push_i64(out, self.history_from);
     }
 
-    /// Reads what [`TableFiles::encode`] wrote off the front of `bytes`.
+    /// Reads what [`TableFiles::encode`] wrote off the front of `bytes`, in a directory of format `version`.
     ///
     /// # Errors
     /// XX001 when the bytes end early or contradict themselves.
-    pub fn decode(bytes: &mut &[u8]) -> Result<TableFiles> {
+    pub fn decode(bytes: &mut &[u8], version: u32) -> Result<TableFiles> {
         let mut reader = Reader::new("table files", bytes);
         let mut files = TableFiles::default();
         for _ in 0..reader.u32()? {
@@ -90,7 +115,10 @@ impl TableFiles {
             files.segments.push(decode_segment(&mut reader)?);
         }
         for _ in 0..reader.u32()? {
-            files.tombstones.push(decode_tombstone(&mut reader)?);
+            files.tombstones.push(decode_tombstone(&mut reader, version)?);
+        }
+        if version >= VERSION_KEPT {
+            (files.kept_from, files.history_from) = (reader.i64()?, reader.i64()?);
         }
         *bytes = reader.rest();
         Ok(files)
@@ -123,6 +151,7 @@ fn decode_segment(reader: &mut Reader<'_>) -> Result<SegmentMeta> {
 
 fn encode_tombstone(tombstone: &Tombstone, out: &mut Vec<u8>) {
     push_u64(out, tombstone.lsn.0);
+    push_i64(out, tombstone.committed);
     push_times(out, &tombstone.times);
     match &tombstone.series {
         None => out.push(0),
@@ -134,8 +163,9 @@ fn encode_tombstone(tombstone: &Tombstone, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_tombstone(reader: &mut Reader<'_>) -> Result<Tombstone> {
+fn decode_tombstone(reader: &mut Reader<'_>, version: u32) -> Result<Tombstone> {
     let lsn = Lsn(reader.u64()?);
+    let committed = if version >= VERSION_KEPT { reader.i64()? } else { i64::MIN };
     let times = TimeRange { start: reader.i64()?, last: reader.i64()? };
     let series: Option<Arc<[u32]>> = match reader.u8()? {
         0 => None,
@@ -149,7 +179,7 @@ fn decode_tombstone(reader: &mut Reader<'_>) -> Result<Tombstone> {
     if series.as_ref().is_some_and(|series| !series.is_sorted()) {
         return Err(reader.wrong("tombstone with series that are not sorted"));
     }
-    Ok(Tombstone { lsn, series, times })
+    Ok(Tombstone { lsn, committed, series, times })
 }
 
 fn push_u32(out: &mut Vec<u8>, value: u32) {
@@ -160,9 +190,13 @@ fn push_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+fn push_i64(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 fn push_times(out: &mut Vec<u8>, times: &TimeRange) {
-    out.extend_from_slice(&times.start.to_le_bytes());
-    out.extend_from_slice(&times.last.to_le_bytes());
+    push_i64(out, times.start);
+    push_i64(out, times.last);
 }
 
 #[cfg(test)]
@@ -181,9 +215,16 @@ mod tests {
                 bytes: 1000,
             }],
             tombstones: vec![
-                Tombstone { lsn: Lsn(8), series: None, times: TimeRange::ALL },
-                Tombstone { lsn: Lsn(9), series: Some([1, 4].into()), times: TimeRange { start: 1, last: 2 } },
+                Tombstone { lsn: Lsn(8), committed: -5, series: None, times: TimeRange::ALL },
+                Tombstone {
+                    lsn: Lsn(9),
+                    committed: 6,
+                    series: Some([1, 4].into()),
+                    times: TimeRange { start: 1, last: 2 },
+                },
             ],
+            kept_from: 100,
+            history_from: 7,
         }
     }
 
@@ -193,8 +234,23 @@ mod tests {
         example().encode(&mut bytes);
         bytes.push(77);
         let mut rest = &bytes[..];
-        assert_eq!(TableFiles::decode(&mut rest).unwrap(), example());
+        assert_eq!(TableFiles::decode(&mut rest, 3).unwrap(), example());
         assert_eq!(rest, [77]);
+    }
+
+    /// Those of versions 1 and 2 end with the tombstones, which had no commit time.
+    #[test]
+    fn files_of_older_directories_are_read() {
+        let mut bytes = Vec::new();
+        example().encode(&mut bytes);
+        bytes.truncate(bytes.len() - 16);
+        let tombstones_at = bytes.len() - (8 + 8 + 16 + 1) - (8 + 8 + 16 + 1 + 4 + 8);
+        for at in [tombstones_at + 33 + 8, tombstones_at + 8] {
+            bytes.drain(at..at + 8);
+        }
+        let mut expected = TableFiles { kept_from: i64::MIN, history_from: i64::MAX, ..example() };
+        expected.tombstones.iter_mut().for_each(|tombstone| tombstone.committed = i64::MIN);
+        assert_eq!(TableFiles::decode(&mut &bytes[..], 2).unwrap(), expected);
     }
 
     #[test]
@@ -202,7 +258,7 @@ mod tests {
         let mut bytes = Vec::new();
         example().encode(&mut bytes);
         for cut in 0..bytes.len() {
-            assert!(TableFiles::decode(&mut &bytes[..cut]).is_err(), "cut at {cut}");
+            assert!(TableFiles::decode(&mut &bytes[..cut], 3).is_err(), "cut at {cut}");
         }
     }
 
@@ -213,6 +269,6 @@ mod tests {
         files.series_files[1].to = 9;
         let mut bytes = Vec::new();
         files.encode(&mut bytes);
-        assert!(TableFiles::decode(&mut &bytes[..]).unwrap_err().message().contains("series file 9 of 8..9"));
+        assert!(TableFiles::decode(&mut &bytes[..], 3).unwrap_err().message().contains("series file 9 of 8..9"));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::TimeRange;
 
+use crate::history::{NOW, Versions};
 use crate::scan::SeriesFilter;
 use crate::state::Tombstone;
 
@@ -15,6 +16,7 @@ pub(crate) struct Filter {
     pub(crate) series: SeriesFilter,
     /// Deletes newer than the source.
     pub(crate) hides: Vec<Arc<Tombstone>>,
+    pub(crate) versions: Versions,
 }
 
 /// Positions of a sorted run.
@@ -39,6 +41,21 @@ impl Selection {
         };
         (part.len() * 2 <= rows).then_some(part)
     }
+
+    /// Of its positions in a run of `len` those that `keeps` wants, and how many it does not.
+    pub(crate) fn retain(self, len: usize, keeps: impl Fn(usize) -> bool) -> (Selection, u64) {
+        let (kept, count) = match &self {
+            Selection::All => (kept(0..len, keeps), len),
+            Selection::Range(range) => (kept(range.clone(), keeps), range.len()),
+            Selection::List(list) => (kept(list.iter().map(|at| *at as usize), keeps), list.len()),
+        };
+        let dropped = (count - kept.len()) as u64;
+        if dropped == 0 { (self, 0) } else { (Selection::List(kept), dropped) }
+    }
+}
+
+fn kept(positions: impl Iterator<Item = usize>, keeps: impl Fn(usize) -> bool) -> Vec<u32> {
+    positions.filter(|at| keeps(*at)).map(|at| at as u32).collect()
 }
 
 impl SeriesFilter {
@@ -93,6 +110,11 @@ impl Tombstone {
             })
     }
 
+    /// Does it hide a row of this series and moment?
+    pub(crate) fn hides(&self, series: u32, time: i64) -> bool {
+        self.times.contains(time) && self.hides_series(series)
+    }
+
     fn hides_series(&self, series: u32) -> bool {
         self.series.as_ref().is_none_or(|list| list.binary_search(&series).is_ok())
     }
@@ -101,7 +123,7 @@ impl Tombstone {
 impl Filter {
     /// Everything.
     pub(crate) fn all() -> Filter {
-        Filter { times: TimeRange::ALL, series: SeriesFilter::All, hides: Vec::new() }
+        Filter { times: TimeRange::ALL, series: SeriesFilter::All, hides: Vec::new(), versions: Versions::At(NOW) }
     }
 
     /// Does every row of a run with these moments pass?
@@ -205,7 +227,12 @@ mod tests {
     use model::Lsn;
 
     fn hide(series: Option<&[u32]>, start: i64, last: i64) -> Arc<Tombstone> {
-        Arc::new(Tombstone { lsn: Lsn(1), series: series.map(Arc::from), times: TimeRange { start, last } })
+        Arc::new(Tombstone {
+            lsn: Lsn(1),
+            committed: 1,
+            series: series.map(Arc::from),
+            times: TimeRange { start, last },
+        })
     }
 
     #[test]
@@ -232,7 +259,7 @@ mod tests {
         let ranges =
             [TimeRange::ALL, TimeRange { start: 1, last: 5 }, TimeRange { start: 9, last: 9 }, TimeRange::EMPTY];
         for (filter, hides, times_wanted) in combinations(&filters, &hides, &ranges) {
-            let filter = Filter { times: times_wanted, series: filter, hides };
+            let filter = Filter { times: times_wanted, series: filter, hides, ..Filter::all() };
             let wanted = |row: &(u32, i64)| {
                 filter.series.any_in(row.0, row.0)
                     && filter.times.contains(row.1)

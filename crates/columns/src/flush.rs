@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::Env;
-use model::{ColumnId, DataType, Lsn, Result};
+use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use crate::chunk::{RowsSource, Source};
 use crate::encoding::Form;
 use crate::files::SeriesFile;
 use crate::filter::Filter;
+use crate::history::{self, with_moments};
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::scan::ScanStats;
@@ -100,20 +101,30 @@ impl TableState {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(None) };
         // Deletes count: what they hide is gone from the file, so they need not be applied to it again.
         let lsns = (first.first_lsn(), last.last_lsn());
-        let fold = if self.table.keyed { Fold::Closed } else { Fold::None };
+        let fold = match (self.keeps_history(), self.table.keyed) {
+            (true, _) => Fold::Versions,
+            (false, true) => Fold::Closed,
+            (false, false) => Fold::None,
+        };
         let columns = self.columns_of(entries);
         let rows = entries.iter().map(entry_rows).sum();
-        let mut merger = Merger::new(entry_sources(entries), fold);
+        let kept = TimeRange { start: self.kept_from, last: i64::MAX };
+        let mut merger = Merger::new(entry_sources(entries, kept, self.keeps_history()), fold);
         let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
         output.write(&mut merger, next_file, &|| true)?.finish(lsns)
     }
 
-    /// Fields that any of the entries has, by id.
+    /// Fields that any of the entries has, by id, and what the history is to know.
     fn columns_of(&self, entries: &[Entry]) -> Vec<(ColumnId, DataType)> {
         let has = |id: ColumnId| entries.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(id)));
         let fields = self.table.field_columns().filter(|column| has(column.id));
         let mut columns: Vec<(ColumnId, DataType)> = fields.map(|column| (column.id, column.ty)).collect();
         columns.sort_unstable_by_key(|column| column.0);
+        if self.keeps_history() {
+            columns.push((history::BORN, history::TYPE));
+            let deletes = entries.iter().any(|entry| matches!(entry, Entry::Delete(_)));
+            columns.extend(deletes.then_some((history::GONE, history::TYPE)));
+        }
         columns
     }
 
@@ -148,15 +159,20 @@ fn entry_rows(entry: &Entry) -> usize {
     }
 }
 
-/// The rows of entries that no delete among them hides, oldest first.
-fn entry_sources(entries: &[Entry]) -> Vec<Source> {
+/// The rows of entries at these moments, oldest first: those that no delete among them hides, or with `history` all,
+/// with when they were hidden.
+fn entry_sources(entries: &[Entry], times: TimeRange, history: bool) -> Vec<Source> {
     let mut hides: Vec<Arc<Tombstone>> = Vec::new();
     let mut sources = Vec::new();
     for entry in entries.iter().rev() {
         match entry {
             Entry::Delete(delete) => hides.push(delete.clone()),
+            Entry::Rows { rows, committed, .. } if history => {
+                let rows = with_moments(rows, *committed, &hides);
+                sources.extend(RowsSource::new(rows, Filter { times, ..Filter::all() }).map(Source::Rows));
+            }
             Entry::Rows { rows, .. } => {
-                let filter = Filter { hides: hides.clone(), ..Filter::all() };
+                let filter = Filter { times, hides: hides.clone(), ..Filter::all() };
                 sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
             }
         }

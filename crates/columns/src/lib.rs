@@ -9,7 +9,7 @@
 //!
 //! Always true:
 //! - Entries of a memtable, then segments, are in commit order: a version in a later one is newer. So no per-row LSN is
-//!   kept.
+//!   kept. (Tables with history keep when each version was written and deleted, for reading them as they were.)
 //! - A segment holds only durable commits and never changes after its rename.
 //! - What a scan returns does not depend on flush, consolidation or compaction having happened.
 //!
@@ -32,6 +32,7 @@ mod fault_tests;
 mod files;
 mod filter;
 mod flush;
+mod history;
 mod keys;
 mod merge;
 #[cfg(test)]
@@ -53,6 +54,7 @@ pub use compact::{Compacted, Compaction};
 pub use consolidate::Consolidated;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
+pub use history::{BORN, GONE};
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
     ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter, TableView,

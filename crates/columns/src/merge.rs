@@ -22,6 +22,8 @@ const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 pub(crate) enum Fold {
     /// All stay: the table keeps duplicates.
     None,
+    /// All stay, with their operations: the table keeps its history.
+    Versions,
     /// Only what no older version can change is folded; the operations stay.
     Closed,
     /// No older version exists: one row is left of each, and it stands for itself.
@@ -113,6 +115,10 @@ impl Merger {
         }
         match self.fold {
             Fold::None => plan.push_range(slot, range),
+            Fold::Versions => {
+                plan.push_range(slot, range.clone());
+                plan.push_ops(&chunk.ops, range);
+            }
             _ if chunk.unique => self.take_unique(&chunk, slot, range, plan, stats),
             _ => range.for_each(|at| self.take_version(&chunk, slot, at, plan, stats)),
         }

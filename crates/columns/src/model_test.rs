@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use env::Env;
-use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, Table, TimeRange, key};
+use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, SqlState, Table, TimeRange, key};
 
 use crate::encoding::tests::Random;
 use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, SeriesFilter, TableView};
@@ -116,6 +116,10 @@ struct World {
     flushing: Option<Flushed>,
     compacting: Option<Compacted>,
     snapshots: Vec<(TableState, Model)>,
+    /// What the table held after each commit since its history began, by the commit's time.
+    past: Vec<(i64, Model)>,
+    /// Does retention drop anything?
+    retains: bool,
 }
 
 fn dir() -> &'static Path {
@@ -128,7 +132,7 @@ impl World {
         let keyed = random.below(5) > 0;
         let env: Arc<dyn Env> = Arc::new(env::sim::SimEnv::new(seed));
         env.create_dir_all(dir()).unwrap();
-        World {
+        let mut world = World {
             random,
             env,
             state: TableState::empty(table_of(keyed, seed % 3 > 0)),
@@ -139,7 +143,13 @@ impl World {
             flushing: None,
             compacting: None,
             snapshots: Vec::new(),
+            past: Vec::new(),
+            retains: seed.is_multiple_of(5),
+        };
+        if seed % 3 == 1 {
+            world.toggle_history();
         }
+        world
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -153,18 +163,29 @@ impl World {
             48..58 => self.flush(),
             58..68 => self.compact(),
             68..71 => self.reload(),
-            71..74 => self.add_column(),
+            71..73 => self.add_column(),
+            73 => match self.below(3) {
+                0 => self.toggle_history(),
+                _ => self.retain(),
+            },
             74..77 => self.snapshots.push((self.state.clone(), self.model.clone())),
             77..82 => self.check_snapshot(),
-            82..90 => self.check_own_writes(),
+            82..87 => self.check_own_writes(),
+            87..91 => self.check_past(),
             _ => self.check_now(),
         }
     }
 
     // ---- writing
 
+    /// The wall time of the last commit.
+    fn committed(&self) -> i64 {
+        self.lsn.cast_signed() * 1_000
+    }
+
     fn commit(&mut self) {
         self.lsn += 1;
+        let committed = self.committed();
         let changes = self.changes();
         let mut entries = Vec::new();
         for change in &changes {
@@ -179,16 +200,45 @@ impl World {
                     let rows = batch.numbered(&numbers);
                     rows.encode(0..rows.len(), &mut bytes);
                     let rows = Arc::new(Rows::decode(&bytes).unwrap());
-                    Entry::Rows { lsns: (Lsn(self.lsn), Lsn(self.lsn)), rows }
+                    Entry::Rows { lsns: (Lsn(self.lsn), Lsn(self.lsn)), committed, rows }
                 }
                 Change::Delete(keys, times) => {
                     self.model.delete(keys.as_ref(), times);
                     let series = keys.as_ref().map(|keys| self.numbers(keys));
-                    Entry::Delete(Arc::new(Tombstone { lsn: Lsn(self.lsn), series, times: *times }))
+                    Entry::Delete(Arc::new(Tombstone { lsn: Lsn(self.lsn), committed, series, times: *times }))
                 }
             });
         }
         self.state = self.state.with_entries(entries, self.model.keys.len() as u32);
+        self.remember();
+    }
+
+    fn remember(&mut self) {
+        if self.state.keeps_history() {
+            self.past.push((self.committed(), self.model.clone()));
+        }
+    }
+
+    fn toggle_history(&mut self) {
+        self.lsn += 1;
+        let mut table = Table::clone(&self.state.table);
+        table.options.history = !table.options.history;
+        self.state = self.state.altered(Arc::new(table), self.committed());
+        self.past.clear();
+        self.remember();
+    }
+
+    fn retain(&mut self) {
+        if !self.retains {
+            return;
+        }
+        // Nobody else drops segments while a compaction has them.
+        if self.compacting.is_some() {
+            self.compact();
+        }
+        let kept_from = self.state.kept_from.max(self.below(4) as i64 * 30);
+        self.state.segments_before(kept_from).iter().for_each(|segment| segment.remove_when_unused());
+        self.state = self.state.with_retention(kept_from);
     }
 
     fn numbers(&self, keys: &KeyList) -> Arc<[u32]> {
@@ -385,7 +435,7 @@ impl World {
         assert!(self.state.entries.is_empty());
         let mut bytes = Vec::new();
         self.state.files().encode(&mut bytes);
-        let files = TableFiles::decode(&mut &bytes[..]).unwrap();
+        let files = TableFiles::decode(&mut &bytes[..], 3).unwrap();
         assert_eq!(files, self.state.files());
         self.state = TableState::load(&self.env, dir(), self.state.table.clone(), &files).unwrap();
     }
@@ -404,6 +454,21 @@ impl World {
             let (state, model) = self.snapshots[at].clone();
             self.check(&TableView::new(Arc::new(state)), &model);
         }
+    }
+
+    /// The table as it was after one of its commits, and until the next.
+    fn check_past(&mut self) {
+        let view = TableView::new(Arc::new(self.state.clone()));
+        if !self.state.keeps_history() {
+            assert_eq!(view.as_of(0).err().unwrap().state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+            return;
+        }
+        let (first, _) = self.past[0];
+        assert_eq!(view.as_of(first - 1).err().unwrap().state(), SqlState::INVALID_PARAMETER_VALUE);
+        let at = self.below(self.past.len() as u64) as usize;
+        let (committed, model) = self.past[at].clone();
+        let later = [0, 999, i64::MAX / 2][self.below(if at + 1 == self.past.len() { 3 } else { 2 }) as usize];
+        self.check(&view.as_of(committed + later).unwrap(), &model);
     }
 
     fn check_own_writes(&mut self) {
@@ -631,7 +696,8 @@ fn within(request: &ScanRequest, row: &[Option<Value>]) -> bool {
 fn expected(view: &TableView, model: &Model, request: &ScanRequest) -> Vec<Vec<Option<Value>>> {
     let mut rows = Vec::new();
     for ((series, time), versions) in &model.rows {
-        if !request.times.contains(*time) || !request.series.any_in(*series, *series) {
+        if !request.times.contains(*time) || *time < view.state().kept_from || !request.series.any_in(*series, *series)
+        {
             continue;
         }
         for fields in versions {
@@ -689,8 +755,10 @@ fn run(seed: u64) {
     for (state, model) in world.snapshots.clone() {
         world.check(&TableView::new(Arc::new(state)), &model);
     }
+    world.check_past();
     world.reload();
     world.check_now();
+    (0..5).for_each(|_| world.check_past());
 }
 
 #[test]

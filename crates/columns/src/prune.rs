@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::{Result, TimeRange};
 
 use crate::filter::Filter;
+use crate::history::Versions;
 use crate::rows::Rows;
 use crate::scan::{ColumnRange, ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, Segment};
@@ -26,7 +27,8 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     for segment in view.state().segments.iter() {
         let meta = segment.meta();
         let hides = hides(view, segment);
-        let filter = Filter { times: request.times, series: request.series.clone(), hides };
+        let versions = Versions::At(view.time());
+        let filter = Filter { times: request.times, series: request.series.clone(), hides, versions };
         stats.segments += 1;
         if filter.rejects_all(meta.series, &meta.times) {
             stats.segments_pruned += 1;
@@ -68,7 +70,8 @@ fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Ite
 /// The deletes that are newer than a segment and may hide rows of it.
 pub(crate) fn hides(view: &TableView, segment: &Segment) -> Vec<Arc<Tombstone>> {
     let meta = segment.meta();
-    let flushed = view.state().tombstones.iter().filter(|tombstone| tombstone.lsn > meta.lsns.1);
+    let applies = |tombstone: &&Arc<Tombstone>| tombstone.lsn > meta.lsns.1 && tombstone.committed <= view.time();
+    let flushed = view.state().tombstones.iter().filter(applies);
     let recent = view.entries().filter_map(|entry| match entry {
         Entry::Delete(tombstone) => Some(tombstone),
         Entry::Rows { .. } => None,

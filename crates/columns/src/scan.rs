@@ -11,6 +11,7 @@ use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState
 use crate::chunk::{RowsSource, SegmentSource, Source};
 use crate::consolidate::merge_rows;
 use crate::filter::Filter;
+use crate::history::{BORN, NOW, Versions};
 use crate::keys::KeyList;
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
@@ -26,6 +27,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Own writes are newer than any commit.
 const OWN_LSNS: (Lsn, Lsn) = (Lsn(u64::MAX), Lsn(u64::MAX));
+const OWN_COMMITTED: i64 = i64::MAX;
 /// Own entries in a row that are merged before a scan.
 const OWN_ENTRIES_MERGED: usize = if cfg!(test) { 2 } else { 16 };
 
@@ -134,11 +136,13 @@ pub struct OwnDelete {
 /// Takes whole blocks, or does not.
 type Take<'a> = &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>;
 
-/// A table as one reader sees it: a state, and its own uncommitted writes on top.
+/// A table as one reader sees it: a state, and its own uncommitted writes on top; or that state as it once was.
 #[derive(Clone)]
 pub struct TableView {
     state: Arc<TableState>,
     own: Arc<Own>,
+    /// What was committed later is not seen.
+    time: i64,
 }
 
 /// Own writes in terms of a state.
@@ -149,13 +153,17 @@ struct Own {
     keys: KeyList,
 }
 
+fn own_rows(rows: Arc<Rows>) -> Entry {
+    Entry::Rows { lsns: OWN_LSNS, committed: OWN_COMMITTED, rows }
+}
+
 impl Own {
     fn number(&mut self, state: &TableState, own: &OwnWrites) {
         for entry in &own.entries {
             let entry = match entry {
                 OwnEntry::Rows(batch) => {
                     let numbers = self.numbers(state, &batch.keys);
-                    Entry::Rows { lsns: OWN_LSNS, rows: Arc::new(batch.numbered(&numbers)) }
+                    own_rows(Arc::new(batch.numbered(&numbers)))
                 }
                 OwnEntry::Delete(delete) => Entry::Delete(Arc::new(self.tombstone(state, delete))),
             };
@@ -175,7 +183,7 @@ impl Own {
             let outputs = (inputs.len() >= OWN_ENTRIES_MERGED).then(|| merge_rows(table, &inputs));
             match outputs {
                 Some(Ok(outputs)) => {
-                    merged.extend(outputs.into_iter().map(|rows| Entry::Rows { lsns: OWN_LSNS, rows }));
+                    merged.extend(outputs.into_iter().map(own_rows));
                 }
                 _ => merged.extend_from_slice(run),
             }
@@ -198,7 +206,7 @@ impl Own {
             numbers.sort_unstable();
             numbers.into()
         });
-        Tombstone { lsn: OWN_LSNS.1, series, times: delete.times }
+        Tombstone { lsn: OWN_LSNS.1, committed: OWN_COMMITTED, series, times: delete.times }
     }
 
     fn lookup(&self, state: &TableState, key: &[u8]) -> Option<u32> {
@@ -212,7 +220,7 @@ impl TableView {
     /// What a reader without writes of its own sees.
     #[must_use]
     pub fn new(state: Arc<TableState>) -> TableView {
-        TableView { state, own: Arc::default() }
+        TableView { state, own: Arc::default(), time: NOW }
     }
 
     /// What a transaction with own writes sees.
@@ -221,7 +229,36 @@ impl TableView {
         let mut numbered = Own::default();
         numbered.number(&state, own);
         numbered.merge(&state.table);
-        TableView { state, own: Arc::new(numbered) }
+        TableView { state, own: Arc::new(numbered), time: NOW }
+    }
+
+    /// What somebody saw who read when all commits up to wall time `time` (nanoseconds since 1970 UTC) had been made and
+    /// no other: the same versions of rows, folded the same way. Columns and series are those of now, own writes are
+    /// left out, and what retention has dropped since is missing. A time to come is now.
+    ///
+    /// # Errors
+    /// 55000 when the table keeps no history, 22023 when it begins later, naming when.
+    pub fn as_of(&self, time: i64) -> Result<TableView> {
+        let TableState { table, history_from, .. } = &*self.state;
+        if *history_from == i64::MAX {
+            let text = format!("table {} keeps no history", table.name);
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
+                .with_kind(model::ErrorKind::Invalid)
+                .with_hint("ALTER TABLE … SET (history = on) keeps it from then on"));
+        }
+        if time < *history_from {
+            let text = format!(
+                "the history of table {} begins at {history_from} ns since 1970, which is after {time} ns",
+                table.name
+            );
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
+        }
+        Ok(TableView { state: Arc::clone(&self.state), own: Arc::default(), time })
+    }
+
+    /// What was committed later is not seen.
+    pub(crate) fn time(&self) -> i64 {
+        self.time
     }
 
     /// The state below.
@@ -313,6 +350,7 @@ impl TableView {
     }
 
     fn start(&self, request: ScanRequest, take: Option<Take<'_>>) -> Result<Scan> {
+        let request = self.kept(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
@@ -336,12 +374,29 @@ impl TableView {
     /// # Errors
     /// Errors of reading block indexes.
     pub fn split(&self, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
-        prune::split(self, request, parts)
+        prune::split(self, &self.kept(request.clone()), parts)
     }
 
-    /// Memtable entries and own writes, oldest first.
+    /// Does it show what is there now, and not what once was?
+    pub(crate) fn is_of_now(&self) -> bool {
+        self.time == NOW
+    }
+
+    /// Without the moments that retention has dropped.
+    pub(crate) fn kept(&self, mut request: ScanRequest) -> ScanRequest {
+        request.times.start = request.times.start.max(self.state.kept_from);
+        request
+    }
+
+    /// Memtable entries and own writes, oldest first; of a view of the past, those that may have been there.
     pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.state.entries.iter().chain(&self.own.entries)
+        self.state.entries.iter().chain(&self.own.entries).filter(|entry| self.sees(entry))
+    }
+
+    /// May any of it have been there?
+    fn sees(&self, entry: &Entry) -> bool {
+        let dated = |entry: &Entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(BORN));
+        entry.committed() <= self.time || dated(entry)
     }
 
     /// All sources a request needs, oldest first.
@@ -374,8 +429,10 @@ impl TableView {
         for entry in self.entries().rev() {
             match entry {
                 Entry::Delete(delete) => hides.push(delete.clone()),
-                Entry::Rows { rows, .. } => {
-                    let filter = Filter { times: request.times, series: request.series.clone(), hides: hides.clone() };
+                Entry::Rows { rows, committed, .. } => {
+                    let (times, series, hides) = (request.times, request.series.clone(), hides.clone());
+                    let versions = Versions::At(if *committed <= self.time { NOW } else { self.time });
+                    let filter = Filter { times, series, hides, versions };
                     newest_first.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
                 }
             }

@@ -17,6 +17,8 @@ use crate::series_file::read_series_file;
 pub struct Tombstone {
     /// Rows of commits below this one are hidden.
     pub lsn: Lsn,
+    /// That commit's wall time, nanoseconds since 1970 UTC; `i64::MIN` when it was not written down.
+    pub committed: i64,
     /// Which series, sorted; `None` = all.
     pub series: Option<Arc<[u32]>>,
     /// Which moments.
@@ -30,6 +32,8 @@ pub enum Entry {
     Rows {
         /// Lowest and highest commit in it.
         lsns: (Lsn, Lsn),
+        /// The wall time of the highest, nanoseconds since 1970 UTC.
+        committed: i64,
         /// The rows.
         rows: Arc<Rows>,
     },
@@ -44,6 +48,15 @@ impl Entry {
         match self {
             Entry::Rows { lsns, .. } => lsns.1,
             Entry::Delete(tombstone) => tombstone.lsn,
+        }
+    }
+
+    /// The wall time of the highest commit in it.
+    #[must_use]
+    pub fn committed(&self) -> i64 {
+        match self {
+            Entry::Rows { committed, .. } => *committed,
+            Entry::Delete(tombstone) => tombstone.committed,
         }
     }
 
@@ -74,6 +87,12 @@ pub struct TableState {
     pub segments: Arc<[Arc<Segment>]>,
     /// Deletes that still have rows to hide in segments, oldest first.
     pub tombstones: Arc<[Arc<Tombstone>]>,
+    /// Rows before this moment have been dropped by retention: none is shown, whether it is still somewhere or comes
+    /// only now. Never goes back. `i64::MIN`: nothing has been dropped.
+    pub kept_from: i64,
+    /// The table can be read as it was at this wall time of a commit (nanoseconds since 1970 UTC) and later; since then
+    /// replaced and deleted rows are kept. `i64::MAX`: they are not.
+    pub history_from: i64,
 }
 
 impl TableState {
@@ -88,6 +107,8 @@ impl TableState {
             entries: Arc::default(),
             segments: Arc::default(),
             tombstones: Arc::default(),
+            kept_from: i64::MIN,
+            history_from: i64::MAX,
         }
     }
 
@@ -107,6 +128,8 @@ impl TableState {
             series_files: files.series_files.as_slice().into(),
             segments: files.segments.iter().map(open).collect(),
             tombstones: files.tombstones.iter().cloned().map(Arc::new).collect(),
+            kept_from: files.kept_from,
+            history_from: files.history_from,
             ..TableState::empty(table)
         })
     }
@@ -118,6 +141,8 @@ impl TableState {
             series_files: self.series_files.to_vec(),
             segments: self.segments.iter().map(|segment| segment.meta().clone()).collect(),
             tombstones: self.tombstones.iter().map(|tombstone| Tombstone::clone(tombstone)).collect(),
+            kept_from: self.kept_from,
+            history_from: self.history_from,
         }
     }
 
@@ -127,10 +152,10 @@ impl TableState {
         self.series_files.last().map_or(0, |file| file.to)
     }
 
-    /// With rows of commit `lsn` appended. `rows.series` are real numbers by now.
+    /// With rows of commit `lsn` appended, whose wall time does not matter. `rows.series` are real numbers by now.
     #[must_use]
     pub fn with_rows(&self, lsn: Lsn, rows: Arc<Rows>, series_count: u32) -> TableState {
-        self.with_entries([Entry::Rows { lsns: (lsn, lsn), rows }], series_count)
+        self.with_entries([Entry::Rows { lsns: (lsn, lsn), committed: i64::MIN, rows }], series_count)
     }
 
     /// With a delete appended.
@@ -150,10 +175,26 @@ impl TableState {
         TableState { entries, series_count: series_count.max(self.series_count), ..self.clone() }
     }
 
-    /// With a changed definition.
+    /// With a changed definition that nobody has committed.
     #[must_use]
     pub fn with_table(&self, table: TableRef) -> TableState {
         TableState { table, ..self.clone() }
+    }
+
+    /// With a definition that a commit of wall time `committed` brings. History begins where it is switched on.
+    #[must_use]
+    pub fn altered(&self, table: TableRef, committed: i64) -> TableState {
+        let history_from = match (self.history_from, table.options.history) {
+            (_, false) => i64::MAX,
+            (i64::MAX, true) => committed,
+            (from, true) => from,
+        };
+        TableState { table, history_from, ..self.clone() }
+    }
+
+    /// Are replaced and deleted rows to be kept by what is done with this state?
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.table.options.history
     }
 
     /// Bytes of the memtable.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{ColumnId, Result, TimeRange};
 
 use crate::chunk::spans;
+use crate::history::GONE;
 use crate::prune::{self, Wanted};
 use crate::scan::{ScanRequest, ScanStats, TableView};
 use crate::segment::{BlockMeta, ColumnStats, Segment};
@@ -52,6 +53,7 @@ impl TableView {
     /// # Errors
     /// Errors of reading block indexes.
     pub fn pieces(&self, request: &ScanRequest) -> Result<Vec<Piece>> {
+        let request = &self.kept(request.clone());
         let mut pieces = Vec::new();
         let mut push = |times: &TimeRange, rows: usize| {
             let times = times.intersect(&request.times);
@@ -92,7 +94,9 @@ pub(crate) fn offer(
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     for (at, Wanted { segment, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
-        if keyed && !segment.settled()? {
+        // Rows that are gone are still in the statistics.
+        let has_gone = segment.columns()?.iter().any(|(id, _)| *id == GONE);
+        if has_gone || !view.is_of_now() || keyed && !segment.settled()? {
             continue;
         }
         let metas = segment.blocks()?;

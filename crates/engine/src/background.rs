@@ -14,6 +14,7 @@ use model::{Error, Lsn, Result, TableId};
 
 use crate::engine::{CommitState, Inner, closing};
 use crate::manifest::{Manifest, Version};
+use crate::retention::Clock;
 use crate::root::Root;
 use crate::rowfile::{RowFiles, RowPart, RowPartWriter, row_file_path};
 
@@ -36,12 +37,18 @@ pub(crate) struct Flusher {
 }
 
 /// What the compactor remembers between steps.
-#[derive(Default)]
 pub(crate) struct Compactor {
     retry_at: u64,
+    retention: Clock,
     /// The table whose compaction failed last: the search goes on behind it, so that one damaged segment does not keep
     /// the other tables from being compacted.
     failed: Option<TableId>,
+}
+
+impl Compactor {
+    pub(crate) fn new(retention: Clock) -> Compactor {
+        Compactor { retry_at: 0, retention, failed: None }
+    }
 }
 
 /// Files of a flush or compaction whose manifest could not be written. The manifest on disk may name them, so they stay
@@ -333,6 +340,7 @@ impl Inner {
                     // names, because those of the flushed root may have been compacted away before the DROP.
                     None => {
                         let mut files = job.root.state(id)?.with_flushed(flushed).files();
+                        files.kept_from = old.kept_from;
                         files.segments = old.segments;
                         files.segments.extend(flushed.segment.iter().map(|segment| segment.meta().clone()));
                         files
@@ -353,12 +361,18 @@ impl Inner {
             row_files: row_files(old, job, done),
             // Numbers reserved since the flushed commit are skipped if a crash takes back who reserved them.
             sequences: job.root.counters.iter().map(|(id, counter)| (*id, counter.logged())).collect(),
+            retention_ns: self.retention_ns.load(Ordering::SeqCst).max(job.root.retention_ns),
             version: Version::default(),
         })
     }
 
     /// Replaces the manifest, and then removes what earlier attempts left behind.
-    fn write_manifest(&self, manifest: &mut Manifest, next: Manifest, new: impl FnOnce() -> Doubtful) -> Result<()> {
+    pub(crate) fn write_manifest(
+        &self,
+        manifest: &mut Manifest,
+        next: Manifest,
+        new: impl FnOnce() -> Doubtful,
+    ) -> Result<()> {
         let written = next.write(&*self.env, &self.dir);
         let mut doubtful = self.doubtful.lock();
         if let Err(error) = written {
@@ -409,7 +423,8 @@ impl Inner {
         self.barrier.store(0, Ordering::SeqCst);
     }
 
-    /// Merges segments, one compaction a step: what is due, or all that can be while somebody waits for that.
+    /// Drops what retention says; else merges segments, one compaction a step: what is due, or all that can be while
+    /// somebody waits for that.
     pub(crate) fn compact_step(&self) -> Step {
         let mut compactor = self.compactor.lock();
         let now = self.env.monotonic_ns();
@@ -417,13 +432,17 @@ impl Inner {
             return Step::Until(compactor.retry_at);
         }
         let asked = self.settle_waiters.lock().len();
-        match self.compact_once(&mut compactor, asked > 0) {
-            Ok(true) => Step::Again,
-            Ok(false) => {
+        let retained = self.retain(&mut compactor.retention).map_err(|error| error.context("retention"));
+        let done = retained.and_then(|(dropped, look)| {
+            Ok((dropped || self.compact_once(&mut compactor, asked > 0)?, look.map_or(Step::Idle, Step::Until)))
+        });
+        match done {
+            Ok((true, _)) => Step::Again,
+            Ok((false, look)) => {
                 // Told to stop, it leaves the rest undone.
                 let stopped = self.closing.load(Ordering::SeqCst).then(closing);
                 self.answer_settle_waiters(asked, stopped.as_ref());
-                Step::Idle
+                look
             }
             Err(error) => {
                 tracing::warn!(%error, "compaction failed; its inputs are kept and it will be tried again");

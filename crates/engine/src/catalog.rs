@@ -386,6 +386,13 @@ pub(crate) fn with_columns(table: &Table, columns: &[ColumnSpec]) -> Result<Tabl
     Ok(next)
 }
 
+/// `table` with other options, as its next version.
+pub(crate) fn with_options(table: &Table, options: TableOptions) -> Result<Table> {
+    let next = Table { options, version: table.version + 1, ..table.clone() };
+    check_shape(&next)?;
+    Ok(next)
+}
+
 fn push_column(table: &mut Table, spec: &ColumnSpec) -> Result<()> {
     check_name("column", &spec.name)?;
     if table.column(&spec.name).is_some() {
@@ -445,11 +452,12 @@ pub(crate) fn check_shape(table: &Table) -> Result<()> {
             return Err(invalid_table(table, &key.name, "is of a float type, which cannot be a key"));
         }
     }
-    if table.options.partition_ns <= 0 {
-        return Err(Error::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("partition of relation {} is {} ns; it must be positive", table.name, table.options.partition_ns),
-        ));
+    let TableOptions { partition_ns, retention_ns, .. } = table.options;
+    for (what, ns) in [("partition", Some(partition_ns)), ("retention", retention_ns)] {
+        if let Some(ns) = ns.filter(|ns| *ns <= 0) {
+            let text = format!("{what} of relation {} is {ns} ns; it must be positive", table.name);
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
+        }
     }
     Ok(())
 }

@@ -93,6 +93,13 @@ struct TableWrites {
     batches: Vec<Arc<Batch>>,
 }
 
+/// The wall time of a commit: whole microseconds, which is what clients see; not before the clock's `now`; and after
+/// `last`, that of the commit before, so that a time says which commits were made by then.
+fn commit_time(now: i64, last: i64) -> i64 {
+    let micros = |ns: i64| ns.div_euclid(1_000);
+    micros(now.saturating_add(999)).max(micros(last) + 1).saturating_mul(1_000)
+}
+
 /// Everything that a transaction changed.
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
@@ -329,6 +336,7 @@ impl Committing {
         // Series that exist are found before the lock; only new ones are left to do under it.
         let newest = inner.roots.newest();
         let mut resolved = self.resolve(&newest);
+        let late_rows = self.late_rows(&newest);
         drop(newest);
         self.validate()?;
 
@@ -336,7 +344,7 @@ impl Committing {
         inner.check_writable()?;
         self.validate()?;
         let mut root = (*inner.roots.newest()).clone();
-        root.wall_ns = inner.env.now_ns().max(root.wall_ns);
+        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
         let mut gone = Vec::new();
         for ddl in &self.ddl {
             gone.extend(root.apply(ddl)?);
@@ -386,7 +394,12 @@ impl Committing {
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
         inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
         inner.counters.ingested_bytes.fetch_add(ingested as u64, Ordering::Relaxed);
+        inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
         inner.wake_flusher_if_due();
+        if !self.ddl.is_empty() {
+            // A retention that is new may have something to drop.
+            inner.wake_compactor();
+        }
         self.tables.clear();
         self.inline.clear();
         self.made = Made::default();
@@ -469,6 +482,19 @@ impl Committing {
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
+    /// Rows whose moment retention has dropped already: they are taken, and shown to nobody.
+    fn late_rows(&self, root: &Root) -> u64 {
+        let late = |writes: &TableWrites| {
+            let kept_from = root.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
+            if kept_from == i64::MIN {
+                return 0;
+            }
+            let times = writes.batches.iter().flat_map(|batch| &batch.rows.times);
+            times.filter(|time| **time < kept_from).count() as u64
+        };
+        self.tables.iter().map(late).sum()
+    }
+
     /// Numbers of the series of every batch, as far as they exist; one list per batch, in order.
     fn resolve(&self, root: &Root) -> Vec<Resolved> {
         let mut all = Vec::new();
@@ -501,7 +527,10 @@ impl Committing {
                     ids.sort_unstable();
                     Arc::from(ids)
                 });
-                all.push((writes.table, Tombstone { lsn: Lsn::ZERO, series, times: delete.times }));
+                all.push((
+                    writes.table,
+                    Tombstone { lsn: Lsn::ZERO, committed: root.wall_ns, series, times: delete.times },
+                ));
             }
         }
         all.retain(|(_, delete)| delete.series.as_ref().is_none_or(|ids: &Arc<[u32]>| !ids.is_empty()));
@@ -684,13 +713,14 @@ fn install(
             series.insert(model::SeriesId(number), key)?;
         }
     }
+    let committed = root.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
         entries.entry(table).or_default().push(Entry::Delete(Arc::new(Tombstone { lsn, ..delete })));
     }
     for one in resolved {
         let rows = Arc::new(one.batch.numbered(&one.ids));
-        entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), rows });
+        entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), committed, rows });
     }
     for (table, entries) in entries {
         let state = root.state(table)?;
@@ -745,6 +775,7 @@ impl Replay {
                     return Ok(None);
                 }
                 self.commits += 1;
+                root.wall_ns = root.wall_ns.max(wall_ns);
                 let mut all = Vec::new();
                 for payload in &ahead.items {
                     if let record::Record::Item { item, .. } = record::Record::decode(lsn, payload)? {
@@ -754,7 +785,6 @@ impl Replay {
                 all.extend(items);
                 let replayed = self.commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
                 root.lsn = lsn;
-                root.wall_ns = root.wall_ns.max(wall_ns);
                 if self.pending_entries >= PENDING_ENTRIES_MAX {
                     self.install(root);
                 }
@@ -805,7 +835,7 @@ impl Engine {
             let text = format!("sequence number {id} was altered by another transaction");
             return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
         }
-        root.wall_ns = inner.env.now_ns().max(root.wall_ns);
+        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
         let header = record::commit_header(txn, root.wall_ns);
         let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
             Appended::At(lsn) => lsn,
@@ -829,6 +859,7 @@ pub(crate) struct Replayed {
 
 impl Replay {
     fn commit(&mut self, root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
+        let committed = root.wall_ns;
         let mut replayed = Replayed { dropped: Vec::new(), next_number: 0 };
         let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for item in &items {
@@ -865,7 +896,8 @@ impl Replay {
             if let record::Item::Delete { table, series, times } = item {
                 root.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
-                self.keep(*table, Entry::Delete(Arc::new(Tombstone { lsn, series, times: *times })));
+                let tombstone = Tombstone { lsn, committed, series, times: *times };
+                self.keep(*table, Entry::Delete(Arc::new(tombstone)));
             }
         }
         for item in items {
@@ -873,7 +905,7 @@ impl Replay {
                 record::Item::Rows { table, batch, rows } => {
                     root.state(table)?;
                     let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
-                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), rows: Arc::new(rows) });
+                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), committed, rows: Arc::new(rows) });
                 }
                 record::Item::RowChanges(changes) => replay_row_changes(root, lsn, changes)?,
                 _ => {}
@@ -936,6 +968,21 @@ mod tests {
 
     use super::*;
     use crate::{ColumnSpec, TableSpec};
+
+    #[test]
+    fn times_of_commits_are_whole_microseconds_and_grow() {
+        let cases = [
+            (5_000, 0, 5_000),
+            (5_001, 0, 6_000),
+            (5_000, 5_000, 6_000),
+            (4_000, 9_999, 10_000),
+            (-1, i64::MIN, 0),
+            (i64::MAX, 0, i64::MAX / 1_000 * 1_000),
+        ];
+        for (now, last, expected) in cases {
+            assert_eq!(commit_time(now, last), expected, "{now} after {last}");
+        }
+    }
 
     /// The bug: replay appended one entry a commit to the table's list, which each commit copies, and never merged any;
     /// opening took time quadratic in the number of commits, minutes for 8 MB of log. The fix: replay consolidates as

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use columns::TableState;
@@ -15,6 +15,7 @@ use wal::{Wal, WalOptions};
 use crate::background::{Compactor, Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::manifest::{FORMAT_VERSION, Manifest};
+use crate::retention;
 use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows, row_file_path};
 use crate::sequence::Counter;
@@ -166,6 +167,8 @@ pub(crate) struct Inner {
     pub(crate) flush_waiters: Mutex<Vec<Waiter>>,
     pub(crate) settle_waiters: Mutex<Vec<Waiter>>,
     pub(crate) compactor: Mutex<Compactor>,
+    /// Up to here retention believes the clock.
+    pub(crate) retention_ns: AtomicI64,
     pub(crate) doubtful: Mutex<Doubtful>,
     pub(crate) consolidating: Mutex<()>,
     /// Writers that wait: for a moment, and for memory.
@@ -198,6 +201,9 @@ pub(crate) struct Counters {
     pub(crate) compaction_bytes: AtomicU64,
     pub(crate) writers_delayed: AtomicU64,
     pub(crate) checkpoint_bytes: AtomicU64,
+    pub(crate) retention_segments: AtomicU64,
+    pub(crate) retention_bytes: AtomicU64,
+    pub(crate) retention_late_rows: AtomicU64,
 }
 
 /// Numbers of a running engine.
@@ -260,6 +266,12 @@ pub struct Stats {
     pub row_file_bytes: u64,
     /// Bytes of such files written since start.
     pub checkpoint_bytes: u64,
+    /// Segments dropped by retention since start.
+    pub retention_segments: u64,
+    /// Their bytes.
+    pub retention_bytes: u64,
+    /// Rows that came when retention had dropped their moment already: they were accepted and are not shown.
+    pub retention_late_rows: u64,
 }
 
 impl Engine {
@@ -522,6 +534,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     recovery.commits = replay.commits;
 
     let memtable_bytes = root.memory_bytes();
+    let retention_ns = manifest.retention_ns.max(root.retention_ns);
     let store = Arc::new(rows::Store::new());
     store.set_memory_limit(options.rows_bytes_max());
     store.set_memory_bytes(root.rows_bytes());
@@ -545,7 +558,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         flusher: Mutex::default(),
         flush_waiters: Mutex::default(),
         settle_waiters: Mutex::default(),
-        compactor: Mutex::default(),
+        compactor: Mutex::new(Compactor::new(retention::Clock::new(env.monotonic_ns()))),
+        retention_ns: AtomicI64::new(retention_ns),
         doubtful: Mutex::default(),
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
@@ -623,6 +637,7 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
         tables,
         row_tables: OrdMap::new(),
         counters,
+        retention_ns: manifest.retention_ns,
     })
 }
 
@@ -990,6 +1005,9 @@ impl Inner {
             lock_waits: self.store.waits(),
             lock_waiters: self.store.waiting() as u64,
             checkpoint_bytes: load(&counters.checkpoint_bytes),
+            retention_segments: load(&counters.retention_segments),
+            retention_bytes: load(&counters.retention_bytes),
+            retention_late_rows: load(&counters.retention_late_rows),
             ..Stats::default()
         };
         stats.row_file_bytes =

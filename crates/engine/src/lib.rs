@@ -21,6 +21,7 @@ mod engine;
 pub mod inspect;
 mod manifest;
 mod record;
+mod retention;
 mod root;
 mod rowfile;
 mod sequence;

@@ -18,8 +18,8 @@ use crate::sequence::{Counts, SequenceState};
 /// "millrace" as bytes.
 const MAGIC: &[u8; 8] = b"MILLRACE";
 /// The format of directories that this version writes.
-pub(crate) const FORMAT_VERSION: u32 = 2;
-/// The oldest it reads: version 1 has no `rows` tables and no sequences.
+pub(crate) const FORMAT_VERSION: u32 = 3;
+/// The oldest it reads: version 1 has no `rows` tables and no sequences; versions 1 and 2 have no retention and no history.
 const FORMAT_VERSION_MIN: u32 = 1;
 
 /// Which files make up the database, and from where the log goes on.
@@ -45,6 +45,8 @@ pub struct Manifest {
     pub row_files: BTreeMap<TableId, RowFiles>,
     /// Where each sequence of the catalog goes on.
     pub sequences: BTreeMap<u32, SequenceState>,
+    /// Retention believes the clock up to here, see `retention::Clock`; 0 = there was none yet.
+    pub retention_ns: i64,
     /// The format it was read in.
     pub(crate) version: Version,
 }
@@ -138,6 +140,7 @@ impl Manifest {
             state.encode(&mut bytes);
             body.put_bytes(&bytes);
         }
+        body.put_i64(self.retention_ns);
         let mut out = Vec::with_capacity(body.len() + 16);
         out.extend_from_slice(MAGIC);
         out.put_u32(FORMAT_VERSION);
@@ -197,7 +200,7 @@ fn decode_body(body: &[u8], version: u32) -> Result<Manifest> {
     for _ in 0..take.count(8)? {
         let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
         let mut bytes = take.bytes()?;
-        let files = TableFiles::decode(&mut bytes)?;
+        let files = TableFiles::decode(&mut bytes, version)?;
         if !bytes.is_empty() || catalog.table_by_id(table.id).is_some() || catalog.table(&table.name).is_some() {
             return Err(take.malformed(&format!("has table {} twice, or too many bytes of it", table.name)));
         }
@@ -224,6 +227,9 @@ fn decode_body(body: &[u8], version: u32) -> Result<Manifest> {
             catalog = catalog.with_sequence(Arc::new(sequence))?;
         }
     }
+    if version >= 3 {
+        manifest.retention_ns = take.i64()?;
+    }
     take.end()?;
     manifest.catalog = Arc::new(catalog);
     Ok(manifest)
@@ -242,6 +248,7 @@ mod tests {
             next_file: 11,
             next_table: 12,
             wall_ns: -1,
+            retention_ns: 13,
             ..Manifest::default()
         };
         let bytes = manifest.encode();
@@ -250,18 +257,19 @@ mod tests {
             8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
             12, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
             1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 0, 0, 0, 0,
-            0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0,
         ];
-        assert_eq!(bytes[..12], *b"MILLRACE\x02\0\0\0");
+        assert_eq!(bytes[..12], *b"MILLRACE\x03\0\0\0");
         assert_eq!(bytes[16..], body);
         assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-        // Version 1 ends before the tables that it does not have.
-        let mut old = [&bytes[..], &[]].concat();
-        old.truncate(bytes.len() - 8);
-        old[8] = 1;
-        let sum = crc32c::crc32c(&old[16..]).to_le_bytes();
-        old[12..16].copy_from_slice(&sum);
-        assert_eq!(Manifest::decode(&old).unwrap(), manifest);
+        // Version 2 ends before the clock of retention, version 1 before the tables that it does not have.
+        for (version, missing) in [(2, 8), (1, 16)] {
+            let mut old = bytes[..bytes.len() - missing].to_vec();
+            old[8] = version;
+            let sum = crc32c::crc32c(&old[16..]).to_le_bytes();
+            old[12..16].copy_from_slice(&sum);
+            assert_eq!(Manifest::decode(&old).unwrap(), Manifest { retention_ns: 0, ..manifest.clone() });
+        }
     }
 
     #[test]
@@ -295,8 +303,8 @@ mod tests {
         let manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
         let once = manifest.encode();
         assert_eq!(Manifest::decode(&once).unwrap(), manifest);
-        let count_at = Manifest::default().encode().len() - 12;
-        let table = count_at + 4..once.len() - 8;
+        let count_at = Manifest::default().encode().len() - 20;
+        let table = count_at + 4..once.len() - 16;
         let mut twice = [&once[..table.end], &once[table.start..]].concat();
         twice[count_at] = 2;
         let sum = crc32c::crc32c(&twice[16..]).to_le_bytes();
@@ -309,6 +317,6 @@ mod tests {
         let mut bytes = Manifest::default().encode();
         bytes[8] = 9;
         let error = Manifest::decode(&bytes).unwrap_err();
-        assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 2"), "{error}");
+        assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 3"), "{error}");
     }
 }

@@ -431,6 +431,11 @@ pub(crate) fn encode_table(table: &Table) -> Vec<u8> {
         out.put_u8(u8::from(column.nullable));
         out.put_bytes(column.name.as_bytes());
     }
+    let TableOptions { retention_ns, history, .. } = table.options;
+    if retention_ns.is_some() || history {
+        out.put_i64(retention_ns.unwrap_or(0));
+        out.put_u8(u8::from(history));
+    }
     out
 }
 
@@ -444,9 +449,17 @@ pub(crate) fn decode_table(take: &mut Take<'_>) -> Result<Table> {
     }
     let keyed = flags & TABLE_KEYED != 0;
     let next_column_id = ColumnId(take.u32()?);
-    let options = TableOptions { partition_ns: take.i64()?, compression: flags & TABLE_UNCOMPRESSED == 0 };
+    let mut options = TableOptions {
+        partition_ns: take.i64()?,
+        compression: flags & TABLE_UNCOMPRESSED == 0,
+        ..TableOptions::default()
+    };
     let count = take.count(11)?;
     let columns = (0..count).map(|_| decode_column(take)).collect::<Result<Vec<_>>>()?;
+    if !take.is_empty() {
+        options.retention_ns = Some(take.i64()?).filter(|retention| *retention != 0);
+        options.history = take.u8()? != 0;
+    }
     let table = Table { id, name, version, keyed, columns, next_column_id, options };
     check_table(&table).map_err(|problem| take.malformed(&problem))?;
     Ok(table)

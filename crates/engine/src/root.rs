@@ -27,6 +27,8 @@ pub(crate) struct Root {
     /// Which of their rows belong to this moment, the versions of the rows say.
     pub(crate) row_tables: OrdMap<TableId, Arc<RowTable>>,
     pub(crate) counters: OrdMap<u32, Arc<Counter>>,
+    /// The wall time of the last commit that set a table's retention: who did that believed the clock. 0 = none did.
+    pub(crate) retention_ns: i64,
 }
 
 impl Root {
@@ -50,7 +52,19 @@ impl Root {
         self.row_tables.values().map(|table| table.memory_bytes()).sum()
     }
 
-    /// Applies a change of the catalog if [`apply_ddl`] accepts it; gives the state of a dropped table. Indexes of `rows` tables are left
+    /// Whoever changes a table's retention, or the first to make a table with one, says that the clock is right.
+    fn note_retention(&mut self, table: &TableRef, old: Option<&TableRef>) {
+        let is_said = match old {
+            None => self.retention_ns == 0,
+            // Columns are added by themselves, too.
+            Some(old) => old.columns.len() == table.columns.len(),
+        };
+        if is_said && table.options.retention_ns.is_some() {
+            self.retention_ns = self.retention_ns.max(self.wall_ns);
+        }
+    }
+
+    /// Applies a change of the catalog, in a commit of `wall_ns`, if [`apply_ddl`] accepts it; gives the state of a dropped table. Indexes of `rows` tables are left
     /// empty: whoever made the change has them.
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
@@ -67,11 +81,14 @@ impl Root {
             Ddl::AlterSequence(_, None) => {}
             Ddl::DropSequence(id) => drop(self.counters.remove(id)),
             Ddl::CreateTable(table) => {
-                self.tables.insert(table.id, Arc::new(TableState::empty(Arc::clone(table))));
+                let state = TableState::empty(Arc::clone(table)).altered(Arc::clone(table), self.wall_ns);
+                self.tables.insert(table.id, Arc::new(state));
+                self.note_retention(table, None);
             }
             Ddl::AlterTable(table) => {
-                let state = self.state(table.id)?.with_table(Arc::clone(table));
-                self.tables.insert(table.id, Arc::new(state));
+                let old = Arc::clone(self.state(table.id)?);
+                self.tables.insert(table.id, Arc::new(old.altered(Arc::clone(table), self.wall_ns)));
+                self.note_retention(table, Some(&old.table));
             }
             Ddl::DropTable(id) => {
                 self.row_tables.remove(id);

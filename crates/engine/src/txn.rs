@@ -9,11 +9,12 @@ use arrow_array::UInt32Array;
 use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
 use env::Event;
 use model::{
-    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableRef, TimeRange, limits,
+    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableOptions, TableRef, TimeRange,
+    limits,
 };
 use rows::{Access, Entered, RowTable};
 
-use crate::catalog::{check_row_schema, with_columns};
+use crate::catalog::{check_row_schema, with_columns, with_options};
 use crate::commit::{Changes, Committing, Made};
 use crate::record::Ddl;
 use crate::root::{Root, Roots, apply_ddl, dropped, dropped_sequence};
@@ -67,6 +68,12 @@ impl Snapshot {
         self.root.lsn
     }
 
+    /// The wall time of the last commit it shows, nanoseconds since 1970 UTC: whole microseconds, later for each commit.
+    #[must_use]
+    pub fn committed(&self) -> i64 {
+        self.root.wall_ns
+    }
+
     /// Schemas and tables, own uncommitted DDL included.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -89,6 +96,14 @@ impl Snapshot {
     pub fn table_by_id(&self, id: TableId) -> Result<TableView> {
         let table = self.catalog.table_by_id(id).ok_or_else(|| dropped(id))?;
         self.view(table)
+    }
+
+    /// A `columns` table as it was at wall time `time`, see [`TableView::as_of`].
+    ///
+    /// # Errors
+    /// 42P01 if it does not exist here; 55000 if it keeps no history; 22023 if that begins later.
+    pub fn table_as_of(&self, id: TableId, time: i64) -> Result<TableView> {
+        self.table_by_id(id)?.as_of(time)
     }
 
     /// A `rows` table, own uncommitted versions of its description included. Its rows are read through [`Txn::rows`], which sees those of
@@ -392,6 +407,17 @@ impl Txn {
     pub fn add_columns(&mut self, name: &TableName, columns: &[ColumnSpec]) -> Result<TableRef> {
         let snapshot = self.snapshot();
         let table = Arc::new(with_columns(snapshot.catalog.expect(name)?, columns)?);
+        self.change(Ddl::AlterTable(Arc::clone(&table)))?;
+        Ok(table)
+    }
+
+    /// Gives a `columns` table other options: `ALTER TABLE … SET (…)`, also where they are what they were.
+    ///
+    /// # Errors
+    /// 42P01; 22023 for an option that cannot be; at commit 40001 if the table changed since.
+    pub fn set_options(&mut self, name: &TableName, options: TableOptions) -> Result<TableRef> {
+        let snapshot = self.snapshot();
+        let table = Arc::new(with_options(snapshot.catalog.expect(name)?, options)?);
         self.change(Ddl::AlterTable(Arc::clone(&table)))?;
         Ok(table)
     }

@@ -145,16 +145,34 @@ pub struct TableOptions {
     pub partition_ns: i64,
     /// Are values written in the smallest form (the default), or as they are, each in so many bits as its type has?
     pub compression: bool,
+    /// Rows go when their partition has been over for so many nanoseconds; `None` (the default): never.
+    pub retention_ns: Option<i64>,
+    /// Are replaced and deleted rows kept, for reading the table as it was? Default no.
+    pub history: bool,
 }
 
 impl TableOptions {
     /// One day.
     pub const PARTITION_NS_DEFAULT: i64 = 86_400_000_000_000;
+
+    /// The start of the oldest partition that is kept at wall time `now_ns`; `i64::MIN` when all are.
+    #[must_use]
+    pub fn kept_from(&self, now_ns: i64) -> i64 {
+        let Some(retention) = self.retention_ns else { return i64::MIN };
+        let length = i128::from(self.partition_ns.max(1));
+        let start = (i128::from(now_ns) - i128::from(retention)).div_euclid(length) * length;
+        i64::try_from(start).unwrap_or(i64::MIN)
+    }
 }
 
 impl Default for TableOptions {
     fn default() -> TableOptions {
-        TableOptions { partition_ns: TableOptions::PARTITION_NS_DEFAULT, compression: true }
+        TableOptions {
+            partition_ns: TableOptions::PARTITION_NS_DEFAULT,
+            compression: true,
+            retention_ns: None,
+            history: false,
+        }
     }
 }
 

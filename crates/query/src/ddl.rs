@@ -112,8 +112,7 @@ fn refuse_kinds(create: &CreateTable) -> Result<()> {
 struct Options {
     key: Option<Vec<String>>,
     time: Option<String>,
-    partition_ns: Option<i64>,
-    compression: Option<bool>,
+    table: TableOptions,
 }
 
 fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
@@ -150,9 +149,7 @@ fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
         };
         columns.push(column_spec(def, role)?);
     }
-    let partition_ns = options.partition_ns.unwrap_or(TableOptions::PARTITION_NS_DEFAULT);
-    let compression = options.compression.unwrap_or(true);
-    Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: TableOptions { partition_ns, compression } })
+    Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: options.table })
 }
 
 fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
@@ -236,10 +233,7 @@ fn with_options(create: &CreateTable) -> Result<Options> {
         _ => &[],
     };
     for option in list {
-        let SqlOption::KeyValue { key, value } = option else {
-            return Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{option}\"")));
-        };
-        let (name, value) = (folded(key), option_text(value));
+        let (name, value) = named_option(option)?;
         match name.as_str() {
             // What is no columns table does not come here, unless its store is none of ours.
             "store" if value == "columns" => {}
@@ -249,21 +243,49 @@ fn with_options(create: &CreateTable) -> Result<Options> {
             }
             "key" => found.key = Some(names(&value)),
             "time" => found.time = Some(value),
-            "partition" => found.partition_ns = Some(partition(&value)?),
-            "compression" => found.compression = Some(switch("compression", &value)?),
-            "retention" | "history" => {
-                return Err(Error::unsupported(format!("the table option {name} is not supported yet")));
-            }
+            "partition" => found.table.partition_ns = length("partition", &value)?,
+            "compression" => found.table.compression = switch("compression", &value)?,
+            _ if set_option(&mut found.table, &name, &value)? => {}
             _ => {
-                return Err(Error::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("unrecognized parameter \"{name}\""),
-                )
-                .with_hint("options of a columns table: store, key, time, partition, compression"));
+                return Err(unrecognized(&name).with_hint(
+                    "options of a columns table: store, key, time, partition, compression, retention, history",
+                ));
             }
         }
     }
     Ok(found)
+}
+
+fn named_option(option: &SqlOption) -> Result<(String, String)> {
+    match option {
+        SqlOption::KeyValue { key, value } => Ok((folded(key), option_text(value))),
+        other => Err(Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{other}\""))),
+    }
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
+}
+
+/// Sets an option that a table may change as long as it lives; false for others.
+fn set_option(options: &mut TableOptions, name: &str, value: &str) -> Result<bool> {
+    match name {
+        "retention" => options.retention_ns = Some(length("retention", value)?),
+        "history" => options.history = boolean("history", value)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn boolean(option: &str, value: &str) -> Result<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Ok(true),
+        "off" | "false" | "no" | "0" => Ok(false),
+        _ => {
+            let text = format!("invalid value for boolean option \"{option}\": {value}");
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text))
+        }
+    }
 }
 
 fn option_text(value: &Expr) -> String {
@@ -289,10 +311,11 @@ fn switch(name: &str, text: &str) -> Result<bool> {
     }
 }
 
-fn partition(text: &str) -> Result<i64> {
+/// Nanoseconds of an interval that an option states.
+fn length(option: &str, text: &str) -> Result<i64> {
     let interval = pg::time::parse_interval(text)?;
     let bad = |why: &str| {
-        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("partition = '{text}': {why}"))
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{option} = '{text}': {why}"))
             .with_hint("give a positive number of hours, days or weeks, e.g. '1 day'")
     };
     if interval.months != 0 {
@@ -393,12 +416,15 @@ fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome
         }
         Err(error) => return Err(error),
     };
-    let mut columns = Vec::new();
+    let (mut columns, mut options) = (Vec::new(), None);
     for operation in &alter.operations {
+        if let AlterTableOperation::SetOptionsParens { options: list } = operation {
+            set_options(options.get_or_insert_with(|| table.options.clone()), list)?;
+            continue;
+        }
         let AlterTableOperation::AddColumn { if_not_exists, column_def, .. } = operation else {
-            return Err(
-                Error::unsupported(format!("ALTER TABLE … {operation} is not supported")).with_hint("ADD COLUMN is")
-            );
+            return Err(Error::unsupported(format!("ALTER TABLE … {operation} is not supported"))
+                .with_hint("ADD COLUMN and SET (retention, history) are"));
         };
         let spec = column_spec(column_def, ColumnRole::Field)?;
         if *if_not_exists && table.column(&spec.name).is_some() {
@@ -413,7 +439,25 @@ fn alter_table(session: &mut Session, alter: &ast::AlterTable) -> Result<Outcome
     if !columns.is_empty() {
         session.writer()?.add_columns(&table.name, &columns)?;
     }
+    if let Some(options) = options {
+        session.writer()?.set_options(&table.name, options)?;
+    }
     Ok(Outcome::command("ALTER TABLE"))
+}
+
+/// What `ALTER TABLE … SET (…)` says. `retention = 'none'` ends it: `RESET` is not in the parser's grammar.
+fn set_options(options: &mut TableOptions, list: &[SqlOption]) -> Result<()> {
+    for option in list {
+        let (name, value) = named_option(option)?;
+        if name == "retention" && value.eq_ignore_ascii_case("none") {
+            options.retention_ns = None;
+        } else if ["store", "key", "time", "partition"].contains(&name.as_str()) {
+            return Err(Error::unsupported(format!("the option {name} of a table that is there cannot be changed")));
+        } else if !set_option(options, &name, &value)? {
+            return Err(unrecognized(&name).with_hint("retention and history can be set"));
+        }
+    }
+    Ok(())
 }
 
 fn drop_objects(

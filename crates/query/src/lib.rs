@@ -33,6 +33,7 @@ mod mentions;
 mod named;
 mod output;
 mod parameters;
+mod past;
 pub mod pg_catalog;
 mod planner;
 mod provider;

@@ -23,6 +23,7 @@ use model::{Error, Result, SqlState, TableName};
 use crate::context::{DATABASE, StatementContext};
 use crate::errors::{OrError, convert, external, locate, nearest};
 use crate::mentions::Mentions;
+use crate::past::Moment;
 use crate::provider::ColumnsTable;
 use crate::rows::scan::RowsTable;
 use crate::statement::Parsed;
@@ -173,6 +174,9 @@ impl<'a> Tables<'a> {
     }
 
     fn find(&self, name: &TableReference) -> Result<Arc<dyn TableSource>> {
+        if let Some((moment, table)) = crate::past::read(name.table(), self.context)? {
+            return self.past(name.schema(), table, moment);
+        }
         match name {
             TableReference::Bare { table } => {
                 if let Some(source) = self.system("pg_catalog", table) {
@@ -191,6 +195,22 @@ impl<'a> Tables<'a> {
                 self.qualified(schema, table)
             }
         }
+    }
+
+    /// A table as it was.
+    fn past(&self, schema: Option<&str>, table: &str, moment: Moment) -> Result<Arc<dyn TableSource>> {
+        let found = match schema {
+            Some(schema) => Some(TableName { schema: schema.to_owned(), table: table.to_owned() }),
+            None => self.context.resolve(table),
+        };
+        let catalog = self.context.snapshot.catalog();
+        let name = found.ok_or_else(|| self.unknown(schema, table))?;
+        if catalog.row_table(&name).is_some() {
+            return Err(Error::unsupported(format!("table {name} is one of rows, which keep no history")));
+        }
+        let stored = catalog.table(&name).ok_or_else(|| self.unknown(schema, table))?;
+        let zone = self.context.settings.time_zone();
+        Ok(provider_as_source(Arc::new(ColumnsTable::new(Arc::clone(stored), &zone).as_of(moment))))
     }
 
     fn qualified(&self, schema: &str, table: &str) -> Result<Arc<dyn TableSource>> {

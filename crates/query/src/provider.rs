@@ -25,6 +25,7 @@ use model::{ColumnId, ColumnRole, DataType, Error, KeyValue, Result, TableRef, T
 
 use crate::context::Slot;
 use crate::errors::{OrError, external};
+use crate::past::Moment;
 use crate::scan::ColumnsScan;
 use crate::types::arrow_of;
 
@@ -40,6 +41,8 @@ pub(crate) struct ColumnsTable {
     shown: Vec<usize>,
     /// Of the columns that are shown.
     schema: SchemaRef,
+    /// As of when; `None`: as the statement sees it.
+    moment: Option<Moment>,
 }
 
 impl ColumnsTable {
@@ -60,7 +63,12 @@ impl ColumnsTable {
             Field::new(&column.name, arrow_of(column.ty, zone), column.nullable)
         };
         let schema = Arc::new(Schema::new(shown.iter().map(field).collect::<Vec<_>>()));
-        ColumnsTable { table, shown, schema }
+        ColumnsTable { table, shown, schema, moment: None }
+    }
+
+    /// The same as it was at `moment`.
+    pub(crate) fn as_of(self, moment: Moment) -> ColumnsTable {
+        ColumnsTable { moment: Some(moment), ..self }
     }
 }
 
@@ -68,6 +76,11 @@ impl ColumnsTable {
     /// Its definition.
     pub(crate) fn table(&self) -> &TableRef {
         &self.table
+    }
+
+    /// Is it the table as it once was?
+    pub(crate) fn is_of_the_past(&self) -> bool {
+        self.moment.is_some()
     }
 
     /// What the planner is shown.
@@ -114,7 +127,11 @@ impl TableProvider for ColumnsTable {
             .get_extension::<Slot>()
             .and_then(|slot| slot.get())
             .ok_or_else(|| external(Error::bug("a scan outside a statement")))?;
-        let view = context.snapshot.table_by_id(self.table.id).map_err(external)?;
+        let view = match self.moment {
+            None => context.snapshot.table_by_id(self.table.id),
+            Some(moment) => crate::past::view(&context, self.table.id, moment),
+        };
+        let view = view.map_err(external)?;
         let schema = match projection {
             Some(chosen) => Arc::new(self.schema.project(chosen)?),
             None => Arc::clone(&self.schema),

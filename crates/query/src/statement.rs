@@ -191,6 +191,7 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     weaker_locks(&mut tokens);
     crate::asof::prepare(&mut tokens);
     crate::create_as::prepare(&mut tokens);
+    crate::past::prepare(&mut tokens);
     tokens
 }
 

@@ -163,6 +163,9 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_flush_bytes_total", "Bytes of segments written by flushes.", stats.flush_bytes),
         ("millrace_compactions_total", "Compactions.", stats.compactions),
         ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
+        ("millrace_retention_segments_total", "Segments dropped by retention.", stats.retention_segments),
+        ("millrace_retention_bytes_total", "Their bytes.", stats.retention_bytes),
+        ("millrace_retention_late_rows_total", "Rows older than their table's retention.", stats.retention_late_rows),
         ("millrace_writers_delayed_total", "Commits that had to wait for memory.", stats.writers_delayed),
         ("millrace_lock_waits_total", "Times a transaction had to wait for a lock.", stats.lock_waits),
     ] {

@@ -65,6 +65,8 @@ pub enum Change {
     },
     /// A table got a column, NULL everywhere.
     AddColumn,
+    /// A table got other options.
+    Options,
     /// Rows, all with one op.
     Rows {
         /// Its number.
@@ -164,7 +166,7 @@ impl Database {
                     self.tables.remove(&id);
                 }
             }
-            Change::AddColumn | Change::Index | Change::Sequence => {}
+            Change::AddColumn | Change::Options | Change::Index | Change::Sequence => {}
             Change::CreateRows { name, id } => {
                 self.row_tables.insert(*id, RowTable { name: name.clone(), rows: OrdMap::new() });
             }

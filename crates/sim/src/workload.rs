@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::model::{
-    ColumnId, ColumnRole, DataType, Error, KeyValue, Lsn, SqlState, TableName, TableOptions, TimeRange, key,
+    ColumnId, ColumnRole, DataType, Error, KeyValue, Lsn, SqlState, TableId, TableName, TableOptions, TimeRange, key,
 };
 use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::cast::AsArray;
@@ -21,11 +21,16 @@ use engine::{
 use env::Env;
 use env::sim::{Faults, SimEnv};
 
-use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Write};
+use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Table, Write};
 
 const DIR: &str = "/db";
 const SESSIONS: usize = 4;
-const TABLES: [&str; 3] = ["readings", "events", "wide"];
+const TABLES: [&str; 4] = ["readings", "events", "wide", KEPT];
+/// This one's moments are so far apart that retention passes them while a run goes on.
+const KEPT: &str = "kept";
+const KEPT_STEP_NS: i64 = 4_000_000;
+/// Past commits that are compared with.
+const PAST_MAX: usize = 100;
 
 /// How a run is made.
 #[derive(Clone, Debug)]
@@ -67,6 +72,10 @@ pub struct Report {
     pub waits: u64,
     /// Numbers of a sequence given.
     pub numbers: u64,
+    /// Reads of tables as they were, compared with the model.
+    pub past_reads: u64,
+    /// Times that retention was seen to have dropped something.
+    pub retained: u64,
 }
 
 impl Report {
@@ -83,6 +92,8 @@ impl Report {
         self.row_statements += other.row_statements;
         self.waits += other.waits;
         self.numbers += other.numbers;
+        self.retained += other.retained;
+        self.past_reads += other.past_reads;
     }
 }
 
@@ -91,7 +102,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} commits ({} acknowledged at sync), {} power cuts and {} restarts survived, {} reads checked, {} refusals, \
-             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} numbers",
+             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} numbers, {} retentions, {} reads of the past",
             self.commits,
             self.acknowledged,
             self.crashes,
@@ -102,7 +113,9 @@ impl fmt::Display for Report {
             self.io_calls,
             self.row_statements,
             self.waits,
-            self.numbers
+            self.numbers,
+            self.retained,
+            self.past_reads
         )
     }
 }
@@ -163,9 +176,16 @@ struct Driver {
     sessions: Vec<Session>,
     /// The model after every commit still of interest; the first is what the last recovery gave.
     history: BTreeMap<Lsn, Database>,
+    /// The model after each of the last commits, by their times; what a crash took back is not among them.
+    past: BTreeMap<i64, (Lsn, Database)>,
     /// No crash may take back commits up to here.
     promised: Lsn,
     held: VecDeque<(Txn, Snapshot, Database)>,
+    /// Where the rows of each table began that was shown last: what retention has dropped never comes back.
+    kept_from: BTreeMap<TableId, i64>,
+    /// The latest time the wall clock has shown, and the shortest retention that a table was given.
+    latest_ns: i64,
+    retention_min_ns: i64,
     /// Numbers of the sequence: the last one given, and the last one shown to somebody.
     numbers: (i64, i64),
     report: Report,
@@ -188,6 +208,7 @@ pub fn run(seed: u64, config: &Config) -> Report {
     driver.env.heal();
     driver.power_cut();
     driver.check_everything();
+    driver.check_retention();
     std::mem::forget(guard);
     driver.report.simulated_ns = driver.env.monotonic_ns();
     driver.report.io_calls = driver.env.io_calls();
@@ -239,8 +260,12 @@ impl Driver {
             engine: None,
             sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
             history: BTreeMap::from([(Lsn::ZERO, Database::default())]),
+            past: BTreeMap::new(),
             promised: Lsn::ZERO,
             held: VecDeque::new(),
+            kept_from: BTreeMap::new(),
+            latest_ns: 0,
+            retention_min_ns: i64::MAX,
             numbers: (0, 0),
             report: Report::default(),
             with_faults,
@@ -285,6 +310,7 @@ impl Driver {
             panic!("recovered to {lsn}, which is no commit: {:?}", self.history.keys().collect::<Vec<_>>());
         };
         self.history = BTreeMap::from([(lsn, state)]);
+        self.past.retain(|_, (of, _)| *of <= lsn);
         self.promised = lsn;
         for session in &mut self.sessions {
             *session = Session { seen: lsn, work: Work::Idle };
@@ -318,7 +344,8 @@ impl Driver {
             }
             70..76 => self.check_snapshot(Lsn::ZERO),
             76..78 => self.check_rows(),
-            78..82 => self.hold_snapshot(),
+            78..80 => self.hold_snapshot(),
+            80..82 => self.check_past(),
             82..86 => self.check_held(),
             86..89 => drop(self.engine().start_flush()),
             89..91 => self.env.run_until_idle(),
@@ -331,7 +358,7 @@ impl Driver {
     }
 
     fn make_trouble(&mut self) {
-        match self.dice.below(6) {
+        match self.dice.below(7) {
             0 => {
                 let faults = self.faults();
                 self.env.set_faults(faults);
@@ -342,6 +369,10 @@ impl Driver {
                 self.env.fail_at(n);
             }
             3 => self.env.set_faults(Faults { sync_error: 0.3, ..Faults::default() }),
+            4 => {
+                self.note_clock();
+                self.env.set_clock_ahead(self.dice.below(4_000_000_000).cast_signed() - 2_000_000_000);
+            }
             _ => {
                 self.env.heal();
                 self.env.set_capacity(u64::MAX);
@@ -446,6 +477,7 @@ impl Driver {
                             | Change::AddColumn
                             | Change::CreateRows { .. }
                             | Change::Sequence
+                            | Change::Options
                     )
                 };
                 let has_ddl = changes.iter().any(is_ddl);
@@ -484,6 +516,7 @@ impl Driver {
             let mut state = state.clone();
             changes.iter().for_each(|change| state.apply(change));
             state.row_tables.values().for_each(RowTable::check_unique);
+            self.remember(lsn, &state);
             self.history.insert(lsn, state);
             self.report.commits += 1;
             registered = true;
@@ -531,6 +564,11 @@ impl Driver {
                 txn.add_columns(&TableName::public(name), &[column]).ok()?;
                 Some(Change::AddColumn)
             }
+            2 | 3 if name == KEPT => {
+                let options = self.table_options(name);
+                txn.set_options(&TableName::public(name), options).ok()?;
+                Some(Change::Options)
+            }
             2..8 => self.delete(txn, &view),
             _ => self.write(txn, &view),
         }
@@ -552,10 +590,27 @@ impl Driver {
         if name == "wide" {
             columns.extend((0..30).map(|at| column(&format!("f{at}"), DataType::Float64, ColumnRole::Field)));
         }
-        let options = TableOptions { partition_ns: 1_000 << self.dice.below(8), compression: self.dice.below(4) > 0 };
+        let options = self.table_options(name);
         let spec = TableSpec { name: TableName::public(name), keyed, columns, options };
         let table = txn.create_table(&spec).ok()?;
         Some(Change::Create { name: name.to_owned(), id: table.id, keyed })
+    }
+
+    fn table_options(&mut self, name: &str) -> TableOptions {
+        if name != KEPT {
+            let history = name == "events" && self.dice.chance(50);
+            let partition_ns = 1_000 << self.dice.below(8);
+            return TableOptions { partition_ns, compression: self.dice.chance(75), retention_ns: None, history };
+        }
+        // Some seconds after 1970 to begin with, where the rows are.
+        let retention = self.env.now_ns() - self.dice.below(10_000_000_000).cast_signed();
+        self.retention_min_ns = self.retention_min_ns.min(retention);
+        TableOptions {
+            partition_ns: KEPT_STEP_NS * (250 << self.dice.below(5)),
+            compression: true,
+            retention_ns: self.dice.chance(80).then_some(retention),
+            history: self.dice.chance(70),
+        }
     }
 
     fn write(&mut self, txn: &mut Txn, view: &TableView) -> Option<Change> {
@@ -572,7 +627,7 @@ impl Driver {
         let rows: Vec<Write> = (0..count)
             .map(|row| Write {
                 key: if table.keyed { self.key() } else { Vec::new() },
-                time: base + (row * self.dice.below(3)) as i64,
+                time: step_ns(&table) * (base + (row * self.dice.below(3)) as i64),
                 fields: self.fields(&fields),
             })
             .collect();
@@ -619,8 +674,8 @@ impl Driver {
 
     fn delete(&mut self, txn: &mut Txn, view: &TableView) -> Option<Change> {
         let table = &view.state().table;
-        let first = self.dice.below(5_000) as i64;
-        let last = first + self.dice.below(3_000) as i64;
+        let first = step_ns(table) * self.dice.below(5_000) as i64;
+        let last = first + step_ns(table) * self.dice.below(3_000) as i64;
         let count = view.series_count();
         let numbers: Option<Vec<u32>> =
             (table.keyed && self.dice.chance(60)).then(|| (0..count).filter(|_| self.dice.chance(30)).collect());
@@ -650,6 +705,86 @@ impl Driver {
         }
         let expected = self.model_at(snapshot.lsn());
         self.compare(&snapshot, &expected);
+        // Whoever sees what is not durable may see further than others.
+        if seen == Lsn::ZERO {
+            self.check_kept(&snapshot);
+        }
+    }
+
+    fn note_clock(&mut self) {
+        self.latest_ns = self.latest_ns.max(self.env.now_ns());
+    }
+
+    /// What retention has dropped stays so, and it never dropped what was too young by any clock.
+    fn check_kept(&mut self, snapshot: &Snapshot) {
+        self.note_clock();
+        for table in snapshot.catalog().tables() {
+            let view = snapshot.table_by_id(table.id).expect("the table is there");
+            let kept_from = view.state().kept_from;
+            let before = self.kept_from.insert(table.id, kept_from).unwrap_or(i64::MIN);
+            assert!(kept_from >= before, "table {}: rows before {before} are back", table.name);
+            if kept_from > before {
+                self.report.retained += 1;
+                assert!(kept_from <= self.latest_ns - self.retention_min_ns, "{kept_from} is too young");
+            }
+        }
+    }
+
+    /// When all is well again, what is due goes.
+    fn check_retention(&mut self) {
+        self.engine().flush().expect("nothing fails any more");
+        for _ in 0..2 {
+            self.env.advance(10_000_000_000);
+            self.env.run_until_idle();
+        }
+        let now = self.env.now_ns() - 10_000_000_000;
+        let snapshot = self.engine().snapshot(Lsn::ZERO);
+        for table in snapshot.catalog().tables() {
+            let view = snapshot.table_by_id(table.id).expect("the table is there");
+            let due = view.state().due_retention(now);
+            assert_eq!(due, None, "table {} at {now} still keeps rows from {}", table.name, view.state().kept_from);
+        }
+        self.check_snapshot(Lsn::ZERO);
+    }
+
+    fn remember(&mut self, lsn: Lsn, state: &Database) {
+        let snapshot = self.engine().snapshot(lsn);
+        assert_eq!(snapshot.lsn(), lsn, "a session sees its own commit");
+        let committed = snapshot.committed();
+        assert!(self.past.last_key_value().is_none_or(|(last, _)| *last < committed), "times of commits go back");
+        self.past.insert(committed, (lsn, state.clone()));
+        if self.past.len() > PAST_MAX {
+            self.past.pop_first();
+        }
+    }
+
+    /// Tables with history, as they were after a commit and until the next.
+    fn check_past(&mut self) {
+        let snapshot = self.engine().snapshot(Lsn::ZERO);
+        self.promised = self.promised.max(snapshot.lsn());
+        let times: Vec<i64> = self.past.range(..=snapshot.committed()).map(|(time, _)| *time).collect();
+        if times.is_empty() {
+            return;
+        }
+        for table in snapshot.catalog().tables().filter(|table| table.options.history) {
+            let at = self.dice.below(times.len() as u64) as usize;
+            let next = times.get(at + 1).map_or(i64::MAX, |next| *next);
+            let time = times[at] + (self.dice.below(2_000_000_000).cast_signed()).min(next - times[at] - 1);
+            let history_from = snapshot.table_by_id(table.id).expect("the table is there").state().history_from;
+            let view = match snapshot.table_as_of(table.id, time) {
+                Ok(view) => view,
+                Err(error) => {
+                    assert!(time < history_from, "table {} as of {time}: {error}", table.name);
+                    continue;
+                }
+            };
+            assert!(time >= history_from, "table {} as of {time}, before {history_from}", table.name);
+            // Before the history began, the table may have been another's number, or none.
+            if let Some(expected) = self.past[&times[at]].1.tables.get(&table.id).cloned() {
+                self.compare_table(&view, &expected, &format!("as of {time}"));
+                self.report.past_reads += 1;
+            }
+        }
     }
 
     fn hold_snapshot(&mut self) {
@@ -674,6 +809,7 @@ impl Driver {
         self.check_snapshot(Lsn::ZERO);
         self.check_rows();
         self.check_held();
+        self.check_past();
     }
 
     fn compare(&mut self, snapshot: &Snapshot, expected: &Database) {
@@ -682,29 +818,33 @@ impl Driver {
         expected_names.sort();
         assert_eq!(names, expected_names, "tables at {}", snapshot.lsn());
         for (id, table) in &expected.tables {
-            self.report.reads += 1;
             let view = snapshot.table_by_id(*id).expect("the table is there");
-            let keep = self.narrow(&view);
-            let got = match read(&view, &keep) {
-                Ok(got) => got,
-                Err(error) => {
-                    assert!(explained(&error), "read: {error}");
-                    return;
-                }
-            };
-            let wanted: Vec<_> = table
-                .contents()
-                .into_iter()
-                .filter(|(_, time, _)| keep.times.contains(*time))
-                .map(|(key, time, fields)| {
-                    let fields = fields.into_iter().filter(|(id, _)| keep.columns.contains(id)).collect::<Fields>();
-                    (key, time, fields)
-                })
-                .collect();
-            let mut wanted = wanted;
-            wanted.sort();
-            assert_eq!(got, wanted, "table {} at {} through {keep:?}", table.name, snapshot.lsn());
+            self.compare_table(&view, table, &format!("at {}", snapshot.lsn()));
         }
+    }
+
+    fn compare_table(&mut self, view: &TableView, table: &Table, when: &str) {
+        self.report.reads += 1;
+        let keep = self.narrow(view);
+        let got = match read(view, &keep) {
+            Ok(got) => got,
+            Err(error) => {
+                assert!(explained(&error), "read: {error}");
+                return;
+            }
+        };
+        let kept_from = view.state().kept_from;
+        let mut wanted: Vec<_> = table
+            .contents()
+            .into_iter()
+            .filter(|(_, time, _)| keep.times.contains(*time) && *time >= kept_from)
+            .map(|(key, time, fields)| {
+                let fields = fields.into_iter().filter(|(id, _)| keep.columns.contains(id)).collect::<Fields>();
+                (key, time, fields)
+            })
+            .collect();
+        wanted.sort();
+        assert_eq!(got, wanted, "table {} {when} through {keep:?}", table.name);
     }
 
     /// A random projection and range; often everything.
@@ -713,10 +853,16 @@ impl Driver {
         if self.dice.chance(50) {
             return Narrow { columns: all, times: TimeRange::ALL };
         }
-        let start = self.dice.below(5_000) as i64;
+        let step = step_ns(&view.state().table);
+        let start = step * self.dice.below(5_000) as i64;
         let columns = all.into_iter().filter(|_| self.dice.chance(40)).collect();
-        Narrow { columns, times: TimeRange { start, last: start + self.dice.below(2_000) as i64 } }
+        Narrow { columns, times: TimeRange { start, last: start + step * self.dice.below(2_000) as i64 } }
     }
+}
+
+/// How far apart the moments of a table's rows are.
+fn step_ns(table: &::model::Table) -> i64 {
+    if table.name.table == KEPT { KEPT_STEP_NS } else { 1 }
 }
 
 #[derive(Debug)]
@@ -873,6 +1019,7 @@ mod tests {
         }
         println!("{total}");
         assert!(seed.is_some() || (total.commits > 500 && total.crashes > 50 && total.reads > 1_000), "{total}");
+        assert!(seed.is_some() || (total.retained > 50 && total.past_reads > 300), "{total}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::rows::Ops;
 
 mod check;
 mod format;
+mod moments;
 mod reader;
 mod rows_chunk;
 mod stats;

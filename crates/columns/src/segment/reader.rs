@@ -10,10 +10,12 @@ use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Result, TimeRange};
 
 use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES, Trailer, check_crc};
+use super::moments;
 use super::rows_chunk::{self, RowHeads};
 use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, file_name};
 use crate::encoding;
 use crate::encoding::wire::Reader;
+use crate::history;
 
 /// Chunks this close together are fetched by one read: fewer calls are worth a few hundred bytes read in vain.
 const GAP_BYTES_MAX: u64 = 512;
@@ -48,6 +50,8 @@ pub(super) struct LoadedColumn {
     pub(super) places: Vec<Place>,
     /// The statistics as in the file; decoded when asked for.
     stats_bytes: Vec<u8>,
+    /// Commits' times, of the column that has them.
+    moments: Vec<i64>,
     stats: OnceLock<Arc<[ColumnStats]>>,
 }
 
@@ -202,7 +206,8 @@ impl Segment {
                         heads = Some(rows);
                     }
                     Some(position) => {
-                        columns.push(self.decode_column(directory, block, chunk, (position, &wanted_rows), bytes)?);
+                        let which = (position, &wanted_rows);
+                        columns.push(self.decode_column(directory, block, chunk, which, bytes, bytes_read)?);
                     }
                 }
             }
@@ -227,6 +232,7 @@ impl Segment {
         chunk: &Wanted,
         (position, part): (usize, &Option<Range<usize>>),
         bytes: &[u8],
+        bytes_read: &mut u64,
     ) -> Result<(ColumnId, ArrayRef)> {
         let (id, ty) = directory.columns[position];
         let rows = directory.entries[block].meta.rows as usize;
@@ -237,9 +243,21 @@ impl Segment {
                 None => copied(&encoding::decode(ty, rows, bytes)?, part),
             },
         };
-        let array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| decode());
+        let mut array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| decode());
+        if history::is_moment(id) {
+            let list = self.moments(directory, bytes_read)?;
+            array = array.and_then(|numbered| moments::timed(&numbered, list));
+        }
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
         Ok((id, array.map_err(|error| self.locate(error, place))?))
+    }
+
+    /// Commits' times by their numbers; there are some if any row was written or deleted since the history began.
+    fn moments<'a>(&self, directory: &'a Directory, bytes_read: &mut u64) -> Result<&'a [i64]> {
+        match directory.position(history::BORN) {
+            Some(position) => Ok(&self.loaded(directory, position, bytes_read)?.moments),
+            None => Ok(&[]),
+        }
     }
 
     /// Bytes of footer, block index, column directories and statistics.
@@ -443,9 +461,10 @@ impl Directory {
 fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> Result<LoadedColumn> {
     check_crc("directory", bytes, column.crc)?;
     let mut reader = Reader::new(bytes);
+    let moments = if column.id == history::BORN { moments::read(&mut reader)? } else { Vec::new() };
     let places = format::read_places(entries, &mut reader)?;
     let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
-    Ok(LoadedColumn { places, stats_bytes, stats: OnceLock::new() })
+    Ok(LoadedColumn { places, stats_bytes, moments, stats: OnceLock::new() })
 }
 
 impl std::fmt::Debug for Segment {

@@ -8,8 +8,10 @@ use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
 use super::format::{ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, header, write_index_entry};
+use super::moments::MomentsWriter;
 use super::{BLOCK_ROWS_MAX, BlockMeta, BlockRows, ColumnStats, SegmentMeta, file_name, rows_chunk};
 use crate::encoding::{Dense, Form, encode_dense};
+use crate::history;
 use crate::rows::{Op, Ops};
 
 /// Encoded bytes are handed to the file in pieces of about this size.
@@ -34,6 +36,7 @@ pub struct SegmentWriter {
     buffer: Vec<u8>,
     written: u64,
     index: Vec<u8>,
+    moments: MomentsWriter,
     last_entry: Option<IndexEntry>,
     totals: Totals,
     renamed: bool,
@@ -85,6 +88,7 @@ impl SegmentWriter {
             buffer: header(file).to_vec(),
             written: 0,
             index: Vec::new(),
+            moments: MomentsWriter::default(),
             last_entry: None,
             totals: Totals { rows: 0, blocks: 0, times: TimeRange::EMPTY, first_series: 0, settled: true },
             renamed: false,
@@ -130,10 +134,13 @@ impl SegmentWriter {
             return Ok(());
         };
         let at = self.position();
-        let ty = self.columns[column].ty;
-        let dense =
-            Dense::of(ty, array).map_err(|error| error.context(format!("column {}", self.columns[column].id)))?;
-        encode_dense(&dense, array, self.form, &mut self.buffer);
+        let ColumnWriter { id, ty, .. } = self.columns[column];
+        let numbered = history::is_moment(id).then(|| self.moments.numbered(array));
+        let dense = Dense::of(ty, array).map_err(|error| error.context(format!("column {id}")))?;
+        match &numbered {
+            Some(numbered) => encode_dense(&Dense::of(ty, numbered)?, numbered, self.form, &mut self.buffer),
+            None => encode_dense(&dense, array, self.form, &mut self.buffer),
+        }
         let place = self.place_since(at, block_at)?;
         self.columns[column].directory.push(&place, &ColumnStats::of(ty, array, &dense));
         if self.buffer.len() >= WRITE_BYTES { self.write_buffer() } else { Ok(()) }
@@ -221,6 +228,9 @@ impl SegmentWriter {
         let mut entries = Vec::with_capacity(self.columns.len());
         for column in std::mem::take(&mut self.columns) {
             let (at, start) = (self.position(), self.buffer.len());
+            if column.id == history::BORN {
+                self.moments.write(&mut self.buffer);
+            }
             column.directory.write(&mut self.buffer);
             let directory = &self.buffer[start..];
             let (bytes, crc) = (directory.len() as u64, crc32c::crc32c(directory));

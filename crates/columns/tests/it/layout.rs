@@ -106,7 +106,7 @@ fn check(name: &str, fields: u32, series: u32, each: u32, fields_read: u32) {
     drop((state, flushed, done));
 
     let started = Instant::now();
-    let files = TableFiles::decode(&mut &manifest[..]).unwrap();
+    let files = TableFiles::decode(&mut &manifest[..], 3).unwrap();
     let bytes = files.segments[0].bytes;
     let loaded = Arc::new(TableState::load(env, dir, table, &files).unwrap());
     println!("{name}: reopen {:?}", started.elapsed());

@@ -1,6 +1,8 @@
 //! The engine from outside, on a real directory. Faults are the business of crate `sim`.
 
 mod histories;
+mod history;
+mod retention;
 mod rows;
 mod serializable;
 mod workers;
@@ -13,7 +15,7 @@ use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, Float64Array};
 use engine::{
     Batch, ColumnSpec, Durability, Engine, Isolation, KeyList, Op, Ops, Options, Rows, ScanRequest, SeriesFilter,
-    Snapshot, TableSpec, Txn, inspect,
+    Snapshot, TableSpec, TableView, Txn, inspect,
 };
 use env::{Env, RealEnv};
 use model::{
@@ -79,7 +81,10 @@ fn commit(engine: &Engine, name: &str, rows: &[(&str, i64, f64)]) -> Result<Lsn>
 }
 
 fn read(snapshot: &Snapshot, name: &str) -> Vec<(String, i64, f64)> {
-    let view = snapshot.table(&TableName::public(name)).expect("table");
+    read_view(&snapshot.table(&TableName::public(name)).expect("table"))
+}
+
+fn read_view(view: &TableView) -> Vec<(String, i64, f64)> {
     let request = ScanRequest {
         columns: vec![ColumnId(1), ColumnId(0), ColumnId(2)],
         times: TimeRange::ALL,

@@ -20,7 +20,7 @@ mod schedule;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -62,6 +62,8 @@ struct World {
     disk: Mutex<Disk>,
     schedule: Mutex<Schedule>,
     clock_ns: AtomicU64,
+    /// How far the wall clock was set ahead, or back.
+    wall_ns: AtomicI64,
     rng: Mutex<Rng>,
 }
 
@@ -101,6 +103,7 @@ impl SimEnv {
                 disk: Mutex::new(disk),
                 schedule: Mutex::new(schedule),
                 clock_ns: AtomicU64::new(0),
+                wall_ns: AtomicI64::new(0),
                 rng: Mutex::new(rng),
             }),
         }
@@ -178,6 +181,11 @@ impl SimEnv {
         self.world.clock_ns.fetch_add(ns, Ordering::SeqCst);
     }
 
+    /// Sets the wall clock ahead by so much, or back; time does not pass.
+    pub fn set_clock_ahead(&self, ns: i64) {
+        self.world.wall_ns.fetch_add(ns, Ordering::SeqCst);
+    }
+
     /// Runs up to `n` steps of workers that want to run now, chosen by the seed. Returns how many there were.
     pub fn run_some(&self, n: u64) -> u64 {
         (0..n).take_while(|_| self.run_one()).count() as u64
@@ -252,7 +260,7 @@ impl Env for SimEnv {
     }
 
     fn now_ns(&self) -> i64 {
-        WALL_START_NS + self.monotonic_ns().cast_signed()
+        WALL_START_NS + self.monotonic_ns().cast_signed() + self.world.wall_ns.load(Ordering::SeqCst)
     }
 
     fn monotonic_ns(&self) -> u64 {

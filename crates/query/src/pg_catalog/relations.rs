@@ -337,6 +337,8 @@ fn options(table: &Table) -> Vec<String> {
     if !table.options.compression {
         options.push("compression=off".to_owned());
     }
+    options.extend(table.options.retention_ns.map(|ns| format!("retention={} s", ns / 1_000_000_000)));
+    options.extend(table.options.history.then(|| "history=on".to_owned()));
     options
 }
 

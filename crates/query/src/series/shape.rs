@@ -229,6 +229,9 @@ impl Compiler<'_> {
             return None;
         }
         let table: &ColumnsTable = provider(&scan.source)?;
+        if table.is_of_the_past() {
+            return None;
+        }
         let schema = Arc::clone(table.arrow_schema());
         let mut conditions = Vec::new();
         for predicate in predicates {
