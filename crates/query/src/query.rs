@@ -32,6 +32,8 @@ pub(crate) struct QueryPlan {
     /// OIDs
     pub(crate) parameters: Vec<u32>,
     types: Vec<Arrow>,
+    /// Of its columns.
+    pub(crate) fields: Vec<Arrow>,
     /// The plan holds while these two are the same; `None`: never.
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
 }
@@ -82,7 +84,8 @@ fn plan_in(
         _ => oid_of_arrow(ty),
     });
     let valid = reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
-    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, valid })
+    let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, fields, valid })
 }
 
 /// What the planner would take and answer wrongly.
