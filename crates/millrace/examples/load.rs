@@ -67,6 +67,7 @@ impl Server {
         let [pg, http, health] = [free_port()?, free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
         let mut child = Command::new(&binary)
             .args(["serve", "--pg", &pg, "--http", &http, "--health", &health, "--data"])
+            .env("MILLRACE_FLIGHT", "127.0.0.1:0")
             .arg(dir)
             .args(more)
             .stdout(Stdio::piped())

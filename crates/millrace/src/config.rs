@@ -16,6 +16,8 @@ use crate::size;
 pub(crate) const PG_DEFAULT: &str = "127.0.0.1:7432";
 /// Where HTTP is served, unless stated.
 pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:7480";
+/// Where Arrow Flight SQL is served, unless stated.
+pub(crate) const FLIGHT_DEFAULT: &str = "127.0.0.1:7470";
 /// Where health and metrics are served, unless stated.
 pub(crate) const HEALTH_DEFAULT: &str = "127.0.0.1:7490";
 /// The directory of `serve`, unless stated.
@@ -36,6 +38,9 @@ pub(crate) struct Shared {
     /// Address of HTTP: line protocol and SQL [default: 127.0.0.1:7480].
     #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_HTTP")]
     pub(crate) http: Option<String>,
+    /// Address of Arrow Flight SQL [default: 127.0.0.1:7470].
+    #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_FLIGHT")]
+    pub(crate) flight: Option<String>,
     /// Address of /health, /ready and /metrics [default: 127.0.0.1:7490].
     #[arg(long, global = true, value_name = "ADDR", env = "MILLRACE_HEALTH")]
     pub(crate) health: Option<String>,
@@ -73,6 +78,7 @@ struct File {
     data: Option<PathBuf>,
     pg: Option<String>,
     http: Option<String>,
+    flight: Option<String>,
     health: Option<String>,
     memory: Option<String>,
     log_level: Option<String>,
@@ -93,6 +99,7 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     pub(crate) pg: SocketAddr,
     pub(crate) http: SocketAddr,
+    pub(crate) flight: SocketAddr,
     pub(crate) health: SocketAddr,
     pub(crate) memory_bytes: u64,
     pub(crate) log_level: String,
@@ -138,6 +145,7 @@ impl Given {
             data: shared.data.clone().unwrap_or_else(|| PathBuf::from(DATA_DEFAULT)),
             pg: address("--pg", self.pg())?,
             http: address("--http", self.http())?,
+            flight: address("--flight", shared.flight.as_deref().unwrap_or(FLIGHT_DEFAULT))?,
             health: address("--health", shared.health.as_deref().unwrap_or(HEALTH_DEFAULT))?,
             memory_bytes: self.memory_bytes()?,
             log_level: log_level(shared.log_level.as_deref().unwrap_or("info"))?,
@@ -180,6 +188,7 @@ fn merge(shared: Shared, file: File) -> Shared {
         data: shared.data.or(file.data),
         pg: shared.pg.or(file.pg),
         http: shared.http.or(file.http),
+        flight: shared.flight.or(file.flight),
         health: shared.health.or(file.health),
         memory: shared.memory.or(file.memory),
         config: shared.config,

@@ -26,7 +26,7 @@ pub(crate) async fn with_database(
             .with_hint("`millrace serve --data DIR` makes one"));
     }
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = server::Options { pg: Some(any), http: None, health: None, max_connections: 4 };
+    let options = server::Options { pg: Some(any), http: None, flight: None, health: None, max_connections: 4 };
     let server = Server::bind(options).await?;
     let address = server.pg().ok_or_else(|| Failure::new("BUG: asked for a port and got none"))?.to_string();
     let (engine, _) = serve::open(dir, memory_bytes).await?;

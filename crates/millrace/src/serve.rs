@@ -54,6 +54,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let server = Server::bind(server::Options {
         pg: Some(settings.pg),
         http: Some(settings.http),
+        flight: Some(settings.flight),
         health: Some(settings.health),
         max_connections: settings.max_connections,
     })
@@ -61,7 +62,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let stop = Stop::listen()?;
     let (engine, recovery) = open(&settings.data, settings.memory_bytes).await?;
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes))?;
-    let addresses = (server.pg(), server.http(), server.health());
+    let addresses = [server.pg(), server.http(), server.flight(), server.health()];
     let server = server.ready(&database, GRACE);
     // Said when it is true: whoever waits for these lines is served at once.
     announce(settings, addresses, &recovery);
@@ -71,7 +72,13 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
 
 /// Passwords do not exist yet: whoever reaches the port may do everything.
 fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
-    for (flag, address) in [("--pg", settings.pg), ("--http", settings.http), ("--health", settings.health)] {
+    let listeners = [
+        ("--pg", settings.pg),
+        ("--http", settings.http),
+        ("--flight", settings.flight),
+        ("--health", settings.health),
+    ];
+    for (flag, address) in listeners {
         if !address.ip().is_loopback() {
             return Err(Failure::usage(format!(
                 "{flag} {address} can be reached from other machines, and there is no authentication: refused"
@@ -123,11 +130,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Says what was found and where clients may come: in the log, and for people on standard output.
-fn announce(
-    settings: &Settings,
-    addresses: (Option<SocketAddr>, Option<SocketAddr>, Option<SocketAddr>),
-    recovery: &Recovery,
-) {
+fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &Recovery) {
     let elapsed_ms = recovery.elapsed_ns / 1_000_000;
     tracing::info!(
         created = recovery.created,
@@ -143,20 +146,20 @@ fn announce(
         elapsed_ms,
         "recovered"
     );
-    // All three were asked for, so all three are bound.
-    let (Some(pg), Some(http), Some(health)) = addresses else { return };
+    // All four were asked for, so all four are bound.
+    let [Some(pg), Some(http), Some(flight), Some(health)] = addresses else { return };
     tracing::info!(
-        %pg, %http, %health,
+        %pg, %http, %flight, %health,
         memory_bytes = settings.memory_bytes,
         max_connections = settings.max_connections,
         "serving"
     );
     if settings.log_format == LogFormat::Text {
-        print!("{}", banner(settings, recovery, [pg, http, health]));
+        print!("{}", banner(settings, recovery, [pg, http, flight, health]));
     }
 }
 
-fn banner(settings: &Settings, recovery: &Recovery, [pg, http, health]: [SocketAddr; 3]) -> String {
+fn banner(settings: &Settings, recovery: &Recovery, [pg, http, flight, health]: [SocketAddr; 4]) -> String {
     let found = if recovery.created {
         "new and empty".to_owned()
     } else {
@@ -182,6 +185,7 @@ fn banner(settings: &Settings, recovery: &Recovery, [pg, http, health]: [SocketA
          found        {found}\n  \
          PostgreSQL   psql -h {host} -p {port} -U millrace\n  \
          HTTP         http://{http}/write (line protocol), http://{http}/sql\n  \
+         Flight SQL   grpc://{flight}\n  \
          health       http://{health}/health, /ready, /metrics\n  \
          stop         Ctrl-C or SIGTERM\n",
         env!("CARGO_PKG_VERSION"),

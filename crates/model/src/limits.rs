@@ -22,6 +22,12 @@ pub const KEY_BYTES_MAX: usize = 4 << 10;
 pub const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// Largest HTTP request body, after decompression, in bytes.
 pub const HTTP_BODY_BYTES_MAX: usize = 64 << 20;
+/// Largest Flight message, which is one record batch, however little memory there is, in bytes.
+pub const FLIGHT_MESSAGE_BYTES_MIN: usize = 32 << 20;
+/// Largest Flight message, however much memory there is, in bytes; between the two it is 1/16 of the memory budget.
+pub const FLIGHT_MESSAGE_BYTES_MAX: usize = 1 << 30;
+/// Most statements, results and transactions that Flight clients have open.
+pub const FLIGHT_OPEN_MAX: usize = 10_000;
 /// Most parameters of a prepared statement.
 pub const PARAMETERS_MAX: usize = 65_535;
 /// Most client connections, unless `--max-connections` says otherwise.

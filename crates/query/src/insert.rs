@@ -560,7 +560,15 @@ fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch>
     for (target, array) in plan.targets.iter().zip(batch.columns()) {
         arrays[*target] = Some(assign(&table.columns[*target], array, zone)?);
     }
-    for (column, array) in table.columns.iter().zip(&arrays) {
+    batch_of(table, &plan.op, &arrays, batch.num_rows())
+}
+
+/// Rows of a table from arrays of its columns' types, in its order; `None` is NULL in every row. Arrays of fields are kept as they are.
+///
+/// # Errors
+/// 23502 for NULL where the table refuses it.
+pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows: usize) -> Result<Batch> {
+    for (column, array) in table.columns.iter().zip(arrays) {
         if !column.nullable && array.as_ref().is_none_or(|array| array.null_count() > 0) {
             return Err(null_error(table, column));
         }
@@ -568,16 +576,16 @@ fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch>
     let time = table.columns.iter().position(|column| column.role == ColumnRole::Time);
     let times = time.and_then(|at| arrays[at].clone()).ok_or_else(|| Error::bug("rows without time"))?;
     let times = times.as_primitive::<TimestampNanosecondType>().values().to_vec();
-    let (keys, series) = keys_of(table, &arrays, batch.num_rows())?;
+    let (keys, series) = keys_of(table, arrays, rows)?;
     let mut fields: Vec<_> = table
         .columns
         .iter()
-        .zip(&arrays)
+        .zip(arrays)
         .filter(|(column, _)| column.role == ColumnRole::Field)
         .filter_map(|(column, array)| Some((column.id, array.clone()?)))
         .collect();
     fields.sort_by_key(|(id, _)| *id);
-    Ok(Batch::new(keys, Rows::new(series, times, Ops::All(plan.op.clone()), fields)))
+    Ok(Batch::new(keys, Rows::new(series, times, Ops::All(op.clone()), fields)))
 }
 
 /// PostgreSQL's assignment: numbers among each other, anything to text, texts that are literals to anything.
@@ -610,7 +618,7 @@ fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayR
     checked_cast(&array, &to)
 }
 
-fn checked_cast(array: &ArrayRef, to: &Arrow) -> Result<ArrayRef> {
+pub(crate) fn checked_cast(array: &ArrayRef, to: &Arrow) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(array, to, &options).map_err(DataFusionError::from).or_error()
 }
@@ -625,7 +633,7 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
         .collect();
     let mut keys = KeyList::default();
     let mut series = Vec::with_capacity(rows);
-    let mut bytes = Vec::new();
+    let (mut bytes, mut before) = (Vec::new(), Vec::new());
     for row in 0..rows {
         bytes.clear();
         let mut nulls = 0;
@@ -642,7 +650,12 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
             }
         }
         key::finish(&mut bytes, 0, nulls);
-        series.push(keys.intern(&bytes));
+        // Rows of one key often follow each other, and need not be looked up.
+        match series.last() {
+            Some(same) if bytes == before => series.push(*same),
+            _ => series.push(keys.intern(&bytes)),
+        }
+        std::mem::swap(&mut bytes, &mut before);
     }
     Ok((keys, series))
 }

@@ -9,9 +9,11 @@
 //! - No engine lock is held across an await; waits are parked on `env::Event`.
 //! - Nothing a client is told names DataFusion: its errors are translated in one place (`errors`).
 
+mod announced;
 mod arithmetic;
 mod asof;
 mod builder;
+mod bulk;
 mod constants;
 mod context;
 mod copy;
@@ -59,6 +61,8 @@ mod zone;
 /// Stack for threads that plan or run statements: the deepest tree that a statement may have fits (address space, not memory).
 pub const STACK_BYTES: usize = 32 << 20;
 
+pub use announced::conform;
+pub use bulk::{BulkIn, BulkTarget, IfMissing, IfThere};
 pub use copy::{Chunk, Chunks, CopyIn};
 pub use database::{Database, Options};
 pub use recall::{Recalled, RecalledStatement};

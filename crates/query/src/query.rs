@@ -36,6 +36,8 @@ pub(crate) struct QueryPlan {
     /// OIDs
     pub(crate) parameters: Vec<u32>,
     types: Vec<Arrow>,
+    /// Of its columns.
+    pub(crate) fields: Vec<Arrow>,
     /// The plan holds while these two are the same; `None`: never.
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
     /// What it is as a series statement, if it is one.
@@ -92,6 +94,7 @@ fn directly(
         columns,
         parameters: oids.collect(),
         types: parameters,
+        fields: shape.fields(),
         valid: Some((Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings))),
         series: Some(Arc::new(shape)),
     })
@@ -120,7 +123,8 @@ fn plan_in(
     let valid = reusable.then(|| (Arc::clone(context.snapshot.catalog()), Arc::clone(&context.settings)));
     let is_series = valid.is_some() && context.rows_view.is_none() && context.settings.enables_series();
     let series = if is_series { Shape::of(state, &plan).map(Arc::new) } else { None };
-    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, valid, series })
+    let fields = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    Ok(QueryPlan { plan: Some(plan), columns, parameters: oids.collect(), types: parameters, fields, valid, series })
 }
 
 /// What the planner would take and answer wrongly.

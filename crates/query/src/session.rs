@@ -702,7 +702,12 @@ impl Session {
     }
 
     fn check_block(&self, statement: &Statement) -> Result<()> {
-        if self.status() != TxnStatus::Failed || statement.ends_transaction() {
+        if statement.ends_transaction() { Ok(()) } else { self.check_not_failed() }
+    }
+
+    /// In a block that failed nothing goes on.
+    pub(crate) fn check_not_failed(&self) -> Result<()> {
+        if self.status() != TxnStatus::Failed {
             return Ok(());
         }
         Err(Error::new(

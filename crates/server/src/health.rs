@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::metrics::Exposition;
-use crate::{http, pg};
+use crate::{flight, http, pg};
 
 /// Most connections at a time: probes and scrapers are few, and this listener must not be what uses up the file handles.
 const CONNECTIONS_MAX: usize = 64;
@@ -51,6 +51,7 @@ pub(crate) struct Serving {
     pub(crate) engine: Engine,
     pub(crate) http: Option<Arc<http::Context>>,
     pub(crate) pg: Option<Arc<pg::Context>>,
+    pub(crate) flight: Option<Arc<flight::Context>>,
 }
 
 /// What the listener knows.
@@ -148,6 +149,9 @@ async fn metrics(State(health): State<Arc<Health>>) -> Response {
         }
         if let Some(pg) = serving.pg {
             expose_pg(&mut out, &pg);
+        }
+        if let Some(flight) = serving.flight {
+            flight.expose(&mut out);
         }
     }
     reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", out.finish())

@@ -21,6 +21,8 @@ mod rows;
 mod sql;
 mod write;
 
+pub(crate) use sql::offset;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

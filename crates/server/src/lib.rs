@@ -2,9 +2,11 @@
 //!
 //! - [`pg`]: PostgreSQL wire, for every driver and `psql`.
 //! - [`http`]: line protocol and SQL over HTTP.
+//! - [`flight`]: Arrow Flight SQL: results and bulk ingest as record batches.
 //! - [`health`]: health, readiness and metrics, on a listener of their own.
 //! - [`Server`]: all of them together.
 
+pub mod flight;
 pub mod health;
 pub mod http;
 mod metrics;

@@ -35,6 +35,16 @@ impl Gauge {
         Held(&self.0)
     }
 
+    /// For what holds no borrow: higher by one until [`Gauge::down`].
+    pub(crate) fn up(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// See [`Gauge::up`].
+    pub(crate) fn down(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

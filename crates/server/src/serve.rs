@@ -10,7 +10,7 @@ use query::Database;
 use tokio::net::TcpListener;
 
 use crate::health::{self, Health, Phase, Serving};
-use crate::{http, pg};
+use crate::{flight, http, pg};
 
 /// What is served where; `None` is not served. Port 0 takes a free one.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Options {
     pub pg: Option<SocketAddr>,
     /// Line protocol and SQL over HTTP.
     pub http: Option<SocketAddr>,
+    /// Arrow Flight SQL.
+    pub flight: Option<SocketAddr>,
     /// Health, readiness, metrics.
     pub health: Option<SocketAddr>,
     /// Most connections at a time, of each listener.
@@ -29,6 +31,7 @@ pub struct Options {
 pub struct Server {
     pg: Option<TcpListener>,
     http: Option<TcpListener>,
+    flight: Option<TcpListener>,
     health_address: Option<SocketAddr>,
     health: Arc<Health>,
     health_task: Option<tokio::task::JoinHandle<()>>,
@@ -52,11 +55,13 @@ impl Server {
         let health_listener = bind("--health", options.health).await?;
         let pg = bind("--pg", options.pg).await?;
         let http = bind("--http", options.http).await?;
+        let flight = bind("--flight", options.flight).await?;
         let health = Health::new();
         let health_address = health::bound(health_listener.as_ref());
         let serve = |listener| tokio::spawn(health::serve_health(listener, Arc::clone(&health)));
         let health_task = health_listener.map(serve);
-        Ok(Server { pg, http, health_address, health, health_task, max_connections: options.max_connections })
+        let max_connections = options.max_connections;
+        Ok(Server { pg, http, flight, health_address, health, health_task, max_connections })
     }
 
     /// Where PostgreSQL clients connect.
@@ -69,6 +74,12 @@ impl Server {
     #[must_use]
     pub fn http(&self) -> Option<SocketAddr> {
         health::bound(self.http.as_ref())
+    }
+
+    /// Where Flight clients connect.
+    #[must_use]
+    pub fn flight(&self) -> Option<SocketAddr> {
+        health::bound(self.flight.as_ref())
     }
 
     /// Where health is asked for.
@@ -93,14 +104,22 @@ impl Server {
             input_bytes_max: http_options.bodies_bytes_max,
             ..pg::Options::default()
         };
+        let flight_options = flight::Options {
+            connections_max: self.max_connections,
+            shutdown_grace: grace,
+            ..flight::Options::for_memory(memory_bytes)
+        };
+        let flight = self.flight.take();
+        let flight = flight.map(|listener| (listener, flight::Context::new(database.clone(), flight_options)));
         let http = self.http.take().map(|listener| (listener, http::Context::new(database.clone(), http_options)));
         let pg = self.pg.take().map(|listener| (listener, pg::Context::new(database.clone(), pg_options)));
         self.health.set(Phase::Running(Serving {
             engine: database.engine().clone(),
             http: http.as_ref().map(|(_, context)| Arc::clone(context)),
             pg: pg.as_ref().map(|(_, context)| Arc::clone(context)),
+            flight: flight.as_ref().map(|(_, context)| Arc::clone(context)),
         }));
-        Ready { server: self, http, pg }
+        Ready { server: self, http, pg, flight }
     }
 }
 
@@ -110,22 +129,25 @@ pub struct Ready {
     server: Server,
     http: Option<(TcpListener, Arc<http::Context>)>,
     pg: Option<(TcpListener, Arc<pg::Context>)>,
+    flight: Option<(TcpListener, Arc<flight::Context>)>,
 }
 
 impl Ready {
     /// Serves until `stop` resolves; then accepts no more, lets what runs finish, and returns. The database stays open: flushing and
     /// closing it is the caller's.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Ready { server, http, pg } = self;
+        let Ready { server, http, pg, flight } = self;
         let contexts = (
             http.as_ref().map(|(_, context)| Arc::clone(context)),
             pg.as_ref().map(|(_, context)| Arc::clone(context)),
+            flight.as_ref().map(|(_, context)| Arc::clone(context)),
         );
         let stopped = async {
             stop.await;
             server.health.set(Phase::Stopping);
             contexts.0.inspect(|context| context.shut_down());
             contexts.1.inspect(|context| context.shut_down());
+            contexts.2.inspect(|context| context.shut_down());
         };
         let serve_http = async {
             if let Some((listener, context)) = http {
@@ -137,7 +159,12 @@ impl Ready {
                 pg::serve_pg(listener, context).await;
             }
         };
-        tokio::join!(stopped, serve_http, serve_pg);
+        let serve_flight = async {
+            if let Some((listener, context)) = flight {
+                flight::serve_flight(listener, context).await;
+            }
+        };
+        tokio::join!(stopped, serve_http, serve_pg, serve_flight);
     }
 }
 

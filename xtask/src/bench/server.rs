@@ -26,6 +26,8 @@ impl Server {
         let (pg, http, health) = (address()?, address()?, address()?);
         let mut command = Command::new(binary);
         command.arg("serve").arg("--data").arg(&dir).args(["--pg", &pg, "--http", &http, "--health", &health]);
+        // By environment: a program from before there was Flight knows no flag for it.
+        command.env("MILLRACE_FLIGHT", "127.0.0.1:0");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| format!("{}: {error}", binary.display()))?;
         let mut server = Server { child, dir, http };

@@ -26,7 +26,8 @@ fn on_small_disk(mount: &std::path::Path) -> Server {
     let mut command = Command::new("unshare");
     command.args(flags).args(["sh", "-c", &script, "sh"]).arg(mount).arg(millrace().get_program());
     command.arg("serve").arg("--data").arg(mount.join("data"));
-    command.args(["--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--health", "127.0.0.1:0", "--log-format", "json"]);
+    command.args(["--pg", "127.0.0.1:0", "--http", "127.0.0.1:0", "--flight", "127.0.0.1:0"]);
+    command.args(["--health", "127.0.0.1:0", "--log-format", "json"]);
     Server::spawn(command)
 }
 

@@ -11,7 +11,7 @@ use crate::server::{Server, folder, millrace};
 fn refused(change: impl FnOnce(&mut std::process::Command)) -> Output {
     let mut command = millrace();
     // By environment, so that a flag of the test wins.
-    for name in ["MILLRACE_PG", "MILLRACE_HTTP", "MILLRACE_HEALTH"] {
+    for name in ["MILLRACE_PG", "MILLRACE_HTTP", "MILLRACE_FLIGHT", "MILLRACE_HEALTH"] {
         command.env(name, "127.0.0.1:0");
     }
     command.arg("serve");
@@ -52,7 +52,7 @@ fn health_readiness_and_metrics_are_on_their_own_listener() {
 #[test]
 fn an_address_beyond_loopback_is_refused_before_anything_is_opened() {
     let (_folder, data) = folder();
-    for flag in ["--pg", "--http", "--health"] {
+    for flag in ["--pg", "--http", "--flight", "--health"] {
         let output = refused(|command| {
             command.arg("--data").arg(&data).args([flag, "0.0.0.0:0"]);
         });

@@ -15,9 +15,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn millrace() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     // Settings of whoever runs the tests are none of theirs.
-    for name in
-        ["DATA", "PG", "HTTP", "HEALTH", "MEMORY", "CONFIG", "LOG_LEVEL", "LOG_FORMAT", "MAX_CONNECTIONS", "URL"]
-    {
+    for name in [
+        "DATA",
+        "PG",
+        "HTTP",
+        "FLIGHT",
+        "HEALTH",
+        "MEMORY",
+        "CONFIG",
+        "LOG_LEVEL",
+        "LOG_FORMAT",
+        "MAX_CONNECTIONS",
+        "URL",
+    ] {
         command.env_remove(format!("MILLRACE_{name}"));
     }
     command
@@ -28,6 +38,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) pg: String,
     pub(crate) http: String,
+    pub(crate) flight: String,
     pub(crate) health: String,
     /// What it logged so far, one JSON object a line.
     log: Arc<Mutex<Vec<String>>>,
@@ -47,6 +58,8 @@ impl Server {
             "--pg",
             "127.0.0.1:0",
             "--http",
+            "127.0.0.1:0",
+            "--flight",
             "127.0.0.1:0",
             "--health",
             "127.0.0.1:0",
@@ -69,10 +82,12 @@ impl Server {
                 lines.lock().unwrap().push(line);
             }
         });
-        let mut server = Server { child, pg: String::new(), http: String::new(), health: String::new(), log };
+        let mut server =
+            Server { child, pg: String::new(), http: String::new(), flight: String::new(), health: String::new(), log };
         let event = server.wait_for("serving");
         let address = |name: &str| event[name].as_str().unwrap_or_else(|| panic!("no {name} in {event}")).to_owned();
-        (server.pg, server.http, server.health) = (address("pg"), address("http"), address("health"));
+        (server.pg, server.http) = (address("pg"), address("http"));
+        (server.flight, server.health) = (address("flight"), address("health"));
         server
     }
 

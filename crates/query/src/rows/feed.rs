@@ -168,7 +168,7 @@ async fn put(session: &mut Session, load: &Load, read: &Read, types: &[Type], ro
 
 /// The rows of a source, in binary form.
 #[derive(Default)]
-struct Read {
+pub(super) struct Read {
     bytes: Vec<u8>,
     /// Where each value ends in `bytes`, and whether there is one.
     ends: Vec<(usize, bool)>,
@@ -185,7 +185,7 @@ async fn read(session: &mut Session, plan: &FeedPlan, values: &[Value]) -> Resul
     let mut batches = ready.stream(Arc::clone(&plan.source.0.statement.0))?;
     // Literals are read as what they are put into.
     let form = |ty: &Option<Type>| if ty.is_some() { Form::Binary } else { Form::Text };
-    let mut read = Read { forms: plan.types.iter().map(form).collect(), ..Read::default() };
+    let mut read = Read::new(plan.types.iter().map(form).collect());
     while let Some(batch) = batches.next().await {
         read.add(&encoder, &batch?)?;
     }
@@ -193,7 +193,13 @@ async fn read(session: &mut Session, plan: &FeedPlan, values: &[Value]) -> Resul
 }
 
 impl Read {
-    fn add(&mut self, encoder: &Encoder, batch: &RecordBatch) -> Result<()> {
+    /// Without rows so far, whose values are in these forms.
+    pub(super) fn new(forms: Vec<Form>) -> Read {
+        Read { forms, ..Read::default() }
+    }
+
+    /// Adds the rows of a batch.
+    pub(super) fn add(&mut self, encoder: &Encoder, batch: &RecordBatch) -> Result<()> {
         let cells = encoder.batch(batch)?;
         for row in 0..batch.num_rows() {
             for (column, form) in self.forms.iter().enumerate() {

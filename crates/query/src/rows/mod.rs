@@ -6,6 +6,7 @@
 
 pub(crate) mod arrow;
 mod bound;
+mod bulk;
 mod define;
 mod feed;
 mod load;
@@ -33,12 +34,13 @@ use crate::statement::Statement;
 use crate::types::{OutputColumn, Value};
 
 pub use bound::Bound;
+pub(crate) use bulk::BulkRows;
 pub(crate) use define::{define, define_sequence};
 pub(crate) use feed::{FeedPlan, feed, plan_feed};
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
 pub use run::{Arguments, Executed, Messages};
-pub(crate) use run::{Begun, Unfinished, begin, evaluated, execute, finish, until_durable};
+pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
 pub(crate) use unload::{unload, unload_query};
 
 /// A compiled statement and what it was compiled against.
@@ -105,6 +107,11 @@ fn written_by(query: &ast::Query) -> Option<&ast::Statement> {
 }
 
 impl RowsPlan {
+    /// The types of its columns.
+    pub(crate) fn types(&self) -> &[Type] {
+        &self.types
+    }
+
     /// What EXPLAIN says: how the rows of each table are found, outermost first.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut lines = vec![format!("Compiled {:?}", self.verb)];

@@ -679,7 +679,7 @@ impl BatchMaker {
 }
 
 /// The type whose arrow type carries a column: numbers without a scale of their own come as text, which keeps each one's.
-fn carried(ty: Type) -> Type {
+pub(crate) fn carried(ty: Type) -> Type {
     if ty == Type::Numeric(None) { Type::Text } else { ty }
 }
 

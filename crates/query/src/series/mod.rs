@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 use columns::ScanStats;
 use datafusion::arrow::compute::{filter_record_batch, prep_null_mask_filter, take_record_batch};
 use datafusion::common::DFSchema;
@@ -167,6 +167,11 @@ impl Shape {
             shape::simplified(state, expr, &Arc::new(schema))
         };
         self.conditions.iter().map(one).collect()
+    }
+
+    /// The Arrow types of its columns.
+    pub(crate) fn fields(&self) -> Vec<DataType> {
+        self.result.fields().iter().map(|field| field.data_type().clone()).collect()
     }
 
     /// Is it the same as another but for constants in its conditions?

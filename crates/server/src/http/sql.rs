@@ -257,8 +257,8 @@ fn value(param: &Json, oid: u32) -> Result<Value> {
     crate::pg::value_of(datum)
 }
 
-/// The offset of a zone at a local time; statements of this listener live in UTC.
-fn offset(zone: Option<&str>, local: i64) -> Option<i32> {
+/// The offset of a zone at a local time; statements of this listener, and of Flight, live in UTC.
+pub(crate) fn offset(zone: Option<&str>, local: i64) -> Option<i32> {
     let Some(name) = zone else { return Some(0) };
     let zone = jiff::tz::TimeZone::get(name).ok()?;
     let local_time = jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(local).ok()?);

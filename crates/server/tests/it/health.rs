@@ -13,7 +13,7 @@ fn get(address: std::net::SocketAddr, path: &str) -> crate::harness::Reply {
 
 fn options() -> Options {
     let free = Some("127.0.0.1:0".parse().unwrap());
-    Options { pg: free, http: free, health: free, max_connections: 10 }
+    Options { pg: free, http: free, flight: free, health: free, max_connections: 10 }
 }
 
 #[test]

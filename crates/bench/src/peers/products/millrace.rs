@@ -4,7 +4,7 @@ use super::{Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
 use std::process::Command;
 
-pub(super) const PORTS: &[&str] = &["health", "http", "pg"];
+pub(super) const PORTS: &[&str] = &["flight", "health", "http", "pg"];
 
 pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let program = find::millrace()?;

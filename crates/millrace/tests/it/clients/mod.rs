@@ -1,7 +1,8 @@
 //! Real clients, without special settings: psql, psycopg 3, SQLAlchemy, Django, pgjdbc, tokio-postgres; and in `oltp` those that
-//! measure transactions.
+//! measure transactions. ADBC and pyarrow come by Flight (`flight`).
 
 mod catalog;
+mod flight;
 mod oltp;
 
 use std::path::PathBuf;
@@ -99,7 +100,7 @@ fn python(script: &str) {
     let server = Server::start(&data);
     let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(format!("{script}_client.py"));
-    let output = Command::new(python).arg(path).arg(server.url()).output().unwrap();
+    let output = Command::new(python).arg(path).arg(server.url()).arg(&server.flight).output().unwrap();
     let text = printed(&output);
     assert!(
         output.status.success() && text.contains(&format!("{script}: all passed")),

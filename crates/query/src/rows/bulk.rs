@@ -1,0 +1,159 @@
+//! Record batches into `rows` tables: their values in the forms of COPY, and from there as COPY goes, some thousand rows at a time.
+
+use std::sync::Arc;
+
+use ::rows::RecordId;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
+use compiled::{Load, Loaded, Refused};
+use datafusion::sql::sqlparser::ast::ObjectName;
+use model::{Result, Type};
+use pg::Form;
+
+use super::Named;
+use super::arrow::arrow_of;
+use super::feed::Read;
+use super::load::{entered, positions, settled};
+use super::run::{wait, within};
+use super::zone::Clocks;
+use crate::bulk::{check, converted};
+use crate::encode::Encoder;
+use crate::session::Session;
+use crate::types::OutputColumn;
+
+/// Rows that are put in at once.
+const PART_ROWS: usize = 4096;
+
+/// A running ingest into a `rows` table.
+pub(crate) struct BulkRows {
+    load: Load,
+    /// What the columns of a batch are made before their values are read; `None`: they stay what they are.
+    types: Vec<Option<Arrow>>,
+    names: Vec<String>,
+    forms: Vec<Form>,
+    encoder: Encoder,
+    clocks: Clocks,
+    /// Rows that refer to rows which have not come so far.
+    dangling: Vec<(RecordId, Box<[u8]>)>,
+    /// Rows put in so far.
+    rows: usize,
+}
+
+impl BulkRows {
+    /// Starts one; `None` if the name is none of a `rows` table's. The table stays as it is until the transaction ends.
+    ///
+    /// # Errors
+    /// 42703 for a column that it does not have, 42804 for one of a type that does not fit.
+    pub(crate) async fn start(session: &mut Session, name: &ObjectName, schema: &Schema) -> Result<Option<BulkRows>> {
+        let Some(table) = entered(session, name).await? else { return Ok(None) };
+        let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+        let places = positions(&table, &names)?;
+        let zone = session.time_zone();
+        let (mut types, mut forms, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+        for (field, at) in schema.fields().iter().zip(&places) {
+            let column = &table.schema.columns[*at];
+            let (to, form) = carrier(column.ty, &zone);
+            let wanted = to.clone().unwrap_or(Arrow::Decimal128(38, 10));
+            check(&column.name, field.data_type(), &wanted, &column.ty.to_string())?;
+            columns.push(OutputColumn {
+                name: column.name.clone(),
+                oid: column.ty.oid(),
+                typmod: column.ty.typmod(),
+                origin: None,
+            });
+            types.push(to);
+            forms.push(form);
+        }
+        let encoder = Encoder::new(&columns, &zone)?;
+        let snapshot = session.newest();
+        let settings = Arc::clone(&session.settings);
+        let load = Load::new(&table, &places, &Named { snapshot: &snapshot, settings: &settings })?;
+        let clocks = Clocks(session.settings.zone().clone());
+        Ok(Some(BulkRows { load, types, names, forms, encoder, clocks, dangling: Vec::new(), rows: 0 }))
+    }
+
+    /// Adds the rows of a batch.
+    pub(crate) async fn batch(&mut self, session: &mut Session, batch: &RecordBatch) -> Result<()> {
+        let zone = session.time_zone();
+        let batch = self.converted(batch, &zone)?;
+        for from in (0..batch.num_rows()).step_by(PART_ROWS) {
+            let part = batch.slice(from, PART_ROWS.min(batch.num_rows() - from));
+            let mut read = Read::new(self.forms.clone());
+            read.add(&self.encoder, &part)?;
+            self.put(session, &read).await?;
+            self.rows += part.num_rows();
+        }
+        Ok(())
+    }
+
+    /// The end.
+    pub(crate) async fn finish(self, session: &mut Session) -> Result<()> {
+        settled(session, &self.load, &self.clocks, &self.dangling).await?;
+        session.end_rows_statement();
+        Ok(())
+    }
+
+    fn converted(&self, batch: &RecordBatch, zone: &str) -> Result<RecordBatch> {
+        let columns = batch.columns().iter().zip(&self.types).zip(&self.names);
+        let arrays: Vec<ArrayRef> = columns
+            .map(|((array, to), name)| match to {
+                Some(to) => converted(name, array, to, zone),
+                None => plain(name, array, zone),
+            })
+            .collect::<Result<_>>()?;
+        let fields = arrays.iter().zip(&self.names);
+        let fields: Vec<Field> =
+            fields.map(|(array, name)| Field::new(name, array.data_type().clone(), true)).collect();
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        RecordBatch::try_new(schema, arrays).map_err(model::Error::bug)
+    }
+
+    async fn put(&mut self, session: &mut Session, read: &Read) -> Result<()> {
+        loop {
+            session.newest();
+            let load = &self.load;
+            let is_in = |loaded: &std::result::Result<Loaded, Refused>| matches!(loaded, Ok(Loaded::All { .. }));
+            let loaded = within(session, &self.clocks, is_in, |txn, given, guard| {
+                load.run(txn, read, given, guard, &mut |_| Ok(()))
+            })?;
+            match loaded.map_err(|refused| self.placed(refused))? {
+                Loaded::All { dangling, .. } => {
+                    self.dangling.extend(dangling);
+                    break;
+                }
+                Loaded::Wait(event) => wait(&event, session.settings.lock_timeout()).await?,
+            }
+        }
+        // Nothing of the past is kept while the client thinks.
+        session.end_rows_statement();
+        Ok(())
+    }
+
+    /// Says which row it was, counted from 1, and which column.
+    fn placed(&self, Refused { error, row, field }: Refused) -> model::Error {
+        let row = self.rows + row + 1;
+        let place = match field.and_then(|field| self.names.get(field)) {
+            Some(name) => format!("row {row}, column \"{name}\""),
+            None => format!("row {row}"),
+        };
+        error.with_place(place)
+    }
+}
+
+/// The arrow type that a column's values are brought to, and the form in which the table reads them; `None` for numbers of any size,
+/// which are read from their digits.
+fn carrier(ty: Type, zone: &str) -> (Option<Arrow>, Form) {
+    match ty {
+        Type::Numeric(_) => (None, Form::Text),
+        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid => (Some(Arrow::Utf8), Form::Text),
+        ty => (Some(arrow_of(ty, zone)), Form::Binary),
+    }
+}
+
+/// Values without a dictionary around them.
+fn plain(name: &str, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
+    match array.data_type() {
+        Arrow::Dictionary(_, values) => converted(name, array, values, zone),
+        _ => Ok(Arc::clone(array)),
+    }
+}

@@ -1,0 +1,235 @@
+//! Record batches from Flight messages.
+//!
+//! Always true: no bytes from outside panic. The decoder takes a message's word for where its buffers are, and asserts that they are
+//! there; they are looked at before it runs.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use arrow_array::RecordBatch;
+use arrow_flight::FlightData;
+use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::server::PeekableFlightDataStream;
+use arrow_ipc::MessageHeader;
+use arrow_schema::SchemaRef;
+use futures::{Stream, StreamExt};
+use model::{Error, Result, SqlState};
+use tonic::Status;
+
+use crate::metrics::Counter;
+
+/// A stream of record batches.
+pub(super) struct Incoming {
+    decoder: FlightDataDecoder,
+}
+
+impl Incoming {
+    /// Of what a client sends.
+    pub(super) fn new(stream: PeekableFlightDataStream) -> Incoming {
+        Incoming { decoder: FlightDataDecoder::new(Checked { stream: Box::pin(stream) }) }
+    }
+
+    /// The columns, once the first message came; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Incoming::batch`].
+    pub(super) async fn schema(&mut self) -> Result<Option<SchemaRef>> {
+        match self.next().await? {
+            Some(DecodedPayload::Schema(schema)) => Ok(Some(schema)),
+            None => Ok(None),
+            Some(_) => Err(malformed("the stream does not begin with a schema")),
+        }
+    }
+
+    /// The next batch; `None` after the last. `bytes` counts what it took on its way.
+    ///
+    /// # Errors
+    /// 22P03 for what is no record batch; 08006 when the client went away.
+    pub(super) async fn batch(&mut self, bytes: &Counter) -> Result<Option<RecordBatch>> {
+        match self.next().await? {
+            Some(DecodedPayload::RecordBatch(batch)) => {
+                bytes.add(batch.columns().iter().map(|array| slice_bytes(array.as_ref())).sum());
+                Ok(Some(batch))
+            }
+            Some(_) => Err(malformed("the stream has a message that is no batch")),
+            None => Ok(None),
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<DecodedPayload>> {
+        match self.decoder.next().await {
+            None => Ok(None),
+            Some(Ok(decoded)) => Ok(Some(decoded.payload)),
+            Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),
+            Some(Err(error)) => Err(malformed(error.to_string())),
+        }
+    }
+}
+
+fn slice_bytes(array: &dyn arrow_array::Array) -> u64 {
+    array.to_data().get_slice_memory_size().unwrap_or(0) as u64
+}
+
+fn malformed(text: impl std::fmt::Display) -> Error {
+    Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("malformed record batches: {text}"))
+}
+
+fn lost(status: &Status) -> Error {
+    match status.code() {
+        // It says which limit, and by how much.
+        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
+            Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, status.message()).with_hint("send smaller record batches")
+        }
+        tonic::Code::InvalidArgument => malformed(status.message()),
+        _ => Error::new(SqlState::CONNECTION_FAILURE, format!("the stream broke: {}", status.message())),
+    }
+}
+
+/// Messages whose buffers are where they say.
+struct Checked {
+    stream: Pin<Box<PeekableFlightDataStream>>,
+}
+
+impl Stream for Checked {
+    type Item = std::result::Result<FlightData, FlightError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let next = std::task::ready!(self.stream.as_mut().poll_next(cx));
+            // Some clients say in a message of its own where a stream goes to.
+            if matches!(&next, Some(Ok(data)) if data.data_header.is_empty() && data.data_body.is_empty()) {
+                continue;
+            }
+            return Poll::Ready(next.map(|data| {
+                let data = data.map_err(FlightError::from)?;
+                check(&data).map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
+                Ok(data)
+            }));
+        }
+    }
+}
+
+/// Is all that a message names within it?
+fn check(data: &FlightData) -> std::result::Result<(), String> {
+    let message = arrow_ipc::root_as_message(&data.data_header).map_err(|error| format!("no message: {error}"))?;
+    let batch = match message.header_type() {
+        MessageHeader::RecordBatch => message.header_as_record_batch(),
+        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data()),
+        _ => return Ok(()),
+    };
+    let batch = batch.ok_or("a message without its batch")?;
+    if batch.compression().is_some() {
+        return Err("compressed buffers are not supported: send them plain".to_owned());
+    }
+    let body = data.data_body.len();
+    for buffer in batch.buffers().into_iter().flat_map(|buffers| buffers.iter()) {
+        let end = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+        let end = end.and_then(|(offset, length)| offset.checked_add(length));
+        if end.is_none_or(|end| end > body) {
+            return Err(format!(
+                "a buffer of {} bytes at {}, where the body has {body}",
+                buffer.length(),
+                buffer.offset()
+            ));
+        }
+    }
+    let rows_max = rows_max(body);
+    let nodes = batch.nodes().into_iter().flat_map(|nodes| nodes.iter());
+    let nodes = nodes.map(|node| (node.length(), node.null_count()));
+    for (rows, nulls) in nodes.chain([(batch.length(), 0)]) {
+        if !(0..=rows_max).contains(&rows) || !(0..=rows).contains(&nulls) {
+            return Err(format!("{rows} rows, {nulls} of them NULL, in {body} bytes"));
+        }
+    }
+    Ok(())
+}
+
+/// Most rows that a body may be said to have: a bit for each, and room for columns that take nothing.
+fn rows_max(body: usize) -> i64 {
+    i64::try_from(body).unwrap_or(i64::MAX).saturating_mul(8).saturating_add(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::Int32Type;
+    use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, StringArray};
+    use arrow_flight::encode::DictionaryHandling;
+    use arrow_flight::encode::FlightDataEncoderBuilder;
+
+    use super::*;
+
+    fn messages() -> Vec<FlightData> {
+        let devices: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
+        let batch = RecordBatch::try_from_iter([
+            ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])) as ArrayRef),
+            ("x", Arc::new(Float64Array::from(vec![0.5, 1.5, 2.5]))),
+            ("text", Arc::new(StringArray::from(vec![Some("one"), Some(""), None]))),
+            ("dev", Arc::new(devices)),
+        ]);
+        let encoder = FlightDataEncoderBuilder::new().with_dictionary_handling(DictionaryHandling::Resend);
+        let stream = encoder.build(futures::stream::iter([Ok(batch.unwrap())]));
+        futures::executor::block_on(stream.map(|data| data.unwrap()).collect())
+    }
+
+    /// Decodes them as a listener would.
+    fn decode(messages: Vec<FlightData>) -> std::result::Result<usize, String> {
+        let checked = messages.into_iter().map(|data| {
+            check(&data).map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
+            Ok(data)
+        });
+        let mut decoder = FlightDataDecoder::new(futures::stream::iter(checked.collect::<Vec<_>>()));
+        let mut rows = 0;
+        while let Some(decoded) = futures::executor::block_on(decoder.next()) {
+            if let DecodedPayload::RecordBatch(batch) = decoded.map_err(|error| error.to_string())?.payload {
+                rows += batch.num_rows();
+            }
+        }
+        Ok(rows)
+    }
+
+    #[test]
+    fn whole_messages_are_decoded() {
+        assert_eq!(decode(messages()), Ok(3));
+    }
+
+    /// Every byte of every message, changed in turn; and every message cut short.
+    #[test]
+    fn no_bytes_panic() {
+        let good = messages();
+        for (at, message) in good.iter().enumerate() {
+            let (header, body) = (message.data_header.to_vec(), message.data_body.to_vec());
+            let try_with = |header: Vec<u8>, body: Vec<u8>| {
+                let mut changed = good.clone();
+                changed[at].data_header = header.into();
+                changed[at].data_body = body.into();
+                // Any answer is a good one.
+                let _ = decode(changed);
+            };
+            for (place, flip) in (0..header.len()).flat_map(|place| [1, 0x40, 0x80, 0xff].map(|flip| (place, flip))) {
+                let mut bad = header.clone();
+                bad[place] ^= flip;
+                try_with(bad, body.clone());
+            }
+            for place in 0..body.len() {
+                let mut bad = body.clone();
+                bad[place] ^= 0xff;
+                try_with(header.clone(), bad);
+            }
+            for length in 0..body.len() {
+                try_with(header.clone(), body[..length].to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_beyond_the_body_is_refused_by_size() {
+        let mut cut = messages();
+        let last = cut.len() - 1;
+        cut[last].data_body = cut[last].data_body.slice(..8);
+        let error = decode(cut).unwrap_err();
+        assert!(error.contains("where the body has 8"), "{error}");
+    }
+}

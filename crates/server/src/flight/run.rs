@@ -1,0 +1,278 @@
+//! Statements from text to result: planned, run, and their rows as Flight data.
+
+use std::sync::Arc;
+
+use arrow_flight::FlightData;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use model::{Error, Result, SqlState};
+use query::{Batches, Outcome, Prepared, Session, TxnStatus, Value};
+use tokio::sync::OwnedMutexGuard;
+use tonic::Status;
+
+use super::Context;
+use super::open::{Rows, SharedSession, Statement};
+use super::status::status;
+
+/// Flight data on its way to a client.
+pub(super) type Sent = BoxStream<'static, std::result::Result<FlightData, Status>>;
+
+/// Rows of `rows` tables that a transaction reads are collected before its next statement, up to so many bytes.
+const COLLECTED_BYTES_MAX: usize = 256 << 20;
+
+/// A session in use. Dropped before [`Used::settle`], because the client went away, it fails its transaction.
+pub(super) struct Used {
+    session: OwnedMutexGuard<Session>,
+    settled: bool,
+}
+
+impl Used {
+    pub(super) async fn lock(session: &SharedSession) -> Used {
+        Used { session: Arc::clone(session).lock_owned().await, settled: false }
+    }
+
+    pub(super) fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// What was begun came to an end.
+    pub(super) fn settle(mut self) {
+        self.settled = true;
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.session.fail();
+        }
+    }
+}
+
+/// What running a statement gave.
+pub(super) enum Ran {
+    Rows(Rows),
+    /// How many rows it changed; `None` for what changes none.
+    Done(Option<i64>),
+}
+
+impl Context {
+    /// A new session.
+    pub(super) fn session(&self) -> SharedSession {
+        Arc::new(tokio::sync::Mutex::new(self.database.session("millrace")))
+    }
+
+    /// The session of a transaction, or a new one.
+    ///
+    /// # Errors
+    /// 25P01 for a transaction that is unknown.
+    pub(super) fn session_of(&self, transaction: Option<&Bytes>) -> Result<SharedSession> {
+        match transaction {
+            Some(handle) => self.open.transaction(handle),
+            None => Ok(self.session()),
+        }
+    }
+
+    /// Plans a statement.
+    ///
+    /// # Errors
+    /// What parsing and planning give; 42601 for several statements.
+    pub(super) async fn prepare(&self, sql: &str, transaction: Option<Bytes>) -> Result<Statement> {
+        let mut statements = query::parse(sql)?.into_iter();
+        let statement = statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "there is no statement"))?;
+        if statements.next().is_some() {
+            let text = "cannot run several statements at once";
+            return Err(Error::new(SqlState::SYNTAX_ERROR, text).with_hint("send them one by one, in a transaction"));
+        }
+        let shared = self.session_of(transaction.as_ref())?;
+        let mut used = Used::lock(&shared).await;
+        let prepared = used.session().prepare(&statement, &[]).await;
+        let (schema, parameters) = match &prepared {
+            Ok(prepared) => (prepared.arrow_schema(used.session()), prepared.arrow_parameters(used.session())),
+            Err(_) => (None, Arc::new(arrow_schema::Schema::empty())),
+        };
+        used.settle();
+        Ok(Statement {
+            session: shared,
+            transaction,
+            prepared: prepared?,
+            schema,
+            parameters,
+            values: Default::default(),
+        })
+    }
+
+    /// Runs a statement once, with the values bound to it.
+    ///
+    /// # Errors
+    /// Whatever it meets; 0A000 for several lists of values.
+    pub(super) async fn run(&self, statement: &Statement) -> Result<Ran> {
+        let values = match statement.values.lock().as_slice() {
+            [] => Vec::new(),
+            [values] => values.clone(),
+            more => {
+                let text = format!("a query runs with one row of values, and {} are bound", more.len());
+                return Err(Error::unsupported(text).with_hint("bind one, or use it as an update"));
+            }
+        };
+        let mut used = Used::lock(&statement.session).await;
+        let result = self.run_with(used.session(), statement, &values).await;
+        used.settle();
+        result
+    }
+
+    async fn run_with(&self, session: &mut Session, statement: &Statement, values: &[Value]) -> Result<Ran> {
+        let outcome = within(session, &statement.prepared, values).await?;
+        refuse_lasting(session, statement)?;
+        let batches = match outcome {
+            Outcome::Rows { batches, .. } => batches,
+            Outcome::Command { tag } => return Ok(Ran::Done(changed(&tag))),
+            Outcome::Empty => return Ok(Ran::Done(None)),
+            Outcome::CopyIn(_) | Outcome::CopyOut { .. } => {
+                return Err(Error::unsupported("COPY is not for Flight").with_hint("use bulk ingest, or a query"));
+            }
+        };
+        let schema = statement.schema.clone().ok_or_else(|| Error::bug("rows of a statement without columns"))?;
+        // They may show what the transaction itself changed so far, and must not show what it changes next.
+        let in_transaction = statement.transaction.is_some() && statement.prepared.is_compiled();
+        let batches = if in_transaction { collected(batches).await.inspect_err(|_| session.fail())? } else { batches };
+        Ok(Ran::Rows(Rows { schema, batches, session: Arc::clone(&statement.session) }))
+    }
+
+    /// Runs a statement for each list of values bound to it, all of them as one transaction; gives how many rows were changed.
+    ///
+    /// # Errors
+    /// Whatever it meets.
+    pub(super) async fn update(&self, statement: &Statement) -> Result<Option<i64>> {
+        let values = std::mem::take(&mut *statement.values.lock());
+        let _slot = self.statement_slot().await?;
+        let mut used = Used::lock(&statement.session).await;
+        let result = self.update_with(used.session(), statement, &values).await;
+        used.settle();
+        result
+    }
+
+    async fn update_with(
+        &self,
+        session: &mut Session,
+        statement: &Statement,
+        values: &[Vec<Value>],
+    ) -> Result<Option<i64>> {
+        if values.is_empty() {
+            let ran = self.run_with(session, statement, &[]).await?;
+            return count(ran).await;
+        }
+        let many = values.len() > 1;
+        let mut total = None;
+        for values in values {
+            if many {
+                session.begin_implicit();
+            }
+            let ran = self.run_with(session, statement, values).await?;
+            let rows = count(ran).await.inspect_err(|_| session.fail())?;
+            total = rows.map(|rows| total.unwrap_or(0) + rows).or(total);
+        }
+        session.end_implicit().await?;
+        Ok(total)
+    }
+
+    /// Sends rows.
+    pub(super) fn send(self: &Arc<Self>, rows: Rows) -> Sent {
+        let Rows { schema, batches, session } = rows;
+        let (context, shown) = (Arc::clone(self), Arc::clone(&schema));
+        let batches = batches.map(move |batch| {
+            // The statement runs as long as its session lives.
+            let _ = &session;
+            let batch = batch.and_then(|batch| query::conform(&batch, &shown));
+            match &batch {
+                Ok(batch) => context.counters.rows_sent.add(batch.num_rows() as u64),
+                Err(error) => context.counters.errors.add(error.state().0),
+            }
+            batch.map_err(|error| FlightError::from(status(&error)))
+        });
+        encoded(schema, batches.boxed())
+    }
+}
+
+/// Batches with their schema ahead.
+pub(super) fn encoded(
+    schema: SchemaRef,
+    batches: BoxStream<'static, std::result::Result<arrow_array::RecordBatch, FlightError>>,
+) -> Sent {
+    FlightDataEncoderBuilder::new().with_schema(schema).build(batches).map_err(Status::from).boxed()
+}
+
+/// Executes, for as long as `statement_timeout` allows.
+async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+    let Some(timeout) = session.timeouts().statement else { return session.execute(prepared, values).await };
+    let executed = tokio::time::timeout(timeout, session.execute(prepared, values)).await;
+    executed.unwrap_or_else(|_| {
+        session.fail();
+        Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout"))
+    })
+}
+
+/// BEGIN outside of a transaction of Flight's would begin one that nobody can go on with.
+fn refuse_lasting(session: &mut Session, statement: &Statement) -> Result<()> {
+    if statement.transaction.is_some() || session.status() == TxnStatus::Idle {
+        return Ok(());
+    }
+    session.reset();
+    Err(Error::unsupported("BEGIN is not a statement for Flight: every call may use another connection")
+        .with_hint("begin a transaction by the protocol: in ADBC, switch autocommit off"))
+}
+
+async fn collected(batches: Batches) -> Result<Batches> {
+    let mut bytes = 0;
+    let batches: Vec<_> = batches
+        .and_then(|batch| {
+            bytes += batch.get_array_memory_size();
+            futures::future::ready(if bytes <= COLLECTED_BYTES_MAX { Ok(batch) } else { Err(too_large()) })
+        })
+        .try_collect()
+        .await?;
+    Ok(futures::stream::iter(batches.into_iter().map(Ok)).boxed())
+}
+
+fn too_large() -> Error {
+    let text = format!("a result within a transaction is larger than {} MiB", COLLECTED_BYTES_MAX >> 20);
+    Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("read it with autocommit on, where results are not kept")
+}
+
+/// Rows that were changed, or that a query had.
+async fn count(ran: Ran) -> Result<Option<i64>> {
+    match ran {
+        Ran::Done(rows) => Ok(rows),
+        Ran::Rows(rows) => {
+            let counted = rows.batches.try_fold(0, |total, batch| async move { Ok(total + batch.num_rows()) }).await?;
+            Ok(i64::try_from(counted).ok())
+        }
+    }
+}
+
+/// The number at the end of a command tag.
+fn changed(tag: &str) -> Option<i64> {
+    tag.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_rows_is_at_the_end_of_the_tag() {
+        for (tag, expected) in [
+            ("INSERT 0 3", Some(3)),
+            ("UPDATE 12", Some(12)),
+            ("CREATE TABLE", None),
+            ("SELECT 7", Some(7)),
+            ("", None),
+        ] {
+            assert_eq!(changed(tag), expected, "{tag}");
+        }
+    }
+}
