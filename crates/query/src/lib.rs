@@ -15,6 +15,7 @@ mod builder;
 mod constants;
 mod context;
 mod copy;
+mod copy_file;
 mod copy_in;
 mod create_as;
 mod cursor;
@@ -24,6 +25,7 @@ mod delete;
 pub mod encode;
 mod errors;
 mod explain;
+mod files;
 pub mod functions;
 mod hooks;
 mod insert;
@@ -57,7 +59,7 @@ mod zone;
 /// Stack for threads that plan or run statements: the deepest tree that a statement may have fits (address space, not memory).
 pub const STACK_BYTES: usize = 32 << 20;
 
-pub use copy::{Chunk, Chunks, CopyIn};
+pub use copy::{Chunk, Chunks, CopyForm, CopyIn};
 pub use database::{Database, Options};
 pub use recall::{Recalled, RecalledStatement};
 pub use rows::{Arguments, Bound, Executed, Messages};

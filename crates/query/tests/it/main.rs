@@ -6,6 +6,7 @@
 
 mod client;
 mod clients;
+mod files;
 mod script;
 mod statements;
 
