@@ -22,6 +22,8 @@ pub(crate) struct StatementContext {
     pub(crate) engine: Engine,
     /// Own uncommitted writes and DDL included.
     pub(crate) snapshot: Snapshot,
+    /// Has its transaction written nothing?
+    pub(crate) is_committed: bool,
     /// What is read of `rows` tables; `None` for statements that name none.
     pub(crate) rows_view: Option<View>,
     /// As they are when the statement starts.

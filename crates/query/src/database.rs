@@ -11,6 +11,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
@@ -20,6 +21,7 @@ use crate::errors::OrError;
 use crate::files::FileRoot;
 use crate::session::Session;
 use crate::sessions::Sessions;
+use crate::summary::AskScans;
 
 /// Largest share of a disk-full message's culprits that is listed.
 const CONSUMERS_NAMED: usize = 3;
@@ -71,7 +73,10 @@ impl Database {
         let context = SessionContext::new_with_config_rt(config(&options), runtime);
         crate::hooks::register(&context);
         let planner = Arc::new(crate::functions::Planner);
-        let mut state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.insert(0, Arc::new(AskScans));
+        let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner);
+        let mut state = state.with_physical_optimizer_rules(rules).build();
         state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::functions::dates::DateCasts)).or_error()?;

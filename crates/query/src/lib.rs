@@ -51,6 +51,7 @@ mod settings;
 mod sleep;
 mod statement;
 mod stop;
+mod summary;
 mod transaction;
 mod type_planner;
 mod types;

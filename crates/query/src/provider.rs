@@ -121,8 +121,9 @@ impl TableProvider for ColumnsTable {
             limit: limit.map(|limit| limit as u64),
         };
         let partitions = state.config().target_partitions();
-        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, request, partitions).map_err(external)?;
-        Ok(Arc::new(scan))
+        let is_committed = context.is_committed;
+        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, request, partitions, is_committed);
+        Ok(Arc::new(scan.map_err(external)?))
     }
 }
 

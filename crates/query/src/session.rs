@@ -949,7 +949,9 @@ impl Session {
     }
 
     fn context_of(&mut self, snapshot: Snapshot, rows_view: Option<View>) -> Arc<StatementContext> {
+        let txn = self.block.as_ref().and_then(|block| block.txn.as_ref());
         Arc::new(StatementContext {
+            is_committed: txn.is_none_or(Txn::is_empty),
             engine: self.database.engine().clone(),
             now_ns: self.now_ns(),
             snapshot,

@@ -9,6 +9,7 @@ mod clients;
 mod files;
 mod script;
 mod statements;
+mod summaries;
 
 use client::{Client, Fixture, Storage};
 
