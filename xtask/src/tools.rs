@@ -1,5 +1,5 @@
-//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django and ADBC, a JDK
-//! with pgjdbc, sysbench, and go-tpc.
+//! Programs the end-to-end tests drive: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow
+//! and ADBC, a JDK with pgjdbc, sysbench, and go-tpc.
 //!
 //! They are real clients, so nothing stands in for them: where one is missing and may be installed, it is; where it may
 //! not, the command to type is the error. The databases that the benchmark measures against are in `peers`.
@@ -11,22 +11,25 @@ use crate::run::{cache_dir, in_path, output, passes, target_dir};
 use crate::{Result, peers};
 
 /// Versions are fixed so that a run today and one next year test the same clients.
-const PYTHON: [&str; 6] = [
+const PYTHON: [&str; 8] = [
     "psycopg[binary]==3.2.3",
     "SQLAlchemy==2.0.36",
     "Django==5.1.3",
+    "duckdb==2.0.0",
+    // Without it DuckDB gives no moments.
+    "pytz==2026.6",
     "pyarrow==26.0.1",
     "adbc-driver-manager==1.13.0",
     "adbc-driver-flightsql==1.13.0",
 ];
 /// What a Python has that has all of them.
-const IMPORTS: &str = "import psycopg, sqlalchemy, django, pyarrow.flight, adbc_driver_flightsql.dbapi";
+const IMPORTS: &str = "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi";
 const PGJDBC: &str = "42.7.4";
 const GO_TPC: &str = "1.0.12";
 
 /// Where the tests find the tools; given to them as environment variables.
 pub(crate) struct Tools {
-    /// A Python with psycopg, SQLAlchemy, Django, pyarrow and ADBC.
+    /// A Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC.
     pub(crate) python: PathBuf,
     /// The JDBC driver.
     pub(crate) pgjdbc: PathBuf,
@@ -76,7 +79,7 @@ pub(crate) fn fetch() -> Result<Tools> {
     let (postgres, python, pgjdbc, go_tpc) = (postgres()?, python(&folder)?, pgjdbc(&folder)?, go_tpc(&folder)?);
     let tools = Tools { postgres, python, pgjdbc, go_tpc, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
-    println!("tools: psycopg, SQLAlchemy, Django, pyarrow and ADBC by {}", tools.python.display());
+    println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
     println!("tools: go-tpc is {}", tools.go_tpc.display());
     Ok(tools)

@@ -47,6 +47,9 @@ pub(crate) struct Shared {
     /// Memory for everything, like 512MiB [default: half of the container's or host's].
     #[arg(long, global = true, value_name = "SIZE", env = "MILLRACE_MEMORY")]
     pub(crate) memory: Option<String>,
+    /// Folder in which SQL may read and write files on the server (COPY, read_parquet) [default: none].
+    #[arg(long, global = true, value_name = "DIR", env = "MILLRACE_FILES")]
+    pub(crate) files: Option<PathBuf>,
     /// TOML file that states any of these by name, e.g. `memory = "2GiB"`.
     #[arg(long, global = true, value_name = "FILE", env = "MILLRACE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -81,6 +84,7 @@ struct File {
     flight: Option<String>,
     health: Option<String>,
     memory: Option<String>,
+    files: Option<PathBuf>,
     log_level: Option<String>,
     log_format: Option<LogFormat>,
     max_connections: Option<usize>,
@@ -102,6 +106,8 @@ pub(crate) struct Settings {
     pub(crate) flight: SocketAddr,
     pub(crate) health: SocketAddr,
     pub(crate) memory_bytes: u64,
+    /// Where SQL may read and write files.
+    pub(crate) files: Option<PathBuf>,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) max_connections: usize,
@@ -128,6 +134,11 @@ impl Given {
         self.shared.data.as_deref()
     }
 
+    /// Where SQL may read and write files, if that was stated.
+    pub(crate) fn files(&self) -> Option<PathBuf> {
+        self.shared.files.clone()
+    }
+
     /// Host and port of the server's PostgreSQL protocol, for clients.
     pub(crate) fn pg(&self) -> &str {
         self.shared.pg.as_deref().unwrap_or(PG_DEFAULT)
@@ -148,6 +159,7 @@ impl Given {
             flight: address("--flight", shared.flight.as_deref().unwrap_or(FLIGHT_DEFAULT))?,
             health: address("--health", shared.health.as_deref().unwrap_or(HEALTH_DEFAULT))?,
             memory_bytes: self.memory_bytes()?,
+            files: shared.files.clone(),
             log_level: log_level(shared.log_level.as_deref().unwrap_or("info"))?,
             log_format: shared.log_format.unwrap_or(LogFormat::Text),
             max_connections: self.max_connections()?,
@@ -191,6 +203,7 @@ fn merge(shared: Shared, file: File) -> Shared {
         flight: shared.flight.or(file.flight),
         health: shared.health.or(file.health),
         memory: shared.memory.or(file.memory),
+        files: shared.files.or(file.files),
         config: shared.config,
         log_level: shared.log_level.or(file.log_level),
         log_format: shared.log_format.or(file.log_format),

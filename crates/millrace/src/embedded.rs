@@ -4,7 +4,7 @@
 //! there is one way statements run and results look.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use query::Database;
@@ -19,6 +19,7 @@ use crate::serve;
 pub(crate) async fn with_database(
     dir: &Path,
     memory_bytes: u64,
+    files: Option<PathBuf>,
     work: impl AsyncFnOnce(&str) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if !dir.join("MANIFEST").exists() {
@@ -30,7 +31,7 @@ pub(crate) async fn with_database(
     let server = Server::bind(options).await?;
     let address = server.pg().ok_or_else(|| Failure::new("BUG: asked for a port and got none"))?.to_string();
     let (engine, _) = serve::open(dir, memory_bytes).await?;
-    let database = Database::new(engine.clone(), serve::query_options(memory_bytes))?;
+    let database = Database::new(engine.clone(), serve::query_options(memory_bytes, files))?;
     let (stop, stopped) = oneshot::channel::<()>();
     // The sender going away is a reason to stop too.
     let serving = server.ready(&database, Duration::from_secs(1)).run(async { drop(stopped.await) });

@@ -5,7 +5,7 @@
 //! gets its durable mark. A second signal ends it at once, which loses nothing that was acknowledged.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     .await?;
     let stop = Stop::listen()?;
     let (engine, recovery) = open(&settings.data, settings.memory_bytes).await?;
-    let database = Database::new(engine.clone(), query_options(settings.memory_bytes))?;
+    let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses = [server.pg(), server.http(), server.flight(), server.health()];
     let server = server.ready(&database, GRACE);
     // Said when it is true: whoever waits for these lines is served at once.
@@ -102,10 +102,10 @@ pub(crate) async fn open(dir: &Path, memory_bytes: u64) -> Result<(Engine, Recov
     })
 }
 
-/// The SQL runtime's part of a memory budget.
-pub(crate) fn query_options(memory_bytes: u64) -> query::Options {
+/// The SQL runtime's part of a memory budget, and its folder of files.
+pub(crate) fn query_options(memory_bytes: u64, files: Option<PathBuf>) -> query::Options {
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    query::Options { memory_bytes: memory_bytes / QUERY_MEMORY_SHARE, threads }
+    query::Options { memory_bytes: memory_bytes / QUERY_MEMORY_SHARE, threads, files }
 }
 
 /// Flushes memtables, writes the log's durable mark, stops the workers.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use ::rows::View;
 use engine::{Engine, Snapshot};
-use model::TableName;
+use model::{Error, Result, TableName};
 use parking_lot::Mutex;
 
+use crate::files::{FileRoot, INSUFFICIENT_PRIVILEGE, Source};
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 
@@ -21,6 +22,8 @@ pub(crate) struct StatementContext {
     pub(crate) engine: Engine,
     /// Own uncommitted writes and DDL included.
     pub(crate) snapshot: Snapshot,
+    /// Has its transaction written nothing?
+    pub(crate) is_committed: bool,
     /// What is read of `rows` tables; `None` for statements that name none.
     pub(crate) rows_view: Option<View>,
     /// As they are when the statement starts.
@@ -35,6 +38,10 @@ pub(crate) struct StatementContext {
     pub(crate) sessions: Sessions,
     /// SETs that functions of the statement ask for (`set_config`), carried out before the session's next statement.
     pub(crate) pending: Pending,
+    /// Where statements may name files, if anywhere.
+    pub(crate) files: Option<Arc<FileRoot>>,
+    /// What a running COPY FROM reads.
+    pub(crate) input: Option<Arc<Source>>,
 }
 
 /// Name, value, and whether only for the transaction.
@@ -49,6 +56,18 @@ impl StatementContext {
                 catalog.table(name).is_some() || catalog.row_table(name).is_some()
             },
         )
+    }
+
+    /// The folder in which statements may name files.
+    ///
+    /// # Errors
+    /// 42501 if there is none.
+    pub(crate) fn files(&self) -> Result<&Arc<FileRoot>> {
+        self.files.as_ref().ok_or_else(|| {
+            let text = "this server reads and writes no files for its clients";
+            Error::new(INSUFFICIENT_PRIVILEGE, text)
+                .with_hint("start it with --files DIR, or use COPY FROM STDIN and COPY TO STDOUT (psql: \\copy)")
+        })
     }
 
     /// The schema new tables go to: the first of `search_path` that exists.

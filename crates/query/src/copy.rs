@@ -1,4 +1,5 @@
-//! COPY: its own small parser, because the general one knows only part of the options; FROM STDIN by `ingest`, TO STDOUT here.
+//! COPY: its own small parser, because the general one knows only part of the options; text, CSV and binary are read by `ingest` and
+//! written here, Parquet and Arrow by `files`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,12 +14,15 @@ use model::{Error, Result, SqlState, TableRef};
 use pg::Form;
 use rustc_hash::FxHashMap;
 
+use crate::copy_file;
 use crate::copy_in;
 use crate::encode::Encoder;
 use crate::errors::locate;
+use crate::files::{Compression, Kind, Writing};
 use crate::insert::{column_at, find_table};
 use crate::rows::Verb;
 use crate::session::{Outcome, Plan, Session};
+use crate::sessions::{CopyProgress, Copying};
 use crate::statement::{Statement, Text, is_word};
 
 pub use crate::copy_in::CopyIn;
@@ -41,6 +45,7 @@ pub struct Chunk {
 pub(crate) struct CopyStatement {
     source: Source,
     from: bool,
+    place: Place,
     pub(crate) options: Options,
 }
 
@@ -50,13 +55,79 @@ enum Source {
     Query(Box<ast::Statement>),
 }
 
-/// The three formats.
+/// Where the data comes from, or goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Client,
+    /// A file of the server.
+    File(String),
+}
+
+/// PostgreSQL's three formats, and those of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
     #[default]
     Text,
     Csv,
     Binary,
+    Parquet,
+    Arrow,
+    /// Arrow that can be read before all of it is there.
+    ArrowStream,
+}
+
+impl Format {
+    fn named(name: &str) -> Option<Format> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "text" => Format::Text,
+            "csv" => Format::Csv,
+            "binary" => Format::Binary,
+            "parquet" => Format::Parquet,
+            "arrow" | "feather" => Format::Arrow,
+            "arrow_stream" | "arrows" => Format::ArrowStream,
+            _ => return None,
+        })
+    }
+
+    /// What a file is whose format was not stated.
+    fn of_path(path: &str) -> Format {
+        match path.rsplit_once('.').map(|(_, end)| end) {
+            Some("parquet") => Format::Parquet,
+            Some("arrow" | "feather") => Format::Arrow,
+            Some("arrows") => Format::ArrowStream,
+            _ => Format::Text,
+        }
+    }
+
+    /// The kind of file, if the data is a whole file.
+    pub(crate) fn kind(self) -> Option<Kind> {
+        match self {
+            Format::Text | Format::Csv | Format::Binary => None,
+            Format::Parquet => Some(Kind::Parquet),
+            Format::Arrow | Format::ArrowStream => Some(Kind::Arrow),
+        }
+    }
+}
+
+/// What the data of a COPY is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyForm {
+    /// Lines.
+    Text,
+    /// PostgreSQL's binary rows.
+    Binary,
+    /// A file, that is cut anywhere.
+    File,
+}
+
+impl CopyForm {
+    pub(crate) fn of(format: Format) -> CopyForm {
+        match format {
+            Format::Text | Format::Csv => CopyForm::Text,
+            Format::Binary => CopyForm::Binary,
+            Format::Parquet | Format::Arrow | Format::ArrowStream => CopyForm::File,
+        }
+    }
 }
 
 /// The first line.
@@ -82,6 +153,11 @@ pub(crate) struct Options {
     pub(crate) force_quote: Forced,
     pub(crate) force_not_null: Forced,
     pub(crate) force_null: Forced,
+    pub(crate) compression: Option<Compression>,
+    /// Rows of a row group of Parquet.
+    pub(crate) row_group_size: Option<usize>,
+    /// Was the format said?
+    stated: bool,
 }
 
 /// Columns an option names.
@@ -120,6 +196,13 @@ impl Options {
             ("FORCE_NOT_NULL", self.force_not_null != Forced::None),
             ("FORCE_NULL", self.force_null != Forced::None),
         ];
+        if self.format.kind().is_some() {
+            return self.check_file(from);
+        }
+        if self.compression.is_some() || self.row_group_size.is_some() {
+            let text = "COPY COMPRESSION and ROW_GROUP_SIZE are options of the formats parquet and arrow";
+            return bad(SqlState::FEATURE_NOT_SUPPORTED, text);
+        }
         if self.format == Format::Binary {
             if self.delimiter.is_some() {
                 return bad(SqlState::SYNTAX_ERROR, "cannot specify DELIMITER in BINARY mode");
@@ -171,6 +254,49 @@ impl Options {
     }
 }
 
+impl Options {
+    /// What makes no sense for a file.
+    fn check_file(&self, from: bool) -> Result<()> {
+        let bare = Options {
+            format: self.format,
+            stated: self.stated,
+            compression: self.compression,
+            row_group_size: self.row_group_size,
+            ..Options::default()
+        };
+        let bad = |text: &str| Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, text.to_owned()));
+        if *self != bare {
+            return bad("COPY of parquet and arrow takes the options COMPRESSION and ROW_GROUP_SIZE only");
+        }
+        if from && (self.compression.is_some() || self.row_group_size.is_some()) {
+            return bad("COPY COMPRESSION and ROW_GROUP_SIZE cannot be used with COPY FROM: the file says them");
+        }
+        let is_parquet = self.format == Format::Parquet;
+        if !is_parquet && self.row_group_size.is_some() {
+            return bad("COPY ROW_GROUP_SIZE requires the format parquet");
+        }
+        match self.compression {
+            None | Some(Compression::None | Compression::Lz4) => Ok(()),
+            Some(_) if is_parquet => Ok(()),
+            Some(_) => bad("files of arrow are compressed by lz4, or not at all"),
+        }
+    }
+
+    /// How a file is written.
+    pub(crate) fn writing(&self) -> Writing {
+        match self.format {
+            Format::Arrow | Format::ArrowStream => Writing::Arrow {
+                compression: self.compression.unwrap_or(Compression::None),
+                stream: self.format == Format::ArrowStream,
+            },
+            _ => Writing::Parquet {
+                compression: self.compression.unwrap_or(Compression::Zstd),
+                row_group_rows: self.row_group_size,
+            },
+        }
+    }
+}
+
 impl CopyStatement {
     pub(crate) fn is_from(&self) -> bool {
         self.from
@@ -200,14 +326,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<CopySta
     if from && matches!(source, Source::Query(_)) {
         return Err(cursor.unexpected(-1));
     }
-    match cursor.word().as_deref() {
-        Some("stdin") if from => {}
-        Some("stdout") if !from => {}
-        _ => {
-            return Err(Error::unsupported("COPY reads from STDIN and writes to STDOUT only")
-                .with_hint("use \\copy in psql, or `millrace write --file`"));
-        }
-    }
+    let place = cursor.place(from)?;
     let mut options = Options::default();
     let _ = cursor.accept("with");
     if cursor.take(&Token::LParen) {
@@ -218,8 +337,11 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<CopySta
     if cursor.at < cursor.tokens.len() {
         return Err(cursor.unexpected(0));
     }
+    if let (Place::File(path), false) = (&place, options.stated) {
+        options.format = Format::of_path(path);
+    }
     options.check(from)?;
-    Ok(CopyStatement { source, from, options })
+    Ok(CopyStatement { source, from, place, options })
 }
 
 impl Cursor<'_, '_> {
@@ -247,6 +369,20 @@ impl Cursor<'_, '_> {
         };
         self.at += 1;
         word
+    }
+
+    fn place(&mut self, from: bool) -> Result<Place> {
+        if let Some(Token::SingleQuotedString(path) | Token::EscapedStringLiteral(path)) = self.peek() {
+            let path = path.clone();
+            self.at += 1;
+            return Ok(Place::File(path));
+        }
+        match self.word().as_deref() {
+            Some("stdin") if from => Ok(Place::Client),
+            Some("stdout") if !from => Ok(Place::Client),
+            _ => Err(Error::unsupported("COPY reads from STDIN or a file, and writes to STDOUT or a file")
+                .with_hint("programs run at the client: psql -c \"COPY … TO STDOUT\" | program")),
+        }
     }
 
     fn name(&mut self) -> Result<ast::Ident> {
@@ -341,18 +477,21 @@ impl Cursor<'_, '_> {
         match name {
             "format" => {
                 let format = self.value()?;
-                options.format = match format.to_lowercase().as_str() {
-                    "text" => Format::Text,
-                    "csv" => Format::Csv,
-                    "binary" => Format::Binary,
-                    _ => {
-                        return Err(Error::new(
-                            SqlState::INVALID_PARAMETER_VALUE,
-                            format!("COPY format \"{format}\" not recognized"),
-                        ));
-                    }
+                let Some(named) = Format::named(&format) else {
+                    let text = format!("COPY format \"{format}\" not recognized");
+                    return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
                 };
+                (options.format, options.stated) = (named, true);
             }
+            "compression" => {
+                let name = self.value()?;
+                options.compression = Some(Compression::named(&name).ok_or_else(|| {
+                    let text = format!("COPY compression \"{name}\" not recognized");
+                    Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+                        .with_hint("it is one of zstd, snappy, lz4, gzip and none")
+                })?);
+            }
+            "row_group_size" => options.row_group_size = Some(self.rows()?),
             "header" => options.header = self.header()?,
             "delimiter" => options.delimiter = Some(self.character("delimiter")?),
             "null" => options.null = Some(self.value()?),
@@ -374,6 +513,15 @@ impl Cursor<'_, '_> {
         Ok(())
     }
 
+    /// A number of rows, from 1.
+    fn rows(&mut self) -> Result<usize> {
+        let value = self.value()?;
+        value.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| {
+            let text = format!("COPY row_group_size must be a number of rows, and not \"{value}\"");
+            Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+        })
+    }
+
     fn position(&self, back: isize) -> u32 {
         let at = self.at.saturating_add_signed(back);
         self.tokens.get(at).map_or(1, |token| self.text.at(token.span.start).1 + 1)
@@ -383,8 +531,8 @@ impl Cursor<'_, '_> {
     fn legacy(&mut self, options: &mut Options) -> Result<()> {
         while self.at < self.tokens.len() {
             match self.word().as_deref() {
-                Some("binary") => options.format = Format::Binary,
-                Some("csv") => options.format = Format::Csv,
+                Some("binary") => (options.format, options.stated) = (Format::Binary, true),
+                Some("csv") => (options.format, options.stated) = (Format::Csv, true),
                 Some("header") => options.header = Header::Names,
                 Some("delimiter" | "delimiters") => {
                     let _ = self.accept("as");
@@ -470,23 +618,66 @@ impl Cursor<'_, '_> {
     }
 }
 
-/// Starts a COPY.
+/// Starts a COPY; one from or to a file runs to its end.
 pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
-    if copy.from {
-        let Source::Table(name, columns) = &copy.source else {
-            return Err(Error::bug("COPY FROM a query"));
-        };
-        let started = copy_in::start_rows(session, name, columns, &copy.options).await;
-        if let Some(started) = started.map_err(|error| locate(error, &statement.0))? {
-            return Ok(Outcome::CopyIn(Box::new(started)));
+    let located = |error| locate(error, &statement.0);
+    let Place::File(path) = &copy.place else {
+        if copy.from {
+            return Ok(Outcome::CopyIn(Box::new(start_in(session, statement, copy).await?)));
         }
-        let context = session.context();
-        let table = find_table(&context, name).map_err(|error| locate(error, &statement.0))?;
-        let columns = positions(&table, columns).map_err(|error| locate(error, &statement.0))?;
-        session.writer()?;
-        return copy_in::start(session, table, &columns, &copy.options).map(Box::new).map(Outcome::CopyIn);
+        let progress = Arc::new(CopyProgress::writing());
+        let copying = session.entered.copying(Arc::clone(&progress));
+        return Ok(counted(out(session, statement, copy).await?, progress, copying));
+    };
+    if !copy.from {
+        let target = copy_file::create(session, path)?;
+        let progress = Arc::new(CopyProgress::writing().in_file());
+        let _copying = session.entered.copying(Arc::clone(&progress));
+        let outcome = out(session, statement, copy).await?;
+        return copy_file::store(target, outcome, &progress).await;
     }
-    out(session, statement, copy).await
+    let found = copy_file::find(session, path)?;
+    match (copy.options.format.kind(), &copy.source) {
+        (Some(kind), Source::Table(name, columns)) => {
+            copy_file::load(session, found, kind, name, columns).await.map_err(located)
+        }
+        _ => {
+            let started = start_in(session, statement, copy).await?;
+            copy_file::feed(session, found, started).await
+        }
+    }
+}
+
+/// What goes out is seen by others while it does.
+fn counted(outcome: Outcome, progress: Arc<CopyProgress>, copying: Copying) -> Outcome {
+    let Outcome::CopyOut { form, columns, chunks } = outcome else { return outcome };
+    let chunks = chunks.inspect(move |chunk| {
+        let _ = &copying;
+        if let Ok(chunk) = chunk {
+            progress.add(chunk.bytes.len() as u64, chunk.rows);
+        }
+    });
+    Outcome::CopyOut { form, columns, chunks: Box::pin(chunks) }
+}
+
+/// Starts one whose data comes in pieces.
+async fn start_in(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<CopyIn> {
+    let located = |error| locate(error, &statement.0);
+    let Source::Table(name, columns) = &copy.source else {
+        return Err(Error::bug("COPY FROM a query"));
+    };
+    if let Some(kind) = copy.options.format.kind() {
+        return copy_in::start_file(session, name, columns, kind).await.map_err(located);
+    }
+    let started = copy_in::start_rows(session, name, columns, &copy.options).await;
+    if let Some(started) = started.map_err(located)? {
+        return Ok(started);
+    }
+    let context = session.context();
+    let table = find_table(&context, name).map_err(located)?;
+    let columns = positions(&table, columns).map_err(located)?;
+    session.writer()?;
+    copy_in::start(session, table, &columns, &copy.options)
 }
 
 /// Positions of the named columns; all when none is named.
@@ -509,8 +700,12 @@ fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
 }
 
 async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
+    let is_file = copy.options.format.kind().is_some();
     let sql = match &copy.source {
         Source::Query(query) => (**query).clone(),
+        Source::Table(name, columns) if is_file => {
+            select(session, name, columns).map_err(|error| locate(error, &statement.0))?
+        }
         Source::Table(name, columns) => {
             let unloaded = crate::rows::unload(session, name, columns, &copy.options).await;
             if let Some(outcome) = unloaded.map_err(|error| locate(error, &statement.0))? {
@@ -520,6 +715,9 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
         }
     };
     let inner = Statement::of(sql, statement.0.sql.clone(), statement.0.offset);
+    if is_file {
+        return copy_file::encoded(session, inner, copy.options.writing()).await;
+    }
     let prepared = Box::pin(session.prepare(&inner, &[])).await?;
     let plan = match &prepared.0.plan {
         Plan::Query(plan) => plan,
@@ -541,7 +739,7 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
     let writer = Writer::new(names, copy.options.clone());
     let batches = ready.stream(Arc::clone(&inner.0))?;
     let chunks = chunks(encoder, writer, batches);
-    Ok(Outcome::CopyOut { binary: copy.options.format == Format::Binary, columns: columns.len(), chunks })
+    Ok(Outcome::CopyOut { form: CopyForm::of(copy.options.format), columns: columns.len(), chunks })
 }
 
 /// `SELECT columns FROM table`
@@ -765,10 +963,33 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_path_is_its_format_unless_that_is_stated() {
+        for (sql, format) in [
+            ("COPY t TO 'a/b.parquet'", Format::Parquet),
+            ("COPY t FROM 'b.arrow'", Format::Arrow),
+            ("COPY t FROM 'b.arrows'", Format::ArrowStream),
+            ("COPY t FROM 'b.csv'", Format::Text),
+            ("COPY t FROM 'b.parquet' (FORMAT csv)", Format::Csv),
+            ("COPY t TO 'b' WITH (FORMAT parquet)", Format::Parquet),
+            ("COPY t TO 'b.parquet' CSV", Format::Csv),
+        ] {
+            assert_eq!(options(sql).unwrap().format, format, "{sql}");
+        }
+    }
+
+    #[test]
     fn impossible_options_are_refused() {
         for (sql, state) in [
-            ("COPY t FROM '/etc/passwd'", "0A000"),
             ("COPY t TO PROGRAM 'x'", "0A000"),
+            ("COPY t TO STDIN", "0A000"),
+            ("COPY t FROM STDIN (FORMAT parquet, HEADER)", "0A000"),
+            ("COPY t FROM 'x.parquet' (HEADER)", "0A000"),
+            ("COPY t FROM 'x.parquet' (COMPRESSION zstd)", "0A000"),
+            ("COPY t TO STDOUT (COMPRESSION zstd)", "0A000"),
+            ("COPY t TO STDOUT (FORMAT arrow, COMPRESSION gzip)", "0A000"),
+            ("COPY t TO STDOUT (FORMAT arrow, ROW_GROUP_SIZE 5)", "0A000"),
+            ("COPY t TO STDOUT (FORMAT parquet, ROW_GROUP_SIZE 0)", "22023"),
+            ("COPY t TO STDOUT (FORMAT parquet, COMPRESSION brotli)", "22023"),
             ("COPY t FROM STDIN (FORMAT xml)", "22023"),
             ("COPY t FROM STDIN (FORMAT binary, DELIMITER ',')", "42601"),
             ("COPY t FROM STDIN (QUOTE 'x')", "0A000"),

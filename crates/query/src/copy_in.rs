@@ -1,20 +1,31 @@
 //! COPY FROM STDIN: bytes as they come, decoded by `ingest`, written into the session's transaction.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::ObjectName;
 use model::{ColumnId, Error, Result, SqlState, TableId, TableRef};
 
 use crate::copy::{Forced, Format, Header, Options};
-use crate::insert::column_at;
-use crate::rows::Loading;
+use crate::copy_file::Spool;
+use crate::files::Kind;
+use crate::insert::{column_at, find_table};
+use crate::rows::{Loading, Named};
 use crate::session::Session;
+use crate::sessions::{CopyProgress, Copying};
 
 /// A running COPY FROM STDIN. Dropping it abandons the rows.
-pub struct CopyIn(To);
+pub struct CopyIn {
+    to: To,
+    progress: Arc<CopyProgress>,
+    _copying: Copying,
+}
 
 /// The store that its rows go to.
 enum To {
     Columns(Batches),
     Rows(Box<Loading>),
+    /// Into either, once it is whole.
+    File(Box<Spool>),
 }
 
 struct Batches {
@@ -31,7 +42,25 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
     let zone = session.settings.zone().lookup();
     let id = table.id;
     let decoder = ingest::copy::Decoder::new(table, &ids, options, zone)?;
-    Ok(CopyIn(To::Columns(Batches { decoder, table: id, batches: Vec::new() })))
+    Ok(CopyIn::new(session, To::Columns(Batches { decoder, table: id, batches: Vec::new() })))
+}
+
+/// Starts one of a whole file into a table of either store.
+pub(crate) async fn start_file(
+    session: &mut Session,
+    name: &ObjectName,
+    columns: &[String],
+    kind: Kind,
+) -> Result<CopyIn> {
+    // Better now than after all of it was sent.
+    let context = session.context();
+    if (Named { snapshot: &context.snapshot, settings: &context.settings }).find(name).is_none() {
+        let table = find_table(&context, name)?;
+        columns.iter().try_for_each(|column| column_at(&table, column).map(|_| ()))?;
+    }
+    session.writer()?;
+    let spool = Spool::new(session, name, columns, kind).await?;
+    Ok(CopyIn::new(session, To::File(Box::new(spool))))
 }
 
 /// Starts one into a `rows` table; `None` if it is none.
@@ -42,7 +71,7 @@ pub(crate) async fn start_rows(
     options: &Options,
 ) -> Result<Option<CopyIn>> {
     let loading = Loading::start(session, name, columns, options).await?;
-    Ok(loading.map(|loading| CopyIn(To::Rows(Box::new(loading)))))
+    Ok(loading.map(|loading| CopyIn::new(session, To::Rows(Box::new(loading)))))
 }
 
 /// What `ingest` is to know. `place`: where in the column list a column of the table is, if it is there.
@@ -68,6 +97,7 @@ pub(crate) fn decoder_options(
         Format::Text => ingest::copy::Options::text(),
         Format::Csv => ingest::copy::Options::csv(),
         Format::Binary => return Ok(ingest::copy::Options::binary()),
+        Format::Parquet | Format::Arrow | Format::ArrowStream => return Err(Error::bug("a file that is read as rows")),
     };
     found.delimiter = options.delimiter();
     found.null = options.null().to_owned();
@@ -85,21 +115,34 @@ pub(crate) fn decoder_options(
 }
 
 impl CopyIn {
-    /// Is it the binary format?
+    fn new(session: &Session, to: To) -> CopyIn {
+        let progress = Arc::new(CopyProgress::taking());
+        let copying = session.entered.copying(Arc::clone(&progress));
+        CopyIn { to, progress, _copying: copying }
+    }
+
+    /// How far it is, for others to see.
+    pub(crate) fn progress(&self) -> &CopyProgress {
+        &self.progress
+    }
+
+    /// Is it a binary format?
     #[must_use]
     pub fn binary(&self) -> bool {
-        match &self.0 {
+        match &self.to {
             To::Columns(batches) => batches.decoder.binary(),
             To::Rows(loading) => loading.binary(),
+            To::File(_) => true,
         }
     }
 
-    /// How many columns a row has.
+    /// How many columns a row has; 0 for a file, which says it itself.
     #[must_use]
     pub fn columns(&self) -> usize {
-        match &self.0 {
+        match &self.to {
             To::Columns(batches) => batches.decoder.columns(),
             To::Rows(loading) => loading.columns(),
+            To::File(_) => 0,
         }
     }
 
@@ -108,14 +151,25 @@ impl CopyIn {
     /// # Errors
     /// 22P02, 22P04 and others naming line and column; what INSERT meets; 53200 when the rows outgrow the transaction's memory.
     pub async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
-        let result = match &mut self.0 {
+        let result = match &mut self.to {
             To::Columns(batches) => batches.data(session, bytes),
             To::Rows(loading) => loading.data(session, bytes).await,
+            To::File(spool) => spool.data(bytes).await,
         };
+        self.progress.taken(bytes.len() as u64, self.rows());
         if result.is_err() {
             session.fail();
         }
         result
+    }
+
+    /// Rows so far.
+    fn rows(&self) -> u64 {
+        match &self.to {
+            To::Columns(batches) => batches.decoder.rows(),
+            To::Rows(loading) => loading.count(),
+            To::File(_) => 0,
+        }
     }
 
     /// The end: commits unless in a block; gives the tag "COPY n".
@@ -123,9 +177,10 @@ impl CopyIn {
     /// # Errors
     /// As [`CopyIn::data`], and those of a commit.
     pub async fn done(mut self, session: &mut Session) -> Result<String> {
-        let result = match &mut self.0 {
+        let result = match &mut self.to {
             To::Columns(batches) => batches.finish(session),
             To::Rows(loading) => loading.finish(session).await,
+            To::File(spool) => Box::pin(spool.finish(session, &self.progress)).await,
         };
         match result {
             Ok(rows) => {

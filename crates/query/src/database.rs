@@ -1,5 +1,6 @@
 //! The SQL runtime: one memory budget, one spill folder, one set of functions for all sessions.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -10,14 +11,17 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::OrError;
+use crate::files::FileRoot;
 use crate::session::Session;
 use crate::sessions::Sessions;
+use crate::summary::AskScans;
 
 /// Largest share of a disk-full message's culprits that is listed.
 const CONSUMERS_NAMED: usize = 3;
@@ -30,6 +34,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Partitions of one statement.
     pub threads: usize,
+    /// The folder in which statements may read and write files; `None`: nowhere.
+    pub files: Option<PathBuf>,
 }
 
 /// An engine with a SQL runtime. Cloning shares it.
@@ -42,6 +48,7 @@ struct Inner {
     state: SessionState,
     next_pid: AtomicI32,
     sessions: Sessions,
+    files: Option<Arc<FileRoot>>,
     /// For cursors whose rows are made while they are fetched: each may hold a thread.
     passing: Arc<Semaphore>,
 }
@@ -53,7 +60,7 @@ impl Database {
     /// Sets up memory, spill folder and functions.
     ///
     /// # Errors
-    /// 58030 when the spill folder cannot be used.
+    /// 58030 when the spill folder or that of files cannot be used.
     pub fn new(engine: Engine, options: Options) -> Result<Database> {
         let pool = FairSpillPool::new(usize::try_from(options.memory_bytes).unwrap_or(usize::MAX));
         let named = std::num::NonZeroUsize::new(CONSUMERS_NAMED).unwrap_or(std::num::NonZeroUsize::MIN);
@@ -66,12 +73,19 @@ impl Database {
         let context = SessionContext::new_with_config_rt(config(&options), runtime);
         crate::hooks::register(&context);
         let planner = Arc::new(crate::functions::Planner);
-        let mut state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner).build();
+        let mut rules = PhysicalOptimizer::new().rules;
+        rules.insert(0, Arc::new(AskScans));
+        let state = SessionStateBuilder::new_from_existing(context.state()).with_query_planner(planner);
+        let mut state = state.with_physical_optimizer_rules(rules).build();
         state.register_function_rewrite(Arc::new(crate::rounding::RoundingCasts)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::constants::TextConstants)).or_error()?;
         state.register_function_rewrite(Arc::new(crate::functions::dates::DateCasts)).or_error()?;
         let passing = Arc::new(Semaphore::new(PASSING_MAX));
-        let inner = Inner { engine, state, next_pid: AtomicI32::new(1), sessions: Sessions::default(), passing };
+        let spill = engine.spill_dir();
+        let folder = spill.parent().unwrap_or(&spill);
+        let files = options.files.as_deref().map(|files| FileRoot::new(files, folder)).transpose()?.map(Arc::new);
+        let (next_pid, sessions) = (AtomicI32::new(1), Sessions::default());
+        let inner = Inner { engine, state, next_pid, sessions, files, passing };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -111,6 +125,11 @@ impl Database {
     /// Room for one more cursor whose rows are made while they are fetched, if there is any.
     pub(crate) fn passing(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.passing).try_acquire_owned().ok()
+    }
+
+    /// Where statements may name files, if anywhere.
+    pub(crate) fn files(&self) -> Option<&Arc<FileRoot>> {
+        self.0.files.as_ref()
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -150,8 +150,9 @@ impl TableProvider for ColumnsTable {
             limit: limit.map(|limit| limit as u64),
         };
         let partitions = state.config().target_partitions();
-        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, request, partitions).map_err(external)?;
-        Ok(Arc::new(scan))
+        let is_committed = context.is_committed;
+        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, request, partitions, is_committed);
+        Ok(Arc::new(scan.map_err(external)?))
     }
 }
 
@@ -234,7 +235,7 @@ fn is_about_keys(table: &TableRef, filter: &Expr) -> bool {
         && columns.iter().all(|column| role(table, column) == Some(ColumnRole::Key))
 }
 
-fn has_subquery(filter: &Expr) -> bool {
+pub(crate) fn has_subquery(filter: &Expr) -> bool {
     use datafusion::common::tree_node::TreeNode;
     let found = filter.exists(|expr| {
         Ok(matches!(
@@ -394,7 +395,7 @@ fn may_fail(filter: &Expr) -> bool {
 }
 
 fn matching(keys: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<u32>> {
-    let predicate = key_predicate(keys, filters)?;
+    let predicate = predicate(keys, filters)?;
     let mut found = Vec::new();
     let count = view.series_count();
     for from in (0..count).step_by(KEYS_PER_STEP as usize) {
@@ -412,11 +413,12 @@ fn matching(keys: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<
     Ok(found)
 }
 
-type Predicate = Arc<dyn datafusion::physical_expr::PhysicalExpr>;
+pub(crate) type Predicate = Arc<dyn datafusion::physical_expr::PhysicalExpr>;
 
-fn key_predicate(keys: &SchemaRef, filters: &[Expr]) -> Result<Predicate> {
+/// All of the filters as one expression over columns of a schema.
+pub(crate) fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Result<Predicate> {
     use datafusion::common::tree_node::{Transformed, TreeNode};
-    let all = filters.iter().cloned().reduce(Expr::and).ok_or_else(|| Error::bug("no key predicate"))?;
+    let all = filters.iter().cloned().reduce(Expr::and).ok_or_else(|| Error::bug("no predicate"))?;
     // The filters may qualify columns by an alias that the bare schema does not have.
     let all = all
         .transform(|expr| match expr {
@@ -425,7 +427,7 @@ fn key_predicate(keys: &SchemaRef, filters: &[Expr]) -> Result<Predicate> {
         })
         .or_error()?
         .data;
-    let schema = DFSchema::try_from(Arc::clone(keys)).or_error()?;
+    let schema = DFSchema::try_from(Arc::clone(schema)).or_error()?;
     let planning = datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext::default();
     datafusion::physical_expr::create_physical_expr(&all, &schema, &ExecutionProps::new(), &planning).or_error()
 }

@@ -2,7 +2,8 @@
 //! channel; when the reader goes away, the next hand-over fails and the scan ends.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{SchemaRef, SortOptions};
@@ -25,6 +26,7 @@ use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
 use crate::provider::relabel;
+use crate::summary::Summary;
 
 /// Batches that wait between the store and the query.
 const BATCHES_AHEAD: usize = 2;
@@ -42,6 +44,12 @@ pub(crate) struct ColumnsScan {
     requests: Vec<ScanRequest>,
     /// Rows the table holds, all versions counted.
     rows_max: u64,
+    /// Does the view show what is committed, and nothing else?
+    is_committed: bool,
+    /// May what is known without reading be the answer?
+    is_asked: AtomicBool,
+    /// That, once it was asked for and if it is exact.
+    known: OnceLock<Option<Arc<Statistics>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -53,6 +61,7 @@ impl ColumnsScan {
         view: TableView,
         request: ScanRequest,
         partitions: usize,
+        is_committed: bool,
     ) -> Result<ColumnsScan> {
         let rows_max = rows_max(&view);
         let ordered = series_number(&view, &request.series) <= 1 || !table.keyed;
@@ -64,7 +73,40 @@ impl ColumnsScan {
             Boundedness::Bounded,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Ok(ColumnsScan { table, schema, view, request, requests, rows_max, properties: Arc::new(properties), metrics })
+        Ok(ColumnsScan {
+            table,
+            schema,
+            view,
+            request,
+            requests,
+            rows_max,
+            is_committed,
+            is_asked: AtomicBool::new(false),
+            known: OnceLock::new(),
+            properties: Arc::new(properties),
+            metrics,
+        })
+    }
+
+    /// From now on its statistics are exact where they can be.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// What is known exactly.
+    fn known(&self) -> Option<Arc<Statistics>> {
+        if !self.is_committed || !self.is_asked.load(Ordering::Relaxed) {
+            return None;
+        }
+        let known = || -> Result<Option<Arc<Statistics>>> {
+            let Some(summary) = Summary::of(&self.view, &self.request)? else { return Ok(None) };
+            let columns = self.request.columns.iter().filter_map(|id| self.table.column_by_id(*id));
+            let columns: Vec<_> =
+                columns.zip(self.schema.fields()).map(|(column, field)| (column, field.data_type())).collect();
+            summary.statistics(&columns).map(Arc::new).map(Some)
+        };
+        // What cannot be read here is an error of the scan that then follows.
+        self.known.get_or_init(|| known().unwrap_or_default()).clone()
     }
 
     /// Segments of the table, and how many of them the request cannot touch.
@@ -234,7 +276,10 @@ impl ExecutionPlan for ColumnsScan {
         Some(self.metrics.clone_inner())
     }
 
-    fn partition_statistics(&self, _partition: Option<usize>) -> DfResult<Arc<Statistics>> {
+    fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
+        if let (None, Some(known)) = (partition, self.known()) {
+            return Ok(known);
+        }
         let rows = usize::try_from(self.rows_max).unwrap_or(usize::MAX);
         Ok(Arc::new(Statistics {
             num_rows: Precision::Inexact(rows),

@@ -19,9 +19,10 @@ use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
 use crate::context::{Pending, Slot, StatementContext};
-use crate::copy::{Chunk, CopyIn};
+use crate::copy::{Chunk, CopyForm, CopyIn};
 use crate::cursor::{CursorStatement, Cursors};
 use crate::database::Database;
+use crate::files::Source;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
 use crate::query::QueryPlan;
@@ -72,8 +73,8 @@ pub enum Outcome {
     CopyIn(Box<CopyIn>),
     /// `COPY … TO STDOUT`: encoded chunks. The tag is "COPY n" with the count of rows.
     CopyOut {
-        /// Is it the binary format?
-        binary: bool,
+        /// What the chunks are made of.
+        form: CopyForm,
         /// How many columns a row has.
         columns: usize,
         /// Encoded rows; a chunk holds whole ones.
@@ -223,8 +224,10 @@ pub struct Session {
     slot: Arc<Slot>,
     /// What `set_config` asked for.
     pending: Pending,
+    /// What a running COPY FROM reads.
+    pub(crate) input: Option<Arc<Source>>,
     /// What other sessions see of it.
-    entered: Entered,
+    pub(crate) entered: Entered,
     /// A commit waits for the log, and happens.
     decided: Arc<AtomicBool>,
     /// Statements that it had before.
@@ -305,6 +308,7 @@ impl Session {
             state: None,
             slot: Arc::new(Slot::default()),
             pending: Pending::default(),
+            input: None,
             entered,
             decided: Arc::default(),
             texts: Texts::default(),
@@ -722,6 +726,7 @@ impl Session {
             self.fail();
         }
         self.fetching = None;
+        self.input = None;
         self.assign_pending();
     }
 
@@ -956,7 +961,9 @@ impl Session {
     }
 
     fn context_of(&mut self, snapshot: Snapshot, rows_view: Option<View>) -> Arc<StatementContext> {
+        let txn = self.block.as_ref().and_then(|block| block.txn.as_ref());
         Arc::new(StatementContext {
+            is_committed: txn.is_none_or(Txn::is_empty),
             engine: self.database.engine().clone(),
             now_ns: self.now_ns(),
             snapshot,
@@ -966,6 +973,8 @@ impl Session {
             backend_pid: self.pid,
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
+            files: self.database.files().cloned(),
+            input: self.input.clone(),
         })
     }
 

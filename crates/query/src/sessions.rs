@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::functions::Activity;
+use crate::files::Source;
+use crate::functions::{Activity, CopyActivity};
 use crate::session::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::Statement;
@@ -21,6 +23,94 @@ struct Presence {
     user: Arc<str>,
     started_ns: i64,
     now: Mutex<Now>,
+    copy: Mutex<Option<Arc<CopyProgress>>>,
+}
+
+/// How far a COPY is, for `pg_stat_progress_copy`.
+#[derive(Default)]
+pub(crate) struct CopyProgress {
+    from: bool,
+    in_file: AtomicBool,
+    bytes_total: AtomicU64,
+    counts: Mutex<Counts>,
+}
+
+/// Bytes and rows; who reads a source is asked how far it is.
+#[derive(Clone, Default)]
+struct Counts {
+    bytes: Arc<AtomicU64>,
+    rows: Arc<AtomicU64>,
+}
+
+impl CopyProgress {
+    /// Of a COPY TO.
+    pub(crate) fn writing() -> CopyProgress {
+        CopyProgress::default()
+    }
+
+    /// Of a COPY FROM whose data comes in pieces.
+    pub(crate) fn taking() -> CopyProgress {
+        CopyProgress { from: true, ..CopyProgress::default() }
+    }
+
+    /// Of a COPY FROM that reads files.
+    pub(crate) fn reading(source: &Source) -> CopyProgress {
+        let progress = CopyProgress::taking();
+        progress.follow(source);
+        progress
+    }
+
+    /// Of files of the server.
+    pub(crate) fn in_file(self) -> CopyProgress {
+        CopyProgress { in_file: AtomicBool::new(true), ..self }
+    }
+
+    /// It is a file of the server, of so many bytes.
+    pub(crate) fn of_file(&self, bytes: u64) {
+        self.in_file.store(true, Ordering::Relaxed);
+        self.bytes_total.store(bytes, Ordering::Relaxed);
+    }
+
+    /// From now on it is as far as the reading of this.
+    pub(crate) fn follow(&self, source: &Source) {
+        self.bytes_total.store(source.bytes(), Ordering::Relaxed);
+        *self.counts.lock() = Counts { bytes: Arc::clone(&source.bytes_read), rows: Arc::clone(&source.rows_read) };
+    }
+
+    /// So much more was written.
+    pub(crate) fn add(&self, bytes: u64, rows: u64) {
+        let counts = self.counts.lock();
+        counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        counts.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// So many more bytes were taken, which makes so many rows in all.
+    pub(crate) fn taken(&self, bytes: u64, rows: u64) {
+        let counts = self.counts.lock();
+        counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        counts.rows.store(rows, Ordering::Relaxed);
+    }
+
+    fn activity(&self) -> CopyActivity {
+        let number = |value: &AtomicU64| i64::try_from(value.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        let counts = self.counts.lock();
+        CopyActivity {
+            from: self.from,
+            in_file: self.in_file.load(Ordering::Relaxed),
+            bytes: number(&counts.bytes),
+            bytes_total: number(&self.bytes_total),
+            rows: number(&counts.rows),
+        }
+    }
+}
+
+/// A COPY that others see until this is dropped.
+pub(crate) struct Copying(Arc<Presence>);
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        *self.0.copy.lock() = None;
+    }
 }
 
 struct Now {
@@ -58,7 +148,12 @@ impl Sessions {
             statement_ns: None,
             changed_ns: now_ns,
         };
-        let presence = Arc::new(Presence { user: Arc::clone(user), started_ns: now_ns, now: Mutex::new(now) });
+        let presence = Arc::new(Presence {
+            user: Arc::clone(user),
+            started_ns: now_ns,
+            now: Mutex::new(now),
+            copy: Mutex::default(),
+        });
         self.0.lock().insert(pid, Arc::clone(&presence));
         Entered { sessions: self.clone(), pid, presence }
     }
@@ -80,6 +175,7 @@ impl Sessions {
                 transaction_ns: now.transaction_ns,
                 statement_ns: now.statement_ns,
                 changed_ns: now.changed_ns,
+                copy: presence.copy.lock().as_ref().map(|copy| copy.activity()),
             }
         };
         sessions.into_iter().map(activity).collect()
@@ -110,6 +206,12 @@ impl Entered {
         now.changed_ns = now_ns;
         now.running += 1;
         Running(Some(Arc::clone(&self.presence)))
+    }
+
+    /// A COPY runs.
+    pub(crate) fn copying(&self, progress: Arc<CopyProgress>) -> Copying {
+        *self.presence.copy.lock() = Some(progress);
+        Copying(Arc::clone(&self.presence))
     }
 
     /// Where the session stands after a statement.

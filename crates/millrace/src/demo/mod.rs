@@ -61,7 +61,8 @@ async fn run_async(dir: &Path, memory_bytes: u64, rows: u64) -> Result<(), Failu
     let options = engine::Options { memory_bytes, ..engine::Options::default() };
     let (engine, _) = Engine::open(Arc::new(RealEnv::new()), dir, options)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let database = Database::new(engine.clone(), query::Options { memory_bytes: memory_bytes / 2, threads })?;
+    let database =
+        Database::new(engine.clone(), query::Options { memory_bytes: memory_bytes / 2, threads, files: None })?;
     let mut session = database.session("millrace");
     println!("Millrace {}: an embedded database in {}\n", env!("CARGO_PKG_VERSION"), dir.display());
     let mut tables = load::measurements(&mut session).await?;

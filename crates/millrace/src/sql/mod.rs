@@ -60,7 +60,7 @@ pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
 
 async fn run_async(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
     let Some(dir) = given.data_flag() else { return run_at(given.pg(), arguments).await };
-    with_database(dir, given.memory_bytes()?, async |address| run_at(address, arguments).await).await
+    with_database(dir, given.memory_bytes()?, given.files(), async |address| run_at(address, arguments).await).await
 }
 
 async fn run_at(address: &str, arguments: &Arguments) -> Result<(), Failure> {

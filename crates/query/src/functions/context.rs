@@ -142,6 +142,23 @@ pub struct Activity {
     pub statement_ns: Option<i64>,
     /// When `state` changed last.
     pub changed_ns: i64,
+    /// How far its COPY is, if one runs.
+    pub copy: Option<CopyActivity>,
+}
+
+/// One row of `pg_stat_progress_copy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyActivity {
+    /// COPY FROM, and not COPY TO.
+    pub from: bool,
+    /// Of a file of the server, and not of the client.
+    pub in_file: bool,
+    /// Bytes so far.
+    pub bytes: i64,
+    /// Bytes in all, if that is known; else 0.
+    pub bytes_total: i64,
+    /// Rows so far.
+    pub rows: i64,
 }
 
 /// Only the defaults.

@@ -130,6 +130,7 @@ fn stored() -> Vec<Relation> {
             Some(index_view),
         ),
         pg(12_007, "pg_stat_activity", PG_STAT_ACTIVITY, Some(activity)),
+        pg(12_031, "pg_stat_progress_copy", PG_STAT_PROGRESS_COPY, Some(copies)),
         pg(12_008, "pg_stat_user_tables", PG_STAT_USER_TABLES, Some(table_statistics)),
         pg(
             1213,
@@ -208,6 +209,8 @@ const PG_STAT_ACTIVITY: &str = "datid oid,datname name,pid int4,leader_pid int4,
     client_addr text,client_hostname text,client_port int4,backend_start timestamptz,xact_start timestamptz,query_start timestamptz,\
     state_change timestamptz,wait_event_type text,wait_event text,state text,backend_xid xid,backend_xmin xid,query_id int8,query text,\
     backend_type text";
+const PG_STAT_PROGRESS_COPY: &str = "pid int4,datid oid,datname name,relid oid,command text,type text,bytes_processed int8,\
+    bytes_total int8,tuples_processed int8,tuples_excluded int8";
 const PG_STAT_USER_TABLES: &str = "relid oid,schemaname name,relname name,seq_scan int8,seq_tup_read int8,idx_scan int8,idx_tup_fetch int8,\
     n_tup_ins int8,n_tup_upd int8,n_tup_del int8,n_tup_hot_upd int8,n_live_tup int8,n_dead_tup int8,n_mod_since_analyze int8,\
     n_ins_since_vacuum int8,last_vacuum timestamptz,last_autovacuum timestamptz,last_analyze timestamptz,last_autoanalyze timestamptz,\
@@ -757,6 +760,25 @@ fn activity(facts: &StatementFacts) -> Vec<Row> {
         }
     };
     facts.server.activity().into_iter().map(session).collect()
+}
+
+fn copies(facts: &StatementFacts) -> Vec<Row> {
+    let copy = |(pid, copy): (i32, crate::functions::CopyActivity)| {
+        row! {
+            pid: pid,
+            datid: oids::DATABASE,
+            datname: facts.database.as_str(),
+            relid: 0_u32,
+            command: if copy.from { "COPY FROM" } else { "COPY TO" },
+            type: if copy.in_file { "FILE" } else { "PIPE" },
+            bytes_processed: copy.bytes,
+            bytes_total: copy.bytes_total,
+            tuples_processed: copy.rows,
+            tuples_excluded: 0_i64,
+        }
+    };
+    let sessions = facts.server.activity().into_iter();
+    sessions.filter_map(|session| Some((session.pid, session.copy?))).map(copy).collect()
 }
 
 fn table_statistics(facts: &StatementFacts) -> Vec<Row> {

@@ -62,7 +62,7 @@ pub(crate) fn plan_feed(
     let sql = ast::Statement::Query(query.clone());
     let inner = Statement::of(sql.clone(), statement.0.sql.clone(), statement.0.offset);
     let source: QueryPlan = crate::query::plan(session, &inner, &sql, declared)?;
-    let types = source_types(query, &source)?;
+    let types = source_types(query, &source, session.input.is_some())?;
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
     let load = Load::of(insert, &types, &Named { snapshot: &snapshot, settings: &settings });
@@ -80,7 +80,8 @@ pub(crate) fn plan_feed(
     Ok(Some(FeedPlan { insert: insert.clone(), source, types, parameters, columns }))
 }
 
-fn source_types(query: &ast::Query, plan: &QueryPlan) -> Result<Vec<Option<Type>>> {
+/// `of_file`: texts are read as what they are put into, as those of COPY are.
+fn source_types(query: &ast::Query, plan: &QueryPlan, of_file: bool) -> Result<Vec<Option<Type>>> {
     let literals = match &*query.body {
         SetExpr::Select(select) if select.projection.len() == plan.columns.len() => {
             select.projection.iter().map(is_literal).collect()
@@ -88,7 +89,7 @@ fn source_types(query: &ast::Query, plan: &QueryPlan) -> Result<Vec<Option<Type>
         _ => vec![false; plan.columns.len()],
     };
     let of = |((column, null), literal): ((&OutputColumn, bool), bool)| {
-        if literal || null {
+        if literal || null || (of_file && column.oid == oid::TEXT) {
             return Ok(None);
         }
         type_of(column.oid).map(Some).ok_or_else(|| {

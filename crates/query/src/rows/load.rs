@@ -61,6 +61,11 @@ impl Loading {
         self.decoder.columns()
     }
 
+    /// Rows so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.decoder.count()
+    }
+
     /// Takes a piece of the stream, cut anywhere.
     pub(crate) async fn data(&mut self, session: &mut Session, bytes: &[u8]) -> Result<()> {
         for piece in bytes.chunks(PART_BYTES) {

@@ -13,7 +13,7 @@ use super::run::{Executed, Messages, until_durable};
 use super::zone::Clocks;
 use super::{Arguments, Named, RowsPlan};
 use crate::context::StatementContext;
-use crate::copy::{CHUNK_BYTES, Chunk, Chunks, Format, Options, Writer, whole};
+use crate::copy::{CHUNK_BYTES, Chunk, Chunks, CopyForm, Format, Options, Writer, whole};
 use crate::session::{Outcome, Prepared, Session};
 
 /// Records looked at before memory that others let go meanwhile may be freed.
@@ -40,7 +40,7 @@ pub(crate) async fn unload(
     until_durable(session, context.snapshot.lsn()).await?;
     let names = columns.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
     let writer = Writer::new(names, options.clone());
-    let (binary, width) = (options.format == Format::Binary, columns.len());
+    let (form, width) = (CopyForm::of(options.format), columns.len());
     let (head, tail) = (writer.head(), writer.tail());
     let clocks = Clocks(session.settings.zone().clone());
     let reader = Reader { _context: context, view, table, columns, writer, clocks, next: 0 };
@@ -53,7 +53,7 @@ pub(crate) async fn unload(
         tokio::task::yield_now().await;
         Some((chunk, reader))
     });
-    Ok(Some(Outcome::CopyOut { binary, columns: width, chunks: whole(head, Box::pin(rows), tail) }))
+    Ok(Some(Outcome::CopyOut { form, columns: width, chunks: whole(head, Box::pin(rows), tail) }))
 }
 
 /// Reads a table in the order of its records.
@@ -113,7 +113,7 @@ pub(crate) async fn unload_query(
     let writer = Writer::new(columns.iter().map(|column| column.name.clone()).collect(), options.clone());
     let form = if options.format == Format::Binary { Form::Binary } else { Form::Text };
     let forms = vec![form; columns.len()];
-    let (binary, width) = (form == Form::Binary, columns.len());
+    let width = columns.len();
     let mut messages = Vec::new();
     let given = Messages { out: &mut messages, forms: &forms };
     let executed = super::execute(session, prepared, plan, Arguments::Values(&[]), Some(given)).await?;
@@ -129,7 +129,8 @@ pub(crate) async fn unload_query(
             pieces.map_or_else(|error| vec![Err(error)], |pieces| pieces.into_iter().map(Ok).collect()),
         )
     });
-    Ok(Outcome::CopyOut { binary, columns: width, chunks: whole(head, Box::pin(rows.flatten()), tail) })
+    let chunks = whole(head, Box::pin(rows.flatten()), tail);
+    Ok(Outcome::CopyOut { form: CopyForm::of(options.format), columns: width, chunks })
 }
 
 /// Rows of DataRow messages as COPY has them.

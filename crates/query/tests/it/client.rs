@@ -29,10 +29,19 @@ impl Fixture {
     }
 
     pub(crate) fn with_memory(memory_bytes: u64) -> Fixture {
+        Fixture::with(memory_bytes, None)
+    }
+
+    /// Statements may use the files of a folder.
+    pub(crate) fn with_files(files: Option<std::path::PathBuf>) -> Fixture {
+        Fixture::with(64 << 20, files)
+    }
+
+    fn with(memory_bytes: u64, files: Option<std::path::PathBuf>) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let env = Arc::new(env::RealEnv::new());
         let (engine, _) = Engine::open(env, dir.path(), engine::Options::default()).unwrap();
-        let database = Database::new(engine, Options { memory_bytes, threads: 2 }).unwrap();
+        let database = Database::new(engine, Options { memory_bytes, threads: 2, files }).unwrap();
         Fixture { database, _dir: dir }
     }
 }

@@ -6,9 +6,11 @@
 
 mod client;
 mod clients;
+mod files;
 mod script;
 mod series;
 mod statements;
+mod summaries;
 
 use client::{Client, Fixture, Storage};
 

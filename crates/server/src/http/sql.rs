@@ -14,7 +14,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use model::{Error, Result, SqlState, limits};
-use query::{Batches, Chunk, Outcome, Session, Statement, Value};
+use query::{Batches, Chunk, CopyForm, Outcome, Session, Statement, Value};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -179,7 +179,9 @@ async fn run(context: &Arc<Context>, ask: Ask) -> Result<Response> {
         }
         Outcome::Command { tag } => Ok(command(&tag, ask.format, started)),
         Outcome::Empty => Ok(command("", ask.format, started)),
-        Outcome::CopyOut { binary, chunks, .. } => Ok(copy_out(binary, chunks.map(copied), (session, slot))),
+        Outcome::CopyOut { form, chunks, .. } => {
+            Ok(copy_out(form != CopyForm::Text, chunks.map(copied), (session, slot)))
+        }
         Outcome::CopyIn(_) => Err(Error::unsupported("COPY FROM STDIN needs a PostgreSQL connection")
             .with_hint("send line protocol to /write, or use psql's \\copy or millrace write")),
     }

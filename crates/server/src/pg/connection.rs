@@ -473,7 +473,7 @@ impl<'a> Connection<'a> {
                 Ok(())
             }
             Outcome::CopyIn(copy) => self.copy_in(*copy).await,
-            Outcome::CopyOut { binary, columns, chunks } => self.copy_out(binary, columns, chunks).await,
+            Outcome::CopyOut { form, columns, chunks } => self.copy_out(form, columns, chunks).await,
             Outcome::Empty => {
                 backend::empty_query_response(&mut self.wire.output);
                 Ok(())

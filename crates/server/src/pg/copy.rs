@@ -5,7 +5,7 @@ use ::pg::backend::{self, CopyDirection};
 use ::pg::frontend::{self, Frontend};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState};
-use query::{Chunk, CopyIn};
+use query::{Chunk, CopyForm, CopyIn};
 
 use super::connection::Connection;
 use super::guard::Fault;
@@ -45,13 +45,14 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Sends the encoded chunks, each row in its own message, as clients that count rows expect.
+    /// Sends the encoded chunks, each row in its own message, as clients that count rows expect; those of a file as they come.
     pub(super) async fn copy_out(
         &mut self,
-        binary: bool,
+        made_of: CopyForm,
         columns: usize,
         mut chunks: impl Stream<Item = Result<Chunk>> + Unpin,
     ) -> Result<(), Fault> {
+        let binary = made_of != CopyForm::Text;
         backend::copy_response(&mut self.wire.output, CopyDirection::Out, form(binary), columns);
         let mut rows = 0;
         while let Some(chunk) = self.next_or_flush(&mut chunks).await? {
@@ -59,7 +60,12 @@ impl Connection<'_> {
             rows += chunk.rows;
             let mut rest = chunk.bytes.as_slice();
             while !rest.is_empty() {
-                let (row, tail) = rest.split_at(if binary { binary_row_len(rest) } else { text_row_len(rest) });
+                let length = match made_of {
+                    CopyForm::Text => text_row_len(rest),
+                    CopyForm::Binary => binary_row_len(rest),
+                    CopyForm::File => rest.len(),
+                };
+                let (row, tail) = rest.split_at(length);
                 backend::copy_data(&mut self.wire.output, |out| out.extend_from_slice(row));
                 self.wire.flush_if_full().await?;
                 rest = tail;

@@ -32,7 +32,7 @@ impl Server {
         let dir = tempfile::tempdir().unwrap();
         let (engine, _) =
             engine::Engine::open(Arc::new(RealEnv::new()), dir.path(), engine::Options::default()).unwrap();
-        let runtime = query::Options { memory_bytes: 64 << 20, threads: 2 };
+        let runtime = query::Options { memory_bytes: 64 << 20, threads: 2, files: None };
         let context = Context::new(Database::new(engine, runtime).unwrap(), options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

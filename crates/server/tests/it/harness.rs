@@ -29,7 +29,7 @@ pub(crate) fn open(dir: &Path) -> Engine {
 }
 
 pub(crate) fn database(engine: &Engine) -> Database {
-    Database::new(engine.clone(), query::Options { memory_bytes: 64 << 20, threads: 2 }).unwrap()
+    Database::new(engine.clone(), query::Options { memory_bytes: 64 << 20, threads: 2, files: None }).unwrap()
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {

@@ -125,6 +125,42 @@ fn django_migrates_and_queries() {
     python("django");
 }
 
+#[test]
+fn duckdb_and_pyarrow_read_our_files_and_we_read_theirs() {
+    let (folder, data) = folder();
+    let files = folder.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    let server = Server::start_with(&data, |command| _ = command.arg("--files").arg(&files));
+    let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/files_client.py");
+    let output = Command::new(python).arg(path).arg(server.url()).arg(&files).output().unwrap();
+    let text = printed(&output);
+    let is_through = output.status.success() && text.contains("files: all passed");
+    assert!(is_through, "{text}\nserver log:\n{}", server.log_text());
+    server.stop();
+}
+
+#[test]
+fn psql_redirects_a_table_into_a_parquet_file_and_back() {
+    let (folder, data) = folder();
+    let server = Server::start(&data);
+    with_table(&server);
+    server.sql("INSERT INTO readings VALUES ('2026-01-01 00:00:00+00', 'a', 1.5, 1, true, 'x')");
+    let file = folder.path().join("t.parquet");
+    let output = psql(&server, &["-c", "COPY readings TO STDOUT (FORMAT parquet)"]);
+    assert!(output.status.success() && output.stdout.starts_with(b"PAR1"), "{}", printed(&output));
+    std::fs::write(&file, &output.stdout).unwrap();
+    server.sql("DELETE FROM readings");
+    let copy = format!("\\copy readings from '{}' with (format parquet)", file.display());
+    let output = psql(&server, &["-c", &copy, "-Atc", "SELECT * FROM readings"]);
+    let text = printed(&output);
+    assert!(text.contains("COPY 1\n2026-01-01 00:00:00+00|a|1.5|1|t|x\n"), "{text}");
+    let refused = psql(&server, &["-c", "COPY readings TO 'x.parquet'"]);
+    let text = printed(&refused);
+    assert!(!refused.status.success() && text.contains("HINT:  start it with --files DIR"), "{text}");
+    server.stop();
+}
+
 /// Runs a program in Java that says so when it is through.
 fn java(class: &str, closing: &str) {
     let (_folder, data) = folder();

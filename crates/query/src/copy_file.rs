@@ -1,0 +1,241 @@
+//! COPY from and to files: those of the server, and those that a client sends or is sent whole.
+//!
+//! Always true:
+//! - COPY TO leaves a whole file, or none: what was there before stays until then.
+//! - COPY FROM of Parquet and Arrow is an INSERT of what the file's columns of the same names hold, in one transaction.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::sql::sqlparser::ast::ObjectName;
+use futures::StreamExt;
+use model::{Error, Result, SqlState};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::copy::{CopyForm, CopyIn};
+use crate::files::{FileRoot, Found, Kind, Output, SOURCE, Source, Writing, chunks};
+use crate::rows::Executed;
+use crate::session::{Outcome, Plan, Prepared, PreparedStatement, Session};
+use crate::sessions::CopyProgress;
+use crate::statement::{Command, Statement, parse};
+
+/// Bytes of a file that are read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// A file that a COPY TO is to fill.
+pub(crate) struct Target {
+    output: Output,
+    file: std::fs::File,
+}
+
+/// Begins a file of the server.
+///
+/// # Errors
+/// 42501 where there may be none; 58P01, 58030.
+pub(crate) fn create(session: &mut Session, path: &str) -> Result<Target> {
+    let (output, file) = root(session)?.create(path)?;
+    Ok(Target { output, file })
+}
+
+/// The files of the server that a COPY FROM is to read.
+///
+/// # Errors
+/// 42501 where none may be read; 58P01.
+pub(crate) fn find(session: &mut Session, path: &str) -> Result<Vec<Found>> {
+    root(session)?.inputs(path)
+}
+
+fn root(session: &mut Session) -> Result<Arc<FileRoot>> {
+    session.context().files().cloned()
+}
+
+/// Takes all of a COPY TO STDOUT into a file.
+///
+/// # Errors
+/// Those of the query; 53100 and 58030 for the file. Then it is not there.
+pub(crate) async fn store(target: Target, outcome: Outcome, progress: &CopyProgress) -> Result<Outcome> {
+    let Outcome::CopyOut { mut chunks, .. } = outcome else { return Err(Error::bug("a COPY that gives nothing")) };
+    let Target { output, file } = target;
+    let mut file = tokio::fs::File::from_std(file);
+    let mut rows = 0;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        file.write_all(&chunk.bytes).await.map_err(|error| output.failed(&error))?;
+        rows += chunk.rows;
+        progress.add(chunk.bytes.len() as u64, chunk.rows);
+    }
+    file.flush().await.map_err(|error| output.failed(&error))?;
+    let file = file.into_std().await;
+    blocking(move || output.finish(&file)).await?;
+    Ok(Outcome::command(format!("COPY {rows}")))
+}
+
+/// Gives all of a file to a COPY FROM STDIN.
+///
+/// # Errors
+/// Those of the COPY; 58030 for the file.
+pub(crate) async fn feed(session: &mut Session, found: Vec<Found>, mut copy: CopyIn) -> Result<Outcome> {
+    let [found] = &found[..] else {
+        return Err(Error::unsupported("COPY FROM reads several files in the formats parquet and arrow only"));
+    };
+    let failed = |error| Error::io(format_args!("could not read file \"{}\"", found.shown), &error);
+    let mut file = tokio::fs::File::open(&found.path).await.map_err(failed)?;
+    copy.progress().of_file(file.metadata().await.map_err(failed)?.len());
+    let mut bytes = vec![0; READ_BYTES];
+    loop {
+        let count = file.read(&mut bytes).await.map_err(failed)?;
+        if count == 0 {
+            break;
+        }
+        copy.data(session, &bytes[..count]).await?;
+        // Other sessions run between two pieces, and whoever cancels is heard.
+        tokio::task::yield_now().await;
+    }
+    copy.done(session).await.map(Outcome::command)
+}
+
+/// The result of a query as the pieces of a file.
+///
+/// # Errors
+/// Those of planning; 42701, 0A000 for columns that files cannot have.
+pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Writing) -> Result<Outcome> {
+    let Command::Sql(sql) = &query.0.command else { return Err(Error::bug("a query that is no SQL")) };
+    // Always by the tier that makes arrays.
+    let plan = crate::query::plan(session, &query, sql, &[])?;
+    let prepared = Prepared(Arc::new(PreparedStatement {
+        statement: query.clone(),
+        declared: Vec::new(),
+        parameters: plan.parameters.clone(),
+        columns: Some(plan.columns.clone()),
+        plan: Plan::Query(plan),
+    }));
+    let Plan::Query(plan) = &prepared.0.plan else { return Err(Error::bug("a query without a plan")) };
+    let ready = crate::query::ready(session, &prepared, plan, &[]).await?;
+    let (columns, schema) = (ready.columns.clone(), ready.plan.schema());
+    let chunks = chunks(ready.stream(Arc::clone(&query.0))?, &schema, &columns, writing)?;
+    Ok(Outcome::CopyOut { form: CopyForm::File, columns: columns.len(), chunks })
+}
+
+/// Puts the rows of files of the server into a table of either store.
+///
+/// # Errors
+/// What the files and INSERT meet.
+pub(crate) async fn load(
+    session: &mut Session,
+    found: Vec<Found>,
+    kind: Kind,
+    name: &ObjectName,
+    columns: &[String],
+) -> Result<Outcome> {
+    let source = open(session, found, kind).await?;
+    let progress = Arc::new(CopyProgress::reading(&source).in_file());
+    let _copying = session.entered.copying(progress);
+    let rows = insert(session, source, name, columns).await?;
+    Ok(Outcome::command(format!("COPY {rows}")))
+}
+
+async fn open(session: &Session, found: Vec<Found>, kind: Kind) -> Result<Arc<Source>> {
+    let zone = session.settings.time_zone();
+    blocking(move || Source::open(found, kind, &zone)).await.map(Arc::new)
+}
+
+/// How many rows there were.
+async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, columns: &[String]) -> Result<u64> {
+    for column in columns {
+        if source.schema.index_of(column).is_err() {
+            let text = format!("column \"{column}\" is not in the file");
+            return Err(Error::new(SqlState::UNDEFINED_COLUMN, text));
+        }
+    }
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let list: Vec<String> = match columns {
+        [] => source.schema.fields().iter().map(|field| quoted(field.name())).collect(),
+        columns => columns.iter().map(|name| quoted(name)).collect(),
+    };
+    let list = list.join(", ");
+    let sql = format!("INSERT INTO {name} ({list}) SELECT {list} FROM {}()", quoted(SOURCE));
+    let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
+    session.input = Some(source);
+    let inserted = Box::pin(run(session, &statement)).await;
+    session.input = None;
+    inserted.map_err(|error| match (error.state(), columns) {
+        (SqlState::UNDEFINED_COLUMN, []) if error.hint().is_none() => {
+            error.with_hint("name the columns to read: COPY t (a, b) FROM …")
+        }
+        _ => error,
+    })
+}
+
+async fn run(session: &mut Session, insert: &Statement) -> Result<u64> {
+    let prepared = session.plan_statement(insert, &[])?;
+    let outcome = match &prepared.0.plan {
+        Plan::Insert(plan) => crate::insert::execute(session, &prepared, plan, &[]).await?,
+        Plan::Feed(plan) => match crate::rows::feed(session, &prepared, plan, &[]).await? {
+            Executed::Outcome(outcome) => outcome,
+            _ => return Err(Error::bug("an INSERT that gives rows")),
+        },
+        _ => return Err(Error::bug("an INSERT that is planned as something else")),
+    };
+    match outcome {
+        Outcome::Command { tag } => tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()),
+        _ => None,
+    }
+    .ok_or_else(|| Error::bug("an INSERT without a count"))
+}
+
+/// Runs what waits for a disk on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(Error::bug)?
+}
+
+/// A file that a client sends: it is kept until all of it is there, because its end says where its columns are.
+pub(crate) struct Spool {
+    name: ObjectName,
+    columns: Vec<String>,
+    kind: Kind,
+    file: tokio::fs::File,
+    path: Temporary,
+}
+
+/// Goes with whoever holds it.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // The folder is emptied at the next start.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Spool {
+    /// In the folder of spilled data.
+    ///
+    /// # Errors
+    /// 53100, 58030.
+    pub(crate) async fn new(session: &Session, name: &ObjectName, columns: &[String], kind: Kind) -> Result<Spool> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let folder = session.database.engine().spill_dir();
+        let path = folder.join(format!("copy-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        tokio::fs::create_dir_all(&folder).await.map_err(|error| spool_failed(&error))?;
+        let file = tokio::fs::File::create_new(&path).await.map_err(|error| spool_failed(&error))?;
+        Ok(Spool { name: name.clone(), columns: columns.to_vec(), kind, file, path: Temporary(path) })
+    }
+
+    pub(crate) async fn data(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).await.map_err(|error| spool_failed(&error))
+    }
+
+    /// The end of it: the rows go into the table. Gives how many they are.
+    pub(crate) async fn finish(&mut self, session: &mut Session, progress: &CopyProgress) -> Result<u64> {
+        self.file.flush().await.map_err(|error| spool_failed(&error))?;
+        let found = Found { shown: "STDIN".to_owned(), path: self.path.0.clone() };
+        let source = open(session, vec![found], self.kind).await?;
+        progress.follow(&source);
+        insert(session, source, &self.name, &self.columns).await
+    }
+}
+
+fn spool_failed(error: &std::io::Error) -> Error {
+    Error::io("the copy of what the client sends", error)
+}

@@ -1,0 +1,347 @@
+//! Files as a table: `read_parquet`, `read_arrow`, and what COPY reads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
+};
+use model::{Error, Result, SqlState};
+
+use super::prune::row_groups;
+use super::read::{Layout, Part, Source};
+use super::{Found, Kind};
+use crate::context::StatementContext;
+use crate::errors::{OrError, external};
+use crate::provider::{has_subquery, predicate};
+
+/// The table function that stands for what a COPY reads. Not a name that anybody would give.
+pub(crate) const SOURCE: &str = "source of copy";
+/// Batches that wait between the file and the query.
+const BATCHES_AHEAD: usize = 2;
+/// Rows below which files are not worth splitting among threads.
+const SPLIT_ROWS_MIN: u64 = 200_000;
+
+/// Files as a table.
+pub(crate) struct FilesTable(Arc<Source>);
+
+impl FilesTable {
+    /// What makes the table that a function in FROM stands for, of its name and its arguments, which are simplified, so that what is
+    /// constant is a literal; `None` if it is none of these functions.
+    pub(crate) fn function(name: &str) -> Option<Function> {
+        match name {
+            "read_parquet" => Some(|context, name, arguments| of_paths(context, name, arguments, Kind::Parquet)),
+            "read_arrow" => Some(|context, name, arguments| of_paths(context, name, arguments, Kind::Arrow)),
+            SOURCE => Some(|context, name, _| match &context.input {
+                Some(source) => Ok(Arc::new(FilesTable(Arc::clone(source)))),
+                None => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}() does not exist"))),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the table of a function.
+type Function = fn(&StatementContext, &str, &[Expr]) -> Result<Arc<dyn TableProvider>>;
+
+fn of_paths(context: &StatementContext, name: &str, arguments: &[Expr], kind: Kind) -> Result<Arc<dyn TableProvider>> {
+    let source = Source::open(named(context, name, arguments)?, kind, &context.settings.time_zone())?;
+    Ok(Arc::new(FilesTable(Arc::new(source))))
+}
+
+/// The files that the arguments name: texts, or an array of them.
+fn named(context: &StatementContext, name: &str, arguments: &[Expr]) -> Result<Vec<Found>> {
+    let mut patterns = Vec::new();
+    for argument in arguments {
+        let Expr::Literal(value, _) = argument else { return Err(no_paths(name)) };
+        match value {
+            ScalarValue::List(list) => {
+                for row in 0..list.values().len() {
+                    let item = ScalarValue::try_from_array(list.values(), row).or_error()?;
+                    patterns.push(text(&item).ok_or_else(|| no_paths(name))?);
+                }
+            }
+            value => patterns.push(text(value).ok_or_else(|| no_paths(name))?),
+        }
+    }
+    if patterns.is_empty() {
+        return Err(no_paths(name));
+    }
+    let root = context.files()?;
+    let mut found = Vec::new();
+    for pattern in &patterns {
+        found.extend(root.inputs(pattern)?);
+    }
+    Ok(found)
+}
+
+fn text(value: &ScalarValue) -> Option<String> {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.clone(),
+        _ => None,
+    }
+}
+
+fn no_paths(name: &str) -> Error {
+    let text = format!("{name}() takes paths of files, as texts that do not depend on rows");
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+        .with_hint(format!("{name}('2024/*.parquet'), or {name}('a', 'b')"))
+}
+
+impl fmt::Debug for FilesTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FilesTable({})", self.0.kind)
+    }
+}
+
+#[async_trait]
+impl TableProvider for FilesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
+        let is_parquet = self.0.kind == Kind::Parquet;
+        let support = |filter: &&Expr| match is_parquet && !filter.is_volatile() && !has_subquery(filter) {
+            true => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let source = Arc::clone(&self.0);
+        let columns = projection.cloned().unwrap_or_else(|| (0..source.schema.fields().len()).collect());
+        let schema = Arc::new(source.schema.project(&columns)?);
+        let pruning = pruning(&source.schema, filters)?;
+        let partitions = if limit.is_some() { 1 } else { state.config().target_partitions() };
+        let parts = Parts::of(&source, pruning.as_ref(), partitions).map_err(external)?;
+        Ok(Arc::new(FilesScan::new(source, columns, schema, parts, limit, !filters.is_empty())))
+    }
+}
+
+fn pruning(schema: &SchemaRef, filters: &[Expr]) -> DfResult<Option<PruningPredicate>> {
+    if filters.is_empty() {
+        return Ok(None);
+    }
+    let predicate = predicate(schema, filters).map_err(external)?;
+    // What it cannot make use of is looked at in the rows.
+    let pruning = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema)).try_build(predicate);
+    Ok(pruning.ok().filter(|pruning| !pruning.always_true()))
+}
+
+/// What is to be read, in parts for threads.
+struct Parts {
+    list: Vec<Vec<Part>>,
+    row_groups: usize,
+    row_groups_pruned: usize,
+}
+
+impl Parts {
+    fn of(source: &Source, pruning: Option<&PruningPredicate>, partitions: usize) -> Result<Parts> {
+        let mut units = Vec::new();
+        let (mut row_groups_all, mut kept_all, mut rows) = (0, 0, 0);
+        for (at, input) in source.inputs.iter().enumerate() {
+            let Layout::Parquet(metadata) = &input.layout else {
+                units.push((Part { input: at, row_groups: Vec::new() }, SPLIT_ROWS_MIN));
+                rows += SPLIT_ROWS_MIN;
+                continue;
+            };
+            let kept = row_groups(source, input, pruning)?;
+            row_groups_all += metadata.metadata().num_row_groups();
+            kept_all += kept.len();
+            for group in kept {
+                let count = u64::try_from(metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
+                units.push((Part { input: at, row_groups: vec![group] }, count));
+                rows += count;
+            }
+        }
+        let partitions = if rows < SPLIT_ROWS_MIN { 1 } else { partitions.clamp(1, units.len().max(1)) as u64 };
+        let mut list: Vec<Vec<Part>> = vec![Vec::new(); partitions as usize];
+        let mut before = 0;
+        for (part, count) in units {
+            let partition = (before * partitions / rows.max(1)).min(partitions - 1) as usize;
+            before += count;
+            match list[partition].last_mut() {
+                // Row groups behind each other are read by one reader.
+                Some(last) if last.input == part.input => last.row_groups.extend(part.row_groups),
+                _ => list[partition].push(part),
+            }
+        }
+        Ok(Parts { list, row_groups: row_groups_all, row_groups_pruned: row_groups_all - kept_all })
+    }
+}
+
+/// Reads files.
+struct FilesScan {
+    source: Arc<Source>,
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    parts: Parts,
+    limit: Option<usize>,
+    is_filtered: bool,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl FilesScan {
+    fn new(
+        source: Arc<Source>,
+        columns: Vec<usize>,
+        schema: SchemaRef,
+        parts: Parts,
+        limit: Option<usize>,
+        is_filtered: bool,
+    ) -> FilesScan {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(parts.list.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let (properties, metrics) = (Arc::new(properties), ExecutionPlanMetricsSet::new());
+        FilesScan { source, columns, schema, parts, limit, is_filtered, properties, metrics }
+    }
+}
+
+impl fmt::Debug for FilesScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FilesScan({})", self.source.kind)
+    }
+}
+
+impl DisplayAs for FilesScan {
+    fn fmt_as(&self, _ty: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FilesScan: format={}, files={}, columns=[", self.source.kind, self.source.inputs.len())?;
+        for (at, field) in self.schema.fields().iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { ", " }, field.name())?;
+        }
+        write!(f, "]")?;
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        if self.source.kind == Kind::Parquet {
+            write!(f, ", row groups={} pruned={}", self.parts.row_groups, self.parts.row_groups_pruned)?;
+        }
+        write!(f, ", partitions={}", self.parts.list.len())
+    }
+}
+
+impl ExecutionPlan for FilesScan {
+    fn name(&self) -> &'static str {
+        "FilesScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+        let parts = self.parts.list[partition].clone();
+        let (source, columns, schema) = (Arc::clone(&self.source), self.columns.clone(), Arc::clone(&self.schema));
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let is_limited = self.limit.is_some();
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let count = |name, value| MetricBuilder::new(&self.metrics).counter(name, partition).add(value);
+        count("files", parts.len());
+        count("row_groups", parts.iter().map(|part| part.row_groups.len()).sum());
+        if partition == 0 {
+            count("row_groups_pruned", self.parts.row_groups_pruned);
+        }
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);
+        let out = builder.tx();
+        builder.spawn_blocking(move || {
+            for part in &parts {
+                let batches = source.rows_of(part, &columns, &schema, is_limited.then_some(left)).map_err(external)?;
+                for batch in batches {
+                    let mut batch = batch.map_err(external);
+                    if let Ok(batch) = &mut batch {
+                        if batch.num_rows() > left {
+                            *batch = batch.slice(0, left);
+                        }
+                        left -= batch.num_rows();
+                        source.rows_read.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+                        baseline.record_output(batch.num_rows());
+                    }
+                    let is_last = batch.is_err() || left == 0;
+                    // An error here means that nobody reads any more.
+                    if out.blocking_send(batch).is_err() || is_last {
+                        return Ok(());
+                    }
+                }
+            }
+            baseline.done();
+            Ok(())
+        });
+        Ok(builder.build())
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    /// Of all rows, unless there is a condition: then of at most so many.
+    fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
+        let rows = match partition {
+            None => self.source.rows(),
+            Some(_) => None,
+        };
+        let rows = rows.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX).min(self.limit.unwrap_or(usize::MAX)));
+        let num_rows = match rows {
+            Some(rows) if self.is_filtered => Precision::Inexact(rows),
+            Some(rows) => Precision::Exact(rows),
+            None => Precision::Absent,
+        };
+        // Of columns nothing: a file's bounds need not be values that it has.
+        let column_statistics = vec![ColumnStatistics::new_unknown(); self.schema.fields().len()];
+        Ok(Arc::new(Statistics { num_rows, total_byte_size: Precision::Absent, column_statistics }))
+    }
+}

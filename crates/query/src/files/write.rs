@@ -1,0 +1,304 @@
+//! Writes a result as a file, in pieces, on a thread of its own.
+//!
+//! Memory is bounded: two batches that wait, the row group that is being made ([`ROW_GROUP_ROWS`] rows, [`ROW_GROUP_BYTES`]), and a
+//! few pieces of it.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::ipc::CompressionType;
+use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use futures::StreamExt;
+use model::{Error, Result, SqlState};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression as Codec, Encoding, GzipLevel, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::copy::{CHUNK_BYTES, Chunk, Chunks};
+use crate::session::Batches;
+use crate::types::{OutputColumn, sql_name};
+
+/// Rows of a row group, unless stated: as many as DuckDB's have, whose threads read a row group each.
+const ROW_GROUP_ROWS: usize = 122_880;
+/// Most bytes of a row group while it is made.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+/// Pieces that wait for whoever takes them.
+const CHUNKS_AHEAD: usize = 4;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    Parquet {
+        compression: Compression,
+        row_group_rows: Option<usize>,
+    },
+    /// Arrow's IPC file, which is also Feather's second version; or a stream.
+    Arrow {
+        compression: Compression,
+        stream: bool,
+    },
+}
+
+/// How its pages are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    Snappy,
+    Gzip,
+    Lz4,
+    Zstd,
+}
+
+impl Compression {
+    pub(crate) fn named(name: &str) -> Option<Compression> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "none" | "uncompressed" => Compression::None,
+            "snappy" => Compression::Snappy,
+            "gzip" => Compression::Gzip,
+            "lz4" | "lz4_raw" => Compression::Lz4,
+            "zstd" => Compression::Zstd,
+            _ => return None,
+        })
+    }
+
+    fn codec(self) -> Codec {
+        match self {
+            Compression::None => Codec::UNCOMPRESSED,
+            Compression::Snappy => Codec::SNAPPY,
+            Compression::Gzip => Codec::GZIP(GzipLevel::default()),
+            Compression::Lz4 => Codec::LZ4_RAW,
+            Compression::Zstd => Codec::ZSTD(ZstdLevel::default()),
+        }
+    }
+}
+
+/// What is sent to the thread that encodes.
+enum Step {
+    Batch(RecordBatch),
+    Failed(Error),
+    /// There are no more. Without it, whoever makes the batches is gone.
+    End,
+}
+
+/// The result as pieces of a file. Dropping them stops the query.
+///
+/// - `schema`: of the batches; `columns`: as they are to be named.
+///
+/// # Errors
+/// 42701 for two columns of one name; 0A000 for a type that files do not have.
+pub(crate) fn chunks(batches: Batches, schema: &Schema, columns: &[OutputColumn], writing: Writing) -> Result<Chunks> {
+    let schema = stored(schema, columns)?;
+    let (to_encoder, steps) = mpsc::channel(2);
+    let (to_taker, mut pieces) = mpsc::channel(CHUNKS_AHEAD);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(produce(batches, to_encoder));
+    tasks.spawn_blocking(move || {
+        let outlet = Outlet { buffer: Vec::with_capacity(CHUNK_BYTES), to: to_taker.clone() };
+        if let Err(error) = encode(steps, &schema, writing, outlet) {
+            // Nobody is there any more, or is told.
+            let _ = to_taker.blocking_send(Err(error));
+        }
+    });
+    Ok(Box::pin(futures::stream::poll_fn(move |context| {
+        if let Some(piece) = ready!(pieces.poll_recv(context)) {
+            return Poll::Ready(Some(piece));
+        }
+        // The end, unless it came by a panic: then something is missing.
+        loop {
+            match ready!(tasks.poll_join_next(context)) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(Error::bug(format!("a query stopped: {error}"))))),
+                None => return Poll::Ready(None),
+            }
+        }
+    })))
+}
+
+async fn produce(mut batches: Batches, to: mpsc::Sender<Step>) {
+    loop {
+        let step = match batches.next().await {
+            Some(Ok(batch)) => Step::Batch(batch),
+            Some(Err(error)) => Step::Failed(error),
+            None => Step::End,
+        };
+        let is_last = !matches!(step, Step::Batch(_));
+        if to.send(step).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Takes what a writer writes, and passes it on in pieces.
+struct Outlet {
+    buffer: Vec<u8>,
+    to: mpsc::Sender<Result<Chunk>>,
+}
+
+impl Outlet {
+    fn send(&mut self, rows: u64) -> io::Result<()> {
+        let bytes = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
+        let sent = self.to.blocking_send(Ok(Chunk { bytes, rows }));
+        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}
+
+impl Write for Outlet {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= CHUNK_BYTES {
+            self.send(0)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file being written.
+enum Encoder {
+    Parquet(Box<ArrowWriter<Outlet>>),
+    File(Box<FileWriter<Outlet>>),
+    Stream(Box<StreamWriter<Outlet>>),
+}
+
+impl Encoder {
+    fn new(schema: &SchemaRef, writing: Writing, outlet: Outlet) -> Result<Encoder> {
+        Ok(match writing {
+            Writing::Parquet { compression, row_group_rows } => {
+                let properties = properties(schema, compression, row_group_rows);
+                let writer = ArrowWriter::try_new(outlet, Arc::clone(schema), Some(properties));
+                Encoder::Parquet(Box::new(writer.map_err(failed)?))
+            }
+            Writing::Arrow { compression, stream } => {
+                let codec = (compression == Compression::Lz4).then_some(CompressionType::LZ4_FRAME);
+                let options = IpcWriteOptions::default().try_with_compression(codec).map_err(failed)?;
+                match stream {
+                    true => StreamWriter::try_new_with_options(outlet, schema, options)
+                        .map(|writer| Encoder::Stream(Box::new(writer))),
+                    false => FileWriter::try_new_with_options(outlet, schema, options)
+                        .map(|writer| Encoder::File(Box::new(writer))),
+                }
+                .map_err(failed)?
+            }
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        match self {
+            Encoder::Parquet(writer) => writer.write(batch).map_err(failed),
+            Encoder::File(writer) => writer.write(batch).map_err(failed),
+            Encoder::Stream(writer) => writer.write(batch).map_err(failed),
+        }
+    }
+
+    fn finish(self) -> Result<Outlet> {
+        match self {
+            Encoder::Parquet(writer) => writer.into_inner().map_err(failed),
+            Encoder::File(writer) => writer.into_inner().map_err(failed),
+            Encoder::Stream(writer) => writer.into_inner().map_err(failed),
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::bug(format!("cannot write the result as a file: {error}"))
+}
+
+fn encode(mut steps: mpsc::Receiver<Step>, schema: &SchemaRef, writing: Writing, outlet: Outlet) -> Result<()> {
+    let mut encoder = Encoder::new(schema, writing, outlet)?;
+    let mut rows = 0;
+    loop {
+        match steps.blocking_recv() {
+            Some(Step::Batch(batch)) => {
+                rows += batch.num_rows() as u64;
+                encoder.write(&as_stored(&batch, schema)?)?;
+            }
+            Some(Step::Failed(error)) => return Err(error),
+            Some(Step::End) => break,
+            // A file that lacks rows is not to look whole.
+            None => return Err(Error::bug("a query stopped")),
+        }
+    }
+    encoder.finish()?.send(rows).map_err(failed)
+}
+
+fn properties(schema: &Schema, compression: Compression, row_group_rows: Option<usize>) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
+        .set_created_by(concat!("millrace ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(compression.codec())
+        .set_max_row_group_row_count(Some(row_group_rows.unwrap_or(ROW_GROUP_ROWS)))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+    for field in schema.fields().iter().filter(|field| matches!(field.data_type(), Arrow::Timestamp(..))) {
+        // Times follow each other: their differences are small, and no dictionary is.
+        let path = ColumnPath::from(field.name().as_str());
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    properties.build()
+}
+
+/// The columns of the file.
+fn stored(schema: &Schema, columns: &[OutputColumn]) -> Result<SchemaRef> {
+    let mut fields: Vec<Field> = Vec::with_capacity(columns.len());
+    let mut names = rustc_hash::FxHashSet::default();
+    for (field, column) in schema.fields().iter().zip(columns) {
+        if !names.insert(column.name.as_str()) {
+            let text = format!("column \"{}\" specified more than once", column.name);
+            return Err(
+                Error::new(SqlState::DUPLICATE_COLUMN, text).with_hint("columns of a file need names of their own")
+            );
+        }
+        let Some(ty) = stored_type(field.data_type()) else {
+            let text = format!(
+                "column \"{}\" is of type {}, which files do not have",
+                column.name,
+                sql_name(field.data_type())
+            );
+            return Err(Error::unsupported(text).with_hint("cast it to text, or to a number"));
+        };
+        fields.push(Field::new(&column.name, ty, true));
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// The type of a file's column; `None` for what other readers would take for something else.
+fn stored_type(ty: &Arrow) -> Option<Arrow> {
+    Some(match ty {
+        Arrow::Interval(_) | Arrow::Duration(_) | Arrow::Union(..) | Arrow::Map(..) | Arrow::RunEndEncoded(..) => {
+            return None;
+        }
+        // The same moments, whatever zone the session shows them in.
+        Arrow::Timestamp(unit, Some(_)) => Arrow::Timestamp(*unit, Some("UTC".into())),
+        Arrow::Null | Arrow::Utf8View | Arrow::LargeUtf8 => Arrow::Utf8,
+        Arrow::BinaryView | Arrow::LargeBinary => Arrow::Binary,
+        Arrow::Date64 => Arrow::Date32,
+        Arrow::Time32(_) => Arrow::Time64(TimeUnit::Nanosecond),
+        Arrow::Decimal32(digits, scale) | Arrow::Decimal64(digits, scale) => Arrow::Decimal128(*digits, *scale),
+        Arrow::Dictionary(_, values) => stored_type(values)?,
+        Arrow::List(item) | Arrow::LargeList(item) | Arrow::FixedSizeList(item, _) => {
+            Arrow::List(Arc::new(Field::new_list_field(stored_type(item.data_type())?, true)))
+        }
+        Arrow::Struct(_) | Arrow::ListView(_) | Arrow::LargeListView(_) => return None,
+        other => other.clone(),
+    })
+}
+
+fn as_stored(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |(array, field): (&ArrayRef, &Arc<Field>)| match array.data_type() == field.data_type() {
+        true => Ok(Arc::clone(array)),
+        false => cast(array, field.data_type()).map_err(failed),
+    };
+    let arrays = batch.columns().iter().zip(schema.fields()).map(column).collect::<Result<_>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(failed)
+}
