@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::pg::backend::{self, Field, Severity, Status};
 use ::pg::frontend::{self, Frontend};
 use ::pg::{Form, Type};
+use arrow_array::RecordBatch;
 use bytes::BytesMut;
 use model::{Error, Result, SqlState};
 use query::{
