@@ -103,7 +103,7 @@ pub fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
-    use arrow_array::{ArrayRef, DictionaryArray};
+    use arrow_array::{Array, ArrayRef, DictionaryArray};
 
     use super::*;
 
