@@ -154,7 +154,7 @@ async fn insert(session: &mut Session, source: Arc<Source>, name: &ObjectName, c
         columns => columns.iter().map(|name| quoted(name)).collect(),
     };
     let list = list.join(", ");
-    let sql = format!("INSERT INTO {name} ({list}) SELECT {list} FROM {}()", quoted(SOURCE));
+    let sql = format!("INSERT INTO {name} ({list}) SELECT {list} FROM {SOURCE}()");
     let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
     session.input = Some(source);
     let inserted = Box::pin(run(session, &statement)).await;

@@ -31,7 +31,7 @@ use crate::errors::{OrError, external};
 use crate::provider::{has_subquery, predicate};
 
 /// The table function that stands for what a COPY reads. Not a name that anybody would give.
-pub(crate) const SOURCE: &str = "source of copy";
+pub(crate) const SOURCE: &str = "millrace_source_of_copy";
 /// Batches that wait between the file and the query.
 const BATCHES_AHEAD: usize = 2;
 /// Rows below which files are not worth splitting among threads.

@@ -253,7 +253,7 @@ def second():
 
 
 def main():
-    if len(sys.argv) > 2:
+    if len(sys.argv) > 3:
         setup(sys.argv[1], sys.argv[3])
         {"first": first, "second": second}[sys.argv[2]]()
         return
