@@ -22,6 +22,8 @@ pub(crate) enum Maintenance {
     Vacuum { full: bool, tables: Vec<ObjectName> },
     /// SET CONSTRAINTS: they are immediate as they are.
     Constraints { deferred: bool },
+    /// ALTER TABLE … SET (timescaledb…): how TimescaleDB is to compress, which happens here anyway.
+    Compress { table: ObjectName },
     /// LOCK TABLE. `alone`: nobody else may write, and not only alter, the tables.
     Lock { tables: Vec<ObjectName>, alone: bool, nowait: bool },
 }
@@ -51,8 +53,8 @@ const OPTIONS: &[&str] = &[
 /// # Errors
 /// 42601 at what does not belong there.
 pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Maintenance>> {
-    if let Some(constraints) = constraints(tokens) {
-        return Ok(Some(constraints));
+    if let Some(found) = constraints(tokens).or_else(|| compress(tokens)) {
+        return Ok(Some(found));
     }
     let is_checkpoint = is_word(&tokens[0], "checkpoint");
     let is_lock = is_word(&tokens[0], "lock");
@@ -86,6 +88,24 @@ fn constraints(tokens: &[TokenWithSpan]) -> Option<Maintenance> {
     let last = words.last()?;
     let deferred = is_word(last, "deferred");
     (deferred || is_word(last, "immediate")).then_some(Maintenance::Constraints { deferred })
+}
+
+/// `ALTER TABLE name SET (timescaledb.…)`
+fn compress(tokens: &[TokenWithSpan]) -> Option<Maintenance> {
+    let words: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    if !is_word(words.first()?, "alter") || !is_word(words.get(1)?, "table") {
+        return None;
+    }
+    let set = words.iter().position(|token| is_word(token, "set"))?;
+    let is_theirs = words.get(set + 1)?.token == Token::LParen && is_word(words.get(set + 2)?, "timescaledb");
+    if !is_theirs || words.last()?.token != Token::RParen {
+        return None;
+    }
+    let named = words.get(2..set)?.iter().map(|token| (*token).clone()).collect();
+    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(named);
+    let table = parser.parse_object_name(false).ok()?;
+    (parser.peek_token_ref().token == Token::EOF).then_some(Maintenance::Compress { table })
 }
 
 /// Why VACUUM cannot be read.
@@ -201,6 +221,11 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
                 session.notice("SET CONSTRAINTS is ignored: constraints are looked at when a statement ends");
             }
             Ok(Outcome::command("SET CONSTRAINTS"))
+        }
+        Maintenance::Compress { table } => {
+            find_table(&session.context(), table)?;
+            session.notice(format!("hypertable \"{table}\" is always compressed: its options are ignored"));
+            Ok(Outcome::command("ALTER TABLE"))
         }
         Maintenance::Checkpoint => {
             finished(engine.start_flush()).await?;

@@ -612,10 +612,12 @@ impl Session {
             ast::Statement::CreateTable(create @ ast::CreateTable { query: Some(query), .. }) => {
                 Box::pin(crate::create_as::execute(self, parsed, create, query)).await
             }
-            ast::Statement::Query(_) => match Sleep::of(sql) {
-                Some(sleep) => sleep.execute().await,
-                None => Err(Error::bug("a query without a plan")),
+            ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
+                (Some(sleep), _) => sleep.execute().await,
+                (None, Some(call)) => Box::pin(call.execute(self, parsed)).await,
+                (None, None) => Err(Error::bug("a query without a plan")),
             },
+            ast::Statement::CreateExtension(_) if rows::is_timescale(sql) => Ok(rows::extension(self)),
             sql => match crate::rows::define(self, parsed, sql).await? {
                 Some(outcome) => Ok(outcome),
                 None => crate::ddl::execute(self, parsed, sql),
@@ -646,6 +648,9 @@ impl Session {
     ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
         if let Some(sleep) = Sleep::of(sql) {
             return Ok((Vec::new(), Some(sleep.columns()), Plan::Other));
+        }
+        if let Some(call) = rows::Call::of(sql) {
+            return Ok((Vec::new(), Some(call.columns()), Plan::Other));
         }
         if let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
             return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));
@@ -1106,6 +1111,7 @@ fn writes(parsed: &Parsed) -> bool {
         | ast::Statement::Truncate(_)
         | ast::Statement::Execute { .. }
         | ast::Statement::Drop { .. } => true,
+        ast::Statement::Query(_) => rows::Call::of(sql).is_some(),
         _ => false,
     }
 }

@@ -138,21 +138,21 @@ impl TableProvider for FilesTable {
         let source = Arc::clone(&self.0);
         let columns = projection.cloned().unwrap_or_else(|| (0..source.schema.fields().len()).collect());
         let schema = Arc::new(source.schema.project(&columns)?);
-        let pruning = pruning(&source.schema, filters)?;
+        let pruning = pruning(&source.schema, filters);
         let partitions = if limit.is_some() { 1 } else { state.config().target_partitions() };
         let parts = Parts::of(&source, pruning.as_ref(), partitions).map_err(external)?;
         Ok(Arc::new(FilesScan::new(source, columns, schema, parts, limit, !filters.is_empty())))
     }
 }
 
-fn pruning(schema: &SchemaRef, filters: &[Expr]) -> DfResult<Option<PruningPredicate>> {
+/// What of the filters can be told of whole row groups. All of them are looked at in the rows as well.
+fn pruning(schema: &SchemaRef, filters: &[Expr]) -> Option<PruningPredicate> {
     if filters.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let predicate = predicate(schema, filters).map_err(external)?;
-    // What it cannot make use of is looked at in the rows.
+    let predicate = predicate(schema, filters).ok()?;
     let pruning = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema)).try_build(predicate);
-    Ok(pruning.ok().filter(|pruning| !pruning.always_true()))
+    pruning.ok().filter(|pruning| !pruning.always_true())
 }
 
 /// What is to be read, in parts for threads.

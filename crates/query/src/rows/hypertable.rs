@@ -1,0 +1,450 @@
+//! What TimescaleDB's clients call: `create_hypertable` turns an empty `rows` table into a `columns` table; the rest of what they
+//! commonly ask for is said to be needless, or not to be there.
+//!
+//! A statement of its own, as `pg_sleep`: a function that changes the catalog has no place within a query.
+
+use std::sync::Arc;
+
+use ::rows::{RecordId, RowTable};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
+use arrow_schema::{Field, Schema};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, SelectItem, SetExpr,
+    TableFactor, Value as Literal,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use model::{Error, Result, SqlState, Type};
+use pg::types::oid;
+
+use super::Named;
+use crate::errors::locate;
+use crate::insert::find_table;
+use crate::rewrite::folded;
+use crate::session::{Outcome, Session};
+use crate::statement::{Command, Parsed, parse};
+use crate::types::OutputColumn;
+
+/// Positional arguments of `create_hypertable`, where the second is the name of a column.
+const BY_NAME: &[&str] = &[
+    "relation",
+    "time_column_name",
+    "partitioning_column",
+    "number_partitions",
+    "associated_schema_name",
+    "associated_table_prefix",
+    "chunk_time_interval",
+    "create_default_indexes",
+    "if_not_exists",
+    "partitioning_func",
+    "migrate_data",
+];
+/// The same, where it is a dimension, `by_range(…)`.
+const BY_DIMENSION: &[&str] = &["relation", "dimension", "create_default_indexes", "if_not_exists", "migrate_data"];
+/// Days of a month, as TimescaleDB counts them in widths of chunks.
+const MONTH_DAYS: i64 = 30;
+
+/// A call of one of TimescaleDB's functions that stands alone in a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    name: String,
+    arguments: Vec<(Option<String>, Expr)>,
+    /// `SELECT * FROM f(…)`, and not `SELECT f(…)`.
+    spread: bool,
+}
+
+impl Call {
+    /// The call that a statement is, if it is one.
+    pub(crate) fn of(sql: &ast::Statement) -> Option<Call> {
+        let ast::Statement::Query(query) = sql else { return None };
+        let SetExpr::Select(select) = &*query.body else { return None };
+        if select.selection.is_some() || query.with.is_some() {
+            return None;
+        }
+        match (select.projection.as_slice(), select.from.as_slice()) {
+            (
+                [
+                    SelectItem::UnnamedExpr(Expr::Function(function))
+                    | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. },
+                ],
+                [],
+            ) => Call::new(&function.name, listed(function)?, false),
+            ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
+                TableFactor::Table { name, args: Some(args), .. } => Call::new(name, &args.args, true),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn new(name: &ObjectName, arguments: &[FunctionArg], spread: bool) -> Option<Call> {
+        let name = name.0.last()?.as_ident().map(folded)?;
+        let known = ["create_hypertable", "add_retention_policy", "add_compression_policy", "set_chunk_time_interval"];
+        if !known.contains(&name.as_str()) {
+            return None;
+        }
+        let argument = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some((None, value.clone())),
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
+                Some((Some(folded(name)), value.clone()))
+            }
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(value), .. } => {
+                Some((Some(folded(name)), value.clone()))
+            }
+            _ => None,
+        };
+        let arguments = arguments.iter().map(argument).collect::<Option<_>>()?;
+        Some(Call { name, arguments, spread })
+    }
+
+    /// Does the second argument say how the table is cut?
+    fn has_dimension(&self) -> bool {
+        self.arguments.iter().any(|(_, value)| matches!(value, Expr::Function(function) if is_by_range(function)))
+    }
+
+    pub(crate) fn columns(&self) -> Vec<OutputColumn> {
+        let column = |name: &str, oid| OutputColumn { name: name.to_owned(), oid, typmod: -1, origin: None };
+        match self.name.as_str() {
+            "create_hypertable" if self.spread && self.has_dimension() => {
+                vec![column("hypertable_id", oid::INT4), column("created", oid::BOOL)]
+            }
+            "create_hypertable" if self.spread => vec![
+                column("hypertable_id", oid::INT4),
+                column("schema_name", oid::NAME),
+                column("table_name", oid::NAME),
+                column("created", oid::BOOL),
+            ],
+            // A record has a binary form that nobody reads.
+            "create_hypertable" => vec![column("create_hypertable", oid::TEXT)],
+            "set_chunk_time_interval" => vec![column("set_chunk_time_interval", oid::VOID)],
+            name => vec![column(name, oid::INT4)],
+        }
+    }
+
+    pub(crate) async fn execute(&self, session: &mut Session, parsed: &Parsed) -> Result<Outcome> {
+        let given = Given::of(self)?;
+        let row: Vec<ArrayRef> = match self.name.as_str() {
+            "create_hypertable" => {
+                let made = create(session, parsed, &given).await.map_err(|error| locate(error, parsed))?;
+                made.row(self.spread, self.has_dimension())
+            }
+            name => {
+                accept(session, name, &given)?;
+                match name {
+                    "set_chunk_time_interval" => vec![text("")],
+                    // The number of a job that there is none of.
+                    _ => vec![Arc::new(Int32Array::from(vec![1_000]))],
+                }
+            }
+        };
+        let columns = self.columns();
+        let fields: Vec<Field> = columns
+            .iter()
+            .zip(&row)
+            .map(|(column, array)| Field::new(&column.name, array.data_type().clone(), true))
+            .collect();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), row).map_err(Error::bug)?;
+        Ok(Outcome::Rows { columns, batches: Box::pin(futures::stream::iter([Ok(batch)])), tag: "SELECT".into() })
+    }
+}
+
+fn text(text: &str) -> ArrayRef {
+    Arc::new(StringArray::from(vec![text]))
+}
+
+fn listed(function: &Function) -> Option<&[FunctionArg]> {
+    match &function.args {
+        FunctionArguments::List(list) if function.over.is_none() => Some(&list.args),
+        _ => None,
+    }
+}
+
+fn is_by_range(function: &Function) -> bool {
+    function.name.0.last().and_then(|part| part.as_ident()).map(folded).is_some_and(|name| name == "by_range")
+}
+
+/// Arguments by their names.
+#[derive(Default)]
+struct Given<'a>(Vec<(String, &'a Expr)>);
+
+impl<'a> Given<'a> {
+    fn of(call: &'a Call) -> Result<Given<'a>> {
+        let order: &[&str] = match call.name.as_str() {
+            "create_hypertable" if call.has_dimension() => BY_DIMENSION,
+            "create_hypertable" => BY_NAME,
+            _ => &["relation", "interval"],
+        };
+        let mut given = Given::default();
+        for (at, (name, value)) in call.arguments.iter().enumerate() {
+            let name = match (name.as_deref(), order.get(at)) {
+                (Some("main_table" | "hypertable"), _) => "relation",
+                (Some(name), _) => name,
+                (None, Some(name)) => *name,
+                (None, None) => {
+                    let text = format!("function {}() has at most {} arguments here", call.name, order.len());
+                    return Err(Error::new(SqlState::UNDEFINED_FUNCTION, text));
+                }
+            };
+            let Expr::Function(range) = value else {
+                given.0.push((name.to_owned(), value));
+                continue;
+            };
+            let Some(list) = listed(range).filter(|_| is_by_range(range)) else { return Err(constant(name)) };
+            let names = ["time_column_name", "chunk_time_interval"];
+            for (argument, name) in list.iter().zip(names) {
+                let (FunctionArg::Unnamed(FunctionArgExpr::Expr(value))
+                | FunctionArg::Named { arg: FunctionArgExpr::Expr(value), .. }) = argument
+                else {
+                    return Err(constant(name));
+                };
+                given.0.push((name.to_owned(), value));
+            }
+        }
+        Ok(given)
+    }
+
+    fn value(&self, name: &str) -> Option<&'a Expr> {
+        self.0.iter().find(|(own, _)| own == name).map(|(_, value)| inner(*value))
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&'a str>> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Expr::Value(value)) => match &value.value {
+                Literal::SingleQuotedString(text) | Literal::EscapedStringLiteral(text) => Ok(Some(text)),
+                Literal::Null => Ok(None),
+                _ => Err(constant(name)),
+            },
+            Some(_) => Err(constant(name)),
+        }
+    }
+
+    fn flag(&self, name: &str) -> Result<bool> {
+        match self.value(name) {
+            None => Ok(false),
+            Some(Expr::Value(value)) => match &value.value {
+                Literal::Boolean(value) => Ok(*value),
+                Literal::SingleQuotedString(text) => pg::value::parse_bool(text),
+                _ => Err(constant(name)),
+            },
+            Some(_) => Err(constant(name)),
+        }
+    }
+
+    /// The table that is meant.
+    fn relation(&self) -> Result<ObjectName> {
+        let text = self.text("relation")?.ok_or_else(|| constant("relation"))?;
+        let dialect = PostgreSqlDialect {};
+        let name = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_object_name(false));
+        name.map_err(|_| Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
+    }
+
+    /// The width of a chunk as an option of a table; `None`: what that has by itself.
+    fn partition(&self) -> Result<Option<String>> {
+        let (months, days, micros) = match self.value("chunk_time_interval") {
+            None => return Ok(None),
+            // Of a time that is a moment, whole numbers are microseconds.
+            Some(Expr::Value(value)) => match &value.value {
+                Literal::Null => return Ok(None),
+                Literal::Number(number, _) => {
+                    (0, 0, number.parse::<i64>().map_err(|_| constant("chunk_time_interval"))?)
+                }
+                Literal::SingleQuotedString(text) => parts(text)?,
+                _ => return Err(constant("chunk_time_interval")),
+            },
+            Some(Expr::Interval(interval)) => match &*interval.value {
+                Expr::Value(value) => match (&value.value, &interval.leading_field) {
+                    (Literal::SingleQuotedString(text), None) => parts(text)?,
+                    (Literal::SingleQuotedString(text), Some(unit)) => parts(&format!("{text} {unit}"))?,
+                    _ => return Err(constant("chunk_time_interval")),
+                },
+                _ => return Err(constant("chunk_time_interval")),
+            },
+            Some(_) => return Err(constant("chunk_time_interval")),
+        };
+        Ok(Some(format!("{} days {micros} microseconds", months * MONTH_DAYS + days)))
+    }
+}
+
+fn parts(text: &str) -> Result<(i64, i64, i64)> {
+    let interval = pg::time::parse_interval(text)?;
+    Ok((interval.months.into(), interval.days.into(), interval.micros))
+}
+
+/// Without casts.
+fn inner(value: &Expr) -> &Expr {
+    match value {
+        Expr::Cast { expr, .. } => inner(expr),
+        Expr::Nested(expr) => inner(expr),
+        other => other,
+    }
+}
+
+fn constant(name: &str) -> Error {
+    let text = format!("the argument {name} must be a constant of its type");
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+}
+
+/// What `create_hypertable` gives.
+struct Made {
+    id: u32,
+    schema: String,
+    table: String,
+    created: bool,
+}
+
+impl Made {
+    /// In columns, or as the text of a record.
+    fn row(&self, spread: bool, has_dimension: bool) -> Vec<ArrayRef> {
+        let created = if self.created { "t" } else { "f" };
+        let id: ArrayRef = Arc::new(Int32Array::from(vec![i32::try_from(self.id).unwrap_or(i32::MAX)]));
+        let made: ArrayRef = Arc::new(BooleanArray::from(vec![self.created]));
+        match (spread, has_dimension) {
+            (true, true) => vec![id, made],
+            (true, false) => vec![id, text(&self.schema), text(&self.table), made],
+            (false, true) => vec![text(&format!("({},{created})", self.id))],
+            (false, false) => vec![text(&format!("({},{},{},{created})", self.id, self.schema, self.table))],
+        }
+    }
+}
+
+async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Result<Made> {
+    let name = given.relation()?;
+    let context = session.context();
+    let is_row_table = (Named { snapshot: &context.snapshot, settings: &context.settings }).find(&name).is_some();
+    if !is_row_table {
+        let table = find_table(&context, &name)?;
+        let text = format!("table \"{}\" is already a hypertable", table.name.table);
+        if !given.flag("if_not_exists")? {
+            return Err(Error::new(SqlState("TS110"), text));
+        }
+        session.notice(format!("{text}, skipping"));
+        let (schema, name) = (table.name.schema.clone(), table.name.table.clone());
+        return Ok(Made { id: table.id.0, schema, table: name, created: false });
+    }
+    // Nobody writes to it from now on.
+    super::lock_tables(session, std::slice::from_ref(&name), true, false).await?;
+    let context = session.context_of_newest();
+    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let table = named.find(&name).ok_or_else(|| Error::bug("a locked table that is gone"))?;
+    let view = context.rows_view.clone().ok_or_else(|| Error::bug("a table without its snapshot"))?;
+    let is_empty = {
+        let guard = crossbeam_epoch::pin();
+        (0..table.records.bound()).all(|record| view.row(&table, RecordId(record), &guard).is_none())
+    };
+    if !is_empty {
+        let text = format!("table \"{}\" is not empty", table.schema.name.table);
+        return Err(Error::unsupported(text)
+            .with_hint("make the hypertable first, and INSERT the rows into it; migrate_data is not supported"));
+    }
+    let making = definition(&table, given)?;
+    drop((context, view));
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let target = format!("{}.{}", quoted(&table.schema.name.schema), quoted(&table.schema.name.table));
+    for sql in [format!("DROP TABLE {target}"), format!("CREATE TABLE {target} {making}")] {
+        let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
+        let Command::Sql(sql) = &statement.0.command else { return Err(Error::bug("a definition that is none")) };
+        if super::define(session, parsed, sql).await?.is_none() {
+            crate::ddl::execute(session, &statement.0, sql)?;
+        }
+    }
+    let (schema, name) = (table.schema.name.schema.clone(), table.schema.name.table.clone());
+    let made = session.context();
+    let id = made.snapshot.catalog().table(&table.schema.name).map_or(0, |table| table.id.0);
+    Ok(Made { id, schema, table: name, created: true })
+}
+
+/// Columns and options of the `columns` table that a `rows` table becomes.
+fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
+    let schema = &table.schema;
+    let time = given.text("time_column_name")?.ok_or_else(|| constant("time_column_name"))?;
+    let Some(at) = schema.column(time) else {
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{time}\" does not exist")));
+    };
+    match schema.columns[at].ty {
+        Type::Timestamptz => {}
+        Type::Int2 | Type::Int4 | Type::Int8 => {
+            let text = format!("column \"{time}\": times that are whole numbers are not supported");
+            return Err(Error::unsupported(text).with_hint("make it timestamptz; to_timestamp() takes seconds"));
+        }
+        ty => {
+            let text = format!("column \"{time}\": times of type {ty} are not supported");
+            return Err(Error::unsupported(text).with_hint("make it timestamptz"));
+        }
+    }
+    if !schema.checks.is_empty() || !schema.foreign_keys.is_empty() {
+        let text = format!("table \"{}\" has CHECK or FOREIGN KEY constraints", schema.name.table);
+        return Err(Error::unsupported(text).with_hint("columns tables have none"));
+    }
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let mut columns = Vec::new();
+    for (place, column) in schema.shown() {
+        if column.default.as_deref().is_some_and(|default| !default.eq_ignore_ascii_case("null")) {
+            let text = format!("column \"{}\" has a default, and columns of hypertables have none here", column.name);
+            return Err(Error::unsupported(text));
+        }
+        // Its text is what is stored.
+        let ty = if column.ty == Type::Json { "text".to_owned() } else { column.ty.to_string() };
+        let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
+        columns.push(format!("{} {ty}{not_null}", quoted(&column.name)));
+    }
+    let mut options = vec!["store = 'columns'".to_owned(), format!("time = '{}'", time.replace('\'', "''"))];
+    if let Some(key) = key(table, at)? {
+        options.push(format!("key = '{}'", key.join(", ").replace('\'', "''")));
+    }
+    options.extend(given.partition()?.map(|width| format!("partition = '{width}'")));
+    Ok(format!("({}) WITH ({})", columns.join(", "), options.join(", ")))
+}
+
+/// What besides the time tells rows apart; `None`: nothing does.
+fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
+    let schema = &table.schema;
+    let mut found: Option<Vec<usize>> = None;
+    for index in schema.primary.iter().chain(schema.secondary.iter().filter(|index| index.unique)) {
+        if !index.columns.contains(&time) {
+            let column = &schema.columns[time].name;
+            let text = format!("cannot create a unique index without the column \"{column}\" (used in partitioning)");
+            return Err(Error::new(SqlState("TS103"), text)
+                .with_hint("make the time a part of the primary key, and of every unique index"));
+        }
+        let mut own: Vec<usize> = index.columns.iter().copied().filter(|column| *column != time).collect();
+        own.sort_unstable();
+        if found.as_ref().is_some_and(|found| *found != own) {
+            let text = format!("table \"{}\" has several unique indexes, of different columns", schema.name.table);
+            return Err(Error::unsupported(text).with_hint("a columns table has one key"));
+        }
+        found = Some(own);
+    }
+    Ok(found.map(|columns| columns.into_iter().map(|column| schema.columns[column].name.clone()).collect()))
+}
+
+/// Says what does not happen.
+fn accept(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()> {
+    let relation = given.relation()?;
+    find_table(&session.context(), &relation)?;
+    match name {
+        "add_compression_policy" => {
+            session.notice(format!("hypertable \"{relation}\" is always compressed: no policy is needed"));
+        }
+        "set_chunk_time_interval" => {
+            let text = format!("the partitions of hypertable \"{relation}\" stay as they are");
+            session.warn(SqlState("01000"), text);
+        }
+        _ => {
+            let text = format!("no row of hypertable \"{relation}\" is removed: retention is not supported yet");
+            session.warn(SqlState("01000"), text);
+        }
+    }
+    Ok(())
+}
+
+/// Is it `CREATE EXTENSION timescaledb`?
+pub(crate) fn is_timescale(sql: &ast::Statement) -> bool {
+    matches!(sql, ast::Statement::CreateExtension(extension) if folded(&extension.name) == "timescaledb")
+}
+
+/// Makes nothing, and says so.
+pub(crate) fn extension(session: &mut Session) -> Outcome {
+    session.notice("what there is of \"timescaledb\" is built in: create_hypertable, time_bucket, first, last");
+    Outcome::command("CREATE EXTENSION")
+}
