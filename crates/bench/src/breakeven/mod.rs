@@ -15,6 +15,8 @@
 mod data;
 pub(crate) mod report;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -147,6 +147,11 @@ impl Client {
         self.pg.simple("CHECKPOINT", SETTLE_TIMEOUT)
     }
 
+    #[cfg(test)]
+    pub(super) fn run_text(&mut self, sql: &str) -> Result<()> {
+        self.pg.simple(sql, ANSWER_TIMEOUT)
+    }
+
     // ---- writing ----
 
     /// Writes values that are not there yet, whole blocks; returns the time the server took.
