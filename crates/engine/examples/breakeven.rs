@@ -1,10 +1,10 @@
 //! What shares of blocks cost to change and to read, compressed and not, without sockets and SQL:
 //! `cargo run --release --example breakeven -p engine [SERIES] [DAYS] [FOLDER]`.
 //!
-//! The work of `millrace bench breakeven`: series of quarters of an hour, value and flag, of whose days a share is changed,
-//! by commits of one day of one series or of 31 days of all; then everything is read, likewise. CPU of all threads, because
-//! a busy machine's wall time says little: of commits, of the flush with the compactions it calls for, of reading (the least of
-//! three).
+//! The work of `millrace bench breakeven`: series of quarters of an hour, value and flag, of whose days a share is
+//! changed, by commits of one day of one series or of 31 days of all; then everything is read, likewise. CPU of all
+//! threads, because a busy machine's wall time says little: of commits, of the flush with the compactions it calls for,
+//! of reading (the least of three).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

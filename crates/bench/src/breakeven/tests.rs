@@ -18,8 +18,8 @@ fn settings() -> Settings {
     }
 }
 
-/// Loads, changes every share by every kind of request and reads; then a value that was changed by somebody else, and one that
-/// is gone, are found.
+/// Loads, changes every share by every kind of request and reads; then a value that was changed by somebody else, and
+/// one that is gone, are found.
 fn check(product: Product, damage: &dyn Fn(Kind) -> [String; 2]) {
     let dir = tempfile::tempdir().expect("a folder");
     let server = peers::start(product, dir.path(), Options::default()).unwrap_or_else(|error| panic!("{error}"));

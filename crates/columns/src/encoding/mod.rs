@@ -232,8 +232,8 @@ pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
     Ok(reader.into_trace())
 }
 
-/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with NULLs, text
-/// and booleans.
+/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with
+/// NULLs, text and booleans.
 ///
 /// # Errors
 /// As [`decode`], but for what is outside of the part.
