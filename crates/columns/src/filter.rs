@@ -28,8 +28,8 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// The rows of a block of `rows` from the first selected one to the last, if those are at most half of it: it pays to decode
-    /// only them.
+    /// The rows of a block of `rows` from the first selected one to the last, if those are at most half of it: it pays
+    /// to decode only them.
     pub(crate) fn part_of(&self, rows: usize) -> Option<Range<usize>> {
         let part = match self {
             Selection::All => return None,

@@ -1,20 +1,22 @@
-//! Where packing a block begins to pay: TSM's break-even test. Series of quarters of an hour, each value with a flag, in
-//! blocks of a day, of which a share is changed, written and read back; in a compressed table and in one that is not, of
-//! the same product.
+//! Where packing a block begins to pay: TSM's break-even test. Series of quarters of an hour, each value with a flag,
+//! in blocks of a day, of which a share is changed, written and read back; in a compressed table and in one that is
+//! not, of the same product.
 //!
-//! A run: a private server for each of the two tables, both loaded with the same values. Then, for each kind of request and
-//! each share, the same changes are written to one and the other, the values are read at once, the server is asked to
-//! write to its files and watched until it is idle, and the values are read again. Which table is first alternates.
+//! A run: a private server for each of the two tables, both loaded with the same values. Then, for each kind of request
+//! and each share, the same changes are written to one and the other, the values are read at once, the server is asked
+//! to write to its files and watched until it is idle, and the values are read again. Which table is first alternates.
 //!
 //! Always true:
 //! - Making requests and checking answers are outside of measured time.
-//! - Every value that is read is compared with what was written last; one that is wrong ends the run, and a run that ended
-//!   so has no throughput: [`report`] leaves it out.
+//! - Every value that is read is compared with what was written last; one that is wrong ends the run, and a run that
+//!   ended so has no throughput: [`report`] leaves it out.
 //! - CPU of writing is counted until the server is at rest, less what it uses without work.
 
 mod data;
 pub(crate) mod report;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | Millrace, compressed and uncompressed | a value | COPY of these values: a row replaces the one of its key |
 //! | PostgreSQL, rows | a value | arrays, `INSERT … SELECT unnest(…) ON CONFLICT DO UPDATE` |
-//! | PostgreSQL, blocks | a day: 96 times value and flag, packed | the block is read, changed here and written back, unless all of it is new |
+//! | PostgreSQL, blocks | a day: 96 times value and flag, packed | read, changed here, written back, unless all is new |
 //!
 //! Always true: a request is one transaction and has been acknowledged when its call returns.
 
@@ -132,8 +132,8 @@ impl Client {
         self.pg.simple(&format!("DROP TABLE IF EXISTS {}", self.kind.table()), ANSWER_TIMEOUT)
     }
 
-    /// Asks for what the server would do behind the scenes sooner or later: PostgreSQL's dead rows go, and everything is
-    /// written to its files. Millrace merges files by itself, where that is due.
+    /// Asks for what the server would do behind the scenes sooner or later: PostgreSQL's dead rows go, and everything
+    /// is written to its files. Millrace merges files by itself, where that is due.
     pub(super) fn settle(&mut self) -> Result<()> {
         if self.kind.product() == "PostgreSQL" {
             self.pg.simple(&format!("VACUUM (ANALYZE) {}", self.kind.table()), SETTLE_TIMEOUT)?;
@@ -145,6 +145,11 @@ impl Client {
     pub(super) fn compact(&mut self) -> Result<()> {
         self.pg.simple("VACUUM FULL", SETTLE_TIMEOUT)?;
         self.pg.simple("CHECKPOINT", SETTLE_TIMEOUT)
+    }
+
+    #[cfg(test)]
+    pub(super) fn run_text(&mut self, sql: &str) -> Result<()> {
+        self.pg.simple(sql, ANSWER_TIMEOUT)
     }
 
     // ---- writing ----

@@ -26,8 +26,8 @@ Exit codes: 0 done, every value read was right; 1 one was wrong (no figures are 
 /// Options of `breakeven`.
 #[derive(clap::Args)]
 pub(super) struct BreakevenOptions {
-    /// Products: millrace, postgres (two private servers of each are started), or NAME://USER:PASSWORD@HOST:PORT/DATABASE;
-    /// may be given several times.
+    /// Products: millrace, postgres (two private servers of each are started), or
+    /// NAME://USER:PASSWORD@HOST:PORT/DATABASE; may be given several times.
     #[arg(long, value_name = "TARGET", default_value = "millrace")]
     target: Vec<String>,
     /// Series of a value each quarter of an hour.

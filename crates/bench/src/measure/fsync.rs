@@ -1,8 +1,8 @@
-//! What the disk itself needs to make a few bytes durable, while a server works on it: beside the longest waits of a run's
-//! writes it tells whose they are.
+//! What the disk itself needs to make a few bytes durable, while a server works on it: beside the longest waits of a
+//! run's writes it tells whose they are.
 //!
-//! A file of its own beside the server's, whose space is there from the beginning, gets 4 KiB and an fdatasync again and
-//! again, with a pause between: 25 a second at most, 100 KB a second.
+//! A file of its own beside the server's, whose space is there from the beginning, gets 4 KiB and an fdatasync again
+//! and again, with a pause between: 25 a second at most, 100 KB a second.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -249,6 +249,16 @@ pub(crate) fn decode_vec(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i6
     Ok(values)
 }
 
+/// The one value of a stream, if that is its form; else nothing is read.
+pub(crate) fn decode_constant(reader: &mut Reader<'_>) -> Result<Option<i64>> {
+    if reader.rest().first() != Some(&0) {
+        return Ok(None);
+    }
+    reader.u8("integer encoding")?;
+    reader.note(|| "constant".into());
+    reader.signed("base").map(Some)
+}
+
 /// Reads a stream of `count` zeros and ones.
 pub(crate) fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Result<BooleanBuffer> {
     // The two forms whose bytes are the flags.

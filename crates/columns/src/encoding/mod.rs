@@ -232,8 +232,8 @@ pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
     Ok(reader.into_trace())
 }
 
-/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with NULLs, text
-/// and booleans.
+/// Values `part` of what [`decode`] reads, where they can be had for less; `None` where they cannot: columns with
+/// NULLs, text and booleans.
 ///
 /// # Errors
 /// As [`decode`], but for what is outside of the part.
@@ -254,8 +254,8 @@ pub(crate) fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: 
     };
     Ok(Some(match ty {
         DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
-        DataType::Int16 => Arc::new(narrow::<Int16Type>(ints(reader)?, None)?),
-        DataType::Int32 => Arc::new(narrow::<Int32Type>(ints(reader)?, None)?),
+        DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, None, |value| value as i16)?),
+        DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, None, |value| value as i32)?),
         DataType::Int64 => Arc::new(spread::<Int64Type>(ints(reader)?, None)),
         DataType::Timestamp => Arc::new(spread::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
         DataType::UInt64 => {
@@ -301,8 +301,12 @@ fn decode_values(
 ) -> Result<ArrayRef> {
     Ok(match ty {
         DataType::Bool => Arc::new(decode_bools(kind, count, nulls, reader)?),
-        DataType::Int16 => Arc::new(decode_narrow::<Int16Type>(kind, count, nulls, reader)?),
-        DataType::Int32 => Arc::new(decode_narrow::<Int32Type>(kind, count, nulls, reader)?),
+        DataType::Int16 => {
+            Arc::new(narrow::<Int16Type>(&decode_ints(kind, count, reader)?, nulls, |value| value as i16)?)
+        }
+        DataType::Int32 => {
+            Arc::new(narrow::<Int32Type>(&decode_ints(kind, count, reader)?, nulls, |value| value as i32)?)
+        }
         DataType::Int64 => Arc::new(spread::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
         DataType::Timestamp => {
             let values = spread::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
@@ -334,22 +338,18 @@ fn decode_ints(kind: u8, count: usize, reader: &mut Reader<'_>) -> Result<Vec<i6
     }
 }
 
-fn decode_narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
-    kind: u8,
-    count: usize,
-    nulls: Option<NullBuffer>,
-    reader: &mut Reader<'_>,
-) -> Result<PrimitiveArray<T>> {
-    narrow(decode_ints(kind, count, reader)?, nulls)
-}
-
+/// Integers of a type that `cast` cuts them to, once it is known that all fit.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
-    values: Vec<i64>,
+    values: &[i64],
     nulls: Option<NullBuffer>,
+    cast: impl Fn(i64) -> T::Native,
 ) -> Result<PrimitiveArray<T>> {
-    let narrowed: Result<Vec<T::Native>, _> = values.into_iter().map(T::Native::try_from).collect();
-    let narrowed = narrowed.map_err(|_| corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)))?;
-    Ok(spread(narrowed, nulls))
+    let range = ints::Range::of(values);
+    let fits = |value: i64| T::Native::try_from(value).is_ok();
+    if !values.is_empty() && !(fits(range.min) && fits(range.max)) {
+        return Err(corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)));
+    }
+    Ok(spread(values.iter().map(|value| cast(*value)).collect(), nulls))
 }
 
 fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut Reader<'_>) -> Result<BooleanArray> {

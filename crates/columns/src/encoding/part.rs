@@ -1,9 +1,9 @@
 //! Some neighbours of a stream of integers without the others: what a reader of one day wants of a block of months.
 //!
-//! Packed values lie at known bits, so that only those of the part are unpacked; what is made of streams takes the same part of
-//! them, and sums begin at the first value. Coded symbols have no known places: all of them are decoded, which takes least of
-//! the time, and nothing is made of those outside. Checks are as in `ints`, but for what is not looked at: the checksum of the
-//! chunk covers that.
+//! Packed values lie at known bits, so that only those of the part are unpacked; what is made of streams takes the same
+//! part of them, and sums begin at the first value. Coded symbols have no known places: all of them are decoded, most of
+//! what is left of the cost, and nothing is made of those outside. Checks are as in `ints`, but for what is not looked
+//! at: the checksum of the chunk covers that.
 
 use std::ops::Range;
 

@@ -146,8 +146,8 @@ impl Segment {
         self.read_part(block, columns, bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
     }
 
-    /// As [`Segment::read`], but of columns only the part that `part` says when it is shown the series and times; `None`: all.
-    /// Returns that part; series, times and ops are whole.
+    /// As [`Segment::read`], but of columns only the part that `part` says when it is shown the series and times;
+    /// `None`: all. Returns that part; series, times and ops are whole.
     ///
     /// # Errors
     /// As [`Segment::blocks`].

@@ -70,14 +70,25 @@ fn write_op(op: &Op, out: &mut Vec<u8>) {
 /// Reads the chunk of a block of `rows` rows.
 pub(super) fn read(rows: usize, reader: &mut Reader<'_>) -> Result<RowHeads> {
     reader.note(|| "series ".into());
-    let series = ints::decode_vec(reader, rows).map_err(|error| error.context("series"))?;
-    let series: Result<Vec<u32>, _> = series.into_iter().map(u32::try_from).collect();
-    let series = series.map_err(|_| corrupt("a series number is out of range"))?;
+    let series = read_series(rows, reader).map_err(|error| error.context("series"))?;
     reader.note(|| "; times ".into());
     let times = ints::decode_vec(reader, rows).map_err(|error| error.context("times"))?;
     let ops = read_ops(rows, reader).map_err(|error| error.context("operations"))?;
     reader.finish("rows chunk")?;
     Ok(RowHeads { series, times, ops })
+}
+
+/// Most blocks of long series are of one of them.
+fn read_series(rows: usize, reader: &mut Reader<'_>) -> Result<Vec<u32>> {
+    let wrong = || corrupt("a series number is out of range");
+    if let Some(series) = ints::decode_constant(reader)? {
+        return Ok(vec![u32::try_from(series).map_err(|_| wrong())?; rows]);
+    }
+    let series = ints::decode_vec(reader, rows)?;
+    // One look at all of them is cheaper than one at each.
+    let bits = series.iter().fold(0, |all, series| all | series);
+    u32::try_from(bits).map_err(|_| wrong())?;
+    Ok(series.iter().map(|series| *series as u32).collect())
 }
 
 fn read_ops(rows: usize, reader: &mut Reader<'_>) -> Result<Ops> {

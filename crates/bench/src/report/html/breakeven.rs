@@ -23,9 +23,9 @@ fn page(reports: &[Report]) -> String {
         page.element("h1", &title);
         page.element(
             "p class=\"soft\"",
-            "Series of quarters of an hour in blocks of a day, of which a share is changed and read back: a compressed table \
-             beside one that is not, of the same product. Every value that was read was compared. Ratios above 1 are in \
-             favour of the compressed table; CPU is the server's, of writing until it is at rest.",
+            "Series of quarters of an hour in blocks of a day, of which a share is changed and read back: a compressed \
+             table beside one that is not, of the same product. Every value that was read was compared. Ratios above 1 \
+             are in favour of the compressed table; CPU is the server's, of writing until it is at rest.",
         );
         for finding in reports.iter().flat_map(|report| &report.findings) {
             page.raw("<div class=\"banner bad\">").element("strong", "A wrong answer.").element("p", finding);
