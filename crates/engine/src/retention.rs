@@ -27,7 +27,7 @@ const AHEAD_NS: i64 = 3_600_000_000_000;
 /// What time it is for retention. What it drops is gone for good, and a wall clock may jump: by years, where a battery
 /// or a time server is broken. So the time that is believed follows the clock 24 times as fast as time passes: a clock
 /// that jumps ahead by a year costs one day of rows an hour, with a warning in the log, and not everything at once. A
-/// machine that was off for a month is believed again after 30 hours.
+/// machine that was off for a month is believed again after 32 hours.
 ///
 /// Always true: never later than the clock; never later than it was, and since then 24 times the time that passed; but
 /// whoever sets a table's retention says that the clock is right.

@@ -31,9 +31,12 @@ pub(super) struct MomentsWriter {
 impl MomentsWriter {
     /// A block's times (not before 1970) as numbers; as they are where the list is full.
     pub(super) fn numbered(&mut self, times: &ArrayRef) -> ArrayRef {
-        let times_in = times.as_primitive::<Int64Type>();
         let before = self.list.len();
-        let numbered: Option<Int64Array> = times_in.iter().map(|time| self.number(time)).collect();
+        let number = |time: Option<i64>| match time {
+            Some(time) => self.number(time).map(Some),
+            None => Some(None),
+        };
+        let numbered: Option<Int64Array> = times.as_primitive::<Int64Type>().iter().map(number).collect();
         match numbered {
             Some(numbered) => Arc::new(numbered),
             None => {
@@ -47,11 +50,9 @@ impl MomentsWriter {
     }
 
     /// `None` when there is no room for one more.
-    #[expect(clippy::option_option, reason = "NULL has no number, and that is no failure")]
-    fn number(&mut self, time: Option<i64>) -> Option<Option<i64>> {
-        let Some(time) = time else { return Some(None) };
+    fn number(&mut self, time: i64) -> Option<i64> {
         if let Some(number) = self.numbers.get(&time) {
-            return Some(Some(*number));
+            return Some(*number);
         }
         if self.list.len() == LIST_MAX {
             return None;
@@ -59,7 +60,7 @@ impl MomentsWriter {
         self.list.push(time);
         let number = -(self.list.len() as i64);
         self.numbers.insert(time, number);
-        Some(Some(number))
+        Some(number)
     }
 
     /// Appends the list: how many, and integer streams of up to 8,192 each.
