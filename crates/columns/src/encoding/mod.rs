@@ -22,9 +22,12 @@ use model::{DataType, Error, Result};
 mod bits;
 pub(crate) mod bytes;
 mod choose;
+mod cpu;
+mod fields;
 pub(crate) mod floats;
 mod huffman;
 pub(crate) mod ints;
+mod symbols;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod wire;
@@ -43,8 +46,12 @@ pub(crate) mod kind {
     pub(crate) const RAW: u8 = 3;
     /// Lengths, then all bytes.
     pub(crate) const PLAIN: u8 = 4;
-    /// Distinct values as `PLAIN`, then indexes.
+    /// Distinct values as one of the other two, then indexes.
     pub(crate) const DICTIONARY: u8 = 5;
+    /// Patterns, and the numbers that belong into them.
+    pub(crate) const FIELDS: u8 = 6;
+    /// Floats as an integer stream of their bits, the sign last.
+    pub(crate) const MAGNITUDES: u8 = 7;
 }
 
 const NULLS_NONE: u8 = 0;
@@ -264,8 +271,12 @@ fn decode_narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     reader: &mut Reader<'_>,
 ) -> Result<PrimitiveArray<T>> {
     let values = decode_ints(kind, count, reader)?;
-    let narrowed: Result<Vec<T::Native>, _> = values.into_iter().map(T::Native::try_from).collect();
-    let narrowed = narrowed.map_err(|_| corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)))?;
+    let (least, greatest) = ints::least_and_greatest(&values);
+    if count > 0 && (T::Native::try_from(least).is_err() || T::Native::try_from(greatest).is_err()) {
+        return Err(corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)));
+    }
+    // All are within the range.
+    let narrowed = values.into_iter().map(|value| T::Native::try_from(value).unwrap_or_default()).collect();
     Ok(spread(narrowed, nulls))
 }
 
