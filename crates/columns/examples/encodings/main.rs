@@ -2,11 +2,11 @@
 //!
 //! One line for each class of data (of those whose name contains NAME): bytes a value of ours, of zstd -3 over the
 //! plain bytes, and what no encoding can beat by much where that is known; millions of values a second to encode and to
-//! decode (one thread, one block of 8,192 rows, without statistics); the encodings that were chosen. The
-//! fastest of many rounds counts, so that others on the machine disturb little. Of text there are gigabytes a second too.
+//! decode (one thread, one block of 8,192 rows, without statistics), of text gigabytes a second too; the encodings that
+//! were chosen. The fastest of many rounds counts, so that others on the machine disturb little.
 //!
-//! `… --example encodings -- --export DIR` writes the values to files instead, to measure others on them: a line with the
-//! name, one with the type, then the values that are not NULL, little-endian, text with its length before it (u32).
+//! `… --example encodings -- --export DIR` writes the values to files instead, to measure others on them: a line with
+//! the name, one with the type, then the values that are not NULL, little-endian, text with its length before it (u32).
 
 mod data;
 

@@ -1,5 +1,5 @@
-//! Text and bytes: a dictionary where values repeat, patterns and numbers where machines made them, else lengths and all
-//! bytes in a row, these as symbols (`symbols`), compressed by zstd where that is much smaller, or as they are.
+//! Text and bytes: a dictionary where values repeat, patterns and numbers where machines made them (`fields`), else
+//! lengths and all bytes in a row, these as symbols (`symbols`), by zstd where that is smaller, or as they are.
 
 use std::cell::RefCell;
 
