@@ -8,6 +8,8 @@ use arrow_array::{
 };
 use model::DataType;
 
+mod texts;
+
 /// Rows of a block.
 pub(crate) const ROWS: usize = 8_192;
 const START: i64 = 1_700_000_000_000_000_000;
@@ -23,7 +25,7 @@ pub(crate) struct Class {
 }
 
 /// Splitmix64, the same numbers in every run.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -61,7 +63,7 @@ pub(crate) fn classes() -> Vec<Class> {
     all.extend(integers(&mut random));
     all.extend(decimals(&mut random));
     all.extend(floats(&mut random));
-    all.extend(texts(&mut random));
+    all.extend(texts::texts(&mut random));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../millrace/assets/data");
     let folder = std::env::var_os("ENCODINGS_DATA").map_or(folder, Into::into);
     all.extend(measured(&folder));
@@ -79,11 +81,6 @@ fn time_class(name: &'static str, floor: Option<f64>, values: impl Iterator<Item
 
 fn float_class(name: &'static str, floor: Option<f64>, values: impl Iterator<Item = f64>) -> Class {
     Class { name, ty: DataType::Float64, values: Arc::new(Float64Array::from_iter_values(values.take(ROWS))), floor }
-}
-
-fn text_class(name: &'static str, values: impl Iterator<Item = String>) -> Class {
-    let values: StringArray = values.take(ROWS).map(Some).collect();
-    Class { name, ty: DataType::Text, values: Arc::new(values), floor: None }
 }
 
 fn times(r: &mut Random) -> Vec<Class> {
@@ -327,52 +324,6 @@ fn floats(r: &mut Random) -> Vec<Class> {
     ]
 }
 
-fn texts(r: &mut Random) -> Vec<Class> {
-    let row = || 0..ROWS as i64;
-    let mut state = 0;
-    let verbs = ["started", "stopped", "connected to", "lost", "retries"];
-    vec![
-        text_class("text, states", row().map(|_| ["running", "idle", "stopped", "fault"][r.below(4) as usize].into())),
-        text_class(
-            "text, states, long runs",
-            row().map(|_| {
-                state = if r.below(100) == 0 { r.below(4) } else { state };
-                ["running", "idle", "stopped", "fault"][state as usize].into()
-            }),
-        ),
-        text_class("text, host names, 300", row().map(|_| format!("host-{:04}.rack{}.example.org", r.below(300), 7))),
-        text_class(
-            "text, log lines",
-            row().map(|i| {
-                let verb = verbs[r.below(5) as usize];
-                let (pump, address, ms) = (r.below(40), r.below(256), r.below(5_000));
-                format!("pump {pump} {verb} 10.1.4.{address} after {ms} ms, message {}", 70_000 + i)
-            }),
-        ),
-        text_class(
-            "text, uuid",
-            row().map(|_| {
-                let (a, b) = (r.next(), r.next());
-                format!(
-                    "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
-                    a >> 32,
-                    a & 0xffff,
-                    (a >> 16) & 0xfff,
-                    b >> 52,
-                    b & 0xffff_ffff_ffff
-                )
-            }),
-        ),
-        text_class(
-            "text, JSON",
-            row().map(|i| {
-                let (user, ms, ok) = (r.below(1_000), r.below(900), r.below(20) > 0);
-                format!(r#"{{"id":{},"user":"u{user}","ms":{ms},"ok":{ok},"path":"/api/v1/items"}}"#, 9_000 + i)
-            }),
-        ),
-    ]
-}
-
 /// Columns of the weather files: (name, file, column).
 const MEASURED: [(&str, &str, usize); 9] = [
     ("Beijing pm2.5", "beijing_pm25.csv", 5),
@@ -399,7 +350,8 @@ fn measured(folder: &Path) -> Vec<Class> {
         all.push(Class { name, ty: DataType::Float64, values: Arc::new(values), floor: None });
     }
     if let Some(winds) = column("beijing_pm25.csv", 9) {
-        all.push(text_class("Beijing wind direction", winds.into_iter()));
+        let values: StringArray = winds.into_iter().map(Some).collect();
+        all.push(Class { name: "Beijing wind direction", ty: DataType::Text, values: Arc::new(values), floor: None });
     }
     all
 }

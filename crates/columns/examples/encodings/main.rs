@@ -2,25 +2,41 @@
 //!
 //! One line for each class of data (of those whose name contains NAME): bytes a value of ours, of zstd -3 over the
 //! plain bytes, and what no encoding can beat by much where that is known; millions of values a second to encode and to
-//! decode (one thread, one block of 8,192 rows, without statistics); the encodings that were chosen. The
-//! fastest of many rounds counts, so that others on the machine disturb little.
+//! decode (one thread, one block of 8,192 rows, without statistics), of text gigabytes a second too; the encodings that
+//! were chosen. The fastest of many rounds counts, so that others on the machine disturb little.
+//!
+//! `… --example encodings -- --export DIR` writes the values to files instead, to measure others on them: a line with
+//! the name, one with the type, then the values that are not NULL, little-endian, text with its length before it (u32).
 
 mod data;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int64Type, TimestampNanosecondType};
 use columns::encoding::{decode, describe, encode};
 use data::{Class, ROWS, classes};
-use model::Result;
+use model::{DataType, Error, Result};
+
+/// The server's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Time of each measurement.
 const MEASURE: Duration = Duration::from_millis(150);
 
 fn main() -> Result<()> {
-    let wanted = std::env::args().nth(1).unwrap_or_default();
-    println!("| data | least | zstd | ours | encode M/s | decode M/s | encoding |");
-    println!("|---|---:|---:|---:|---:|---:|---|");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, folder] = &arguments[..]
+        && flag == "--export"
+    {
+        return export(Path::new(folder)).map_err(Error::bug);
+    }
+    let wanted = arguments.first().cloned().unwrap_or_default();
+    println!("| data | least | zstd | ours | encode M/s | decode M/s | GB/s | encoding |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---|");
     for class in classes().iter().filter(|class| class.name.contains(&wanted)) {
         measure(class)?;
     }
@@ -41,8 +57,12 @@ fn measure(class: &Class) -> Result<()> {
     let decoded = rate(|| decode(class.ty, rows, &bytes).map(|array| assert_eq!(array.len(), ROWS)))?;
     let least = class.floor.map_or(String::new(), |floor| format!("{floor:.3}"));
     let each = |bytes: usize| bytes as f64 / rows as f64;
+    let speed = text_bytes(class).map_or(String::new(), |bytes| {
+        let each = bytes as f64 / rows as f64 / 1e3;
+        format!("{:.2} / {:.2}", encoded * each, decoded * each)
+    });
     println!(
-        "| {} | {least} | {:.3} | {:.3} | {encoded:.0} | {decoded:.0} | {encoding} |",
+        "| {} | {least} | {:.3} | {:.3} | {encoded:.0} | {decoded:.0} | {speed} | {encoding} |",
         class.name,
         each(zstd_bytes(class)),
         each(bytes.len())
@@ -56,6 +76,52 @@ fn zstd_bytes(class: &Class) -> usize {
     let parts =
         data.buffers().iter().map(|buffer| zstd::bulk::compress(buffer, 3).map_or(buffer.len(), |out| out.len()));
     parts.sum()
+}
+
+/// Bytes of all values, where they are text.
+fn text_bytes(class: &Class) -> Option<usize> {
+    class.values.as_string_opt::<i32>().map(|values| values.value_data().len())
+}
+
+fn export(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (number, class) in classes().iter().enumerate() {
+        let mut file = format!("{}\n{}\n", class.name, type_name(class.ty)).into_bytes();
+        push_values(class, &mut file);
+        std::fs::write(folder.join(format!("{number:02}.column")), file)?;
+    }
+    Ok(())
+}
+
+fn type_name(ty: DataType) -> &'static str {
+    match ty {
+        DataType::Float64 => "f64",
+        DataType::Float32 => "f32",
+        DataType::Bool => "bool",
+        DataType::Text => "text",
+        _ => "i64",
+    }
+}
+
+fn push_values(class: &Class, out: &mut Vec<u8>) {
+    let values = &class.values;
+    match class.ty {
+        DataType::Float64 => {
+            values.as_primitive::<Float64Type>().iter().flatten().for_each(|v| out.extend(v.to_le_bytes()))
+        }
+        DataType::Float32 => {
+            values.as_primitive::<Float32Type>().iter().flatten().for_each(|v| out.extend(v.to_le_bytes()))
+        }
+        DataType::Bool => out.extend(values.as_boolean().iter().flatten().map(u8::from)),
+        DataType::Text => values.as_string::<i32>().iter().flatten().for_each(|text| {
+            out.extend((text.len() as u32).to_le_bytes());
+            out.extend(text.as_bytes());
+        }),
+        DataType::Timestamp => {
+            values.as_primitive::<TimestampNanosecondType>().iter().flatten().for_each(|v| out.extend(v.to_le_bytes()))
+        }
+        _ => values.as_primitive::<Int64Type>().iter().flatten().for_each(|v| out.extend(v.to_le_bytes())),
+    }
 }
 
 /// Millions of values a second of the fastest round.

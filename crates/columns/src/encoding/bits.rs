@@ -3,6 +3,7 @@
 //! Eight values of w bits are w whole bytes, so they are unpacked together by code of which there is one for each
 //! width: all positions and shifts in it are constants.
 
+use super::cpu::twice;
 use super::wire::{Reader, corrupt};
 use model::Result;
 
@@ -23,8 +24,9 @@ pub(crate) fn packed_bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
+twice! {
 /// Appends `values`, each below `2^width`; `width` is 0 ..= 64.
-pub(crate) fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
+pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
         return;
     }
@@ -45,6 +47,7 @@ pub(crate) fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: 
     out[at..at + 8].copy_from_slice(&word.to_le_bytes());
     out.truncate(start + bytes);
 }
+}
 
 /// Appends `count` values to `out`, each passed through `map`.
 pub(crate) fn unpack<T>(
@@ -59,6 +62,7 @@ pub(crate) fn unpack<T>(
 }
 
 /// Passes `count` values to `each`, a group at a time, with the position of its first.
+#[inline(always)]
 pub(crate) fn unpack_groups(
     reader: &mut Reader<'_>,
     width: u32,

@@ -1,21 +1,36 @@
-//! Text and bytes: a dictionary when values repeat, else lengths and all bytes in a row, compressed where that helps.
+//! Text and bytes: a dictionary where values repeat, patterns and numbers where machines made them (`fields`), else
+//! lengths and all bytes in a row, these as symbols (`symbols`), by zstd where that is smaller, or as they are.
 
 use std::cell::RefCell;
 
 use model::Result;
-use rustc_hash::FxHashMap;
 
+use super::fields::{self, SLACK, load, with_slack};
+use super::huffman::{self, Code};
+use super::symbols::{Symbols, Table};
 use super::wire::{Reader, corrupt, push_varint};
 use super::{ints, kind};
 
-/// Bytes in a row are kept as they are.
+/// Bytes in a row are kept as they are ...
 const BLOB_RAW: u8 = 0;
-/// ... or follow as varint length and zstd frame.
+/// ... or follow as varint length and zstd frame ...
 const BLOB_ZSTD: u8 = 1;
-/// Below this compression cannot win back its frame header.
+/// ... or as symbols, varint count and as many codes ...
+const BLOB_SYMBOLS: u8 = 2;
+/// ... or as symbols, varint count and as many codes, coded ...
+const BLOB_CODED_SYMBOLS: u8 = 3;
+/// ... or coded.
+const BLOB_CODED: u8 = 4;
+/// Below this compression cannot win back its tables.
 const COMPRESS_BYTES_MIN: usize = 64;
+/// Symbols and codes are for text of so many bytes: finding them takes its time.
+const SYMBOLS_MIN: usize = 4 << 10;
+/// What is found out about longer text is found out from so many bytes.
+const SAMPLE_BYTES: usize = 16 << 10;
 /// Most bytes of all values of a chunk: what 32-bit offsets reach.
-const TOTAL_BYTES_MAX: usize = i32::MAX as usize;
+pub(super) const TOTAL_BYTES_MAX: usize = i32::MAX as usize;
+/// Values looked at to see whether any repeat.
+const REPEATS_SAMPLE: usize = 256;
 
 /// Values as they come out: all bytes, and where each value ends in them.
 pub(crate) struct Values {
@@ -23,31 +38,22 @@ pub(crate) struct Values {
     pub(crate) ends: Vec<usize>,
 }
 
-/// Appends `values` (at least one) in the smallest form and returns its kind.
-pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
-    let start = out.len();
-    let dictionary = dictionary_of(values);
-    if let Some((entries, indexes)) = &dictionary {
-        write_plain(entries, out);
-        ints::encode(indexes, out);
-        let raw_bytes: usize = values.iter().map(|value| value.len()).sum();
-        // Half of the bare bytes is good enough not to try compressing them.
-        if (out.len() - start) * 2 <= raw_bytes {
-            prepend_count(entries.len(), start, out);
-            return kind::DICTIONARY;
-        }
+/// Values as they go in: all bytes and [`SLACK`] more, and where each value ends in them.
+struct Given {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Given {
+    fn of(values: &[&[u8]]) -> Given {
+        let (bytes, ends) = with_slack(values);
+        Given { bytes, ends }
     }
-    let mut plain = Vec::new();
-    write_plain(values, &mut plain);
-    if let Some((entries, _)) = &dictionary
-        && out.len() - start < plain.len()
-    {
-        prepend_count(entries.len(), start, out);
-        return kind::DICTIONARY;
+
+    /// All bytes.
+    fn text(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len() - SLACK]
     }
-    out.truncate(start);
-    out.extend_from_slice(&plain);
-    kind::PLAIN
 }
 
 /// Appends `values` as they are and returns that kind.
@@ -59,46 +65,282 @@ pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
     kind::PLAIN
 }
 
-fn prepend_count(count: usize, start: usize, out: &mut Vec<u8>) {
-    let mut head = Vec::new();
-    push_varint(&mut head, count as u64);
-    out.splice(start..start, head);
+/// Appends `values` (at least one) in the smallest form and returns its kind.
+pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
+    let given = Given::of(values);
+    let start = out.len();
+    let mut dictionary = None;
+    if let Some((entries, indexes)) = dictionary_of(values, &given) {
+        push_varint(out, entries.len() as u64);
+        let kind = out.len();
+        out.push(0);
+        out[kind] = encode_each(&Given::of(&entries), out);
+        ints::encode(&indexes, out);
+        // Half of the bare bytes is good enough not to try the others.
+        if (out.len() - start) * 2 <= given.text().len() {
+            return kind::DICTIONARY;
+        }
+        dictionary = Some(out.split_off(start));
+    }
+    let kind = encode_each(&given, out);
+    match dictionary {
+        Some(dictionary) if dictionary.len() < out.len() - start => {
+            out.truncate(start);
+            out.extend_from_slice(&dictionary);
+            kind::DICTIONARY
+        }
+        _ => kind,
+    }
+}
+
+/// Appends values that do not repeat.
+fn encode_each(given: &Given, out: &mut Vec<u8>) -> u8 {
+    let (start, text_bytes) = (out.len(), given.text().len());
+    if !fields::write(&given.bytes, &given.ends, out) {
+        write_plain(given, &Forms::of(given.text()), out);
+        return kind::PLAIN;
+    }
+    let fields_bytes = out.len() - start;
+    // Nothing that finds only repetition makes a sixth of it.
+    if fields_bytes * 6 <= text_bytes {
+        return kind::FIELDS;
+    }
+    let forms = Forms::of_zstd(given.text());
+    if forms.zstd.is_finite() && (fields_bytes as f64) < forms.zstd.min(forms.raw) {
+        return kind::FIELDS;
+    }
+    let forms = forms.with_symbols(given.text());
+    let fields_end = out.len();
+    write_plain(given, &forms, out);
+    if out.len() - fields_end < fields_bytes {
+        out.drain(start..fields_end);
+        return kind::PLAIN;
+    }
+    out.truncate(fields_end);
+    kind::FIELDS
 }
 
 /// The distinct values in order of appearance and each value's index, if at most half of the values are distinct.
-fn dictionary_of<'a>(values: &[&'a [u8]]) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
-    let most = values.len() / 2;
-    let mut index_of: FxHashMap<&[u8], i64> = FxHashMap::default();
-    let mut entries = Vec::new();
-    let mut indexes = Vec::with_capacity(values.len());
-    for value in values {
-        let index = *index_of.entry(value).or_insert(entries.len() as i64);
-        if index == entries.len() as i64 {
-            entries.push(*value);
-        }
-        if entries.len() > most {
+fn dictionary_of<'a>(values: &[&'a [u8]], given: &Given) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
+    if values.len() >= 4 * REPEATS_SAMPLE {
+        let step = values.len() / REPEATS_SAMPLE;
+        let mut sample = Distinct::new();
+        (0..REPEATS_SAMPLE).for_each(|at| _ = sample.index_of(at * step, values, given));
+        if sample.entries.len() == REPEATS_SAMPLE {
             return None;
         }
-        indexes.push(index);
     }
-    Some((entries, indexes))
+    let most = values.len() / 2;
+    let mut distinct = Distinct::new();
+    let mut indexes = vec![0; values.len()];
+    for (at, index) in indexes.iter_mut().enumerate() {
+        *index = distinct.index_of(at, values, given) as i64;
+        if distinct.entries.len() > most {
+            return None;
+        }
+    }
+    Some((distinct.entries, indexes))
 }
 
-fn write_plain(values: &[&[u8]], out: &mut Vec<u8>) {
-    let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
+/// Distinct values in order of appearance.
+struct Distinct<'a> {
+    entries: Vec<&'a [u8]>,
+    /// Hashes and 1 + indexes, at places that follow from the hash; 0: free.
+    places: Vec<(u32, u32)>,
+}
+
+impl<'a> Distinct<'a> {
+    fn new() -> Distinct<'a> {
+        Distinct { entries: Vec::new(), places: vec![(0, 0); 512] }
+    }
+
+    /// Which one value `at` is.
+    #[inline]
+    fn index_of(&mut self, at: usize, values: &[&'a [u8]], given: &Given) -> usize {
+        let value = values[at];
+        let end = given.ends[at];
+        let hash = hash(&given.bytes[end - value.len()..], value.len());
+        let mask = self.places.len() - 1;
+        let mut place = self.place_of(hash);
+        loop {
+            match self.places[place] {
+                (_, 0) => break,
+                (other, index) if other == hash && self.entries[index as usize - 1] == value => {
+                    return index as usize - 1;
+                }
+                _ => place = (place + 1) & mask,
+            }
+        }
+        self.entries.push(value);
+        self.places[place] = (hash, self.entries.len() as u32);
+        if self.entries.len() * 2 > self.places.len() {
+            self.grow();
+        }
+        self.entries.len() - 1
+    }
+
+    /// High bits of a hash depend on all bytes of a value, low bits on the first ones only.
+    #[inline(always)]
+    fn place_of(&self, hash: u32) -> usize {
+        (u64::from(hash) * self.places.len() as u64 >> 32) as usize
+    }
+
+    fn grow(&mut self) {
+        let mask = self.places.len() * 4 - 1;
+        let before = std::mem::replace(&mut self.places, vec![(0, 0); mask + 1]);
+        for (hash, index) in before.into_iter().filter(|(_, index)| *index > 0) {
+            let mut place = self.place_of(hash);
+            while self.places[place].1 > 0 {
+                place = (place + 1) & mask;
+            }
+            self.places[place] = (hash, index);
+        }
+    }
+}
+
+/// Of the first `length` bytes; there are [`SLACK`] more.
+#[inline(always)]
+fn hash(bytes: &[u8], length: usize) -> u32 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = (length as u64).wrapping_mul(ODD);
+    let mut at = 0;
+    while at + 8 < length {
+        hash = (hash ^ load(bytes, at)).wrapping_mul(ODD);
+        hash ^= hash >> 32;
+        at += 8;
+    }
+    // The last one to eight bytes.
+    let last = load(bytes, at) & u64::MAX.checked_shr(64 - 8 * (length - at).min(8) as u32).unwrap_or(0);
+    ((hash ^ last).wrapping_mul(ODD) >> 32) as u32
+}
+
+fn write_plain(given: &Given, forms: &Forms, out: &mut Vec<u8>) {
+    let mut start = 0;
+    let length = |end: &usize| {
+        let length = end - start;
+        start = *end;
+        length as i64
+    };
+    let lengths: Vec<i64> = given.ends.iter().map(length).collect();
     ints::encode(&lengths, out);
-    let all = values.concat();
-    if all.len() >= COMPRESS_BYTES_MIN
-        && let Some(compressed) = compress(&all)
-        && compressed.len() < all.len() - all.len() / 10
+    write_blob(given.text(), forms, out);
+}
+
+/// Appends `values`, as [`read_list`] reads them.
+pub(super) fn write_list(values: &[&[u8]], out: &mut Vec<u8>) {
+    let given = Given::of(values);
+    write_plain(&given, &Forms::of(given.text()), out);
+}
+
+/// What forms of a text are expected to take, in bytes.
+struct Forms {
+    raw: f64,
+    zstd: f64,
+    /// The bytes themselves, coded by how often they occur.
+    coded: f64,
+    table: Option<Table>,
+    symbols: f64,
+    coded_symbols: f64,
+}
+
+impl Forms {
+    fn of(text: &[u8]) -> Forms {
+        Forms::of_zstd(text).with_symbols(text)
+    }
+
+    /// The sample of `text`, and how many times longer all of it is.
+    fn sample(text: &[u8]) -> (&[u8], f64) {
+        let from = text.len().saturating_sub(SAMPLE_BYTES) / 2;
+        let sample = &text[from..][..SAMPLE_BYTES.min(text.len())];
+        (sample, text.len() as f64 / sample.len() as f64)
+    }
+
+    /// Only what zstd makes of it.
+    fn of_zstd(text: &[u8]) -> Forms {
+        let none = f64::INFINITY;
+        let mut forms =
+            Forms { raw: text.len() as f64, zstd: none, coded: none, table: None, symbols: none, coded_symbols: none };
+        if text.len() >= COMPRESS_BYTES_MIN {
+            let (sample, times) = Forms::sample(text);
+            forms.coded = Code::of(&huffman::histogram(sample)).bytes as f64 * times;
+            // What a longer text repeats of itself is not seen in a sample, unless it repeats nothing.
+            let repeats = |compressed: usize| (compressed as f64 * times) < 0.95 * forms.coded;
+            let unseen = |compressed: usize| if times > 1.0 && repeats(compressed) { 0.85 } else { 1.0 };
+            forms.zstd =
+                compress(sample).map_or(none, |compressed| compressed.len() as f64 * times * unseen(compressed.len()));
+        }
+        forms
+    }
+
+    fn with_symbols(mut self, text: &[u8]) -> Forms {
+        if text.len() < SYMBOLS_MIN {
+            return self;
+        }
+        let (sample, times) = Forms::sample(text);
+        let table = Table::train(text);
+        let codes = table.encode(sample, sample.len());
+        self.symbols = codes.len() as f64 * times + table.bytes() as f64;
+        let code = Code::of(&huffman::histogram(&codes));
+        self.coded_symbols = code.bytes as f64 * times + table.bytes() as f64;
+        self.table = Some(table);
+        self
+    }
+
+    /// What it takes without zstd.
+    fn least_light(&self) -> f64 {
+        [self.raw, self.coded, self.symbols, self.coded_symbols].into_iter().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Appends `text` in the form that suits it: the faster one to read, unless the slower one saves a sixteenth. At most a
+/// byte more than it has.
+fn write_blob(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
+    let start = out.len();
+    write_expected(text, forms, out);
+    // A sample may be unlike the rest.
+    if out.len() - start > text.len() {
+        out.truncate(start);
+        out.push(BLOB_RAW);
+        out.extend_from_slice(text);
+    }
+}
+
+/// Appends `text` in the form that is expected to suit it.
+fn write_expected(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
+    const WORTH: f64 = 15.0 / 16.0;
+    let light = forms.least_light();
+    if forms.zstd < light * WORTH
+        && let Some(compressed) = compress(text).filter(|compressed| (compressed.len() as f64) < light * WORTH)
     {
         out.push(BLOB_ZSTD);
         push_varint(out, compressed.len() as u64);
-        out.extend_from_slice(&compressed);
-    } else {
-        out.push(BLOB_RAW);
-        out.extend_from_slice(&all);
+        return out.extend_from_slice(&compressed);
     }
+    if light >= forms.raw * 0.9 {
+        out.push(BLOB_RAW);
+        return out.extend_from_slice(text);
+    }
+    let expected = forms.symbols as usize;
+    match &forms.table {
+        Some(table) if forms.symbols * WORTH <= forms.coded_symbols.min(forms.coded) => {
+            write_symbols(text, table, expected, false, out);
+        }
+        Some(table) if forms.coded * WORTH > forms.coded_symbols => {
+            write_symbols(text, table, expected, true, out);
+        }
+        _ => {
+            out.push(BLOB_CODED);
+            Code::of(&huffman::histogram(text)).write(text, out);
+        }
+    }
+}
+
+fn write_symbols(text: &[u8], table: &Table, expected: usize, coded: bool, out: &mut Vec<u8>) {
+    let codes = table.encode(text, expected);
+    out.push(if coded { BLOB_CODED_SYMBOLS } else { BLOB_SYMBOLS });
+    table.write(out);
+    push_varint(out, codes.len() as u64);
+    if coded { Code::of(&huffman::histogram(&codes)).write(&codes, out) } else { out.extend_from_slice(&codes) }
 }
 
 thread_local! {
@@ -143,13 +385,21 @@ fn decompress(bytes: &[u8], expected: usize) -> Result<Vec<u8>> {
 /// Reads `count` values written as `kind`.
 pub(crate) fn decode(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
     match kind {
-        kind::PLAIN => decode_plain(reader, count),
         kind::DICTIONARY => decode_dictionary(reader, count),
+        _ => decode_each(reader, kind, count),
+    }
+}
+
+fn decode_each(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
+    match kind {
+        kind::PLAIN => read_list(reader, count),
+        kind::FIELDS => fields::read(reader, count),
         other => Err(corrupt(format!("text encoding is {other}, which is not known"))),
     }
 }
 
-fn decode_plain(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
+/// Reads `count` lengths and as many values.
+pub(super) fn read_list(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     reader.note(|| "plain (lengths ".into());
     let lengths = ints::decode_vec(reader, count)?;
     let mut total = 0usize;
@@ -176,36 +426,84 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
             let length = reader.count(reader.remaining(), "compressed length")?;
             decompress(reader.take(length, "compressed text")?, total)
         }
-        other => Err(corrupt(format!("blob encoding is {other}, at most {BLOB_ZSTD} is known"))),
+        BLOB_SYMBOLS => {
+            reader.note(|| ", symbols)".into());
+            let symbols = Symbols::read(reader)?;
+            let count = reader.count(reader.remaining(), "number of codes")?;
+            symbols.decode(reader.take(count, "codes")?, total)
+        }
+        BLOB_CODED => {
+            reader.note(|| ", coded)".into());
+            // Each byte takes a bit at least.
+            if total > reader.remaining().saturating_mul(8) {
+                return Err(corrupt(format!("{} bytes of codes cannot hold {total}", reader.remaining())));
+            }
+            huffman::decode(reader, total)
+        }
+        BLOB_CODED_SYMBOLS => {
+            reader.note(|| ", coded symbols)".into());
+            let symbols = Symbols::read(reader)?;
+            // Each code takes a bit at least.
+            let count = reader.count(reader.remaining().saturating_mul(8), "number of codes")?;
+            symbols.decode(&huffman::decode(reader, count)?, total)
+        }
+        other => Err(corrupt(format!("blob encoding is {other}, at most {BLOB_CODED} is known"))),
     }
 }
 
 fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     let distinct = reader.count(count, "dictionary size")?;
+    let kind = reader.u8("encoding of the dictionary")?;
     reader.note(|| format!("dictionary of {distinct} "));
-    let entries = decode_plain(reader, distinct)?;
+    let mut entries = decode_each(reader, kind, distinct)?;
     reader.note(|| ", indexes ".into());
     let indexes = ints::decode_vec(reader, count)?;
-    let mut bytes = Vec::new();
+    // Short ones are copied as whole words, beyond their ends.
+    entries.bytes.resize(entries.bytes.len() + SLACK, 0);
+    let spans: Vec<(usize, usize)> = (0..distinct).map(|index| entries.span(index)).collect();
+    let mut total = 0;
     let mut ends = Vec::with_capacity(count);
-    for index in indexes {
-        let entry = usize::try_from(index).ok().and_then(|index| entries.get(index));
-        let Some(entry) = entry else {
+    for index in &indexes {
+        let Some((_, length)) = usize::try_from(*index).ok().and_then(|index| spans.get(index)) else {
             return Err(corrupt(format!("dictionary index {index} of a dictionary of {distinct}")));
         };
-        if bytes.len() + entry.len() > TOTAL_BYTES_MAX {
-            return Err(corrupt(format!("text of a chunk is longer than {TOTAL_BYTES_MAX} bytes")));
-        }
-        bytes.extend_from_slice(entry);
-        ends.push(bytes.len());
+        // Below 2^31 times as many values: no overflow.
+        total += length;
+        ends.push(total);
     }
+    if total > TOTAL_BYTES_MAX {
+        return Err(corrupt(format!("text of a chunk is longer than {TOTAL_BYTES_MAX} bytes")));
+    }
+    let mut bytes = vec![0; total + SLACK];
+    let mut at = 0;
+    for index in &indexes {
+        let (start, length) = spans[*index as usize];
+        copy(&entries.bytes[start..], length, &mut bytes[at..]);
+        at += length;
+    }
+    bytes.truncate(total);
     Ok(Values { bytes, ends })
 }
 
+/// Copies `length` bytes; both sides have [`SLACK`] more.
+#[inline(always)]
+fn copy(from: &[u8], length: usize, to: &mut [u8]) {
+    match (from.first_chunk::<16>(), to.first_chunk_mut::<16>()) {
+        (Some(from), Some(to)) if length <= 16 => *to = *from,
+        _ => to[..length].copy_from_slice(&from[..length]),
+    }
+}
+
 impl Values {
-    fn get(&self, index: usize) -> Option<&[u8]> {
+    pub(super) fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         self.bytes.get(start..end)
+    }
+
+    /// Where value `index` begins and how long it is.
+    fn span(&self, index: usize) -> (usize, usize) {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        (start, self.ends[index] - start)
     }
 }

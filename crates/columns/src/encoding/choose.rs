@@ -5,6 +5,9 @@
 //! a pass over everything: the expected size of its code, by how many bits its members have. A choice that turns out to
 //! be larger than packing is taken back, so that no data take more than packed.
 
+use std::sync::LazyLock;
+
+use super::cpu::twice;
 use super::ints::{self, Coded, DEPTH_MAX, Grouped, Range};
 
 /// The sample: this many stretches of this many values.
@@ -38,14 +41,27 @@ impl Allowed {
     }
 }
 
+/// Bits that each of `values` (at least one) takes, about: what coding them, their differences or the differences of
+/// these takes, or indexes of a dictionary.
+pub(super) fn expected_bits(values: &[i64]) -> f64 {
+    let plain = sample(values, 0, <[i64]>::to_vec);
+    let deltas = bits_each(&sample(values, 1, differences));
+    let twice = bits_each(&sample(values, 2, |stretch| differences(&differences(stretch))));
+    bits_each(&plain).min(index_bits(&plain)).min(deltas).min(twice)
+}
+
 /// Appends `values` (at least one) in the smallest form found.
 pub(super) fn write(values: &[i64], out: &mut Vec<u8>) {
-    let all = Allowed { depth: DEPTH_MAX - 1, deltas: 3, scale: true, runs: true, dictionary: true, patterns: true };
+    let all = Allowed { depth: DEPTH_MAX - 1, deltas: 6, scale: true, runs: true, dictionary: true, patterns: true };
     write_best(values, all, out);
 }
 
 fn write_best(values: &[i64], allowed: Allowed, out: &mut Vec<u8>) {
-    let range = Range::of(values);
+    write_best_in(values, Range::of(values), allowed, out);
+}
+
+/// [`write_best`] of values whose range is known.
+fn write_best_in(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u8>) {
     if range.width() == 0 || values.len() < 3 || allowed.depth == 0 {
         return ints::write_packed(values, range, out);
     }
@@ -63,15 +79,15 @@ fn write_unpacked(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<
     if allowed.deltas > 0 && is_regular(values) {
         return ints::write_delta(values, out, |deltas, out| write_best(deltas, deeper, out));
     }
-    if allowed.scale {
-        let scale = common_divisor(values, range);
-        if scale > 1 {
-            ints::write_scaled(range.min, scale, out);
-            return write_best(&quotients(values, range.min, scale), Allowed { scale: false, ..deeper }, out);
-        }
+    if allowed.scale
+        && let Some((scale, quotients)) = divided(values, range)
+    {
+        ints::write_scaled(range.min, scale, out);
+        let range = Range { min: 0, max: (range.max.wrapping_sub(range.min).cast_unsigned() / scale).cast_signed() };
+        return write_best_in(&quotients, range, Allowed { scale: false, ..deeper }, out);
     }
     let start = out.len();
-    let changes = values.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    let changes = changes(values);
     if allowed.runs && changes <= values.len() / 3 {
         let within = Allowed { runs: false, scale: false, patterns: false, ..deeper };
         ints::write_runs(values, out, |part, out| write_best(part, within, out));
@@ -112,23 +128,35 @@ fn is_regular(values: &[i64]) -> bool {
     values.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step)
 }
 
-/// The greatest number all differences from the least value are multiples of; 1 when there is nothing to divide.
-/// Typical data reach 1 within a few values, data with a coarser unit (milliseconds in nanoseconds) pay one
+/// The greatest number above 1 that all differences from the least value are multiples of, and what multiples.
+/// Typical data reach 1 within a few values; data with a coarser unit (milliseconds in nanoseconds) pay one
 /// multiplication a value.
-fn common_divisor(values: &[i64], range: Range) -> u64 {
-    let mut divisor = range.max.wrapping_sub(range.min).cast_unsigned();
+fn divided(values: &[i64], range: Range) -> Option<(u64, Vec<i64>)> {
+    let all = range.max.wrapping_sub(range.min).cast_unsigned();
+    let divisor = common_divisor(&sample(values, 0, <[i64]>::to_vec), range.min, all)?;
+    let mut quotients = vec![0; values.len()];
+    if divide_exactly(values, range.min, &Exact::new(divisor), &mut quotients) {
+        return Some((divisor, quotients));
+    }
+    let divisor = common_divisor(values, range.min, divisor)?;
+    divide_exactly(values, range.min, &Exact::new(divisor), &mut quotients);
+    Some((divisor, quotients))
+}
+
+/// The greatest common divisor of `divisor` and all distances of `values` from `base`, if it is not 1.
+fn common_divisor(values: &[i64], base: i64, mut divisor: u64) -> Option<u64> {
     let mut exact = Exact::new(divisor);
     for value in values {
-        let above = value.wrapping_sub(range.min).cast_unsigned();
+        let above = value.wrapping_sub(base).cast_unsigned();
         if !exact.divides(above) {
             divisor = gcd(above, divisor);
             if divisor <= 1 {
-                return 1;
+                return None;
             }
             exact = Exact::new(divisor);
         }
     }
-    divisor
+    (divisor > 1).then_some(divisor)
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {
@@ -167,9 +195,23 @@ impl Exact {
     }
 }
 
-fn quotients(values: &[i64], base: i64, scale: u64) -> Vec<i64> {
-    let exact = Exact::new(scale);
-    values.iter().map(|value| exact.quotient(value.wrapping_sub(base).cast_unsigned()).cast_signed()).collect()
+twice! {
+/// Quotients of distances from `base`; says whether all were without rest, otherwise they mean nothing.
+fn divide_exactly(values: &[i64], base: i64, exact: &Exact, quotients: &mut [i64]) -> bool {
+    let mut all = true;
+    for (quotient, value) in quotients.iter_mut().zip(values) {
+        let found = exact.quotient(value.wrapping_sub(base).cast_unsigned());
+        all &= found <= exact.most;
+        *quotient = found.cast_signed();
+    }
+    all
+}
+
+/// How many values are not equal to the one before.
+fn changes(values: &[i64]) -> usize {
+    let pairs = values.iter().zip(&values[1..]);
+    pairs.map(|(before, value)| u64::from(before != value)).sum::<u64>() as usize
+}
 }
 
 /// Appends `values` as a dictionary, if that may be worth it: values that repeat so often that an index takes two bits
@@ -180,10 +222,11 @@ fn write_dictionary(values: &[i64], bits: f64, allowed: Allowed, out: &mut Vec<u
         return false;
     }
     let mut table = Distinct::new(most);
-    let Some(mut indexes) = values.iter().map(|value| table.index_of(*value, most)).collect::<Option<Vec<i64>>>()
-    else {
-        return false;
-    };
+    let mut indexes = vec![0; values.len()];
+    for (index, value) in indexes.iter_mut().zip(values) {
+        let Some(found) = table.index_of(*value, most) else { return false };
+        *index = found;
+    }
     let ranks = table.sort();
     indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
     let within = Allowed { dictionary: false, scale: false, patterns: false, ..allowed.deeper() };
@@ -202,20 +245,27 @@ fn index_bits(values: &[i64]) -> f64 {
     if table.values.len() * 4 > values.len() * 3 {
         return f64::INFINITY;
     }
-    let all = values.len() as f64;
-    counts
-        .iter()
-        .filter(|count| **count > 0)
-        .map(|count| f64::from(*count) / all)
-        .map(|share| -share * share.log2())
-        .sum()
+    entropy(&counts, values.len())
+}
+
+/// Bits that each of `all` takes, of which so many are of each kind.
+fn entropy(counts: &[u32], all: usize) -> f64 {
+    let taken: f64 = counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) * log2(*count)).sum();
+    log2(all as u32) - taken / all as f64
+}
+
+/// Logarithms of what a sample can count.
+static LOGARITHMS: LazyLock<[f64; 512]> = LazyLock::new(|| std::array::from_fn(|count| (count as f64).log2()));
+
+fn log2(count: u32) -> f64 {
+    LOGARITHMS.get(count as usize).copied().unwrap_or_else(|| f64::from(count).log2())
 }
 
 /// Distinct values in order of appearance.
 struct Distinct {
     values: Vec<i64>,
-    /// 1 + a value's index, at a place that follows from the value; 0: free.
-    places: Vec<u32>,
+    /// Values and 1 + their indexes, at places that follow from the values; 0: free.
+    places: Vec<(i64, u32)>,
     shift: u32,
 }
 
@@ -223,7 +273,7 @@ impl Distinct {
     /// For up to `most` values.
     fn new(most: usize) -> Distinct {
         let bits = (most * 2).next_power_of_two().ilog2().max(4);
-        Distinct { values: Vec::new(), places: vec![0; 1 << bits], shift: 64 - bits }
+        Distinct { values: Vec::new(), places: vec![(0, 0); 1 << bits], shift: 64 - bits }
     }
 
     /// Which one `value` is; `None` if it is one too many.
@@ -232,13 +282,13 @@ impl Distinct {
         let mut place = (value.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
         loop {
             match self.places[place] {
-                0 if self.values.len() == most => return None,
-                0 => {
+                (_, 0) if self.values.len() == most => return None,
+                (_, 0) => {
                     self.values.push(value);
-                    self.places[place] = self.values.len() as u32;
+                    self.places[place] = (value, self.values.len() as u32);
                     return Some(self.values.len() as i64 - 1);
                 }
-                index if self.values[index as usize - 1] == value => return Some(i64::from(index) - 1),
+                (other, index) if other == value => return Some(i64::from(index) - 1),
                 _ => place = (place + 1) & (self.places.len() - 1),
             }
         }
@@ -270,21 +320,24 @@ fn differences(values: &[i64]) -> Vec<i64> {
 }
 
 /// Bits that coding each of `values` takes, about: how many bits each has above their middle is coded, then the bits.
-fn bits_each(values: &mut [i64]) -> f64 {
+fn bits_each(values: &[i64]) -> f64 {
     if values.is_empty() {
         return 0.0;
     }
-    let middle = median(values);
+    let middle = about_median(values);
     let mut counts = [0u32; 65];
-    for value in &*values {
+    for value in values {
         counts[(64 - value.abs_diff(middle).leading_zeros()) as usize] += 1;
     }
-    let all = values.len() as f64;
-    let of_length = |(length, count): (usize, &u32)| {
-        let count = f64::from(*count);
-        if count > 0.0 { count * ((all / count).log2() + length as f64) } else { 0.0 }
-    };
-    counts.iter().enumerate().map(of_length).sum::<f64>() / all
+    let lengths: u64 = counts.iter().zip(0..).map(|(count, length)| u64::from(*count) * length).sum();
+    entropy(&counts, values.len()) + lengths as f64 / values.len() as f64
+}
+
+/// The median of some of `values`.
+fn about_median(values: &[i64]) -> i64 {
+    const SOME: usize = 48;
+    let mut some: Vec<i64> = values.iter().step_by(values.len().div_ceil(SOME)).copied().collect();
+    median(&mut some)
 }
 
 fn median(values: &mut [i64]) -> i64 {
@@ -314,14 +367,14 @@ fn write_turned(values: &[i64], range: Range, turn: Turn, allowed: Allowed, out:
         }
         Turn::Split { base, scale } => {
             let within = Allowed { patterns: false, scale: false, ..within };
-            ints::write_split(values, base, scale, out, |part, out| write_best(part, within, out));
+            ints::write_split(values, range, base, scale, out, |part, out| write_best(part, within, out));
         }
     }
 }
 
 /// What makes the sample smallest, and how many bits a value takes then.
 fn turn(values: &[i64], range: Range, allowed: Allowed) -> (f64, Turn) {
-    let mut best = (bits_each(&mut sample(values, 0, <[i64]>::to_vec)), Turn::Nothing);
+    let mut best = (bits_each(&sample(values, 0, <[i64]>::to_vec)), Turn::Nothing);
     // A turn costs a pass when it is read: it must save a thirty-second.
     let mut offer = |bits: f64, turn: Turn| {
         if bits < best.0 * (1.0 - 1.0 / 32.0) {
@@ -329,10 +382,10 @@ fn turn(values: &[i64], range: Range, allowed: Allowed) -> (f64, Turn) {
         }
     };
     if allowed.deltas > 0 {
-        let mut deltas = sample(values, 1, differences);
-        offer(bits_each(&mut deltas), Turn::Delta);
+        let deltas = sample(values, 1, differences);
+        offer(bits_each(&deltas), Turn::Delta);
         if allowed.deltas > 1 {
-            offer(bits_each(&mut sample(values, 2, |stretch| differences(&differences(stretch)))), Turn::Delta);
+            offer(bits_each(&sample(values, 2, |stretch| differences(&differences(stretch)))), Turn::Delta);
         }
     }
     if allowed.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
@@ -340,7 +393,7 @@ fn turn(values: &[i64], range: Range, allowed: Allowed) -> (f64, Turn) {
             let changes =
                 |stretch: &[i64]| stretch[lag..].iter().zip(stretch).map(|(a, b)| a.wrapping_sub(*b)).collect();
             let first = lag as f64 / values.len() as f64 * best.0;
-            let bits = first + bits_each(&mut sample(values, lag, changes));
+            let bits = first + bits_each(&sample(values, lag, changes));
             if bits < best.0 * (1.0 - 1.0 / 32.0) {
                 best = (bits, Turn::Cycle(lag));
             }
@@ -425,14 +478,26 @@ fn refined(values: &[i64], step: f64, reach: usize) -> f64 {
 
 fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
     let above = |value: i64| value.wrapping_sub(base).cast_unsigned();
-    let quotients = |stretch: &[i64]| {
-        differences(&stretch.iter().map(|value| (above(*value) / scale).cast_signed()).collect::<Vec<_>>())
+    // Both at once, since divisions are slow: quotients, then rests, of each stretch.
+    let parts = |stretch: &[i64]| {
+        let quotients = stretch.iter().map(|value| (above(*value) / scale).cast_signed());
+        let mut parts: Vec<i64> = quotients.collect();
+        let rest = |(value, quotient): (&i64, &i64)| value - base - quotient * scale.cast_signed();
+        parts.extend(stretch.iter().zip(&parts.clone()).map(rest));
+        parts
     };
-    let rests =
-        |stretch: &[i64]| stretch.iter().map(|value| (above(*value) % scale).cast_signed()).collect::<Vec<i64>>();
-    let rest_bits = bits_each(&mut sample(values, 0, rests));
-    let rest_deltas = bits_each(&mut sample(values, 1, |stretch| differences(&rests(stretch))));
-    bits_each(&mut sample(values, 1, quotients)) + rest_bits.min(rest_deltas)
+    let parts = sample(values, 1, parts);
+    // The sample may be all of them.
+    let stretch = if parts.len() == 2 * values.len() { values.len() } else { STRETCH + 1 };
+    let mut each: [Vec<i64>; 3] = Default::default();
+    for parts in parts.chunks(stretch * 2) {
+        let (quotients, rests) = parts.split_at(parts.len() / 2);
+        each[0].extend(differences(quotients));
+        each[1].extend(rests);
+        each[2].extend(differences(rests));
+    }
+    let [quotients, rests, deltas] = each.map(|values| bits_each(&values));
+    quotients + rests.min(deltas)
 }
 
 /// Appends `values` packed or coded.

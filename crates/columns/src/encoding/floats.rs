@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use model::Result;
 
+use super::cpu::twice;
 use super::wire::{Reader, corrupt, push_varint};
-use super::{ints, kind, part};
+use super::{choose, ints, kind, part};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
@@ -22,6 +23,8 @@ const POWERS: [f64; 19] =
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 /// The exponent byte has this bit when exceptions follow.
 const HAS_EXCEPTIONS: u8 = 0x20;
+/// A form that is expected to take up to so many times what the best one is expected to take is tried too.
+const NEAR: f64 = 1.15;
 /// Values looked at to find exponents.
 const SAMPLE: usize = 32;
 
@@ -38,13 +41,19 @@ pub(crate) trait Real: Copy {
     fn narrow(value: f64) -> Self;
     /// All bits.
     fn bits(self) -> u64;
-    /// Back from the bits.
-    fn of_bits(bits: u64) -> Self;
     /// Its bits as an integer that is ordered as floats are: those below zero count down from it. So neighbours are
     /// near each other and what was narrower has zeros at the end, also below zero.
     fn ordered(self) -> i64;
     /// Back from [`Real::ordered`].
     fn of_ordered(ordered: i64) -> Self;
+    /// Its bits as an integer that is ordered as magnitudes are, the sign last. So what varies around zero is together.
+    fn magnitude(self) -> i64;
+    /// Back from [`Real::magnitude`].
+    fn of_magnitude(magnitude: i64) -> Self;
+    /// Appends the bytes of `values`, little-endian.
+    fn write_raw(values: &[Self], out: &mut Vec<u8>);
+    /// Back from [`Real::write_raw`].
+    fn read_raw(bytes: &[u8]) -> Vec<Self>;
 }
 
 impl Real for f64 {
@@ -63,10 +72,6 @@ impl Real for f64 {
         self.to_bits()
     }
     #[inline(always)]
-    fn of_bits(bits: u64) -> f64 {
-        f64::from_bits(bits)
-    }
-    #[inline(always)]
     fn ordered(self) -> i64 {
         let bits = self.to_bits().cast_signed();
         // -0.0 would be 0: it is the one number that nothing else is.
@@ -77,6 +82,20 @@ impl Real for f64 {
     fn of_ordered(ordered: i64) -> f64 {
         let magnitude = if ordered < 0 { ordered.wrapping_neg() | i64::MIN } else { ordered };
         f64::from_bits(magnitude.cast_unsigned())
+    }
+    #[inline(always)]
+    fn magnitude(self) -> i64 {
+        self.to_bits().rotate_left(1).cast_signed() ^ i64::MIN
+    }
+    #[inline(always)]
+    fn of_magnitude(magnitude: i64) -> f64 {
+        f64::from_bits((magnitude ^ i64::MIN).cast_unsigned().rotate_right(1))
+    }
+    fn write_raw(values: &[f64], out: &mut Vec<u8>) {
+        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    fn read_raw(bytes: &[u8]) -> Vec<f64> {
+        bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
     }
 }
 
@@ -96,10 +115,6 @@ impl Real for f32 {
         u64::from(self.to_bits())
     }
     #[inline(always)]
-    fn of_bits(bits: u64) -> f32 {
-        f32::from_bits(bits as u32)
-    }
-    #[inline(always)]
     fn ordered(self) -> i64 {
         let bits = self.to_bits().cast_signed();
         let negative = bits.wrapping_neg() ^ i32::MIN;
@@ -110,6 +125,20 @@ impl Real for f32 {
         let ordered = ordered as i32;
         let magnitude = if ordered < 0 { ordered.wrapping_neg() | i32::MIN } else { ordered };
         f32::from_bits(magnitude.cast_unsigned())
+    }
+    #[inline(always)]
+    fn magnitude(self) -> i64 {
+        i64::from(self.to_bits().rotate_left(1))
+    }
+    #[inline(always)]
+    fn of_magnitude(magnitude: i64) -> f32 {
+        f32::from_bits((magnitude as u32).rotate_right(1))
+    }
+    fn write_raw(values: &[f32], out: &mut Vec<u8>) {
+        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    fn read_raw(bytes: &[u8]) -> Vec<f32> {
+        bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
 }
 
@@ -126,7 +155,7 @@ fn from_integer<T: Real>(integer: i64, power: f64) -> T {
 
 #[inline(always)]
 fn is_exact<T: Real>(value: T, integer: i64, power: f64) -> bool {
-    (value.widen() * power).abs() < T::INTEGER_MAX && from_integer::<T>(integer, power).bits() == value.bits()
+    ((value.widen() * power).abs() < T::INTEGER_MAX) & (from_integer::<T>(integer, power).bits() == value.bits())
 }
 
 /// The integer that stands for `value` at `10^exponent`, if one does.
@@ -147,44 +176,138 @@ pub(crate) fn common_exponent(values: &[f64]) -> Option<usize> {
 }
 
 /// Appends `values` (at least one) in the smallest form and returns its kind.
+///
+/// Which form is expected from samples; what comes near is written too.
 pub(crate) fn encode<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
     let raw_bytes = values.len() * T::BYTES;
-    let start = out.len();
-    let mut best = kind::RAW;
-    if write_decimal(values, raw_bytes, out) {
-        best = kind::DECIMAL;
-        // Decimals that took less than half are not beaten by the general form often enough to pay for trying.
-        if (out.len() - start) * 2 <= raw_bytes {
-            return best;
+    let mut candidates: Vec<Candidate<'_, T>> =
+        exponents(values).into_iter().flatten().map(|exponent| Candidate::decimal(values, exponent)).collect();
+    let least = |candidates: &[Candidate<'_, T>]| candidates.iter().map(|c| c.bytes).fold(f64::INFINITY, f64::min);
+    // Decimals that take less than half are not beaten by the general form often enough to pay for trying.
+    if least(&candidates) * 2.0 > raw_bytes as f64 {
+        candidates.push(Candidate::of_bits(values, Form::Ordered));
+        if has_both_signs(values) {
+            candidates.push(Candidate::of_bits(values, Form::Magnitudes));
         }
     }
-    let ordered: Vec<i64> = values.iter().map(|value| value.ordered()).collect();
-    let mut written = Vec::with_capacity(raw_bytes);
-    ints::encode(&ordered, &mut written);
-    let beat = if best == kind::RAW { raw_bytes } else { out.len() - start };
-    if written.len() < beat {
-        out.truncate(start);
-        out.extend_from_slice(&written);
-        return kind::ORDERED;
+    let near = least(&candidates) * NEAR;
+    let (start, mut best) = (out.len(), kind::RAW);
+    for candidate in candidates.iter().filter(|candidate| candidate.bytes <= near) {
+        let written = out.len();
+        candidate.write(out);
+        let beat = if best == kind::RAW { raw_bytes } else { written - start };
+        if out.len() - written < beat {
+            out.drain(start..written);
+            best = candidate.kind();
+        } else {
+            out.truncate(written);
+        }
     }
     if best == kind::RAW { encode_raw(values, out) } else { best }
 }
 
-/// Appends `values` as decimals if they are and that takes less than `beat` bytes.
-fn write_decimal<T: Real>(values: &[T], beat: usize, out: &mut Vec<u8>) -> bool {
-    let start = out.len();
-    let mut best: Option<Vec<u8>> = None;
-    for exponent in exponents(values).into_iter().flatten() {
-        write_decimal_at(values, exponent, out);
-        if out.len() - start < best.as_ref().map_or(beat, Vec::len) {
-            best = Some(out[start..].to_vec());
-        }
-        out.truncate(start);
+/// Whether a tenth of a sample is below zero, and a tenth above.
+fn has_both_signs<T: Real>(values: &[T]) -> bool {
+    let sample = || values.iter().step_by(values.len().div_ceil(2 * SAMPLE));
+    let below = sample().filter(|value| value.widen() < 0.0).count();
+    let above = sample().filter(|value| value.widen() > 0.0).count();
+    below.min(above) * 10 > sample().count()
+}
+
+/// How floats are turned into integers.
+#[derive(Clone, Copy)]
+enum Form {
+    Decimal(usize),
+    Ordered,
+    Magnitudes,
+}
+
+/// Floats turned into integers.
+struct Candidate<'a, T> {
+    values: &'a [T],
+    integers: Vec<i64>,
+    form: Form,
+    /// How many values the integers stand for.
+    exact: usize,
+    /// What writing it takes, as far as a sample tells.
+    bytes: f64,
+}
+
+impl<'a, T: Real> Candidate<'a, T> {
+    fn decimal(values: &'a [T], exponent: usize) -> Candidate<'a, T> {
+        let mut integers = vec![0; values.len()];
+        let exact = to_integers(values, POWERS[exponent], &mut integers);
+        let exceptions = (values.len() - exact) as f64 * (T::BYTES + 1) as f64;
+        let bytes = choose::expected_bits(&integers) * values.len() as f64 / 8.0 + exceptions;
+        Candidate { values, integers, form: Form::Decimal(exponent), exact, bytes }
     }
-    best.is_some_and(|bytes| {
-        out.extend_from_slice(&bytes);
-        true
-    })
+
+    /// Of the bits in one of their orders.
+    fn of_bits(values: &'a [T], form: Form) -> Candidate<'a, T> {
+        let mut integers = vec![0; values.len()];
+        match form {
+            Form::Magnitudes => to_magnitudes(values, &mut integers),
+            _ => to_ordered(values, &mut integers),
+        }
+        let bytes = choose::expected_bits(&integers) * values.len() as f64 / 8.0;
+        Candidate { values, integers, form, exact: values.len(), bytes }
+    }
+
+    fn kind(&self) -> u8 {
+        match self.form {
+            Form::Decimal(_) => kind::DECIMAL,
+            Form::Ordered => kind::ORDERED,
+            Form::Magnitudes => kind::MAGNITUDES,
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self.form {
+            Form::Decimal(exponent) if self.exact < self.values.len() => {
+                out.push(exponent as u8 | HAS_EXCEPTIONS);
+                let mut integers = self.integers.clone();
+                write_exceptions(self.values, &mut integers, POWERS[exponent], out);
+                ints::encode(&integers, out);
+            }
+            Form::Decimal(exponent) => {
+                out.push(exponent as u8);
+                ints::encode(&self.integers, out);
+            }
+            Form::Ordered | Form::Magnitudes => ints::encode(&self.integers, out),
+        }
+    }
+}
+
+twice! {
+/// Integers that stand for `values` at a power of ten; says how many do.
+fn to_integers[T: Real](values: &[T], power: f64, integers: &mut [i64]) -> usize {
+    let mut exact = 0u64;
+    for (integer, value) in integers.iter_mut().zip(values) {
+        *integer = to_integer(value.widen(), power);
+        exact += u64::from(is_exact(*value, *integer, power));
+    }
+    exact as usize
+}
+
+fn to_ordered[T: Real](values: &[T], integers: &mut [i64]) {
+    integers.iter_mut().zip(values).for_each(|(integer, value)| *integer = value.ordered());
+}
+
+fn to_magnitudes[T: Real](values: &[T], integers: &mut [i64]) {
+    integers.iter_mut().zip(values).for_each(|(integer, value)| *integer = value.magnitude());
+}
+
+fn from_magnitudes[T: Real](integers: &[i64]) -> Vec<T> {
+    integers.iter().map(|integer| T::of_magnitude(*integer)).collect()
+}
+
+fn from_integers[T: Real](integers: &[i64], power: f64) -> Vec<T> {
+    integers.iter().map(|integer| from_integer(*integer, power)).collect()
+}
+
+fn from_ordered[T: Real](integers: &[i64]) -> Vec<T> {
+    integers.iter().map(|integer| T::of_ordered(*integer)).collect()
+}
 }
 
 /// Exponents worth trying: the one most of a sample fits, and a lower one that leaves at most a twentieth of them as
@@ -210,24 +333,6 @@ fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
     [full, nearly.filter(|_| nearly != full)]
 }
 
-fn write_decimal_at<T: Real>(values: &[T], exponent: usize, out: &mut Vec<u8>) {
-    let power = POWERS[exponent];
-    let mut integers = Vec::with_capacity(values.len());
-    let mut exact = 0;
-    integers.extend(values.iter().map(|value| {
-        let integer = to_integer(value.widen(), power);
-        exact += usize::from(is_exact(*value, integer, power));
-        integer
-    }));
-    if exact == values.len() {
-        out.push(exponent as u8);
-    } else {
-        out.push(exponent as u8 | HAS_EXCEPTIONS);
-        write_exceptions(values, &mut integers, power, out);
-    }
-    ints::encode(&integers, out);
-}
-
 /// Moves what is not exact out of `integers`, repeating the neighbour there so that the hole costs nothing.
 fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out: &mut Vec<u8>) {
     let mut positions = Vec::new();
@@ -251,8 +356,7 @@ fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out
 
 /// Appends `values` as they are and returns that kind.
 pub(crate) fn encode_raw<T: Real>(values: &[T], out: &mut Vec<u8>) -> u8 {
-    out.reserve(values.len() * T::BYTES);
-    values.iter().for_each(|value| out.extend_from_slice(&value.bits().to_le_bytes()[..T::BYTES]));
+    T::write_raw(values, out);
     kind::RAW
 }
 
@@ -262,11 +366,15 @@ pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -
         kind::DECIMAL => decode_decimal(reader, count),
         kind::ORDERED => {
             reader.note(|| "bits: ".into());
-            Ok(ints::decode_vec(reader, count)?.into_iter().map(T::of_ordered).collect())
+            Ok(from_ordered(&ints::decode_vec(reader, count)?))
+        }
+        kind::MAGNITUDES => {
+            reader.note(|| "bits, sign last: ".into());
+            Ok(from_magnitudes(&ints::decode_vec(reader, count)?))
         }
         kind::RAW => {
             reader.note(|| "raw".into());
-            Ok(reader.take(count * T::BYTES, "raw floats")?.chunks_exact(T::BYTES).map(from_le).collect())
+            Ok(T::read_raw(reader.take(count * T::BYTES, "raw floats")?))
         }
         other => Err(corrupt(format!("float encoding is {other}, which is not known"))),
     }
@@ -293,9 +401,10 @@ pub(super) fn decode_part<T: Real>(
             Ok(values)
         }
         kind::ORDERED => Ok(part::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
+        kind::MAGNITUDES => Ok(from_magnitudes(&part::decode(reader, count, part)?)),
         kind::RAW => {
             let bytes = reader.take(count * T::BYTES, "raw floats")?;
-            Ok(bytes[part.start * T::BYTES..part.end * T::BYTES].chunks_exact(T::BYTES).map(from_le).collect())
+            Ok(T::read_raw(&bytes[part.start * T::BYTES..part.end * T::BYTES]))
         }
         other => Err(corrupt(format!("float encoding is {other}, which is not known"))),
     }
@@ -323,7 +432,7 @@ fn decode_decimal_head(reader: &mut Reader<'_>, count: usize) -> Result<(f64, Ve
 fn decode_decimal<T: Real>(reader: &mut Reader<'_>, count: usize) -> Result<Vec<T>> {
     let (power, exceptions) = decode_decimal_head(reader, count)?;
     let integers = ints::decode_vec(reader, count)?;
-    let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
+    let mut values: Vec<T> = from_integers(&integers, power);
     for (position, bits) in exceptions {
         let slot = usize::try_from(position).ok().and_then(|position| values.get_mut(position));
         let Some(slot) = slot else {
@@ -342,10 +451,4 @@ fn decode_exceptions(reader: &mut Reader<'_>, count: usize) -> Result<(Vec<i64>,
     let bits = ints::decode_vec(reader, exceptions)?;
     reader.note(|| "), ".into());
     Ok((positions, bits))
-}
-
-fn from_le<T: Real>(bytes: &[u8]) -> T {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    T::of_bits(u64::from_le_bytes(word))
 }

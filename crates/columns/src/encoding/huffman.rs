@@ -5,6 +5,7 @@
 
 use model::Result;
 
+use super::cpu::twice;
 use super::wire::{Reader, corrupt, push_varint};
 
 /// Longest code: a table of all of them is 4 KiB, and five fit the 56 bits that a refill promises.
@@ -65,14 +66,9 @@ impl Code {
     /// Appends `symbols`: those that were counted.
     pub(crate) fn write(&self, symbols: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
-        let codes = self.codes();
-        let streams = streams(symbols);
-        let mut written: [Vec<u8>; STREAMS] = Default::default();
-        for (stream, written) in streams.iter().zip(&mut written) {
-            write_stream(stream, &codes, written);
-        }
-        written[..STREAMS - 1].iter().for_each(|stream| push_varint(out, stream.len() as u64));
-        written.iter().for_each(|stream| out.extend_from_slice(stream));
+        let (written, lengths) = Written::of(symbols, &self.codes());
+        lengths[..STREAMS - 1].iter().for_each(|length| push_varint(out, *length as u64));
+        written.streams(lengths).for_each(|stream| out.extend_from_slice(stream));
     }
 
     /// Each symbol's code and, in the low byte, its length.
@@ -185,28 +181,89 @@ fn streams(symbols: &[u8]) -> [&[u8]; STREAMS] {
     [a, b, c, d]
 }
 
-fn write_stream(symbols: &[u8], codes: &[u32; 256], out: &mut Vec<u8>) {
-    // Room for the longest codes and one whole word, so that words are written without looking.
-    out.resize((symbols.len() * CODE_BITS_MAX).div_ceil(8) + 8, 0);
-    let (mut at, mut word, mut bits) = (0, 0u64, 0u32);
-    for symbols in symbols.chunks(STEP) {
+/// Streams that are being written, one after another in `bytes`, each with room for its longest codes.
+struct Written {
+    bytes: Vec<u8>,
+    /// Room of each.
+    room: usize,
+}
+
+/// Where a stream ends, with up to 7 bits that are no whole byte yet in `word`.
+#[derive(Clone, Copy, Default)]
+struct Pen {
+    at: usize,
+    word: u64,
+    bits: u32,
+}
+
+impl Pen {
+    /// Writes up to [`STEP`] symbols to `out`, where there is room for a whole word behind them.
+    #[inline(always)]
+    fn write(&mut self, symbols: &[u8], codes: &[u32; 256], out: &mut [u8]) {
         for symbol in symbols {
             let code = codes[usize::from(*symbol)];
-            word = word << (code & 0xff) | u64::from(code >> 8);
-            bits += code & 0xff;
+            self.word = self.word << (code & 63) | u64::from(code >> 8);
+            self.bits += code & 63;
         }
         // At most 7 + 5 * 11 bits are in the word, at least one.
-        out[at..at + 8].copy_from_slice(&(word << (64 - bits)).to_be_bytes());
-        at += (bits / 8) as usize;
-        bits %= 8;
+        let word = (self.word << (64 - self.bits)).to_be_bytes();
+        if let Some(out) = out.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *out = word;
+        }
+        self.at += (self.bits / 8) as usize;
+        self.bits %= 8;
     }
-    out.truncate(at + usize::from(bits > 0));
+
+    fn bytes(&self) -> usize {
+        self.at + usize::from(self.bits > 0)
+    }
+}
+
+impl Written {
+    fn of(symbols: &[u8], codes: &[u32; 256]) -> (Written, [usize; STREAMS]) {
+        let each = symbols.len().div_ceil(STREAMS) + STREAMS;
+        let room = (each * CODE_BITS_MAX).div_ceil(8) + 8;
+        let mut written = Written { bytes: vec![0; room * STREAMS], room };
+        let lengths = write_together(&streams(symbols), codes, room, &mut written.bytes);
+        (written, lengths)
+    }
+
+    fn streams(&self, lengths: [usize; STREAMS]) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.room).zip(lengths).map(|(bytes, length)| &bytes[..length])
+    }
+}
+
+twice! {
+/// Writes each of `streams` to its part of `out`, by turns, so that they do not wait for each other's shifts. Says how
+/// long each became.
+fn write_together(
+    streams: &[&[u8]; STREAMS], codes: &[u32; 256], room: usize, out: &mut [u8],
+) -> [usize; STREAMS] {
+    let [a, b, c, d] = *streams;
+    let (out_a, rest) = out.split_at_mut(room);
+    let (out_b, rest) = rest.split_at_mut(room);
+    let (out_c, out_d) = rest.split_at_mut(room);
+    let mut pens = [Pen::default(); STREAMS];
+    let whole = a.len() / STEP * STEP;
+    let rounds = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).zip(c.chunks_exact(STEP).zip(d.chunks_exact(STEP)));
+    for ((a, b), (c, d)) in rounds {
+        pens[0].write(a, codes, out_a);
+        pens[1].write(b, codes, out_b);
+        pens[2].write(c, codes, out_c);
+        pens[3].write(d, codes, out_d);
+    }
+    for ((pen, stream), out) in pens.iter_mut().zip(streams).zip([out_a, out_b, out_c, out_d]) {
+        stream[whole..].chunks(STEP).for_each(|symbols| pen.write(symbols, codes, out));
+    }
+    pens.map(|pen| pen.bytes())
+}
 }
 
 /// What the next [`CODE_BITS_MAX`] bits begin with: a symbol, and in the low byte the length of its code.
 type Table = [u16; TABLE];
 
-fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
+/// Fills `table`.
+fn read_table(reader: &mut Reader<'_>, table: &mut Table) -> Result<()> {
     let lengths = read_lengths(reader)?;
     let mut starts = [0usize; CODE_BITS_MAX + 2];
     for length in lengths.iter().map(|length| usize::from(*length)).filter(|length| *length > 0) {
@@ -220,7 +277,6 @@ fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
     if total != TABLE && total != TABLE / 2 {
         return Err(corrupt(format!("codes fill {total} of {TABLE} places")));
     }
-    let mut table = [1; TABLE];
     for (symbol, length) in lengths.iter().map(|length| usize::from(*length)).enumerate() {
         if length > 0 {
             let start = starts[length];
@@ -228,12 +284,13 @@ fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
             table[start..starts[length]].fill((symbol << 8 | length) as u16);
         }
     }
-    Ok(table)
+    Ok(())
 }
 
 /// Reads `count` symbols.
 pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
-    let table = read_table(reader)?;
+    let mut table = [1; TABLE];
+    read_table(reader, &mut table)?;
     let mut lengths = [0; STREAMS];
     for length in &mut lengths[..STREAMS - 1] {
         *length = reader.count(reader.remaining(), "length of coded symbols")?;
@@ -262,6 +319,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
     Ok(symbols)
 }
 
+twice! {
 /// Decodes while all streams have whole words left; says how many symbols of each are done.
 fn decode_together(cursors: &mut [Cursor<'_>; STREAMS], table: &Table, outs: [&mut [u8]; STREAMS]) -> usize {
     let [a, b, c, d] = cursors;
@@ -282,6 +340,7 @@ fn decode_together(cursors: &mut [Cursor<'_>; STREAMS], table: &Table, outs: [&m
         done += STEP;
     }
     done
+}
 }
 
 /// A place in a stream: `bits` bits from before `at` are still at the top of `word`.

@@ -9,8 +9,9 @@
 use arrow_buffer::{BooleanBuffer, Buffer};
 use model::Result;
 
-use super::bits::{pack, packed_bytes, unpack, unpack_groups, width_of};
+use super::bits::{GROUP, pack, packed_bytes, unpack, unpack_groups, width_of};
 use super::choose;
+use super::cpu::twice;
 use super::huffman::{self, Code};
 use super::wire::{Reader, corrupt, push_signed, push_varint, signed_bytes};
 
@@ -25,6 +26,7 @@ pub(super) const SPLIT: u8 = 72;
 
 /// Deepest nesting, of encoder and decoder.
 pub(super) const DEPTH_MAX: u32 = 8;
+const TOO_DEEP: &str = "integers are nested too deeply";
 /// The symbol that stands for a value kept apart, where some are.
 pub(super) const ESCAPE: u8 = 255;
 
@@ -49,21 +51,8 @@ pub(super) struct Range {
 
 impl Range {
     pub(super) fn of(values: &[i64]) -> Range {
-        // Eight of each, so that comparisons do not wait for each other.
-        let mut low = [i64::MAX; 8];
-        let mut high = [i64::MIN; 8];
-        let eights = values.chunks_exact(8);
-        for value in eights.remainder() {
-            (low[0], high[0]) = (low[0].min(*value), high[0].max(*value));
-        }
-        for eight in eights {
-            for lane in 0..8 {
-                low[lane] = low[lane].min(eight[lane]);
-                high[lane] = high[lane].max(eight[lane]);
-            }
-        }
-        let fold = |lanes: [i64; 8], of: fn(i64, i64) -> i64| lanes.into_iter().reduce(of).unwrap_or_default();
-        Range { min: fold(low, i64::min), max: fold(high, i64::max) }
+        let (min, max) = least_and_greatest(values);
+        Range { min, max }
     }
 
     pub(super) fn width(&self) -> u32 {
@@ -74,6 +63,31 @@ impl Range {
     pub(super) fn packed_bytes(&self, count: usize) -> usize {
         1 + signed_bytes(self.min) + packed_bytes(count, self.width())
     }
+}
+
+twice! {
+/// 64-bit extremes the wrong way round of no values.
+pub(super) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
+    // Sixteen of each, so that comparisons do not wait for each other.
+    let mut low = [i64::MAX; 16];
+    let mut high = [i64::MIN; 16];
+    let parts = values.chunks_exact(16);
+    for value in parts.remainder() {
+        (low[0], high[0]) = (low[0].min(*value), high[0].max(*value));
+    }
+    for part in parts {
+        for lane in 0..16 {
+            low[lane] = low[lane].min(part[lane]);
+            high[lane] = high[lane].max(part[lane]);
+        }
+    }
+    (low.into_iter().fold(i64::MAX, i64::min), high.into_iter().fold(i64::MIN, i64::max))
+}
+
+/// What each value is more than the one `lag` before.
+pub(super) fn differences(values: &[i64], lag: usize) -> Vec<i64> {
+    values[lag..].iter().zip(values).map(|(value, before)| value.wrapping_sub(*before)).collect()
+}
 }
 
 #[inline(always)]
@@ -91,8 +105,7 @@ pub(super) fn write_packed(values: &[i64], range: Range, out: &mut Vec<u8>) {
 pub(super) fn write_delta(values: &[i64], out: &mut Vec<u8>, rest: impl FnOnce(&[i64], &mut Vec<u8>)) {
     out.push(DELTA);
     push_signed(out, values[0]);
-    let deltas: Vec<i64> = values[1..].iter().zip(values).map(|(value, before)| value.wrapping_sub(*before)).collect();
-    rest(&deltas, out);
+    rest(&differences(values, 1), out);
 }
 
 /// The first `lag` values, then each less the one `lag` before.
@@ -100,9 +113,7 @@ pub(super) fn write_cycle(values: &[i64], lag: usize, out: &mut Vec<u8>, mut par
     out.push(CYCLE);
     push_varint(out, lag as u64);
     part(&values[..lag], out);
-    let changes: Vec<i64> =
-        values[lag..].iter().zip(values).map(|(value, before)| value.wrapping_sub(*before)).collect();
-    part(&changes, out);
+    part(&differences(values, lag), out);
 }
 
 /// `quotients`: what values are of `scale` above `base`, without rest.
@@ -115,6 +126,7 @@ pub(super) fn write_scaled(base: i64, scale: u64, out: &mut Vec<u8>) {
 /// Quotients, then remainders, of values above `base`, which is not above any.
 pub(super) fn write_split(
     values: &[i64],
+    range: Range,
     base: i64,
     scale: u64,
     out: &mut Vec<u8>,
@@ -123,18 +135,49 @@ pub(super) fn write_split(
     out.push(SPLIT);
     push_signed(out, base);
     push_varint(out, scale);
-    let mut quotients = Vec::with_capacity(values.len());
-    let mut rests = Vec::with_capacity(values.len());
-    // A quotient that is off by one is as good: rests make up for it.
-    let inverse = 1.0 / scale as f64;
-    for value in values {
-        let distance = value.wrapping_sub(base);
-        let quotient = (distance as f64 * inverse) as i64;
-        quotients.push(quotient);
-        rests.push(distance.wrapping_sub(quotient.wrapping_mul(scale.cast_signed())));
+    let mut quotients = vec![0; values.len()];
+    if above(range.max, base) < ROUNDED_MAX {
+        divide_small(values, base, scale, &mut quotients);
+    } else {
+        divide(values, base, scale, &mut quotients);
     }
     part(&quotients, out);
-    part(&rests, out);
+    take_multiples(values, base, scale, &mut quotients);
+    part(&quotients, out);
+}
+
+/// 2^52: adding it to a float below 2^51 leaves that, rounded to an integer, in the low bits, and the other way round.
+const MAGIC: u64 = 0x4330_0000_0000_0000;
+/// Integers that [`MAGIC`] can convert.
+const ROUNDED_MAX: u64 = 1 << 51;
+
+twice! {
+// A quotient that is off by one is as good: rests make up for it.
+
+/// Quotients of values less than [`ROUNDED_MAX`] above `base`, without conversions that vectors do not have.
+fn divide_small(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
+    let (inverse, magic) = (1.0 / scale as f64, f64::from_bits(MAGIC));
+    for (quotient, value) in quotients.iter_mut().zip(values) {
+        let distance = f64::from_bits(MAGIC | above(*value, base)) - magic;
+        // Rounded to the nearest, it would be one too high for half of all values.
+        let rounded = (distance * inverse - 0.5).max(0.0) + magic;
+        *quotient = rounded.to_bits().wrapping_sub(MAGIC).cast_signed();
+    }
+}
+
+fn divide(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
+    let inverse = 1.0 / scale as f64;
+    for (quotient, value) in quotients.iter_mut().zip(values) {
+        *quotient = (value.wrapping_sub(base) as f64 * inverse) as i64;
+    }
+}
+
+/// Makes rests of `quotients`.
+fn take_multiples(values: &[i64], base: i64, scale: u64, quotients: &mut [i64]) {
+    for (quotient, value) in quotients.iter_mut().zip(values) {
+        *quotient = value.wrapping_sub(base).wrapping_sub(quotient.wrapping_mul(scale.cast_signed()));
+    }
+}
 }
 
 pub(super) fn write_runs(values: &[i64], out: &mut Vec<u8>, mut part: impl FnMut(&[i64], &mut Vec<u8>)) {
@@ -193,6 +236,40 @@ impl Grouped {
     }
 }
 
+twice! {
+/// The high bits of each value, of which none has too many.
+fn symbols_of(values: &[i64], base: i64, low_bits: u32, symbols: &mut [u8]) {
+    for (symbol, value) in symbols.iter_mut().zip(values) {
+        *symbol = (above(*value, base) >> low_bits) as u8;
+    }
+}
+
+/// The high bits of each value, or [`ESCAPE`].
+fn symbols_or_escapes(values: &[i64], base: i64, low_bits: u32, symbols: &mut [u8]) {
+    for (symbol, value) in symbols.iter_mut().zip(values) {
+        *symbol = (above(*value, base) >> low_bits).min(ESCAPE.into()) as u8;
+    }
+}
+}
+
+/// Passes the places of all escapes to `found`, in order.
+#[inline(always)]
+fn find_escapes(symbols: &[u8], mut found: impl FnMut(usize)) {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let (eights, rest) = symbols.as_chunks::<8>();
+    for (eight, symbols) in eights.iter().enumerate() {
+        // Escapes are zero bytes of the complement; their top bits are marked, and nothing else.
+        let others = !u64::from_le_bytes(*symbols);
+        let mut marks = !(((others & LOW) + LOW) | others | LOW);
+        while marks != 0 {
+            found(eight * 8 + (marks.trailing_zeros() / 8) as usize);
+            marks &= marks - 1;
+        }
+    }
+    let rest = rest.iter().enumerate().filter(|(_, symbol)| **symbol == ESCAPE);
+    rest.for_each(|(at, _)| found(eights.len() * 8 + at));
+}
+
 /// Values above a base: their high bits coded by how often they occur, their low bits packed; rare ones kept apart.
 pub(super) struct Coded {
     base: i64,
@@ -207,16 +284,14 @@ pub(super) struct Coded {
 impl Coded {
     /// Values are coded from `base` on, `low_bits` of each as they are.
     pub(super) fn of(values: &[i64], range: Range, base: i64, low_bits: u32) -> Coded {
-        let all = base <= range.min && above(range.max, base) >> low_bits <= ESCAPE.into();
-        let (symbols, escapes) = if all {
-            (values.iter().map(|value| (above(*value, base) >> low_bits) as u8).collect(), Vec::new())
+        let mut symbols = vec![0; values.len()];
+        let mut escapes = Vec::new();
+        if base <= range.min && above(range.max, base) >> low_bits <= ESCAPE.into() {
+            symbols_of(values, base, low_bits, &mut symbols);
         } else {
-            let symbol = |value: &i64| (above(*value, base) >> low_bits).min(ESCAPE.into()) as u8;
-            let symbols: Vec<u8> = values.iter().map(symbol).collect();
-            let escapes = values.iter().zip(&symbols).filter(|(_, symbol)| **symbol == ESCAPE).map(|(value, _)| *value);
-            let escapes = escapes.collect();
-            (symbols, escapes)
-        };
+            symbols_or_escapes(values, base, low_bits, &mut symbols);
+            find_escapes(&symbols, |at| escapes.push(values[at]));
+        }
         let code = Code::of(&huffman::histogram(&symbols));
         let escaped_bytes = packed_bytes(escapes.len(), range.width()) + if escapes.is_empty() { 0 } else { 8 };
         let bytes = 4 + signed_bytes(base) + escaped_bytes + code.bytes + packed_bytes(values.len(), low_bits);
@@ -286,7 +361,7 @@ pub(crate) fn decode_flags(reader: &mut Reader<'_>, count: usize) -> Result<Bool
 
 fn decode_at(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     let Some(deeper) = depth.checked_sub(1) else {
-        return Err(corrupt("integers are nested too deeply"));
+        return Err(corrupt(TOO_DEEP));
     };
     match reader.u8("integer encoding")? {
         width @ 0..=64 => decode_packed(reader, u32::from(width), count, out, None),
@@ -297,7 +372,7 @@ fn decode_at(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u
         CODED => decode_coded(reader, count, out, deeper, None),
         GROUPED => decode_grouped(reader, count, out),
         CYCLE => decode_cycle(reader, count, out, deeper),
-        SPLIT => decode_split(reader, count, out, deeper),
+        SPLIT => decode_split(reader, count, out, deeper, (0, 1)),
         other => Err(corrupt(format!("integer encoding is {other}, at most {SPLIT} is known"))),
     }
 }
@@ -321,31 +396,63 @@ fn decode_packed(
         Some(mut sum) => {
             out.reserve(count);
             unpack_groups(reader, width, count, |_, group| {
-                sum = extend_summed(out, sum, group.iter().map(|bits| base.wrapping_add(bits.cast_signed())));
+                let mut values = [0; GROUP];
+                sum = sum_up(group.iter().map(|bits| base.wrapping_add(bits.cast_signed())), sum, &mut values);
+                out.extend_from_slice(&values[..group.len()]);
             })
         }
     }
 }
 
-/// Appends `sum` plus the first of `differences`, plus the second and so on, and returns the last sum.
+/// Fills `out` with `sum` plus the first of `differences`, plus the second and so on, and returns the last sum.
 #[inline(always)]
-fn extend_summed(out: &mut Vec<i64>, sum: i64, differences: impl Iterator<Item = i64>) -> i64 {
-    // The closure owns its sum: one that is borrowed goes through memory, since `out` could be where it is.
-    let mut running = sum;
-    out.extend(differences.map(move |difference| {
-        running = running.wrapping_add(difference);
-        running
-    }));
-    out.last().copied().unwrap_or(sum)
+fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64]) -> i64 {
+    for (out, difference) in out.iter_mut().zip(differences) {
+        sum = sum.wrapping_add(difference);
+        *out = sum;
+    }
+    sum
+}
+
+twice! {
+fn multiply(values: &mut [i64], base: i64, scale: i64) {
+    values.iter_mut().for_each(|value| *value = base.wrapping_add(value.wrapping_mul(scale)));
+}
+
+fn multiply_and_add(values: &mut [i64], line: (i64, i64), rests: &[i64], unit: i64) {
+    let (base, scale) = line;
+    for (value, rest) in values.iter_mut().zip(rests) {
+        *value = base.wrapping_add(value.wrapping_mul(scale)).wrapping_add(rest.wrapping_mul(unit));
+    }
+}
+
+/// Makes of each value as many units, and adds `first` to the first, `step` more to the next and so on.
+fn add_line(values: &mut [i64], unit: i64, first: i64, step: i64) {
+    let mut line = first;
+    for value in values {
+        *value = value.wrapping_mul(unit).wrapping_add(line);
+        line = line.wrapping_add(step);
+    }
+}
+
+/// Adds to each value the one before it that is in `before`, which is as long.
+fn add_each(values: &mut [i64], before: &[i64]) {
+    values.iter_mut().zip(before).for_each(|(value, before)| *value = value.wrapping_add(*before));
+}
 }
 
 fn decode_scaled(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
     let base = reader.signed("base")?;
     let scale = reader.varint("scale")?.cast_signed();
     reader.note(|| format!("{scale} x "));
+    let Some(deeper) = depth.checked_sub(1) else { return Err(corrupt(TOO_DEEP)) };
+    if reader.rest().first() == Some(&SPLIT) {
+        reader.u8("integer encoding")?;
+        return decode_split(reader, count, out, deeper, (base, scale));
+    }
     let start = out.len();
     decode_at(reader, count, out, depth)?;
-    out[start..].iter_mut().for_each(|value| *value = base.wrapping_add(value.wrapping_mul(scale)));
+    multiply(&mut out[start..], base, scale);
     Ok(())
 }
 
@@ -376,6 +483,7 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
 }
 
 /// Makes sums of differences.
+#[inline(always)]
 fn add_up(first: i64, differences: &mut [i64]) {
     let mut sum = first;
     for value in differences {
@@ -398,26 +506,57 @@ fn decode_cycle(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     let mut before = &mut out[start..];
     while before.len() > lag {
         let (first, rest) = before.split_at_mut(lag);
-        rest.iter_mut().zip(first).for_each(|(value, before)| *value = value.wrapping_add(*before));
+        add_each(rest, first);
         before = rest;
     }
     Ok(())
 }
 
-fn decode_split(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
+/// With `outer`, the base and scale of what the split values are quotients of: in one pass.
+fn decode_split(
+    reader: &mut Reader<'_>,
+    count: usize,
+    out: &mut Vec<i64>,
+    depth: u32,
+    outer: (i64, i64),
+) -> Result<()> {
     let base = reader.signed("base")?;
     let scale = reader.varint("scale")?.cast_signed();
     reader.note(|| format!("{scale} x ("));
+    let base = outer.0.wrapping_add(base.wrapping_mul(outer.1));
+    let scale = scale.wrapping_mul(outer.1);
     let start = out.len();
-    decode_at(reader, count, out, depth)?;
-    reader.note(|| ") + (".into());
-    let mut rests = Vec::with_capacity(count);
-    decode_at(reader, count, &mut rests, depth)?;
-    reader.note(|| ")".into());
-    for (value, rest) in out[start..].iter_mut().zip(rests) {
-        *value = base.wrapping_add(value.wrapping_mul(scale)).wrapping_add(rest);
+    if let Some((first, step)) = read_line(reader, count)? {
+        reader.note(|| "delta (constant)) + (".into());
+        decode_at(reader, count, out, depth)?;
+        let first = base.wrapping_add(first.wrapping_mul(scale));
+        add_line(&mut out[start..], outer.1, first, step.wrapping_mul(scale));
+    } else {
+        decode_at(reader, count, out, depth)?;
+        reader.note(|| ") + (".into());
+        let mut rests = Vec::with_capacity(count);
+        decode_at(reader, count, &mut rests, depth)?;
+        multiply_and_add(&mut out[start..], (base, scale), &rests, outer.1);
     }
+    reader.note(|| ")".into());
     Ok(())
+}
+
+/// Reads a delta of a constant, if that is what comes: the first value and the difference.
+fn read_line(reader: &mut Reader<'_>, count: usize) -> Result<Option<(i64, i64)>> {
+    if count == 0 || reader.rest().first() != Some(&DELTA) {
+        return Ok(None);
+    }
+    let mut ahead = Reader::new(reader.rest());
+    ahead.u8("integer encoding")?;
+    let first = ahead.signed("first value")?;
+    if ahead.rest().first() != Some(&0) {
+        return Ok(None);
+    }
+    ahead.u8("integer encoding")?;
+    let step = ahead.signed("base")?;
+    reader.take(reader.remaining() - ahead.remaining(), "line")?;
+    Ok(Some((first, step)))
 }
 
 fn decode_runs(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32) -> Result<()> {
@@ -450,12 +589,15 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, 
     let start = out.len();
     decode_at(reader, count, out, depth)?;
     reader.note(|| ")".into());
+    let Some(last) = distinct.checked_sub(1) else { return Err(corrupt("a dictionary of nothing")) };
+    let mut highest = 0;
     for value in &mut out[start..] {
-        let entry = usize::try_from(*value).ok().and_then(|index| entries.get(index));
-        let Some(entry) = entry else {
-            return Err(corrupt(format!("dictionary index {value} of a dictionary of {distinct}")));
-        };
-        *value = *entry;
+        let index = value.cast_unsigned();
+        highest = highest.max(index);
+        *value = entries[(index as usize).min(last)];
+    }
+    if highest > last as u64 {
+        return Err(corrupt(format!("dictionary index {highest} of a dictionary of {distinct}")));
     }
     Ok(())
 }
@@ -489,7 +631,8 @@ fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     let symbols = huffman::decode(reader, count)?;
     let start = out.len();
     out.reserve(count);
-    put_together(reader, low_bits, base, &symbols, sum.filter(|_| escaped == 0), out)?;
+    let coded = CodedParts { symbols: &symbols, base, low_bits, sum: sum.filter(|_| escaped == 0) };
+    put_together(reader, coded, out)?;
     if escaped > 0 {
         fill_escapes(&symbols, &escapes, &mut out[start..])?;
         if let Some(sum) = sum {
@@ -499,40 +642,58 @@ fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     Ok(())
 }
 
-/// Appends each symbol with the low bits that belong to it, above `base`; added up from `sum` on if there is one.
-fn put_together(
-    reader: &mut Reader<'_>,
-    low_bits: u32,
+/// What a coded stream was read to, but for the low bits.
+#[derive(Clone, Copy)]
+struct CodedParts<'a> {
+    symbols: &'a [u8],
     base: i64,
-    symbols: &[u8],
+    low_bits: u32,
+    /// What the values are added up from, if they are differences.
     sum: Option<i64>,
-    out: &mut Vec<i64>,
-) -> Result<()> {
+}
+
+twice! {
+/// Appends each symbol with the low bits that belong to it.
+fn put_together(reader: &mut Reader<'_>, coded: CodedParts<'_>, out: &mut Vec<i64>) -> Result<()> {
+    let CodedParts { symbols, base, low_bits, mut sum } = coded;
+    let mut values = [0; GROUP];
     if low_bits == 0 {
-        let values = symbols.iter().map(|symbol| base.wrapping_add(i64::from(*symbol)));
-        match sum {
-            Some(sum) => _ = extend_summed(out, sum, values),
-            None => out.extend(values),
+        for symbols in symbols.chunks(GROUP) {
+            let put = values.iter_mut().zip(symbols);
+            put.for_each(|(value, symbol)| *value = base.wrapping_add(i64::from(*symbol)));
+            push_group(&mut values[..symbols.len()], &mut sum, out);
         }
         return Ok(());
     }
-    let mut sum = sum;
     unpack_groups(reader, low_bits, symbols.len(), |at, low| {
-        let high = &symbols[at..at + low.len()];
-        let above = high.iter().zip(low).map(|(high, low)| (u64::from(*high) << low_bits | *low).cast_signed());
-        let values = above.map(|above| base.wrapping_add(above));
-        match &mut sum {
-            Some(sum) => *sum = extend_summed(out, *sum, values),
-            None => out.extend(values),
+        let parts = low.iter().zip(&symbols[at..at + low.len()]);
+        for (value, (low, high)) in values.iter_mut().zip(parts) {
+            *value = base.wrapping_add((u64::from(*high) << low_bits | *low).cast_signed());
         }
+        push_group(&mut values[..low.len()], &mut sum, out);
     })
+}
+}
+
+/// Appends a group of values, or, if there is a sum, what they add up to from there.
+#[inline(always)]
+fn push_group(values: &mut [i64], sum: &mut Option<i64>, out: &mut Vec<i64>) {
+    if let Some(sum) = sum {
+        add_up(*sum, values);
+        *sum = values.last().copied().unwrap_or(*sum);
+    }
+    out.extend_from_slice(values);
 }
 
 fn fill_escapes(symbols: &[u8], escapes: &[i64], out: &mut [i64]) -> Result<()> {
     let mut escapes = escapes.iter();
-    for (_, slot) in symbols.iter().zip(out).filter(|(symbol, _)| **symbol == ESCAPE) {
-        let Some(value) = escapes.next() else { return Err(corrupt("more values are escaped than there are")) };
-        *slot = *value;
+    let mut missing = false;
+    find_escapes(symbols, |at| match escapes.next() {
+        Some(value) => out[at] = *value,
+        None => missing = true,
+    });
+    if missing {
+        return Err(corrupt("more values are escaped than there are"));
     }
     match escapes.len() {
         0 => Ok(()),

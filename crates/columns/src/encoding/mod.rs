@@ -23,10 +23,13 @@ use model::{DataType, Error, Result, Table};
 mod bits;
 pub(crate) mod bytes;
 mod choose;
+mod cpu;
+mod fields;
 pub(crate) mod floats;
 mod huffman;
 pub(crate) mod ints;
 mod part;
+mod symbols;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod wire;
@@ -45,8 +48,12 @@ pub(crate) mod kind {
     pub(crate) const RAW: u8 = 3;
     /// Lengths, then all bytes.
     pub(crate) const PLAIN: u8 = 4;
-    /// Distinct values as `PLAIN`, then indexes.
+    /// Distinct values as one of the other two, then indexes.
     pub(crate) const DICTIONARY: u8 = 5;
+    /// Patterns, and the numbers that belong into them.
+    pub(crate) const FIELDS: u8 = 6;
+    /// Floats as an integer stream of their bits, the sign last.
+    pub(crate) const MAGNITUDES: u8 = 7;
 }
 
 const NULLS_NONE: u8 = 0;
@@ -344,9 +351,9 @@ fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     nulls: Option<NullBuffer>,
     cast: impl Fn(i64) -> T::Native,
 ) -> Result<PrimitiveArray<T>> {
-    let range = ints::Range::of(values);
+    let (least, greatest) = ints::least_and_greatest(values);
     let fits = |value: i64| T::Native::try_from(value).is_ok();
-    if !values.is_empty() && !(fits(range.min) && fits(range.max)) {
+    if !values.is_empty() && !(fits(least) && fits(greatest)) {
         return Err(corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)));
     }
     Ok(spread(values.iter().map(|value| cast(*value)).collect(), nulls))

@@ -1,5 +1,6 @@
 //! Every value comes back, whatever its type, shape and neighbours; no bytes make a decoder panic.
 
+use arrow_array::cast::AsArray;
 use arrow_array::{BinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, UInt64Array};
 use arrow_array::{TimestampNanosecondArray, new_null_array};
 
@@ -98,6 +99,7 @@ fn float_shapes(n: usize, random: &mut Random) -> Vec<(&'static str, Vec<f64>)> 
         ("converter", of(&mut |_, r| r.below(4_000) as f64 * (20.0 / 4_095.0) - 9.876_54)),
         ("real", of(&mut |_, r| f64::from((r.below(10_000) as f32).sqrt() - 50.0))),
         ("sine", of(&mut |i, _| (i as f64 / 100.0).sin())),
+        ("noise around zero", of(&mut |_, r| (r.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0)),
         ("zeros of both signs", of(&mut |_, r| if r.below(2) == 0 { 0.0 } else { -0.0 })),
     ]
 }
@@ -111,6 +113,46 @@ fn text_shapes(n: usize, random: &mut Random) -> Vec<(&'static str, Vec<String>)
         ("numbered", of(&mut |i, _| format!("message number {i} of the machine"))),
         ("noise", of(&mut |_, r| format!("{:x}", r.next()))),
         ("lengths vary", of(&mut |_, r| "x".repeat(r.below(300) as usize))),
+        (
+            "log",
+            of(&mut |i, r| {
+                format!("pump {} lost 10.1.4.{} after {} ms, {i}", r.below(9), r.below(256), r.below(5_000))
+            }),
+        ),
+        ("fractions", of(&mut |_, r| format!("{}.{:02} °C; {:07}", r.below(90), r.below(100), r.below(10_000_000)))),
+        (
+            "hexadecimal",
+            of(&mut |_, r| {
+                format!("{:08x}-{:04x} {:032x}", r.next() as u32, r.next() as u16, u128::from(r.next()) << 60)
+            }),
+        ),
+        (
+            "hexadecimal of many widths",
+            of(&mut |_, r| format!("id={:x} Abc{:X}", r.next() >> r.below(60), r.below(1 << 20))),
+        ),
+        (
+            "numbers of any width",
+            of(&mut |_, r| format!("{}{}/{:0w$}", r.next(), r.next(), r.below(7), w = r.below(40) as usize)),
+        ),
+        ("many numbers", of(&mut |i, r| "7 ".repeat(r.below(70) as usize) + &i.to_string())),
+        (
+            "control bytes after digits",
+            of(&mut |_, r| format!("0\u{1}1\u{2}2\u{9}{}\u{0}{}", r.below(30), r.below(30))),
+        ),
+        (
+            "words",
+            of(&mut |_, r| {
+                (0..5).map(|_| ["pump ", "valve ", "the ", "ключ ", "checked "][r.below(5) as usize]).collect()
+            }),
+        ),
+        ("letters", of(&mut |_, r| (0..20).map(|_| char::from(b'a' + r.below(26) as u8)).collect())),
+        ("long", of(&mut |i, _| if i % 100 == 1 { "long 1 ".repeat(700) } else { "short 1".into() })),
+        (
+            "unlike its middle",
+            of(&mut |i, r| {
+                if i * 8 / n % 8 == 4 { "aaaaaaaaaaaaaaaaaa".into() } else { format!("{:?}", [r.next(); 1]) }
+            }),
+        ),
     ]
 }
 
@@ -247,6 +289,34 @@ fn text_and_bytes_round_trip() {
     }
 }
 
+/// Arrays of all types and shapes.
+fn arrays(n: usize) -> Vec<(DataType, ArrayRef)> {
+    let mut random = Random(8);
+    let mut arrays: Vec<(DataType, ArrayRef)> = Vec::new();
+    for (_, values) in int_shapes(n, &mut random) {
+        for ty in [DataType::Bool, DataType::Int16, DataType::Int64] {
+            arrays.push((ty, int_array(ty, &values, None)));
+        }
+    }
+    for (_, values) in float_shapes(n, &mut random) {
+        let narrow: Float32Array = values.iter().map(|v| Some(*v as f32)).collect();
+        arrays.push((DataType::Float32, Arc::new(narrow)));
+        arrays.push((DataType::Float64, Arc::new(Float64Array::new(values.into(), None))));
+    }
+    for (_, values) in text_shapes(n, &mut random) {
+        arrays.push((DataType::Text, Arc::new(values.iter().map(Some).collect::<StringArray>())));
+    }
+    arrays
+}
+
+#[test]
+fn processors_without_wide_vectors_write_and_read_the_same() {
+    for (ty, array) in arrays(3_000) {
+        let bytes = check(ty, "wide", &array);
+        cpu::narrow(|| assert!(check(ty, "narrow", &array) == bytes, "{ty:?}"));
+    }
+}
+
 #[test]
 fn slices_of_arrays_round_trip() {
     let array = int_array(DataType::Int64, &(0..100).collect::<Vec<_>>(), nulls(100, 50, &mut Random(4)));
@@ -325,7 +395,7 @@ fn random_bytes_never_panic() {
         let mut bytes: Vec<u8> = (0..random.below(40)).map(|_| random.next() as u8).collect();
         // A likely beginning, so that decoders get further than their first byte.
         if let [head, next, ..] = &mut bytes[..] {
-            *head = (random.below(7) << 2 | random.below(3)) as u8;
+            *head = (random.below(8) << 2 | random.below(3)) as u8;
             *next = if round % 2 == 0 { random.below(73) as u8 } else { *next };
         }
         let ty = DataType::ALL[random.below(10) as usize];
@@ -344,6 +414,76 @@ fn wild_compressed_lengths_are_refused_before_memory_is_taken() {
     bytes.extend_from_slice(&[1, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild length");
     assert!(error.message().contains("cannot hold 2000000000"), "{error}");
+}
+
+#[test]
+fn wild_patterns_are_refused() {
+    // Four values of one pattern without, then with a number, as bytes after the lengths of the patterns.
+    let chunk = |pattern: &[u8], numbers: &[u8]| {
+        let mut bytes = vec![kind::FIELDS << 2, 1, 0];
+        wire::push_signed(&mut bytes, pattern.len() as i64);
+        bytes.push(0);
+        bytes.extend_from_slice(pattern);
+        // All of the first pattern.
+        bytes.extend_from_slice(&[0, 0]);
+        bytes.extend_from_slice(numbers);
+        decode(DataType::Text, 4, &bytes).map(|values| values.as_string::<i32>().value(3).to_owned())
+    };
+    let seven = [0, 14];
+    assert_eq!(chunk(b"a", &[]).unwrap(), "a");
+    assert_eq!(chunk(b"a0b", &seven).unwrap(), "a7b");
+    assert_eq!(chunk(b"a1\x03", &seven).unwrap(), "a007");
+    assert_eq!(chunk(b"2\x04", &[0, 0xfe, 0xff, 7]).unwrap(), "ffff");
+    // Widths and forms that do not exist, numbers that do not fit, too many numbers, too long a pattern.
+    let below_zero = [0, 1];
+    for (pattern, numbers) in [
+        (&b"1"[..], &seven[..]),
+        (b"1\x00", &seven),
+        (b"1\x13", &seven),
+        (b"2\x11", &seven),
+        (b"3", &seven),
+        (b"0", &below_zero),
+        (b"1\x12", &below_zero),
+        (b"2\x0f", &below_zero),
+        (b"1\x01", &[0, 20]),
+        (&[b'0'; 65], &[0; 130]),
+        (&[b'a'; 8_200], &[]),
+    ] {
+        assert!(chunk(pattern, numbers).is_err(), "{pattern:?}");
+    }
+}
+
+#[test]
+fn wild_totals_of_symbols_are_refused_before_memory_is_taken() {
+    // 1,000 values whose lengths add up to 2 GB: of symbols that are none, coded or not, and of codes.
+    for form in [2, 3, 4] {
+        let mut bytes = vec![kind::PLAIN << 2, 0];
+        wire::push_signed(&mut bytes, 2_000_000);
+        bytes.extend_from_slice(&[form, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]);
+        let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild total");
+        assert!(error.message().contains("cannot hold 2000000000"), "{error}");
+    }
+}
+
+#[test]
+fn machine_made_text_takes_what_its_numbers_take() {
+    let mut random = Random(9);
+    let lines: StringArray = (0..8_192)
+        .map(|i| {
+            Some(format!(
+                "pump {} lost 10.1.4.{} after {} ms, {i}",
+                random.below(4),
+                random.below(256),
+                random.below(4_096)
+            ))
+        })
+        .collect();
+    // 22 bits each, and next to nothing for the text and the counter.
+    let bytes = check(DataType::Text, "log", &lines);
+    assert!(bytes.len() < 8_192 * 22 / 8 + 200, "{} bytes", bytes.len());
+    let ids: StringArray =
+        (0..8_192).map(|_| Some(format!("{:08x}-{:08x}", random.next() as u32, random.next() as u32))).collect();
+    assert!(check(DataType::Text, "ids", &ids).len() < 8_192 * 8 + 64);
 }
 
 #[test]
@@ -396,7 +536,7 @@ fn golden(ty: DataType, array: &dyn Array, hex: &str) -> Option<String> {
 }
 
 #[test]
-fn chunk_v2_bytes_are_exactly_these() {
+fn chunk_v3_bytes_are_exactly_these() {
     let of = |values: &[i64], hex| golden(DataType::Int64, &int_array(DataType::Int64, values, None), hex);
     let floats = |values: &[f64], hex| golden(DataType::Float64, &Float64Array::from(values.to_vec()), hex);
     let texts = |values: &[&str], hex| golden(DataType::Text, &StringArray::from(values.to_vec()), hex);
@@ -439,7 +579,12 @@ fn chunk_v2_bytes_are_exactly_these() {
         floats(&[-1.0 / 3.0; 3], "08 00 a9d5aad5aad5aad57f"),
         floats(&[1.0 / 3.0, 1e300], "0c 555555555555d53f 9c7500883ce4377e"),
         texts(&["ab", "", "c"], "10 02 00 12 00 616263"),
-        texts(&["on", "off", "on", "on"], "14 02 01 04 02 00 6f6e6f6666 01 00 02"),
+        texts(&["on", "off", "on", "on", "off", "on"], "14 02 04 01 04 02 00 6f6e6f6666 01 00 12"),
+        texts(&["a1b", "a2b", "a3b", "a4b", "a5b", "a6b", "a7b", "a8b"], "18 01 0006 00 613062 0000 42020002"),
+        texts(
+            &["n-007 1f3a", "n-012 22ee", "n-100 3d11", "n-099 cc09"],
+            "18 01 000e 00 6e2d310320 3204 0000 070e8042970b 10f47c0000b403d71dcfac",
+        ),
         golden(DataType::Int16, &new_null_array(&arrow_type(DataType::Int16), 3), "01"),
     ];
     let wrong: Vec<String> = wrong.into_iter().flatten().collect();

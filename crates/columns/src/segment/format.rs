@@ -15,7 +15,7 @@ use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint};
 /// First and last bytes of a segment file.
 pub(super) const MAGIC: [u8; 8] = *b"MILLRSEG";
 /// The version this code writes, and the only one it reads.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Bytes before the first block.
 pub(super) const HEADER_BYTES: usize = 20;
 /// Bytes after the footer.

@@ -370,7 +370,7 @@ fn unknown_version_is_refused_and_both_versions_named() {
     let file = disk.sim.open(&disk.path(17), Open::ReadWrite).unwrap();
     file.write_at(&7u32.to_le_bytes(), meta.bytes - 16).unwrap();
     let error = disk.open(meta).blocks().unwrap_err();
-    assert!(error.message().contains("format version is 7, this program reads version 2"), "{error}");
+    assert!(error.message().contains("format version is 7, this program reads version 3"), "{error}");
 }
 
 #[test]
@@ -545,7 +545,7 @@ fn a_block_of_constants_at_regular_times_costs_a_hundred_bytes_in_all() {
 }
 
 #[test]
-fn segment_v2_bytes_are_exactly_these() {
+fn segment_v3_bytes_are_exactly_these() {
     let disk = Disk::new();
     let values = Float64Array::from(vec![Some(21.5), None, Some(21.25), Some(21.25)]);
     let counts = Int64Array::from(vec![7; 4]);
@@ -560,8 +560,8 @@ fn segment_v2_bytes_are_exactly_these() {
     let bytes = disk.bytes(&disk.path(0x2a));
     let seen: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let parts = [
-        // Header: magic, version 2, file 42.
-        "4d494c4c52534547 02000000 2a00000000000000",
+        // Header: magic, version 3, file 42.
+        "4d494c4c52534547 03000000 2a00000000000000",
         // Rows chunk: series 3 3 4 4; times 1000 2000 1000 2000; all replace.
         "01060c 41d00fe80701000a 00",
         // Column 2: NULLs 1 0 1 1, decimal 2: 2125 + (25, 0, 0). Column 5: constant 7.
@@ -580,7 +580,7 @@ fn segment_v2_bytes_are_exactly_these() {
         "02 04 08 6f010fd6",
         "00 08 01 51537d52",
         // Trailer: index at 76, footer at 91, checksums, file, version, checksum, magic.
-        "4c00000000000000 5b00000000000000 c938ffb4 a7c35b28 2a00000000000000 02000000 a0d32bd7 4d494c4c52534547",
+        "4c00000000000000 5b00000000000000 c938ffb4 a7c35b28 2a00000000000000 03000000 18796e0a 4d494c4c52534547",
     ];
     assert_eq!(seen, parts.concat().replace(' ', ""));
 }
