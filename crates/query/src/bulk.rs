@@ -299,7 +299,13 @@ pub(crate) fn converted(column: &str, array: &ArrayRef, to: &Arrow, zone: &str) 
     let local =
         matches!(to, Arrow::Timestamp(_, Some(_))) && !matches!(array.data_type(), Arrow::Timestamp(_, Some(_)));
     let array = if local { checked_cast(array, &timestamptz(zone)).map_err(in_column)? } else { Arc::clone(array) };
-    checked_cast(&array, to).map_err(in_column)
+    let moment = matches!(to, Arrow::Timestamp(..));
+    checked_cast(&array, to).map_err(|error| match error.state() {
+        SqlState::NUMERIC_OUT_OF_RANGE if moment => {
+            in_column(Error::new(SqlState::DATETIME_OVERFLOW, error.message().to_owned()))
+        }
+        _ => in_column(error),
+    })
 }
 
 #[cfg(test)]

@@ -189,6 +189,7 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     }
     reset_time_zone(&mut tokens);
     weaker_locks(&mut tokens);
+    extension_alone(&mut tokens);
     crate::asof::prepare(&mut tokens);
     crate::create_as::prepare(&mut tokens);
     crate::past::prepare(&mut tokens);
@@ -233,6 +234,15 @@ fn weaker_locks(tokens: &mut Vec<TokenWithSpan>) {
 
 pub(crate) fn is_blank(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
+}
+
+/// `CREATE EXTENSION … CASCADE`, where the parser has no word after the name: there is nothing that could come along.
+fn extension_alone(tokens: &mut Vec<TokenWithSpan>) {
+    let words: Vec<usize> = (0..tokens.len()).filter(|at| !is_blank(&tokens[*at])).collect();
+    let is = |at: Option<&usize>, word: &str| at.is_some_and(|at| is_word(&tokens[*at], word));
+    if is(words.first(), "create") && is(words.get(1), "extension") && is(words.last(), "cascade") {
+        tokens.remove(words[words.len() - 1]);
+    }
 }
 
 /// `RESET TIME ZONE` is `RESET TimeZone` in two words.

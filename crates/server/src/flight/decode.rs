@@ -13,7 +13,7 @@ use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_ipc::MessageHeader;
 use arrow_schema::SchemaRef;
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use model::{Error, Result, SqlState};
 use tonic::Status;
 
@@ -58,7 +58,9 @@ impl Incoming {
     }
 
     async fn next(&mut self) -> Result<Option<DecodedPayload>> {
-        match self.decoder.next().await {
+        // The decoder panics at some schemas that no writer makes, and is done with then.
+        let next = std::panic::AssertUnwindSafe(self.decoder.next()).catch_unwind().await;
+        match next.map_err(|_| malformed("a schema or batch that cannot be read"))? {
             None => Ok(None),
             Some(Ok(decoded)) => Ok(Some(decoded.payload)),
             Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),

@@ -88,6 +88,7 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_sequences|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_settings|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_activity|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_progress_copy|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_replication|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_ssl|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_user_tables|SYSTEM VIEW|~|||||
