@@ -295,17 +295,20 @@ pub(crate) fn converted(column: &str, array: &ArrayRef, to: &Arrow, zone: &str) 
         let data = array.to_data().into_builder().data_type(to.clone()).build().map_err(Error::bug)?;
         return Ok(make_array(data));
     }
-    let in_column = |error: Error| error.context(format_args!("column \"{column}\""));
+    let moment = matches!(to, Arrow::Timestamp(..));
+    let in_column = |error: Error| {
+        let error = match error.state() {
+            SqlState::NUMERIC_OUT_OF_RANGE if moment => {
+                Error::new(SqlState::DATETIME_OVERFLOW, error.message().to_owned())
+            }
+            _ => error,
+        };
+        error.context(format_args!("column \"{column}\""))
+    };
     let local =
         matches!(to, Arrow::Timestamp(_, Some(_))) && !matches!(array.data_type(), Arrow::Timestamp(_, Some(_)));
     let array = if local { checked_cast(array, &timestamptz(zone)).map_err(in_column)? } else { Arc::clone(array) };
-    let moment = matches!(to, Arrow::Timestamp(..));
-    checked_cast(&array, to).map_err(|error| match error.state() {
-        SqlState::NUMERIC_OUT_OF_RANGE if moment => {
-            in_column(Error::new(SqlState::DATETIME_OVERFLOW, error.message().to_owned()))
-        }
-        _ => in_column(error),
-    })
+    checked_cast(&array, to).map_err(in_column)
 }
 
 #[cfg(test)]

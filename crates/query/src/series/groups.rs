@@ -139,8 +139,8 @@ impl Source {
                 let Some(Arrow::UInt64) = types.first() else { return None };
                 Some(vec![ScalarValue::UInt64(Some(count.into())), sum(stats.sum?, types.get(1)?)?])
             }
-            Source::Least(_) => Some(vec![scalar(&stats.range.as_ref()?.0, types)?]),
-            Source::Greatest(_) => Some(vec![scalar(&stats.range.as_ref()?.1, types)?]),
+            Source::Least(_) => Some(vec![extreme(&stats.range.as_ref()?.0, types)?]),
+            Source::Greatest(_) => Some(vec![extreme(&stats.range.as_ref()?.1, types)?]),
             Source::First(..) => at_time(stats.first.as_ref()?, times.start, types),
             Source::Last(..) => at_time(stats.last.as_ref()?, times.last, types),
             Source::Rows => None,
@@ -214,6 +214,12 @@ fn sum(sum: StatSum, ty: &Arrow) -> Option<ScalarValue> {
         (StatSum::Float(sum), Arrow::Float64) => ScalarValue::Float64(Some(sum)),
         _ => return None,
     })
+}
+
+/// The least or greatest value. Of a zero, statistics do not tell the sign.
+fn extreme(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
+    let is_zero = matches!(value, StatValue::Float(value) if *value == 0.0);
+    if is_zero { None } else { scalar(value, types) }
 }
 
 /// A value in the first of `types`.

@@ -58,14 +58,18 @@ impl Incoming {
     }
 
     async fn next(&mut self) -> Result<Option<DecodedPayload>> {
-        // The decoder panics at some schemas that no writer makes, and is done with then.
-        let next = std::panic::AssertUnwindSafe(self.decoder.next()).catch_unwind().await;
-        match next.map_err(|_| malformed("a schema or batch that cannot be read"))? {
-            None => Ok(None),
-            Some(Ok(decoded)) => Ok(Some(decoded.payload)),
-            Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),
-            Some(Err(error)) => Err(malformed(error.to_string())),
-        }
+        decoded(&mut self.decoder).await
+    }
+}
+
+/// The next message. At some schemas that no writer makes the decoder panics, and is done with then.
+async fn decoded(decoder: &mut FlightDataDecoder) -> Result<Option<DecodedPayload>> {
+    let next = std::panic::AssertUnwindSafe(decoder.next()).catch_unwind().await;
+    match next.map_err(|_| malformed("a schema or batch that cannot be read"))? {
+        None => Ok(None),
+        Some(Ok(decoded)) => Ok(Some(decoded.payload)),
+        Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),
+        Some(Err(error)) => Err(malformed(error.to_string())),
     }
 }
 
@@ -177,15 +181,15 @@ mod tests {
     }
 
     /// Decodes them as a listener would.
-    fn decode(messages: Vec<FlightData>) -> std::result::Result<usize, String> {
+    fn decode(messages: Vec<FlightData>) -> Result<usize> {
         let checked = messages.into_iter().map(|data| {
             check(&data).map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
             Ok(data)
         });
         let mut decoder = FlightDataDecoder::new(futures::stream::iter(checked.collect::<Vec<_>>()));
         let mut rows = 0;
-        while let Some(decoded) = futures::executor::block_on(decoder.next()) {
-            if let DecodedPayload::RecordBatch(batch) = decoded.map_err(|error| error.to_string())?.payload {
+        while let Some(payload) = futures::executor::block_on(decoded(&mut decoder))? {
+            if let DecodedPayload::RecordBatch(batch) = payload {
                 rows += batch.num_rows();
             }
         }
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn whole_messages_are_decoded() {
-        assert_eq!(decode(messages()), Ok(3));
+        assert_eq!(decode(messages()).unwrap(), 3);
     }
 
     /// Every byte of every message, changed in turn; and every message cut short.

@@ -204,9 +204,6 @@ def ingest_into_columns_tables():
     reader = pyarrow.RecordBatchReader.from_batches(big.schema, big.to_batches(max_chunksize=10_000))
     same(ingest("big", reader, "create"), rows)
     same(rows_of("SELECT count(*), sum(value), count(DISTINCT device) AS devices FROM big"), [(rows, sum(range(rows)), 100)])
-    # An empty table is made, and has no rows.
-    same(ingest("empty", readings([], "a", 1.0), "create"), 0)
-    same(rows_of("SELECT count(*) FROM empty"), [(0,)])
 
 
 def ingest_into_rows_tables():
