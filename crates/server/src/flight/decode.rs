@@ -236,6 +236,6 @@ mod tests {
         let last = cut.len() - 1;
         cut[last].data_body = cut[last].data_body.slice(..8);
         let error = decode(cut).unwrap_err();
-        assert!(error.contains("where the body has 8"), "{error}");
+        assert!(error.message().contains("where the body has 8"), "{error}");
     }
 }
