@@ -42,11 +42,17 @@ type Physical = Arc<dyn PhysicalExpr>;
 
 /// Values (rows times columns) that a statement may look at before it is left to the planner: some milliseconds.
 const BUDGET_VALUES: u64 = 4 << 20;
+/// The same where the statistics of blocks told more than is left to look at.
+const BUDGET_VALUES_MAX: u64 = 16 << 20;
+/// Bytes of the rows that it keeps; what has larger values is left to the planner, whose memory is counted.
+const BUDGET_BYTES: usize = 64 << 20;
 
 /// How much a statement may still look at.
 struct Budget {
     values: u64,
     columns: u64,
+    /// Of rows that it may keep.
+    bytes: usize,
 }
 
 impl Budget {
@@ -55,6 +61,14 @@ impl Budget {
         let values = rows as u64 * self.columns;
         let enough = values <= self.values;
         self.values = self.values.saturating_sub(values);
+        enough
+    }
+
+    /// Keeps rows; false if there is not so much room left.
+    fn keep(&mut self, batch: &RecordBatch) -> bool {
+        let bytes = batch.get_array_memory_size();
+        let enough = bytes <= self.bytes;
+        self.bytes = self.bytes.saturating_sub(bytes);
         enough
     }
 }
@@ -110,7 +124,7 @@ impl Shape {
             batch_rows: BATCH_ROWS,
             limit: None,
         };
-        let mut budget = Budget { values: BUDGET_VALUES, columns: self.columns.len() as u64 + 1 };
+        let mut budget = Budget { values: BUDGET_VALUES, columns: self.columns.len() as u64 + 1, bytes: BUDGET_BYTES };
         let window = Window { skip, fetch };
         let reading = Reading { shape: self, view: &view, request, keep };
         let batches = match &self.body {
@@ -136,7 +150,7 @@ impl Shape {
         };
         grouper.merge_blocks()?;
         // Most of a long one may be known already.
-        budget.values = budget.values.max(by_statistics / 2 * budget.columns);
+        budget.values = budget.values.max((by_statistics / 2 * budget.columns).min(BUDGET_VALUES_MAX));
         while let Some(rows) = scan.next_rows()? {
             if !budget.take(rows.times.len()) || grouper.bytes() > GROUPS_BYTES_MAX {
                 return Ok(None);

@@ -46,6 +46,9 @@ impl Reading<'_> {
                         Some(all.into_iter().zip(mask.values()).filter(|(_, keep)| *keep).map(|(of, _)| of).collect());
                 }
             }
+            if !budget.keep(&batch) {
+                return Ok(None);
+            }
             rows += batch.num_rows() as u64;
             kept.push(Kept { series: series.unwrap_or_default(), batch });
         }
