@@ -107,6 +107,19 @@ pub struct ScanStats {
     pub versions_dropped: u64,
 }
 
+impl std::ops::AddAssign for ScanStats {
+    /// What both did.
+    fn add_assign(&mut self, other: ScanStats) {
+        self.segments += other.segments;
+        self.segments_pruned += other.segments_pruned;
+        self.blocks += other.blocks;
+        self.blocks_pruned += other.blocks_pruned;
+        self.bytes_read += other.bytes_read;
+        self.rows += other.rows;
+        self.versions_dropped += other.versions_dropped;
+    }
+}
+
 /// Uncommitted writes of the reading transaction itself, newest of all, in order.
 #[derive(Clone, Default)]
 pub struct OwnWrites {

@@ -53,12 +53,14 @@ struct Budget {
     columns: u64,
     /// Of rows that it may keep.
     bytes: usize,
+    /// What was read so far.
+    stats: ScanStats,
 }
 
 impl Budget {
     /// Takes rows; false if there are not so many left.
-    fn take(&mut self, rows: usize) -> bool {
-        let values = rows as u64 * self.columns;
+    fn take(&mut self, rows: u64) -> bool {
+        let values = rows.saturating_mul(self.columns);
         let enough = values <= self.values;
         self.values = self.values.saturating_sub(values);
         enough
@@ -124,7 +126,12 @@ impl Shape {
             batch_rows: BATCH_ROWS,
             limit: None,
         };
-        let mut budget = Budget { values: BUDGET_VALUES, columns: self.columns.len() as u64 + 1, bytes: BUDGET_BYTES };
+        let mut budget = Budget {
+            values: BUDGET_VALUES,
+            columns: self.columns.len() as u64 + 1,
+            bytes: BUDGET_BYTES,
+            stats: ScanStats::default(),
+        };
         let window = Window { skip, fetch };
         let reading = Reading { shape: self, view: &view, request, keep };
         let batches = match &self.body {
@@ -132,7 +139,7 @@ impl Shape {
             Body::Newest(newest) => rows::newest(&reading, newest, window, &mut budget)?,
             Body::Groups(groups) => return self.grouped(&reading, groups, &mut budget),
         };
-        Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: ScanStats::default() }))
+        Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: budget.stats }))
     }
 
     fn grouped(&self, reading: &Reading<'_>, groups: &Groups, budget: &mut Budget) -> Result<Option<Ran>> {
@@ -151,8 +158,12 @@ impl Shape {
         grouper.merge_blocks()?;
         // Most of a long one may be known already.
         budget.values = budget.values.max((by_statistics / 2 * budget.columns).min(BUDGET_VALUES_MAX));
+        // Known before anything is read, so that nothing is read in vain.
+        if !budget.take(scan.rows_max()?) {
+            return Ok(None);
+        }
         while let Some(rows) = scan.next_rows()? {
-            if !budget.take(rows.times.len()) || grouper.bytes() > GROUPS_BYTES_MAX {
+            if grouper.bytes() > GROUPS_BYTES_MAX {
                 return Ok(None);
             }
             grouper.take_rows(rows, &self.scanned, reading.keep.as_ref())?;

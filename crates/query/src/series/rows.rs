@@ -28,11 +28,16 @@ impl Reading<'_> {
     /// The rows of a part of what is wanted, those that pass; `None` when that costs more than the budget has.
     fn read(&self, request: ScanRequest, budget: &mut Budget, enough: u64) -> Result<Option<Vec<Kept>>> {
         let mut scan = self.view.scan(request)?;
+        // Whole blocks are read for any of their rows. Where all is read it is known before, and nothing is read in vain.
+        let all = enough == u64::MAX;
+        if all && !budget.take(scan.rows_max()?) {
+            return Ok(None);
+        }
         let (mut kept, mut rows) = (Vec::new(), 0);
         while rows < enough
             && let Some(Scanned { series, batch, .. }) = scan.next_rows()?
         {
-            if !budget.take(batch.num_rows()) {
+            if !all && !budget.take(batch.num_rows() as u64) {
                 return Ok(None);
             }
             let mut batch = relabelled(&batch, &self.shape.scanned)?;
@@ -52,6 +57,7 @@ impl Reading<'_> {
             rows += batch.num_rows() as u64;
             kept.push(Kept { series: series.unwrap_or_default(), batch });
         }
+        budget.stats += scan.stats();
         Ok(Some(kept))
     }
 }
