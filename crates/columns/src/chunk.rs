@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result, TimeRange};
@@ -30,6 +30,19 @@ pub(crate) struct Chunk {
     pub(crate) text_bytes_per_row: usize,
     index: RowIndex,
     columns: Columns,
+    late: Option<Late>,
+}
+
+/// Columns that are read only if any of the rows turns out to be wanted.
+struct Late {
+    segment: Arc<Segment>,
+    block: u32,
+    ids: Arc<[ColumnId]>,
+    /// Rows of the block that the columns are read of, all if none.
+    part: Option<Range<usize>>,
+    /// Which of these the chunk has, if its index is no longer one of all of them.
+    taken: Option<RowIndex>,
+    read: OnceLock<Vec<(ColumnId, ArrayRef)>>,
 }
 
 /// Where in the columns the row of a position lies.
@@ -64,12 +77,27 @@ impl Chunk {
 
     /// A whole column, addressed by [`Chunk::row`]; `None` when all NULL.
     pub(crate) fn column(&self, id: ColumnId) -> Option<Cow<'_, ArrayRef>> {
-        let columns = match &self.columns {
+        let columns: &[(ColumnId, ArrayRef)] = match &self.columns {
             Columns::Rows(rows) if rows.as_packed().is_some() => return rows.column(id).map(Cow::Owned),
             Columns::Rows(rows) => rows.arrays(),
             Columns::Read(columns) => columns,
         };
-        columns.binary_search_by_key(&id, |column| column.0).ok().map(|at| Cow::Borrowed(&columns[at].1))
+        let late = self.late.as_ref().and_then(|late| late.read.get()).map(Vec::as_slice);
+        [Some(columns), late].into_iter().flatten().find_map(|columns| {
+            columns.binary_search_by_key(&id, |column| column.0).ok().map(|at| Cow::Borrowed(&columns[at].1))
+        })
+    }
+
+    /// Reads the columns that were left for later, if there are any.
+    pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
+        let Some(late) = self.late.as_ref().filter(|late| late.read.get().is_none()) else { return Ok(()) };
+        let mut columns = late.segment.read_columns(late.block as usize, &late.ids, &late.part, bytes_read)?;
+        if let Some(index) = &late.taken {
+            columns = taken(columns, index, self.len())?;
+        }
+        // Whoever was first has read the same.
+        let _ = late.read.set(columns);
+        Ok(())
     }
 
     /// The columns, if they are packed.
@@ -180,6 +208,7 @@ impl RowsSource {
             text_bytes_per_row: self.text_bytes_per_row,
             index,
             columns: Columns::Rows(self.rows.clone()),
+            late: None,
         })
     }
 
@@ -266,7 +295,22 @@ pub(crate) struct SegmentSource {
     blocks: Vec<u32>,
     bounds: Vec<(u32, i64)>,
     columns: Arc<[ColumnId]>,
+    late: Arc<[ColumnId]>,
     settled: bool,
+}
+
+/// Which columns are read with a block's rows, and which when any of these turns out to be wanted; both in order.
+#[derive(Clone)]
+pub(crate) struct Reads {
+    pub(crate) columns: Arc<[ColumnId]>,
+    pub(crate) late: Arc<[ColumnId]>,
+}
+
+impl Reads {
+    /// All with the rows.
+    pub(crate) fn all(columns: Arc<[ColumnId]>) -> Reads {
+        Reads { columns, late: Arc::default() }
+    }
 }
 
 impl SegmentSource {
@@ -275,7 +319,7 @@ impl SegmentSource {
         segment: Arc<Segment>,
         filter: Filter,
         mut blocks: Vec<u32>,
-        columns: Arc<[ColumnId]>,
+        Reads { columns, late }: Reads,
     ) -> Result<Option<SegmentSource>> {
         if blocks.is_empty() {
             return Ok(None);
@@ -288,7 +332,7 @@ impl SegmentSource {
         let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
         let moments: Vec<ColumnId> = moments.copied().collect();
         let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
-        Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, settled }))
+        Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, late, settled }))
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
@@ -324,11 +368,11 @@ impl SegmentSource {
                 }
             }
         }
-        self.chunk(read, selection, part).map(Some)
+        self.chunk(block, read, selection, part).map(Some)
     }
 
     /// `part`: the rows that `read` has columns of, if not all; `selection` is within.
-    fn chunk(&self, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<Chunk> {
+    fn chunk(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<Chunk> {
         let rows = read.times.len();
         let first = part.as_ref().map_or(0, |part| part.start);
         let text_bytes_per_row = all_text_bytes(&read.columns) / part.as_ref().map_or(rows, Range::len).max(1);
@@ -349,12 +393,21 @@ impl SegmentSource {
         let unique = self.settled || is_unique(&series, &times);
         let mut columns = read.columns;
         // A batch may hold on to many blocks of which it wants little: keep only that.
-        if times.len() * 2 < part.map_or(rows, |part| part.len()) {
+        let mut taken_of = None;
+        if times.len() * 2 < part.as_ref().map_or(rows, Range::len) {
             columns = taken(columns, &index, times.len())?;
-            index = RowIndex::From(0);
+            taken_of = Some(std::mem::replace(&mut index, RowIndex::From(0)));
         }
         let columns = Columns::Read(columns);
-        Ok(Chunk { series, times, ops, unique, text_bytes_per_row, index, columns })
+        let late = (!self.late.is_empty()).then(|| Late {
+            segment: Arc::clone(&self.segment),
+            block,
+            ids: Arc::clone(&self.late),
+            part,
+            taken: taken_of,
+            read: OnceLock::new(),
+        });
+        Ok(Chunk { series, times, ops, unique, text_bytes_per_row, index, columns, late })
     }
 }
 

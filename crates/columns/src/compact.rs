@@ -14,7 +14,7 @@ use std::sync::Arc;
 use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
-use crate::chunk::{SegmentSource, Source};
+use crate::chunk::{Reads, SegmentSource, Source};
 use crate::encoding::Form;
 use crate::filter::Filter;
 use crate::flush::{Output, needed};
@@ -362,7 +362,9 @@ impl Compaction {
             };
             let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
             rows += blocks.iter().map(|block| metas[*block as usize].rows as usize).sum::<usize>();
-            sources.extend(SegmentSource::new(segment.clone(), filter, blocks, ids.clone())?.map(Source::Segment));
+            sources.extend(
+                SegmentSource::new(segment.clone(), filter, blocks, Reads::all(ids.clone()))?.map(Source::Segment),
+            );
         }
         Ok((sources, rows))
     }

@@ -39,6 +39,7 @@ mod merge;
 mod model_test;
 mod packed;
 mod plan;
+mod postings;
 mod prune;
 pub mod rows;
 pub mod scan;
@@ -61,7 +62,7 @@ pub use scan::{
     arrow_schema,
 };
 pub use segment::{Segment, SegmentMeta};
-pub use series::SeriesIndex;
+pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entry, TableState, Tombstone};
 pub use whole::{Piece, WholeBlock};

@@ -2,18 +2,19 @@
 //! scan shows what the map holds. `COLUMNS_SEED=n` replays one history, `COLUMNS_SEEDS=n` runs that many.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use env::Env;
 use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, SqlState, Table, TimeRange, key};
 
 use crate::encoding::tests::Random;
-use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, SeriesFilter, TableView};
+use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, Scanned, SeriesFilter, TableView};
 use crate::segment::{ColumnStats, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::tests::table_of;
@@ -520,11 +521,45 @@ impl World {
         if self.below(4) == 0 {
             self.check_summaries(view, &request, &expected);
         }
+        if self.below(3) == 0 {
+            return self.check_kept(view, &request, &expected);
+        }
         if self.below(5) == 0 {
             request.limit = Some(self.below(20));
         }
         let limit = request.limit.unwrap_or(u64::MAX).min(expected.len() as u64) as usize;
         assert_eq!(scan(view, &request), expected[..limit], "{request:?}");
+    }
+
+    /// Rows are kept by some of their columns, whichever these are and however few pass.
+    fn check_kept(&mut self, view: &TableView, request: &ScanRequest, expected: &[Vec<Option<Value>>]) {
+        let early: Vec<ColumnId> = request.columns.iter().copied().filter(|_| self.below(2) == 0).collect();
+        let positions: Vec<usize> =
+            (0..request.columns.len()).filter(|at| early.contains(&request.columns[*at])).collect();
+        let (salt, one_of) = (self.below(1 << 40), [1, 2, 7, 40, u64::MAX][self.below(5) as usize]);
+        let passes = |cells: &[Option<Value>]| {
+            let mut hasher = rustc_hash::FxHasher::default();
+            (salt, format!("{cells:?}")).hash(&mut hasher);
+            // NULL lets nothing through either.
+            (hasher.finish() % 8 > 0).then_some((hasher.finish() >> 8).is_multiple_of(one_of))
+        };
+        let cells = |batch: &RecordBatch, row: usize| {
+            batch.columns().iter().map(|values| cell(values, row)).collect::<Vec<_>>()
+        };
+        let mut keep = |batch: &RecordBatch| {
+            assert_eq!(batch.num_columns(), positions.len());
+            Ok((0..batch.num_rows()).map(|row| passes(&cells(batch, row))).collect::<BooleanArray>())
+        };
+        let mut scan = view.scan_late(request.clone(), &early).unwrap();
+        let mut seen = Vec::new();
+        while let Some(Scanned { series, times, batch }) = scan.next_kept(&mut keep).unwrap() {
+            assert!(series.len() == batch.num_rows() && times.len() == batch.num_rows());
+            seen.extend((0..batch.num_rows()).map(|row| cells(&batch, row)));
+        }
+        let shown = |row: &Vec<Option<Value>>| positions.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
+        let kept: Vec<_> = expected.iter().filter(|row| passes(&shown(row)) == Some(true)).cloned().collect();
+        assert_eq!(seen, kept, "{early:?} of {request:?}");
+        assert_eq!(scan.stats().rows, expected.len() as u64);
     }
 
     /// Statistics of whole blocks and the rows of all others together say what all rows say.

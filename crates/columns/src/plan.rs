@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, ArrayRef, PrimitiveArray, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, new_null_array};
+use arrow_select::filter::SlicesIterator;
 use model::{ColumnId, DataType, Error, Result};
 
 use crate::chunk::Chunk;
@@ -42,6 +43,7 @@ struct Run {
 }
 
 /// A newer version laid over part of a row. In order of `at`, and for one row oldest first.
+#[derive(Clone)]
 struct Overlay {
     at: u32,
     chunk: u32,
@@ -127,6 +129,45 @@ impl Plan {
         let rows = of.len();
         let list: Vec<Op> = list.into_iter().map(|at| self.op_list[at as usize].clone()).collect();
         if list.len() == 1 { (Ops::All(list[0].clone()), rows) } else { (Ops::Each { list, of }, rows) }
+    }
+
+    /// The rows that `mask` lets through. Of plans whose rows all stand for themselves.
+    pub(crate) fn kept(&self, mask: &BooleanArray) -> Plan {
+        debug_assert!(self.op_list.is_empty());
+        let mut kept = Plan { chunks: self.chunks.clone(), ..Plan::default() };
+        let (mut run, mut passed) = (0, 0);
+        let mut overlays = self.overlays.iter().peekable();
+        for (start, end) in SlicesIterator::new(mask) {
+            let at = kept.len() as u32;
+            kept.series.extend_from_slice(&self.series[start..end]);
+            kept.times.extend_from_slice(&self.times[start..end]);
+            let mut from = start;
+            while from < end {
+                let Run { chunk, row, len } = self.runs[run];
+                if passed + len as usize <= from {
+                    (run, passed) = (run + 1, passed + len as usize);
+                    continue;
+                }
+                let to = end.min(passed + len as usize);
+                kept.push_run(chunk, row + (from - passed) as u32, (to - from) as u32);
+                from = to;
+            }
+            while let Some(overlay) = overlays.next_if(|overlay| (overlay.at as usize) < end) {
+                if overlay.at as usize >= start {
+                    kept.overlays.push(Overlay { at: at + overlay.at - start as u32, ..overlay.clone() });
+                }
+            }
+        }
+        kept
+    }
+
+    /// Has the columns read that were left for later, of the chunks that its rows are from.
+    pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
+        let mut wanted = vec![false; self.chunks.len()];
+        self.runs.iter().for_each(|run| wanted[run.chunk as usize] = true);
+        self.overlays.iter().for_each(|overlay| wanted[overlay.chunk as usize] = true);
+        let chunks = self.chunks.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        chunks.map(|(chunk, _)| chunk).try_for_each(|chunk| chunk.load(bytes_read))
     }
 
     /// The values of a column; `None` when all are NULL, as far as can be told without looking at them.

@@ -4,11 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
+};
 use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_select::filter::prep_null_mask_filter;
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
 
-use crate::chunk::{RowsSource, SegmentSource, Source};
+use crate::chunk::{Reads, RowsSource, SegmentSource, Source};
 use crate::consolidate::merge_rows;
 use crate::filter::Filter;
 use crate::history::{BORN, NOW, Versions};
@@ -18,7 +21,7 @@ use crate::plan::Plan;
 use crate::prune;
 use crate::rows::{Batch, Rows, arrow_type};
 use crate::segment::{BLOCK_ROWS_MAX, StatValue};
-use crate::series::KeyColumns;
+use crate::series::{KeyColumns, OneOf, ValueTest};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::whole::{self, WholeBlock};
 
@@ -292,6 +295,28 @@ impl TableView {
         self.own.lookup(&self.state, key)
     }
 
+    /// The series whose keys are as all of `conditions` (at least one) say, ascending: see [`SeriesIndex::having`].
+    ///
+    /// # Errors
+    /// XX001 when a key is not of the key columns' types.
+    ///
+    /// [`SeriesIndex::having`]: crate::SeriesIndex::having
+    pub fn series_having(&self, conditions: &[OneOf]) -> Result<Vec<u32>> {
+        let types: Vec<DataType> = self.state.table.key_columns().map(|column| column.ty).collect();
+        let mut found = self.state.series.having(&types, conditions, self.state.series_count)?;
+        let tests: Vec<ValueTest<'_>> = conditions.iter().map(|condition| ValueTest::new(&types, condition)).collect();
+        for (number, key) in (self.state.series_count..).zip(self.own.keys.iter()) {
+            let mut passes = true;
+            for test in &tests {
+                passes &= test.passes(key)?;
+            }
+            if passes {
+                found.push(number);
+            }
+        }
+        Ok(found)
+    }
+
     /// The keys of these series, for an [`OwnDelete`].
     ///
     /// # Errors
@@ -345,7 +370,20 @@ impl TableView {
     /// # Errors
     /// XX000 for a column the table does not have; errors of reading block indexes and statistics.
     pub fn scan(&self, request: ScanRequest) -> Result<Scan> {
-        self.start(request, None)
+        self.start(request, None, None)
+    }
+
+    /// As [`TableView::scan`], for [`Scan::next_kept`]: of blocks none of whose rows are kept, only the columns `early` are read.
+    ///
+    /// - `request`: without `limit`.
+    /// - `early`: among the request's columns.
+    ///
+    /// # Errors
+    /// As [`TableView::scan`].
+    pub fn scan_late(&self, request: ScanRequest, early: &[ColumnId]) -> Result<Scan> {
+        let positions = request.columns.iter().enumerate().filter(|(_, id)| early.contains(id));
+        let positions = positions.map(|(at, _)| at).collect();
+        self.start(request, Some(positions), None)
     }
 
     /// As [`TableView::scan`], without the blocks that `take` says it knows all of: each block that [is whole](WholeBlock) is offered.
@@ -359,21 +397,23 @@ impl TableView {
         request: ScanRequest,
         take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     ) -> Result<Scan> {
-        self.start(request, Some(take))
+        self.start(request, None, Some(take))
     }
 
-    fn start(&self, request: ScanRequest, take: Option<Take<'_>>) -> Result<Scan> {
+    fn start(&self, request: ScanRequest, early: Option<Vec<usize>>, take: Option<Take<'_>>) -> Result<Scan> {
         let request = self.kept(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
-        let sources = self.sources(&request, &columns, take, &mut stats)?;
+        let reads = reads(&columns, early.as_deref());
+        let sources = self.sources(&request, reads, take, &mut stats)?;
         let fold = if table.keyed { Fold::Full } else { Fold::None };
         let width: usize = columns.iter().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
         Ok(Scan {
             view: self.clone(),
             merger: Merger::new(sources, fold),
             schema: arrow_schema(&table, &request.columns),
+            early: early.unwrap_or_default(),
             columns,
             batch_rows: request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1),
             left: request.limit.unwrap_or(u64::MAX),
@@ -416,25 +456,20 @@ impl TableView {
     fn sources(
         &self,
         request: &ScanRequest,
-        columns: &[Column],
+        reads: Reads,
         take: Option<Take<'_>>,
         stats: &mut ScanStats,
     ) -> Result<Vec<Source>> {
         if request.limit == Some(0) {
             return Ok(Vec::new());
         }
-        let fields = columns.iter().filter(|column| column.role == ColumnRole::Field).map(|column| column.id);
-        let mut fields: Vec<ColumnId> = fields.collect();
-        fields.sort_unstable();
-        fields.dedup();
-        let fields: Arc<[ColumnId]> = fields.into();
         let mut sources = Vec::new();
         let mut wanted = prune::blocks(self, request, stats)?;
         if let Some(take) = take {
             whole::offer(self, request, &mut wanted, take)?;
         }
         for prune::Wanted { segment, blocks, filter } in wanted {
-            let source = SegmentSource::new(segment, filter, blocks, fields.clone())?;
+            let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
         }
         let mut hides: Vec<Arc<Tombstone>> = Vec::new();
@@ -453,6 +488,23 @@ impl TableView {
         sources.extend(newest_first.into_iter().rev());
         Ok(sources)
     }
+}
+
+/// What is read of `columns`: all with the rows, or those at the positions `early`. Texts and bytes do not wait: their size bounds
+/// how many rows are in memory.
+fn reads(columns: &[Column], early: Option<&[usize]>) -> Reads {
+    let is_early = |(at, column): &(usize, &Column)| {
+        early.is_none_or(|early| early.contains(at)) || arrow_type(column.ty).primitive_width().is_none()
+    };
+    let fields = columns.iter().enumerate().filter(|(_, column)| column.role == ColumnRole::Field);
+    let (early, late): (Vec<_>, Vec<_>) = fields.partition(is_early);
+    let ids = |columns: Vec<(usize, &Column)>| {
+        let mut ids: Vec<ColumnId> = columns.into_iter().map(|(_, column)| column.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Arc::from(ids)
+    };
+    Reads { columns: ids(early), late: ids(late) }
 }
 
 fn column(table: &Table, id: ColumnId) -> Result<Column> {
@@ -477,6 +529,8 @@ pub struct Scan {
     merger: Merger,
     schema: SchemaRef,
     columns: Vec<Column>,
+    /// Positions of those that [`Scan::next_kept`] shows; empty otherwise.
+    early: Vec<usize>,
     batch_rows: usize,
     /// Rows the limit still allows.
     left: u64,
@@ -516,22 +570,63 @@ impl Scan {
         next
     }
 
+    /// The next rows of those that `keep` lets through when it is shown the columns that are read early, of a scan that
+    /// [`TableView::scan_late`] began; perhaps none, though more may come. NULL does not let through.
+    ///
+    /// # Errors
+    /// As [`Scan::next_rows`]; those of `keep`.
+    pub fn next_kept(&mut self, keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>) -> Result<Option<Scanned>> {
+        let next = self.next_kept_plan(keep);
+        if next.is_err() {
+            self.left = 0;
+        }
+        next
+    }
+
+    fn next_kept_plan(
+        &mut self,
+        keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
+    ) -> Result<Option<Scanned>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let Some(mut plan) = self.merger.next(self.batch_rows, &mut self.stats)? else { return Ok(None) };
+        self.stats.rows += plan.len() as u64;
+        let mask = keep(&self.batch(&plan, &self.early)?)?;
+        if mask.true_count() == 0 {
+            let batch = RecordBatch::new_empty(self.schema.clone());
+            return Ok(Some(Scanned { series: Vec::new(), times: Vec::new(), batch }));
+        }
+        if mask.true_count() < plan.len() {
+            let mask = if mask.null_count() > 0 { prep_null_mask_filter(&mask) } else { mask };
+            plan = plan.kept(&mask);
+        }
+        self.scanned(plan).map(Some)
+    }
+
     fn next_plan(&mut self) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
         }
         let rows_max = self.batch_rows.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(None) };
-        let batch = self.batch(&plan)?;
         self.left -= plan.len() as u64;
         self.stats.rows += plan.len() as u64;
-        Ok(Some(Scanned { series: plan.series, times: plan.times, batch }))
+        self.scanned(plan).map(Some)
     }
 
-    fn batch(&self, plan: &Plan) -> Result<RecordBatch> {
+    fn scanned(&mut self, plan: Plan) -> Result<Scanned> {
+        plan.load(&mut self.stats.bytes_read)?;
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        let batch = self.batch(&plan, &all)?;
+        Ok(Scanned { series: plan.series, times: plan.times, batch })
+    }
+
+    /// The columns at `positions`.
+    fn batch(&self, plan: &Plan, positions: &[usize]) -> Result<RecordBatch> {
         let mut keys: Option<Vec<ArrayRef>> = None;
-        let mut arrays = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
+        let mut arrays = Vec::with_capacity(positions.len());
+        for column in positions.iter().map(|at| &self.columns[*at]) {
             arrays.push(match column.role {
                 ColumnRole::Field => {
                     let values = plan.column(column.id, column.ty)?;
@@ -549,7 +644,11 @@ impl Scan {
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(plan.len()));
-        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(Error::bug)
+        let schema = match positions.len() == self.columns.len() {
+            true => self.schema.clone(),
+            false => Arc::new(self.schema.project(positions).map_err(Error::bug)?),
+        };
+        RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::bug)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Always true: numbers are given without gap from 0; a key once in never leaves and never changes its number.
 //!
-//! Memory per series: its key's bytes, 4 bytes for where it ends, and 10 to 20 bytes of hash table.
+//! Memory per series: its key's bytes, 4 bytes for where it ends, and 10 to 20 bytes of hash table; and
+//! [lists by value](crate::postings) of those key columns that were asked for without the others.
 
 use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
@@ -11,10 +12,12 @@ use arrow_array::builder::{
 use arrow_array::{ArrayRef, builder::ArrayBuilder};
 use hashbrown::HashTable;
 use model::limits::SERIES_PER_TABLE_MAX;
-use model::{DataType, Error, KeyRef, Result, SeriesId, SqlState};
+use model::{DataType, Error, KeyRef, KeyValue, Result, SeriesId, SqlState, key};
 use parking_lot::RwLock;
+use rustc_hash::FxHashSet;
 
 use crate::keys::{KeyList, hash_key};
+use crate::postings::{Head, Postings};
 use crate::rows::arrow_type;
 
 /// Series of one chunk of keys: growing the index never copies more than one chunk's keys, and offsets within it fit 32
@@ -25,7 +28,18 @@ const CHUNK_SERIES: usize = 1 << 16;
 /// of (`id >= state.series_count`) has no rows in it.
 #[derive(Default)]
 pub struct SeriesIndex {
+    /// By key column. Taken before `inner` where both are.
+    postings: RwLock<Vec<Postings>>,
     inner: RwLock<Inner>,
+}
+
+/// What a key column's value is to be.
+#[derive(Clone, Debug)]
+pub struct OneOf {
+    /// Which of the key columns.
+    pub column: usize,
+    /// One of these; a NULL among them is equal to nothing.
+    pub values: Vec<KeyValue>,
 }
 
 #[derive(Default)]
@@ -60,6 +74,16 @@ impl Inner {
     fn find(&self, key: &[u8]) -> Option<u32> {
         let hash = short_hash(key);
         self.table.find(spread(hash), |slot| slot.hash == hash && self.key(slot.id) == key).map(|slot| slot.id)
+    }
+
+    /// Has the key of series `id` this value?
+    fn has(&self, id: u32, types: &[DataType], column: usize, value: KeyRef<'_>) -> bool {
+        key::value_at(self.key(id), types, column).is_ok_and(|other| other == value)
+    }
+
+    fn list(&self, lists: &Postings, types: &[DataType], column: usize, value: &KeyValue) -> Option<Head> {
+        let value = value.borrowed();
+        lists.find(value, |id| self.has(id, types, column, value))
     }
 
     fn push(&mut self, key: &[u8]) {
@@ -174,12 +198,91 @@ impl SeriesIndex {
         Ok(columns.finish())
     }
 
+    /// The series below `count` whose keys are as all of `conditions` say, ascending.
+    ///
+    /// - `types`: of the key columns; `conditions`: at least one.
+    ///
+    /// Cost: as many steps as the condition that chooses fewest has series. The first to ask for a column reads all keys, later
+    /// ones those that are new since.
+    ///
+    /// # Errors
+    /// XX001 when a key is not of these types.
+    pub fn having(&self, types: &[DataType], conditions: &[OneOf], count: u32) -> Result<Vec<u32>> {
+        for condition in conditions {
+            self.cover(types, condition.column, count)?;
+        }
+        let (postings, inner) = (self.postings.read(), self.inner.read());
+        let mut fewest: Option<(u64, usize, Vec<Head>)> = None;
+        for (at, OneOf { column, values }) in conditions.iter().enumerate() {
+            let heads: Vec<Head> =
+                values.iter().filter_map(|value| inner.list(&postings[*column], types, *column, value)).collect();
+            let series = heads.iter().map(|head| u64::from(head.len)).sum();
+            if fewest.as_ref().is_none_or(|(least, ..)| series < *least) {
+                fewest = Some((series, at, heads));
+            }
+        }
+        let Some((_, chosen, heads)) = fewest else { return Err(Error::bug("no condition on keys")) };
+        let lists = &postings[conditions[chosen].column];
+        let mut found: Vec<u32> = heads.iter().flat_map(|head| lists.series(*head)).filter(|id| *id < count).collect();
+        found.sort_unstable();
+        found.dedup();
+        let others = conditions.iter().enumerate().filter(|(at, _)| *at != chosen);
+        for (_, condition) in others {
+            let test = ValueTest::new(types, condition);
+            let mut result = Ok(());
+            found.retain(|id| {
+                test.passes(inner.key(*id)).unwrap_or_else(|error| {
+                    result = Err(error);
+                    false
+                })
+            });
+            result?;
+        }
+        Ok(found)
+    }
+
+    /// Sees to it that the lists of a column hold the series below `count`.
+    fn cover(&self, types: &[DataType], column: usize, count: u32) -> Result<()> {
+        if self.postings.read().get(column).is_some_and(|lists| lists.covered() >= count) {
+            return Ok(());
+        }
+        let mut postings = self.postings.write();
+        if postings.len() <= column {
+            postings.resize_with(column + 1, Postings::default);
+        }
+        let (lists, inner) = (&mut postings[column], self.inner.read());
+        for id in lists.covered()..count.min(inner.len) {
+            let value = key::value_at(inner.key(id), types, column)?;
+            lists.push(value, |other| inner.has(other, types, column, value));
+        }
+        Ok(())
+    }
+
     /// Memory held.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
+        let postings: usize = self.postings.read().iter().map(Postings::memory_bytes).sum();
         let inner = self.inner.read();
         let keys = inner.chunks.iter().map(|chunk| chunk.bytes.capacity() + chunk.ends.capacity() * 4);
-        keys.sum::<usize>() + inner.table.capacity() * 8 / 7 * (size_of::<Slot>() + 1)
+        postings + keys.sum::<usize>() + inner.table.capacity() * 8 / 7 * (size_of::<Slot>() + 1)
+    }
+}
+
+/// A condition as single keys are tested for it.
+pub(crate) struct ValueTest<'a> {
+    types: &'a [DataType],
+    column: usize,
+    values: FxHashSet<KeyRef<'a>>,
+}
+
+impl<'a> ValueTest<'a> {
+    pub(crate) fn new(types: &'a [DataType], condition: &'a OneOf) -> ValueTest<'a> {
+        let values = condition.values.iter().map(KeyValue::borrowed).filter(|value| *value != KeyRef::Null);
+        ValueTest { types, column: condition.column, values: values.collect() }
+    }
+
+    pub(crate) fn passes(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.values.contains(&key::value_at(key, self.types, self.column)?))
     }
 }
 
@@ -299,6 +402,50 @@ mod tests {
         assert_eq!(columns[1].null_count(), 1);
         assert!(index.key_columns(&[2], &types).is_err(), "a number too large for its column");
         assert!(index.key_columns(&[3], &types).is_err(), "a series that does not exist");
+    }
+
+    #[test]
+    fn series_are_found_by_values_of_some_key_columns() {
+        const TYPES: [DataType; 3] = [DataType::Text, DataType::Int32, DataType::Text];
+        let text = |text: &str| KeyValue::Text(text.to_owned());
+        let site = |n: u32| if n.is_multiple_of(7) { KeyValue::Null } else { text(&format!("s{}", n % 5)) };
+        let keys: Vec<[KeyValue; 3]> = (0..3_000)
+            .map(|n| [site(n), KeyValue::Int(i64::from(n / 3)), text(["", "x", "y"][n as usize % 3])])
+            .collect();
+        let index = SeriesIndex::default();
+        let one_of = |column, values: &[KeyValue]| OneOf { column, values: values.to_vec() };
+        let questions = [
+            vec![one_of(0, &[text("s1")])],
+            vec![one_of(0, &[text("s1"), text("s4"), text("s1"), text("none"), KeyValue::Null])],
+            vec![one_of(1, &[KeyValue::Int(17)])],
+            vec![one_of(2, &[text("")]), one_of(0, &[text("s2"), text("s3")])],
+            vec![
+                one_of(0, &[text("s2")]),
+                one_of(2, &[text("x")]),
+                one_of(1, &[KeyValue::Int(14), KeyValue::Int(114)]),
+            ],
+            vec![one_of(1, &[])],
+            vec![one_of(0, &[KeyValue::Null])],
+        ];
+        // Lists are made for few and kept up for more; one below what they know asks for its own share.
+        for (known, count) in [(40, 40), (900, 900), (900, 100), (3_000, 2_999), (3_000, 3_000)] {
+            let more = &keys[index.len() as usize..known];
+            index
+                .insert_all(
+                    SeriesId(index.len()),
+                    more.iter().map(|key| key::encode(key)).collect::<Vec<_>>().iter().map(Vec::as_slice),
+                )
+                .unwrap();
+            for conditions in &questions {
+                let fits = |key: &[KeyValue; 3], condition: &OneOf| {
+                    key[condition.column] != KeyValue::Null && condition.values.contains(&key[condition.column])
+                };
+                let expected: Vec<u32> = (0..count)
+                    .filter(|id| conditions.iter().all(|condition| fits(&keys[*id as usize], condition)))
+                    .collect();
+                assert_eq!(index.having(&TYPES, conditions, count).unwrap(), expected, "{conditions:?} below {count}");
+            }
+        }
     }
 
     #[test]

@@ -45,6 +45,22 @@ pub enum KeyRef<'a> {
     Timestamp(i64),
 }
 
+impl KeyValue {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> KeyRef<'_> {
+        match self {
+            KeyValue::Null => KeyRef::Null,
+            KeyValue::Bool(value) => KeyRef::Bool(*value),
+            KeyValue::Int(value) => KeyRef::Int(*value),
+            KeyValue::UInt(value) => KeyRef::UInt(*value),
+            KeyValue::Text(value) => KeyRef::Text(value),
+            KeyValue::Bytes(value) => KeyRef::Bytes(value),
+            KeyValue::Timestamp(value) => KeyRef::Timestamp(*value),
+        }
+    }
+}
+
 impl From<KeyRef<'_>> for KeyValue {
     fn from(value: KeyRef<'_>) -> KeyValue {
         match value {
@@ -134,6 +150,17 @@ pub fn visit<'a>(mut bytes: &'a [u8], types: &[DataType], mut each: impl FnMut(u
     if bytes.is_empty() { Ok(()) } else { Err(malformed("has more values than key columns")) }
 }
 
+/// The value of key column number `at` alone, without looking at those behind it.
+///
+/// # Errors
+/// XX001 when the bytes up to it are no key of these types.
+pub fn value_at<'a>(mut bytes: &'a [u8], types: &[DataType], at: usize) -> Result<KeyRef<'a>> {
+    for ty in &types[..at] {
+        take_value(&mut bytes, *ty)?;
+    }
+    take_value(&mut bytes, types[at])
+}
+
 fn take_value<'a>(bytes: &mut &'a [u8], ty: DataType) -> Result<KeyRef<'a>> {
     let Some((tag, rest)) = bytes.split_first() else {
         return Ok(KeyRef::Null);
@@ -206,6 +233,9 @@ mod tests {
     fn keys_round_trip_and_trailing_nulls_vanish() {
         let values = vec![KeyValue::Text("a\0é".repeat(100)), KeyValue::Int(-7), KeyValue::Bool(true)];
         assert_eq!(decode(&encode(&values), &TYPES).unwrap(), values);
+        for (at, value) in values.iter().enumerate() {
+            assert_eq!(value_at(&encode(&values), &TYPES, at).unwrap(), value.borrowed());
+        }
         let short = [KeyValue::Text("a".into())];
         let long = [KeyValue::Text("a".into()), KeyValue::Null, KeyValue::Null];
         assert_eq!(encode(&short), encode(&long));

@@ -191,32 +191,72 @@ impl Segment {
         let rows = directory.entries[block].meta.rows as usize;
         let (mut heads, mut wanted_rows) = (None, None);
         let mut columns = Vec::with_capacity(wanted.len());
+        self.each_chunk(wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
+            match chunk.column {
+                // It comes before the columns.
+                None => {
+                    let rows = self.decode_rows(block, rows, chunk, bytes)?;
+                    wanted_rows = part(&rows.series, &rows.times);
+                    heads = Some(rows);
+                }
+                Some(position) => {
+                    let which = (position, &wanted_rows);
+                    columns.push(self.decode_column(directory, block, chunk, which, bytes, bytes_read)?);
+                }
+            }
+            Ok(())
+        })?;
+        let Some(RowHeads { series, times, ops }) = heads else {
+            return Err(Error::bug("the rows chunk was not read"));
+        };
+        columns.sort_by_key(|(id, _)| *id);
+        Ok((BlockRows { series, times, ops, columns }, wanted_rows))
+    }
+
+    /// The columns of [`Segment::read_part`] alone, of the part that is known already.
+    ///
+    /// # Errors
+    /// As [`Segment::blocks`].
+    pub(crate) fn read_columns(
+        &self,
+        block: usize,
+        columns: &[ColumnId],
+        part: &Option<Range<usize>>,
+        bytes_read: &mut u64,
+    ) -> Result<Vec<(ColumnId, ArrayRef)>> {
+        let directory = self.directory(bytes_read)?;
+        let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
+        positions.sort_unstable();
+        let mut wanted = self.wanted(directory, block, &positions, bytes_read)?;
+        wanted.retain(|chunk| chunk.column.is_some());
+        let mut read = Vec::with_capacity(wanted.len());
+        self.each_chunk(&wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
+            if let Some(position) = chunk.column {
+                read.push(self.decode_column(directory, block, chunk, (position, part), bytes, bytes_read)?);
+            }
+            Ok(())
+        })?;
+        read.sort_by_key(|(id, _)| *id);
+        Ok(read)
+    }
+
+    /// Reads chunks, those that are near each other at once, and shows each with its bytes.
+    fn each_chunk(
+        &self,
+        wanted: &[Wanted],
+        bytes_read: &mut u64,
+        each: &mut dyn FnMut(&Wanted, &[u8], &mut u64) -> Result<()>,
+    ) -> Result<()> {
         for group in wanted.chunk_by(|a, b| b.at <= a.at + u64::from(a.place.bytes) + GAP_BYTES_MAX) {
             let start = group[0].at;
             let end = group.iter().map(|chunk| chunk.at + u64::from(chunk.place.bytes)).max().unwrap_or(start);
             let bytes = self.read_bytes(start, end - start, bytes_read)?;
             for chunk in group {
                 let from = (chunk.at - start) as usize;
-                let bytes = &bytes[from..from + chunk.place.bytes as usize];
-                match chunk.column {
-                    // It comes before the columns.
-                    None => {
-                        let rows = self.decode_rows(block, rows, chunk, bytes)?;
-                        wanted_rows = part(&rows.series, &rows.times);
-                        heads = Some(rows);
-                    }
-                    Some(position) => {
-                        let which = (position, &wanted_rows);
-                        columns.push(self.decode_column(directory, block, chunk, which, bytes, bytes_read)?);
-                    }
-                }
+                each(chunk, &bytes[from..from + chunk.place.bytes as usize], bytes_read)?;
             }
         }
-        let Some(RowHeads { series, times, ops }) = heads else {
-            return Err(Error::bug("the rows chunk was not read"));
-        };
-        columns.sort_by_key(|(id, _)| *id);
-        Ok((BlockRows { series, times, ops, columns }, wanted_rows))
+        Ok(())
     }
 
     fn decode_rows(&self, block: usize, rows: usize, chunk: &Wanted, bytes: &[u8]) -> Result<RowHeads> {
