@@ -107,7 +107,7 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
     let Plan::Query(plan) = &prepared.0.plan else {
         return Err(Error::bug("a query without a plan"));
     };
-    if let Some(lines) = series(session, prepared, plan, values, analyze)? {
+    if let Some(lines) = series(session, prepared, plan, values, analyze).await? {
         return Ok(lines);
     }
     let env = Arc::clone(session.database.engine().env());
@@ -132,7 +132,7 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
 }
 
 /// What a series statement is, and did; nothing for others, and where it left all to the planner.
-fn series(
+async fn series(
     session: &mut Session,
     prepared: &Prepared,
     plan: &QueryPlan,
@@ -146,18 +146,25 @@ fn series(
     }
     let env = Arc::clone(session.database.engine().env());
     let started = env.monotonic_ns();
-    let Some(ran) = crate::query::run_series(session, prepared, values)? else { return Ok(None) };
+    let ran = match crate::query::run_series(session, prepared, values)? {
+        Some(ran) => ran,
+        None => match crate::query::run_long(session, prepared, values).await? {
+            Some(ran) => ran,
+            None => return Ok(None),
+        },
+    };
     let rows: usize = ran.batches.iter().map(RecordBatch::num_rows).sum();
     let stats = ran.stats;
     lines.push(format!(
-        "  segments={} pruned={}, blocks={} pruned={}, rows by statistics={}, rows read={}, bytes read={}",
+        "  segments={} pruned={}, blocks={} pruned={}, rows by statistics={}, rows read={}, bytes read={}, threads={}",
         stats.segments,
         stats.segments_pruned,
         stats.blocks,
         stats.blocks_pruned,
         ran.by_statistics,
         stats.rows,
-        stats.bytes_read
+        stats.bytes_read,
+        ran.threads
     ));
     lines.push(format!("Execution Time: {} ms", milliseconds(env.monotonic_ns() - started)));
     lines.push(format!("Rows: {rows}"));

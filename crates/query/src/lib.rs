@@ -32,6 +32,8 @@ pub mod functions;
 mod hooks;
 mod insert;
 mod interrupt;
+mod keep;
+mod key_filter;
 mod maintenance;
 mod mentions;
 mod named;

@@ -8,8 +8,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use columns::ColumnRange;
@@ -21,16 +21,16 @@ use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use engine::{ScanRequest, SeriesFilter, TableView};
-use model::{ColumnId, ColumnRole, DataType, Error, KeyValue, Result, TableRef, TimeRange, key};
+use model::{ColumnId, ColumnRole, DataType, Error, Result, TableRef, TimeRange};
 
 use crate::context::Slot;
 use crate::errors::{OrError, external};
+use crate::keep::Keep;
+use crate::key_filter::{may_fail, series_of};
 use crate::past::Moment;
 use crate::scan::ColumnsScan;
 use crate::types::arrow_of;
 
-/// Series whose keys are looked at together.
-const KEYS_PER_STEP: u32 = 8_192;
 /// Rows of a batch from the store.
 pub(crate) const BATCH_ROWS: usize = 8_192;
 
@@ -110,6 +110,7 @@ impl TableProvider for ColumnsTable {
             Part::Keys if may_fail(filter) => TableProviderFilterPushDown::Inexact,
             Part::Keys | Part::Time(_) => TableProviderFilterPushDown::Exact,
             Part::Field(_) => TableProviderFilterPushDown::Inexact,
+            Part::Other if is_sure(filter) => TableProviderFilterPushDown::Inexact,
             Part::Other => TableProviderFilterPushDown::Unsupported,
         };
         Ok(filters.iter().map(support).collect())
@@ -141,6 +142,7 @@ impl TableProvider for ColumnsTable {
             None => self.shown.iter().map(|at| self.table.columns[*at].id).collect(),
         };
         let selection = Selection::of(&self.table, &self.schema, &view, filters).map_err(external)?;
+        let keep = keep(selection.rest, &columns, &schema).filter(|_| limit.is_none());
         let request = ScanRequest {
             columns,
             times: selection.times,
@@ -151,9 +153,24 @@ impl TableProvider for ColumnsTable {
         };
         let partitions = state.config().target_partitions();
         let is_committed = context.is_committed;
-        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, request, partitions, is_committed);
+        let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, (request, keep), partitions, is_committed);
         Ok(Arc::new(scan.map_err(external)?))
     }
+}
+
+/// Does it say the same of a row whenever it is asked, and never fail?
+fn is_sure(filter: &Expr) -> bool {
+    !filter.is_volatile() && !has_subquery(filter) && !may_fail(filter)
+}
+
+/// What rows are looked at for before all their columns are read: the conditions that cannot fail. All of them stand above the scan
+/// as well.
+fn keep(rest: Vec<Expr>, columns: &[ColumnId], schema: &SchemaRef) -> Option<Arc<Keep>> {
+    let condition = rest.into_iter().filter(is_sure).reduce(Expr::and)?;
+    let make = |condition: &Expr, schema: DFSchema| {
+        predicate(&Arc::new(schema.as_arrow().clone()), std::slice::from_ref(condition)).ok()
+    };
+    Keep::new(&condition, columns, schema, make).map(Arc::new)
 }
 
 /// What a conjunct of a WHERE says about a table.
@@ -348,71 +365,6 @@ fn stat_value(ty: DataType, value: &ScalarValue) -> Option<StatValue> {
     })
 }
 
-/// The series whose keys satisfy all `filters`, sorted.
-fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<u32>> {
-    if let Some(key) = whole_key(table, filters) {
-        return Ok(view.lookup(&key).into_iter().collect());
-    }
-    if let Some(keys) = listed_keys(table, filters) {
-        let mut found: Vec<u32> = keys.iter().filter_map(|key| view.lookup(key)).collect();
-        found.sort_unstable();
-        found.dedup();
-        return Ok(found);
-    }
-    let fields: Vec<Field> = table
-        .key_columns()
-        .map(|column| schema.field_with_name(&column.name).cloned())
-        .collect::<std::result::Result<_, _>>()
-        .map_err(Error::bug)?;
-    let keys = Arc::new(Schema::new(fields));
-    match matching(&keys, view, filters) {
-        // It may be the key of a series without rows that fails. The filter stands above the scan as well, and looks at rows.
-        Err(_) if filters.iter().any(may_fail) => {
-            let sure: Vec<Expr> = filters.iter().filter(|filter| !may_fail(filter)).cloned().collect();
-            if sure.is_empty() { Ok((0..view.series_count()).collect()) } else { matching(&keys, view, &sure) }
-        }
-        found => found,
-    }
-}
-
-/// Is there anything in it that some values make fail, such as a cast?
-fn may_fail(filter: &Expr) -> bool {
-    use datafusion::common::tree_node::TreeNode;
-    let fails = |expr: &Expr| {
-        Ok(match expr {
-            Expr::BinaryExpr(binary) => !(binary.op.supports_propagation() || binary.op.is_logic_operator()),
-            Expr::Column(_)
-            | Expr::Literal(..)
-            | Expr::Alias(_)
-            | Expr::Not(_)
-            | Expr::IsNull(_)
-            | Expr::IsNotNull(_) => false,
-            Expr::InList(_) | Expr::Between(_) | Expr::Like(_) => false,
-            _ => true,
-        })
-    };
-    filter.exists(fails).unwrap_or(true)
-}
-
-fn matching(keys: &SchemaRef, view: &TableView, filters: &[Expr]) -> Result<Vec<u32>> {
-    let predicate = predicate(keys, filters)?;
-    let mut found = Vec::new();
-    let count = view.series_count();
-    for from in (0..count).step_by(KEYS_PER_STEP as usize) {
-        let to = count.min(from + KEYS_PER_STEP);
-        let arrays = view.key_columns(from, to)?;
-        let arrays = keys.fields().iter().zip(arrays).map(|(field, array)| relabel(array, field.data_type())).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some((to - from) as usize));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(keys), arrays, &options).map_err(Error::bug)?;
-        let chosen = predicate.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()?;
-        let chosen = chosen.as_boolean();
-        found.extend(
-            (from..to).zip(chosen.iter()).filter(|(_, chosen)| *chosen == Some(true)).map(|(series, _)| series),
-        );
-    }
-    Ok(found)
-}
-
 pub(crate) type Predicate = Arc<dyn datafusion::physical_expr::PhysicalExpr>;
 
 /// All of the filters as one expression over columns of a schema.
@@ -430,83 +382,6 @@ pub(crate) fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Result<Predicat
     let schema = DFSchema::try_from(Arc::clone(schema)).or_error()?;
     let planning = datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext::default();
     datafusion::physical_expr::create_physical_expr(&all, &schema, &ExecutionProps::new(), &planning).or_error()
-}
-
-/// Canonical bytes, if the filters are `column = constant` for each key column and nothing else.
-fn whole_key(table: &TableRef, filters: &[Expr]) -> Option<Vec<u8>> {
-    let mut parts = Vec::new();
-    for filter in filters {
-        collect_equalities(filter, &mut parts)?;
-    }
-    let mut values = Vec::new();
-    for column in table.key_columns() {
-        let mut named = parts.iter().filter(|(name, _)| *name == column.name);
-        let (_, value) = named.next()?;
-        // Two conditions on one column may contradict each other.
-        if named.next().is_some() {
-            return None;
-        }
-        values.push(key_value(column.ty, value)?);
-    }
-    (parts.len() == values.len()).then(|| key::encode(&values))
-}
-
-/// Canonical bytes of each key that a list of constants names, if the one key column is to be in it and no more is said.
-fn listed_keys(table: &TableRef, filters: &[Expr]) -> Option<Vec<Vec<u8>>> {
-    use datafusion::logical_expr::expr::InList;
-    let mut columns = table.key_columns();
-    let (Some(key), None) = (columns.next(), columns.next()) else { return None };
-    let is_key = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == key.name);
-    let bytes = |value: &ScalarValue| Some(key::encode(&[key_value(key.ty, value)?]));
-    match filters {
-        [Expr::InList(InList { expr, list, negated: false })] if is_key(expr) => list
-            .iter()
-            .map(|item| match item {
-                Expr::Literal(value, _) => bytes(value),
-                _ => None,
-            })
-            .collect(),
-        // = ANY (array)
-        [Expr::ScalarFunction(call)] if call.func.name() == "array_has" => {
-            let [Expr::Literal(ScalarValue::List(list), _), column] = call.args.as_slice() else { return None };
-            if !is_key(column) || list.is_null(0) {
-                return None;
-            }
-            let items = list.value(0);
-            let item = |at: usize| ScalarValue::try_from_array(&items, at).ok();
-            // A NULL in it is equal to nothing.
-            (0..items.len()).filter(|at| items.is_valid(*at)).map(|at| bytes(&item(at)?)).collect()
-        }
-        _ => None,
-    }
-}
-
-fn collect_equalities<'a>(filter: &'a Expr, out: &mut Vec<(&'a str, &'a ScalarValue)>) -> Option<()> {
-    if let Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) = filter {
-        collect_equalities(left, out)?;
-        return collect_equalities(right, out);
-    }
-    match comparison(filter)? {
-        (column, Operator::Eq, value) => {
-            out.push((column.name.as_str(), value));
-            Some(())
-        }
-        _ => None,
-    }
-}
-
-fn key_value(ty: DataType, value: &ScalarValue) -> Option<KeyValue> {
-    Some(match (ty, value) {
-        (DataType::Bool, ScalarValue::Boolean(Some(value))) => KeyValue::Bool(*value),
-        (DataType::Int16, ScalarValue::Int16(Some(value))) => KeyValue::Int(i64::from(*value)),
-        (DataType::Int32, ScalarValue::Int32(Some(value))) => KeyValue::Int(i64::from(*value)),
-        (DataType::Int64, ScalarValue::Int64(Some(value))) => KeyValue::Int(*value),
-        (DataType::UInt64, ScalarValue::UInt64(Some(value))) => KeyValue::UInt(*value),
-        (DataType::Text, ScalarValue::Utf8(Some(value))) => KeyValue::Text(value.clone()),
-        (DataType::Bytes, ScalarValue::Binary(Some(value))) => KeyValue::Bytes(value.clone()),
-        (DataType::Timestamp, ScalarValue::TimestampNanosecond(Some(value), _)) => KeyValue::Timestamp(*value),
-        _ => return None,
-    })
 }
 
 /// A stored array with the session's zone in its type; anything else as it is.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType as Arrow;
@@ -298,11 +299,50 @@ pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[V
     ran.map_err(located)
 }
 
+/// Set when nobody waits for a result any more.
+#[derive(Default)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a series statement that is too long to be run at once, if it is one of aggregates, on threads of its own.
+pub(crate) async fn run_long(
+    session: &mut Session,
+    prepared: &Prepared,
+    values: &[Value],
+) -> Result<Option<series::Ran>> {
+    let Plan::Query(plan) = &prepared.0.plan else { return Ok(None) };
+    let Some(shape) = plan.series.as_ref().filter(|shape| shape.is_splittable()) else { return Ok(None) };
+    let context = session.context();
+    if context.rows_view.is_some() || !plan.holds(&context) {
+        return Ok(None);
+    }
+    let located = |error| locate(error, &prepared.0.statement.0);
+    let scalars = plan.scalars(values, &context.settings.time_zone()).map_err(located)?;
+    let state = session.state(&context);
+    let selected = shape.select(&state, &context, &scalars);
+    let threads = state.config().target_partitions();
+    session.keep(state);
+    let Some(selected) = selected.map_err(located)? else { return Ok(None) };
+    let over = Over::default();
+    let (shape, is_over) = (Arc::clone(shape), Arc::clone(&over.0));
+    let run = move || shape.run_long(selected, threads, &is_over);
+    tokio::task::spawn_blocking(run).await.map_err(Error::bug)?.map_err(located)
+}
+
 /// Runs a prepared query.
 pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
     let Plan::Query(plan) = &prepared.0.plan else {
         return Err(Error::bug("a query without a plan"));
     };
+    if let Some(series::Ran { batches, .. }) = run_long(session, prepared, values).await? {
+        let batches = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
+        return Ok(Outcome::Rows { columns: plan.columns.clone(), batches, tag: "SELECT".into() });
+    }
     let ready = ready(session, prepared, plan, values).await?;
     let columns = ready.columns.clone();
     let batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;

@@ -25,6 +25,7 @@ use engine::{ScanRequest, ScanStats, SeriesFilter, TableView};
 use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
+use crate::keep::{Keep, Kept};
 use crate::provider::relabel;
 use crate::summary::Summary;
 
@@ -40,6 +41,8 @@ pub(crate) struct ColumnsScan {
     view: TableView,
     /// The whole.
     request: ScanRequest,
+    /// What of its rows is wanted, as far as the store can be told.
+    keep: Option<Arc<Keep>>,
     /// Its parts, one a partition.
     requests: Vec<ScanRequest>,
     /// Rows the table holds, all versions counted.
@@ -59,7 +62,7 @@ impl ColumnsScan {
         table: TableRef,
         schema: SchemaRef,
         view: TableView,
-        request: ScanRequest,
+        (request, keep): (ScanRequest, Option<Arc<Keep>>),
         partitions: usize,
         is_committed: bool,
     ) -> Result<ColumnsScan> {
@@ -78,6 +81,7 @@ impl ColumnsScan {
             schema,
             view,
             request,
+            keep,
             requests,
             rows_max,
             is_committed,
@@ -95,7 +99,7 @@ impl ColumnsScan {
 
     /// What is known exactly.
     fn known(&self) -> Option<Arc<Statistics>> {
-        if !self.is_committed || !self.is_asked.load(Ordering::Relaxed) {
+        if self.keep.is_some() || !self.is_committed || !self.is_asked.load(Ordering::Relaxed) {
             return None;
         }
         let known = || -> Result<Option<Arc<Statistics>>> {
@@ -252,21 +256,25 @@ impl ExecutionPlan for ColumnsScan {
 
     fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let request = self.requests[partition].clone();
-        let (view, schema) = (self.view.clone(), Arc::clone(&self.schema));
+        let (view, schema, keep) = (self.view.clone(), Arc::clone(&self.schema), self.keep.clone());
         let report = Report::new(&self.metrics, partition);
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);
         let out = builder.tx();
         builder.spawn_blocking(move || {
-            let mut scan = view.scan(request).map_err(external)?;
-            for batch in scan.by_ref() {
-                let batch = batch.map_err(external).and_then(|batch| with_schema(batch, &schema));
+            let mut rows = Kept::new(&view, request, keep.as_deref()).map_err(external)?;
+            let mut sent = 0;
+            while let Some(batch) = rows.next().transpose() {
+                let batch = batch.map_err(external).and_then(|rows| with_schema(rows.batch, &schema));
+                let found = batch.as_ref().map_or(1, RecordBatch::num_rows);
+                sent += found;
                 let failed = batch.is_err();
-                // An error here means that nobody reads any more.
-                if out.blocking_send(batch).is_err() || failed {
+                // Nobody reads any more: an error of sending says so too.
+                let is_over = if found == 0 { out.is_closed() } else { out.blocking_send(batch).is_err() };
+                if is_over || failed {
                     break;
                 }
             }
-            report.finish(&scan.stats());
+            report.finish(&rows.scan().stats(), sent);
             Ok(())
         });
         Ok(builder.build())
@@ -308,8 +316,8 @@ impl Report {
         Report { baseline: BaselineMetrics::new(metrics, partition), metrics: metrics.clone(), partition }
     }
 
-    fn finish(&self, stats: &ScanStats) {
-        self.baseline.record_output(usize::try_from(stats.rows).unwrap_or(usize::MAX));
+    fn finish(&self, stats: &ScanStats, rows: usize) {
+        self.baseline.record_output(rows);
         for (name, value) in [
             ("segments", stats.segments),
             ("segments_pruned", stats.segments_pruned),

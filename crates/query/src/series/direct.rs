@@ -18,7 +18,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use model::{ColumnRole, TableName, TableRef};
 
-use super::shape::{Compiler, Condition, Count, Shape, Sort, Source, Step, Wanted};
+use super::shape::{Compiler, Condition, Count, Shape, Sort, Source, Step, Union, Wanted};
 use crate::context::StatementContext;
 use crate::rewrite::folded;
 use crate::types::{OutputColumn, arrow_of, arrow_of_oid, oid_of_arrow, output_column};
@@ -43,25 +43,78 @@ pub(crate) fn compile(
     declared: &[u32],
 ) -> Option<Direct> {
     let ast::Statement::Query(query) = sql else { return None };
-    let ast::SetExpr::Select(select) = query.body.as_ref() else { return None };
-    if !is_usual(query, select) {
-        return None;
-    }
+    let mut selects = Vec::new();
+    let is_distinct = selects_of(query, &mut selects)?;
     let zone = context.settings.time_zone();
-    let (table, alias) = table_of(context, select)?;
     let mut types: Vec<Option<Arrow>> = declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect();
     if declared.iter().zip(&types).any(|(oid, ty)| *oid != 0 && ty.is_none()) {
         return None;
     }
     types.resize(parameters, None);
-    let mut binder = Binder { state, context, zone, table, alias, types, named: Vec::new() };
-    let (shape, fields) = binder.select(query, select)?;
-    let parameters = binder.types.into_iter().collect::<Option<_>>()?;
+    let mut first: Option<(Shape, Vec<Field>)> = None;
+    let mut others = Vec::new();
+    for Select { select, query } in selects {
+        let (table, alias) = table_of(context, select)?;
+        let mut binder = Binder { state, context, zone: Arc::clone(&zone), table, alias, types, named: Vec::new() };
+        let (shape, fields) = binder.select(query, select)?;
+        types = binder.types;
+        match &first {
+            None => first = Some((shape, fields)),
+            Some((first, _)) if first.fields() == shape.fields() => others.push(shape),
+            Some(_) => return None,
+        }
+    }
+    let (mut shape, fields) = first?;
+    if !others.is_empty() {
+        (!fields.is_empty()).then_some(())?;
+        shape.union = Some(Union::new(others, is_distinct, &fields));
+    }
+    let parameters = types.into_iter().collect::<Option<_>>()?;
     Some(Direct { shape, columns: fields.iter().map(output_column).collect(), parameters })
 }
 
+/// A select, and the query around it, if it has one of its own.
+struct Select<'q> {
+    select: &'q ast::Select,
+    query: Option<&'q ast::Query>,
+}
+
+/// The selects of a query: itself, or those that it unites. Is one left of equal rows of these?
+fn selects_of<'q>(query: &'q ast::Query, out: &mut Vec<Select<'q>>) -> Option<bool> {
+    if is_usual_query(query) { selects_in(&query.body, Some(query), out) } else { None }
+}
+
+/// `query`: whose body it is.
+fn selects_in<'q>(body: &'q ast::SetExpr, query: Option<&'q ast::Query>, out: &mut Vec<Select<'q>>) -> Option<bool> {
+    use ast::SetQuantifier as Q;
+    let (op, quantifier, sides) = match body {
+        ast::SetExpr::Select(select) if is_usual(select) => {
+            out.push(Select { select, query });
+            return Some(false);
+        }
+        ast::SetExpr::Query(query) => return selects_of(query, out),
+        ast::SetExpr::SetOperation { op, set_quantifier, left, right } => (op, set_quantifier, [left, right]),
+        _ => return None,
+    };
+    let is_distinct = match (op, quantifier) {
+        (ast::SetOperator::Union, Q::None | Q::Distinct) => true,
+        (ast::SetOperator::Union, Q::All) => false,
+        _ => return None,
+    };
+    if query.is_some_and(|query| query.order_by.is_some() || query.limit_clause.is_some()) {
+        return None;
+    }
+    for side in sides {
+        // Of what was united before, one was left of equal rows, of these here all are.
+        if selects_in(side, None, out)? && !is_distinct {
+            return None;
+        }
+    }
+    Some(is_distinct)
+}
+
 /// Has it nothing but what is looked at here?
-fn is_usual(query: &ast::Query, select: &ast::Select) -> bool {
+fn is_usual_query(query: &ast::Query) -> bool {
     query.with.is_none()
         && query.fetch.is_none()
         && query.locks.is_empty()
@@ -69,7 +122,11 @@ fn is_usual(query: &ast::Query, select: &ast::Select) -> bool {
         && query.settings.is_none()
         && query.format_clause.is_none()
         && query.pipe_operators.is_empty()
-        && select.optimizer_hints.is_empty()
+}
+
+/// Has it nothing but what is looked at here?
+fn is_usual(select: &ast::Select) -> bool {
+    select.optimizer_hints.is_empty()
         && select.select_modifiers.is_none()
         && select.top.is_none()
         && select.exclude.is_none()
@@ -149,7 +206,7 @@ struct Item {
 }
 
 impl Binder<'_> {
-    fn select(&mut self, query: &ast::Query, select: &ast::Select) -> Option<(Shape, Vec<Field>)> {
+    fn select(&mut self, query: Option<&ast::Query>, select: &ast::Select) -> Option<(Shape, Vec<Field>)> {
         let mut items = Vec::with_capacity(select.projection.len());
         for item in &select.projection {
             self.item(item, &mut items)?;
@@ -159,8 +216,8 @@ impl Binder<'_> {
             self.conditions(selection, &mut conditions)?;
         }
         let by = self.group_by(select, &items)?;
-        let order = self.order_by(query)?;
-        let (skip, fetch) = self.limits(query)?;
+        let order = query.map_or_else(|| Some(Vec::new()), |query| self.order_by(query))?;
+        let (skip, fetch) = query.map_or(Some((Count::Of(0), None)), |query| self.limits(query))?;
         let grouped = !by.is_empty() || items.iter().any(|item| item.is_aggregate);
         match &select.distinct {
             None if grouped => self.groups(items, conditions, &by, &order, (skip, fetch)),

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, TimestampNanosecondType};
-use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::types::{Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use columns::segment::{ColumnStats, StatSum, StatValue};
 use columns::{Scanned, WholeBlock};
-use datafusion::arrow::compute::{filter, filter_record_batch, take};
+use datafusion::arrow::compute::take;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
@@ -401,18 +401,10 @@ impl<'a> Grouper<'a> {
         Ok(())
     }
 
-    /// Takes rows, those that `keep` lets through.
-    pub(super) fn take_rows(&mut self, rows: Scanned, scanned: &SchemaRef, keep: Option<&Physical>) -> Result<()> {
-        let Scanned { mut series, mut times, batch } = rows;
-        let mut batch = super::relabelled(&batch, scanned)?;
-        if let Some(keep) = keep {
-            let mask = super::mask(keep, &batch)?;
-            if mask.true_count() < batch.num_rows() {
-                batch = filter_record_batch(&batch, &mask).map_err(Error::bug)?;
-                series = kept::<arrow_array::types::UInt32Type>(series, &mask)?;
-                times = kept::<Int64Type>(times, &mask)?;
-            }
-        }
+    /// Takes rows.
+    pub(super) fn take_rows(&mut self, rows: Scanned, scanned: &SchemaRef) -> Result<()> {
+        let Scanned { series, times, batch } = rows;
+        let batch = super::relabelled(&batch, scanned)?;
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -426,6 +418,26 @@ impl<'a> Grouper<'a> {
             let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
             let filter = aggregate.filter.as_ref().map(|filter| super::mask(filter, &batch)).transpose()?;
             accumulator.update_batch(&arrays, &groups, filter.as_ref(), count).or_error()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what another one found in other rows.
+    pub(super) fn merge(&mut self, mut other: Grouper<'_>) -> Result<()> {
+        if other.is_empty {
+            return Ok(());
+        }
+        self.is_empty = false;
+        let view = self.view;
+        let kinds = other.kinds.examples.iter().map(|series| self.kinds.of(*series, view));
+        let kinds = kinds.collect::<Result<Vec<u32>>>()?;
+        let of_all = self.kinds.columns.is_empty();
+        let kind = |kind: u32| if of_all { 0 } else { kinds[kind as usize] };
+        let groups: Vec<usize> = other.groups.iter().map(|(of, bucket)| self.group(kind(*of), *bucket)).collect();
+        let count = self.groups.len();
+        for (own, other) in self.accumulators.iter_mut().zip(&mut other.accumulators) {
+            let state = other.state(EmitTo::All).or_error()?;
+            own.merge_batch(&state, &groups, count).or_error()?;
         }
         Ok(())
     }
@@ -452,6 +464,17 @@ impl<'a> Grouper<'a> {
             groups.push(group);
         }
         Ok(groups)
+    }
+
+    /// The bucket of a moment; 0 where nothing is grouped by one.
+    pub(super) fn bucket_of(&self, time: i64) -> Result<i64> {
+        let Some(bucket) = &self.shape.bucket else { return Ok(0) };
+        Ok(longs(&self.buckets(bucket, vec![time])?)[0])
+    }
+
+    /// How many groups are of buckets after this one.
+    pub(super) fn after(&self, bucket: i64) -> u64 {
+        self.groups.iter().filter(|(_, of)| *of > bucket).count() as u64
     }
 
     /// The buckets of moments, an array of 64-bit integers.
@@ -507,12 +530,6 @@ impl<'a> Grouper<'a> {
             ty => Arc::new(PrimitiveArray::<TimestampNanosecondType>::from_iter_values(starts).with_data_type(ty)),
         })
     }
-}
-
-fn kept<T: ArrowPrimitiveType>(values: Vec<T::Native>, mask: &BooleanArray) -> Result<Vec<T::Native>> {
-    let values = PrimitiveArray::<T>::new(values.into(), None);
-    let kept = filter(&values, mask).map_err(Error::bug)?;
-    Ok(kept.as_primitive::<T>().values().to_vec())
 }
 
 /// The values of an array of 64-bit integers or moments.

@@ -9,6 +9,7 @@
 
 mod direct;
 mod groups;
+mod long;
 mod rows;
 mod shape;
 
@@ -22,12 +23,14 @@ use datafusion::arrow::compute::{filter_record_batch, prep_null_mask_filter, tak
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{EmitTo, Expr};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_plan::aggregates::group_values::new_group_values;
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::scalar::ScalarValue;
-use engine::ScanRequest;
-use model::{Error, Result};
+use engine::{ScanRequest, TableView};
+use model::{Error, Result, TimeRange};
 
 pub(crate) use self::direct::{Direct, compile};
 use self::groups::Grouper;
@@ -36,6 +39,7 @@ pub(crate) use self::shape::Shape;
 use self::shape::{Body, Count, Groups, Step};
 use crate::context::StatementContext;
 use crate::errors::OrError;
+use crate::keep::{Keep, Kept};
 use crate::provider::{BATCH_ROWS, Selection, relabel};
 
 type Physical = Arc<dyn PhysicalExpr>;
@@ -81,6 +85,17 @@ pub(crate) struct Ran {
     /// Rows of blocks that gave their statistics instead.
     pub(crate) by_statistics: u64,
     pub(crate) stats: ScanStats,
+    /// That worked on it.
+    pub(crate) threads: usize,
+}
+
+/// What a run wants of the table.
+pub(crate) struct Selected {
+    view: TableView,
+    request: ScanRequest,
+    /// Rows must pass it.
+    keep: Option<Keep>,
+    window: Window,
 }
 
 impl Shape {
@@ -99,6 +114,55 @@ impl Shape {
         context: &StatementContext,
         values: &[ScalarValue],
     ) -> Result<Option<Ran>> {
+        let Some(mut ran) = self.run_alone(state, context, values)? else { return Ok(None) };
+        let Some(union) = &self.union else { return Ok(Some(ran)) };
+        for other in &union.others {
+            let Some(more) = other.run_alone(state, context, values)? else { return Ok(None) };
+            ran.batches.extend(more.batches);
+            ran.by_statistics += more.by_statistics;
+            ran.stats += more.stats;
+        }
+        let named = |batch: RecordBatch| batch_of(&union.result, batch.columns().to_vec(), batch.num_rows());
+        ran.batches = ran.batches.into_iter().map(named).collect::<Result<_>>()?;
+        if union.is_distinct {
+            ran.batches = vec![distinct(&ran.batches, &union.result)?];
+        }
+        Ok(Some(ran))
+    }
+
+    fn run_alone(
+        &self,
+        state: &SessionState,
+        context: &StatementContext,
+        values: &[ScalarValue],
+    ) -> Result<Option<Ran>> {
+        let Some(selected) = self.select(state, context, values)? else { return Ok(None) };
+        let Selected { view, request, keep, window } = selected;
+        let mut budget = Budget {
+            values: BUDGET_VALUES,
+            columns: self.columns.len() as u64 + 1,
+            bytes: BUDGET_BYTES,
+            stats: ScanStats::default(),
+        };
+        let reading = Reading { shape: self, view: &view, request, keep };
+        let batches = match &self.body {
+            Body::Rows(shape) => rows::rows(&reading, shape, window, &mut budget)?,
+            Body::Newest(newest) => rows::newest(&reading, newest, window, &mut budget)?,
+            Body::Groups(groups) => return self.grouped(&reading, groups, &mut budget),
+        };
+        Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: budget.stats, threads: 1 }))
+    }
+
+    /// What it wants of the table with these values of its parameters; `None` where it is the planner's after all.
+    ///
+    /// # Errors
+    /// Those of looking up keys.
+    pub(crate) fn select(
+        &self,
+        state: &SessionState,
+        context: &StatementContext,
+        values: &[ScalarValue],
+    ) -> Result<Option<Selected>> {
         let view = context.snapshot.table_by_id(self.table.id)?;
         let Some(conditions) = self.bound(state, values) else { return Ok(None) };
         let (Some(skip), Some(fetch)) =
@@ -109,12 +173,10 @@ impl Shape {
         let selection = Selection::of(&self.table, &self.schema, &view, &conditions)?;
         let keep = match selection.rest.into_iter().reduce(Expr::and) {
             Some(rest) => {
-                let schema = DFSchema::try_from(Arc::clone(&self.scanned)).or_error()?;
+                let make = |rest: &Expr, schema| physical(state, rest, &schema).ok();
                 // A key that is looked at row by row is not read.
-                match physical(state, &rest, &schema) {
-                    Ok(keep) => Some(keep),
-                    Err(_) => return Ok(None),
-                }
+                let Some(keep) = Keep::new(&rest, &self.columns, &self.scanned, make) else { return Ok(None) };
+                Some(keep)
             }
             None => None,
         };
@@ -126,55 +188,115 @@ impl Shape {
             batch_rows: BATCH_ROWS,
             limit: None,
         };
-        let mut budget = Budget {
-            values: BUDGET_VALUES,
-            columns: self.columns.len() as u64 + 1,
-            bytes: BUDGET_BYTES,
-            stats: ScanStats::default(),
-        };
-        let window = Window { skip, fetch };
-        let reading = Reading { shape: self, view: &view, request, keep };
-        let batches = match &self.body {
-            Body::Rows(shape) => rows::rows(&reading, shape, window, &mut budget)?,
-            Body::Newest(newest) => rows::newest(&reading, newest, window, &mut budget)?,
-            Body::Groups(groups) => return self.grouped(&reading, groups, &mut budget),
-        };
-        Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: budget.stats }))
+        Ok(Some(Selected { view, request, keep, window: Window { skip, fetch } }))
     }
 
     fn grouped(&self, reading: &Reading<'_>, groups: &Groups, budget: &mut Budget) -> Result<Option<Ran>> {
-        let time = self.schema.field_with_name(&self.table.time_column().name).map_err(Error::bug)?;
-        let mut grouper = Grouper::new(groups, reading.view, time.data_type().clone())?;
-        let mut by_statistics = 0;
-        let mut scan = if groups.by_statistics && reading.keep.is_none() {
-            reading.view.scan_without(reading.request.clone(), &mut |block| {
-                let taken = grouper.take_block(block)?;
-                by_statistics += if taken { u64::from(block.meta().rows) } else { 0 };
-                Ok(taken)
-            })?
-        } else {
-            reading.view.scan(reading.request.clone())?
-        };
-        grouper.merge_blocks()?;
+        if let Some(enough) = groups.newest {
+            let mut grouper = Grouper::new(groups, reading.view, self.time_type()?)?;
+            let took_all = self.take_newest(reading, enough, &mut grouper, budget)?;
+            return if took_all { self.ran(groups, grouper, (0, 1), budget.stats).map(Some) } else { Ok(None) };
+        }
+        let (mut grouper, mut rows, by_statistics) = self.begin(groups, reading, reading.request.clone())?;
         // Most of a long one may be known already.
         budget.values = budget.values.max((by_statistics / 2 * budget.columns).min(BUDGET_VALUES_MAX));
         // Known before anything is read, so that nothing is read in vain.
-        if !budget.take(scan.rows_max()?) {
+        if !budget.take(rows.scan().rows_max()?) {
             return Ok(None);
         }
-        while let Some(rows) = scan.next_rows()? {
+        while let Some(kept) = rows.next()? {
             if grouper.bytes() > GROUPS_BYTES_MAX {
                 return Ok(None);
             }
-            grouper.take_rows(rows, &self.scanned, reading.keep.as_ref())?;
+            grouper.take_rows(kept, &self.scanned)?;
         }
-        let stats = scan.stats();
+        self.ran(groups, grouper, (by_statistics, 1), rows.scan().stats()).map(Some)
+    }
+
+    /// The groups of what is known by the statistics of blocks, the rows of all others, and how many rows that saved.
+    fn begin<'a>(
+        &'a self,
+        groups: &'a Groups,
+        reading: &'a Reading<'_>,
+        request: ScanRequest,
+    ) -> Result<(Grouper<'a>, Kept<'a>, u64)> {
+        let mut grouper = Grouper::new(groups, reading.view, self.time_type()?)?;
+        let mut by_statistics = 0;
+        let rows = if groups.by_statistics && reading.keep.is_none() {
+            Kept::all(reading.view.scan_without(request, &mut |block| {
+                let taken = grouper.take_block(block)?;
+                by_statistics += if taken { u64::from(block.meta().rows) } else { 0 };
+                Ok(taken)
+            })?)
+        } else {
+            reading.scan(request)?
+        };
+        grouper.merge_blocks()?;
+        Ok((grouper, rows, by_statistics))
+    }
+
+    /// As the planner sees the time.
+    fn time_type(&self) -> Result<DataType> {
+        let time = self.schema.field_with_name(&self.table.time_column().name).map_err(Error::bug)?;
+        Ok(time.data_type().clone())
+    }
+
+    /// Takes rows from the newest moments backwards, in steps that double, until as many groups are complete as are enough. False when
+    /// that costs more than the budget has.
+    fn take_newest(
+        &self,
+        reading: &Reading<'_>,
+        enough: u64,
+        grouper: &mut Grouper<'_>,
+        budget: &mut Budget,
+    ) -> Result<bool> {
+        let wanted = reading.request.times;
+        let pieces = reading.view.pieces(&reading.request)?;
+        let first = pieces.iter().map(|piece| piece.times.start).min();
+        let last = pieces.iter().map(|piece| piece.times.last).max();
+        let (Some(first), Some(mut last)) = (first, last) else { return Ok(true) };
+        let start = grouper.bucket_of(last)?;
+        let width = start.saturating_sub(grouper.bucket_of(start.saturating_sub(1))?).max(1);
+        // As if there were rows all the time, one for each group.
+        let rows: u64 = pieces.iter().map(|piece| piece.rows).sum();
+        let spread = i128::from(last.saturating_sub(first)) * i128::from(enough) / i128::from(rows.max(1));
+        let step = (i128::from(width) * i128::from(enough)).max(spread);
+        let mut step = i64::try_from(step).unwrap_or(i64::MAX);
+        loop {
+            let start = last.saturating_sub(step).max(first);
+            let times = TimeRange { start, last }.intersect(&wanted);
+            let mut rows = reading.scan(ScanRequest { times, ..reading.request.clone() })?;
+            let mut seen = 0;
+            while let Some(kept) = rows.next()? {
+                let seen_before = std::mem::replace(&mut seen, rows.scan().stats().rows);
+                if !budget.take(seen - seen_before) || grouper.bytes() > GROUPS_BYTES_MAX {
+                    return Ok(false);
+                }
+                grouper.take_rows(kept, &self.scanned)?;
+            }
+            budget.stats += rows.scan().stats();
+            // The bucket that this part begins in may have older rows.
+            if start == first || grouper.after(grouper.bucket_of(start)?) >= enough {
+                return Ok(true);
+            }
+            last = start - 1;
+            step = step.saturating_mul(2);
+        }
+    }
+
+    fn ran(
+        &self,
+        groups: &Groups,
+        grouper: Grouper<'_>,
+        (by_statistics, threads): (u64, usize),
+        stats: ScanStats,
+    ) -> Result<Ran> {
         let mut batch = grouper.finish()?;
         for step in &groups.steps {
             batch = step.run(batch)?;
         }
         let batch = relabelled(&batch, &self.result)?;
-        Ok(Some(Ran { batches: vec![batch], by_statistics, stats }))
+        Ok(Ran { batches: vec![batch], by_statistics, stats, threads })
     }
 
     /// The conditions with values in the places of parameters; `None` if that is not simple.
@@ -205,10 +327,22 @@ impl Shape {
             && self.conditions.len() == other.conditions.len()
             && self.columns == other.columns
             && (self.skip, self.fetch) == (other.skip, other.fetch)
+            && self.others().len() == other.others().len()
+            && self.others().iter().zip(other.others()).all(|(own, other)| own.is_like(other))
+    }
+
+    fn others(&self) -> &[Shape] {
+        self.union.as_ref().map_or(&[], |union| &union.others)
     }
 
     /// Is the parameter at a position compared with a float column, wherever it is?
     pub(crate) fn is_beside_float(&self, at: usize) -> bool {
+        let (places, beside) = self.places(at);
+        places > 0 && places == beside
+    }
+
+    /// Where a parameter is, and where of these it is compared with a float column.
+    fn places(&self, at: usize) -> (usize, usize) {
         let is_it = |expr: &Expr| match expr {
             Expr::Placeholder(placeholder) => shape::parameter(&placeholder.id) == Some(at),
             _ => false,
@@ -218,7 +352,6 @@ impl Shape {
             let ty = |name: &str| self.schema.field_with_name(name).map(|field| field.data_type().clone());
             !columns.is_empty() && columns.iter().all(|column| ty(&column.name).is_ok_and(|ty| ty.is_floating()))
         };
-        // Each place that it is in counts.
         let (mut places, mut beside) = (0, 0);
         for condition in &self.conditions {
             let _ = condition.expr.apply(|expr| {
@@ -230,7 +363,11 @@ impl Shape {
                 Ok(TreeNodeRecursion::Continue)
             });
         }
-        places > 0 && places == beside
+        for (in_other, beside_there) in self.others().iter().map(|other| other.places(at)) {
+            places += in_other;
+            beside += beside_there;
+        }
+        (places, beside)
     }
 
     /// What EXPLAIN says.
@@ -245,6 +382,10 @@ impl Shape {
         };
         let mut lines = vec![format!("Series statement: table={}, {what}", self.table.name)];
         lines.extend(self.conditions.iter().map(|condition| format!("  where {}", condition.expr)));
+        if let Some(union) = &self.union {
+            lines.push(if union.is_distinct { "union with" } else { "union all with" }.to_owned());
+            lines.extend(union.others.iter().flat_map(Shape::describe));
+        }
         lines
     }
 }
@@ -320,6 +461,17 @@ fn relabelled(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let arrays = batch.columns().iter().zip(schema.fields());
     let arrays = arrays.map(|(array, field)| relabel(Arc::clone(array), field.data_type())).collect();
     batch_of(schema, arrays, batch.num_rows())
+}
+
+/// The rows with one left of those that are equal, as the planner's own GROUP BY sees it.
+fn distinct(batches: &[RecordBatch], schema: &SchemaRef) -> Result<RecordBatch> {
+    let mut values = new_group_values(Arc::clone(schema), &GroupOrdering::None).or_error()?;
+    let mut groups = Vec::new();
+    for batch in batches {
+        values.intern(batch.columns(), &mut groups).or_error()?;
+    }
+    let rows = values.len();
+    batch_of(schema, values.emit(EmitTo::All).or_error()?, rows)
 }
 
 fn project(exprs: &[Physical], batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {

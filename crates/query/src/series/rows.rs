@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use columns::{Piece, Scanned};
-use datafusion::arrow::compute::{
-    SortColumn, concat_batches, filter_record_batch, lexsort_to_indices, take_record_batch,
-};
+use datafusion::arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, partition, take_record_batch};
 use engine::{ScanRequest, SeriesFilter, TableView};
 use model::{Error, Result, TimeRange};
 use rustc_hash::FxHashSet;
 
-use super::shape::{Newest, Order, Rows, Shape, Sort};
-use super::{Budget, Physical, mask, project, relabelled};
+use super::shape::{Body, Newest, Order, Rows, Shape, Sort};
+use super::{Budget, Physical, project, relabelled};
 use crate::errors::OrError;
+use crate::keep::{Keep, Kept};
 
 /// What is read of a table.
 pub(super) struct Reading<'a> {
@@ -21,49 +20,50 @@ pub(super) struct Reading<'a> {
     pub(super) view: &'a TableView,
     pub(super) request: ScanRequest,
     /// Rows must pass it.
-    pub(super) keep: Option<Physical>,
+    pub(super) keep: Option<Keep>,
 }
 
 impl Reading<'_> {
-    /// The rows of a part of what is wanted, those that pass; `None` when that costs more than the budget has.
-    fn read(&self, request: ScanRequest, budget: &mut Budget, enough: u64) -> Result<Option<Vec<Kept>>> {
-        let mut scan = self.view.scan(request)?;
+    /// The rows of a part of what is wanted, those that pass.
+    pub(super) fn scan(&self, request: ScanRequest) -> Result<Kept<'_>> {
+        Kept::new(self.view, request, self.keep.as_ref())
+    }
+
+    /// The same, read; `None` when that costs more than the budget has.
+    fn read(&self, request: ScanRequest, budget: &mut Budget, enough: u64) -> Result<Option<Vec<Part>>> {
+        let mut passing = self.scan(request)?;
         // Whole blocks are read for any of their rows. Where all is read it is known before, and nothing is read in vain.
         let all = enough == u64::MAX;
-        if all && !budget.take(scan.rows_max()?) {
+        if all && !budget.take(passing.scan().rows_max()?) {
             return Ok(None);
         }
-        let (mut kept, mut rows) = (Vec::new(), 0);
+        let (mut kept, mut rows, mut seen) = (Vec::new(), 0, 0);
         while rows < enough
-            && let Some(Scanned { series, batch, .. }) = scan.next_rows()?
+            && let Some(Scanned { series, batch, .. }) = passing.next()?
         {
-            if !all && !budget.take(batch.num_rows() as u64) {
+            let seen_before = std::mem::replace(&mut seen, passing.scan().stats().rows);
+            if !all && !budget.take(seen - seen_before) {
                 return Ok(None);
             }
-            let mut batch = relabelled(&batch, &self.shape.scanned)?;
-            let mut series = Some(series);
-            if let Some(keep) = &self.keep {
-                let mask = mask(keep, &batch)?;
-                if mask.true_count() < batch.num_rows() {
-                    batch = filter_record_batch(&batch, &mask).map_err(Error::bug)?;
-                    let all = series.take().unwrap_or_default();
-                    series =
-                        Some(all.into_iter().zip(mask.values()).filter(|(_, keep)| *keep).map(|(of, _)| of).collect());
-                }
+            if batch.num_rows() == 0 {
+                continue;
             }
+            let batch = relabelled(&batch, &self.shape.scanned)?;
             if !budget.keep(&batch) {
                 return Ok(None);
             }
             rows += batch.num_rows() as u64;
-            kept.push(Kept { series: series.unwrap_or_default(), batch });
+            // Only who looks for the newest row of each needs it.
+            let series = if matches!(self.shape.body, Body::Newest(_)) { series } else { Vec::new() };
+            kept.push(Part { series, batch });
         }
-        budget.stats += scan.stats();
+        budget.stats += passing.scan().stats();
         Ok(Some(kept))
     }
 }
 
 /// Rows that passed, with their series.
-struct Kept {
+struct Part {
     series: Vec<u32>,
     batch: RecordBatch,
 }
@@ -118,7 +118,7 @@ fn in_stored_order(
     }
     let Some(kept) = reading.read(request, budget, window.end())? else { return Ok(None) };
     let (mut at, mut batches) = (0, Vec::with_capacity(kept.len()));
-    for Kept { batch, .. } in kept {
+    for Part { batch, .. } in kept {
         let rows_here = batch.num_rows() as u64;
         let from = window.skip.saturating_sub(at).min(rows_here);
         let to = window.end().saturating_sub(at).min(rows_here);
@@ -152,7 +152,7 @@ fn newest_first(
     sorted(reading, kept, &rows.sort, &rows.outputs, window).map(Some)
 }
 
-/// The newest row of each series that has one.
+/// The newest row of each series that has one, and of these the newest of those that are alike in what is asked for.
 pub(super) fn newest(
     reading: &Reading<'_>,
     newest: &Newest,
@@ -175,7 +175,7 @@ pub(super) fn newest(
         let Some(part) = reading.read(ScanRequest { times, ..request.clone() }, budget, u64::MAX)? else {
             return Ok(None);
         };
-        for Kept { series, batch } in part.into_iter().rev() {
+        for Part { series, batch } in part.into_iter().rev() {
             // Rows of a series are in order of time, so that its last is the newest.
             let mut last: Vec<u32> = Vec::new();
             for row in (0..series.len()).rev() {
@@ -184,7 +184,7 @@ pub(super) fn newest(
                 }
             }
             let batch = take_record_batch(&batch, &UInt32Array::from(last)).map_err(Error::bug)?;
-            kept.push(Kept { series: Vec::new(), batch });
+            kept.push(Part { series: Vec::new(), batch });
         }
         wanted.retain(|series| !have.contains(series));
         request.series = SeriesFilter::Only(wanted.as_slice().into());
@@ -194,7 +194,18 @@ pub(super) fn newest(
         }
         step = step.saturating_mul(4);
     }
-    sorted(reading, kept, &newest.sort, &newest.outputs, window).map(Some)
+    if newest.on == newest.sort.len() {
+        return sorted(reading, kept, &newest.sort, &newest.outputs, window).map(Some);
+    }
+    let Some(batch) = ordered(reading, kept, &newest.sort, u64::MAX)? else { return Ok(Some(Vec::new())) };
+    let alike =
+        newest.sort[..newest.on].iter().map(|by| by.by.evaluate(&batch).and_then(|of| of.into_array(batch.num_rows())));
+    let alike = partition(&alike.collect::<std::result::Result<Vec<_>, _>>().or_error()?).map_err(Error::bug)?;
+    let first = alike.ranges().into_iter().map(|range| range.start as u32);
+    let batch = take_record_batch(&batch, &UInt32Array::from_iter_values(first)).map_err(Error::bug)?;
+    let from = usize::try_from(window.skip).unwrap_or(usize::MAX).min(batch.num_rows());
+    let rows = usize::try_from(window.fetch).unwrap_or(usize::MAX).min(batch.num_rows() - from);
+    Ok(Some(vec![project(&newest.outputs, &batch.slice(from, rows), &reading.shape.result)?]))
 }
 
 /// Parts of time, newest first, each of which should have twice the rows of the one before.
@@ -238,22 +249,27 @@ impl Backwards {
 /// Rows in the order of `sort`, those of the window.
 fn sorted(
     reading: &Reading<'_>,
-    kept: Vec<Kept>,
+    kept: Vec<Part>,
     sort: &[Sort],
     outputs: &[Physical],
     window: Window,
 ) -> Result<Vec<RecordBatch>> {
+    let Some(rows) = ordered(reading, kept, sort, window.end())? else { return Ok(Vec::new()) };
+    let from = usize::try_from(window.skip).unwrap_or(usize::MAX).min(rows.num_rows());
+    let rows = rows.slice(from, rows.num_rows() - from);
+    Ok(vec![project(outputs, &rows, &reading.shape.result)?])
+}
+
+/// The first `most` rows in the order of `sort`; `None` if there are none at all.
+fn ordered(reading: &Reading<'_>, kept: Vec<Part>, sort: &[Sort], most: u64) -> Result<Option<RecordBatch>> {
     let batches: Vec<RecordBatch> =
         kept.into_iter().map(|kept| kept.batch).filter(|batch| batch.num_rows() > 0).collect();
     if batches.is_empty() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let all = concat_batches(&reading.shape.scanned, &batches).map_err(Error::bug)?;
-    let indices = order(&all, sort, Some(window.end()))?;
-    let from = usize::try_from(window.skip).unwrap_or(usize::MAX).min(indices.len());
-    let chosen = indices.slice(from, indices.len() - from);
-    let rows = take_record_batch(&all, &chosen).map_err(Error::bug)?;
-    Ok(vec![project(outputs, &rows, &reading.shape.result)?])
+    let indices = order(&all, sort, Some(most))?;
+    take_record_batch(&all, &indices).map(Some).map_err(Error::bug)
 }
 
 /// The numbers of the first `most` rows in order.

@@ -43,6 +43,24 @@ pub(crate) struct Shape {
     pub(super) fetch: Option<Count>,
     /// What the result's columns are.
     pub(super) result: SchemaRef,
+    /// What else is in it.
+    pub(super) union: Option<Union>,
+}
+
+/// Further shapes whose rows come with those of the first.
+pub(super) struct Union {
+    pub(super) others: Vec<Shape>,
+    /// Is one left of equal rows?
+    pub(super) is_distinct: bool,
+    pub(super) result: SchemaRef,
+}
+
+impl Union {
+    /// `fields`: of the first shape; the others' have the same types.
+    pub(super) fn new(others: Vec<Shape>, is_distinct: bool, fields: &[Field]) -> Union {
+        let fields: Vec<Field> = fields.iter().map(|field| field.clone().with_nullable(true)).collect();
+        Union { others, is_distinct, result: Arc::new(Schema::new(fields)) }
+    }
 }
 
 /// A conjunct of WHERE.
@@ -89,11 +107,13 @@ pub(super) struct Sort {
     pub(super) options: SortOptions,
 }
 
-/// The newest row of each series, in order of the keys.
+/// The newest row for each value of some key columns, in order of these.
 pub(super) struct Newest {
     pub(super) outputs: Vec<Physical>,
-    /// The keys.
+    /// Those key columns; and the time, newest first, where several series may have the same values.
     pub(super) sort: Vec<Sort>,
+    /// How many they are.
+    pub(super) on: usize,
 }
 
 /// Aggregates by key columns and a function of the time.
@@ -111,6 +131,8 @@ pub(super) struct Groups {
     pub(super) steps: Vec<Step>,
     /// Can blocks be answered from their statistics, if rows are not filtered?
     pub(super) by_statistics: bool,
+    /// Groups that are enough, where those of the newest buckets are wanted.
+    pub(super) newest: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,12 +329,11 @@ impl Compiler<'_> {
         self.of_newest(Wanted { source, skip, fetch, result }, &outputs, &on, &sort)
     }
 
-    /// The newest row for each value of `on`, if these are the keys, and `sort` says that it is the newest.
+    /// The newest row for each value of `on`, if these are key columns, and `sort` says that it is the newest.
     pub(super) fn of_newest(&self, wanted: Wanted, outputs: &[Expr], on: &[Expr], sort: &[SortExpr]) -> Option<Shape> {
         let table = &wanted.source.table;
-        let keys: Vec<&str> = table.key_columns().map(|column| column.name.as_str()).collect();
-        let is_key = |key: &&str| on.iter().any(|expr| is_column(expr, key));
-        if !table.keyed || on.len() != keys.len() || !keys.iter().all(is_key) {
+        let is_key = |expr: &Expr| table.key_columns().any(|key| is_column(expr, &key.name));
+        if !table.keyed || on.is_empty() || !on.iter().all(is_key) {
             return None;
         }
         let (by_keys, rest) = sort.split_at_checked(on.len())?;
@@ -320,11 +341,14 @@ impl Compiler<'_> {
         if !is_newest || !by_keys.iter().zip(on).all(|(by, on)| by.expr == *on) {
             return None;
         }
-        let exprs = outputs.iter().chain(by_keys.iter().map(|by| &by.expr));
+        let is_series = table.key_columns().all(|key| on.iter().any(|expr| is_column(expr, &key.name)));
+        let sort = if is_series { by_keys } else { sort };
+        let exprs = outputs.iter().chain(sort.iter().map(|by| &by.expr));
         let read = Read::of(&wanted.source, exprs)?;
         let body = Body::Newest(Newest {
             outputs: self.physical_all(outputs, &read.scanned)?,
-            sort: self.sorts(by_keys, &read.scanned)?,
+            sort: self.sorts(sort, &read.scanned)?,
+            on: on.len(),
         });
         Some(read.shape(wanted, body))
     }
@@ -359,6 +383,7 @@ impl Compiler<'_> {
             grouped: Arc::new(Schema::empty()),
             steps: Vec::new(),
             by_statistics: false,
+            newest: None,
         };
         let mut fields = Vec::with_capacity(by.len() + calls.len());
         for expr in by {
@@ -368,6 +393,7 @@ impl Compiler<'_> {
         groups.by_statistics = groups.bucket.as_ref().is_none_or(|bucket| bucket.is_monotonic)
             && groups.aggregates.iter().all(|aggregate| aggregate.source.is_some());
         (groups.grouped, groups.steps) = rest(fields);
+        groups.newest = groups.newest_wanted();
         Some(read.shape(wanted, Body::Groups(Box::new(groups))))
     }
 
@@ -436,6 +462,26 @@ impl Compiler<'_> {
 }
 
 impl Groups {
+    /// How many groups are wanted, if those of newer buckets come first and all of them count.
+    fn newest_wanted(&self) -> Option<u64> {
+        let index = |expr: &Physical| expr.downcast_ref::<PhysicalColumn>().map(PhysicalColumn::index);
+        let mut bucket = self.by.iter().position(|by| *by == By::Bucket)?;
+        let mut in_order = false;
+        self.bucket.as_ref().filter(|bucket| bucket.is_monotonic)?;
+        for step in &self.steps {
+            match step {
+                Step::Project(exprs, _) => bucket = exprs.iter().position(|expr| index(expr) == Some(bucket))?,
+                Step::Sort(sort) => {
+                    let first = sort.first()?;
+                    in_order = index(&first.by) == Some(bucket) && first.options.descending;
+                }
+                Step::Limit(skip, Some(fetch)) if in_order => return skip.checked_add(*fetch),
+                Step::Keep(_) | Step::Limit(..) => return None,
+            }
+        }
+        None
+    }
+
     /// Adds what is grouped by; gives its field.
     fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, source: &Source) -> Option<Field> {
         let definition = &source.table;
@@ -499,7 +545,8 @@ impl Read {
 
     fn shape(self, wanted: Wanted, body: Body) -> Shape {
         let Wanted { source: Source { table, schema, conditions }, skip, fetch, result } = wanted;
-        Shape { table, schema, conditions, columns: self.columns, scanned: self.scanned, body, skip, fetch, result }
+        let Read { columns, scanned } = self;
+        Shape { table, schema, conditions, columns, scanned, body, skip, fetch, result, union: None }
     }
 }
 

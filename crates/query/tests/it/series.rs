@@ -107,7 +107,7 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
     let keys: &[&str] = if table == "m" { &["dev", "site"] } else { &["dev"] };
     let fields: &[&str] = if table == "m" { &["v", "f", "n", "b", "s", "ok", "x", "at"] } else { &["v", "n"] };
     let from = format!("FROM {table}{}", conditions(random, table));
-    match random.below(10) {
+    match random.below(12) {
         0 | 1 => {
             let columns = random.some_of(fields).join(", ");
             (format!("SELECT dev, time, {columns} {from}"), false)
@@ -127,13 +127,44 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
             (format!("SELECT {columns}, epoch_ns(time) + 1 {from} ORDER BY {by} LIMIT {}", random.below(50)), true)
         }
         4 if table != "e" => {
-            let columns = random.some_of(fields).join(", ");
-            let keys = keys.join(", ");
-            let limit = if random.below(3) == 0 { " LIMIT 2" } else { "" };
+            // Of several series that have the newest row of some of the keys any may be chosen.
+            let (keys, columns) = match random.below(3) {
+                0 => (random.one_of(keys).to_owned(), String::new()),
+                _ => (keys.join(", "), format!(", {}", random.some_of(fields).join(", "))),
+            };
+            let limit = random.one_of(&["", "", " LIMIT 2", " LIMIT 1 OFFSET 1"]);
             (
-                format!("SELECT DISTINCT ON ({keys}) {keys}, time, {columns} {from} ORDER BY {keys}, time DESC{limit}"),
+                format!("SELECT DISTINCT ON ({keys}) {keys}, time{columns} {from} ORDER BY {keys}, time DESC{limit}"),
                 true,
             )
+        }
+        5 => {
+            let bucket = random.one_of(&[
+                "time_bucket('20 minutes', time)",
+                "time_bucket('1 day', time, 'Europe/Berlin')",
+                "date_trunc('hour', time)",
+                "time",
+            ]);
+            let by = random.one_of(&["", ", dev", keys[keys.len() - 1]]);
+            let by = if by.is_empty() || by.starts_with(',') { by.to_owned() } else { format!(", {by}") };
+            let aggregates = random.some_of(&["count(*)", "max(n)", "sum(v)", "avg(n)", "min(time)"]).join(", ");
+            let offset = if random.below(3) == 0 { format!(" OFFSET {}", random.below(10)) } else { String::new() };
+            let limit = random.below(20);
+            (
+                format!(
+                    "SELECT {aggregates}, {bucket} AS at{by} {from} GROUP BY {bucket}{by} ORDER BY at DESC{by} \
+                     LIMIT {limit}{offset}"
+                ),
+                true,
+            )
+        }
+        6 => {
+            let columns = random.some_of(fields).join(", ");
+            let union = random.one_of(&["UNION", "UNION ALL"]);
+            let parts: Vec<String> = (0..2 + random.below(2))
+                .map(|_| format!("(SELECT time, {columns} FROM {table}{})", conditions(random, table)))
+                .collect();
+            (parts.join(&format!(" {union} ")), false)
         }
         _ => {
             let mut aggregates =
@@ -239,7 +270,7 @@ async fn histories(seed: u64, seen: &mut Seen) {
     }
     for _ in 0..60 {
         let table = random.one_of(&["m", "m", "o", "e", "c"]);
-        match random.below(10) {
+        match random.below(12) {
             0..4 => drop(client.run(&insert(&mut random, table, all)).await.unwrap()),
             4 => {
                 let time = random.time();
@@ -340,4 +371,80 @@ fn series_statements_answer_as_the_planner_does() {
     }
     assert!(seen.series * 10 > seen.statements * 6, "{} of {} were series statements", seen.series, seen.statements);
     assert!(seen.by_statistics > 15, "{} of {} used statistics", seen.by_statistics, seen.series);
+}
+
+#[test]
+fn usual_statements_are_series_statements() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture, Storage::Memory);
+    let statements = [
+        "SELECT time, v FROM m WHERE dev = 'a' AND site = 3",
+        "SELECT time, v FROM m WHERE dev IN ('a', 'b') AND v > 3 ORDER BY time DESC LIMIT 5",
+        "SELECT DISTINCT ON (dev, site) dev, site, time, v FROM m ORDER BY dev, site, time DESC",
+        "SELECT DISTINCT ON (dev) dev, time, v FROM m ORDER BY dev, time DESC",
+        "SELECT dev, time_bucket('1 hour', time), max(v) FROM m GROUP BY 1, 2",
+        "SELECT time_bucket('1 minute', time) AS t, max(v) FROM m GROUP BY t ORDER BY t DESC LIMIT 5",
+        "(SELECT time, v FROM m WHERE dev = 'a') UNION (SELECT time, v FROM o WHERE v > 3)",
+        "SELECT time, v FROM m UNION ALL SELECT time, v FROM o UNION ALL SELECT time, v FROM c",
+    ];
+    let others = [
+        // Equal rows of the first two stay apart from those of the third.
+        "(SELECT time, v FROM m UNION SELECT time, v FROM o) UNION ALL SELECT time, v FROM c",
+        "SELECT time, v FROM m UNION SELECT time, n FROM o",
+        "SELECT time, v FROM m EXCEPT SELECT time, v FROM o",
+        "SELECT DISTINCT ON (v) v, time FROM m ORDER BY v, time DESC",
+        "SELECT m.time FROM m JOIN o ON m.time = o.time",
+    ];
+    runtime.block_on(async {
+        for table in [TABLE, ONE_KEY, ONE_SERIES] {
+            client.run(table).await.unwrap();
+        }
+        for (sql, is_series) in statements.map(|sql| (sql, true)).into_iter().chain(others.map(|sql| (sql, false))) {
+            let plan = client.table(&format!("EXPLAIN {sql}")).await.unwrap();
+            assert_eq!(plan[0].starts_with("Series statement"), is_series, "{sql}: {plan:#?}");
+        }
+    });
+}
+
+#[test]
+fn aggregates_of_many_values_run_on_threads_and_answer_as_the_planner_does() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture, Storage::Memory);
+    // More values than are looked at on the spot: 160,000 rows of 31 columns.
+    let names: Vec<String> = (0..30).map(|at| format!("f{at}")).collect();
+    let values: Vec<String> = (0..30).map(|at| format!("(g * {at}) % 1001")).collect();
+    let sums: Vec<String> = names.iter().map(|name| format!("sum({name})")).collect();
+    let (sums, values) = (sums.join(", "), values.join(", "));
+    let (columns, names) = (names.join(" float8, "), names.join(", "));
+    runtime.block_on(async {
+        client.run(&format!("CREATE TABLE w (time timestamptz NOT NULL, dev text, site int, {columns} float8) WITH (store = 'columns', key = 'dev, site')")).await.unwrap();
+        let rows = format!("SELECT to_timestamp(g / 10), 'd' || (g % 10)::text, g % 3, {values} FROM generate_series(0, 159999) AS s(g)");
+        client.run(&format!("INSERT INTO w (time, dev, site, {names}) {rows}")).await.unwrap();
+        client.place(Storage::Settled);
+        client.run("INSERT INTO w (time, dev, site, f1, f2) VALUES (to_timestamp(7), 'd3', 1, -9, NULL), (to_timestamp(9), 'new', NULL, 5, 6)").await.unwrap();
+        let mut on_threads = 0;
+        for (select, rest) in [
+            ("count(*), min(time), max(time)", "WHERE f29 >= 0"),
+            ("dev, first(f3, time), last(f4, time)", "WHERE f29 IS NOT NULL GROUP BY dev ORDER BY dev"),
+            ("site, dev, avg(f1), max(f2), count(f2)", "WHERE f29 > 0 OR f1 < 0 GROUP BY site, dev ORDER BY dev, site"),
+            ("time_bucket('1 hour', time) AS h, min(f1), count(f2)", "WHERE f28 < 2000 OR f1 > 0 GROUP BY h ORDER BY h"),
+            ("dev, time_bucket('1 hour', time) AS h, bool_or(f1 > 3), stddev(f2)", "WHERE f28 < 2000 GROUP BY dev, h ORDER BY dev, h"),
+            ("dev, count(*)", "WHERE dev = 'd4' AND f28 < 2000 GROUP BY dev"),
+            ("count(*)", "WHERE f29 < 0 OR f1 < -100"),
+        ] {
+            let sql = format!("SELECT {select}, {sums} FROM w {rest}");
+            client.run("SET enable_series = on").await.unwrap();
+            let explained = client.table(&format!("EXPLAIN ANALYZE {sql}")).await.unwrap();
+            let fast = client.table(&sql).await.unwrap();
+            client.run("SET enable_series = off").await.unwrap();
+            let slow = client.table(&sql).await.unwrap();
+            assert!(are_same(&fast, &slow), "{sql}\n{fast:#?}\n{slow:#?}");
+            assert!(explained[0].starts_with("Series statement"), "{sql}\n{explained:#?}");
+            on_threads += usize::from(explained.iter().any(|line| line.ends_with("threads=2")));
+        }
+        // One of them is of few series.
+        assert_eq!(on_threads, 6);
+    });
 }
