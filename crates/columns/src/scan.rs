@@ -23,7 +23,7 @@ use crate::rows::{Batch, Rows, arrow_type};
 use crate::segment::{BLOCK_ROWS_MAX, StatValue};
 use crate::series::{KeyColumns, OneOf, ValueTest};
 use crate::state::{Entry, TableState, Tombstone};
-use crate::whole::{self, WholeBlock};
+use crate::whole::{self, Taker, WholeBlock};
 
 /// An output batch of many columns has fewer rows, so that its fixed-width values stay within this.
 const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -150,7 +150,6 @@ pub struct OwnDelete {
 }
 
 /// Takes whole blocks, or does not.
-type Take<'a> = &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>;
 
 /// A table as one reader sees it: a state, and its own uncommitted writes on top; or that state as it once was.
 #[derive(Clone)]
@@ -397,16 +396,29 @@ impl TableView {
         request: ScanRequest,
         take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     ) -> Result<Scan> {
-        self.start(request, None, Some(take))
+        self.start(request, None, Some(Taker { take, newest: false }))
     }
 
-    fn start(&self, request: ScanRequest, early: Option<Vec<usize>>, take: Option<Take<'_>>) -> Result<Scan> {
+    /// As [`TableView::scan_without`], for who looks for newest rows: blocks are offered as well whose first rows are before the
+    /// times of the request, and of which he needs nothing but the last row.
+    ///
+    /// # Errors
+    /// As [`TableView::scan_without`].
+    pub fn scan_newest(
+        &self,
+        request: ScanRequest,
+        take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
+    ) -> Result<Scan> {
+        self.start(request, None, Some(Taker { take, newest: true }))
+    }
+
+    fn start(&self, request: ScanRequest, early: Option<Vec<usize>>, taker: Option<Taker<'_>>) -> Result<Scan> {
         let request = self.kept(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
         let reads = reads(&columns, early.as_deref());
-        let sources = self.sources(&request, reads, take, &mut stats)?;
+        let sources = self.sources(&request, reads, taker, &mut stats)?;
         let fold = if table.keyed { Fold::Full } else { Fold::None };
         let width: usize = columns.iter().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
         Ok(Scan {
@@ -457,7 +469,7 @@ impl TableView {
         &self,
         request: &ScanRequest,
         reads: Reads,
-        take: Option<Take<'_>>,
+        taker: Option<Taker<'_>>,
         stats: &mut ScanStats,
     ) -> Result<Vec<Source>> {
         if request.limit == Some(0) {
@@ -465,8 +477,8 @@ impl TableView {
         }
         let mut sources = Vec::new();
         let mut wanted = prune::blocks(self, request, stats)?;
-        if let Some(take) = take {
-            whole::offer(self, request, &mut wanted, take)?;
+        if let Some(taker) = taker {
+            whole::offer(self, request, &mut wanted, taker)?;
         }
         for prune::Wanted { segment, blocks, filter } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;

@@ -12,7 +12,7 @@ use crate::segment::{BlockMeta, ColumnStats, Segment};
 use crate::state::Entry;
 
 /// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
-/// statistics tell what reading it would.
+/// statistics tell what reading it would. (Offered by [`TableView::scan_newest`]: whose last row is wanted.)
 pub struct WholeBlock<'a> {
     segment: &'a Segment,
     block: u32,
@@ -84,13 +84,15 @@ impl TableView {
     }
 }
 
-/// Takes out of `wanted` the blocks that `offer` accepts; only those are offered that are whole.
-pub(crate) fn offer(
-    view: &TableView,
-    request: &ScanRequest,
-    wanted: &mut Vec<Wanted>,
-    offer: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
-) -> Result<()> {
+/// Whom whole blocks are offered to.
+pub(crate) struct Taker<'a> {
+    pub(crate) take: &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
+    /// Is the last row of a block all that he needs of it?
+    pub(crate) newest: bool,
+}
+
+/// Takes out of `wanted` the blocks that `taker` accepts; only those are offered that are whole.
+pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wanted>, taker: Taker<'_>) -> Result<()> {
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     for (at, Wanted { segment, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
@@ -103,11 +105,13 @@ pub(crate) fn offer(
         for block in blocks {
             let meta = &metas[*block as usize];
             let series = (meta.first.0, meta.last.0);
-            let whole = request.times.covers(&meta.times)
+            let times = &meta.times;
+            let is_wanted = if taker.newest { request.times.contains(times.last) } else { request.times.covers(times) };
+            let whole = is_wanted
                 && request.series.all_in(series.0, series.1)
                 && !filter.hides.iter().any(|hide| hide.touches(series, &meta.times))
                 && (!keyed || prune::is_alone(view, wanted, (at, *block), meta)?);
-            if whole && offer(&WholeBlock { segment, block: *block, meta })? {
+            if whole && (taker.take)(&WholeBlock { segment, block: *block, meta })? {
                 taken[at].push(*block);
             }
         }

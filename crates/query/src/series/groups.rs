@@ -197,7 +197,7 @@ fn number(expr: &Expr, table: &Table) -> Option<ColumnId> {
 }
 
 /// Types whose statistics have the values themselves.
-fn is_fixed(ty: DataType) -> bool {
+pub(super) fn is_fixed(ty: DataType) -> bool {
     use DataType::{Float32, Float64, Int16, Int32, Int64, Timestamp};
     matches!(ty, Int16 | Int32 | Int64 | Float32 | Float64 | Timestamp)
 }
@@ -223,7 +223,7 @@ fn extreme(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
 }
 
 /// A value in the first of `types`.
-fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
+pub(super) fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> {
     Some(match (types.first()?, value) {
         (Arrow::Int16, StatValue::Int(value)) => ScalarValue::Int16(Some(i16::try_from(*value).ok()?)),
         (Arrow::Int32, StatValue::Int(value)) => ScalarValue::Int32(Some(i32::try_from(*value).ok()?)),

@@ -30,11 +30,11 @@ use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::scalar::ScalarValue;
 use engine::{ScanRequest, TableView};
-use model::{Error, Result, TimeRange};
+use model::{Error, Result};
 
 pub(crate) use self::direct::{Direct, compile};
 use self::groups::Grouper;
-use self::rows::{Reading, Window, batch_of};
+use self::rows::{Backwards, Reading, Window, batch_of};
 pub(crate) use self::shape::Shape;
 use self::shape::{Body, Count, Groups, Step};
 use crate::context::StatementContext;
@@ -250,21 +250,11 @@ impl Shape {
         grouper: &mut Grouper<'_>,
         budget: &mut Budget,
     ) -> Result<bool> {
-        let wanted = reading.request.times;
-        let pieces = reading.view.pieces(&reading.request)?;
-        let first = pieces.iter().map(|piece| piece.times.start).min();
-        let last = pieces.iter().map(|piece| piece.times.last).max();
-        let (Some(first), Some(mut last)) = (first, last) else { return Ok(true) };
-        let start = grouper.bucket_of(last)?;
-        let width = start.saturating_sub(grouper.bucket_of(start.saturating_sub(1))?).max(1);
-        // As if there were rows all the time, one for each group.
-        let rows: u64 = pieces.iter().map(|piece| piece.rows).sum();
-        let spread = i128::from(last.saturating_sub(first)) * i128::from(enough) / i128::from(rows.max(1));
-        let step = (i128::from(width) * i128::from(enough)).max(spread);
-        let mut step = i64::try_from(step).unwrap_or(i64::MAX);
-        loop {
-            let start = last.saturating_sub(step).max(first);
-            let times = TimeRange { start, last }.intersect(&wanted);
+        let Some(backwards) = Backwards::new(reading.view.pieces(&reading.request)?, enough) else { return Ok(true) };
+        let start = grouper.bucket_of(backwards.newest())?;
+        let width = start.saturating_sub(grouper.bucket_of(start.saturating_sub(1))?);
+        let mut backwards = backwards.of_length(width.saturating_mul(i64::try_from(enough).unwrap_or(i64::MAX)));
+        while let Some(times) = backwards.next() {
             let mut rows = reading.scan(ScanRequest { times, ..reading.request.clone() })?;
             let mut seen = 0;
             while let Some(kept) = rows.next()? {
@@ -276,12 +266,11 @@ impl Shape {
             }
             budget.stats += rows.scan().stats();
             // The bucket that this part begins in may have older rows.
-            if start == first || grouper.after(grouper.bucket_of(start)?) >= enough {
-                return Ok(true);
+            if grouper.after(grouper.bucket_of(times.start)?) >= enough {
+                break;
             }
-            last = start - 1;
-            step = step.saturating_mul(2);
         }
+        Ok(true)
     }
 
     fn ran(

@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use columns::{Piece, Scanned};
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_schema::DataType as Arrow;
+use columns::{Piece, Scanned, WholeBlock};
 use datafusion::arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, partition, take_record_batch};
+use datafusion::scalar::ScalarValue;
 use engine::{ScanRequest, SeriesFilter, TableView};
-use model::{Error, Result, TimeRange};
-use rustc_hash::FxHashSet;
+use model::{ColumnId, ColumnRole, Error, Result, TimeRange};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::shape::{Body, Newest, Order, Rows, Shape, Sort};
-use super::{Budget, Physical, project, relabelled};
+use super::{Budget, Physical, groups, project, relabelled};
 use crate::errors::OrError;
 use crate::keep::{Keep, Kept};
+use crate::provider::relabel;
 
 /// What is read of a table.
 pub(super) struct Reading<'a> {
@@ -30,16 +34,20 @@ impl Reading<'_> {
     }
 
     /// The same, read; `None` when that costs more than the budget has.
-    fn read(&self, request: ScanRequest, budget: &mut Budget, enough: u64) -> Result<Option<Vec<Part>>> {
-        let mut passing = self.scan(request)?;
+    fn read(&self, request: ScanRequest, budget: &mut Budget, much: Much) -> Result<Option<Vec<Part>>> {
+        self.read_all(self.scan(request)?, budget, much)
+    }
+
+    fn read_all(&self, mut passing: Kept<'_>, budget: &mut Budget, much: Much) -> Result<Option<Vec<Part>>> {
+        let enough = if let Much::Rows(rows) = much { rows } else { u64::MAX };
         // Whole blocks are read for any of their rows. Where all is read it is known before, and nothing is read in vain.
-        let all = enough == u64::MAX;
+        let all = matches!(much, Much::All);
         if all && !budget.take(passing.scan().rows_max()?) {
             return Ok(None);
         }
         let (mut kept, mut rows, mut seen) = (Vec::new(), 0, 0);
         while rows < enough
-            && let Some(Scanned { series, batch, .. }) = passing.next()?
+            && let Some(Scanned { series, times, batch }) = passing.next()?
         {
             let seen_before = std::mem::replace(&mut seen, passing.scan().stats().rows);
             if !all && !budget.take(seen - seen_before) {
@@ -53,18 +61,29 @@ impl Reading<'_> {
                 return Ok(None);
             }
             rows += batch.num_rows() as u64;
-            // Only who looks for the newest row of each needs it.
-            let series = if matches!(self.shape.body, Body::Newest(_)) { series } else { Vec::new() };
-            kept.push(Part { series, batch });
+            let of_each = matches!(self.shape.body, Body::Newest(_));
+            let (series, times) = if of_each { (series, times) } else { (Vec::new(), Vec::new()) };
+            kept.push(Part { series, times, batch });
         }
         budget.stats += passing.scan().stats();
         Ok(Some(kept))
     }
 }
 
+/// How much of a scan is read.
+enum Much {
+    All,
+    /// It ends when there are so many.
+    Rows(u64),
+    /// All of a short part of the time: of its blocks little.
+    Slice,
+}
+
 /// Rows that passed, with their series.
 struct Part {
+    /// These two only where the newest row of each series is looked for.
     series: Vec<u32>,
+    times: Vec<i64>,
     batch: RecordBatch,
 }
 
@@ -100,7 +119,7 @@ pub(super) fn rows(
         Order::Ascending if in_order => in_stored_order(reading, rows, window, budget),
         Order::Descending if window.end() < u64::MAX => newest_first(reading, rows, window, budget),
         _ => {
-            let kept = reading.read(reading.request.clone(), budget, u64::MAX)?;
+            let kept = reading.read(reading.request.clone(), budget, Much::All)?;
             kept.map(|kept| sorted(reading, kept, &rows.sort, &rows.outputs, window)).transpose()
         }
     }
@@ -116,7 +135,7 @@ fn in_stored_order(
     if reading.keep.is_none() && window.end() < u64::MAX {
         request.limit = Some(window.end());
     }
-    let Some(kept) = reading.read(request, budget, window.end())? else { return Ok(None) };
+    let Some(kept) = reading.read(request, budget, Much::Rows(window.end()))? else { return Ok(None) };
     let (mut at, mut batches) = (0, Vec::with_capacity(kept.len()));
     for Part { batch, .. } in kept {
         let rows_here = batch.num_rows() as u64;
@@ -138,14 +157,14 @@ fn newest_first(
     window: Window,
     budget: &mut Budget,
 ) -> Result<Option<Vec<RecordBatch>>> {
-    let mut backwards = Backwards::new(reading.view.pieces(&reading.request)?, window.end());
+    let pieces = reading.view.pieces(&reading.request)?;
     let (mut found, mut kept) = (0, Vec::new());
+    let Some(mut backwards) = Backwards::new(pieces, window.end()) else { return Ok(Some(Vec::new())) };
     while found < window.end()
-        && let Some(times) = backwards.next(&reading.request.times)
+        && let Some(times) = backwards.next()
     {
-        let Some(part) = reading.read(ScanRequest { times, ..reading.request.clone() }, budget, u64::MAX)? else {
-            return Ok(None);
-        };
+        let request = ScanRequest { times, ..reading.request.clone() };
+        let Some(part) = reading.read(request, budget, Much::Slice)? else { return Ok(None) };
         found += part.iter().map(|kept| kept.batch.num_rows() as u64).sum::<u64>();
         kept.extend(part);
     }
@@ -167,24 +186,33 @@ pub(super) fn newest(
         SeriesFilter::Range(range) => range.clone().collect(),
         SeriesFilter::All => (0..reading.view.series_count()).collect(),
     };
-    let mut step = 1;
+    let mut told = Told::new(reading);
+    // Of those that have no row yet, as the others need not be read again.
+    let mut per_series = 2;
     while !wanted.is_empty() {
-        // Of those that have no row yet, as the others need not be read again.
-        let mut backwards = Backwards::new(reading.view.pieces(&request)?, step);
-        let Some(times) = backwards.next(&request.times) else { break };
-        let Some(part) = reading.read(ScanRequest { times, ..request.clone() }, budget, u64::MAX)? else {
-            return Ok(None);
+        let rows = per_series * wanted.len() as u64;
+        let Some(mut backwards) = Backwards::new(reading.view.pieces(&request)?, rows) else { break };
+        let Some(times) = backwards.next() else { break };
+        let slice = ScanRequest { times, ..request.clone() };
+        let scan = match &mut told {
+            Some(told) => Kept::all(reading.view.scan_newest(slice, &mut |block| told.take(block))?),
+            None => reading.scan(slice)?,
         };
-        for Part { series, batch } in part.into_iter().rev() {
-            // Rows of a series are in order of time, so that its last is the newest.
+        let Some(part) = reading.read_all(scan, budget, Much::Slice)? else { return Ok(None) };
+        for Part { series, times, batch } in part.into_iter().rev() {
+            // Rows of a series are in order of time, so that its last is the newest, unless a block told of a newer one.
             let mut last: Vec<u32> = Vec::new();
             for row in (0..series.len()).rev() {
-                if have.insert(series[row]) {
+                if have.insert(series[row]) && told.as_mut().is_none_or(|told| told.is_older(series[row], times[row])) {
                     last.push(row as u32);
                 }
             }
             let batch = take_record_batch(&batch, &UInt32Array::from(last)).map_err(Error::bug)?;
-            kept.push(Part { series: Vec::new(), batch });
+            kept.push(Part { series: Vec::new(), times: Vec::new(), batch });
+        }
+        if let Some(told) = &mut told {
+            have.extend(told.rows.keys());
+            kept.extend(told.rows()?);
         }
         wanted.retain(|series| !have.contains(series));
         request.series = SeriesFilter::Only(wanted.as_slice().into());
@@ -192,7 +220,7 @@ pub(super) fn newest(
         if times.start == i64::MIN {
             break;
         }
-        step = step.saturating_mul(4);
+        per_series *= 4;
     }
     if newest.on == newest.sort.len() {
         return sorted(reading, kept, &newest.sort, &newest.outputs, window).map(Some);
@@ -208,41 +236,142 @@ pub(super) fn newest(
     Ok(Some(vec![project(&newest.outputs, &batch.slice(from, rows), &reading.shape.result)?]))
 }
 
-/// Parts of time, newest first, each of which should have twice the rows of the one before.
-struct Backwards {
-    /// Newest last.
+/// The newest rows of series, as far as the statistics of blocks tell them.
+struct Told<'a> {
+    reading: &'a Reading<'a>,
+    /// Of what is read: the fields, and their types.
+    fields: Vec<(ColumnId, Arrow)>,
+    /// By series: when, and the values of the fields.
+    rows: FxHashMap<u32, (i64, Vec<ScalarValue>)>,
+}
+
+impl<'a> Told<'a> {
+    /// `None` where statistics do not have what is asked for.
+    fn new(reading: &'a Reading<'a>) -> Option<Told<'a>> {
+        if reading.keep.is_some() {
+            return None;
+        }
+        let mut fields = Vec::new();
+        for (id, field) in reading.shape.columns.iter().zip(reading.shape.scanned.fields()) {
+            let column = reading.shape.table.column_by_id(*id)?;
+            if column.role == ColumnRole::Field {
+                groups::is_fixed(column.ty).then_some(())?;
+                fields.push((*id, field.data_type().clone()));
+            }
+        }
+        Some(Told { reading, fields, rows: FxHashMap::default() })
+    }
+
+    /// Takes a block by its last row; false if that is not told.
+    fn take(&mut self, block: &WholeBlock<'_>) -> Result<bool> {
+        let meta = block.meta();
+        let (series, time) = (meta.last.0, meta.times.last);
+        if meta.first.0 != series {
+            return Ok(false);
+        }
+        if self.rows.get(&series).is_some_and(|(known, _)| *known > time) {
+            return Ok(true);
+        }
+        let mut values = Vec::with_capacity(self.fields.len());
+        for (id, ty) in &self.fields {
+            let value = match block.stats(*id)? {
+                None => ScalarValue::try_from(ty).ok(),
+                Some(stats) if stats.has_nan => None,
+                Some(stats) => stats.last.and_then(|last| groups::scalar(&last, std::slice::from_ref(ty))),
+            };
+            let Some(value) = value else { return Ok(false) };
+            values.push(value);
+        }
+        self.rows.insert(series, (time, values));
+        Ok(true)
+    }
+
+    /// Is what was told of a series older than this? It is forgotten then.
+    fn is_older(&mut self, series: u32, time: i64) -> bool {
+        let is_older = self.rows.get(&series).is_none_or(|(told, _)| *told < time);
+        if is_older {
+            self.rows.remove(&series);
+        }
+        is_older
+    }
+
+    /// What was told, which is forgotten then.
+    fn rows(&mut self) -> Result<Option<Part>> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        let (series, rows): (Vec<u32>, Vec<(i64, Vec<ScalarValue>)>) =
+            std::mem::take(&mut self.rows).into_iter().unzip();
+        let shape = self.reading.shape;
+        let keys = self.reading.view.key_columns_of(series.iter().copied())?;
+        let mut fields: Vec<Vec<ScalarValue>> = vec![Vec::with_capacity(rows.len()); self.fields.len()];
+        let times = rows.iter().map(|(time, _)| *time);
+        let times = PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times);
+        for (_, values) in rows {
+            fields.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+        }
+        let mut fields = fields.into_iter();
+        let arrays = shape.columns.iter().zip(shape.scanned.fields()).map(|(id, field)| {
+            let column = shape.table.column_by_id(*id).ok_or_else(|| Error::bug("a column that is not there"))?;
+            Ok(match column.role {
+                ColumnRole::Time => Arc::new(times.clone().with_data_type(field.data_type().clone())) as ArrayRef,
+                ColumnRole::Key => {
+                    let at = shape.table.key_columns().position(|key| key.id == *id);
+                    relabel(Arc::clone(&keys[at.ok_or_else(|| Error::bug("a key that is none"))?]), field.data_type())
+                }
+                ColumnRole::Field => {
+                    let values = fields.next().ok_or_else(|| Error::bug("a field that was not told"))?;
+                    ScalarValue::iter_to_array(values).or_error()?
+                }
+            })
+        });
+        let batch = batch_of(&shape.scanned, arrays.collect::<Result<_>>()?, series.len())?;
+        Ok(Some(Part { series: Vec::new(), times: Vec::new(), batch }))
+    }
+}
+
+/// Parts of time, newest first, each twice as long as the one before, and the first so long that it should have enough rows.
+pub(super) struct Backwards {
     pieces: Vec<Piece>,
-    rows: u64,
+    /// Where all begins.
+    first: i64,
     /// The next part ends here.
     last: Option<i64>,
+    length: i64,
 }
 
 impl Backwards {
-    fn new(mut pieces: Vec<Piece>, rows: u64) -> Backwards {
-        pieces.sort_unstable_by_key(|piece| piece.times.last);
-        Backwards { pieces, rows, last: Some(i64::MAX) }
+    /// `None` where there are no rows. `rows`: that are enough.
+    pub(super) fn new(pieces: Vec<Piece>, rows: u64) -> Option<Backwards> {
+        let first = pieces.iter().map(|piece| piece.times.start).min()?;
+        let last = pieces.iter().map(|piece| piece.times.last).max()?;
+        let all: u64 = pieces.iter().map(|piece| piece.rows).sum();
+        // As if rows came evenly.
+        let length = (i128::from(last) - i128::from(first)) * i128::from(rows) / i128::from(all.max(1));
+        let length = i64::try_from(length).unwrap_or(i64::MAX).max(1);
+        Some(Backwards { pieces, first, last: Some(last), length })
     }
 
-    fn next(&mut self, within: &TimeRange) -> Option<TimeRange> {
-        let last = self.last?.min(within.last);
-        let (mut start, mut rows) = (i64::MAX, 0);
-        while rows < self.rows
-            && let Some(piece) = self.pieces.pop()
-        {
-            start = start.min(piece.times.start);
-            // What lies after the part was seen already.
-            rows += if piece.times.start <= last { piece.rows } else { 0 };
-        }
-        if start == i64::MAX {
-            return None;
-        }
-        if self.pieces.is_empty() {
-            start = start.min(within.start);
-        }
-        let start = start.max(within.start);
-        self.last = start.checked_sub(1).filter(|_| start > within.start);
-        self.rows = self.rows.saturating_mul(2);
+    /// The first part is at least so long.
+    pub(super) fn of_length(mut self, length: i64) -> Backwards {
+        self.length = self.length.max(length);
+        self
+    }
+
+    pub(super) fn next(&mut self) -> Option<TimeRange> {
+        let last = self.last?;
+        self.pieces.retain(|piece| piece.times.start <= last);
+        // Where nothing is, nothing is looked for.
+        let last = last.min(self.pieces.iter().map(|piece| piece.times.last).max()?);
+        let start = last.saturating_sub(self.length).max(self.first);
+        self.last = start.checked_sub(1).filter(|_| start > self.first);
+        self.length = self.length.saturating_mul(2);
         Some(TimeRange { start, last })
+    }
+
+    /// The newest moment that has a row, before any part was given.
+    pub(super) fn newest(&self) -> i64 {
+        self.last.unwrap_or(self.first)
     }
 }
 

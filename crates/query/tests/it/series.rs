@@ -162,7 +162,7 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
             let columns = random.some_of(fields).join(", ");
             let union = random.one_of(&["UNION", "UNION ALL"]);
             let parts: Vec<String> = (0..2 + random.below(2))
-                .map(|_| format!("(SELECT time, {columns} FROM {table}{})", conditions(random, table)))
+                .map(|_| format!("SELECT time, {columns} FROM {table}{}", conditions(random, table)))
                 .collect();
             (parts.join(&format!(" {union} ")), false)
         }
@@ -385,12 +385,12 @@ fn usual_statements_are_series_statements() {
         "SELECT DISTINCT ON (dev) dev, time, v FROM m ORDER BY dev, time DESC",
         "SELECT dev, time_bucket('1 hour', time), max(v) FROM m GROUP BY 1, 2",
         "SELECT time_bucket('1 minute', time) AS t, max(v) FROM m GROUP BY t ORDER BY t DESC LIMIT 5",
-        "(SELECT time, v FROM m WHERE dev = 'a') UNION (SELECT time, v FROM o WHERE v > 3)",
+        "SELECT time, v FROM m WHERE dev = 'a' UNION (SELECT time, v FROM o WHERE v > 3 LIMIT 3)",
         "SELECT time, v FROM m UNION ALL SELECT time, v FROM o UNION ALL SELECT time, v FROM c",
     ];
     let others = [
         // Equal rows of the first two stay apart from those of the third.
-        "(SELECT time, v FROM m UNION SELECT time, v FROM o) UNION ALL SELECT time, v FROM c",
+        "SELECT time, v FROM c UNION ALL (SELECT time, v FROM m UNION SELECT time, v FROM o)",
         "SELECT time, v FROM m UNION SELECT time, n FROM o",
         "SELECT time, v FROM m EXCEPT SELECT time, v FROM o",
         "SELECT DISTINCT ON (v) v, time FROM m ORDER BY v, time DESC",
