@@ -27,6 +27,7 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
             create_schema(session, schema_name, *if_not_exists)
         }
         Statement::AlterTable(alter) => alter_table(session, alter),
+        Statement::CreateIndex(create) => create_index(session, create),
         Statement::Drop { object_type, if_exists, names, cascade, .. } => {
             drop_objects(session, *object_type, *if_exists, names, *cascade)
         }
@@ -381,6 +382,31 @@ fn primary_key(create: &CreateTable) -> Result<Option<Vec<String>>> {
         }
     }
     Ok(primary)
+}
+
+/// Rows are sorted by key and time, in which they are read in both directions: an index on these is there already.
+fn create_index(session: &mut Session, create: &ast::CreateIndex) -> Result<Outcome> {
+    let context = session.context();
+    let table = find_table(&context, &create.table_name)?;
+    let mut is_there = !create.unique && create.predicate.is_none() && create.include.is_empty();
+    is_there &= matches!(create.using, None | Some(ast::IndexType::BTree));
+    for column in &create.columns {
+        let Expr::Identifier(name) = &column.column.expr else {
+            is_there = false;
+            continue;
+        };
+        let name = folded(name);
+        let Some(column) = table.column(&name) else {
+            return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
+        };
+        is_there &= column.role != ColumnRole::Field;
+    }
+    if !is_there {
+        return Err(Error::unsupported("indexes are not supported on columns tables")
+            .with_hint("rows are found by key and time, and by the statistics of blocks of each column"));
+    }
+    session.notice(format!("relation \"{}\" is sorted by its key and time: no index is made", table.name.table));
+    Ok(Outcome::command("CREATE INDEX"))
 }
 
 fn create_schema(session: &mut Session, name: &SchemaName, if_not_exists: bool) -> Result<Outcome> {

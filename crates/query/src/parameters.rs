@@ -1,9 +1,9 @@
 //! What can be told of `$n` before planning: how many there are, and types that the statement writes next to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, Visit, VisitMut, Visitor, VisitorMut};
 
 use crate::statement::parameter_number;
 
@@ -95,6 +95,40 @@ impl Visitor for Written {
         }
         if let Some(quantity) = query.fetch.as_ref().and_then(|fetch| fetch.quantity.as_ref()) {
             self.add(quantity, &bigint);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The statement with `x = $1` in the place of `x = ANY ($1)` and of `x = ALL ($1)`, and the numbers of these parameters.
+///
+/// The planner gives a parameter the type of what it is compared with; of an array that is the type of an element.
+/// `open`: does the n-th lack a type? Others stay as they are.
+pub(crate) fn by_element(
+    mut statement: ast::Statement,
+    open: impl Fn(usize) -> bool,
+) -> (ast::Statement, BTreeSet<usize>) {
+    let mut elements = Elements { open, found: BTreeSet::new() };
+    let _ = VisitMut::visit(&mut statement, &mut elements);
+    (statement, elements.found)
+}
+
+struct Elements<F> {
+    open: F,
+    found: BTreeSet<usize>,
+}
+
+impl<F: Fn(usize) -> bool> VisitorMut for Elements<F> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let (Expr::AnyOp { left, compare_op, right, .. } | Expr::AllOp { left, compare_op, right }) = expr else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(number) = number(right).filter(|number| (self.open)(*number)) {
+            self.found.insert(number);
+            let (left, op, right) = (left.clone(), compare_op.clone(), right.clone());
+            *expr = Expr::Nested(Box::new(Expr::BinaryOp { left, op, right }));
         }
         ControlFlow::Continue(())
     }

@@ -1,7 +1,7 @@
 //! From a parsed query to a typed logical plan: tables by snapshot, functions, parameters, output columns.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_schema::{DataType as Arrow, Field, FieldRef, SchemaRef};
@@ -58,19 +58,13 @@ pub(crate) fn plan(
     crate::hooks::rewrite(&mut statement);
     let mut tables = Tables { statement: Some((parsed, &statement)), ..Tables::new(state, context) };
     let mut types = known_types(&tables, parsed, &statement, declared)?;
-    let mut plan = match tables.plan(&statement, &types) {
-        // A message may speak of columns that the statement does not name.
-        Err(_) if tables.is_narrow() => {
-            tables.show_all();
-            tables.plan(&statement, &types)
-        }
-        planned => planned,
-    }
-    .or_error_in(parsed)?;
     if types.iter().any(Option::is_none) {
-        infer(&plan, &mut types).map_err(|error| locate(error, parsed))?;
-        plan = tables.plan(&statement, &types).or_error_in(parsed)?;
+        let open = |number: usize| number.checked_sub(1).and_then(|at| types.get(at)) == Some(&None);
+        let (asked, arrays) = crate::parameters::by_element(statement.clone(), open);
+        let plan = tables.plan_or_show_all(&asked, &types).or_error_in(parsed)?;
+        infer(&plan, &arrays, &mut types).map_err(|error| locate(error, parsed))?;
     }
+    let plan = tables.plan_or_show_all(&statement, &types).or_error_in(parsed)?;
     let plan = crate::hooks::rewrite_plan(plan).or_error_in(parsed)?;
     let columns = output(state, &plan).or_error_in(parsed)?;
     let parameters = types.into_iter().map(|ty| ty.unwrap_or(Arrow::Utf8)).collect();
@@ -94,13 +88,14 @@ fn known_types(
     Ok(types)
 }
 
-/// Types the plan gives its parameters; what it cannot tell is text.
-fn infer(plan: &LogicalPlan, types: &mut [Option<Arrow>]) -> Result<()> {
+/// Types the plan gives its parameters; what it cannot tell is text. `arrays` stand in the plan as one of their elements.
+fn infer(plan: &LogicalPlan, arrays: &BTreeSet<usize>, types: &mut [Option<Arrow>]) -> Result<()> {
     let inferred = plan.get_parameter_types().map_err(|error| convert(&error))?;
-    for (number, slot) in types.iter_mut().enumerate() {
+    for (number, slot) in (1..).zip(types) {
         if slot.is_none() {
-            let found = inferred.get(&format!("${}", number + 1)).cloned().flatten();
-            *slot = Some(found.filter(|ty| *ty != Arrow::Null).unwrap_or(Arrow::Utf8));
+            let found = inferred.get(&format!("${number}")).cloned().flatten();
+            let ty = found.filter(|ty| *ty != Arrow::Null).unwrap_or(Arrow::Utf8);
+            *slot = Some(if arrays.contains(&number) { types::array_of(ty) } else { ty });
         }
     }
     Ok(())
@@ -150,8 +145,15 @@ impl<'a> Tables<'a> {
         matches!(self.mentions.get(), Some(Mentions::Named(_)))
     }
 
-    fn show_all(&mut self) {
-        self.mentions = OnceCell::from(Mentions::All);
+    fn plan_or_show_all(&mut self, statement: &ast::Statement, types: &[Option<Arrow>]) -> DfResult<LogicalPlan> {
+        match self.plan(statement, types) {
+            // A message may speak of columns that the statement does not name.
+            Err(_) if self.is_narrow() => {
+                self.mentions = OnceCell::from(Mentions::All);
+                self.plan(statement, types)
+            }
+            planned => planned,
+        }
     }
 
     /// The logical plan of a query whose parameters have these types.

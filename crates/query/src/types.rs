@@ -136,9 +136,14 @@ pub(crate) fn arrow_of_oid(oid: u32, zone: &str) -> Option<Arrow> {
         0 | oid::UNKNOWN => return None,
         other => {
             let element = pg::types::Type::by_oid(other).map_or(0, |ty| ty.element);
-            Arrow::List(Arc::new(Field::new_list_field(arrow_of_oid(element, zone)?, true)))
+            array_of(arrow_of_oid(element, zone)?)
         }
     })
+}
+
+/// The type of arrays with such elements.
+pub(crate) fn array_of(element: Arrow) -> Arrow {
+    Arrow::List(Arc::new(Field::new_list_field(element, true)))
 }
 
 /// `timestamptz` within statements: its zone is the session's, so that calendar functions follow it.

@@ -37,8 +37,28 @@ pub(super) fn create(
     for column in &create.columns {
         columns.push(self::column(column, &draft)?);
     }
+    if !is_one_direction(create) {
+        let text = "the index is ascending in all columns: an ORDER BY in mixed directions sorts";
+        draft.notices.push(Notice::new(text.to_owned()));
+    }
     draft.add_plain(name, columns, create.unique)?;
     draft.finish("CREATE INDEX").map(Some)
+}
+
+/// Are all columns in ascending order, or all in its reverse, in which the same index is read backwards?
+///
+/// Any other order changes no answer either, but such an index does not give rows in it.
+fn is_one_direction(create: &ast::CreateIndex) -> bool {
+    let all = |descending: bool| {
+        let is = |column: &ast::IndexColumn| {
+            let options = &column.column.options;
+            let descends = options.asc == Some(false);
+            // NULLs are greater than all values, so they come first where values descend.
+            descends == descending && options.nulls_first.unwrap_or(descends) == descends
+        };
+        create.columns.iter().all(is)
+    };
+    all(false) || all(true)
 }
 
 /// An index is in its table's schema, so its name says none.
@@ -88,7 +108,7 @@ fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The position of an index's column, which is a plain one in ascending order.
+/// The position of an index's column, which is a plain one. Its direction is not kept.
 fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
     let ast::Expr::Identifier(name) = &column.column.expr else {
         return Err(Error::unsupported(format!(
@@ -96,13 +116,6 @@ fn column(column: &ast::IndexColumn, draft: &Draft<'_>) -> Result<usize> {
             column.column.expr
         )));
     };
-    let options = &column.column.options;
-    if options.asc == Some(false) || options.nulls_first == Some(true) {
-        return Err(Error::unsupported(
-            "indexes in descending order or with NULLS FIRST are not supported on rows tables",
-        )
-        .with_hint("an index is read in both directions: leave DESC out"));
-    }
     // Text is ordered by its bytes here, which is what these classes ask for.
     let is_bytewise = |class: &ast::ObjectName| {
         let class = class.to_string().to_lowercase();

@@ -576,10 +576,6 @@ fn what_rows_tables_do_not_have_is_named() {
         ("create index on t (lower(b))", "an index over the expression lower(b) is not supported on rows tables"),
         ("create index on t (a) where a > 0", "a partial index (WHERE) is not supported on rows tables"),
         ("create index on t (a) include (b)", "INCLUDE is not supported on rows tables"),
-        (
-            "create index on t (a desc)",
-            "indexes in descending order or with NULLS FIRST are not supported on rows tables",
-        ),
         ("create index on t using hash (a)", "access method \"hash\" is not supported on rows tables"),
         ("create unique index on t (a) nulls not distinct", "NULLS NOT DISTINCT is not supported on rows tables"),
         ("create index on t (b gin_trgm_ops)", "operator class gin_trgm_ops is not supported on rows tables"),
@@ -593,6 +589,26 @@ fn what_rows_tables_do_not_have_is_named() {
         assert_eq!(lines.first(), Some(&format!("error 0A000 {expected}")), "{sql}");
     }
     assert_eq!(db.tables().len(), 1);
+}
+
+#[test]
+fn an_index_may_descend_and_says_when_it_does_not_give_the_order_that_was_asked_for() {
+    let mixed = ["notice the index is ascending in all columns: an ORDER BY in mixed directions sorts"];
+    let cases: [(&str, &[&str]); 7] = [
+        ("a desc", &[]),
+        ("a desc nulls first, b desc", &[]),
+        ("a asc nulls last, b", &[]),
+        ("a, b desc", &mixed),
+        ("a desc, b asc", &mixed),
+        ("a desc nulls last", &mixed),
+        ("a nulls first", &mixed),
+    ];
+    let db = Db::default();
+    db.ok("create table t (a int, b int)");
+    for (columns, expected) in cases {
+        assert_eq!(db.run(&format!("create index on t ({columns})")).0, expected, "{columns}");
+    }
+    assert_eq!(db.tables()[0].indexes.len(), cases.len());
 }
 
 #[test]

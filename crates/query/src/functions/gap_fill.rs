@@ -1,8 +1,8 @@
-//! `time_bucket_gapfill(width, time [, zone] [, start, finish])` and `locf(value)`: groups for buckets without rows.
+//! `time_bucket_gapfill(width, time [, zone] [, start, finish])`: groups for buckets without rows.
 //!
 //! A query that groups by `time_bucket_gapfill` is planned as if it grouped by `time_bucket`; then a [`GapFill`] node above the
 //! aggregate (and above HAVING) adds, for every combination of the other group columns, a row for each missing bucket of
-//! `[start, finish)`. Its columns are NULL but for those under `locf`, which keep the value of the row before.
+//! `[start, finish)`. Its columns are NULL but for those under `locf` and `interpolate`; see [`super::gap_values`].
 //!
 //! Bounds come from the arguments, else from WHERE: comparisons of the same time column with what is constant, joined by AND.
 //! Buckets are those of [`super::bucket`], so filling across a change of clocks adds exactly the buckets that rows would have.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, IntervalUnit};
 use async_trait::async_trait;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -28,35 +28,27 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use model::{Error, SqlState};
 
 use super::bucket::{Buckets, Interval};
-use super::external;
+use super::gap_columns::Filled;
 use super::gap_fill_exec::{Fill, GapFillExec};
 use super::time_bucket::{coerce, evaluate, interval};
+use super::{external, gap_values};
 
 const GAPFILL: &str = "time_bucket_gapfill";
-const LOCF: &str = "locf";
 
-/// The two functions as SQL sees them.
-pub(super) fn functions() -> Vec<ScalarUDF> {
-    vec![ScalarUDF::new_from_impl(Marker::new(GAPFILL)), ScalarUDF::new_from_impl(Marker::new(LOCF))]
+/// The function as SQL sees it.
+pub(super) fn function() -> ScalarUDF {
+    ScalarUDF::new_from_impl(Marker { signature: Signature::new(TypeSignature::UserDefined, Volatility::Immutable) })
 }
 
-/// `time_bucket_gapfill` evaluates as `time_bucket`; `locf` is always replaced.
+/// Evaluates as `time_bucket`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Marker {
-    name: &'static str,
     signature: Signature,
-}
-
-impl Marker {
-    fn new(name: &'static str) -> Marker {
-        let types = if name == LOCF { TypeSignature::Any(1) } else { TypeSignature::UserDefined };
-        Marker { name, signature: Signature::new(types, Volatility::Immutable) }
-    }
 }
 
 impl ScalarUDFImpl for Marker {
     fn name(&self) -> &str {
-        self.name
+        GAPFILL
     }
 
     fn signature(&self) -> &Signature {
@@ -77,14 +69,10 @@ impl ScalarUDFImpl for Marker {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types.get(if self.name == LOCF { 0 } else { 1 }).cloned().unwrap_or(DataType::Null))
+        Ok(types.get(1).cloned().unwrap_or(DataType::Null))
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if self.name == LOCF {
-            let message = "locf can only be used in the select list of a query that groups by time_bucket_gapfill";
-            return Err(external(Error::new(SqlState::GROUPING_ERROR, message)));
-        }
         let head = if args.args.len() % 2 == 1 { 3 } else { 2 };
         args.args.truncate(head);
         evaluate(&args)
@@ -94,12 +82,13 @@ impl ScalarUDFImpl for Marker {
 /// Puts the nodes in. Call it on the plan as it comes from SQL, before analysis and optimization.
 ///
 /// # Errors
-/// 22023 when bounds are missing; 42803 for `locf` elsewhere than above a gap fill; 0A000 for grouping sets.
+/// 22023 when bounds are missing or an argument is wrong; 42803 for `locf` and `interpolate` elsewhere than above a gap fill;
+/// 0A000 for grouping sets.
 pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) => above_aggregate(aggregate),
         LogicalPlan::Filter(filter) => having(filter),
-        LogicalPlan::Projection(projection) => carry(projection),
+        LogicalPlan::Projection(projection) => gap_values::fill_columns(projection),
         other => Ok(Transformed::no(other)),
     })?;
     Ok(rewritten.data)
@@ -121,7 +110,7 @@ fn above_aggregate(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     };
     let bounds = Bounds::of(call, &aggregate)?;
     let keys = (0..aggregate.group_expr.len()).filter(|at| *at != time).collect();
-    let node = GapFill::new(LogicalPlan::Aggregate(aggregate), Shape { time, keys, carried: Vec::new() }, bounds)?;
+    let node = GapFill::new(LogicalPlan::Aggregate(aggregate), Shape { time, keys, filled: Vec::new() }, bounds)?;
     Ok(Transformed::yes(node.into_plan()))
 }
 
@@ -130,57 +119,6 @@ fn having(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let Some(fill) = GapFill::of(&filter.input) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
     let below = LogicalPlan::Filter(Filter::try_new(filter.predicate, Arc::new(fill.input.clone()))?);
     Ok(Transformed::yes(GapFill::new(below, fill.shape.clone(), fill.bounds.clone())?.into_plan()))
-}
-
-/// `locf(x)` in the select list: `x` is computed below the gap fill, which then carries it.
-fn carry(projection: Projection) -> Result<Transformed<LogicalPlan>> {
-    let mut carried: Vec<Expr> = Vec::new();
-    for expr in &projection.expr {
-        expr.apply(|part| {
-            if let Expr::ScalarFunction(ScalarFunction { func, args }) = part
-                && func.name() == LOCF
-                && let [value] = args.as_slice()
-                && !carried.contains(value)
-            {
-                carried.push(value.clone());
-            }
-            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-        })?;
-    }
-    if carried.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
-    }
-    let Some(fill) = GapFill::of(&projection.input) else {
-        let message = "locf can only be used in the select list of a query that groups by time_bucket_gapfill";
-        return Err(external(Error::new(SqlState::GROUPING_ERROR, message)));
-    };
-    let known = fill.input.schema().fields().len();
-    let mut below: Vec<Expr> = fill.input.schema().columns().into_iter().map(Expr::Column).collect();
-    below.extend(carried.iter().enumerate().map(|(at, value)| value.clone().alias(carried_name(at))));
-    let below = LogicalPlan::Projection(Projection::try_new(below, Arc::new(fill.input.clone()))?);
-    let shape = Shape { carried: (known..known + carried.len()).collect(), ..fill.shape.clone() };
-    let node = GapFill::new(below, shape, fill.bounds.clone())?.into_plan();
-    let expr = projection.expr.iter().map(|expr| without_locf(expr, &carried)).collect::<Result<Vec<_>>>()?;
-    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(expr, Arc::new(node))?)))
-}
-
-fn carried_name(at: usize) -> String {
-    format!("__locf_{at}")
-}
-
-fn without_locf(expr: &Expr, carried: &[Expr]) -> Result<Expr> {
-    let name = expr.schema_name().to_string();
-    let replaced = expr.clone().transform_up(|part| match &part {
-        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == LOCF => {
-            let at = args.first().and_then(|value| carried.iter().position(|known| known == value));
-            Ok(at.map_or(Transformed::no(part), |at| {
-                Transformed::yes(Expr::Column(Column::from_name(carried_name(at))))
-            }))
-        }
-        _ => Ok(Transformed::no(part)),
-    })?;
-    let keeps_name = !replaced.transformed || matches!(expr, Expr::Alias(_));
-    Ok(if keeps_name { replaced.data } else { replaced.data.alias(name) })
 }
 
 fn gapfill_call(expr: &Expr) -> Option<&ScalarFunction> {
@@ -208,7 +146,7 @@ enum Bound {
 
 /// Width, zone and bounds, as expressions that are constant once the statement runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Bounds(Vec<(Bound, Expr)>);
+pub(super) struct Bounds(Vec<(Bound, Expr)>);
 
 impl Bounds {
     fn of(call: &ScalarFunction, aggregate: &Aggregate) -> Result<Bounds> {
@@ -281,7 +219,7 @@ impl Bounds {
 
 static NULL: Expr = Expr::Literal(ScalarValue::Null, None);
 
-fn is_null(expr: &Expr) -> bool {
+pub(super) fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if value.is_null())
 }
 
@@ -371,23 +309,23 @@ fn bound_of(op: Operator) -> Option<Bound> {
 
 /// Which columns are what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Shape {
-    time: usize,
-    keys: Vec<usize>,
-    carried: Vec<usize>,
+pub(super) struct Shape {
+    pub(super) time: usize,
+    pub(super) keys: Vec<usize>,
+    pub(super) filled: Vec<Filled>,
 }
 
 /// The logical node. Columns are those of its input, all nullable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GapFill {
-    input: LogicalPlan,
+pub(super) struct GapFill {
+    pub(super) input: LogicalPlan,
     schema: DFSchemaRef,
-    shape: Shape,
-    bounds: Bounds,
+    pub(super) shape: Shape,
+    pub(super) bounds: Bounds,
 }
 
 impl GapFill {
-    fn new(input: LogicalPlan, shape: Shape, bounds: Bounds) -> Result<GapFill> {
+    pub(super) fn new(input: LogicalPlan, shape: Shape, bounds: Bounds) -> Result<GapFill> {
         let nullable = |(qualifier, field): (Option<&datafusion::common::TableReference>, &arrow_schema::FieldRef)| {
             (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true)))
         };
@@ -396,14 +334,14 @@ impl GapFill {
         Ok(GapFill { input, schema, shape, bounds })
     }
 
-    fn of(plan: &LogicalPlan) -> Option<&GapFill> {
+    pub(super) fn of(plan: &LogicalPlan) -> Option<&GapFill> {
         match plan {
             LogicalPlan::Extension(Extension { node }) => node.as_any().downcast_ref::<GapFill>(),
             _ => None,
         }
     }
 
-    fn into_plan(self) -> LogicalPlan {
+    pub(super) fn into_plan(self) -> LogicalPlan {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
 }
@@ -465,8 +403,8 @@ impl ExtensionPlanner for Planner {
         let state = session.as_any().downcast_ref::<SessionState>();
         let state = state.ok_or_else(|| external(Error::bug("a session of another kind")))?;
         let (buckets, start, finish) = node.bounds.values(state)?;
-        let Shape { time, keys, carried } = node.shape.clone();
-        let fill = Fill { buckets, start, finish, time, keys, carried };
+        let Shape { time, keys, filled } = node.shape.clone();
+        let fill = Fill { buckets, start, finish, time, keys, filled };
         let schema = Arc::clone(node.schema.inner());
         Ok(Some(Arc::new(GapFillExec::try_new(Arc::clone(input), schema, fill)?)))
     }

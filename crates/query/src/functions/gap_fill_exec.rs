@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::builder::TimestampNanosecondBuilder;
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{SchemaRef, SortOptions};
 use datafusion::arrow::compute::{concat_batches, take};
-use datafusion::arrow::row::{RowConverter, Rows, SortField};
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
@@ -27,6 +26,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::bucket::Buckets;
 use super::external;
+use super::gap_columns::{Filled, Filling, Work};
 
 /// Rows of one output batch, at most.
 const BATCH_ROWS_MAX: usize = 8_192;
@@ -43,8 +43,8 @@ pub(super) struct Fill {
     pub(super) time: usize,
     /// The other group columns.
     pub(super) keys: Vec<usize>,
-    /// Columns that keep the value of the row before.
-    pub(super) carried: Vec<usize>,
+    /// Columns that show a value in gaps.
+    pub(super) filled: Vec<Filled>,
 }
 
 /// The operator.
@@ -129,8 +129,9 @@ impl ExecutionPlan for GapFillExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let held = MemoryConsumer::new("GapFill").register(context.memory_pool());
         let input = self.input.execute(partition, context)?;
-        let filler = Filler::new(Arc::clone(&self.fill), Arc::clone(&self.schema))?;
+        let filler = Filler::new(Arc::clone(&self.fill), Arc::clone(&self.schema), held)?;
         let output = futures::stream::try_unfold((filler, input), async |(mut filler, mut input)| {
             loop {
                 if let Some(batch) = filler.output()? {
@@ -141,7 +142,7 @@ impl ExecutionPlan for GapFillExec {
                 }
                 match input.next().await.transpose()? {
                     Some(batch) => filler.input(&batch)?,
-                    None => filler.ended = true,
+                    None => filler.end()?,
                 }
             }
         });
@@ -151,23 +152,33 @@ impl ExecutionPlan for GapFillExec {
 
 /// Where a row of the output comes from.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+pub(super) enum Source {
     /// A row of `work`.
     Row(u32),
-    /// A bucket between; group and carried values are those of this row.
+    /// A bucket between; its group is that of this row.
     Gap(u32, i64),
 }
 
-/// The state between batches. `work` begins with the last row of the batch before, if there was one (`carries`), so that
-/// a group may go on over the border.
+/// The state between batches. `work` begins with the row put out last, if there was one, so that a group may go on over the
+/// border; in its filled columns that row has the newest value there is.
+///
+/// A line needs to know the next value on its right: rows behind the last known one wait, and so do whole batches without any.
 struct Filler {
     fill: Arc<Fill>,
     schema: SchemaRef,
     converter: Option<RowConverter>,
     work: RecordBatch,
-    rows: Option<Rows>,
+    /// The number of each row's group, from 0 in every work.
+    groups: Vec<u32>,
+    columns: Vec<Filling>,
+    /// Batches after `work`, all of the group that its last row or their first is of.
+    waiting: Vec<RecordBatch>,
+    /// The group of the newest row.
+    newest: Option<OwnedRow>,
     /// Next row of `work` to look at.
     at: usize,
+    /// Rows of `work` that can be looked at.
+    ready: usize,
     /// The bucket expected next in the present group; `None` before the first group and past the last bucket.
     expected: Option<i64>,
     /// The row of `work` whose group was begun last, so that a full batch does not begin it twice.
@@ -176,25 +187,33 @@ struct Filler {
     ended: bool,
     /// All is put out.
     finished: bool,
+    /// The memory of `work` and `waiting`.
+    held: MemoryReservation,
 }
 
 impl Filler {
-    fn new(fill: Arc<Fill>, schema: SchemaRef) -> Result<Filler> {
+    fn new(fill: Arc<Fill>, schema: SchemaRef, held: MemoryReservation) -> Result<Filler> {
         let fields: Vec<SortField> =
             fill.keys.iter().map(|at| SortField::new(schema.field(*at).data_type().clone())).collect();
         let converter = if fields.is_empty() { None } else { Some(RowConverter::new(fields)?) };
         let work = RecordBatch::new_empty(Arc::clone(&schema));
+        let columns = fill.filled.iter().map(|filled| Filling::new(*filled)).collect();
         Ok(Filler {
             fill,
             schema,
             converter,
             work,
-            rows: None,
+            groups: Vec::new(),
+            columns,
+            waiting: Vec::new(),
+            newest: None,
             at: 0,
+            ready: 0,
             expected: None,
             begun: None,
             ended: false,
             finished: false,
+            held,
         })
     }
 
@@ -204,36 +223,88 @@ impl Filler {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let kept = self.work.num_rows().min(1);
-        let last = self.work.slice(self.work.num_rows() - kept, kept);
-        self.work = concat_batches(&self.schema, [&last, &batch])?;
+        let mut all_known = true;
+        for column in &mut self.columns {
+            all_known &= column.sees(&batch);
+        }
+        let other_group = self.changes_group(&batch)?;
+        self.held.try_grow(bytes(&batch))?;
+        self.waiting.push(batch);
+        if all_known || other_group { self.proceed() } else { Ok(()) }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.ended = true;
+        self.proceed()
+    }
+
+    /// Is the last row of `batch`, which becomes the newest, of another group than the newest so far?
+    fn changes_group(&mut self, batch: &RecordBatch) -> Result<bool> {
+        let Some(converter) = &self.converter else { return Ok(false) };
+        let last = batch.num_rows() - 1;
+        let keys: Vec<ArrayRef> = self.fill.keys.iter().map(|at| batch.column(*at).slice(last, 1)).collect();
+        let key = converter.convert_columns(&keys)?.row(0).owned();
+        Ok(self.newest.replace(key.clone()).is_none_or(|before| before != key))
+    }
+
+    /// Makes the rows not looked at and those that waited the new work.
+    fn proceed(&mut self) -> Result<()> {
+        let kept = self.at.min(1);
+        let mut parts = Vec::with_capacity(self.waiting.len() + 2);
+        if kept > 0 {
+            let mut row = self.work.slice(self.at - 1, 1).columns().to_vec();
+            for column in &mut self.columns {
+                row[column.column()] = column.keep(&self.work);
+            }
+            parts.push(RecordBatch::try_new(Arc::clone(&self.schema), row)?);
+        }
+        parts.push(self.work.slice(self.at, self.work.num_rows() - self.at));
+        parts.append(&mut self.waiting);
+        self.work = concat_batches(&self.schema, &parts)?;
         self.at = kept;
         self.begun = None;
-        self.rows = match &self.converter {
-            None => None,
-            Some(converter) => {
-                let keys: Vec<ArrayRef> = self.fill.keys.iter().map(|at| Arc::clone(self.work.column(*at))).collect();
-                Some(converter.convert_columns(&keys)?)
-            }
-        };
-        Ok(())
+        self.groups = self.number_groups()?;
+        let work = Work { batch: &self.work, time: self.fill.time, groups: &self.groups };
+        let last_group = self.groups.last().copied().unwrap_or(0);
+        let group_start = self.groups.partition_point(|group| *group < last_group);
+        self.ready = self.work.num_rows();
+        for column in &mut self.columns {
+            self.ready = self.ready.min(column.begin(&work, kept > 0, group_start, self.ended)?);
+        }
+        self.ready = self.ready.max(kept);
+        self.held.try_resize(bytes(&self.work))
+    }
+
+    fn number_groups(&self) -> Result<Vec<u32>> {
+        let Some(converter) = &self.converter else { return Ok(vec![0; self.work.num_rows()]) };
+        let keys: Vec<ArrayRef> = self.fill.keys.iter().map(|at| Arc::clone(self.work.column(*at))).collect();
+        let rows = converter.convert_columns(&keys)?;
+        let mut groups = Vec::with_capacity(rows.num_rows());
+        let mut group = 0;
+        for row in 0..rows.num_rows() {
+            group += u32::from(row > 0 && rows.row(row - 1) != rows.row(row));
+            groups.push(group);
+        }
+        Ok(groups)
     }
 
     /// The next rows, if what is known suffices for any.
     fn output(&mut self) -> Result<Option<RecordBatch>> {
         let mut sources = Vec::new();
-        while sources.len() < BATCH_ROWS_MAX && self.at < self.work.num_rows() {
-            if self.begun != Some(self.at) && (self.at == 0 || !self.same_group(self.at - 1, self.at)) {
+        while sources.len() < BATCH_ROWS_MAX && self.at < self.ready {
+            if self.begun != Some(self.at) && (self.at == 0 || self.groups[self.at - 1] != self.groups[self.at]) {
                 if self.at > 0 && !self.gaps(self.at - 1, self.fill.finish, &mut sources)? {
                     break;
                 }
                 self.expected = Some(self.fill.buckets.start(self.fill.start).map_err(external)?);
                 self.begun = Some(self.at);
             }
-            if let Some(time) = self.time(self.at) {
-                if !self.gaps(self.at, time, &mut sources)? {
-                    break;
-                }
+            // A row without a time sorts behind all gaps.
+            let time = self.time(self.at);
+            if !self.gaps(self.at, time.unwrap_or(i64::MAX), &mut sources)? {
+                break;
+            }
+            if let Some(time) = time {
                 self.pass(time);
             }
             sources.push(Source::Row(index(self.at)?));
@@ -245,7 +316,7 @@ impl Filler {
         if sources.is_empty() { Ok(None) } else { self.build(&sources).map(Some) }
     }
 
-    /// Gaps before `end`, with the group and values of `row`; false when the batch is full before all are there.
+    /// Gaps before `end`, with the group of `row`; false when the batch is full before all are there.
     fn gaps(&mut self, row: usize, end: i64, sources: &mut Vec<Source>) -> Result<bool> {
         while let Some(bucket) = self.expected.filter(|bucket| *bucket < end.min(self.fill.finish)) {
             if sources.len() >= BATCH_ROWS_MAX {
@@ -265,65 +336,52 @@ impl Filler {
     }
 
     fn time(&self, row: usize) -> Option<i64> {
-        let times = self.work.column(self.fill.time).as_primitive_opt::<TimestampNanosecondType>()?;
-        times.is_valid(row).then(|| times.value(row))
+        Work { batch: &self.work, time: self.fill.time, groups: &self.groups }.time(row)
     }
 
-    fn same_group(&self, a: usize, b: usize) -> bool {
-        self.rows.as_ref().is_none_or(|rows| rows.row(a) == rows.row(b))
-    }
-
-    fn build(&self, sources: &[Source]) -> Result<RecordBatch> {
-        let every: UInt32Array = sources.iter().map(|source| Some(source.row())).collect();
+    fn build(&mut self, sources: &[Source]) -> Result<RecordBatch> {
+        let every: UInt32Array = sources.iter().map(|source| Some(source.index())).collect();
         let present: UInt32Array = sources.iter().map(|source| source.present()).collect();
-        let carried: UInt32Array = sources.iter().map(|source| self.carried(*source)).collect();
+        let work = Work { batch: &self.work, time: self.fill.time, groups: &self.groups };
         let mut columns = Vec::with_capacity(self.work.num_columns());
         for (at, column) in self.work.columns().iter().enumerate() {
             columns.push(if at == self.fill.time {
-                self.times(sources)
+                times(&work, sources)
             } else if self.fill.keys.contains(&at) {
                 take(column, &every, None)?
-            } else if self.fill.carried.contains(&at) {
-                take(column, &carried, None)?
+            } else if let Some(filling) = self.columns.iter_mut().find(|filling| filling.column() == at) {
+                filling.values(&work, sources)?
             } else {
                 take(column, &present, None)?
             });
         }
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
+}
 
-    /// The row whose carried values a source shows: a gap shows those of the row before it in its group.
-    fn carried(&self, source: Source) -> Option<u32> {
-        match source {
-            Source::Row(row) => Some(row),
-            Source::Gap(row, bucket) => {
-                let shown = usize::try_from(row).ok()?;
-                if self.time(shown).is_some_and(|time| time < bucket) {
-                    return Some(row);
-                }
-                // A gap before `row`: the row before, if it is of the same group.
-                let before = shown.checked_sub(1)?;
-                (self.same_group(before, shown) && self.time(before).is_some()).then(|| row - 1)
-            }
-        }
-    }
+/// What the rows take; a batch may be a small part of larger arrays.
+fn bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+}
 
-    fn times(&self, sources: &[Source]) -> ArrayRef {
-        let column = self.work.column(self.fill.time);
-        let mut times =
-            TimestampNanosecondBuilder::with_capacity(sources.len()).with_data_type(column.data_type().clone());
-        for source in sources {
-            times.append_option(match source {
-                Source::Row(row) => self.time(*row as usize),
-                Source::Gap(_, bucket) => Some(*bucket),
-            });
-        }
-        Arc::new(times.finish())
+fn times(work: &Work<'_>, sources: &[Source]) -> ArrayRef {
+    let column = work.batch.column(work.time);
+    let mut times = TimestampNanosecondBuilder::with_capacity(sources.len()).with_data_type(column.data_type().clone());
+    for source in sources {
+        times.append_option(match source {
+            Source::Row(_) => work.time(source.row()),
+            Source::Gap(_, bucket) => Some(*bucket),
+        });
     }
+    Arc::new(times.finish())
 }
 
 impl Source {
-    fn row(self) -> u32 {
+    pub(super) fn row(self) -> usize {
+        self.index() as usize
+    }
+
+    fn index(self) -> u32 {
         match self {
             Source::Row(row) | Source::Gap(row, _) => row,
         }
@@ -337,6 +395,6 @@ impl Source {
     }
 }
 
-fn index(row: usize) -> Result<u32> {
+pub(super) fn index(row: usize) -> Result<u32> {
     u32::try_from(row).map_err(|_| external(model::Error::bug("a batch of 2^32 rows")))
 }

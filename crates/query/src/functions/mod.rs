@@ -9,8 +9,10 @@ mod capped;
 mod context;
 pub(crate) mod dates;
 mod first_last;
+mod gap_columns;
 mod gap_fill;
 mod gap_fill_exec;
+mod gap_values;
 mod min_max;
 mod nearest;
 mod nearest_exec;
@@ -30,7 +32,8 @@ pub fn register(session: &SessionContext) {
     for function in time_bucket::functions() {
         session.register_udf(function);
     }
-    for function in gap_fill::functions() {
+    session.register_udf(gap_fill::function());
+    for function in gap_values::functions() {
         session.register_udf(function);
     }
     session.register_udf(nearest::function());

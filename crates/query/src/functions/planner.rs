@@ -14,8 +14,8 @@ use super::{gap_fill, nearest};
 /// Puts the nodes in. Call it on the plan as it comes from SQL, before analysis and optimization.
 ///
 /// # Errors
-/// 22023 when the bounds of a gap fill are missing; 42803 for `locf` elsewhere than above one; 0A000 for grouping sets; 42601 for an
-/// `ASOF JOIN` whose condition is none.
+/// 22023 when the bounds of a gap fill are missing; 42803 for `locf` and `interpolate` elsewhere than above one; 0A000 for grouping
+/// sets; 42601 for an `ASOF JOIN` whose condition is none.
 pub fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     nearest::rewrite_plan(gap_fill::rewrite_plan(plan)?)
 }

@@ -13,9 +13,16 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::*;
 
+mod gaps;
+
 /// A session with our functions and the table `p (dev, time, v)`.
 async fn session() -> SessionContext {
-    let mut config = SessionConfig::new().with_target_partitions(2);
+    session_of_batches(8_192).await
+}
+
+/// The same, with so many rows in a batch at most.
+async fn session_of_batches(rows: usize) -> SessionContext {
+    let mut config = SessionConfig::new().with_target_partitions(2).with_batch_size(rows);
     config.options_mut().sql_parser.dialect = datafusion::config::Dialect::PostgreSQL;
 
     let state = datafusion::execution::SessionStateBuilder::new_with_default_features().with_config(config);

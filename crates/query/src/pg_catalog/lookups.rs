@@ -3,11 +3,14 @@
 //!
 //! Subqueries that look up one sequence by its number: as calls of a function, which may stand beside columns of the query around,
 //! where the planner knows no way to join. SQLAlchemy asks so for identity columns.
+//!
+//! The row before or after a range, which gap-filling functions are given: as an aggregate, because those can be correlated.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, Ident, Select, SelectItem, TableFactor, Value, VisitMut, VisitorMut,
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LimitClause,
+    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 
 use super::rewrite::{and, call, conjuncts, is_outer, last_name, string, when};
@@ -152,4 +155,56 @@ fn unfolded(factor: &mut TableFactor) -> Option<Expr> {
     };
     let (left, right) = (Box::new(own), Box::new(Expr::CompoundIdentifier(outer)));
     Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })
+}
+
+/// Makes `(SELECT x … ORDER BY t DESC LIMIT 1)` among the arguments `(SELECT last(x, t) …)`, and ascending order `first`; and
+/// records, also where a query gives one, calls of `struct`, which takes any values.
+pub(super) fn outermost_rows(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    for argument in &mut list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
+            looked_up(expr);
+        }
+    }
+}
+
+fn looked_up(expr: &mut Expr) {
+    match expr {
+        Expr::Nested(inner) => looked_up(inner),
+        Expr::Subquery(query) => {
+            let _ = outermost_row(query);
+        }
+        expr => record(expr),
+    }
+}
+
+fn record(expr: &mut Expr) {
+    if let Expr::Tuple(values) = expr {
+        *expr = call("struct", std::mem::take(values));
+    }
+}
+
+fn outermost_row(query: &mut Query) -> Option<()> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [SelectItem::UnnamedExpr(item) | SelectItem::ExprWithAlias { expr: item, .. }] =
+        select.projection.as_mut_slice()
+    else {
+        return None;
+    };
+    record(item);
+    let OrderByKind::Expressions(order) = &query.order_by.as_ref()?.kind else { return None };
+    let [order] = order.as_slice() else { return None };
+    let LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset: None, .. } = query.limit_clause.as_ref()?
+    else {
+        return None;
+    };
+    let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(by, _) if by.is_empty());
+    if limit.value != Value::Number("1".to_owned(), false) || grouped || select.distinct.is_some() {
+        return None;
+    }
+    let end = if order.options.asc == Some(false) { "last" } else { "first" };
+    select.projection = vec![SelectItem::UnnamedExpr(call(end, vec![item.clone(), order.expr.clone()]))];
+    query.order_by = None;
+    query.limit_clause = None;
+    Some(())
 }

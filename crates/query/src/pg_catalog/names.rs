@@ -291,12 +291,13 @@ const TYPE_FUNCTIONS: [(Oid, &str); 12] = [
     (9_004, "base_send"),
 ];
 
+/// Numbered as they stand here: new ones go to the end.
 const CALLABLE: &str = "\
 a first any timestamptz any
 a last any timestamptz any
 f time_bucket interval timestamptz timestamptz
 f time_bucket_gapfill interval timestamptz timestamptz
-f locf any any
+f locf any any bool any
 f epoch_ns timestamptz int8
 f now timestamptz
 f version text
@@ -322,7 +323,8 @@ f round float8 float8
 f lower text text
 f upper text text
 f length text int4
-f coalesce any any";
+f coalesce any any
+f interpolate float8 record record float8";
 
 fn callable(oid: Oid, line: &'static str) -> Option<Procedure> {
     let mut words = line.split(' ');

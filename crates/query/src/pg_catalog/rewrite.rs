@@ -27,6 +27,7 @@
 //! | `FROM generate_series(t1, t2, '1 hour')`        | `FROM unnest(generate_series(…))`                                   |
 //! | `date_trunc('day', t, 'Europe/Berlin')`          | `millrace_date_trunc(…)`                                            |
 //! | `f(x, start => y)` of `time_bucket_gapfill`     | arguments by position                                               |
+//! | `locf(x, (SELECT y … ORDER BY t DESC LIMIT 1))`  | `locf(x, (SELECT last(y, t) …))`; `interpolate` likewise            |
 //!
 //! The last-but-two rows hold only for subqueries over the catalog, where `max` of at most one row is that row.
 
@@ -35,8 +36,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableAlias,
+    FunctionArgExpr, FunctionArgOperator, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableAlias,
     TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
@@ -507,6 +508,12 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
             by_position(function, &["bucket_width", "ts", "timezone", "start", "finish"]);
             None
         }
+        "locf" | "interpolate" => {
+            let third = if name == "locf" { "treat_null_as_missing" } else { "next" };
+            by_position(function, &["value", "prev", third]);
+            lookups::outermost_rows(function);
+            None
+        }
         _ => None,
     }
 }
@@ -556,7 +563,7 @@ fn by_position(function: &mut Function, names: &[&str]) {
     let FunctionArguments::List(list) = &mut function.args else { return };
     let mut places: Vec<Option<FunctionArg>> = Vec::new();
     for (at, argument) in std::mem::take(&mut list.args).into_iter().enumerate() {
-        let (place, argument) = match argument {
+        let (place, argument) = match assigned(argument) {
             FunctionArg::Named { name, arg, .. } => (place_of(names, &name), FunctionArg::Unnamed(arg)),
             FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, .. } => {
                 (place_of(names, &name), FunctionArg::Unnamed(arg))
@@ -570,6 +577,25 @@ fn by_position(function: &mut Function, names: &[&str]) {
     let filled =
         |place: Option<FunctionArg>| place.unwrap_or_else(|| FunctionArg::Unnamed(FunctionArgExpr::Expr(null())));
     list.args = places.into_iter().map(filled).collect();
+}
+
+/// `f(x := y)`, which the parser takes for an operator, as the named argument that it is.
+fn assigned(argument: FunctionArg) -> FunctionArg {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Assignment, right })) => {
+            match *left {
+                Expr::Identifier(name) => {
+                    let operator = FunctionArgOperator::Assignment;
+                    FunctionArg::Named { name, arg: FunctionArgExpr::Expr(*right), operator }
+                }
+                left => {
+                    let (left, op) = (Box::new(left), BinaryOperator::Assignment);
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op, right }))
+                }
+            }
+        }
+        other => other,
+    }
 }
 
 fn place_of(names: &[&str], name: &Ident) -> Option<usize> {

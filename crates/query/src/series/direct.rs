@@ -21,7 +21,7 @@ use model::{ColumnRole, TableName, TableRef};
 use super::shape::{Compiler, Condition, Count, Shape, Sort, Source, Step, Union, Wanted};
 use crate::context::StatementContext;
 use crate::rewrite::folded;
-use crate::types::{OutputColumn, arrow_of, arrow_of_oid, oid_of_arrow, output_column};
+use crate::types::{OutputColumn, array_of, arrow_of, arrow_of_oid, oid_of_arrow, output_column};
 
 /// A statement whose shape is known.
 pub(crate) struct Direct {
@@ -489,12 +489,9 @@ impl Binder<'_> {
         Some(binary(column, op, self.constant(constant, &ty)?))
     }
 
-    /// The array of `= ANY (…)`: a parameter that is declared as one.
+    /// The array of `= ANY (…)`: a parameter that is declared as one, or not at all.
     fn any_of(&mut self, expr: &ast::Expr, item: Arrow) -> Option<Expr> {
-        let at = placeholder(expr)?;
-        let Some(Some(Arrow::List(field))) = self.types.get(at) else { return None };
-        let ty = Arrow::List(Arc::clone(field));
-        (*field.data_type() == item).then(|| parameter(at, &ty))
+        self.bound(placeholder(expr)?, &array_of(item))
     }
 
     /// A constant, or a parameter, as a value of a type.

@@ -307,6 +307,7 @@ fn parameters_have_the_same_types_and_values_both_ways() {
     let moment = |text: &str| Value::Timestamptz(pg::time::parse_timestamp(text).unwrap());
     let text = |text: &str| Value::Text(text.to_owned());
     let list = |items: &[&str]| Value::Array(items.iter().map(|item| text(item)).collect());
+    let ints = |items: &[i32]| Value::Array(items.iter().map(|item| Value::Int32(*item)).collect());
     let statements: &[(&str, &[u32], Vec<Value>)] = &[
         ("SELECT time, v FROM o WHERE dev = $1 AND time >= $2", &[], vec![text("a"), moment("2024-03-29")]),
         ("SELECT time, v FROM o WHERE dev = $1 AND v > $2 ORDER BY time", &[], vec![text("b"), Value::Float64(3.0)]),
@@ -318,6 +319,13 @@ fn parameters_have_the_same_types_and_values_both_ways() {
         ),
         ("SELECT time, n FROM o WHERE n = $1 ORDER BY time, n, v", &[20], vec![Value::Int64(3)]),
         ("SELECT count(*) FROM o WHERE dev = ANY($1)", &[1009], vec![list(&["a", "c", "q"])]),
+        ("SELECT count(*) FROM o WHERE dev = ANY($1)", &[], vec![list(&["a", "c", "q"])]),
+        ("SELECT count(*) FROM o WHERE dev = ANY($1)", &[], vec![Value::Null]),
+        ("SELECT time, n FROM o WHERE n = ANY($1) ORDER BY time, n, v", &[], vec![ints(&[3, 60])]),
+        // As psycopg sends short numbers.
+        ("SELECT count(*) FROM o WHERE n = ANY($1)", &[1005], vec![Value::Array(vec![Value::Int16(3), Value::Null])]),
+        ("SELECT count(*) FROM o WHERE v = ANY($1)", &[1005], vec![Value::Array(vec![Value::Int16(3)])]),
+        ("SELECT count(*) FROM o WHERE v = ANY($1)", &[], vec![Value::Array(vec![Value::Float64(3.0), Value::Null])]),
         ("SELECT count(*), max(v) FROM o WHERE dev IN ($1, $2)", &[], vec![text("a"), text("d")]),
         ("SELECT time FROM o WHERE dev = $1 ORDER BY time DESC LIMIT $2", &[], vec![text("a"), Value::Int64(3)]),
         ("SELECT time FROM o WHERE dev = $1 ORDER BY time OFFSET $2", &[], vec![text("a"), Value::Int64(2)]),

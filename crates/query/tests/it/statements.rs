@@ -3,7 +3,8 @@
 use futures::StreamExt;
 use query::{Outcome, Session, TxnStatus, Value};
 
-use crate::client::Fixture;
+use crate::client::{Client, Fixture, Storage};
+use crate::script::Connection;
 
 const TABLE: &str = "CREATE TABLE m (time timestamptz NOT NULL, dev text, v float8, n int, u numeric(20), ok bool) \
                      WITH (store = 'columns', key = 'dev')";
@@ -46,10 +47,77 @@ fn parameters_get_the_types_of_their_surroundings() {
             ("INSERT INTO m (time, n, v) VALUES (to_timestamp($1), $2, $3)", vec![701, 23, 701]),
             ("DELETE FROM m WHERE dev = $1 AND time < $2", vec![25, 1184]),
             ("SELECT 1 FROM m WHERE time BETWEEN $1 AND $2", vec![1184, 1184]),
+            ("SELECT 1 FROM m WHERE dev = ANY($1) AND n <> ALL($2) AND v < ANY(($3))", vec![1009, 1007, 1022]),
+            ("SELECT time + $3 FROM m WHERE u = ANY($1) AND ok = ANY($2) LIMIT 1", vec![1231, 1000, 1186]),
+            ("SELECT n + 1 FROM m WHERE time = ANY($2) AND n + 1 = ANY($1) AND n = $3", vec![1007, 1185, 23]),
+            ("SELECT 1 FROM m WHERE $1 IS NULL OR dev = ANY($1)", vec![1009]),
+            (
+                "SELECT n + 1 FROM m WHERE dev = ANY($1::text[]) AND n = ANY($2) AND $3 = ANY($4)",
+                vec![1009, 1007, 25, 1009],
+            ),
+            ("DELETE FROM m WHERE dev = ANY($1) AND time < $2", vec![1009, 1184]),
+            ("INSERT INTO m (time, dev) SELECT time, dev FROM m WHERE n = ANY($1)", vec![1007]),
         ] {
             let parsed = query::parse(sql).unwrap();
             let prepared = session.prepare(&parsed[0], &[]).await.unwrap();
             assert_eq!(prepared.parameters(), expected, "{sql}");
+        }
+    });
+}
+
+/// psycopg, asyncpg, JDBC and Django send arrays so, and leave their types to the server.
+#[test]
+fn arrays_of_any_and_all_have_the_types_of_what_they_are_compared_with() {
+    let texts = |items: &[Option<&str>]| {
+        Value::Array(items.iter().map(|item| item.map_or(Value::Null, |item| Value::Text(item.to_owned()))).collect())
+    };
+    let ints = |items: &[i32]| Value::Array(items.iter().map(|item| Value::Int32(*item)).collect());
+    let floats = |items: &[f64]| Value::Array(items.iter().map(|item| Value::Float64(*item)).collect());
+    let cases: Vec<(&str, u32, Value, &str)> = vec![
+        ("t = ANY($1)", 1009, texts(&[Some("a"), Some("d"), None]), "1 4"),
+        ("t = ANY($1)", 1009, texts(&[]), ""),
+        ("t = ANY($1)", 1009, Value::Null, ""),
+        ("NOT t = ANY($1)", 1009, texts(&[Some("a")]), "2 4"),
+        ("t <> ALL($1)", 1009, texts(&[Some("a")]), "2 4"),
+        ("t <> ALL($1)", 1009, texts(&[Some("a"), None]), ""),
+        ("t <> ALL($1)", 1009, texts(&[]), "1 2 3 4"),
+        ("n = ANY($1)", 1007, ints(&[2, 9]), "2"),
+        ("n < ANY($1)", 1007, ints(&[1, 2]), "1"),
+        ("n >= ALL($1)", 1007, ints(&[2, 1]), "2 4"),
+        ("v = ANY($1)", 1022, floats(&[1.5, f64::NAN]), "1 4"),
+        ("t = 'a' OR v = ANY($1)", 1022, floats(&[2.5]), "1 2"),
+    ];
+    let fixture = Fixture::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::new(&fixture, Storage::Memory);
+        let columns = "(id int NOT NULL, time timestamptz NOT NULL, t text, n int, v float8";
+        let rows = "(1, '2026-01-01', 'a', 1, 1.5), (2, '2026-01-01', 'b', 2, 2.5), (3, '2026-01-01', NULL, NULL, NULL), \
+                    (4, '2026-01-01', 'd', 4, 1.5)";
+        for sql in [
+            format!("CREATE TABLE c {columns}) WITH (store = 'columns', key = 't')"),
+            format!("CREATE TABLE r {columns}, PRIMARY KEY (id))"),
+            format!("INSERT INTO c VALUES {rows}"),
+            format!("INSERT INTO r VALUES {rows}"),
+        ] {
+            client.run(&sql).await.unwrap();
+        }
+        for (condition, ty, value, expected) in &cases {
+            for query in [
+                format!("SELECT id FROM c WHERE {condition} ORDER BY id"),
+                format!("SELECT id FROM r WHERE {condition} ORDER BY id"),
+                // Not what is answered without the planner.
+                format!("SELECT max(id) OVER (PARTITION BY id) FROM c WHERE {condition} ORDER BY 1"),
+                format!("SELECT max(id) OVER (PARTITION BY id) FROM r WHERE {condition} ORDER BY 1"),
+                format!("SELECT a.id FROM r a, (SELECT id AS other FROM c WHERE {condition}) b WHERE a.id = b.other ORDER BY 1"),
+            ] {
+                let described = client.described(&query, &[]).await.unwrap_or_else(|e| panic!("{query}: {e}"));
+                assert_eq!(described.1, [*ty], "{query}");
+                let found = client.bound_cells(&query, &[], std::slice::from_ref(value)).await;
+                let found = found.unwrap_or_else(|e| panic!("{query}: {e}"));
+                let ids: Vec<&str> = found.iter().map(|row| row[0].as_deref().unwrap_or("NULL")).collect();
+                assert_eq!(ids.join(" "), *expected, "{query}, {value:?}");
+            }
         }
     });
 }

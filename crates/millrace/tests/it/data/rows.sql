@@ -337,7 +337,7 @@ CREATE INDEX IF NOT EXISTS pair_value ON pair (value)
 CREATE UNIQUE INDEX nokey_a ON nokey (a)
 CREATE UNIQUE INDEX child_amount ON child (amount)
 CREATE INDEX ON pair (note, value)
-/*differs: an index is read in both directions*/ CREATE INDEX ON pair (note, value DESC)
+CREATE INDEX ON pair (note, value DESC)
 CREATE INDEX bad ON pair (nope)
 CREATE INDEX bad ON nowhere (a)
 SELECT a, b FROM pair WHERE value > 5 ORDER BY value, a, b
