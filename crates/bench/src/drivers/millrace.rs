@@ -1,4 +1,4 @@
-//! Millrace, over PostgreSQL's wire and line protocol.
+//! Millrace, over PostgreSQL's wire, line protocol and Arrow Flight SQL.
 //!
 //! **Tables.** One for each table of the schema, `store = 'columns'`, in the SQL schema `DB_NAME`, which a run drops and
 //! makes anew. All tags are the key, so that they are kept once a series.
@@ -6,19 +6,26 @@
 //! **Writing.** `write=copy`, the default: `COPY … (FORMAT binary)`, one statement a table and request; numbers go over
 //! as they are and nothing is parsed from text. `write=line`: `POST /write`, one request a batch; it merges fields of a
 //! row, where COPY replaces the row, and so it is the path of sensors that are not aligned, and of nanoseconds, which
-//! PostgreSQL's wire has not. Either way a request is one commit.
+//! PostgreSQL's wire has not. `write=flight`: bulk ingest by Arrow Flight SQL, one DoPut a batch; it replaces rows as
+//! COPY does, and has nanoseconds. Either way a request is one commit, and questions go over PostgreSQL's wire, which
+//! answers in one round trip where Flight needs two.
 //!
-//! There is no type `date`: dates are an `integer`, days since 2000 by COPY (whose form it is), since 1970 by line
-//! protocol, which has no bytes and no times as values either: they are `text` and `bigint` there.
+//! There is no type `date`: dates are an `integer`, days since 2000 by COPY (whose form it is), else since 1970. Line
+//! protocol has no bytes and no times as values either: they are `text` and `bigint` there. Flight has both, but times
+//! that are values are `bigint` in a run that counts nanoseconds, because PostgreSQL's wire brings them back.
 //!
-//! Main address: PostgreSQL's wire (7432). Options: `write=copy|line`, `durability=sync|async` (`synchronous_commit`,
-//! `no_sync`), `http=HOST:PORT` (line protocol; the same host's 7480).
+//! Main address: PostgreSQL's wire (7432). Options: `write=copy|line|flight`, `durability=sync|async`
+//! (`synchronous_commit`, `no_sync`; Flight has no way to say it), `http=HOST:PORT` (line protocol; the same host's
+//! 7480), `flight=HOST:PORT` (the same host's 7470).
 
 use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrow_flight::FlightData;
+
+use super::flight::{Flight, Ingest, Scratch};
 use super::http::{Http, push_encoded};
 use super::line::{ALL_TYPED, Encoder};
 use super::pgwire::{Login, Pg, push_copy};
@@ -30,7 +37,7 @@ use crate::schema::{Batch, Kind, Schema, Unit};
 
 pub(crate) const ENTRY: Entry = Entry {
     name: "millrace",
-    summary: "Millrace: write=copy|line, durability=sync|async, http=HOST:PORT",
+    summary: "Millrace: write=copy|line|flight, durability=sync|async, http=, flight=HOST:PORT",
     proof: Proof::Product("Millrace 0.0.0"),
     open: |opening| Ok(Box::new(Millrace::open(opening)?)),
 };
@@ -54,6 +61,7 @@ const DIALECT: Dialect = Dialect {
 enum Path {
     Copy,
     Line,
+    Flight,
 }
 
 /// What all connections share.
@@ -64,6 +72,7 @@ struct Shared {
     answers: Answers,
     path: Path,
     lines: Encoder,
+    ingest: Ingest,
     synchronous: bool,
     timeouts: (Duration, Duration),
 }
@@ -75,30 +84,43 @@ struct Millrace {
 impl Millrace {
     fn open(opening: Opening) -> Result<Millrace> {
         let Opening { target, schema, config } = opening;
-        target.only(&["write", "durability", "http"])?;
+        target.only(&["write", "durability", "http", "flight"])?;
         if ["public", "pg_catalog", "information_schema"].contains(&schema.database.as_str()) {
             let name = &schema.database;
             return Err(Error::setup(format!("DB_NAME={name}: the run would drop this schema; choose another name")));
         }
         let sparse = !config.is_sensor_ts_alignment;
-        let needs_lines = sparse || schema.unit == Unit::Nanos;
-        let path = match (target.choice("write", &["copy", "line"])?, needs_lines) {
-            ("copy", false) => Path::Copy,
-            ("copy", true) if target.options.contains_key("write") => {
-                return Err(Error::unsupported(
-                    "write=copy replaces whole rows and has microseconds: sensors that are not aligned, and \
-                     nanoseconds, go by write=line",
-                ));
-            }
-            _ => Path::Line,
-        };
+        let synchronous = target.choice("durability", &["sync", "async"])? == "sync";
+        let path = path(&target, sparse, schema.unit, synchronous)?;
         let dates_from = if path == Path::Copy { copy::EPOCH_DAYS } else { 0 };
         let sql = Sql::new(&schema, Layout::whole(&schema), DIALECT, sparse);
         let answers = Answers::new(&schema, dates_from);
         let lines = Encoder::new(&schema, ALL_TYPED);
-        let synchronous = target.choice("durability", &["sync", "async"])? == "sync";
+        let ingest = Ingest::new(&schema);
         let timeouts = timeouts(&config);
-        Ok(Millrace { shared: Arc::new(Shared { target, schema, sql, answers, path, lines, synchronous, timeouts }) })
+        let shared = Shared { target, schema, sql, answers, path, lines, ingest, synchronous, timeouts };
+        Ok(Millrace { shared: Arc::new(shared) })
+    }
+}
+
+/// The way in that was asked for, or, where nobody asked, the one that can carry the data.
+fn path(target: &Target, sparse: bool, unit: Unit, synchronous: bool) -> Result<Path> {
+    let whole_rows = |path: &str| {
+        Error::unsupported(format!("write={path} replaces whole rows: sensors that are not aligned go by write=line"))
+    };
+    let is_asked = target.options.contains_key("write");
+    match target.choice("write", &["copy", "line", "flight"])? {
+        "copy" if sparse && is_asked => Err(whole_rows("copy")),
+        "copy" if unit == Unit::Nanos && is_asked => {
+            Err(Error::unsupported("write=copy has microseconds: nanoseconds go by write=line or write=flight"))
+        }
+        "copy" if !sparse && unit != Unit::Nanos => Ok(Path::Copy),
+        "flight" if sparse => Err(whole_rows("flight")),
+        "flight" if !synchronous => Err(Error::unsupported(
+            "write=flight is acknowledged when it is on disk: durability=async goes by write=copy or write=line",
+        )),
+        "flight" => Ok(Path::Flight),
+        _ => Ok(Path::Line),
     }
 }
 
@@ -113,6 +135,10 @@ impl Driver for Millrace {
             Path::Line => {
                 ("line protocol over HTTP, one request a batch", "merges the fields of a row, and has nanoseconds")
             }
+            Path::Flight => (
+                "Arrow Flight SQL, bulk ingest: one DoPut a batch",
+                "columns go over as they are stored: nothing is parsed, and no row is taken apart",
+            ),
         };
         About {
             product: "Millrace",
@@ -133,7 +159,10 @@ impl Driver for Millrace {
         let shared = Arc::clone(&self.shared);
         let target = &shared.target;
         let address = target.address(client, 7432)?;
-        let default_http = format!("{}:7480", address.rsplit_once(':').map_or(&*address, |(host, _)| host));
+        let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
+        let beside = |option: &str, port: u16| target.option(option, &format!("{host}:{port}")).to_owned();
+        let mut http = Http::new(beside("http", 7480), target.network_of);
+        let mut flight = Flight::new(beside("flight", 7470), target.network_of);
         let login = Login {
             network_of: target.network_of,
             user: target.user.clone().unwrap_or_else(|| "bench".to_owned()),
@@ -151,9 +180,10 @@ impl Driver for Millrace {
         };
         let mut pg = Pg::new(login);
         pg.open()?;
-        let mut http = Http::new(target.option("http", &default_http).to_owned(), target.network_of);
-        if shared.path == Path::Line {
-            http.open()?;
+        match shared.path {
+            Path::Copy => {}
+            Path::Line => http.open()?,
+            Path::Flight => flight.open()?,
         }
         let mut resource = format!("/write?precision={}&db=", shared.lines.precision());
         push_encoded(&shared.schema.database, &mut resource);
@@ -162,7 +192,9 @@ impl Driver for Millrace {
         }
         // All lines or none: half of a batch cannot be told from a lost one.
         resource.push_str("&atomic=true");
-        Ok(Box::new(MillraceConnection { shared, pg, http, resource, buffer: Vec::new(), rows: 0 }))
+        let (buffer, messages) = (Vec::new(), Vec::new());
+        let scratch = Scratch::default();
+        Ok(Box::new(MillraceConnection { shared, pg, http, flight, resource, buffer, messages, scratch, rows: 0 }))
     }
 }
 
@@ -170,10 +202,14 @@ struct MillraceConnection {
     shared: Arc<Shared>,
     pg: Pg,
     http: Http,
+    flight: Flight,
     /// Where lines go.
     resource: String,
     /// The request: messages of COPY, or lines.
     buffer: Vec<u8>,
+    /// The request by Flight.
+    messages: Vec<FlightData>,
+    scratch: Scratch,
     /// In the request.
     rows: u64,
 }
@@ -207,30 +243,28 @@ impl Connection for MillraceConnection {
         let shared = &self.shared;
         self.buffer.clear();
         self.rows = batch.rows();
-        if shared.path == Path::Line {
-            shared.lines.encode(batch, &mut self.buffer);
-            return Ok(());
+        match shared.path {
+            Path::Copy => shared.copy(batch, &mut self.buffer),
+            Path::Line => shared.lines.encode(batch, &mut self.buffer),
+            Path::Flight => shared.ingest.encode(batch, &mut self.scratch, &mut self.messages)?,
         }
-        let name = identifier(&shared.schema.tables[batch.table as usize].name);
-        let rows = |out: &mut Vec<u8>| {
-            out.extend_from_slice(copy::HEADER);
-            copy::rows(&shared.schema, batch, 0..u32::MAX, out);
-            out.extend_from_slice(&copy::TRAILER);
-        };
-        push_copy(&format!("COPY {name} FROM STDIN (FORMAT binary)"), rows, &mut self.buffer);
         Ok(())
     }
 
     fn send(&mut self) -> Result<()> {
         let timeout = self.shared.timeouts.0;
-        if self.shared.path == Path::Line {
-            return self.http.post(&self.resource, "text/plain", &self.buffer, timeout);
+        let written = match self.shared.path {
+            Path::Line => return self.http.post(&self.resource, "text/plain", &self.buffer, timeout),
+            Path::Copy => {
+                self.pg.send(&self.buffer, 1, timeout)?;
+                self.pg.affected(0)
+            }
+            Path::Flight => self.flight.put(&self.messages, timeout)?,
+        };
+        if written == self.rows {
+            return Ok(());
         }
-        self.pg.send(&self.buffer, 1, timeout)?;
-        match self.pg.affected(0) {
-            rows if rows == self.rows => Ok(()),
-            rows => Err(Error::protocol(format!("{} rows were sent, the server says it wrote {rows}", self.rows))),
-        }
+        Err(Error::protocol(format!("{} rows were sent, the server says it wrote {written}", self.rows)))
     }
 
     fn statement(&self, query: &Query) -> Result<String> {
@@ -279,6 +313,17 @@ impl MillraceConnection {
 }
 
 impl Shared {
+    /// Appends COPY's messages with the rows of a batch.
+    fn copy(&self, batch: &Batch, out: &mut Vec<u8>) {
+        let name = identifier(&self.schema.tables[batch.table as usize].name);
+        let rows = |out: &mut Vec<u8>| {
+            out.extend_from_slice(copy::HEADER);
+            copy::rows(&self.schema, batch, 0..u32::MAX, out);
+            out.extend_from_slice(&copy::TRAILER);
+        };
+        push_copy(&format!("COPY {name} FROM STDIN (FORMAT binary)"), rows, out);
+    }
+
     fn definition(&self, table: u32) -> String {
         let table = &self.schema.tables[table as usize];
         let mut sql = format!("CREATE TABLE IF NOT EXISTS {} (time timestamptz NOT NULL", identifier(&table.name));
@@ -286,24 +331,26 @@ impl Shared {
             _ = write!(sql, ", {} text", identifier(tag));
         }
         for field in &table.fields {
-            _ = write!(sql, ", {} {}", identifier(&field.name), type_name(field.kind, self.path));
+            _ = write!(sql, ", {} {}", identifier(&field.name), self.type_name(field.kind));
         }
         let key: Vec<String> = table.tags.iter().map(|tag| identifier(tag)).collect();
         _ = write!(sql, ") WITH (store = 'columns', key = '{}', time = 'time')", key.join(", ").replace('\'', "''"));
         sql
     }
-}
 
-fn type_name(kind: Kind, path: Path) -> &'static str {
-    match (kind, path) {
-        (Kind::Bool, _) => "boolean",
-        (Kind::Int32 | Kind::Date, _) => "integer",
-        (Kind::Int64, _) | (Kind::Timestamp, Path::Line) => "bigint",
-        (Kind::Float { .. }, _) => "real",
-        (Kind::Double { .. }, _) => "double precision",
-        (Kind::Text { .. } | Kind::String { .. }, _) | (Kind::Blob { .. }, Path::Line) => "text",
-        (Kind::Blob { .. }, Path::Copy) => "bytea",
-        (Kind::Timestamp, Path::Copy) => "timestamptz",
+    fn type_name(&self, kind: Kind) -> &'static str {
+        match (kind, self.path) {
+            (Kind::Bool, _) => "boolean",
+            (Kind::Int32 | Kind::Date, _) => "integer",
+            (Kind::Int64, _) | (Kind::Timestamp, Path::Line) => "bigint",
+            (Kind::Float { .. }, _) => "real",
+            (Kind::Double { .. }, _) => "double precision",
+            (Kind::Text { .. } | Kind::String { .. }, _) | (Kind::Blob { .. }, Path::Line) => "text",
+            (Kind::Blob { .. }, Path::Copy | Path::Flight) => "bytea",
+            // PostgreSQL's wire has microseconds, and answers come by it.
+            (Kind::Timestamp, Path::Flight) if self.schema.unit == Unit::Nanos => "bigint",
+            (Kind::Timestamp, Path::Copy | Path::Flight) => "timestamptz",
+        }
     }
 }
 

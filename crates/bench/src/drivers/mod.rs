@@ -4,6 +4,7 @@
 //! be able to say that a peer was handicapped. Connections are synchronous; each belongs to one client thread. See
 //! docs/manual/benchmark-drivers.md for a guide.
 
+mod arrow;
 mod cells;
 mod clickhouse;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod conformance;
 pub(crate) mod copy;
 pub(crate) mod digits;
 mod duckdb;
+mod flight;
 mod http;
 mod influxdb;
 mod influxdb2;

@@ -671,7 +671,7 @@ fn password_message(body: &[u8], closed: bool) -> Vec<u8> {
 }
 
 /// What a SQLSTATE says about the target. Source: PostgreSQL's manual, appendix "PostgreSQL Error Codes".
-fn class_of(sqlstate: &str) -> Class {
+pub(super) fn class_of(sqlstate: &str) -> Class {
     match sqlstate {
         "53100" => Class::DiskFull,
         "57P03" => Class::Overloaded,

@@ -152,7 +152,7 @@ fn address(target: &mut Target, server: &Server) -> Result<()> {
         _ => {}
     }
     let others: &[&str] = match server.product() {
-        Product::Millrace => &["http"],
+        Product::Millrace => &["flight", "http"],
         Product::QuestDb => &["http", "ilp"],
         _ => &[],
     };
