@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod instructions;
 mod model;
 mod peers;
 mod run;
@@ -34,6 +35,8 @@ cargo xtask <command>
                                  minute and 100 MB (docs/scale.md)
   fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
   bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
+  bench-instructions [NAME]      instructions of the hot kernels under callgrind, as ratios to a stored baseline, which
+                                 --save makes anew
 
 The target directory is $CARGO_TARGET_DIR, or ~/.cache/millrace/target when that is not set.";
 
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         "scale" => scale::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench-compare" => bench::run(rest),
+        "bench-instructions" => instructions::run(rest),
         "--help" | "-h" | "help" => {
             println!("{USAGE}");
             Ok(())
