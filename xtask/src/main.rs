@@ -6,9 +6,11 @@
 mod bench;
 mod check;
 mod fuzz;
+mod instructions;
 mod model;
 mod peers;
 mod run;
+mod scale;
 mod sim;
 mod test;
 mod tidy;
@@ -29,8 +31,12 @@ cargo xtask <command>
                                  the databases that `millrace bench` measures against (docs/manual/benchmark-peers.md)
   model [--schedules N]          the threads of `rows` under schedules that a model checker chooses; N of each kind
   sim --minutes N [--seed S]     the engine under random faults, release build; prints its seed, which replays it
+  scale [FOLDER]                 what grows with series and segments, at 1/1000 and 1/100 of 100 TB; release build, a
+                                 minute and 100 MB (docs/scale.md)
   fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
   bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
+  bench-instructions [NAME]      instructions of the hot kernels under callgrind, as ratios to a stored baseline, which
+                                 --save makes anew
 
 The target directory is $CARGO_TARGET_DIR, or ~/.cache/millrace/target when that is not set.";
 
@@ -47,8 +53,10 @@ fn main() -> ExitCode {
         "tools" => tools::run(rest),
         "model" => model::run(rest),
         "sim" => sim::run(rest),
+        "scale" => scale::run(rest),
         "fuzz" => fuzz::run(rest),
         "bench-compare" => bench::run(rest),
+        "bench-instructions" => instructions::run(rest),
         "--help" | "-h" | "help" => {
             println!("{USAGE}");
             Ok(())

@@ -157,11 +157,19 @@ impl TableState {
 
     /// A few of similar size: of one partition, or small ones of several.
     fn pick_tiered(&self) -> Option<Compaction> {
-        let starts = 0..self.segments.len();
+        let by_time = ByTime::of(&self.segments);
+        let (mut hull, mut within) = (TimeRange::EMPTY, Vec::new());
+        // What is larger cannot be one of a few of similar size.
+        let starts = (0..self.segments.len()).filter(|at| self.segments[*at].meta().bytes <= INPUT_BYTES_MAX / 3);
         let runs = starts.filter_map(|start| {
-            let hull = self.partitions_of(&self.segments[start].meta().times);
+            let own = self.partitions_of(&self.segments[start].meta().times);
+            if own != hull {
+                (hull, within) = (own, by_time.overlapping(&self.segments, &own));
+            }
             let fits = |meta: &SegmentMeta| hull.covers(&meta.times);
-            self.run_from(start, INPUTS_MIN, &fits)
+            // Segments of other moments are neither merged nor in the way.
+            let rest = &within[within.partition_point(|at| *at <= start)..];
+            self.run_from(start, INPUTS_MIN, &fits, rest.iter().copied())
         });
         let best = runs.min_by_key(|run| (self.largest(run), usize::MAX - run.len()));
         best.map(|run| self.compaction(&run)).or_else(|| self.pick_small(INPUTS_MIN))
@@ -171,7 +179,8 @@ impl TableState {
     fn pick_small(&self, inputs_min: usize) -> Option<Compaction> {
         let fits = |meta: &SegmentMeta| meta.bytes < SMALL_BYTES;
         let starts = (0..self.segments.len()).filter(|start| fits(self.segments[*start].meta()));
-        let mut runs = starts.filter_map(|start| self.run_from(start, inputs_min, &fits));
+        let rest = |start| start + 1..self.segments.len();
+        let mut runs = starts.filter_map(|start| self.run_from(start, inputs_min, &fits, rest(start)));
         runs.next().map(|run| self.compaction(&run))
     }
 
@@ -180,20 +189,32 @@ impl TableState {
     }
 
     /// The longest run from segment `start` on that is worth merging, of those that `fits` allows.
-    fn run_from(&self, start: usize, inputs_min: usize, fits: &dyn Fn(&SegmentMeta) -> bool) -> Option<Vec<usize>> {
+    ///
+    /// - `rest`: the segments behind it, oldest first, that may be merged with it or be in the way.
+    fn run_from(
+        &self,
+        start: usize,
+        inputs_min: usize,
+        fits: &dyn Fn(&SegmentMeta) -> bool,
+        rest: impl Iterator<Item = usize>,
+    ) -> Option<Vec<usize>> {
         let first = self.segments[start].meta();
-        let (mut run, mut best) = (vec![start], None);
+        let (mut run, mut best) = (vec![start], 0);
         let (mut times, mut bytes, mut largest) = (first.times, first.bytes, first.bytes);
         let mut passed: Vec<TimeRange> = Vec::new();
-        for at in start + 1..self.segments.len() {
+        for at in rest {
             let meta = self.segments[at].meta();
             let wider = times.union(&meta.times);
-            let free = !passed.iter().any(|passed| passed.overlaps(&wider));
-            if free && fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && run.len() < INPUTS_MAX {
+            // There may be very many of other moments: what they share is asked last.
+            let free = || !passed.iter().any(|passed| passed.overlaps(&wider));
+            if fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && free() {
                 run.push(at);
                 (times, bytes, largest) = (wider, bytes + meta.bytes, largest.max(meta.bytes));
                 if run.len() >= inputs_min && (inputs_min < INPUTS_MIN || largest.saturating_mul(3) <= bytes) {
-                    best = Some(run.clone());
+                    best = run.len();
+                }
+                if run.len() == INPUTS_MAX {
+                    break;
                 }
             } else if meta.times.overlaps(&times) {
                 break;
@@ -201,7 +222,8 @@ impl TableState {
                 passed.push(meta.times);
             }
         }
-        best
+        run.truncate(best);
+        (best > 0).then_some(run)
     }
 
     /// All segments that share moments with one another, transitively.
@@ -237,6 +259,38 @@ impl TableState {
 
 fn clamp(time: i128) -> i64 {
     time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+/// Segments in order of time, to find those of some moments among very many.
+struct ByTime {
+    /// First moment, the latest moment of all up to here, and position among the segments.
+    order: Vec<(i64, i64, usize)>,
+}
+
+impl ByTime {
+    fn of(segments: &[Arc<Segment>]) -> ByTime {
+        let times = |(at, segment): (usize, &Arc<Segment>)| {
+            let times = segment.meta().times;
+            (times.start, times.last, at)
+        };
+        let mut order: Vec<(i64, i64, usize)> = segments.iter().enumerate().map(times).collect();
+        order.sort_unstable();
+        let mut latest = i64::MIN;
+        for (_, last, _) in &mut order {
+            latest = latest.max(*last);
+            *last = latest;
+        }
+        ByTime { order }
+    }
+
+    /// Positions of the segments that share a moment with `times`, ascending.
+    fn overlapping(&self, segments: &[Arc<Segment>], times: &TimeRange) -> Vec<usize> {
+        let from = self.order.partition_point(|(_, latest, _)| *latest < times.start);
+        let found = self.order[from..].iter().take_while(|(start, ..)| *start <= times.last).map(|(.., at)| *at);
+        let mut found: Vec<usize> = found.filter(|at| segments[*at].meta().times.overlaps(times)).collect();
+        found.sort_unstable();
+        found
+    }
 }
 
 /// Does the delete still have to be applied to the segment?
@@ -423,13 +477,15 @@ fn partition_length(partition_ns: i64, times: &TimeRange) -> i128 {
 impl TableState {
     /// Any run from `start` on that keeps the order of versions, worth it or not; every `skip`th file is left out.
     pub(crate) fn pick_any(&self, start: usize, skip: u64) -> Option<Compaction> {
-        self.run_from(start, 2, &|meta| skip == 1 || meta.file % skip != 0).map(|run| self.compaction(&run))
+        let fits = |meta: &SegmentMeta| skip == 1 || meta.file % skip != 0;
+        self.run_from(start, 2, &fits, start + 1..self.segments.len()).map(|run| self.compaction(&run))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::tests::Random;
     use crate::tests::table;
 
     /// First moment, last moment, bytes.
@@ -437,8 +493,7 @@ mod tests {
 
     type Case = (&'static str, &'static [Meta], Option<&'static [u64]>);
 
-    /// Files chosen among these; partitions are 100 long, segments below 2,000 bytes small.
-    fn pick(segments: &[Meta]) -> Option<Vec<u64>> {
+    fn state(segments: &[Meta]) -> TableState {
         let env: Arc<dyn Env> = Arc::new(env::sim::SimEnv::new(0));
         let open = |(file, (start, last, bytes)): (usize, &Meta)| {
             let meta = SegmentMeta {
@@ -452,8 +507,12 @@ mod tests {
             Arc::new(Segment::open(env.clone(), Path::new("/"), meta))
         };
         let segments = segments.iter().enumerate().map(open).collect();
-        let state = TableState { segments, ..TableState::empty(table(true)) };
-        let picked = state.pick_compaction()?;
+        TableState { segments, ..TableState::empty(table(true)) }
+    }
+
+    /// Files chosen among these; partitions are 100 long, segments below 2,000 bytes small.
+    fn pick(segments: &[Meta]) -> Option<Vec<u64>> {
+        let picked = state(segments).pick_compaction()?;
         Some(picked.inputs().iter().map(|segment| segment.meta().file).collect())
     }
 
@@ -492,6 +551,27 @@ mod tests {
         ];
         for (name, segments, expected) in cases {
             assert_eq!(pick(segments).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn segments_found_by_time_are_those_that_overlap() {
+        let mut random = Random(1);
+        for count in 0..40 {
+            let mut meta = |_| {
+                let start = random.below(300) as i64;
+                let length = if random.below(5) == 0 { random.below(300) } else { random.below(10) };
+                (start, start + length as i64, 1)
+            };
+            let metas: Vec<Meta> = (0..count).map(&mut meta).collect();
+            let segments = state(&metas).segments;
+            let by_time = ByTime::of(&segments);
+            for start in (-20..620).step_by(7) {
+                let times = TimeRange { start, last: start + 40 };
+                let overlaps = |at: &usize| segments[*at].meta().times.overlaps(&times);
+                let expected: Vec<usize> = (0..segments.len()).filter(overlaps).collect();
+                assert_eq!(by_time.overlapping(&segments, &times), expected, "{times:?} of {metas:?}");
+            }
         }
     }
 

@@ -73,6 +73,19 @@ impl SeriesFilter {
         self.at_or_after(first).is_some_and(|series| series <= last)
     }
 
+    /// How many series of `first ..= last` are wanted.
+    pub(crate) fn count_in(&self, first: u32, last: u32) -> u64 {
+        let end = u64::from(last) + 1;
+        match self {
+            SeriesFilter::All => end - u64::from(first),
+            SeriesFilter::Range(range) => end.min(range.end.into()).saturating_sub(first.max(range.start).into()),
+            SeriesFilter::Only(list) => {
+                let below = |number: u64| list.partition_point(|series| u64::from(*series) < number) as u64;
+                below(end) - below(first.into())
+            }
+        }
+    }
+
     /// Are all series of `first ..= last` wanted?
     pub(crate) fn all_in(&self, first: u32, last: u32) -> bool {
         match self {

@@ -25,26 +25,15 @@ pub(crate) struct Wanted {
 pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<Wanted>> {
     let mut wanted = Vec::new();
     for segment in view.state().segments.iter() {
-        let meta = segment.meta();
-        let hides = hides(view, segment);
-        let versions = Versions::At(view.time());
-        let filter = Filter { times: request.times, series: request.series.clone(), hides, versions };
         stats.segments += 1;
-        if filter.rejects_all(meta.series, &meta.times) {
+        let Some(filter) = filter_of(view, request, segment) else {
             stats.segments_pruned += 1;
             continue;
-        }
-        let metas = segment.blocks()?;
-        stats.blocks += metas.len() as u64;
-        let passes = |block: &u32| {
-            let meta = &metas[*block as usize];
-            !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
         };
-        let blocks: Vec<u32> = match &request.series {
-            SeriesFilter::Only(list) if list.len() <= FEW_SERIES => of_series(metas, list).filter(passes).collect(),
-            _ => (0..metas.len() as u32).filter(passes).collect(),
-        };
-        stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
+        let blocks = blocks_of(segment, &filter)?;
+        let all = segment.blocks()?.len();
+        stats.blocks += all as u64;
+        stats.blocks_pruned += (all - blocks.len()) as u64;
         wanted.push(Wanted { segment: segment.clone(), blocks, filter });
     }
     if !request.ranges.is_empty() {
@@ -52,6 +41,31 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     }
     wanted.retain(|wanted| !wanted.blocks.is_empty());
     Ok(wanted)
+}
+
+/// What is wanted of a segment; `None` when what the manifest knows of it says that it has nothing. Reads nothing.
+pub(crate) fn filter_of(view: &TableView, request: &ScanRequest, segment: &Segment) -> Option<Filter> {
+    let meta = segment.meta();
+    // Most segments of a large table are of other moments, and deletes are dearer to ask.
+    if !request.times.overlaps(&meta.times) || !request.series.any_in(meta.series.0, meta.series.1) {
+        return None;
+    }
+    let (hides, versions) = (hides(view, segment), Versions::At(view.time()));
+    let filter = Filter { times: request.times, series: request.series.clone(), hides, versions };
+    (!filter.rejects_all(meta.series, &meta.times)).then_some(filter)
+}
+
+/// The blocks in which there may be wanted rows, ascending. Reads the block index at its first use.
+pub(crate) fn blocks_of(segment: &Segment, filter: &Filter) -> Result<Vec<u32>> {
+    let metas = segment.blocks()?;
+    let passes = |block: &u32| {
+        let meta = &metas[*block as usize];
+        !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
+    };
+    Ok(match &filter.series {
+        SeriesFilter::Only(list) if list.len() <= FEW_SERIES => of_series(metas, list).filter(passes).collect(),
+        _ => (0..metas.len() as u32).filter(passes).collect(),
+    })
 }
 
 /// Blocks of no more series than this are found by binary search.

@@ -1,5 +1,6 @@
 //! What can be told of rows without reading them: blocks that stand for themselves, and where in time rows lie.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use model::{ColumnId, Result, TimeRange};
@@ -7,8 +8,8 @@ use model::{ColumnId, Result, TimeRange};
 use crate::chunk::spans;
 use crate::history::GONE;
 use crate::prune::{self, Wanted};
-use crate::scan::{ScanRequest, ScanStats, TableView};
-use crate::segment::{BlockMeta, ColumnStats, Segment};
+use crate::scan::{ScanRequest, ScanStats, SeriesFilter, TableView};
+use crate::segment::{BlockMeta, ColumnStats, Segment, SegmentMeta};
 use crate::state::Entry;
 
 /// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
@@ -42,31 +43,55 @@ impl WholeBlock<'_> {
 pub struct Piece {
     /// From the first to the last moment.
     pub times: TimeRange,
-    /// Versions, an upper bound.
+    /// Versions, about.
     pub rows: u64,
 }
 
+/// Of so many segments each block is a piece, of older ones the whole: a table may have very many, and who looks for the
+/// newest rows must not read the block index of each.
+const PIECEMEAL_SEGMENTS: usize = if cfg!(test) { 2 } else { 16 };
+
 impl TableView {
-    /// Where in time the wanted rows lie, as far as it can be told without reading any: a piece for each block and each run of rows in
-    /// memory, cut to the times that are wanted.
+    /// Where in time the wanted rows lie, as far as it can be told without reading any: a piece for each run of rows in
+    /// memory, each block of the newest segments, and each older segment, cut to the times that are wanted.
+    ///
+    /// - `request`: with `ranges`, statistics of all segments of its moments are asked instead.
     ///
     /// # Errors
     /// Errors of reading block indexes.
     pub fn pieces(&self, request: &ScanRequest) -> Result<Vec<Piece>> {
         let request = &self.kept(request.clone());
         let mut pieces = Vec::new();
-        let mut push = |times: &TimeRange, rows: usize| {
+        let mut push = |times: &TimeRange, rows: u64| {
             let times = times.intersect(&request.times);
             if rows > 0 && !times.is_empty() {
-                pieces.push(Piece { times, rows: rows as u64 });
+                pieces.push(Piece { times, rows });
             }
         };
-        for Wanted { segment, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+        let mut push_blocks = |segment: &Segment, blocks: Vec<u32>| -> Result<()> {
             let metas = segment.blocks()?;
-            blocks.iter().for_each(|block| {
-                let meta = &metas[*block as usize];
-                push(&meta.times, meta.rows as usize);
+            blocks.into_iter().for_each(|block| {
+                let meta = &metas[block as usize];
+                push(&meta.times, meta.rows.into());
             });
+            Ok(())
+        };
+        if request.ranges.is_empty() {
+            let wanted = |segment| prune::filter_of(self, request, segment).map(|filter| (segment, filter));
+            let mut newest: Vec<_> =
+                self.state().segments.iter().map(|segment| &**segment).filter_map(wanted).collect();
+            newest.sort_by_key(|(segment, _)| Reverse(segment.meta().times.last));
+            let older = newest.split_off(newest.len().min(PIECEMEAL_SEGMENTS));
+            for (segment, filter) in newest {
+                push_blocks(segment, prune::blocks_of(segment, &filter)?)?;
+            }
+            for (segment, _) in older {
+                push(&segment.meta().times, rows_about(segment.meta(), &request.series));
+            }
+        } else {
+            for Wanted { segment, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+                push_blocks(&segment, blocks)?;
+            }
         }
         for entry in self.entries() {
             let Entry::Rows { rows, .. } = entry else { continue };
@@ -77,11 +102,19 @@ impl TableView {
                 let (first, last) = (rows.key_at(span.start), rows.key_at(span.end - 1));
                 // Of several series the last row's moment says nothing.
                 let alone = TimeRange { start: first.1, last: last.1 };
-                push(if first.0 == last.0 { &alone } else { &rows.order().times }, span.len());
+                push(if first.0 == last.0 { &alone } else { &rows.order().times }, span.len() as u64);
             });
         }
         Ok(pieces)
     }
+}
+
+/// Rows of the wanted series in a segment, if each of its series has as many. At least one: it may have some.
+fn rows_about(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
+    let span = u64::from(meta.series.1 - meta.series.0) + 1;
+    let wanted = u128::from(series.count_in(meta.series.0, meta.series.1));
+    let rows = u128::from(meta.rows) * wanted / u128::from(span);
+    u64::try_from(rows).unwrap_or(u64::MAX).max(1)
 }
 
 /// Whom whole blocks are offered to.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -30,6 +30,8 @@ impl RealEnv {
 
 impl Env for RealEnv {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        static RAISED: Once = Once::new();
+        RAISED.call_once(raise_open_files);
         let mut options = fs::OpenOptions::new();
         match how {
             Open::Read => options.read(true),
@@ -136,6 +138,19 @@ impl Env for RealEnv {
 
     fn wait(&self, event: &Event) {
         event.block();
+    }
+}
+
+/// Lets this process have as many files open as it may ever have. What it is given at first, 1,024 mostly, is meant for
+/// programs that use `select`; a large table has more segments. Where this fails, the first limit stays.
+fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls read or write the one structure they are given, which lives as long as they run.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
     }
 }
 

@@ -49,6 +49,18 @@ facts! {
     free_space_is_told
 }
 
+/// A table of thousands of segments could not be read at the limit that a shell gives.
+#[test]
+fn the_first_file_opened_raises_the_limit_of_open_files() {
+    on_real_side(|env, dir| {
+        env.open(&dir.join("a"), Open::CreateNew).unwrap();
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: writes the structure it is given.
+        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
+        assert_eq!(limit.rlim_cur, limit.rlim_max);
+    });
+}
+
 fn bytes_written_are_read_back(env: &dyn Env, dir: &Path) {
     let file = env.open(&dir.join("a"), Open::CreateNew).unwrap();
     file.write_at(b"hello world", 3).unwrap();

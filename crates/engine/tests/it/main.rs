@@ -4,6 +4,7 @@ mod histories;
 mod history;
 mod retention;
 mod rows;
+mod scale;
 mod serializable;
 mod workers;
 

@@ -1,0 +1,433 @@
+//! A directory with as many series and segments as wanted, each segment of few rows, and an [`Env`] that counts what is
+//! asked of the disk. What grows with the number of things is seen without the bytes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::{ArrayRef, Float64Array};
+use columns::{SegmentMeta, TableFiles, TableState};
+use engine::{
+    Batch, ColumnSpec, Durability, Engine, Isolation, KeyList, Manifest, Op, Ops, Options, Rows, ScanRequest,
+    ScanStats, SeriesFilter, TableSpec, TableView,
+};
+use env::{DirEntry, Env, Event, File, Open, RealEnv, Step, Worker};
+use model::{ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableId, TableName, TableOptions, TimeRange, key};
+use parking_lot::Mutex;
+
+/// The moments that all segments share in: as many years of data as there ever are, whatever the number of series.
+const SPAN_NS: i64 = 365 * 86_400 * 1_000_000_000;
+/// Rows of a segment.
+const SEGMENT_ROWS: u32 = 16;
+/// Rows of a commit when every series gets one.
+const COMMIT_ROWS: u32 = 50_000;
+
+/// How many there are of what grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) series: u32,
+    pub(crate) segments: u32,
+}
+
+/// What was asked of the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Files opened, and of these segments.
+    pub(crate) opened: u64,
+    pub(crate) segments_opened: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    /// Of the bytes written those of the manifest, and of series files.
+    pub(crate) manifest_bytes: u64,
+    pub(crate) series_bytes: u64,
+}
+
+impl Counts {
+    pub(crate) fn since(self, before: Counts) -> Counts {
+        Counts {
+            opened: self.opened - before.opened,
+            segments_opened: self.segments_opened - before.segments_opened,
+            read_bytes: self.read_bytes - before.read_bytes,
+            written_bytes: self.written_bytes - before.written_bytes,
+            manifest_bytes: self.manifest_bytes - before.manifest_bytes,
+            series_bytes: self.series_bytes - before.series_bytes,
+        }
+    }
+}
+
+/// The real one, counted. Nothing is synced, as nothing here is about crashes. The compactor makes a step only when it
+/// is let, and would otherwise merge the many small segments that stand for large ones.
+#[derive(Clone, Default)]
+pub(crate) struct Counting {
+    real: RealEnv,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    counts: Mutex<Counts>,
+    may_compact: AtomicBool,
+    /// Nanoseconds that the last step of the compactor took, and what it asked of the disk.
+    compacted: Mutex<Option<(u64, Counts)>>,
+    done: Event,
+}
+
+impl Counting {
+    pub(crate) fn counts(&self) -> Counts {
+        *self.shared.counts.lock()
+    }
+
+    /// What `work` asks of the disk.
+    pub(crate) fn counted<T>(&self, work: impl FnOnce() -> T) -> (T, Counts) {
+        let before = self.counts();
+        let result = work();
+        (result, self.counts().since(before))
+    }
+
+    /// From now on the compactor may make one step, when something wakes it.
+    pub(crate) fn let_compact(&self) {
+        self.shared.may_compact.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits for that step: its nanoseconds and counts.
+    pub(crate) fn compacted(&self) -> (u64, Counts) {
+        self.real.wait(&self.shared.done);
+        self.shared.compacted.lock().take().unwrap_or_default()
+    }
+
+    fn file(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(CountedFile { inner, kind: Kind::of(path), shared: Arc::clone(&self.shared) })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Manifest,
+    Series,
+    Segment,
+    Other,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Kind {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match () {
+            () if name.starts_with("MANIFEST") => Kind::Manifest,
+            () if name.starts_with("series-") => Kind::Series,
+            () if name.starts_with("segment-") => Kind::Segment,
+            () => Kind::Other,
+        }
+    }
+}
+
+struct CountedFile {
+    inner: Arc<dyn File>,
+    kind: Kind,
+    shared: Arc<Shared>,
+}
+
+impl File for CountedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.shared.counts.lock().read_bytes += buf.len() as u64;
+        self.inner.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let bytes = buf.len() as u64;
+        let mut counts = self.shared.counts.lock();
+        counts.written_bytes += bytes;
+        match self.kind {
+            Kind::Manifest => counts.manifest_bytes += bytes,
+            Kind::Series => counts.series_bytes += bytes,
+            Kind::Segment | Kind::Other => {}
+        }
+        drop(counts);
+        self.inner.write_at(buf, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.inner.bytes()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.inner.set_bytes(bytes)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.allocate(bytes)
+    }
+
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+impl Env for Counting {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+        let file = self.real.open(path, how)?;
+        let mut counts = self.shared.counts.lock();
+        counts.opened += 1;
+        counts.segments_opened += u64::from(Kind::of(path) == Kind::Segment);
+        drop(counts);
+        Ok(self.file(path, file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.real.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.real.remove(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.real.remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.real.create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        self.real.list(dir)
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        self.real.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.real.free_bytes(dir)
+    }
+
+    fn now_ns(&self) -> i64 {
+        self.real.now_ns()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.real.monotonic_ns()
+    }
+
+    fn random(&self) -> u64 {
+        self.real.random()
+    }
+
+    fn spawn(&self, name: &str, mut step: Box<dyn FnMut() -> Step + Send>) -> Worker {
+        if name != "compact" {
+            return self.real.spawn(name, step);
+        }
+        let this = self.clone();
+        let gated = move || {
+            if !this.shared.may_compact.swap(false, Ordering::SeqCst) {
+                return Step::Idle;
+            }
+            let (started, before) = (this.monotonic_ns(), this.counts());
+            step();
+            let took = this.monotonic_ns() - started;
+            *this.shared.compacted.lock() = Some((took, this.counts().since(before)));
+            this.shared.done.set();
+            Step::Idle
+        };
+        self.real.spawn(name, Box::new(gated))
+    }
+
+    fn wait(&self, event: &Event) {
+        self.real.wait(event);
+    }
+}
+
+/// A database of a size.
+pub(crate) struct World {
+    pub(crate) env: Counting,
+    pub(crate) engine: Engine,
+    pub(crate) size: Size,
+    /// Of its one table.
+    table: TableId,
+    /// Where its files are.
+    data: PathBuf,
+}
+
+/// Memory and log so large that nothing is flushed unasked.
+fn options() -> Options {
+    Options { memory_bytes: 8 << 30, log_flush_bytes: u64::MAX, ..Options::default() }
+}
+
+fn name() -> TableName {
+    TableName::public("t")
+}
+
+fn spec() -> TableSpec {
+    let column = |name: &str, ty, role| ColumnSpec { name: name.into(), ty, nullable: role != ColumnRole::Time, role };
+    let columns = vec![
+        column("time", DataType::Timestamp, ColumnRole::Time),
+        column("device", DataType::Text, ColumnRole::Key),
+        column("value", DataType::Float64, ColumnRole::Field),
+    ];
+    TableSpec { name: name(), keyed: true, columns, options: TableOptions::default() }
+}
+
+fn key_of(series: u32) -> Vec<u8> {
+    key::encode(&[KeyValue::Text(format!("site-{:04}/device-{series:08}", series % 5_000))])
+}
+
+/// Makes the directory. Segments lie one after the other in time, as those of data that comes in order; each has rows of
+/// [`SEGMENT_ROWS`] series from the first to the last, series 0 always among them.
+pub(crate) fn build(dir: &Path, size: Size) -> Result<()> {
+    let env = Counting::default();
+    let (engine, _) = Engine::open(Arc::new(env.clone()), dir, options())?;
+    let mut txn = engine.begin(Isolation::ReadCommitted, Lsn::ZERO);
+    txn.create_table(&spec())?;
+    engine.finish(txn.commit(Durability::Sync))?;
+    engine.flush()?;
+    engine.close()?;
+    drop(engine);
+    let env: Arc<dyn Env> = Arc::new(env);
+    let Some(mut manifest) = Manifest::read(env.as_ref(), dir)? else {
+        return Err(model::Error::bug("the directory has no manifest"));
+    };
+    fill(&env, dir, size, &mut manifest)?;
+    let path = Manifest::path(dir);
+    env::replace_file(env.as_ref(), &path, &manifest.encode())
+        .map_err(|error| model::Error::io(format_args!("write {}", path.display()), &error))
+}
+
+/// Puts series and segments beside the table that the manifest has.
+fn fill(env: &Arc<dyn Env>, dir: &Path, size: Size, manifest: &mut Manifest) -> Result<()> {
+    let data = dir.join("data");
+    let table = manifest.catalog.expect(&name())?.clone();
+    let id = table.id;
+    let mut next_file = manifest.next_file;
+    let mut next = || {
+        next_file += 1;
+        next_file
+    };
+    let mut state = TableState { series_count: size.series, ..TableState::empty(table) };
+    let keys: Vec<Vec<u8>> = (0..size.series).map(key_of).collect();
+    state.series.insert_all(model::SeriesId(0), keys.iter().map(Vec::as_slice))?;
+    drop(keys);
+    let lsn = manifest.flushed_lsn;
+    state = state.with_flushed(&state.flush(env, &data, lsn, &mut next)?);
+    let mut segments = Vec::with_capacity(size.segments as usize);
+    for number in 0..size.segments {
+        let filled = state.with_rows(lsn, segment_rows(size, number), size.series);
+        let flushed = filled.flush(env, &data, lsn, &mut next)?;
+        segments.extend(flushed.segment.iter().map(|segment| segment.meta().clone()));
+    }
+    let files = TableFiles { segments, ..state.files() };
+    manifest.files.insert(id, files);
+    manifest.next_file = next_file + 1;
+    Ok(())
+}
+
+/// The moments of segment `number`.
+pub(crate) fn slice(size: Size, number: u32) -> TimeRange {
+    let length = SPAN_NS / i64::from(size.segments);
+    let start = i64::from(number) * length;
+    TimeRange { start, last: start + length - 1 }
+}
+
+fn segment_rows(size: Size, number: u32) -> Arc<Rows> {
+    let times = slice(size, number);
+    let step = (size.series / SEGMENT_ROWS).max(1);
+    let count = size.series.min(SEGMENT_ROWS);
+    // The first and the last series are in each, so that series numbers prune nothing, as with large segments.
+    let series: Vec<u32> = (0..count).map(|at| if at + 1 == count { size.series - 1 } else { at * step }).collect();
+    let each = (times.last - times.start) / i64::from(count);
+    let moments = (0..i64::from(count)).map(|at| times.start + at * each).collect();
+    let values: ArrayRef = Arc::new(Float64Array::from_iter_values((0..count).map(|at| f64::from(at + number))));
+    Arc::new(Rows::new(series, moments, Ops::All(Op::Replace), vec![(ColumnId(2), values)]))
+}
+
+impl World {
+    /// Opens what [`build`] made; what that asked of the disk.
+    pub(crate) fn open(dir: &Path, size: Size) -> Result<(World, Counts)> {
+        let env = Counting::default();
+        let (opened, counts) = env.counted(|| Engine::open(Arc::new(env.clone()), dir, options()));
+        let (engine, _) = opened?;
+        let table = engine.snapshot(Lsn::ZERO).catalog().expect(&name())?.id;
+        Ok((World { env, engine, size, table, data: dir.join("data") }, counts))
+    }
+
+    /// The table as it is now.
+    pub(crate) fn view(&self) -> Result<TableView> {
+        self.engine.snapshot(Lsn::ZERO).table_by_id(self.table)
+    }
+
+    /// The table with segments of which nothing has been read yet.
+    pub(crate) fn unread(&self) -> Result<TableView> {
+        let view = self.view()?;
+        let files = TableFiles { series_files: Vec::new(), ..view.state().files() };
+        let env: Arc<dyn Env> = Arc::new(self.env.clone());
+        let state = TableState::load(&env, &self.data, Arc::clone(&view.state().table), &files)?;
+        Ok(TableView::new(Arc::new(TableState { series_count: self.size.series, ..state })))
+    }
+
+    /// Reads one series at these moments.
+    pub(crate) fn read(&self, view: &TableView, series: u32, times: TimeRange) -> Result<(ScanStats, Counts)> {
+        let (stats, counts) = self.env.counted(|| -> Result<ScanStats> {
+            let mut scan = view.scan(request(series, times))?;
+            while scan.next_rows()?.is_some() {}
+            Ok(scan.stats())
+        });
+        Ok((stats?, counts))
+    }
+
+    /// A row for each of these series, in commits of [`COMMIT_ROWS`].
+    pub(crate) fn write(&self, series: impl Iterator<Item = u32>, time: i64) -> Result<()> {
+        let all: Vec<u32> = series.collect();
+        for part in all.chunks(COMMIT_ROWS as usize) {
+            let mut keys = KeyList::new();
+            let numbers = part.iter().map(|series| keys.intern(&key_of(*series))).collect();
+            let values: ArrayRef = Arc::new(Float64Array::from_iter_values(part.iter().map(|at| f64::from(*at))));
+            let columns = vec![(ColumnId(2), values)];
+            let rows = Rows::new(numbers, vec![time; part.len()], Ops::All(Op::Replace), columns);
+            let mut txn = self.engine.begin(Isolation::ReadCommitted, Lsn::ZERO);
+            txn.write(self.table, Batch::new(keys, rows))?;
+            self.engine.finish(txn.commit(Durability::Async))?;
+        }
+        Ok(())
+    }
+
+    /// Flushes; what that asked of the disk, the log left out as far as it was written before.
+    pub(crate) fn flush(&self) -> Result<Counts> {
+        let durable = self.engine.when_durable(Lsn(self.engine.stats().last_lsn))?;
+        durable.iter().for_each(|event| self.env.wait(event));
+        let (flushed, counts) = self.env.counted(|| self.engine.flush());
+        flushed.map(|()| counts)
+    }
+}
+
+/// Time and value of one series.
+pub(crate) fn request(series: u32, times: TimeRange) -> ScanRequest {
+    ScanRequest {
+        times,
+        series: SeriesFilter::Only([series].into()),
+        ..ScanRequest::all(vec![ColumnId(0), ColumnId(2)])
+    }
+}
+
+/// A table of so many segments of `bytes` each, as the manifest names them. There are no such files.
+pub(crate) fn imagined(env: &Counting, size: Size, bytes: u64) -> Result<TableState> {
+    let meta = |number: u32| SegmentMeta {
+        file: u64::from(number) + 1,
+        lsns: (Lsn(u64::from(number) + 1), Lsn(u64::from(number) + 1)),
+        times: slice(size, number),
+        series: (0, size.series - 1),
+        rows: bytes / 4,
+        bytes,
+    };
+    let files = TableFiles { segments: (0..size.segments).map(meta).collect(), ..TableFiles::default() };
+    let env: Arc<dyn Env> = Arc::new(env.clone());
+    let table = Arc::new(spec().build(TableId(1))?);
+    let state = TableState::load(&env, Path::new("nowhere"), table, &files)?;
+    Ok(TableState { series_count: size.series, ..state })
+}
