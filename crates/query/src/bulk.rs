@@ -197,7 +197,10 @@ impl BulkColumns {
     fn new(table: TableRef, schema: &Schema) -> Result<BulkColumns> {
         let mut places = Vec::with_capacity(schema.fields().len());
         for field in schema.fields() {
-            let at = column_at(&table, field.name())?;
+            // Most send columns in the table's order, and a table may have thousands.
+            let next = places.last().map_or(0, |at| at + 1);
+            let is_next = table.columns.get(next).is_some_and(|column| column.name == *field.name());
+            let at = if is_next { next } else { column_at(&table, field.name())? };
             let column = &table.columns[at];
             check(&column.name, field.data_type(), &arrow_type(column.ty), column.ty.sql_name())?;
             places.push(at);
@@ -212,7 +215,7 @@ impl BulkColumns {
             let column = &self.table.columns[*at];
             arrays[*at] = Some(converted(&column.name, array, &arrow_type(column.ty), &zone)?);
         }
-        if mostly_unused(&self.table, &arrays, batch) {
+        if self.keeps_little_of(batch) {
             for array in arrays.iter_mut().flatten() {
                 *array = copied(array)?;
             }
@@ -226,16 +229,28 @@ impl BulkColumns {
         }
         Ok(())
     }
+
+    /// Arrays of a message share its memory, and what is kept of it keeps all of it. True where the fields, which are kept, are less
+    /// than half.
+    fn keeps_little_of(&self, batch: &RecordBatch) -> bool {
+        let (mut all, mut kept) = (0, 0);
+        for (at, array) in self.places.iter().zip(batch.columns()) {
+            let bytes = value_bytes(array);
+            all += bytes;
+            if self.table.columns[*at].role == model::ColumnRole::Field {
+                kept += bytes;
+            }
+        }
+        kept < all / 2
+    }
 }
 
-/// Arrays of a message share its memory, and what is kept of it keeps all of it. True where the fields, which are kept, are less than
-/// half.
-fn mostly_unused(table: &TableRef, arrays: &[Option<ArrayRef>], batch: &RecordBatch) -> bool {
-    let bytes = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(0);
-    let all: usize = batch.columns().iter().map(bytes).sum();
-    let kept = table.columns.iter().zip(arrays).filter(|(column, _)| column.role == model::ColumnRole::Field);
-    let kept: usize = kept.filter_map(|(_, array)| array.as_ref()).map(bytes).sum();
-    kept < all / 2
+/// Bytes of an array's values.
+fn value_bytes(array: &ArrayRef) -> usize {
+    match array.data_type().primitive_width() {
+        Some(width) => width * array.len(),
+        None => array.to_data().get_slice_memory_size().unwrap_or(0),
+    }
 }
 
 fn copied(array: &ArrayRef) -> Result<ArrayRef> {

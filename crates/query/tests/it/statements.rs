@@ -48,7 +48,7 @@ fn parameters_get_the_types_of_their_surroundings() {
             ("DELETE FROM m WHERE dev = $1 AND time < $2", vec![25, 1184]),
             ("SELECT 1 FROM m WHERE time BETWEEN $1 AND $2", vec![1184, 1184]),
             ("SELECT 1 FROM m WHERE dev = ANY($1) AND n <> ALL($2) AND v < ANY(($3))", vec![1009, 1007, 1022]),
-            ("SELECT time + $3 FROM m WHERE u = ANY($1) AND ok = ANY($2) LIMIT 1", vec![1231, 1000, 1186]),
+            ("SELECT n + $3 FROM m WHERE u = ANY($1) AND ok = ANY($2) LIMIT 1", vec![1231, 1000, 23]),
             ("SELECT n + 1 FROM m WHERE time = ANY($2) AND n + 1 = ANY($1) AND n = $3", vec![1007, 1185, 23]),
             ("SELECT 1 FROM m WHERE $1 IS NULL OR dev = ANY($1)", vec![1009]),
             (

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
-use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
+use arrow_flight::decode::{DecodedFlightData, DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_ipc::MessageHeader;
@@ -35,7 +35,7 @@ impl Incoming {
     /// # Errors
     /// As [`Incoming::batch`].
     pub(super) async fn schema(&mut self) -> Result<Option<SchemaRef>> {
-        match self.next().await? {
+        match self.next().await?.map(|decoded| decoded.payload) {
             Some(DecodedPayload::Schema(schema)) => Ok(Some(schema)),
             None => Ok(None),
             Some(_) => Err(malformed("the stream does not begin with a schema")),
@@ -47,34 +47,28 @@ impl Incoming {
     /// # Errors
     /// 22P03 for what is no record batch; 08006 when the client went away.
     pub(super) async fn batch(&mut self, bytes: &Counter) -> Result<Option<RecordBatch>> {
-        match self.next().await? {
-            Some(DecodedPayload::RecordBatch(batch)) => {
-                bytes.add(batch.columns().iter().map(|array| slice_bytes(array.as_ref())).sum());
-                Ok(Some(batch))
-            }
-            Some(_) => Err(malformed("the stream has a message that is no batch")),
-            None => Ok(None),
+        let Some(decoded) = self.next().await? else { return Ok(None) };
+        bytes.add(decoded.inner.data_body.len() as u64);
+        match decoded.payload {
+            DecodedPayload::RecordBatch(batch) => Ok(Some(batch)),
+            _ => Err(malformed("the stream has a message that is no batch")),
         }
     }
 
-    async fn next(&mut self) -> Result<Option<DecodedPayload>> {
+    async fn next(&mut self) -> Result<Option<DecodedFlightData>> {
         decoded(&mut self.decoder).await
     }
 }
 
 /// The next message. At some schemas that no writer makes the decoder panics, and is done with then.
-async fn decoded(decoder: &mut FlightDataDecoder) -> Result<Option<DecodedPayload>> {
+async fn decoded(decoder: &mut FlightDataDecoder) -> Result<Option<DecodedFlightData>> {
     let next = std::panic::AssertUnwindSafe(decoder.next()).catch_unwind().await;
     match next.map_err(|_| malformed("a schema or batch that cannot be read"))? {
         None => Ok(None),
-        Some(Ok(decoded)) => Ok(Some(decoded.payload)),
+        Some(Ok(decoded)) => Ok(Some(decoded)),
         Some(Err(FlightError::Tonic(status))) => Err(lost(&status)),
         Some(Err(error)) => Err(malformed(error.to_string())),
     }
-}
-
-fn slice_bytes(array: &dyn arrow_array::Array) -> u64 {
-    array.to_data().get_slice_memory_size().unwrap_or(0) as u64
 }
 
 fn malformed(text: impl std::fmt::Display) -> Error {
@@ -188,8 +182,8 @@ mod tests {
         });
         let mut decoder = FlightDataDecoder::new(futures::stream::iter(checked.collect::<Vec<_>>()));
         let mut rows = 0;
-        while let Some(payload) = futures::executor::block_on(decoded(&mut decoder))? {
-            if let DecodedPayload::RecordBatch(batch) = payload {
+        while let Some(decoded) = futures::executor::block_on(decoded(&mut decoder))? {
+            if let DecodedPayload::RecordBatch(batch) = decoded.payload {
                 rows += batch.num_rows();
             }
         }
