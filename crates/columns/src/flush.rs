@@ -14,7 +14,7 @@ use crate::history::{self, with_moments};
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::scan::ScanStats;
-use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment, SegmentWriter, block_rows};
+use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
 use crate::series_file::write_series_file;
 use crate::state::{Entry, TableState, Tombstone};
 
@@ -220,6 +220,8 @@ impl<'a> Output<'a> {
         keep_going: &dyn Fn() -> bool,
     ) -> Result<Written<'a>> {
         let rows_max = if cfg!(test) { 7 } else { block_rows(self.rows, self.columns.len()) };
+        // A block of one series tells of it by its statistics, and no reader of another has to read it.
+        merger.series_rows = if cfg!(test) { 2 } else { BLOCK_ROWS_MIN };
         let mut written = Written { output: self, writer: None, stopped: false };
         let mut stats = ScanStats::default();
         while let Some(plan) = merger.next(rows_max, &mut stats)? {

@@ -39,6 +39,8 @@ pub(crate) struct Merger {
     /// Versions of `group_key` found so far, oldest first: (chunk of the plan, position).
     group: Vec<(u32, usize)>,
     group_key: (u32, i64),
+    /// A plan of a single series that has so many rows ends with it.
+    pub(crate) series_rows: usize,
 }
 
 struct Input {
@@ -58,7 +60,7 @@ impl Merger {
             input.source.bound().map(|(series, time)| Reverse((series, time, number as u32)))
         };
         let heap = inputs.iter().enumerate().filter_map(bound).collect();
-        Merger { inputs, heap, fold, group: Vec::new(), group_key: (0, 0) }
+        Merger { inputs, heap, fold, group: Vec::new(), group_key: (0, 0), series_rows: usize::MAX }
     }
 
     /// Rows that the sources go through at most, before any was taken.
@@ -78,6 +80,9 @@ impl Merger {
             if full && (self.group.is_empty() || self.group_key != (series, time)) {
                 break;
             }
+            if rows >= self.series_rows && self.is_all_of_another(&plan, series) {
+                break;
+            }
             self.heap.pop();
             let input = &mut self.inputs[number as usize];
             if input.ready(stats)? {
@@ -92,6 +97,13 @@ impl Merger {
         Ok((!plan.is_empty()).then_some(plan))
     }
 
+    /// Are all rows of a plan of one series, and is that another than this?
+    fn is_all_of_another(&self, plan: &Plan, series: u32) -> bool {
+        let last = if self.group.is_empty() { plan.series.last() } else { Some(&self.group_key.0) };
+        let first = plan.series.first().or(last);
+        last.is_some_and(|last| *last != series) && first == last
+    }
+
     /// Takes the rows of an input that come before every other input's next, up to `budget`.
     fn take_run(&mut self, number: u32, budget: usize, plan: &mut Plan, stats: &mut ScanStats) {
         let input = &mut self.inputs[number as usize];
@@ -104,9 +116,19 @@ impl Merger {
             }
         };
         let text_rows = TEXT_BYTES_MAX.saturating_sub(plan.text_bytes) / chunk.text_bytes_per_row.max(1);
-        let range = input.at..end.min(input.at + budget.min(text_rows).max(1));
+        let mut range = input.at..end.min(input.at + budget.min(text_rows).max(1));
         if range.is_empty() {
             return;
+        }
+        // The rows of the next series may be another plan's.
+        let series = chunk.series[range.start];
+        let is_alone = plan.series.first().is_none_or(|first| *first == series)
+            && (self.group.is_empty() || self.group_key.0 == series);
+        if self.series_rows < usize::MAX && is_alone {
+            let rows = gallop(&chunk.series[range.clone()], |other| *other == series);
+            if plan.len() + usize::from(!self.group.is_empty()) + rows >= self.series_rows {
+                range.end = range.start + rows;
+            }
         }
         let slot = *input.slot.get_or_insert_with(|| plan.add_chunk(chunk.clone()));
         input.at = range.end;

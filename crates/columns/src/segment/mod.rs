@@ -33,7 +33,7 @@ pub const BLOCK_ROWS_MAX: usize = 8_192;
 /// floats).
 const BLOCK_VALUES: usize = 4 << 20;
 /// Fewer rows would let the directory grow beyond a few per cent of the file.
-const BLOCK_ROWS_MIN: usize = 1_024;
+pub(crate) const BLOCK_ROWS_MIN: usize = 1_024;
 
 const _: () = assert!(BLOCK_ROWS_MIN <= BLOCK_ROWS_MAX);
 
