@@ -608,7 +608,7 @@ fn an_index_may_descend_and_says_when_it_does_not_give_the_order_that_was_asked_
     for (columns, expected) in cases {
         assert_eq!(db.run(&format!("create index on t ({columns})")).0, expected, "{columns}");
     }
-    assert_eq!(db.tables()[0].indexes.len(), cases.len());
+    assert_eq!(db.tables()[0].secondary.len(), cases.len());
 }
 
 #[test]
