@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# What docs/benchmarks/columns/README.md shows, from nothing: writes, sizes and questions of several products, each on a
+# server of its own, one after the other. Wants a machine with nothing else to do and 30 GB.
+#
+#   docs/benchmarks/columns/run.sh [PART …]      parts: wide size wider narrow late tsbs breakeven; all if none
+#                                                is named
+#
+# MILLRACE names a built program to take instead of building one, SECONDS_EACH how long each product is written to, TARGETS the
+# products, QUESTIONS how many of each kind.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+reports=${REPORTS:-docs/benchmarks/columns/reports}
+program=${MILLRACE:-}
+if [ -z "$program" ]; then
+    cargo build --release --quiet -p millrace
+    program=${CARGO_TARGET_DIR:-target}/release/millrace
+fi
+[ -n "${MILLRACE:-}" ] || cargo xtask tools --peers
+mkdir -p "$reports"
+seconds=${SECONDS_EACH:-15}
+all=(millrace 'millrace?write=line' 'millrace?write=flight' questdb victoriametrics influxdb iotdb postgres)
+[ -z "${TARGETS:-}" ] || read -ra all <<< "$TARGETS"
+
+# measure NAME TARGETS… -- OPTIONS…: a report for each product. One that fails does not keep the others from being measured.
+measure() {
+    local name=$1 targets=()
+    shift
+    while [ "$1" != -- ]; do
+        targets+=("$1")
+        shift
+    done
+    shift
+    for target in "${targets[@]}"; do
+        local file="$reports/$name-${target//[^a-z0-9]/-}"
+        "$program" bench "$@" --quiet --target "$target" --json "$file.json" > "$file.txt" 2>&1 || echo "$name $target: exit $?"
+    done
+    "$program" bench compare "$reports/$name"-*.json --html "$reports/$name.html" > "$reports/$name.txt" || true
+}
+
+# All fields are DOUBLE with two decimals, as one of the products keeps numbers alone; all devices are in one table, as another
+# keeps so many files open for each.
+data=(--set INSERT_DATATYPE_PROPORTION=0:0:0:0:1:0 --set GROUP_NUMBER=1 --set DATA_CLIENT_NUMBER=4)
+
+# 100 devices x 300 fields; then each question 100 times by four clients.
+wide() {
+    measure wide "${all[@]}" -- iot --seconds "$seconds" --queries "${QUESTIONS:-400}" --query-clients 4 "${data[@]}" \
+        --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100
+}
+# The same 201 million points into each that keeps them in few bytes.
+size() {
+    measure size millrace victoriametrics influxdb iotdb -- iot --queries 0 "${data[@]}" --set RUN_SECONDS=0 --set LOOP=67 \
+        --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100
+}
+# 100 devices x 3,000 fields.
+wider() {
+    measure wider "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
+        --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=3000 --set BATCH_SIZE_PER_WRITE=10
+}
+# 100,000 series of one field, 1,000 of them in a request.
+narrow() {
+    measure narrow "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
+        --set DEVICE_NUMBER=100000 --set SENSOR_NUMBER=1 --set DEVICE_NUM_PER_WRITE=1000 --set BATCH_SIZE_PER_WRITE=1
+}
+# Ours alone, in turn: in order, and three rows of ten up to 1,000 rows late.
+late() {
+    local common=(iot --quiet --queries 0 --seconds "$seconds" "${data[@]}"
+        --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100)
+    for turn in 1 2 3; do
+        for share in 0 0.3; do
+            local file="$reports/late-$share-$turn"
+            "$program" bench "${common[@]}" --target millrace --set IS_OUT_OF_ORDER=true --set OUT_OF_ORDER_MODE=LATE \
+                --set OUT_OF_ORDER_RATIO=$share --json "$file.json" > "$file.txt" 2>&1 || echo "late $share: exit $?"
+        done
+    done
+}
+# TSBS's cpu-only: 100 hosts, three days, 25.9 million points; each kind of question 100 times.
+tsbs() {
+    measure tsbs ${TARGETS:-millrace questdb influxdb victoriametrics} -- tsbs --queries 100
+}
+# HAKOM's test: shares of packed days changed, compressed and not.
+breakeven() {
+    "$program" bench breakeven --target millrace --series 10 --days 120 --json "$reports/breakeven.json" \
+        --html "$reports/breakeven.html" > "$reports/breakeven.txt"
+}
+
+parts=("$@")
+[ $# -gt 0 ] || parts=(wide size wider narrow late tsbs breakeven)
+for part in "${parts[@]}"; do
+    "$part"
+done
