@@ -1,7 +1,8 @@
 //! An encoded column of a block: what decodes has the rows asked for, and survives another round.
 #![no_main]
 
-use columns::encoding::{decode, describe, encode};
+use columns::encoding::{decode, decode_coded, decode_part, describe, encode};
+use columns::uncoded;
 use libfuzzer_sys::fuzz_target;
 use model::DataType;
 
@@ -9,6 +10,13 @@ fuzz_target!(|bytes: &[u8]| {
     let [ty, high, low, bytes @ ..] = bytes else { return };
     let ty = DataType::ALL[usize::from(*ty) % DataType::ALL.len()];
     let rows = 1 + usize::from(u16::from_be_bytes([*high, *low])) % 8_192;
+    let part = rows / 3..rows - rows / 5;
+    if let Ok(Some(values)) = decode_part(ty, rows, part.clone(), bytes) {
+        assert_eq!(values.len(), part.len());
+    }
+    if let Ok(Some(values)) = decode_coded(ty, rows, bytes) {
+        assert_eq!(uncoded(&values).expect("keys are of their dictionary").len(), rows);
+    }
     let decoded = decode(ty, rows, bytes);
     assert_eq!(decoded.is_ok(), describe(ty, rows, bytes).is_ok());
     let Ok(values) = decoded else { return };

@@ -92,6 +92,7 @@ fn rows(engine: &Engine) -> Result<BTreeMap<String, usize>> {
             ranges: Vec::new(),
             batch_rows: 1_024,
             limit: None,
+            coded: false,
         };
         let mut count = 0;
         for batch in view.scan(request)? {

@@ -296,6 +296,7 @@ pub(crate) struct SegmentSource {
     bounds: Vec<(u32, i64)>,
     columns: Arc<[ColumnId]>,
     late: Arc<[ColumnId]>,
+    coded: bool,
     settled: bool,
 }
 
@@ -304,12 +305,14 @@ pub(crate) struct SegmentSource {
 pub(crate) struct Reads {
     pub(crate) columns: Arc<[ColumnId]>,
     pub(crate) late: Arc<[ColumnId]>,
+    /// Does text that is stored as a dictionary come as one?
+    pub(crate) coded: bool,
 }
 
 impl Reads {
     /// All with the rows.
     pub(crate) fn all(columns: Arc<[ColumnId]>) -> Reads {
-        Reads { columns, late: Arc::default() }
+        Reads { columns, late: Arc::default(), coded: false }
     }
 }
 
@@ -319,7 +322,7 @@ impl SegmentSource {
         segment: Arc<Segment>,
         filter: Filter,
         mut blocks: Vec<u32>,
-        Reads { columns, late }: Reads,
+        Reads { columns, late, coded }: Reads,
     ) -> Result<Option<SegmentSource>> {
         if blocks.is_empty() {
             return Ok(None);
@@ -332,7 +335,7 @@ impl SegmentSource {
         let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
         let moments: Vec<ColumnId> = moments.copied().collect();
         let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
-        Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, late, settled }))
+        Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, late, coded, settled }))
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
@@ -355,7 +358,7 @@ impl SegmentSource {
             selected.0.part_of(series.len()).filter(|_| !by_moments)
         };
         let (mut read, part) =
-            self.segment.read_part(block as usize, &self.columns, &mut stats.bytes_read, &mut select)?;
+            self.segment.read_part(block as usize, (&self.columns, self.coded), &mut stats.bytes_read, &mut select)?;
         let (mut selection, hidden) = selected;
         stats.versions_dropped += hidden;
         match &self.filter.versions {

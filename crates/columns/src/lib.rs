@@ -56,6 +56,7 @@ pub use consolidate::Consolidated;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
 pub use history::{BORN, GONE};
+pub use plan::uncoded;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
     ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter, TableView,

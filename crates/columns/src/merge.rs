@@ -41,6 +41,8 @@ pub(crate) struct Merger {
     group_key: (u32, i64),
     /// A plan of a single series that has so many rows ends with it.
     pub(crate) series_rows: usize,
+    /// A plan of so many rows ends with a chunk, so that its columns are slices of one and not copies of two.
+    pub(crate) chunk_rows: usize,
 }
 
 struct Input {
@@ -60,7 +62,15 @@ impl Merger {
             input.source.bound().map(|(series, time)| Reverse((series, time, number as u32)))
         };
         let heap = inputs.iter().enumerate().filter_map(bound).collect();
-        Merger { inputs, heap, fold, group: Vec::new(), group_key: (0, 0), series_rows: usize::MAX }
+        Merger {
+            inputs,
+            heap,
+            fold,
+            group: Vec::new(),
+            group_key: (0, 0),
+            series_rows: usize::MAX,
+            chunk_rows: usize::MAX,
+        }
     }
 
     /// Rows that the sources go through at most, before any was taken.
@@ -68,14 +78,15 @@ impl Merger {
         self.inputs.iter().map(|input| input.source.rows_max()).sum()
     }
 
-    /// The next rows: at least `rows_max` unless the sources end or values are large, more only where versions of the
+    /// The next rows: at least `rows_max` unless the sources or a chunk end or values are large, more only where versions of the
     /// last row stay side by side. `None` at the end.
     pub(crate) fn next(&mut self, rows_max: usize, stats: &mut ScanStats) -> Result<Option<Plan>> {
         let mut plan = Plan::default();
         self.inputs.iter_mut().for_each(|input| input.slot = None);
         while let Some(Reverse((series, time, number))) = self.heap.peek().copied() {
             let rows = plan.len() + usize::from(!self.group.is_empty());
-            let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX;
+            let chunk_ends = rows >= self.chunk_rows && self.inputs[number as usize].chunk.is_none();
+            let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX || chunk_ends;
             // Versions of one row stay in one plan.
             if full && (self.group.is_empty() || self.group_key != (series, time)) {
                 break;

@@ -94,6 +94,9 @@ fn value_of(values: &ArrayRef, row: usize) -> Option<Value> {
         arrow_schema::DataType::Int64 => Value::Int(values.as_primitive::<Int64Type>().value(row)),
         arrow_schema::DataType::Float64 => Value::Float(values.as_primitive::<Float64Type>().value(row).to_bits()),
         arrow_schema::DataType::Utf8 => Value::Text(values.as_string::<i32>().value(row).to_owned()),
+        arrow_schema::DataType::Dictionary(..) => {
+            return value_of(&crate::uncoded(&values.slice(row, 1)).unwrap(), 0);
+        }
         other => panic!("{other}"),
     })
 }
@@ -650,6 +653,7 @@ impl World {
                 request.ranges.push(ColumnRange { column: column.id, min, max });
             }
         }
+        request.coded = self.below(3) == 0;
         request
     }
 }

@@ -182,7 +182,14 @@ impl Plan {
         if found.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let arrays: Vec<Option<&ArrayRef>> = found.iter().map(Option::as_deref).collect();
+        let mut arrays: Vec<Option<&ArrayRef>> = found.iter().map(Option::as_deref).collect();
+        let plain;
+        let coded = arrays.iter().flatten().filter(|values| values.as_any_dictionary_opt().is_some()).count();
+        if coded > 0 && coded < arrays.len() {
+            plain =
+                found.iter().map(|values| values.as_deref().map(uncoded).transpose()).collect::<Result<Vec<_>>>()?;
+            arrays = plain.iter().map(Option::as_ref).collect();
+        }
         let values = match self.overlaid(id, &arrays) {
             Some(indices) => interleave(ty, &arrays, &indices),
             None if self.runs.len() * RUN_ROWS_MIN <= self.len() + RUN_ROWS_MIN => self.copy_runs(ty, &arrays),
@@ -259,6 +266,17 @@ impl Plan {
         let parts: Vec<ArrayRef> = self.runs.iter().map(part).collect();
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         arrow_select::concat::concat(&parts).map_err(Error::bug)
+    }
+}
+
+/// Values themselves instead of keys into a dictionary of them.
+///
+/// # Errors
+/// XX000 when keys are not of their dictionary.
+pub fn uncoded(values: &ArrayRef) -> Result<ArrayRef> {
+    match values.as_any_dictionary_opt() {
+        Some(coded) => arrow_select::take::take(coded.values(), coded.keys(), None).map_err(Error::bug),
+        None => Ok(Arc::clone(values)),
     }
 }
 

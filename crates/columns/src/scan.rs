@@ -74,6 +74,9 @@ pub struct ScanRequest {
     pub batch_rows: usize,
     /// Stop after this many rows, counted before the reader filters any further.
     pub limit: Option<u64>,
+    /// Text comes as it is stored where that is a dictionary: as `Dictionary(UInt32, Utf8)`, and as `Utf8` elsewhere, so that a
+    /// column's type is not the same in all batches.
+    pub coded: bool,
 }
 
 impl ScanRequest {
@@ -87,6 +90,7 @@ impl ScanRequest {
             ranges: Vec::new(),
             batch_rows: BLOCK_ROWS_MAX,
             limit: None,
+            coded: false,
         }
     }
 }
@@ -417,18 +421,21 @@ impl TableView {
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
-        let reads = reads(&columns, early.as_deref());
+        let reads = Reads { coded: request.coded, ..reads(&columns, early.as_deref()) };
         let sources = self.sources(&request, reads, taker, &mut stats)?;
-        let fold = if table.keyed { Fold::Full } else { Fold::None };
+        let mut merger = Merger::new(sources, if table.keyed { Fold::Full } else { Fold::None });
         let width: usize = columns.iter().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
+        let batch_rows = request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1);
+        merger.chunk_rows = batch_rows.div_ceil(4);
         Ok(Scan {
             view: self.clone(),
-            merger: Merger::new(sources, fold),
+            merger,
             schema: arrow_schema(&table, &request.columns),
             early: early.unwrap_or_default(),
             columns,
-            batch_rows: request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1),
+            batch_rows,
             left: request.limit.unwrap_or(u64::MAX),
+            coded: request.coded,
             stats,
         })
     }
@@ -516,7 +523,7 @@ fn reads(columns: &[Column], early: Option<&[usize]>) -> Reads {
         ids.dedup();
         Arc::from(ids)
     };
-    Reads { columns: ids(early), late: ids(late) }
+    Reads { columns: ids(early), late: ids(late), coded: false }
 }
 
 fn column(table: &Table, id: ColumnId) -> Result<Column> {
@@ -546,6 +553,7 @@ pub struct Scan {
     batch_rows: usize,
     /// Rows the limit still allows.
     left: u64,
+    coded: bool,
     stats: ScanStats,
 }
 
@@ -556,7 +564,7 @@ impl Scan {
         self.stats
     }
 
-    /// What every batch looks like.
+    /// What every batch looks like, but for text that comes as it is stored.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -660,6 +668,7 @@ impl Scan {
             true => self.schema.clone(),
             false => Arc::new(self.schema.project(positions).map_err(Error::bug)?),
         };
+        let schema = if self.coded { of_arrays(&schema, &arrays) } else { schema };
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::bug)
     }
 }
@@ -670,6 +679,13 @@ impl Iterator for Scan {
     fn next(&mut self) -> Option<Self::Item> {
         self.next_rows().map(|next| next.map(|rows| rows.batch)).transpose()
     }
+}
+
+/// The schema with the types that the arrays have.
+fn of_arrays(schema: &Schema, arrays: &[ArrayRef]) -> SchemaRef {
+    let fields = schema.fields().iter().zip(arrays);
+    let fields = fields.map(|(field, array)| field.as_ref().clone().with_data_type(array.data_type().clone()));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 fn time_array(times: &[i64]) -> ArrayRef {

@@ -957,6 +957,7 @@ fn read(view: &TableView, narrow: &Narrow) -> ::model::Result<Contents> {
         ranges: Vec::new(),
         batch_rows: 100,
         limit: None,
+        coded: false,
     };
     let mut contents = Contents::new();
     for batch in view.scan(request)? {

@@ -451,13 +451,19 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
     }
 }
 
-fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
+/// The distinct values of `count` that were written as a dictionary, and each value's index among them, unchecked.
+pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Values, Vec<i64>)> {
     let distinct = reader.count(count, "dictionary size")?;
     let kind = reader.u8("encoding of the dictionary")?;
     reader.note(|| format!("dictionary of {distinct} "));
-    let mut entries = decode_each(reader, kind, distinct)?;
+    let entries = decode_each(reader, kind, distinct)?;
     reader.note(|| ", indexes ".into());
-    let indexes = ints::decode_vec(reader, count)?;
+    Ok((entries, ints::decode_vec(reader, count)?))
+}
+
+fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
+    let (mut entries, indexes) = decode_coded(reader, count)?;
+    let distinct = entries.ends.len();
     // Short ones are copied as whole words, beyond their ends.
     entries.bytes.resize(entries.bytes.len() + SLACK, 0);
     let spans: Vec<(usize, usize)> = (0..distinct).map(|index| entries.span(index)).collect();

@@ -452,3 +452,70 @@ fn decode_exceptions(reader: &mut Reader<'_>, count: usize) -> Result<(Vec<i64>,
     reader.note(|| "), ".into());
     Ok((positions, bits))
 }
+/// What is said of some floats (at least one that is no NaN, for the extremes).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FloatSummary {
+    pub(crate) has_nan: bool,
+    /// Of those that are no NaN, in total order, so that equal extremes mean equal bits (-0.0 sorts before 0.0).
+    pub(crate) least: f64,
+    pub(crate) greatest: f64,
+    /// In an order of additions that depends on their number alone.
+    pub(crate) sum: f64,
+}
+
+impl FloatSummary {
+    pub(crate) fn of(values: &[f64]) -> FloatSummary {
+        let (has_nan, mut least, mut greatest, sum) = summarized(values);
+        if has_nan {
+            let keys = || values.iter().filter(|value| !value.is_nan()).map(|value| ordered(*value));
+            (least, greatest) = (keys().min().unwrap_or(0), keys().max().unwrap_or(0));
+        }
+        let value = |key: i64| f64::from_bits(swapped(key).cast_unsigned());
+        FloatSummary { has_nan, least: value(least), greatest: value(greatest), sum }
+    }
+}
+
+/// An integer that orders as the float does in total order.
+#[inline(always)]
+fn ordered(value: f64) -> i64 {
+    swapped(value.to_bits().cast_signed())
+}
+
+/// Negative floats order the wrong way round by their other bits. Its own inverse.
+#[inline(always)]
+fn swapped(bits: i64) -> i64 {
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
+}
+
+twice! {
+/// Is any of them NaN, the least and the greatest key by [`ordered`], and the sum.
+fn summarized(values: &[f64]) -> (bool, i64, i64, f64) {
+    // Sixteen of each, so that neither comparisons nor additions wait for each other.
+    let mut low = [i64::MAX; 16];
+    let mut high = [i64::MIN; 16];
+    let mut sums = [0.0; 16];
+    let mut nans = [0u64; 16];
+    let parts = values.chunks_exact(16);
+    let rest = parts.remainder();
+    for part in parts {
+        for lane in 0..16 {
+            let value = part[lane];
+            let key = ordered(value);
+            low[lane] = low[lane].min(key);
+            high[lane] = high[lane].max(key);
+            nans[lane] |= u64::from(value.is_nan());
+            sums[lane] += value;
+        }
+    }
+    for (lane, value) in rest.iter().enumerate() {
+        let key = ordered(*value);
+        low[lane] = low[lane].min(key);
+        high[lane] = high[lane].max(key);
+        nans[lane] |= u64::from(value.is_nan());
+        sums[lane] += value;
+    }
+    let has_nan = nans.into_iter().any(|nan| nan != 0);
+    let (least, greatest) = (low.into_iter().fold(i64::MAX, i64::min), high.into_iter().fold(i64::MIN, i64::max));
+    (has_nan, least, greatest, sums.into_iter().sum())
+}
+}

@@ -67,7 +67,7 @@ impl Range {
 
 twice! {
 /// 64-bit extremes the wrong way round of no values.
-pub(super) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
+pub(crate) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
     // Sixteen of each, so that comparisons do not wait for each other.
     let mut low = [i64::MAX; 16];
     let mut high = [i64::MIN; 16];
@@ -393,6 +393,12 @@ fn decode_packed(
             Ok(())
         }
         None => unpack(reader, width, count, out, |bits| base.wrapping_add(bits.cast_signed())),
+        Some(sum) if width == 0 => {
+            let start = out.len();
+            out.resize(start + count, 0);
+            put_line(&mut out[start..], sum.wrapping_add(base), base);
+            Ok(())
+        }
         Some(mut sum) => {
             out.reserve(count);
             unpack_groups(reader, width, count, |_, group| {
@@ -415,6 +421,20 @@ fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64])
 }
 
 twice! {
+/// `first`, then `step` more each time.
+pub(super) fn put_line(out: &mut [i64], first: i64, step: i64) {
+    // Eight at a time, so that additions do not wait for each other.
+    let mut lanes: [i64; 8] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as i64)));
+    let mut parts = out.chunks_exact_mut(8);
+    for part in &mut parts {
+        for lane in 0..8 {
+            part[lane] = lanes[lane];
+            lanes[lane] = lanes[lane].wrapping_add(step.wrapping_mul(8));
+        }
+    }
+    parts.into_remainder().iter_mut().zip(lanes).for_each(|(out, value)| *out = value);
+}
+
 fn multiply(values: &mut [i64], base: i64, scale: i64) {
     values.iter_mut().for_each(|value| *value = base.wrapping_add(value.wrapping_mul(scale)));
 }

@@ -14,9 +14,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
+    ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt32Type,
+    UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, DictionaryArray, PrimitiveArray, StringArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use model::{DataType, Error, Result, Table};
 
@@ -247,7 +248,7 @@ pub fn describe(ty: DataType, rows: usize, bytes: &[u8]) -> Result<String> {
 ///
 /// # Panics
 /// When `part` goes beyond `rows`: our mistake.
-pub(crate) fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) -> Result<Option<ArrayRef>> {
+pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) -> Result<Option<ArrayRef>> {
     assert!(part.start <= part.end && part.end <= rows, "BUG: rows {part:?} of {rows}");
     let reader = &mut Reader::new(bytes);
     let head = reader.u8("chunk")?;
@@ -271,6 +272,49 @@ pub(crate) fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: 
         DataType::Float32 => Arc::new(spread::<Float32Type>(floats::decode_part(reader, kind, rows, part)?, None)),
         DataType::Float64 => Arc::new(spread::<Float64Type>(floats::decode_part(reader, kind, rows, part)?, None)),
     }))
+}
+
+/// As [`decode`], of text that is stored as a dictionary: 32-bit keys into its distinct values; `None` for all else.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_coded(ty: DataType, rows: usize, bytes: &[u8]) -> Result<Option<ArrayRef>> {
+    let reader = &mut Reader::new(bytes);
+    let head = reader.u8("chunk")?;
+    if ty != DataType::Text || head >> 2 != kind::DICTIONARY || head & 3 > NULLS_SOME {
+        return Ok(None);
+    }
+    let nulls = match head & 3 {
+        NULLS_NONE => None,
+        NULLS_ALL => return Ok(None),
+        _ => Some(decode_nulls(reader, rows)?),
+    };
+    let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
+    let (entries, indexes) = bytes::decode_coded(reader, count)?;
+    reader.finish("chunk")?;
+    let (offsets, text) = spread_bytes(entries, None);
+    let entries = StringArray::try_new(offsets, text, None);
+    let entries = entries.map_err(|error| corrupt(format!("text is malformed: {error}")))?;
+    let (keys, most) = keys(&indexes);
+    if most >= entries.len() as u64 {
+        return Err(corrupt(format!("dictionary index {} of a dictionary of {}", most.cast_signed(), entries.len())));
+    }
+    let keys = spread::<UInt32Type>(keys, nulls);
+    // SAFETY: every key is below the number of entries, of which there is one at least; under NULLs they are 0.
+    Ok(Some(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, Arc::new(entries)) })))
+}
+
+cpu::twice! {
+/// The lower halves of indexes, and the greatest index, where negative ones are greater than others.
+fn keys(indexes: &[i64]) -> (Vec<u32>, u64) {
+    let mut most = 0;
+    let mut keys = vec![0; indexes.len()];
+    for (key, index) in keys.iter_mut().zip(indexes) {
+        most = most.max(index.cast_unsigned());
+        *key = *index as u32;
+    }
+    (keys, most)
+}
 }
 
 fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<ArrayRef> {

@@ -75,19 +75,21 @@ fn decode_delta(reader: &mut Reader<'_>, count: usize, part: Range<usize>, depth
         // All differences are the same.
         reader.u8("integer encoding")?;
         let step = reader.signed("base")?;
-        return Ok(part.map(|at| first.wrapping_add(step.wrapping_mul(at as i64))).collect());
+        let mut values = vec![0; part.len()];
+        ints::put_line(&mut values, first.wrapping_add(step.wrapping_mul(part.start as i64)), step);
+        return Ok(values);
     }
-    let mut values = decode_at(reader, count, 0..part.end.saturating_sub(1), depth)?;
-    let mut sum = first;
-    for value in &mut values {
-        sum = sum.wrapping_add(*value);
-        *value = sum;
-    }
+    let steps = decode_at(reader, count, 0..part.end.saturating_sub(1), depth)?;
+    let (before, within) = steps.split_at(part.start.saturating_sub(1).min(steps.len()));
+    let mut sum = before.iter().fold(first, |sum, step| sum.wrapping_add(*step));
+    let mut values = Vec::with_capacity(part.len());
     if part.start == 0 && part.end > 0 {
-        values.insert(0, first);
-    } else {
-        values.drain(..part.start.saturating_sub(1));
+        values.push(first);
     }
+    values.extend(within.iter().map(|step| {
+        sum = sum.wrapping_add(*step);
+        sum
+    }));
     Ok(values)
 }
 

@@ -4,6 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{BinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, UInt64Array};
 use arrow_array::{TimestampNanosecondArray, new_null_array};
 
+use super::floats::FloatSummary;
 use super::*;
 use crate::rows::arrow_type;
 
@@ -176,6 +177,12 @@ fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
     let raw = array.to_data().get_slice_memory_size().unwrap();
     assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}: {} bytes, raw {raw}", bytes.len());
     describe(ty, array.len(), &bytes).unwrap();
+    let coded = decode_coded(ty, array.len(), &bytes).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let is_dictionary = ty == DataType::Text && bytes[0] >> 2 == kind::DICTIONARY && array.null_count() < array.len();
+    assert_eq!(coded.is_some(), is_dictionary, "{what}");
+    if let Some(coded) = coded {
+        assert_same(&what, array, &crate::uncoded(&coded).unwrap());
+    }
     check_parts(&what, ty, array, &bytes);
     check_plain(&what, ty, array, raw);
     bytes
@@ -374,6 +381,9 @@ fn damaged_chunks_never_panic() {
                 if let Ok(array) = decode(ty, rows, &damaged) {
                     assert_eq!((array.len(), array.data_type()), (rows, &arrow_type(ty)));
                 }
+                if let Ok(Some(coded)) = decode_coded(ty, rows, &damaged) {
+                    assert_eq!(crate::uncoded(&coded).unwrap().len(), rows);
+                }
                 if let Ok(Some(array)) = decode_part(ty, rows, rows / 3..rows / 2, &damaged) {
                     assert_eq!(array.len(), rows / 2 - rows / 3);
                 }
@@ -402,6 +412,7 @@ fn random_bytes_never_panic() {
         if let Ok(array) = decode(ty, 1 + (round % 300), &bytes) {
             assert_eq!(array.len(), 1 + (round % 300));
         }
+        let _ = decode_coded(ty, 1 + (round % 300), &bytes);
         let _ = decode_part(ty, 1 + (round % 300), round % 300 / 2..round % 300, &bytes);
     }
 }
@@ -589,4 +600,33 @@ fn chunk_v3_bytes_are_exactly_these() {
     ];
     let wrong: Vec<String> = wrong.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn floats_are_summarized_in_total_order_whatever_their_number() {
+    let mut random = Random(77);
+    for round in 0..400 {
+        let count = 1 + random.below(70) as usize;
+        let value = |random: &mut Random| match (round % 4, random.below(12)) {
+            (0, 0) => f64::NAN,
+            (0, 1) => -f64::NAN,
+            (1, 0..4) => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY][random.below(4) as usize],
+            (2, _) => f64::from_bits(random.next()),
+            _ => random.below(2_000) as f64 / 4.0 - 250.0,
+        };
+        let values: Vec<f64> = (0..count).map(|_| value(&mut random)).collect();
+        for summary in [FloatSummary::of(&values), cpu::narrow(|| FloatSummary::of(&values))] {
+            let mut numbers: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+            numbers.sort_by(f64::total_cmp);
+            assert_eq!(summary.has_nan, numbers.len() < count, "{values:?}");
+            if let (Some(least), Some(greatest)) = (numbers.first(), numbers.last()) {
+                let bits = [summary.least, summary.greatest].map(f64::to_bits);
+                assert_eq!(bits, [least.to_bits(), greatest.to_bits()], "{values:?}");
+            }
+            if round % 4 == 3 {
+                // These are exact.
+                assert_eq!(summary.sum, values.iter().sum::<f64>());
+            }
+        }
+    }
 }

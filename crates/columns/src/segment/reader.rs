@@ -143,18 +143,18 @@ impl Segment {
     /// # Errors
     /// As [`Segment::blocks`].
     pub fn read(&self, block: usize, columns: &[ColumnId], bytes_read: &mut u64) -> Result<BlockRows> {
-        self.read_part(block, columns, bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
+        self.read_part(block, (columns, false), bytes_read, &mut |_, _| None).map(|(rows, _)| rows)
     }
 
     /// As [`Segment::read`], but of columns only the part that `part` says when it is shown the series and times;
-    /// `None`: all. Returns that part; series, times and ops are whole.
+    /// `None`: all. Returns that part; series, times and ops are whole. `coded`: text that is stored as a dictionary comes as one.
     ///
     /// # Errors
     /// As [`Segment::blocks`].
     pub(crate) fn read_part(
         &self,
         block: usize,
-        columns: &[ColumnId],
+        (columns, coded): (&[ColumnId], bool),
         bytes_read: &mut u64,
         part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
@@ -163,7 +163,7 @@ impl Segment {
         positions.sort_unstable();
         positions.dedup();
         let wanted = self.wanted(directory, block, &positions, bytes_read)?;
-        self.read_wanted(directory, block, &wanted, bytes_read, part)
+        self.read_wanted(directory, block, (&wanted, coded), bytes_read, part)
     }
 
     /// The chunks of `block` that hold its rows and the columns at `positions`, in file order.
@@ -184,7 +184,7 @@ impl Segment {
         &self,
         directory: &Directory,
         block: usize,
-        wanted: &[Wanted],
+        (wanted, coded): (&[Wanted], bool),
         bytes_read: &mut u64,
         part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
@@ -200,7 +200,7 @@ impl Segment {
                     heads = Some(rows);
                 }
                 Some(position) => {
-                    let which = (position, &wanted_rows);
+                    let which = (position, &wanted_rows, coded);
                     columns.push(self.decode_column(directory, block, chunk, which, bytes, bytes_read)?);
                 }
             }
@@ -232,7 +232,7 @@ impl Segment {
         let mut read = Vec::with_capacity(wanted.len());
         self.each_chunk(&wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
             if let Some(position) = chunk.column {
-                read.push(self.decode_column(directory, block, chunk, (position, part), bytes, bytes_read)?);
+                read.push(self.decode_column(directory, block, chunk, (position, part, false), bytes, bytes_read)?);
             }
             Ok(())
         })?;
@@ -270,15 +270,18 @@ impl Segment {
         directory: &Directory,
         block: usize,
         chunk: &Wanted,
-        (position, part): (usize, &Option<Range<usize>>),
+        (position, part, coded): (usize, &Option<Range<usize>>, bool),
         bytes: &[u8],
         bytes_read: &mut u64,
     ) -> Result<(ColumnId, ArrayRef)> {
         let (id, ty) = directory.columns[position];
         let rows = directory.entries[block].meta.rows as usize;
-        let decode = || match part {
-            None => encoding::decode(ty, rows, bytes),
-            Some(part) => match encoding::decode_part(ty, rows, part.clone(), bytes)? {
+        let kept_coded = || if coded { encoding::decode_coded(ty, rows, bytes) } else { Ok(None) };
+        let decode = || match (kept_coded()?, part) {
+            (Some(values), None) => Ok(values),
+            (Some(values), Some(part)) => Ok(values.slice(part.start, part.len())),
+            (None, None) => encoding::decode(ty, rows, bytes),
+            (None, Some(part)) => match encoding::decode_part(ty, rows, part.clone(), bytes)? {
                 Some(values) => Ok(values),
                 None => copied(&encoding::decode(ty, rows, bytes)?, part),
             },

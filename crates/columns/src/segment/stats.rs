@@ -11,6 +11,8 @@ use arrow_array::Array;
 use model::{DataType, Result};
 
 use super::{ColumnStats, StatSum, StatValue};
+use crate::encoding::floats::FloatSummary;
+use crate::encoding::ints::least_and_greatest;
 use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
 use crate::encoding::{Dense, floats};
 use crate::scan::ColumnRange;
@@ -76,7 +78,7 @@ impl ColumnStats {
     }
 
     fn fill_ints(&mut self, values: &[i64], with_sum: bool) {
-        let (min, max) = min_max(values.iter().copied());
+        let (min, max) = least_and_greatest(values);
         self.range = Some((StatValue::Int(min), StatValue::Int(max)));
         self.sum = with_sum.then(|| StatSum::Int(values.iter().map(|value| i128::from(*value)).sum()));
         self.first = values.first().copied().map(StatValue::Int);
@@ -93,15 +95,12 @@ impl ColumnStats {
     }
 
     fn fill_floats(&mut self, values: &[f64]) {
-        let numbers = || values.iter().copied().filter(|value| !value.is_nan());
-        self.has_nan = values.iter().any(|value| value.is_nan());
-        if let Some(any) = numbers().next() {
-            // Total order, so that equal bounds mean equal bits (-0.0 sorts before 0.0).
-            let min = numbers().fold(any, |a, b| if b.total_cmp(&a).is_lt() { b } else { a });
-            let max = numbers().fold(any, |a, b| if b.total_cmp(&a).is_gt() { b } else { a });
-            self.range = Some((StatValue::Float(min), StatValue::Float(max)));
+        let summary = FloatSummary::of(values);
+        self.has_nan = summary.has_nan;
+        if !summary.has_nan || values.iter().any(|value| !value.is_nan()) {
+            self.range = Some((StatValue::Float(summary.least), StatValue::Float(summary.greatest)));
         }
-        self.sum = Some(StatSum::Float(values.iter().fold(0.0, |sum, value| sum + value)));
+        self.sum = Some(StatSum::Float(summary.sum));
         self.first = values.first().copied().map(StatValue::Float);
         self.last = values.last().copied().map(StatValue::Float);
     }

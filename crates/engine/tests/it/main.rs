@@ -93,6 +93,7 @@ fn read_view(view: &TableView) -> Vec<(String, i64, f64)> {
         ranges: Vec::new(),
         batch_rows: 8_192,
         limit: None,
+        coded: false,
     };
     let mut all = Vec::new();
     for batch in view.scan(request).expect("scan") {
