@@ -191,6 +191,7 @@ impl Target {
             ranges: Vec::new(),
             batch_rows: BATCH_ROWS,
             limit: None,
+            coded: false,
         };
         let mut rows = 0;
         for batch in self.view.scan(request)? {

@@ -12,7 +12,8 @@ use model::{Error, Result};
 use pg::types::oid;
 
 use crate::output::text_rows;
-use crate::query::QueryPlan;
+use crate::query::{Long, QueryPlan, located};
+use crate::series::Streamed;
 use crate::session::{Outcome, Plan, Prepared, Session};
 use crate::statement::Statement;
 use crate::types::{OutputColumn, Value};
@@ -147,24 +148,28 @@ async fn series(
     let env = Arc::clone(session.database.engine().env());
     let started = env.monotonic_ns();
     let ran = match crate::query::run_series(session, prepared, values)? {
-        Some(ran) => ran,
-        None => match crate::query::run_long(session, prepared, values).await? {
-            Some(ran) => ran,
-            None => return Ok(None),
-        },
+        Some(ran) => Some(Long::Ran(ran)),
+        None => crate::query::run_long(session, prepared, values).await?,
     };
-    let rows: usize = ran.batches.iter().map(RecordBatch::num_rows).sum();
-    let stats = ran.stats;
+    let (rows, stats, by_statistics, threads) = match ran {
+        None => return Ok(None),
+        Some(Long::Ran(ran)) => {
+            let rows = ran.batches.iter().map(RecordBatch::num_rows).sum();
+            (rows, ran.stats, ran.by_statistics, ran.threads)
+        }
+        Some(Long::Streamed(Streamed { batches, stats, threads })) => {
+            let mut batches = located(batches, &prepared.0.statement.0);
+            let mut rows = 0;
+            while let Some(batch) = batches.next().await {
+                rows += batch?.num_rows();
+            }
+            let stats = *stats.lock();
+            (rows, stats, 0, threads)
+        }
+    };
     lines.push(format!(
-        "  segments={} pruned={}, blocks={} pruned={}, rows by statistics={}, rows read={}, bytes read={}, threads={}",
-        stats.segments,
-        stats.segments_pruned,
-        stats.blocks,
-        stats.blocks_pruned,
-        ran.by_statistics,
-        stats.rows,
-        stats.bytes_read,
-        ran.threads
+        "  segments={} pruned={}, blocks={} pruned={}, rows by statistics={by_statistics}, rows read={}, bytes read={}, threads={threads}",
+        stats.segments, stats.segments_pruned, stats.blocks, stats.blocks_pruned, stats.rows, stats.bytes_read,
     ));
     lines.push(format!("Execution Time: {} ms", milliseconds(env.monotonic_ns() - started)));
     lines.push(format!("Rows: {rows}"));

@@ -1,24 +1,36 @@
 //! A condition on rows as the store is given it: it sees the columns that the condition names, and reads the others only of blocks
-//! with rows that pass.
+//! with rows that pass. Of text that is stored as a dictionary it sees each value once.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow_schema::SchemaRef;
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_schema::{DataType as Arrow, SchemaRef};
 use columns::{Scan, ScanRequest, Scanned};
+use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::split_conjunction;
 use engine::TableView;
 use model::{ColumnId, Error, Result};
 
 use crate::errors::OrError;
-use crate::provider::{Predicate, relabel};
+use crate::provider::{Predicate, is_sure, relabel};
 
 /// A condition.
 pub(crate) struct Keep {
-    /// The columns that it names, and what they look like.
+    /// The columns that it names.
     early: Vec<ColumnId>,
+    /// What it says of one text column alone, as far as that cannot fail: entries of dictionaries may be of rows that nobody wants.
+    of_text: Vec<Test>,
+    /// All else.
+    rest: Option<Test>,
+}
+
+/// A predicate over some of the columns that are read early.
+struct Test {
+    positions: Vec<usize>,
     schema: SchemaRef,
     passes: Predicate,
 }
@@ -32,28 +44,90 @@ impl Keep {
         condition: &Expr,
         columns: &[ColumnId],
         schema: &SchemaRef,
-        make: impl FnOnce(&Expr, DFSchema) -> Option<Predicate>,
+        make: impl Fn(&Expr, DFSchema) -> Option<Predicate>,
     ) -> Option<Keep> {
-        let names = condition.column_refs();
-        let positions: Option<Vec<usize>> = names.iter().map(|column| schema.index_of(&column.name).ok()).collect();
-        let mut positions = positions?;
-        positions.sort_unstable();
-        positions.dedup();
+        let positions = positions(condition, schema)?;
+        let early: Vec<ColumnId> = positions.iter().map(|at| columns[*at]).collect();
         let schema = Arc::new(schema.project(&positions).ok()?);
-        let passes = make(condition, DFSchema::try_from(Arc::clone(&schema)).ok()?)?;
-        Some(Keep { early: positions.into_iter().map(|at| columns[at]).collect(), schema, passes })
+        let is_of_text = |expr: &Expr| match &self::positions(expr, &schema).as_deref() {
+            Some([at]) => *schema.field(*at).data_type() == Arrow::Utf8 && is_sure(expr),
+            _ => false,
+        };
+        let (of_text, rest): (Vec<&Expr>, Vec<&Expr>) =
+            split_conjunction(condition).into_iter().partition(|expr| is_of_text(expr));
+        let of_text = of_text.into_iter().map(|expr| Test::new(expr, &schema, &make)).collect::<Option<_>>()?;
+        let rest = match rest.into_iter().cloned().reduce(Expr::and) {
+            Some(rest) => Some(Test::new(&rest, &schema, &make)?),
+            None => None,
+        };
+        Some(Keep { early, of_text, rest })
     }
 
     /// Which rows of the columns that are read early pass.
     fn mask(&self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let rows = batch.num_rows();
-        let arrays = batch.columns().iter().zip(self.schema.fields());
-        let arrays = arrays.map(|(array, field)| relabel(Arc::clone(array), field.data_type())).collect();
+        let mut mask = BooleanBuffer::new_set(batch.num_rows());
+        for test in &self.of_text {
+            mask = &mask & &test.of_text(batch.column(test.positions[0]))?;
+        }
+        if let Some(rest) = self.rest.as_ref().filter(|_| mask.count_set_bits() > 0) {
+            let arrays = rest.positions.iter().map(|at| Arc::clone(batch.column(*at))).collect();
+            mask = &mask & &rest.passing(arrays, batch.num_rows())?;
+        }
+        Ok(BooleanArray::new(mask, None))
+    }
+}
+
+/// Where the columns are that an expression names.
+fn positions(expr: &Expr, schema: &SchemaRef) -> Option<Vec<usize>> {
+    let names = expr.column_refs();
+    let positions: Option<Vec<usize>> = names.iter().map(|column| schema.index_of(&column.name).ok()).collect();
+    let mut positions = positions?;
+    positions.sort_unstable();
+    positions.dedup();
+    Some(positions)
+}
+
+impl Test {
+    fn new(expr: &Expr, schema: &SchemaRef, make: impl Fn(&Expr, DFSchema) -> Option<Predicate>) -> Option<Test> {
+        let positions = positions(expr, schema)?;
+        let schema = Arc::new(schema.project(&positions).ok()?);
+        let passes = make(expr, DFSchema::try_from(Arc::clone(&schema)).ok()?)?;
+        Some(Test { positions, schema, passes })
+    }
+
+    /// Which rows of these columns pass; where it is not known they do not.
+    fn passing(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanBuffer> {
+        let arrays = arrays.into_iter().zip(self.schema.fields());
+        let arrays = arrays.map(|(array, field)| relabel(array, field.data_type())).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch =
             RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options).map_err(Error::bug)?;
         let mask = self.passes.evaluate(&batch).and_then(|mask| mask.into_array(rows)).or_error()?;
-        Ok(mask.as_boolean().clone())
+        let mask = mask.as_boolean();
+        Ok(match mask.nulls() {
+            Some(nulls) => mask.values() & nulls.inner(),
+            None => mask.values().clone(),
+        })
+    }
+
+    /// Which values of the one column pass.
+    fn of_text(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
+        let rows = array.len();
+        let Some(coded) = array.as_any_dictionary_opt() else { return self.passing(vec![Arc::clone(array)], rows) };
+        let entries = self.passing(vec![Arc::clone(coded.values())], coded.values().len())?;
+        let keys = coded.keys().as_primitive_opt::<UInt32Type>();
+        let keys = keys.ok_or_else(|| Error::bug("a dictionary whose keys have no 32 bits"))?;
+        if keys.null_count() == 0 {
+            let passing = entries.count_set_bits();
+            if passing == 0 || passing == entries.len() {
+                return Ok(if passing == 0 { BooleanBuffer::new_unset(rows) } else { BooleanBuffer::new_set(rows) });
+            }
+            let keys = keys.values();
+            return Ok(BooleanBuffer::collect_bool(rows, |row| entries.value(keys[row] as usize)));
+        }
+        let of_null = self.passing(vec![new_null_array(&Arrow::Utf8, 1)], 1)?.value(0);
+        let passes = |row| if keys.is_null(row) { of_null } else { entries.value(keys.value(row) as usize) };
+        Ok(BooleanBuffer::collect_bool(rows, passes))
     }
 }
 

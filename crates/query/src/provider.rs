@@ -150,6 +150,8 @@ impl TableProvider for ColumnsTable {
             ranges: selection.ranges,
             batch_rows: BATCH_ROWS,
             limit: limit.map(|limit| limit as u64),
+            // Whose rows are looked at first looks at text as it is stored.
+            coded: keep.is_some(),
         };
         let partitions = state.config().target_partitions();
         let is_committed = context.is_committed;
@@ -159,7 +161,7 @@ impl TableProvider for ColumnsTable {
 }
 
 /// Does it say the same of a row whenever it is asked, and never fail?
-fn is_sure(filter: &Expr) -> bool {
+pub(crate) fn is_sure(filter: &Expr) -> bool {
     !filter.is_volatile() && !has_subquery(filter) && !may_fail(filter)
 }
 
@@ -384,9 +386,12 @@ pub(crate) fn predicate(schema: &SchemaRef, filters: &[Expr]) -> Result<Predicat
     datafusion::physical_expr::create_physical_expr(&all, &schema, &ExecutionProps::new(), &planning).or_error()
 }
 
-/// A stored array with the session's zone in its type; anything else as it is.
+/// A stored array with the session's zone in its type, and values for keys into a dictionary; anything else as it is.
 pub(crate) fn relabel(array: arrow_array::ArrayRef, ty: &Arrow) -> arrow_array::ArrayRef {
     match (array.data_type(), ty) {
+        (Arrow::Dictionary(..), ty) if !matches!(ty, Arrow::Dictionary(..)) => {
+            columns::uncoded(&array).unwrap_or(array)
+        }
         (Arrow::Timestamp(_, have), Arrow::Timestamp(_, want)) if have != want => {
             let values = array.as_primitive::<arrow_array::types::TimestampNanosecondType>().clone();
             Arc::new(values.with_timezone_opt(want.clone()))

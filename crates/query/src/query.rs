@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::RecordBatch;
 use arrow_schema::DataType as Arrow;
 use datafusion::common::ParamValues;
-use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::scalar::ScalarValue;
@@ -198,9 +198,14 @@ impl Ready {
     /// Starts it.
     pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
         let stream = execute_stream(self.plan, self.task).or_error_in(&parsed)?;
-        let stream = stream.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed)));
-        Ok(Box::pin(self.interrupt.held_by(stream)))
+        Ok(Box::pin(self.interrupt.held_by(located(stream, &parsed))))
     }
+}
+
+/// A stream of batches with errors of ours, which know their place in the statement.
+pub(crate) fn located(batches: SendableRecordBatchStream, parsed: &Arc<Parsed>) -> Batches {
+    let parsed = Arc::clone(parsed);
+    Box::pin(batches.map(move |batch| batch.map_err(|error| locate(convert(&error), &parsed))))
 }
 
 /// Optimizes a prepared query and makes its physical plan, against the session's newest snapshot.
@@ -283,20 +288,32 @@ pub(crate) fn at_once(
     Ok(Some(if is_few { executed } else { executed.streamed(prepared) }))
 }
 
-/// Runs a series statement whose plan still holds; nothing for others, and long ones.
-pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<series::Ran>> {
+/// A series statement whose plan still holds, with the values of its parameters.
+struct Bound<'a> {
+    shape: &'a Arc<Shape>,
+    context: Arc<StatementContext>,
+    values: Vec<ScalarValue>,
+}
+
+fn bound_series<'a>(session: &mut Session, prepared: &'a Prepared, values: &[Value]) -> Result<Option<Bound<'a>>> {
     let Plan::Query(plan) = &prepared.0.plan else { return Ok(None) };
     let Some(shape) = &plan.series else { return Ok(None) };
     let context = session.context();
     if context.rows_view.is_some() || !plan.holds(&context) {
         return Ok(None);
     }
-    let located = |error| locate(error, &prepared.0.statement.0);
-    let scalars = plan.scalars(values, &context.settings.time_zone()).map_err(located)?;
+    let values = plan.scalars(values, &context.settings.time_zone());
+    let values = values.map_err(|error| locate(error, &prepared.0.statement.0))?;
+    Ok(Some(Bound { shape, context, values }))
+}
+
+/// Runs a series statement whose plan still holds; nothing for others, and long ones.
+pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<series::Ran>> {
+    let Some(Bound { shape, context, values }) = bound_series(session, prepared, values)? else { return Ok(None) };
     let state = session.state(&context);
-    let ran = shape.run(&state, &context, &scalars);
+    let ran = shape.run(&state, &context, &values);
     session.keep(state);
-    ran.map_err(located)
+    ran.map_err(|error| locate(error, &prepared.0.statement.0))
 }
 
 /// Set when nobody waits for a result any more.
@@ -309,29 +326,34 @@ impl Drop for Over {
     }
 }
 
-/// Runs a series statement that is too long to be run at once, if it is one of aggregates, on threads of its own.
-pub(crate) async fn run_long(
-    session: &mut Session,
-    prepared: &Prepared,
-    values: &[Value],
-) -> Result<Option<series::Ran>> {
-    let Plan::Query(plan) = &prepared.0.plan else { return Ok(None) };
-    let Some(shape) = plan.series.as_ref().filter(|shape| shape.is_splittable()) else { return Ok(None) };
-    let context = session.context();
-    if context.rows_view.is_some() || !plan.holds(&context) {
+/// What a series statement gives that is too long to be run at once.
+pub(crate) enum Long {
+    Ran(series::Ran),
+    Streamed(series::Streamed),
+}
+
+/// Runs a series statement that is too long to be run at once, if it is one of aggregates or of rows in any order, on threads of its own.
+pub(crate) async fn run_long(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<Long>> {
+    let Some(Bound { shape, context, values }) = bound_series(session, prepared, values)? else { return Ok(None) };
+    if !shape.is_splittable() && !shape.is_streamable() {
         return Ok(None);
     }
     let located = |error| locate(error, &prepared.0.statement.0);
-    let scalars = plan.scalars(values, &context.settings.time_zone()).map_err(located)?;
     let state = session.state(&context);
-    let selected = shape.select(&state, &context, &scalars);
+    let selected = shape.select(&state, &context, &values);
     let threads = state.config().target_partitions();
     session.keep(state);
     let Some(selected) = selected.map_err(located)? else { return Ok(None) };
+    if shape.is_streamable() {
+        let parts = move || Shape::parts(&selected, threads).map(|parts| (selected, parts));
+        let (selected, parts) = tokio::task::spawn_blocking(parts).await.map_err(Error::bug)??;
+        return shape.stream(selected, parts).map(Long::Streamed).map(Some);
+    }
     let over = Over::default();
     let (shape, is_over) = (Arc::clone(shape), Arc::clone(&over.0));
     let run = move || shape.run_long(selected, threads, &is_over);
-    tokio::task::spawn_blocking(run).await.map_err(Error::bug)?.map_err(located)
+    let ran = tokio::task::spawn_blocking(run).await.map_err(Error::bug)?.map_err(located)?;
+    Ok(ran.map(Long::Ran))
 }
 
 /// Runs a prepared query.
@@ -339,8 +361,11 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     let Plan::Query(plan) = &prepared.0.plan else {
         return Err(Error::bug("a query without a plan"));
     };
-    if let Some(series::Ran { batches, .. }) = run_long(session, prepared, values).await? {
-        let batches = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
+    if let Some(long) = run_long(session, prepared, values).await? {
+        let batches: Batches = match long {
+            Long::Ran(ran) => Box::pin(futures::stream::iter(ran.batches.into_iter().map(Ok))),
+            Long::Streamed(streamed) => located(streamed.batches, &prepared.0.statement.0),
+        };
         return Ok(Outcome::Rows { columns: plan.columns.clone(), batches, tag: "SELECT".into() });
     }
     let ready = ready(session, prepared, plan, values).await?;

@@ -2,7 +2,7 @@
 # What docs/benchmarks/columns/README.md shows, from nothing: writes, sizes and questions of several products, each on a
 # server of its own, one after the other. Wants a machine with nothing else to do and 30 GB.
 #
-#   docs/benchmarks/columns/run.sh [PART …]      parts: wide size wider narrow late tsbs breakeven; all if none
+#   docs/benchmarks/columns/run.sh [PART …]      parts: wide size wider narrow rewrites late tsbs breakeven scans soak; all but the last if none
 #                                                is named
 #
 # MILLRACE names a built program to take instead of building one, SECONDS_EACH how long each product is written to, TARGETS the
@@ -61,6 +61,21 @@ narrow() {
     measure narrow "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
         --set DEVICE_NUMBER=100000 --set SENSOR_NUMBER=1 --set DEVICE_NUM_PER_WRITE=1000 --set BATCH_SIZE_PER_WRITE=1
 }
+# Every other row takes the time of an earlier one and overwrites it.
+rewrites() {
+    measure rewrites "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
+        --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100 \
+        --set IS_OUT_OF_ORDER=true --set OUT_OF_ORDER_MODE=POISSON --set OUT_OF_ORDER_RATIO=0.5
+}
+# An hour at so many points a second (80 % of what the machine takes), questions among the writes, every tenth row late.
+soak() {
+    local mix=989:1:1:1:1:1:1:1:1:1:1:1:1
+    "$program" bench iot --quiet --target millrace --seconds "${SOAK_SECONDS:-3600}" "${data[@]}" \
+        --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100 --set DOUBLE_LENGTH=0 \
+        --set IS_OUT_OF_ORDER=true --set OUT_OF_ORDER_MODE=LATE --set OUT_OF_ORDER_RATIO=0.1 \
+        --set OPERATION_PROPORTION=$mix --set POINT_RATE="${SOAK_RATE:-19000000}" \
+        --json "$reports/soak.json" --html "$reports/soak.html" > "$reports/soak.txt" || echo "soak: exit $?"
+}
 # Ours alone, in turn: in order, and three rows of ten up to 1,000 rows late.
 late() {
     local common=(iot --quiet --queries 0 --seconds "$seconds" "${data[@]}"
@@ -82,9 +97,13 @@ breakeven() {
     "$program" bench breakeven --target millrace --series 10 --days 120 --json "$reports/breakeven.json" \
         --html "$reports/breakeven.html" > "$reports/breakeven.txt"
 }
+# GROUP BYs over events, beside DuckDB and ClickHouse. PYTHON has their packages.
+scans() {
+    "${PYTHON:-python3}" docs/benchmarks/columns/scans.py "$program" "${SCAN_ROWS:-50000000}" > "$reports/scans.txt"
+}
 
 parts=("$@")
-[ $# -gt 0 ] || parts=(wide size wider narrow late tsbs breakeven)
+[ $# -gt 0 ] || parts=(wide size wider narrow rewrites late tsbs breakeven scans)
 for part in "${parts[@]}"; do
     "$part"
 done

@@ -1,4 +1,4 @@
-//! Aggregates by series and buckets of time: each row's group is found by its series' number and its bucket, and the planner's own
+//! Aggregates by series, buckets of time and fields: each row's group is found by the numbers of these, and the planner's own
 //! accumulators do the rest, so that the two tiers sum, round and compare alike. Blocks that stand for themselves give their statistics
 //! instead of their rows.
 
@@ -15,11 +15,13 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{EmitTo, Expr, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::scalar::ScalarValue;
 use engine::TableView;
 use model::{ColumnId, ColumnRole, DataType, Error, Result, Table, TimeRange};
 use rustc_hash::FxHashMap;
 
+use super::fields::Fields;
 use super::shape::{Bucket, By, Groups};
 use crate::errors::OrError;
 use crate::provider::relabel;
@@ -42,6 +44,12 @@ impl Aggregated {
         source: Option<Source>,
     ) -> Aggregated {
         Aggregated { arguments: function.expressions(), function, filter, source }
+    }
+
+    /// Does it look at the column at a position of what is read?
+    pub(super) fn looks_at(&self, position: usize) -> bool {
+        let exprs = self.arguments.iter().chain(&self.filter);
+        exprs.flat_map(|expr| collect_columns(expr)).any(|column| column.index() == position)
     }
 
     /// Its result.
@@ -151,7 +159,8 @@ impl Source {
         let null = |ty: &Arrow| ScalarValue::try_from(ty).or_error();
         Ok(match (self, types) {
             (Source::Count(_), [Arrow::Int64]) => Some(vec![ScalarValue::Int64(Some(0))]),
-            (Source::Average(_), [Arrow::UInt64, sum]) => Some(vec![ScalarValue::UInt64(Some(0)), null(sum)?]),
+            // A number of 0 would count as one.
+            (Source::Average(_), [Arrow::UInt64, sum]) => Some(vec![ScalarValue::UInt64(None), null(sum)?]),
             (Source::First(_, true), [value, Arrow::Int64]) => {
                 Some(vec![null(value)?, ScalarValue::Int64(Some(times.start))])
             }
@@ -237,6 +246,9 @@ pub(super) fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> 
     })
 }
 
+/// No group.
+const NONE: usize = usize::MAX;
+
 /// The groups found so far.
 pub(super) struct Grouper<'a> {
     shape: &'a Groups,
@@ -244,10 +256,13 @@ pub(super) struct Grouper<'a> {
     /// As the planner sees the time.
     time: Arrow,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
-    /// Of each group: its kind of key, and its bucket.
-    groups: Vec<(u32, i64)>,
-    group_of: FxHashMap<(u32, i64), usize>,
+    /// Of each group: its kind of key, its bucket, and the number of its fields' values.
+    groups: Vec<(u32, i64, u32)>,
+    group_of: FxHashMap<(u32, i64, u32), usize>,
+    /// Where nothing but fields is grouped by: the group of each number.
+    group_of_fields: Vec<usize>,
     kinds: Kinds,
+    fields: Fields,
     /// What blocks told.
     pending: Pending,
     /// Was nothing taken yet?
@@ -320,6 +335,8 @@ impl<'a> Grouper<'a> {
             accumulators: accumulators.collect::<datafusion::error::Result<_>>().or_error()?,
             groups: Vec::new(),
             group_of: FxHashMap::default(),
+            group_of_fields: Vec::new(),
+            fields: Fields::new(&shape.fields)?,
             kinds: Kinds {
                 columns,
                 types: table.key_columns().map(|column| column.ty).collect(),
@@ -332,15 +349,15 @@ impl<'a> Grouper<'a> {
         };
         if shape.by.is_empty() {
             // There is one group, whether it has rows or not.
-            grouper.group(0, 0);
+            grouper.group(0, 0, 0);
         }
         Ok(grouper)
     }
 
-    fn group(&mut self, kind: u32, bucket: i64) -> usize {
+    fn group(&mut self, kind: u32, bucket: i64, fields: u32) -> usize {
         let groups = &mut self.groups;
-        *self.group_of.entry((kind, bucket)).or_insert_with(|| {
-            groups.push((kind, bucket));
+        *self.group_of.entry((kind, bucket, fields)).or_insert_with(|| {
+            groups.push((kind, bucket, fields));
             groups.len() - 1
         })
     }
@@ -376,7 +393,7 @@ impl<'a> Grouper<'a> {
             }
         }
         let kind = self.kinds.of(first, self.view)?;
-        let group = self.group(kind, bucket);
+        let group = self.group(kind, bucket, 0);
         self.pending.groups.push(group);
         for (pending, state) in self.pending.states.iter_mut().zip(states) {
             pending.resize_with(state.len(), Vec::new);
@@ -404,12 +421,12 @@ impl<'a> Grouper<'a> {
     /// Takes rows.
     pub(super) fn take_rows(&mut self, rows: Scanned, scanned: &SchemaRef) -> Result<()> {
         let Scanned { series, times, batch } = rows;
-        let batch = super::relabelled(&batch, scanned)?;
         if batch.num_rows() == 0 {
             return Ok(());
         }
         self.is_empty = false;
-        let groups = self.groups_of(&series, times)?;
+        let groups = self.groups_of(&series, times, &batch)?;
+        let batch = self.looked_at(&batch, scanned)?;
         let count = self.groups.len();
         for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
             let arrays = aggregate.arguments.iter().map(|argument| {
@@ -433,7 +450,10 @@ impl<'a> Grouper<'a> {
         let kinds = kinds.collect::<Result<Vec<u32>>>()?;
         let of_all = self.kinds.columns.is_empty();
         let kind = |kind: u32| if of_all { 0 } else { kinds[kind as usize] };
-        let groups: Vec<usize> = other.groups.iter().map(|(of, bucket)| self.group(kind(*of), *bucket)).collect();
+        let fields = self.fields.merge(other.fields)?;
+        let number = |number: u32| fields.get(number as usize).copied().unwrap_or(0);
+        let groups = other.groups.iter().map(|(of, bucket, fields)| self.group(kind(*of), *bucket, number(*fields)));
+        let groups: Vec<usize> = groups.collect();
         let count = self.groups.len();
         for (own, other) in self.accumulators.iter_mut().zip(&mut other.accumulators) {
             let state = other.state(EmitTo::All).or_error()?;
@@ -443,27 +463,79 @@ impl<'a> Grouper<'a> {
     }
 
     /// The group of each row.
-    fn groups_of(&mut self, series: &[u32], times: Vec<i64>) -> Result<Vec<usize>> {
+    fn groups_of(&mut self, series: &[u32], times: Vec<i64>, batch: &RecordBatch) -> Result<Vec<usize>> {
         if self.shape.by.is_empty() {
             return Ok(vec![0; series.len()]);
+        }
+        let by_fields_alone = self.shape.bucket.is_none() && self.kinds.columns.is_empty();
+        if by_fields_alone && let Some((of_entries, keys)) = self.fields.coded(batch)? {
+            return Ok(self.groups_of_keys(&of_entries, keys));
+        }
+        let fields = self.fields.numbers(batch)?;
+        if by_fields_alone {
+            return Ok(self.groups_of_fields(&fields));
         }
         let buckets = self.shape.bucket.as_ref().map(|bucket| self.buckets(bucket, times)).transpose()?;
         let buckets = buckets.as_ref().map(longs);
         let mut groups = Vec::with_capacity(series.len());
-        let mut last: Option<(u32, i64, usize)> = None;
+        let mut last: Option<(u32, i64, u32, usize)> = None;
         for (row, series) in series.iter().enumerate() {
             let bucket = buckets.map_or(0, |buckets| buckets[row]);
+            let fields = fields.get(row).copied().unwrap_or(0);
             let group = match last {
-                Some((same, at, group)) if same == *series && at == bucket => group,
+                Some((same, at, of, group)) if same == *series && at == bucket && of == fields => group,
                 _ => {
                     let kind = self.kinds.of(*series, self.view)?;
-                    self.group(kind, bucket)
+                    self.group(kind, bucket, fields)
                 }
             };
-            last = Some((*series, bucket, group));
+            last = Some((*series, bucket, fields, group));
             groups.push(group);
         }
         Ok(groups)
+    }
+
+    /// The groups of rows by keys into a dictionary whose entries have these numbers; not all of them need occur.
+    fn groups_of_keys(&mut self, of_entries: &[u32], keys: &[u32]) -> Vec<usize> {
+        let mut known = vec![NONE; of_entries.len()];
+        let mut groups = Vec::with_capacity(keys.len());
+        groups.extend(keys.iter().map(|key| {
+            let mut group = known[*key as usize];
+            if group == NONE {
+                group = self.group(0, 0, of_entries[*key as usize]);
+                known[*key as usize] = group;
+            }
+            group
+        }));
+        groups
+    }
+
+    /// The groups of rows by the numbers of their fields' values.
+    fn groups_of_fields(&mut self, numbers: &[u32]) -> Vec<usize> {
+        self.group_of_fields.resize(self.fields.count(), NONE);
+        let mut groups = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let mut group = self.group_of_fields[*number as usize];
+            if group == NONE {
+                group = self.group(0, 0, *number);
+                self.group_of_fields[*number as usize] = group;
+            }
+            groups.push(group);
+        }
+        groups
+    }
+
+    /// Rows as aggregates see them. What none of them looks at stays as it came.
+    fn looked_at(&self, batch: &RecordBatch, scanned: &SchemaRef) -> Result<RecordBatch> {
+        let columns = batch.columns().iter().zip(scanned.fields()).zip(&self.shape.looked_at);
+        let columns = columns.map(|((array, field), looked_at)| match looked_at {
+            true => relabel(Arc::clone(array), field.data_type()),
+            false => Arc::clone(array),
+        });
+        let arrays: Vec<ArrayRef> = columns.collect();
+        let fields = arrays.iter().zip(scanned.fields());
+        let fields = fields.map(|(array, field)| field.as_ref().clone().with_data_type(array.data_type().clone()));
+        super::batch_of(&Arc::new(Schema::new(fields.collect::<Vec<_>>())), arrays, batch.num_rows())
     }
 
     /// The bucket of a moment; 0 where nothing is grouped by one.
@@ -474,7 +546,7 @@ impl<'a> Grouper<'a> {
 
     /// How many groups are of buckets after this one.
     pub(super) fn after(&self, bucket: i64) -> u64 {
-        self.groups.iter().filter(|(_, of)| *of > bucket).count() as u64
+        self.groups.iter().filter(|(_, of, _)| *of > bucket).count() as u64
     }
 
     /// The buckets of moments, an array of 64-bit integers.
@@ -491,19 +563,22 @@ impl<'a> Grouper<'a> {
     /// Groups found so far, and bytes of what is kept for them.
     pub(super) fn bytes(&self) -> usize {
         let accumulators: usize = self.accumulators.iter().map(|accumulator| accumulator.size()).sum();
-        accumulators + self.groups.len() * 48 + self.kinds.of.len() * 16
+        accumulators + self.groups.len() * 56 + self.kinds.of.len() * 16 + self.fields.bytes()
     }
 
     /// The groups: keys and aggregates.
     pub(super) fn finish(mut self) -> Result<RecordBatch> {
         let count = self.groups.len();
         let keys = self.view.key_columns_of(self.kinds.examples.iter().copied())?;
-        let kinds = UInt32Array::from_iter_values(self.groups.iter().map(|(kind, _)| *kind));
+        let kinds = UInt32Array::from_iter_values(self.groups.iter().map(|(kind, ..)| *kind));
+        let numbers: Vec<u32> = self.groups.iter().map(|(.., fields)| *fields).collect();
+        let fields = self.fields.values(&numbers)?;
         let mut arrays: Vec<ArrayRef> = Vec::new();
         for by in &self.shape.by {
             arrays.push(match by {
                 By::Key(at) => take(&keys[self.shape.keys[*at]], &kinds, None).map_err(Error::bug)?,
                 By::Bucket => self.bucket_array()?,
+                By::Field(at) => Arc::clone(&fields[*at]),
             });
         }
         for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
@@ -523,7 +598,7 @@ impl<'a> Grouper<'a> {
     }
 
     fn bucket_array(&self) -> Result<ArrayRef> {
-        let starts = self.groups.iter().map(|(_, bucket)| *bucket);
+        let starts = self.groups.iter().map(|(_, bucket, _)| *bucket);
         let ty = self.shape.bucket.as_ref().map(|bucket| bucket.ty.clone());
         Ok(match ty.ok_or_else(|| Error::bug("groups by a bucket that is none"))? {
             Arrow::Int64 => Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(starts)),

@@ -3,15 +3,18 @@
 //!
 //! Such a statement is planned once, as any other, and its plan is taken apart ([`shape`]). Each run then binds the values, asks the
 //! store, and filters, groups and sorts with the planner's own expressions and accumulators, at once and on the thread that asked. It
-//! has a budget: a statement that turns out to be long is left to the planner, whose operators use all threads and memory that is counted.
+//! has a budget: of those that turn out to be long, aggregates and rows in any order go on on threads of their own ([`long`], [`stream`]); the
+//! others are left to the planner, whose operators use all threads and memory that is counted.
 //!
 //! Always true: a statement answers the same here and there (`SET enable_series = off` leaves all to the planner).
 
 mod direct;
+mod fields;
 mod groups;
 mod long;
 mod rows;
 mod shape;
+mod stream;
 
 use std::sync::Arc;
 
@@ -37,6 +40,7 @@ use self::groups::Grouper;
 use self::rows::{Backwards, Reading, Window, batch_of};
 pub(crate) use self::shape::Shape;
 use self::shape::{Body, Count, Groups, Step};
+pub(crate) use self::stream::Streamed;
 use crate::context::StatementContext;
 use crate::errors::OrError;
 use crate::keep::{Keep, Kept};
@@ -187,6 +191,7 @@ impl Shape {
             ranges: selection.ranges,
             batch_rows: BATCH_ROWS,
             limit: None,
+            coded: true,
         };
         Ok(Some(Selected { view, request, keep, window: Window { skip, fetch } }))
     }

@@ -41,7 +41,7 @@ impl Reading<'_> {
     fn read_all(&self, mut passing: Kept<'_>, budget: &mut Budget, much: Much) -> Result<Option<Vec<Part>>> {
         let enough = if let Much::Rows(rows) = much { rows } else { u64::MAX };
         // Whole blocks are read for any of their rows. Where all is read it is known before, and nothing is read in vain.
-        let all = matches!(much, Much::All);
+        let all = enough == u64::MAX && !matches!(much, Much::Slice);
         if all && !budget.take(passing.scan().rows_max()?) {
             return Ok(None);
         }

@@ -124,7 +124,11 @@ pub(super) struct Groups {
     pub(super) by: Vec<By>,
     /// The function of the time, if rows are grouped by one, over the time alone.
     pub(super) bucket: Option<Bucket>,
+    /// Fields among what is grouped by: which of the columns that are read, and their types.
+    pub(super) fields: Vec<(usize, Arrow)>,
     pub(super) aggregates: Vec<Aggregated>,
+    /// Of the columns that are read, which ones aggregates look at.
+    pub(super) looked_at: Vec<bool>,
     /// Keys and aggregates.
     pub(super) grouped: SchemaRef,
     /// What happens to them then, in this order.
@@ -140,6 +144,8 @@ pub(super) enum By {
     /// The position in [`Groups::keys`].
     Key(usize),
     Bucket,
+    /// The position in [`Groups::fields`].
+    Field(usize),
 }
 
 pub(super) struct Bucket {
@@ -373,12 +379,15 @@ impl Compiler<'_> {
         rest: impl FnOnce(Vec<Field>) -> (SchemaRef, Vec<Step>),
     ) -> Option<Shape> {
         let source = &wanted.source;
-        let read = Read::of(source, calls.iter())?;
+        let is_field = |expr: &&Expr| field_of(expr, &source.table).is_some();
+        let read = Read::of(source, calls.iter().chain(by.iter().filter(is_field)))?;
         let aggregates = calls.iter().map(|call| self.aggregated(call, &source.table, &read.scanned));
         let mut groups = Groups {
             keys: Vec::new(),
             by: Vec::new(),
             bucket: None,
+            fields: Vec::new(),
+            looked_at: Vec::new(),
             aggregates: aggregates.collect::<Option<_>>()?,
             grouped: Arc::new(Schema::empty()),
             steps: Vec::new(),
@@ -387,10 +396,14 @@ impl Compiler<'_> {
         };
         let mut fields = Vec::with_capacity(by.len() + calls.len());
         for expr in by {
-            fields.push(groups.add_key(self, expr, source)?);
+            fields.push(groups.add_key(self, expr, source, &read.scanned)?);
         }
         fields.extend(groups.aggregates.iter().map(Aggregated::field));
-        groups.by_statistics = groups.bucket.as_ref().is_none_or(|bucket| bucket.is_monotonic)
+        groups.looked_at = (0..read.columns.len())
+            .map(|at| groups.aggregates.iter().any(|aggregate| aggregate.looks_at(at)))
+            .collect();
+        groups.by_statistics = groups.fields.is_empty()
+            && groups.bucket.as_ref().is_none_or(|bucket| bucket.is_monotonic)
             && groups.aggregates.iter().all(|aggregate| aggregate.source.is_some());
         (groups.grouped, groups.steps) = rest(fields);
         groups.newest = groups.newest_wanted();
@@ -483,8 +496,14 @@ impl Groups {
     }
 
     /// Adds what is grouped by; gives its field.
-    fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, source: &Source) -> Option<Field> {
+    fn add_key(&mut self, compiler: &Compiler<'_>, expr: &Expr, source: &Source, scanned: &SchemaRef) -> Option<Field> {
         let definition = &source.table;
+        if let Some(column) = field_of(expr, definition) {
+            let at = scanned.index_of(&column.name).ok()?;
+            self.by.push(By::Field(self.fields.len()));
+            self.fields.push((at, scanned.field(at).data_type().clone()));
+            return Some(scanned.field(at).clone());
+        }
         if let Expr::Column(column) = expr
             && let Some(at) = definition.key_columns().position(|key| key.name == column.name)
         {
@@ -510,6 +529,14 @@ impl Groups {
         self.by.push(By::Bucket);
         Some(Field::new("bucket", ty, true))
     }
+}
+
+/// The field that rows are grouped by. Floats are left to the planner: which of them are equal is its matter.
+fn field_of<'t>(expr: &Expr, table: &'t Table) -> Option<&'t model::Column> {
+    use model::DataType::{Bool, Int16, Int32, Int64, Text};
+    let Expr::Column(column) = expr else { return None };
+    let column = table.column(&column.name).filter(|column| column.role == ColumnRole::Field)?;
+    matches!(column.ty, Bool | Int16 | Int32 | Int64 | Text).then_some(column)
 }
 
 /// What is read.

@@ -72,7 +72,7 @@ fn condition(random: &mut Random, table: &str) -> String {
     let time = random.time();
     let number = random.below(400) as f64 / 2.0;
     let kinds = match table {
-        "m" => 18,
+        "m" => 19,
         "c" => 6,
         _ => 13,
     };
@@ -90,7 +90,18 @@ fn condition(random: &mut Random, table: &str) -> String {
         11 => random.one_of(&["dev IS NULL", "dev <> 'a'", "dev LIKE 'a%'", "NOT (dev = 'b')", "dev > 'b'"]).to_owned(),
         12 => "time > now() - interval '100 years'".to_owned(),
         13 => format!("site = {}", random.below(4)),
-        14 => random.one_of(&["ok", "NOT ok", "x = 'p'", "ok IS NULL"]).to_owned(),
+        14 => random.one_of(&["ok", "NOT ok", "ok IS NULL"]).to_owned(),
+        17 => random
+            .one_of(&[
+                "x = 'p'",
+                "x <> 'q'",
+                "x IS NULL",
+                "x IN ('q', 'zz')",
+                "x LIKE 'p%'",
+                "upper(x) = 'P'",
+                "x > 'p'",
+            ])
+            .to_owned(),
         15 => format!("at < '{time}'"),
         16 => format!("f * 2 > {number}"),
         _ => "site IN (0, 2) AND dev = 'a'".to_owned(),
@@ -194,6 +205,10 @@ fn statement(random: &mut Random, table: &str) -> (String, bool) {
                     "date_trunc('day', time)",
                     "time",
                 ]));
+            }
+            if random.below(3) == 0 {
+                let fields: &[&str] = if table == "m" { &["x", "ok", "n", "s", "x, s", "s, ok, x"] } else { &["n"] };
+                by.push(random.one_of(fields));
             }
             let list = chosen.join(", ");
             if by.is_empty() {
@@ -393,6 +408,8 @@ fn usual_statements_are_series_statements() {
         "SELECT DISTINCT ON (dev) dev, time, v FROM m ORDER BY dev, time DESC",
         "SELECT dev, time_bucket('1 hour', time), max(v) FROM m GROUP BY 1, 2",
         "SELECT time_bucket('1 minute', time) AS t, max(v) FROM m GROUP BY t ORDER BY t DESC LIMIT 5",
+        "SELECT x, avg(v), min(v), max(v) FROM m GROUP BY x",
+        "SELECT s, max(v) - min(v) FROM m WHERE ok AND x = 'p' GROUP BY s",
         "SELECT time, v FROM m WHERE dev = 'a' UNION (SELECT time, v FROM o WHERE v > 3 LIMIT 3)",
         "SELECT time, v FROM m UNION ALL SELECT time, v FROM o UNION ALL SELECT time, v FROM c",
     ];
@@ -416,7 +433,7 @@ fn usual_statements_are_series_statements() {
 }
 
 #[test]
-fn aggregates_of_many_values_run_on_threads_and_answer_as_the_planner_does() {
+fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture, Storage::Memory);
@@ -443,16 +460,37 @@ fn aggregates_of_many_values_run_on_threads_and_answer_as_the_planner_does() {
             ("count(*)", "WHERE f29 < 0 OR f1 < -100"),
         ] {
             let sql = format!("SELECT {select}, {sums} FROM w {rest}");
-            client.run("SET enable_series = on").await.unwrap();
-            let explained = client.table(&format!("EXPLAIN ANALYZE {sql}")).await.unwrap();
-            let fast = client.table(&sql).await.unwrap();
-            client.run("SET enable_series = off").await.unwrap();
-            let slow = client.table(&sql).await.unwrap();
-            assert!(are_same(&fast, &slow), "{sql}\n{fast:#?}\n{slow:#?}");
-            assert!(explained[0].starts_with("Series statement"), "{sql}\n{explained:#?}");
-            on_threads += usize::from(explained.iter().any(|line| line.ends_with("threads=2")));
+            on_threads += usize::from(both_ways(&mut client, &sql, false).await);
         }
         // One of them is of few series.
         assert_eq!(on_threads, 6);
+        // Rows in any order are handed over while they are read.
+        for sql in [
+            format!("SELECT dev, time, {names} FROM w WHERE f7 > 997"),
+            format!("SELECT site, f1 + f2, {names} FROM w WHERE f29 > 0 AND dev = 'd3' AND f1 > 990 OR f1 = -9"),
+            format!("SELECT dev, time, {names} FROM w WHERE f7 + f8 < -1"),
+        ] {
+            assert!(both_ways(&mut client, &sql, true).await, "{sql}");
+        }
+        let failing = format!("SELECT {names}, 1 / (f1 - f1)::int FROM w");
+        assert!(client.table(&failing).await.unwrap_err().contains("division by zero"));
     });
+}
+
+/// Runs a series statement as such, and by the planner; were there two threads?
+async fn both_ways(client: &mut Client, sql: &str, in_any_order: bool) -> bool {
+    client.run("SET enable_series = on").await.unwrap();
+    let explained = client.table(&format!("EXPLAIN ANALYZE {sql}")).await.unwrap();
+    let mut fast = client.table(sql).await.unwrap();
+    client.run("SET enable_series = off").await.unwrap();
+    let mut slow = client.table(sql).await.unwrap();
+    client.run("SET enable_series = on").await.unwrap();
+    if in_any_order {
+        fast.sort();
+        slow.sort();
+    }
+    assert!(are_same(&fast, &slow), "{sql}\n{fast:#?}\n{slow:#?}");
+    assert!(explained[0].starts_with("Series statement"), "{sql}\n{explained:#?}");
+    assert_eq!(explained.last().unwrap(), &format!("Rows: {}", fast.len()));
+    explained.iter().any(|line| line.ends_with("threads=2"))
 }

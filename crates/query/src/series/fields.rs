@@ -1,0 +1,181 @@
+//! Values of fields that rows are grouped by, numbered in the order in which they are met. Which values are equal is the planner's own
+//! matter: it is asked once for each entry of a dictionary, and once a row where there is none.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow_schema::{DataType as Arrow, Field, Schema};
+use datafusion::arrow::compute::take;
+use datafusion::logical_expr::EmitTo;
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use model::{Error, Result};
+use rustc_hash::FxHashMap;
+
+use crate::errors::OrError;
+use crate::provider::relabel;
+
+/// The fields of rows.
+pub(super) struct Fields {
+    each: Vec<Values>,
+    /// Of every field but the first: numbers for the fields so far, by the number of those before and that of its own value.
+    pairs: Vec<Pairs>,
+}
+
+/// Values of one field.
+struct Values {
+    /// Its position among what is read.
+    at: usize,
+    ty: Arrow,
+    known: Box<dyn GroupValues>,
+}
+
+#[derive(Default)]
+struct Pairs {
+    number_of: FxHashMap<(u32, u32), u32>,
+    list: Vec<(u32, u32)>,
+}
+
+impl Pairs {
+    fn number(&mut self, pair: (u32, u32)) -> u32 {
+        let list = &mut self.list;
+        *self.number_of.entry(pair).or_insert_with(|| {
+            list.push(pair);
+            list.len() as u32 - 1
+        })
+    }
+}
+
+impl Values {
+    fn new(at: usize, ty: &Arrow) -> Result<Values> {
+        let schema = Arc::new(Schema::new(vec![Field::new("field", ty.clone(), true)]));
+        let known = new_group_values(schema, &GroupOrdering::None).or_error()?;
+        Ok(Values { at, ty: ty.clone(), known })
+    }
+
+    /// Where no value is NULL and each stands in a dictionary: the numbers of that, and the keys.
+    fn coded<'a>(&mut self, array: &'a ArrayRef) -> Result<Option<(Vec<u32>, &'a [u32])>> {
+        let Some(coded) = array.as_any_dictionary_opt().filter(|coded| coded.keys().null_count() == 0) else {
+            return Ok(None);
+        };
+        let Some(keys) = coded.keys().as_primitive_opt::<UInt32Type>() else { return Ok(None) };
+        Ok(Some((self.intern(coded.values())?, keys.values())))
+    }
+
+    fn numbers(&mut self, array: &ArrayRef) -> Result<Vec<u32>> {
+        if let Some((of_entries, keys)) = self.coded(array)? {
+            return Ok(keys.iter().map(|key| of_entries[*key as usize]).collect());
+        }
+        let Some(coded) = array.as_any_dictionary_opt() else {
+            return self.intern(&relabel(Arc::clone(array), &self.ty));
+        };
+        let of_entries = self.intern(coded.values())?;
+        let keys = coded.keys().as_primitive_opt::<UInt32Type>();
+        let keys = keys.ok_or_else(|| Error::bug("a dictionary whose keys have no 32 bits"))?;
+        let of_null = self.intern(&new_null_array(&self.ty, 1))?[0];
+        Ok(keys.iter().map(|key| key.map_or(of_null, |key| of_entries[key as usize])).collect())
+    }
+
+    fn intern(&mut self, array: &ArrayRef) -> Result<Vec<u32>> {
+        let mut numbers = Vec::with_capacity(array.len());
+        self.known.intern(std::slice::from_ref(array), &mut numbers).or_error()?;
+        Ok(numbers.into_iter().map(|number| number as u32).collect())
+    }
+
+    /// All values in the order of their numbers. They are forgotten.
+    fn emit(&mut self) -> Result<ArrayRef> {
+        let values = self.known.emit(EmitTo::All).or_error()?.pop();
+        values.ok_or_else(|| Error::bug("values of a field that are none"))
+    }
+}
+
+impl Fields {
+    /// - `fields`: positions among what is read, and types.
+    pub(super) fn new(fields: &[(usize, Arrow)]) -> Result<Fields> {
+        let each: Vec<Values> = fields.iter().map(|(at, ty)| Values::new(*at, ty)).collect::<Result<_>>()?;
+        let pairs = (1..each.len()).map(|_| Pairs::default()).collect();
+        Ok(Fields { each, pairs })
+    }
+
+    /// Of the only field: as [`Values::coded`].
+    pub(super) fn coded<'a>(&mut self, batch: &'a RecordBatch) -> Result<Option<(Vec<u32>, &'a [u32])>> {
+        let [values] = self.each.as_mut_slice() else { return Ok(None) };
+        values.coded(batch.column(values.at))
+    }
+
+    /// The number of each row's values; nothing where there are no fields.
+    pub(super) fn numbers(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
+        let of_each = self.each.iter_mut().map(|values| values.numbers(batch.column(values.at)));
+        let of_each = of_each.collect::<Result<Vec<_>>>()?;
+        Ok(self.combined(of_each))
+    }
+
+    /// Numbers of values of all fields from those of each.
+    fn combined(&mut self, of_each: Vec<Vec<u32>>) -> Vec<u32> {
+        let mut of_each = of_each.into_iter();
+        let mut numbers = of_each.next().unwrap_or_default();
+        for (pairs, next) in self.pairs.iter_mut().zip(of_each) {
+            let mut last = None;
+            for (number, next) in numbers.iter_mut().zip(next) {
+                let pair = (*number, next);
+                *number = match last {
+                    Some((same, number)) if same == pair => number,
+                    _ => pairs.number(pair),
+                };
+                last = Some((pair, *number));
+            }
+        }
+        numbers
+    }
+
+    /// Numbers that there may be.
+    pub(super) fn count(&self) -> usize {
+        match self.pairs.last() {
+            Some(pairs) => pairs.list.len(),
+            None => self.each.first().map_or(0, |values| values.known.len()),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let values: usize = self.each.iter().map(|values| values.known.size()).sum();
+        values + self.pairs.iter().map(|pairs| pairs.list.len() * 32).sum::<usize>()
+    }
+
+    /// Takes the values of another one; gives the number here of each number there.
+    pub(super) fn merge(&mut self, mut other: Fields) -> Result<Vec<u32>> {
+        let count = other.count() as u32;
+        let of_each = other.parts(&(0..count).collect::<Vec<u32>>());
+        let mut here = Vec::with_capacity(self.each.len());
+        for ((own, other), numbers) in self.each.iter_mut().zip(&mut other.each).zip(of_each) {
+            let known = own.intern(&other.emit()?)?;
+            here.push(numbers.into_iter().map(|number| known[number as usize]).collect());
+        }
+        Ok(self.combined(here))
+    }
+
+    /// Of each field, the numbers of its own values.
+    fn parts(&self, numbers: &[u32]) -> Vec<Vec<u32>> {
+        let mut parts = Vec::with_capacity(self.each.len());
+        let mut numbers = numbers.to_vec();
+        for pairs in self.pairs.iter().rev() {
+            let (before, own): (Vec<u32>, Vec<u32>) = numbers.iter().map(|number| pairs.list[*number as usize]).unzip();
+            parts.push(own);
+            numbers = before;
+        }
+        parts.push(numbers);
+        parts.truncate(self.each.len());
+        parts.reverse();
+        parts
+    }
+
+    /// Of each field, the values that these numbers stand for. They are forgotten.
+    pub(super) fn values(&mut self, numbers: &[u32]) -> Result<Vec<ArrayRef>> {
+        let parts = self.parts(numbers);
+        let values = self.each.iter_mut().zip(parts);
+        let values = values
+            .map(|(values, numbers)| take(&values.emit()?, &UInt32Array::from(numbers), None).map_err(Error::bug));
+        values.collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! Rows in any order that are too many to be kept: each part of them is read on a thread of its own, and handed over while it is read.
+
+use std::sync::Arc;
+
+use columns::{ScanRequest, ScanStats};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use model::{Error, Result};
+use parking_lot::Mutex;
+
+use super::shape::{Body, Count, Order, Rows, Shape};
+use super::{Selected, project, relabelled};
+use crate::errors::external;
+use crate::keep::Kept;
+
+/// Batches that each thread may be ahead of who reads.
+const BATCHES_AHEAD: usize = 2;
+
+/// Rows that are being read.
+pub(crate) struct Streamed {
+    /// Ends with the first error.
+    pub(crate) batches: SendableRecordBatchStream,
+    /// What was done, complete when the batches have ended.
+    pub(crate) stats: Arc<Mutex<ScanStats>>,
+    /// That read.
+    pub(crate) threads: usize,
+}
+
+impl Shape {
+    /// May it be run by [`Shape::stream`]?
+    pub(crate) fn is_streamable(&self) -> bool {
+        let is_whole = matches!(self.skip, Count::Of(0)) && self.fetch.is_none() && self.union.is_none();
+        is_whole && matches!(&self.body, Body::Rows(rows) if rows.order == Order::Any)
+    }
+
+    /// The parts in which it can be read at the same time. Blocks.
+    ///
+    /// - `threads`: at most.
+    ///
+    /// # Errors
+    /// Those of reading block indexes.
+    pub(crate) fn parts(selected: &Selected, threads: usize) -> Result<Vec<ScanRequest>> {
+        let parts = selected.view.split(&selected.request, threads)?;
+        Ok(if parts.is_empty() { vec![selected.request.clone()] } else { parts })
+    }
+
+    /// Begins to read all of `parts`. What is dropped before its end reads no further.
+    ///
+    /// # Errors
+    /// XX000 unless it is streamable.
+    pub(crate) fn stream(self: &Arc<Self>, selected: Selected, parts: Vec<ScanRequest>) -> Result<Streamed> {
+        if !self.is_streamable() {
+            return Err(Error::bug("a statement that gives its rows at once"));
+        }
+        let stats: Arc<Mutex<ScanStats>> = Arc::default();
+        let (threads, selected) = (parts.len(), Arc::new(selected));
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.result), BATCHES_AHEAD * threads);
+        for part in parts {
+            let (shape, selected, stats) = (Arc::clone(self), Arc::clone(&selected), Arc::clone(&stats));
+            let out = builder.tx();
+            builder.spawn_blocking(move || {
+                let Body::Rows(rows) = &shape.body else { return Ok(()) };
+                let mut send = |batch| match batch {
+                    Some(batch) => out.blocking_send(Ok(batch)).is_ok(),
+                    None => !out.is_closed(),
+                };
+                let read = shape.read_part(rows, &selected, part, &mut send).map_err(external)?;
+                *stats.lock() += read;
+                Ok(())
+            });
+        }
+        Ok(Streamed { batches: builder.build(), stats, threads })
+    }
+
+    /// Reads a part; `send` takes what passed, is also asked where nothing did, and says whether somebody waits for more.
+    fn read_part(
+        &self,
+        rows: &Rows,
+        selected: &Selected,
+        part: ScanRequest,
+        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>) -> bool,
+    ) -> Result<ScanStats> {
+        let mut passing = Kept::new(&selected.view, part, selected.keep.as_ref())?;
+        while let Some(scanned) = passing.next()? {
+            let batch = match scanned.batch.num_rows() {
+                0 => None,
+                _ => Some(project(&rows.outputs, &relabelled(&scanned.batch, &self.scanned)?, &self.result)?),
+            };
+            if !send(batch) {
+                break;
+            }
+        }
+        Ok(passing.scan().stats())
+    }
+}
