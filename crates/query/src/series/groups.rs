@@ -22,6 +22,7 @@ use model::{ColumnId, ColumnRole, DataType, Error, Result, Table, TimeRange};
 use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
+use super::runs::Runs;
 use super::shape::{Bucket, By, Groups};
 use crate::errors::OrError;
 use crate::provider::relabel;
@@ -50,6 +51,15 @@ impl Aggregated {
     pub(super) fn looks_at(&self, position: usize) -> bool {
         let exprs = self.arguments.iter().chain(&self.filter);
         exprs.flat_map(|expr| collect_columns(expr)).any(|column| column.index() == position)
+    }
+
+    /// Its state after each run of rows, if that is easily told.
+    fn states_of(&self, runs: &Runs, columns: &[ColumnId], batch: &RecordBatch) -> Result<Option<Vec<ArrayRef>>> {
+        let Some(source) = self.source.filter(|_| self.filter.is_none()) else { return Ok(None) };
+        let position = source.field().and_then(|id| columns.iter().position(|column| *column == id));
+        let fields = self.function.state_fields().or_error()?;
+        let types: Vec<Arrow> = fields.iter().map(|field| field.data_type().clone()).collect();
+        Ok(runs.states(source, position.map(|at| batch.column(at)), &types))
     }
 
     /// Its result.
@@ -82,6 +92,18 @@ pub(super) enum Of {
 }
 
 impl Source {
+    /// The field that it tells of.
+    fn field(self) -> Option<ColumnId> {
+        match self {
+            Source::Rows => None,
+            Source::Count(of) | Source::Least(of) | Source::Greatest(of) => match of {
+                Of::Time => None,
+                Of::Field(id) => Some(id),
+            },
+            Source::Sum(id) | Source::Average(id) | Source::First(id, _) | Source::Last(id, _) => Some(id),
+        }
+    }
+
     /// What answers a call whose columns are a table's.
     pub(super) fn of(call: &AggregateFunction, table: &Table) -> Option<Source> {
         let params = &call.params;
@@ -428,7 +450,14 @@ impl<'a> Grouper<'a> {
         let groups = self.groups_of(&series, times, &batch)?;
         let batch = self.looked_at(&batch, scanned)?;
         let count = self.groups.len();
+        let runs = Runs::of(&groups);
         for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
+            if let Some(runs) = &runs
+                && let Some(states) = aggregate.states_of(runs, &self.shape.columns, &batch)?
+            {
+                accumulator.merge_batch(&states, &runs.groups, count).or_error()?;
+                continue;
+            }
             let arrays = aggregate.arguments.iter().map(|argument| {
                 argument.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()
             });

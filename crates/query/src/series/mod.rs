@@ -13,6 +13,7 @@ mod fields;
 mod groups;
 mod long;
 mod rows;
+mod runs;
 mod shape;
 mod stream;
 

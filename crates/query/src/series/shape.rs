@@ -127,7 +127,8 @@ pub(super) struct Groups {
     /// Fields among what is grouped by: which of the columns that are read, and their types.
     pub(super) fields: Vec<(usize, Arrow)>,
     pub(super) aggregates: Vec<Aggregated>,
-    /// Of the columns that are read, which ones aggregates look at.
+    /// What is read, and of that which ones aggregates look at.
+    pub(super) columns: Vec<ColumnId>,
     pub(super) looked_at: Vec<bool>,
     /// Keys and aggregates.
     pub(super) grouped: SchemaRef,
@@ -387,6 +388,7 @@ impl Compiler<'_> {
             by: Vec::new(),
             bucket: None,
             fields: Vec::new(),
+            columns: read.columns.clone(),
             looked_at: Vec::new(),
             aggregates: aggregates.collect::<Option<_>>()?,
             grouped: Arc::new(Schema::empty()),

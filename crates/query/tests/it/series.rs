@@ -444,9 +444,9 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     let (sums, values) = (sums.join(", "), values.join(", "));
     let (columns, names) = (names.join(" float8, "), names.join(", "));
     runtime.block_on(async {
-        client.run(&format!("CREATE TABLE w (time timestamptz NOT NULL, dev text, site int, {columns} float8) WITH (store = 'columns', key = 'dev, site')")).await.unwrap();
-        let rows = format!("SELECT to_timestamp(g / 10), 'd' || (g % 10)::text, g % 3, {values} FROM generate_series(0, 159999) AS s(g)");
-        client.run(&format!("INSERT INTO w (time, dev, site, {names}) {rows}")).await.unwrap();
+        client.run(&format!("CREATE TABLE w (time timestamptz NOT NULL, dev text, site int, {columns} float8, i int, b bigint, r real) WITH (store = 'columns', key = 'dev, site')")).await.unwrap();
+        let rows = format!("SELECT to_timestamp(g / 10), 'd' || (g % 10)::text, g % 3, {values}, g % 977 - 400, g * 1000003 % 99991, (g % 50 - 9)::real FROM generate_series(0, 159999) AS s(g)");
+        client.run(&format!("INSERT INTO w (time, dev, site, {names}, i, b, r) {rows}")).await.unwrap();
         client.place(Storage::Settled);
         client.run("INSERT INTO w (time, dev, site, f1, f2) VALUES (to_timestamp(7), 'd3', 1, -9, NULL), (to_timestamp(9), 'new', NULL, 5, 6)").await.unwrap();
         let mut on_threads = 0;
@@ -458,12 +458,14 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
             ("dev, time_bucket('1 hour', time) AS h, bool_or(f1 > 3), stddev(f2)", "WHERE f28 < 2000 GROUP BY dev, h ORDER BY dev, h"),
             ("dev, count(*)", "WHERE dev = 'd4' AND f28 < 2000 GROUP BY dev"),
             ("count(*)", "WHERE f29 < 0 OR f1 < -100"),
+            ("site, sum(i), avg(i), min(i), max(i), sum(b), avg(b), max(b)", "WHERE f29 < 2000 GROUP BY site ORDER BY site"),
+            ("time_bucket('1 hour', time) AS h, dev, min(r), max(r), count(i)", "WHERE i > -399 GROUP BY h, dev ORDER BY h, dev"),
         ] {
             let sql = format!("SELECT {select}, {sums} FROM w {rest}");
             on_threads += usize::from(both_ways(&mut client, &sql, false).await);
         }
         // One of them is of few series.
-        assert_eq!(on_threads, 6);
+        assert_eq!(on_threads, 8);
         // Rows in any order are handed over while they are read.
         for sql in [
             format!("SELECT dev, time, {names} FROM w WHERE f7 > 997"),
