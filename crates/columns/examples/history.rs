@@ -46,8 +46,7 @@ fn bytes_a_row(history: bool, commit_rows: usize) -> Result<f64> {
         state = state.with_flushed(&flushed);
     }
     while let Some(compaction) = state.pick_settling()? {
-        let Some(done) = compaction.run(&env, dir, &mut || next(&mut file), &|| true)? else { break };
-        state = state.with_compacted(&done);
+        state = state.with_compacted(&compaction.run(&env, dir, &mut || next(&mut file))?);
     }
     let bytes: u64 = state.segments.iter().map(|segment| segment.meta().bytes).sum();
     Ok(bytes as f64 / ROWS as f64)

@@ -178,7 +178,7 @@ fn bulk(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
     scan_all("one hour of one series, 4 segments", &state, ScanRequest { times: hour, ..one() })?;
     let picked = state.pick_compaction().ok_or_else(|| model::Error::bug("nothing to compact"))?;
     let started = Cpu::now();
-    let done = picked.run(env, dir, &mut next, &|| true)?.ok_or_else(|| model::Error::bug("stopped"))?;
+    let done = picked.run(env, dir, &mut next)?;
     report("points compacted", batches * each * u64::from(FIELDS), started.elapsed());
     let state = state.with_compacted(&done);
     let bytes: u64 = state.segments.iter().map(|segment| segment.meta().bytes).sum();

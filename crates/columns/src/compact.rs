@@ -8,7 +8,7 @@
 //! A compaction that includes every older segment of its moments folds versions for good; another one folds only what
 //! no older version can change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::Env;
@@ -17,7 +17,7 @@ use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 use crate::chunk::{Reads, SegmentSource, Source};
 use crate::encoding::Form;
 use crate::filter::Filter;
-use crate::flush::{Output, needed};
+use crate::flush::{Output, Writing, needed};
 use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
@@ -32,6 +32,8 @@ const INPUTS_MAX: usize = 16;
 const INPUT_BYTES_MAX: u64 = 1 << 30;
 /// As [`INPUT_BYTES_MAX`], when everything is to be merged that can be.
 const SETTLING_BYTES_MAX: u64 = 8 << 30;
+/// What is larger cannot be one of a few of similar size.
+const INPUT_SEGMENT_BYTES_MAX: u64 = INPUT_BYTES_MAX / 3;
 /// A segment below this may be merged with others of other partitions.
 const SMALL_BYTES: u64 = if cfg!(test) { 2_000 } else { 16 << 20 };
 /// Partitions share an output until it has about this many bytes.
@@ -40,6 +42,7 @@ const OUTPUT_BYTES_MIN: u64 = if cfg!(test) { 4_000 } else { 64 << 20 };
 const PARTITIONS_MAX: i128 = 4_096;
 
 /// A chosen compaction.
+#[derive(Clone)]
 pub struct Compaction {
     table: TableRef,
     /// Oldest first.
@@ -49,6 +52,37 @@ pub struct Compaction {
     older: Vec<TimeRange>,
     /// What is before goes.
     kept_from: i64,
+}
+
+/// A compaction at work. Dropped before [`Compacting::finish`], it removes what it has written.
+pub struct Compacting {
+    compaction: Compaction,
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    columns: Arc<[(ColumnId, DataType)]>,
+    /// The moments of outputs still to come, latest first.
+    ranges: Vec<TimeRange>,
+    writing: Option<Writing>,
+    outputs: Vec<Arc<Segment>>,
+    /// Of complete outputs.
+    moved: Moved,
+}
+
+/// What a compaction asks of the disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Of its inputs' blocks.
+    pub read: u64,
+    /// Of its outputs.
+    pub written: u64,
+}
+
+impl Moved {
+    /// Both together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.read + self.written
+    }
 }
 
 /// A finished compaction.
@@ -92,6 +126,26 @@ impl TableState {
             }
         }
         Ok(None)
+    }
+
+    /// How far compaction is behind: the most segments that share a partition and are small enough to be merged with
+    /// others of it. Where it keeps up there are up to three of each size, each size some four times the one before.
+    #[must_use]
+    pub fn compaction_backlog(&self) -> usize {
+        let mergeable = self.segments.iter().filter(|segment| segment.meta().bytes <= INPUT_SEGMENT_BYTES_MAX);
+        let mut ends: Vec<(i64, bool)> = Vec::new();
+        for segment in mergeable {
+            let hull = self.partitions_of(&segment.meta().times);
+            ends.extend([(hull.start, false), (hull.last, true)]);
+        }
+        // Whatever begins at a moment is there before something ends with it.
+        ends.sort_unstable();
+        let (mut now, mut most) = (0_usize, 0);
+        for (_, is_end) in ends {
+            now = if is_end { now.saturating_sub(1) } else { now + 1 };
+            most = most.max(now);
+        }
+        most
     }
 
     /// The start of the oldest partition to keep, if at wall time `now` rows before it are to go.
@@ -159,8 +213,7 @@ impl TableState {
     fn pick_tiered(&self) -> Option<Compaction> {
         let by_time = ByTime::of(&self.segments);
         let (mut hull, mut within) = (TimeRange::EMPTY, Vec::new());
-        // What is larger cannot be one of a few of similar size.
-        let starts = (0..self.segments.len()).filter(|at| self.segments[*at].meta().bytes <= INPUT_BYTES_MAX / 3);
+        let starts = (0..self.segments.len()).filter(|at| self.segments[*at].meta().bytes <= INPUT_SEGMENT_BYTES_MAX);
         let runs = starts.filter_map(|start| {
             let own = self.partitions_of(&self.segments[start].meta().times);
             if own != hull {
@@ -311,53 +364,45 @@ impl Compaction {
         self.inputs.iter().map(|segment| segment.meta().bytes).sum()
     }
 
-    /// Merges, folds versions, applies tombstones, splits by partition; `next_file` gives file numbers. Runs for
-    /// seconds: `keep_going` is asked between blocks, and a refusal removes what was written and gives `None`.
-    ///
-    /// # Errors
-    /// 58030, 53100, XX001 when an input is damaged; what was written is removed.
-    pub fn run(
-        &self,
-        env: &Arc<dyn Env>,
-        dir: &Path,
-        next_file: &mut dyn FnMut() -> u64,
-        keep_going: &dyn Fn() -> bool,
-    ) -> Result<Option<Compacted>> {
-        let mut outputs = Vec::new();
-        let complete = self.write(env, dir, next_file, keep_going, &mut outputs);
-        if !matches!(complete, Ok(true)) {
-            outputs.iter().for_each(|output: &Arc<Segment>| output.remove_when_unused());
+    /// Does the state still have all that it will replace? Not when retention took some.
+    #[must_use]
+    pub fn is_of(&self, state: &TableState) -> bool {
+        // They are in the same order in both.
+        let mut inputs = self.inputs.iter().peekable();
+        for segment in state.segments.iter() {
+            inputs.next_if(|input| Arc::ptr_eq(input, segment));
         }
-        Ok(complete?.then(|| Compacted { inputs: self.inputs.clone(), outputs }))
+        inputs.peek().is_none()
     }
 
-    /// False when told to stop.
-    fn write(
-        &self,
-        env: &Arc<dyn Env>,
-        dir: &Path,
-        next_file: &mut dyn FnMut() -> u64,
-        keep_going: &dyn Fn() -> bool,
-        outputs: &mut Vec<Arc<Segment>>,
-    ) -> Result<bool> {
-        let columns = self.columns()?;
-        for times in self.partitions()? {
-            let bottom = !self.older.iter().any(|older| older.overlaps(&times));
-            let fold = match (self.keeps_history(), self.table.keyed, bottom) {
-                (true, _, _) => Fold::Versions,
-                (false, false, _) => Fold::None,
-                (false, true, true) => Fold::Full,
-                (false, true, false) => Fold::Closed,
-            };
-            let (sources, rows) = self.sources(times, &columns)?;
-            let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
-            let written = output.write(&mut Merger::new(sources, fold), next_file, keep_going)?;
-            if written.stopped {
-                return Ok(false);
-            }
-            outputs.extend(written.finish(self.lsns())?);
-        }
-        Ok(true)
+    /// Begins to merge, fold versions, apply tombstones and split by partition, which is done by [`Compacting::step`].
+    ///
+    /// # Errors
+    /// 58030; XX001 when an input is damaged.
+    pub fn start(self, env: &Arc<dyn Env>, dir: &Path) -> Result<Compacting> {
+        let columns = self.columns()?.into();
+        let mut ranges = self.partitions()?;
+        ranges.reverse();
+        Ok(Compacting {
+            compaction: self,
+            env: Arc::clone(env),
+            dir: dir.to_owned(),
+            columns,
+            ranges,
+            writing: None,
+            outputs: Vec::new(),
+            moved: Moved::default(),
+        })
+    }
+
+    /// All steps at once, which may take a minute; `next_file` gives file numbers.
+    ///
+    /// # Errors
+    /// Those of [`Compaction::start`] and [`Compacting::step`].
+    pub fn run(&self, env: &Arc<dyn Env>, dir: &Path, next_file: &mut dyn FnMut() -> u64) -> Result<Compacted> {
+        let mut compacting = self.clone().start(env, dir)?;
+        while compacting.step(u64::MAX, next_file)? {}
+        Ok(compacting.finish())
     }
 
     /// Of the inputs, and of the deletes that were applied: they need not be applied to the outputs again. Those of
@@ -463,6 +508,81 @@ impl Compaction {
     }
 }
 
+impl Compacting {
+    /// What is compacted.
+    #[must_use]
+    pub fn compaction(&self) -> &Compaction {
+        &self.compaction
+    }
+
+    /// What it has asked of the disk so far, directories and indexes of its inputs not counted.
+    #[must_use]
+    pub fn moved(&self) -> Moved {
+        let Some(writing) = &self.writing else { return self.moved };
+        Moved { read: self.moved.read + writing.bytes_read(), written: self.moved.written + writing.bytes_written() }
+    }
+
+    /// Goes on until about `bytes` more are read and written together, a block at least; false once all is done. A
+    /// complete output is synced. `next_file` gives file numbers.
+    ///
+    /// # Errors
+    /// 58030, 53100, XX001 when an input is damaged; it is of no use afterwards.
+    pub fn step(&mut self, bytes: u64, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {
+        let upto = self.moved().total().saturating_add(bytes.max(1));
+        while self.moved().total() < upto {
+            let Some(writing) = &mut self.writing else {
+                let Some(times) = self.ranges.pop() else { return Ok(false) };
+                self.writing = Some(self.begin(times)?);
+                continue;
+            };
+            if !writing.step(next_file)? {
+                self.finish_output()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The outcome, after a step that found nothing left to do.
+    ///
+    /// # Panics
+    /// When something is left to do.
+    #[must_use]
+    pub fn finish(mut self) -> Compacted {
+        assert!(self.writing.is_none() && self.ranges.is_empty(), "BUG: half a compaction taken for a whole one");
+        Compacted { inputs: self.compaction.inputs.clone(), outputs: std::mem::take(&mut self.outputs) }
+    }
+
+    fn begin(&self, times: TimeRange) -> Result<Writing> {
+        let compaction = &self.compaction;
+        let bottom = !compaction.older.iter().any(|older| older.overlaps(&times));
+        let fold = match (compaction.keeps_history(), compaction.table.keyed, bottom) {
+            (true, _, _) => Fold::Versions,
+            (false, false, _) => Fold::None,
+            (false, true, true) => Fold::Full,
+            (false, true, false) => Fold::Closed,
+        };
+        let (sources, rows) = compaction.sources(times, &self.columns)?;
+        let form = Form::of(&compaction.table);
+        let (env, columns) = (Arc::clone(&self.env), Arc::clone(&self.columns));
+        Ok(Output { env, dir: self.dir.clone(), columns, rows, form }.begin(Merger::new(sources, fold)))
+    }
+
+    fn finish_output(&mut self) -> Result<()> {
+        let Some(writing) = self.writing.take() else { return Ok(()) };
+        self.moved.read += writing.bytes_read();
+        let output = writing.finish(self.compaction.lsns())?;
+        self.moved.written += output.as_ref().map_or(0, |output| output.meta().bytes);
+        self.outputs.extend(output);
+        Ok(())
+    }
+}
+
+impl Drop for Compacting {
+    fn drop(&mut self) {
+        self.outputs.iter().for_each(|output| output.remove_when_unused());
+    }
+}
+
 /// The table's partition length, doubled until `times` are not too many of them.
 fn partition_length(partition_ns: i64, times: &TimeRange) -> i128 {
     let mut length = i128::from(partition_ns.max(1));
@@ -551,6 +671,26 @@ mod tests {
         ];
         for (name, segments, expected) in cases {
             assert_eq!(pick(segments).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn backlog_is_the_most_segments_of_one_partition_that_may_still_be_merged() {
+        const LARGE: u64 = INPUT_SEGMENT_BYTES_MAX + 1;
+        let cases: [(&str, &[Meta], usize); 6] = [
+            ("none", &[], 0),
+            ("of one partition, whether they share moments or not", &[(0, 9, 1), (20, 29, 1), (95, 99, 1)], 3),
+            ("large ones stay as they are", &[(0, 9, LARGE), (0, 9, LARGE - 1)], 1),
+            ("of several partitions", &[(0, 99, 1), (100, 199, 1), (200, 299, 1)], 1),
+            ("one of several touches all of them", &[(0, 99, 1), (50, 150, 1), (100, 101, 1), (199, 200, 1)], 3),
+            (
+                "at the ends of time",
+                &[(i64::MIN, i64::MIN, 1), (i64::MAX - 1, i64::MAX, 1), (i64::MAX, i64::MAX, 1)],
+                2,
+            ),
+        ];
+        for (name, segments, expected) in cases {
+            assert_eq!(state(segments).compaction_backlog(), expected, "{name}");
         }
     }
 

@@ -43,7 +43,7 @@ impl World {
         let mut state = state.clone();
         while let Some(picked) = state.pick_settling()? {
             let World { env, file, .. } = self;
-            let done = picked.run(env, dir(), &mut || next(file), &|| true)?.unwrap();
+            let done = picked.run(env, dir(), &mut || next(file))?;
             state = state.with_compacted(&done);
             done.inputs.iter().for_each(|input| input.remove_when_unused());
         }
@@ -135,7 +135,7 @@ fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
             let state = reopen(world)?;
             let picked = state.pick_settling()?.unwrap();
             let World { env, file, .. } = world;
-            let done = picked.run(env, dir(), &mut || next(file), &|| true)?.unwrap();
+            let done = picked.run(env, dir(), &mut || next(file))?;
             done.outputs.iter().for_each(|output| output.remove_when_unused());
             Ok(())
         },
@@ -147,4 +147,42 @@ fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
     assert_eq!((settled.segments.len(), settled.tombstones.len()), (1, 0));
     assert!(settled.segments[0].settled().unwrap());
     assert_eq!(scan(&settled).unwrap(), expected);
+}
+
+#[test]
+fn a_compaction_does_the_same_in_steps_and_leaves_no_file_when_it_is_stopped_between_them() {
+    let mut world = World::new();
+    let mut state = TableState::empty(table(true));
+    for lsn in 1..=3 {
+        state = world.flush(&filled(&state, lsn)).unwrap();
+    }
+    let picked = state.pick_settling().unwrap().unwrap();
+    let before = world.env.list(dir()).unwrap();
+    let World { env, file, .. } = &mut world;
+    let whole = picked.run(env, dir(), &mut || next(file)).unwrap();
+    let written: u64 = whole.outputs.iter().map(|output| output.meta().bytes).sum();
+
+    let mut steps = 0;
+    for stop in 1.. {
+        let mut compacting = picked.clone().start(env, dir()).unwrap();
+        let is_done = (0..stop).any(|_| !compacting.step(1, &mut || next(file)).unwrap());
+        if is_done {
+            let sizes = |of: &crate::Compacted| -> Vec<_> {
+                of.outputs.iter().map(|output| (output.meta().rows, output.meta().bytes)).collect()
+            };
+            let moved = compacting.moved();
+            assert_eq!(moved.written, written);
+            assert!(moved.read > 0 && moved.read <= picked.input_bytes(), "{moved:?}");
+            let done = compacting.finish();
+            assert_eq!(sizes(&done), sizes(&whole));
+            done.outputs.iter().for_each(|output| output.remove_when_unused());
+            steps = stop;
+            break;
+        }
+        assert!(compacting.moved().total() > 0);
+    }
+    assert!(steps > 10, "a block a step: {steps}");
+    whole.outputs.iter().for_each(|output| output.remove_when_unused());
+    drop(whole);
+    assert_eq!(world.env.list(dir()).unwrap(), before);
 }

@@ -1,6 +1,6 @@
 //! Memtable to segment: entries up to a commit become one file, whatever their partitions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::Env;
@@ -109,9 +109,12 @@ impl TableState {
         let columns = self.columns_of(entries);
         let rows = entries.iter().map(entry_rows).sum();
         let kept = TimeRange { start: self.kept_from, last: i64::MAX };
-        let mut merger = Merger::new(entry_sources(entries, kept, self.keeps_history()), fold);
-        let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
-        output.write(&mut merger, next_file, &|| true)?.finish(lsns)
+        let merger = Merger::new(entry_sources(entries, kept, self.keeps_history()), fold);
+        let form = Form::of(&self.table);
+        let output = Output { env: Arc::clone(env), dir: dir.to_owned(), columns: columns.into(), rows, form };
+        let mut writing = output.begin(merger);
+        while writing.step(next_file)? {}
+        writing.finish(lsns)
     }
 
     /// Fields that any of the entries has, by id, and what the history is to know.
@@ -193,55 +196,59 @@ pub(crate) fn needed(tombstones: Vec<Arc<Tombstone>>, segments: &[Arc<Segment>])
 }
 
 /// Where merged rows are written to.
-pub(crate) struct Output<'a> {
-    pub(crate) env: &'a Arc<dyn Env>,
-    pub(crate) dir: &'a Path,
+pub(crate) struct Output {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) dir: PathBuf,
     /// Fields, by id.
-    pub(crate) columns: &'a [(ColumnId, DataType)],
+    pub(crate) columns: Arc<[(ColumnId, DataType)]>,
     /// About how many rows will come, to make blocks of equal size.
     pub(crate) rows: usize,
     pub(crate) form: Form,
 }
 
-/// A segment being written.
-pub(crate) struct Written<'a> {
-    output: Output<'a>,
+/// A segment being written, block by block. Dropped before it is finished, it leaves no file.
+pub(crate) struct Writing {
+    output: Output,
+    merger: Merger,
+    /// The file is made with the first row.
     writer: Option<SegmentWriter>,
-    /// Was it told to stop before the end?
-    pub(crate) stopped: bool,
+    stats: ScanStats,
 }
 
-impl<'a> Output<'a> {
-    /// Writes all that `merger` gives; the file is made with the first row. Asks `keep_going` between blocks.
-    pub(crate) fn write(
-        self,
-        merger: &mut Merger,
-        next_file: &mut dyn FnMut() -> u64,
-        keep_going: &dyn Fn() -> bool,
-    ) -> Result<Written<'a>> {
-        let rows_max = if cfg!(test) { 7 } else { block_rows(self.rows, self.columns.len()) };
+impl Output {
+    /// Begins to write all that `merger` gives.
+    pub(crate) fn begin(self, mut merger: Merger) -> Writing {
         // A block of one series tells of it by its statistics, and no reader of another has to read it.
         merger.series_rows = if cfg!(test) { 2 } else { BLOCK_ROWS_MIN };
-        let mut written = Written { output: self, writer: None, stopped: false };
-        let mut stats = ScanStats::default();
-        while let Some(plan) = merger.next(rows_max, &mut stats)? {
-            if !keep_going() {
-                written.stopped = true;
-                break;
-            }
-            written.add(&plan, next_file)?;
-        }
-        Ok(written)
+        Writing { output: self, merger, writer: None, stats: ScanStats::default() }
     }
 }
 
-impl Written<'_> {
+impl Writing {
+    /// Writes the next block, or blocks where versions of a row are many; false when none was left.
+    pub(crate) fn step(&mut self, next_file: &mut dyn FnMut() -> u64) -> Result<bool> {
+        let rows_max = if cfg!(test) { 7 } else { block_rows(self.output.rows, self.output.columns.len()) };
+        let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(false) };
+        self.add(&plan, next_file)?;
+        Ok(true)
+    }
+
+    /// Bytes read so far, by what the merger was given.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.stats.bytes_read
+    }
+
+    /// Bytes of the segment so far.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.writer.as_ref().map_or(0, SegmentWriter::position)
+    }
+
     fn add(&mut self, plan: &Plan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
         let Output { env, dir, columns, form, .. } = &self.output;
         let writer = match &mut self.writer {
             Some(writer) => writer,
             None => {
-                let writer = SegmentWriter::create((*env).clone(), dir, next_file(), columns)?;
+                let writer = SegmentWriter::create(Arc::clone(env), dir, next_file(), columns)?;
                 self.writer.insert(writer.with_form(*form))
             }
         };
@@ -264,6 +271,6 @@ impl Written<'_> {
     pub(crate) fn finish(self, lsns: (Lsn, Lsn)) -> Result<Option<Arc<Segment>>> {
         let Some(writer) = self.writer else { return Ok(None) };
         let meta = writer.finish(lsns)?;
-        Ok(Some(Arc::new(Segment::open(self.output.env.clone(), self.output.dir, meta))))
+        Ok(Some(Arc::new(Segment::open(self.output.env, &self.output.dir, meta))))
     }
 }

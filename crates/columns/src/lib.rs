@@ -51,7 +51,7 @@ pub mod state;
 mod tests;
 mod whole;
 
-pub use compact::{Compacted, Compaction};
+pub use compact::{Compacted, Compacting, Compaction, Moved};
 pub use consolidate::Consolidated;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;

@@ -418,10 +418,16 @@ impl World {
             }
         };
         let Some(picked) = picked else { return };
-        let World { env, next_file, .. } = self;
-        let stop = picked.run(env, dir(), &mut || next(next_file), &|| false).unwrap();
-        assert!(stop.is_none_or(|done| done.outputs.is_empty()), "told to stop");
-        self.compacting = picked.run(env, dir(), &mut || next(next_file), &|| true).unwrap();
+        let World { env, next_file, random, state, .. } = self;
+        assert!(picked.is_of(state));
+        let mut compacting = picked.start(env, dir()).unwrap();
+        while compacting.step(random.below(400), &mut || next(next_file)).unwrap() {
+            if random.below(200) == 0 {
+                // Left alone half-way.
+                return;
+            }
+        }
+        self.compacting = Some(compacting.finish());
         if self.below(2) == 0 {
             self.compact();
         }
@@ -785,7 +791,7 @@ fn run(seed: u64) {
     world.check_now();
     while let Some(picked) = world.state.pick_settling().unwrap() {
         let World { env, next_file, .. } = &mut world;
-        let done = picked.run(env, dir(), &mut || next(next_file), &|| true).unwrap().unwrap();
+        let done = picked.run(env, dir(), &mut || next(next_file)).unwrap();
         world.state = world.state.with_compacted(&done);
     }
     let entries = world.state.entries.iter().any(|entry| matches!(entry, Entry::Delete(_)));

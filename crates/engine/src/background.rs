@@ -1,5 +1,5 @@
 //! Work behind the scenes, as step functions: flushing the log, flushing memtables and changed parts of `rows` tables (together: a
-//! checkpoint), compaction, the governor that wakes slowed writers and throws away old versions of rows.
+//! checkpoint), the governor that wakes slowed writers and throws away old versions of rows. Compaction is in `compaction.rs`.
 //!
 //! Order that makes a crash harmless: files are written and synced, then the manifest names them, then the new root uses them, then what
 //! they replace is removed. After a failed manifest write nothing is removed, because the old or the new one may be on disk.
@@ -8,18 +8,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use columns::{Compacted, Compaction, Flushed, Segment, TableState};
+use columns::{Flushed, Segment, TableState};
 use env::{Event, Step};
 use model::{Error, Lsn, Result, TableId};
 
 use crate::engine::{CommitState, Inner, closing};
 use crate::manifest::{Manifest, Version};
-use crate::retention::Clock;
 use crate::root::Root;
 use crate::rowfile::{RowFiles, RowPart, RowPartWriter, row_file_path};
 
 /// After a failed flush or compaction (a full disk, usually) the next try waits this long.
-const RETRY_NS: u64 = 1_000_000_000;
+pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 /// A step of a checkpoint writes about so many bytes of rows, so that closing and the log need not wait long.
 const ROWS_STEP_BYTES: u64 = 4 << 20;
 /// A step of the governor throws away so many old versions.
@@ -36,21 +35,6 @@ pub(crate) struct Flusher {
     retry_at: u64,
 }
 
-/// What the compactor remembers between steps.
-pub(crate) struct Compactor {
-    retry_at: u64,
-    retention: Clock,
-    /// The table whose compaction failed last: the search goes on behind it, so that one damaged segment does not keep
-    /// the other tables from being compacted.
-    failed: Option<TableId>,
-}
-
-impl Compactor {
-    pub(crate) fn new(retention: Clock) -> Compactor {
-        Compactor { retry_at: 0, retention, failed: None }
-    }
-}
-
 /// Files of a flush or compaction whose manifest could not be written. The manifest on disk may name them, so they stay
 /// until a later one is there, which does not.
 #[derive(Default)]
@@ -58,6 +42,13 @@ pub(crate) struct Doubtful {
     segments: Vec<Arc<Segment>>,
     series_files: Vec<u64>,
     row_files: Vec<u64>,
+}
+
+impl Doubtful {
+    /// These segments, and nothing else.
+    pub(crate) fn segments(segments: &[Arc<Segment>]) -> Doubtful {
+        Doubtful { segments: segments.to_vec(), ..Doubtful::default() }
+    }
 }
 
 #[derive(Default)]
@@ -423,100 +414,6 @@ impl Inner {
         self.barrier.store(0, Ordering::SeqCst);
     }
 
-    /// Drops what retention says; else merges segments, one compaction a step: what is due, or all that can be while
-    /// somebody waits for that.
-    pub(crate) fn compact_step(&self) -> Step {
-        let mut compactor = self.compactor.lock();
-        let now = self.env.monotonic_ns();
-        if compactor.retry_at > now {
-            return Step::Until(compactor.retry_at);
-        }
-        let asked = self.settle_waiters.lock().len();
-        let retained = self.retain(&mut compactor.retention).map_err(|error| error.context("retention"));
-        let done = retained.and_then(|(dropped, look)| {
-            Ok((dropped || self.compact_once(&mut compactor, asked > 0)?, look.map_or(Step::Idle, Step::Until)))
-        });
-        match done {
-            Ok((true, _)) => Step::Again,
-            Ok((false, look)) => {
-                // Told to stop, it leaves the rest undone.
-                let stopped = self.closing.load(Ordering::SeqCst).then(closing);
-                self.answer_settle_waiters(asked, stopped.as_ref());
-                look
-            }
-            Err(error) => {
-                tracing::warn!(%error, "compaction failed; its inputs are kept and it will be tried again");
-                self.answer_settle_waiters(asked, Some(&error));
-                compactor.retry_at = now + RETRY_NS;
-                Step::Until(compactor.retry_at)
-            }
-        }
-    }
-
-    /// Whoever asked during the step is left to the next one, which the asking has called for.
-    fn answer_settle_waiters(&self, asked: usize, error: Option<&Error>) {
-        let mut waiters = self.settle_waiters.lock();
-        // Fewer when closing has let them go.
-        let asked = asked.min(waiters.len());
-        let answered = waiters.drain(..asked).collect();
-        drop(waiters);
-        answer(answered, error);
-    }
-
-    fn compact_once(&self, compactor: &mut Compactor, settling: bool) -> Result<bool> {
-        let root = self.roots.newest();
-        let behind = compactor.failed.take();
-        let later = root.tables.iter().filter(|(id, _)| Some(**id) > behind);
-        let earlier = root.tables.iter().filter(|(id, _)| Some(**id) <= behind);
-        let mut picked = later.chain(earlier).filter_map(|(_, state)| {
-            let compaction = pick(state, settling).transpose()?;
-            Some((Arc::clone(&state.table), compaction))
-        });
-        let Some((table, compaction)) = picked.next() else { return Ok(false) };
-        drop(picked);
-        // It would keep memory and files for as long as the compaction takes.
-        drop(root);
-        compaction.and_then(|compaction| self.compact(table.id, &compaction)).map_err(|error| {
-            compactor.failed = Some(table.id);
-            error.context(format!("compaction of table {}", table.name))
-        })
-    }
-
-    /// False when told to stop.
-    fn compact(&self, id: TableId, compaction: &Compaction) -> Result<bool> {
-        let dir = self.data_dir();
-        let keep_going = || !self.closing.load(Ordering::Relaxed);
-        let Some(done) = compaction.run(&self.env, &dir, &mut || self.next_file(), &keep_going)? else {
-            return Ok(false);
-        };
-        let mut manifest = self.manifest.lock();
-        let newest = self.roots.newest();
-        let (Some(state), true) = (newest.tables.get(&id), manifest.files.contains_key(&id)) else {
-            // Dropped meanwhile.
-            done.outputs.iter().for_each(|segment| segment.remove_when_unused());
-            return Ok(true);
-        };
-        let files = state.with_compacted(&done).files();
-        let mut next = manifest.clone();
-        next.files.insert(id, files);
-        next.next_file = self.file_count();
-        let outputs = || Doubtful { segments: done.outputs.clone(), ..Doubtful::default() };
-        self.write_manifest(&mut manifest, next, outputs)?;
-
-        let mut lock = self.commit.lock();
-        let root = self.roots.newest();
-        match root.tables.get(&id) {
-            Some(state) => self.roots.replace_newest(root.with_state(id, state.with_compacted(&done))),
-            None => lock.compacted_after_drop(id, &done),
-        }
-        done.inputs.iter().for_each(|segment| segment.remove_when_unused());
-        drop(lock);
-        let written: u64 = done.outputs.iter().map(|segment| segment.meta().bytes).sum();
-        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        self.counters.compaction_bytes.fetch_add(written, Ordering::Relaxed);
-        Ok(true)
-    }
-
     /// Merges small memtable entries of tables just written to. On the writer's thread, so that it is paid by who causes it; if another
     /// writer is at it, it is left to that one.
     pub(crate) fn consolidate(&self, tables: &[TableId]) {
@@ -589,15 +486,6 @@ impl Inner {
     }
 }
 
-impl CommitState {
-    /// The table was dropped while its segments were merged: what goes with the drop is now the merged ones.
-    fn compacted_after_drop(&mut self, id: TableId, done: &Compacted) {
-        for (_, state) in self.dropped.iter_mut().filter(|(_, state)| state.table.id == id) {
-            *state = Arc::new(state.with_compacted(done));
-        }
-    }
-}
-
 impl Job {
     /// Files that this flush has written.
     fn new_files(&self, done: &Done) -> Doubtful {
@@ -633,11 +521,7 @@ fn row_files(old: &Manifest, job: &Job, done: &Done) -> BTreeMap<TableId, RowFil
     job.root.row_tables.iter().map(files).collect()
 }
 
-fn pick(state: &TableState, settling: bool) -> Result<Option<Compaction>> {
-    if settling { state.pick_settling() } else { Ok(state.pick_compaction()) }
-}
-
-fn answer(waiters: Vec<Waiter>, error: Option<&Error>) {
+pub(crate) fn answer(waiters: Vec<Waiter>, error: Option<&Error>) {
     for waiter in waiters {
         *waiter.error.lock() = error.cloned();
         waiter.event.set();

@@ -69,6 +69,8 @@ pub struct Committing {
     adds_rows: bool,
     /// Are there records in the log already?
     sent: bool,
+    /// Their payload bytes.
+    sent_bytes: usize,
     bytes: usize,
     waiting_since: Option<u64>,
 }
@@ -148,6 +150,7 @@ impl Committing {
             inline: Vec::new(),
             adds_rows: false,
             sent: false,
+            sent_bytes: 0,
             bytes,
             waiting_since: None,
         }
@@ -313,6 +316,7 @@ impl Committing {
         match self.engine.inner.wal.append(&[&[&payload]], Space::Ordinary)? {
             Appended::At(lsn) => {
                 self.engine.inner.counters.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+                self.sent_bytes += payload.len();
                 open.entry(txn).or_insert(lsn);
                 Ok(None)
             }
@@ -393,7 +397,10 @@ impl Committing {
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
         inner.counters.rows_written.fetch_add(rows as u64, Ordering::Relaxed);
-        inner.counters.ingested_bytes.fetch_add(ingested as u64, Ordering::Relaxed);
+        if ingested > 0 {
+            inner.counters.ingested_bytes.fetch_add(ingested as u64, Ordering::Relaxed);
+            inner.counters.ingest_log_bytes.fetch_add((self.sent_bytes + bytes) as u64, Ordering::Relaxed);
+        }
         inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
         inner.wake_flusher_if_due();
         if !self.ddl.is_empty() {

@@ -12,8 +12,9 @@ use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use parking_lot::Mutex;
 use wal::{Wal, WalOptions};
 
-use crate::background::{Compactor, Doubtful, Flusher, Waiter};
+use crate::background::{Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
+use crate::compaction::{Compactor, Turn};
 use crate::manifest::{FORMAT_VERSION, Manifest};
 use crate::retention;
 use crate::root::{Root, Roots};
@@ -30,11 +31,15 @@ pub struct Options {
     pub log_file_bytes: u64,
     /// Bytes of log after which memtables are flushed, to bound the time of recovery.
     pub log_flush_bytes: u64,
+    /// Bytes a second that compactions may read and write together; 0 = as many as they can. Not for what somebody waits
+    /// for ([`Engine::settle`]), and loosened where more than 32 segments of one partition are still to be merged: doubled
+    /// with every eight more, and none from 64 on.
+    pub compaction_rate: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { memory_bytes: 1 << 30, log_file_bytes: 64 << 20, log_flush_bytes: 1 << 30 }
+        Options { memory_bytes: 1 << 30, log_file_bytes: 64 << 20, log_flush_bytes: 1 << 30, compaction_rate: 0 }
     }
 }
 
@@ -111,6 +116,8 @@ impl Running {
         let (inner, workers) = (&self.inner, &self.workers);
         inner.refuse_writes();
         workers.compact.stop();
+        workers.compact_low.stop();
+        inner.abandon_compaction();
         workers.flush.stop();
         workers.governor.stop();
         workers.log.stop();
@@ -133,6 +140,8 @@ struct Workers {
     log: Worker,
     flush: Worker,
     compact: Worker,
+    /// The same at low priority.
+    compact_low: Worker,
     governor: Worker,
 }
 
@@ -195,10 +204,15 @@ pub(crate) struct Counters {
     pub(crate) log_bytes: AtomicU64,
     pub(crate) rows_written: AtomicU64,
     pub(crate) ingested_bytes: AtomicU64,
+    /// Of `log_bytes`, since start, those of commits that brought rows of `columns` tables.
+    pub(crate) ingest_log_bytes: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) compaction_bytes: AtomicU64,
+    pub(crate) compaction_read_bytes: AtomicU64,
+    pub(crate) compaction_wait_ns: AtomicU64,
+    pub(crate) compaction_backlog: AtomicU64,
     pub(crate) writers_delayed: AtomicU64,
     pub(crate) checkpoint_bytes: AtomicU64,
     pub(crate) retention_segments: AtomicU64,
@@ -224,6 +238,8 @@ pub struct Stats {
     /// Bytes of those of `columns` tables, each value as its type has it and 13 bytes a row for series, time and
     /// operation. What the log, flushes and compactions wrote over this is the write amplification.
     pub ingested_bytes: u64,
+    /// Payload bytes of the log since start that commits with rows of `columns` tables took.
+    pub ingest_log_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
     /// The budget.
@@ -246,6 +262,12 @@ pub struct Stats {
     pub compactions: u64,
     /// Bytes of segments they wrote.
     pub compaction_bytes: u64,
+    /// Bytes of segments they read.
+    pub compaction_read_bytes: u64,
+    /// Nanoseconds that they waited because of their rate.
+    pub compaction_wait_ns: u64,
+    /// The most segments of one partition of a table that are still to be merged, when a flush or compaction ended last.
+    pub compaction_backlog: u64,
     /// Times a writer was slowed for memory.
     pub writers_delayed: u64,
     /// `rows` tables.
@@ -287,10 +309,13 @@ impl Engine {
             let inner = Arc::clone(&inner);
             inner.env.clone().spawn(name, Box::new(move || step(&inner)))
         };
+        let merger = Arc::clone(&inner);
+        let merge = Box::new(move || merger.compact_step(Turn::Low));
         let workers = Arc::new(Workers {
             log: spawn("log", |inner| inner.log_step()),
             flush: spawn("flush", Inner::flush_step),
-            compact: spawn("compact", |inner| inner.compact_step()),
+            compact: spawn("compact", |inner| inner.compact_step(Turn::Normal)),
+            compact_low: inner.env.spawn_low("compact-low", merge),
             governor: spawn("governor", |inner| inner.governor_step()),
         });
         let _ = inner.workers.set(Arc::downgrade(&workers));
@@ -373,7 +398,7 @@ impl Engine {
     pub fn start_settle(&self) -> Pending {
         let (waiter, pending) = waiting();
         self.inner.settle_waiters.lock().push(waiter);
-        self.running.workers.compact.wake();
+        self.inner.wake_compactor();
         self.inner.unless_closing();
         pending
     }
@@ -970,9 +995,18 @@ impl Inner {
         }
     }
 
+    /// There may be something new to do for it.
     pub(crate) fn wake_compactor(&self) {
+        // Should it be the other's turn, it will wake that one.
+        self.wake_compactor_of(Turn::Normal);
+    }
+
+    pub(crate) fn wake_compactor_of(&self, turn: Turn) {
         if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            workers.compact.wake();
+            match turn {
+                Turn::Normal => workers.compact.wake(),
+                Turn::Low => workers.compact_low.wake(),
+            }
         }
     }
 
@@ -988,6 +1022,7 @@ impl Inner {
             commits: load(&counters.commits),
             rows_written: load(&counters.rows_written),
             ingested_bytes: load(&counters.ingested_bytes),
+            ingest_log_bytes: load(&counters.ingest_log_bytes),
             memtable_bytes: load(&self.memtable_bytes),
             memory_bytes: self.options.memory_bytes,
             log_disk_bytes: self.wal.disk_bytes(),
@@ -996,6 +1031,9 @@ impl Inner {
             flush_bytes: load(&counters.flush_bytes),
             compactions: load(&counters.compactions),
             compaction_bytes: load(&counters.compaction_bytes),
+            compaction_read_bytes: load(&counters.compaction_read_bytes),
+            compaction_wait_ns: load(&counters.compaction_wait_ns),
+            compaction_backlog: load(&counters.compaction_backlog),
             writers_delayed: load(&counters.writers_delayed),
             row_tables: root.row_tables.len() as u64,
             rows: root.row_tables.values().map(|table| table.records.rows()).sum(),

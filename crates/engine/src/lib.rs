@@ -13,13 +13,16 @@
 //!
 //! Not here: SQL (`query`), bytes from the network (`ingest`, `server`). Bytes: docs/format/{record,manifest,row-files}.md.
 
+mod amplification;
 mod background;
 mod catalog;
 mod codec;
 mod commit;
+mod compaction;
 mod engine;
 pub mod inspect;
 mod manifest;
+mod pace;
 mod record;
 mod retention;
 mod root;
@@ -27,6 +30,7 @@ mod rowfile;
 mod sequence;
 mod txn;
 
+pub use amplification::WriteAmplification;
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
 pub use columns::rows::{Ops, PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
 pub use columns::{

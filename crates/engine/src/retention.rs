@@ -18,7 +18,7 @@ use crate::engine::Inner;
 use crate::root::Root;
 
 /// How often the compactor looks.
-const LOOK_NS: u64 = 5_000_000_000;
+pub(crate) const LOOK_NS: u64 = 5_000_000_000;
 /// The clock is followed at most so many times as fast as time passes.
 const CATCH_UP: u64 = 24;
 /// A clock that is ahead by more than this is told of.

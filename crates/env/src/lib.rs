@@ -73,6 +73,12 @@ pub trait Env: Send + Sync + 'static {
 
     /// Starts background work. It is first called soon after.
     fn spawn(&self, name: &str, step: Box<dyn FnMut() -> Step + Send>) -> Worker;
+    /// As [`Env::spawn`], for work that others should not feel: where several threads want a processor it is given a
+    /// small share of it. That is for good, because a process may give priority away and not take it back. Where there is
+    /// no such thing, as in a simulation, it is the same as `spawn`.
+    fn spawn_low(&self, name: &str, step: Box<dyn FnMut() -> Step + Send>) -> Worker {
+        self.spawn(name, step)
+    }
     /// Blocks the caller until the event is set.
     fn wait(&self, event: &Event);
 }

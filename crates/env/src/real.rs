@@ -125,15 +125,11 @@ impl Env for RealEnv {
     }
 
     fn spawn(&self, name: &str, step: Box<dyn FnMut() -> Step + Send>) -> Worker {
-        let signal = Arc::new(Signal::default());
-        let inside = signal.clone();
-        let body = name.to_owned();
-        let handle = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || run_worker(&body, &inside, step))
-            .unwrap_or_else(|error| panic!("start thread \"{name}\": {error}"));
-        let thread = handle.thread().clone();
-        Worker::new(Box::new(RealWorker { signal, thread, handle: Mutex::new(Some(handle)) }))
+        start_worker(name, step, || ())
+    }
+
+    fn spawn_low(&self, name: &str, step: Box<dyn FnMut() -> Step + Send>) -> Worker {
+        start_worker(name, step, lower_priority)
     }
 
     fn wait(&self, event: &Event) {
@@ -261,6 +257,34 @@ impl WorkerControl for RealWorker {
             // The thread cannot have panicked: a panic aborts the process.
             let _ = handle.join();
         }
+    }
+}
+
+/// Starts a thread that does `prepare` and then the work.
+fn start_worker(name: &str, step: Box<dyn FnMut() -> Step + Send>, prepare: fn()) -> Worker {
+    let signal = Arc::new(Signal::default());
+    let inside = signal.clone();
+    let body = name.to_owned();
+    let run = move || {
+        prepare();
+        run_worker(&body, &inside, step);
+    };
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    let handle = started.unwrap_or_else(|error| panic!("start thread \"{name}\": {error}"));
+    let thread = handle.thread().clone();
+    Worker::new(Box::new(RealWorker { signal, thread, handle: Mutex::new(Some(handle)) }))
+}
+
+/// How much nicer than the process a thread of low priority is: it gets a tenth of what one of the others gets.
+#[cfg(target_os = "linux")]
+const NICER: libc::c_int = 10;
+
+/// Lets other threads go before this one. Elsewhere than on Linux the call would be for the whole process.
+fn lower_priority() {
+    // SAFETY: nice takes a number and touches no memory of ours. To be nicer is always allowed.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::nice(NICER);
     }
 }
 

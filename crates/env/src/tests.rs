@@ -499,3 +499,35 @@ fn a_flipped_bit_stays_flipped() {
     env.crash();
     assert_eq!(contents(&env, "f").unwrap()[598..], [b'b', b'b' ^ 1]);
 }
+
+/// Of a thread as Linux counts it: 0 is ordinary, more is nicer.
+#[cfg(target_os = "linux")]
+fn niceness() -> i64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("stat");
+    // The name, which may hold anything, is in brackets; the 19th field is the 17th behind it.
+    let fields = stat.rsplit_once(") ").expect("fields").1;
+    fields.split(' ').nth(16).expect("niceness").parse().expect("a number")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_of_low_priority_is_nicer_than_others_and_the_rest_stay_as_they_are() {
+    let env = RealEnv::new();
+    let own = niceness();
+    let run = |is_low: bool| {
+        let (found, done) = (Arc::new(parking_lot::Mutex::new(None)), Event::new());
+        let (inside, ended) = (Arc::clone(&found), done.clone());
+        let step = Box::new(move || {
+            *inside.lock() = Some(niceness());
+            ended.set();
+            Step::Finished
+        });
+        let worker = if is_low { env.spawn_low("low", step) } else { env.spawn("ordinary", step) };
+        env.wait(&done);
+        drop(worker);
+        let found = *found.lock();
+        found.expect("a number")
+    };
+    assert_eq!(run(true), (own + 10).min(19));
+    assert_eq!((run(false), niceness()), (own, own));
+}

@@ -24,6 +24,8 @@ pub(crate) const HEALTH_DEFAULT: &str = "127.0.0.1:7490";
 pub(crate) const DATA_DEFAULT: &str = "./millrace-data";
 /// Less than this and the smallest memtable, cache and query do not fit together.
 const MEMORY_MIN: u64 = 64 << 20;
+/// Whoever sets less has most likely forgotten the unit.
+const COMPACTION_RATE_MIN: u64 = 1 << 20;
 
 /// Flags of every command.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -62,6 +64,9 @@ pub(crate) struct Shared {
     /// Most client connections at a time [default: 1000].
     #[arg(long, global = true, value_name = "N", env = "MILLRACE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
+    /// What compactions may read and write in a second, like 64MiB; 0 is no limit [default: 0].
+    #[arg(long, global = true, value_name = "SIZE", env = "MILLRACE_COMPACTION_RATE")]
+    pub(crate) compaction_rate: Option<String>,
 }
 
 /// How log messages look.
@@ -88,6 +93,7 @@ struct File {
     log_level: Option<String>,
     log_format: Option<LogFormat>,
     max_connections: Option<usize>,
+    compaction_rate: Option<String>,
 }
 
 /// What was stated, wherever.
@@ -111,6 +117,8 @@ pub(crate) struct Settings {
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) max_connections: usize,
+    /// Bytes a second; 0 = no limit.
+    pub(crate) compaction_rate: u64,
 }
 
 impl Given {
@@ -163,6 +171,7 @@ impl Given {
             log_level: log_level(shared.log_level.as_deref().unwrap_or("info"))?,
             log_format: shared.log_format.unwrap_or(LogFormat::Text),
             max_connections: self.max_connections()?,
+            compaction_rate: self.compaction_rate()?,
         })
     }
 
@@ -174,6 +183,17 @@ impl Given {
             return Ok(bytes);
         }
         Err(Failure::usage(format!("--memory {text} is too little: the least is {}", size::show(MEMORY_MIN))))
+    }
+
+    fn compaction_rate(&self) -> Result<u64, Failure> {
+        let Some(text) = &self.shared.compaction_rate else { return Ok(0) };
+        let bytes = size::parse(text).map_err(|error| Failure::usage(format!("--compaction-rate: {error}")))?;
+        if bytes == 0 || bytes >= COMPACTION_RATE_MIN {
+            return Ok(bytes);
+        }
+        let least = size::show(COMPACTION_RATE_MIN);
+        let text = format!("--compaction-rate {text} is too little: the least is {least} a second, and 0 is no limit");
+        Err(Failure::usage(text))
     }
 
     fn max_connections(&self) -> Result<usize, Failure> {
@@ -208,6 +228,7 @@ fn merge(shared: Shared, file: File) -> Shared {
         log_level: shared.log_level.or(file.log_level),
         log_format: shared.log_format.or(file.log_format),
         max_connections: shared.max_connections.or(file.max_connections),
+        compaction_rate: shared.compaction_rate.or(file.compaction_rate),
     }
 }
 
@@ -247,6 +268,14 @@ mod tests {
     }
 
     #[test]
+    fn compaction_has_no_limit_unless_one_is_stated() {
+        let rate = |file: &str| given(Shared::default(), file).settings().map(|settings| settings.compaction_rate);
+        for (file, bytes) in [("", 0), ("compaction-rate = \"0\"", 0), ("compaction-rate = \"64MiB\"", 64 << 20)] {
+            assert_eq!(rate(file).map_err(|failure| failure.text()), Ok(bytes), "{file}");
+        }
+    }
+
+    #[test]
     fn wrong_settings_are_refused_naming_flag_and_value() {
         let refused = |file: &str| given(Shared::default(), file).settings().err().map(|failure| failure.text());
         let cases = [
@@ -254,6 +283,8 @@ mod tests {
             ("memory = \"1MiB\"", "--memory 1MiB"),
             ("memory = \"much\"", "\"much\""),
             ("max-connections = 0", "--max-connections 0"),
+            ("compaction-rate = \"64\"", "--compaction-rate 64"),
+            ("compaction-rate = \"fast\"", "\"fast\""),
             ("log-level = \"loud\"", "\"loud\""),
         ];
         for (file, expected) in cases {

@@ -167,6 +167,7 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_flush_bytes_total", "Bytes of segments written by flushes.", stats.flush_bytes),
         ("millrace_compactions_total", "Compactions.", stats.compactions),
         ("millrace_compaction_bytes_total", "Bytes of segments written by compactions.", stats.compaction_bytes),
+        ("millrace_compaction_read_bytes_total", "Bytes of segments read by compactions.", stats.compaction_read_bytes),
         ("millrace_retention_segments_total", "Segments dropped by retention.", stats.retention_segments),
         ("millrace_retention_bytes_total", "Their bytes.", stats.retention_bytes),
         ("millrace_retention_late_rows_total", "Rows older than their table's retention.", stats.retention_late_rows),
@@ -192,6 +193,18 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_row_tables_bytes_max", "Memory at which inserts and updates are refused.", stats.rows_bytes_max),
         ("millrace_row_tables_garbage", "Old versions that wait until nobody can see them.", stats.rows_garbage),
         ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
+        ("millrace_compaction_backlog", "Most segments of a partition to be merged.", stats.compaction_backlog),
+    ] {
+        out.gauge(name, help, value);
+    }
+    let waited = stats.compaction_wait_ns as f64 / 1e9;
+    out.counter("millrace_compaction_wait_seconds_total", "Time compactions waited for their rate.", waited);
+    let written = stats.write_amplification();
+    for (name, help, value) in [
+        ("millrace_write_amplification", "Bytes written for a byte of rows of columns tables.", written.total()),
+        ("millrace_write_amplification_log", "Of these, by the log.", written.log),
+        ("millrace_write_amplification_flushes", "Of these, by flushes.", written.flushes),
+        ("millrace_write_amplification_compactions", "Of these, by compactions.", written.compactions),
     ] {
         out.gauge(name, help, value);
     }

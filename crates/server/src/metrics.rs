@@ -114,7 +114,7 @@ impl Exposition {
     }
 
     /// A number that only grows; `name` ends in `_total`.
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.head(name, "counter", help);
         self.line(format_args!("{name} {value}"));
     }

@@ -26,7 +26,7 @@ use crate::drivers::{DRIVERS, Target};
 use crate::error::Result;
 use crate::published;
 use crate::report::{self, matrix};
-use crate::result::RunResult;
+use crate::result::{RunResult, ServerResult};
 use crate::run::{self, INTERRUPTED, Order};
 use crate::workload;
 use options::RunOptions;
@@ -464,6 +464,9 @@ fn print_figures(result: &RunResult) {
             if server.settled { "" } else { ", not at rest" }
         );
     }
+    if let Some(line) = written_line(server) {
+        println!("{line}");
+    }
     if let Some(lag) = &server.lag_ms {
         println!("acknowledged to seen: {}", run::quantile_line(lag));
     }
@@ -478,6 +481,18 @@ fn print_figures(result: &RunResult) {
             text(fsync.max)
         );
     }
+}
+
+/// One line: what the server made the disks write, whatever the product, by what `/proc` counts of its processes.
+fn written_line(server: &ServerResult) -> Option<String> {
+    if server.written_bytes == 0 || server.points == 0 {
+        return None;
+    }
+    let written = server.written_bytes as f64;
+    let kept = server.settled_bytes as f64;
+    let factor = if kept > 0.0 { format!(", {:.1} times what is kept", written / kept) } else { String::new() };
+    let bytes = report::format::whole(server.written_bytes);
+    Some(format!("bytes written to disk per point: {:.3} ({bytes} bytes{factor})", written / server.points as f64))
 }
 
 fn print_verification(result: &RunResult) {
@@ -542,5 +557,24 @@ fn stop_at_interrupt() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: the handler touches an atomic alone.
         unsafe { libc::signal(signal, handler) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_told_over_points_and_over_what_is_kept_if_it_could_be_seen() {
+        let seen =
+            ServerResult { points: 1_000, written_bytes: 9_500, settled_bytes: 5_000, ..ServerResult::default() };
+        let line = |server: &ServerResult| written_line(server).unwrap_or_default();
+        assert_eq!(line(&seen), "bytes written to disk per point: 9.500 (9,500 bytes, 1.9 times what is kept)");
+        assert_eq!(
+            line(&ServerResult { settled_bytes: 0, ..seen.clone() }),
+            "bytes written to disk per point: 9.500 (9,500 bytes)"
+        );
+        assert_eq!(line(&ServerResult { written_bytes: 0, ..seen.clone() }), "");
+        assert_eq!(line(&ServerResult { points: 0, ..seen }), "");
     }
 }

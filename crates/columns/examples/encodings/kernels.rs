@@ -271,7 +271,7 @@ impl Bench {
             file
         };
         kernels.run("point compacted", points, || {
-            assert!(must(picked.run(&self.env, &self.dir, &mut next, &|| true)).is_some());
+            must(picked.run(&self.env, &self.dir, &mut next));
         });
         Ok(())
     }

@@ -154,7 +154,8 @@ impl SegmentWriter {
         Ok(Place { offset, bytes, crc: crc32c::crc32c(chunk) })
     }
 
-    fn position(&self) -> u64 {
+    /// Bytes of the file so far, those included that are encoded and not yet handed to it.
+    pub(crate) fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 

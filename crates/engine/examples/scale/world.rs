@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// The real one, counted. Nothing is synced, as nothing here is about crashes. The compactor makes a step only when it
+/// The real one, counted. Nothing is synced, as nothing here is about crashes. The compactor merges only when it
 /// is let, and would otherwise merge the many small segments that stand for large ones.
 #[derive(Clone, Default)]
 pub(crate) struct Counting {
@@ -68,7 +68,9 @@ pub(crate) struct Counting {
 struct Shared {
     counts: Mutex<Counts>,
     may_compact: AtomicBool,
-    /// Nanoseconds that the last step of the compactor took, and what it asked of the disk.
+    /// When the compaction that was let began, and what had been asked of the disk.
+    began: Mutex<Option<(u64, Counts)>>,
+    /// Nanoseconds that it took, and what it asked of the disk.
     compacted: Mutex<Option<(u64, Counts)>>,
     done: Event,
 }
@@ -85,12 +87,12 @@ impl Counting {
         (result, self.counts().since(before))
     }
 
-    /// From now on the compactor may make one step, when something wakes it.
+    /// From now on there may be one compaction, when something wakes the compactor.
     pub(crate) fn let_compact(&self) {
         self.shared.may_compact.store(true, Ordering::SeqCst);
     }
 
-    /// Waits for that step: its nanoseconds and counts.
+    /// Waits for that compaction: its nanoseconds and counts.
     pub(crate) fn compacted(&self) -> (u64, Counts) {
         self.real.wait(&self.shared.done);
         self.shared.compacted.lock().take().unwrap_or_default()
@@ -222,19 +224,26 @@ impl Env for Counting {
     }
 
     fn spawn(&self, name: &str, mut step: Box<dyn FnMut() -> Step + Send>) -> Worker {
-        if name != "compact" {
+        if !name.starts_with("compact") {
             return self.real.spawn(name, step);
         }
         let this = self.clone();
         let gated = move || {
-            if !this.shared.may_compact.swap(false, Ordering::SeqCst) {
+            let shared = &this.shared;
+            if !shared.may_compact.load(Ordering::SeqCst) {
                 return Step::Idle;
             }
-            let (started, before) = (this.monotonic_ns(), this.counts());
-            step();
-            let took = this.monotonic_ns() - started;
-            *this.shared.compacted.lock() = Some((took, this.counts().since(before)));
-            this.shared.done.set();
+            let now = || (this.monotonic_ns(), this.counts());
+            let (started, before) = *shared.began.lock().get_or_insert_with(now);
+            let next = step();
+            let counts = this.counts().since(before);
+            if counts.manifest_bytes == 0 {
+                return next;
+            }
+            shared.may_compact.store(false, Ordering::SeqCst);
+            *shared.began.lock() = None;
+            *shared.compacted.lock() = Some((this.monotonic_ns() - started, counts));
+            shared.done.set();
             Step::Idle
         };
         self.real.spawn(name, Box::new(gated))

@@ -257,3 +257,152 @@ fn a_damaged_segment_of_one_table_does_not_keep_others_from_compaction() {
     assert_eq!(left, [3, 1]);
     assert_eq!(now(&engine, "sound").len(), 5);
 }
+
+/// Rows of noise, in a segment of about 8 bytes each. (Mixed as by Steele et al., "SplitMix", OOPSLA 2014.)
+fn noise(engine: &Engine, name: &str, round: i64, rows: i64) {
+    let mix = |bits: u64| {
+        let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    };
+    let value = |at: i64| f64::from_bits(mix((at + (round << 32)).cast_unsigned()) >> 2);
+    let rows: Vec<(&str, i64, f64)> = (0..rows).map(|at| ("a", at, value(at))).collect();
+    commit(engine, name, &rows).expect("commit");
+    engine.flush().expect("flush");
+}
+
+/// Lets virtual time pass, from timer to timer as far as that goes, until `done`.
+fn pass_until(env: &SimEnv, what: &str, done: impl Fn() -> bool) {
+    for _ in 0..1_000_000 {
+        env.run_until_idle();
+        if done() {
+            return;
+        }
+        env.advance(1_000_000);
+    }
+    panic!("{what} does not come");
+}
+
+#[test]
+fn a_compaction_takes_the_time_that_its_rate_says() {
+    const RATE: u64 = 100_000;
+    for (rate, limited) in [(0, false), (RATE, true)] {
+        let env = SimEnv::new(9);
+        let engine = open(&env, &Options { compaction_rate: rate, ..small() });
+        make(&engine, "t");
+        for round in 0..4 {
+            noise(&engine, "t", round, 20_000);
+        }
+        let before = now(&engine, "t");
+        let started = env.monotonic_ns();
+        pass_until(&env, "the compaction", || engine.stats().compactions == 1);
+        let (took, stats) = (env.monotonic_ns() - started, engine.stats());
+        assert_eq!(now(&engine, "t"), before);
+        assert_eq!(stats.segments, 1);
+        let moved = stats.compaction_read_bytes + stats.compaction_bytes;
+        assert!(moved > 500_000 && stats.compaction_bytes < stats.compaction_read_bytes, "{stats:?}");
+        let expected = moved * 1_000_000_000 / RATE;
+        if limited {
+            // The last step is paid for after the compaction, and what 100 ms bring is there at the beginning. A step
+            // is a block at least: its rows are read from four segments.
+            assert!((expected * 4 / 5..expected * 11 / 10).contains(&took), "{took} ns for {moved} bytes");
+            assert!((took * 4 / 5..=took).contains(&stats.compaction_wait_ns), "{took} ns: {stats:?}");
+        } else {
+            assert!(took < 100_000_000 && stats.compaction_wait_ns == 0, "{took} ns: {stats:?}");
+        }
+    }
+}
+
+#[test]
+fn what_somebody_waits_for_is_not_limited() {
+    let env = SimEnv::new(10);
+    let engine = open(&env, &Options { compaction_rate: 1_000, ..small() });
+    make(&engine, "t");
+    for round in 0..4 {
+        noise(&engine, "t", round, 20_000);
+    }
+    pass_until(&env, "a first wait", || engine.stats().compaction_read_bytes > 0);
+    assert_eq!(engine.stats().compactions, 0, "a compaction of some ten minutes has begun");
+    let started = env.monotonic_ns();
+    engine.settle().expect("settled");
+    assert_eq!(engine.stats().segments, 1);
+    assert!(env.monotonic_ns() - started < 100_000_000);
+}
+
+#[test]
+fn closing_does_not_wait_for_a_limited_compaction_and_leaves_none_of_its_files() {
+    let env = SimEnv::new(11);
+    let engine = open(&env, &Options { compaction_rate: 1_000, ..small() });
+    make(&engine, "t");
+    for round in 0..4 {
+        noise(&engine, "t", round, 20_000);
+    }
+    let names = || env.list(&Path::new(DIR).join("data")).expect("list").into_iter().map(|entry| entry.name);
+    pass_until(&env, "a file", || names().any(|name| name.ends_with(".tmp")));
+    let started = env.monotonic_ns();
+    engine.close().expect("close");
+    assert!(env.monotonic_ns() - started < 100_000_000);
+    assert_no_strays(&env, "after closing");
+    drop(engine);
+    let engine = open(&env, &small());
+    pass_until(&env, "the compaction", || engine.stats().compactions == 1);
+    assert_eq!(now(&engine, "t").len(), 20_000);
+}
+
+#[test]
+fn a_table_dropped_during_its_limited_compaction_is_let_go() {
+    let env = SimEnv::new(12);
+    let engine = open(&env, &Options { compaction_rate: 1_000, ..small() });
+    make(&engine, "t");
+    for round in 0..4 {
+        noise(&engine, "t", round, 20_000);
+    }
+    pass_until(&env, "a first wait", || engine.stats().compaction_read_bytes > 0);
+    let mut txn = begin(&engine);
+    txn.drop_table(&TableName::public("t")).expect("drop");
+    engine.finish(txn.commit(Durability::Sync)).expect("commit");
+    engine.flush().expect("flush");
+    env.run_until_idle();
+    let left = env.list(&Path::new(DIR).join("data")).expect("list");
+    assert!(left.iter().all(|entry| entry.name.starts_with("series-")), "{left:?}");
+    assert_eq!(engine.stats().compactions, 0);
+}
+
+#[test]
+fn a_backlog_lifts_the_limit() {
+    let env = SimEnv::new(13);
+    // So low that without a backlog no compaction ends within the test.
+    let engine = open(&env, &Options { compaction_rate: 100, ..small() });
+    make(&engine, "t");
+    for round in 0..80 {
+        noise(&engine, "t", round, 1_000);
+    }
+    env.run_until_idle();
+    let stats = engine.stats();
+    // Some 16 are merged at a time, as soon as there are 64.
+    assert!(stats.compactions > 0 && stats.segments < 70, "{stats:?}");
+    assert!(stats.compaction_backlog >= 32, "{stats:?}");
+    assert!(env.monotonic_ns() < 60_000_000_000, "{} ns", env.monotonic_ns());
+}
+
+#[test]
+fn write_amplification_is_of_what_this_start_has_written() {
+    let env = SimEnv::new(14);
+    let engine = open(&env, &small());
+    make(&engine, "t");
+    for round in 0..4 {
+        noise(&engine, "t", round, 20_000);
+    }
+    pass_until(&env, "the compaction", || engine.stats().compactions == 1);
+    let (stats, parts) = (engine.stats(), engine.stats().write_amplification());
+    assert_eq!(stats.ingested_bytes / (4 * 20_000), 13 + 8);
+    // A quarter of the rows is left, for all are of the same moments.
+    assert!((0.3..1.2).contains(&parts.log), "{parts:?}");
+    assert!((0.3..0.6).contains(&parts.flushes), "{parts:?}");
+    assert!((parts.compactions - parts.flushes / 4.0).abs() < 0.05, "{parts:?}");
+    commit(&engine, "t", &[("b", 1, 1.0)]).expect("commit");
+    engine.close().expect("close");
+    drop(engine);
+    let engine = open(&env, &small());
+    assert_eq!(engine.stats().write_amplification().total(), 0.0, "what is read at the start is not written");
+}

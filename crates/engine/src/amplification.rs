@@ -1,0 +1,58 @@
+//! How much is written for what is committed.
+
+use crate::engine::Stats;
+
+/// What was written for every byte of rows of `columns` tables that was committed, since start. What is flushed and merged
+/// may have been committed before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WriteAmplification {
+    /// By the log.
+    pub log: f64,
+    /// By flushes.
+    pub flushes: f64,
+    /// By compactions.
+    pub compactions: f64,
+}
+
+impl WriteAmplification {
+    /// All together.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.log + self.flushes + self.compactions
+    }
+}
+
+impl Stats {
+    /// What was written over what was committed; 0 as long as nothing was.
+    #[must_use]
+    pub fn write_amplification(&self) -> WriteAmplification {
+        let over = |bytes: u64| if self.ingested_bytes == 0 { 0.0 } else { bytes as f64 / self.ingested_bytes as f64 };
+        WriteAmplification {
+            log: over(self.ingest_log_bytes),
+            flushes: over(self.flush_bytes),
+            compactions: over(self.compaction_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_is_over_what_came_and_nothing_is_over_nothing() {
+        let stats = Stats {
+            ingested_bytes: 1_000,
+            ingest_log_bytes: 1_100,
+            flush_bytes: 250,
+            compaction_bytes: 500,
+            // Of other commits, and of the start.
+            log_bytes: 9_000,
+            ..Stats::default()
+        };
+        let amplification = stats.write_amplification();
+        assert_eq!(amplification, WriteAmplification { log: 1.1, flushes: 0.25, compactions: 0.5 });
+        assert!((amplification.total() - 1.85).abs() < 1e-9);
+        assert_eq!(Stats { ingested_bytes: 0, ..stats }.write_amplification(), WriteAmplification::default());
+    }
+}

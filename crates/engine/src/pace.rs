@@ -1,0 +1,136 @@
+//! How fast compaction goes on where a rate is set: a token bucket, kept as the one moment at which everything done so far
+//! is paid for.
+//!
+//! Always true: between any two moments no more than `rate` times what lies between them is done, and beyond that what
+//! 100 ms bring and one step.
+
+/// Time in which nothing was done counts for so long: who was called a little late makes up for it.
+const BURST_NS: u64 = 100_000_000;
+/// A step is the work of such a part of a second, so that the rate is kept evenly …
+const STEPS_A_SECOND: u64 = 16;
+/// … and no more than this, so that closing need not wait for it.
+const STEP_BYTES_MAX: u64 = 4 << 20;
+
+/// With more segments than this of one partition that are to be merged, compaction has the priority of everything else …
+pub(crate) const BACKLOG: usize = 32;
+/// … its rate doubles with each such number of further ones …
+const BACKLOG_STEP: usize = 8;
+/// … and from so many on it has none.
+const BACKLOG_MAX: usize = 64;
+
+/// What was done, in time.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Then it is paid for.
+    paid_at: u64,
+    /// Since when somebody waits for that.
+    waiting_since: Option<u64>,
+}
+
+impl Pace {
+    /// When to ask again, if it is not paid for at `now`.
+    pub(crate) fn wait(&mut self, now: u64) -> Option<u64> {
+        (self.paid_at > now).then(|| {
+            self.waiting_since.get_or_insert(now);
+            self.paid_at
+        })
+    }
+
+    /// Ends a wait, whether all is paid for or not. How long it was.
+    pub(crate) fn go_on(&mut self, now: u64) -> u64 {
+        self.waiting_since.take().map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Bytes were read and written, up to `now`; `rate` of them cost a second.
+    pub(crate) fn spend(&mut self, bytes: u64, rate: u64, now: u64) {
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+        let from = self.paid_at.max(now.saturating_sub(BURST_NS));
+        self.paid_at = from.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
+    }
+}
+
+/// Bytes a second when `rate` is set (0 = none) and this is the backlog; `None` = as fast as it can. Reads look into every
+/// segment of their moments, so the limit must not hold where that number would go on growing.
+pub(crate) fn limit(rate: u64, backlog: usize) -> Option<u64> {
+    if rate == 0 || backlog >= BACKLOG_MAX {
+        return None;
+    }
+    let doublings = backlog.saturating_sub(BACKLOG) / BACKLOG_STEP;
+    Some(rate.saturating_mul(1 << doublings))
+}
+
+/// Bytes of one step under this limit.
+pub(crate) fn step_bytes(limit: Option<u64>) -> u64 {
+    limit.map_or(STEP_BYTES_MAX, |rate| (rate / STEPS_A_SECOND).clamp(1, STEP_BYTES_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Does steps whenever it may, each of which takes `step_ns`; the bytes until `end`.
+    fn done_until(end: u64, rate: u64, step_ns: u64) -> u64 {
+        let (mut pace, mut now, mut done) = (Pace::default(), 7 * SECOND, 0);
+        let end = now + end;
+        while now < end {
+            if let Some(at) = pace.wait(now) {
+                now = at;
+                continue;
+            }
+            pace.go_on(now);
+            now += step_ns;
+            done += step_bytes(Some(rate));
+            pace.spend(step_bytes(Some(rate)), rate, now);
+        }
+        done
+    }
+
+    #[test]
+    fn bytes_of_a_time_are_the_rate_and_at_most_a_burst_and_a_step_more() {
+        for rate in [1_000, 1 << 20, 50 << 20, 1 << 30] {
+            for step_ns in [0, 1_000, 5_000_000] {
+                let done = done_until(10 * SECOND, rate, step_ns);
+                let burst = rate / 10 + step_bytes(Some(rate));
+                // A machine that is slower than the rate is not made slower by it.
+                let able = (10 * SECOND).checked_div(step_ns).map_or(u64::MAX, |steps| steps * step_bytes(Some(rate)));
+                let least = (10 * rate).min(able);
+                assert!((least..=10 * rate + burst).contains(&done), "{rate} a second, steps of {step_ns} ns: {done}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_rest_is_worth_a_tenth_of_a_second() {
+        let mut pace = Pace::default();
+        let now = 3_600 * SECOND;
+        pace.spend(100, 1_000, now);
+        assert_eq!(pace.wait(now), None);
+        pace.spend(1, 1_000, now);
+        assert_eq!(pace.wait(now), Some(now + SECOND / 1_000));
+        assert_eq!(pace.wait(now + SECOND / 1_000), None);
+    }
+
+    #[test]
+    fn a_wait_lasts_from_the_first_question_to_the_next_work() {
+        let mut pace = Pace::default();
+        pace.spend(2_000, 1_000, SECOND);
+        assert_eq!(pace.go_on(SECOND), 0);
+        assert_eq!(pace.wait(SECOND), Some(29 * SECOND / 10));
+        // Woken for something else.
+        assert_eq!(pace.wait(2 * SECOND), Some(29 * SECOND / 10));
+        assert_eq!(pace.go_on(29 * SECOND / 10), 19 * SECOND / 10);
+        assert_eq!(pace.go_on(4 * SECOND), 0);
+    }
+
+    #[test]
+    fn the_limit_doubles_with_the_backlog_and_is_lifted() {
+        let expected =
+            [(0, Some(5)), (32, Some(5)), (39, Some(5)), (40, Some(10)), (55, Some(20)), (63, Some(40)), (64, None)];
+        for (backlog, limited) in expected {
+            assert_eq!(limit(5, backlog), limited, "{backlog}");
+            assert_eq!(limit(0, backlog), None, "none is set");
+        }
+    }
+}
