@@ -14,6 +14,7 @@ use std::sync::Arc;
 use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
+use crate::cache::SegmentCache;
 use crate::chunk::{Reads, SegmentSource, Source};
 use crate::encoding::Form;
 use crate::filter::Filter;
@@ -49,6 +50,8 @@ pub struct Compaction {
     older: Vec<TimeRange>,
     /// What is before goes.
     kept_from: i64,
+    /// Of the outputs.
+    cache: SegmentCache,
 }
 
 /// A finished compaction.
@@ -141,6 +144,7 @@ impl TableState {
             tombstones: self.tombstones.clone(),
             older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
             kept_from: self.kept_from,
+            cache: self.cache.clone(),
         }
     }
 
@@ -350,7 +354,8 @@ impl Compaction {
                 (false, true, false) => Fold::Closed,
             };
             let (sources, rows) = self.sources(times, &columns)?;
-            let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
+            let (cache, form) = (&self.cache, Form::of(&self.table));
+            let output = Output { env, dir, cache, columns: &columns, rows, form };
             let written = output.write(&mut Merger::new(sources, fold), next_file, keep_going)?;
             if written.stopped {
                 return Ok(false);
@@ -372,7 +377,7 @@ impl Compaction {
     fn columns(&self) -> Result<Vec<(ColumnId, DataType)>> {
         let mut columns: Vec<(ColumnId, DataType)> = Vec::new();
         for segment in &self.inputs {
-            columns.extend_from_slice(segment.columns()?);
+            columns.extend_from_slice(&segment.columns()?);
         }
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);

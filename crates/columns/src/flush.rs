@@ -6,6 +6,7 @@ use std::sync::Arc;
 use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
+use crate::cache::SegmentCache;
 use crate::chunk::{RowsSource, Source};
 use crate::encoding::Form;
 use crate::files::SeriesFile;
@@ -110,7 +111,7 @@ impl TableState {
         let rows = entries.iter().map(entry_rows).sum();
         let kept = TimeRange { start: self.kept_from, last: i64::MAX };
         let mut merger = Merger::new(entry_sources(entries, kept, self.keeps_history()), fold);
-        let output = Output { env, dir, columns: &columns, rows, form: Form::of(&self.table) };
+        let output = Output { env, dir, cache: &self.cache, columns: &columns, rows, form: Form::of(&self.table) };
         output.write(&mut merger, next_file, &|| true)?.finish(lsns)
     }
 
@@ -196,6 +197,7 @@ pub(crate) fn needed(tombstones: Vec<Arc<Tombstone>>, segments: &[Arc<Segment>])
 pub(crate) struct Output<'a> {
     pub(crate) env: &'a Arc<dyn Env>,
     pub(crate) dir: &'a Path,
+    pub(crate) cache: &'a SegmentCache,
     /// Fields, by id.
     pub(crate) columns: &'a [(ColumnId, DataType)],
     /// About how many rows will come, to make blocks of equal size.
@@ -264,6 +266,7 @@ impl Written<'_> {
     pub(crate) fn finish(self, lsns: (Lsn, Lsn)) -> Result<Option<Arc<Segment>>> {
         let Some(writer) = self.writer else { return Ok(None) };
         let meta = writer.finish(lsns)?;
-        Ok(Some(Arc::new(Segment::open(self.output.env.clone(), self.output.dir, meta))))
+        let Output { env, dir, cache, .. } = self.output;
+        Ok(Some(Arc::new(Segment::open_in(cache, env.clone(), dir, meta))))
     }
 }

@@ -20,6 +20,7 @@ mod batch;
 #[cfg(test)]
 mod batch_tests;
 mod bytes;
+mod cache;
 mod chunk;
 mod codec;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub mod state;
 mod tests;
 mod whole;
 
+pub use cache::SegmentCache;
 pub use compact::{Compacted, Compaction};
 pub use consolidate::Consolidated;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};

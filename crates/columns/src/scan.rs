@@ -480,7 +480,7 @@ impl TableView {
         if let Some(taker) = taker {
             whole::offer(self, request, &mut wanted, taker)?;
         }
-        for prune::Wanted { segment, blocks, filter } in wanted {
+        for prune::Wanted { segment, blocks, filter, .. } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
         }
@@ -563,10 +563,8 @@ impl Scan {
     }
 
     /// Rows that it goes through at most, all versions counted, before it has begun.
-    ///
-    /// # Errors
-    /// As [`TableView::scan`].
-    pub fn rows_max(&self) -> Result<u64> {
+    #[must_use]
+    pub fn rows_max(&self) -> u64 {
         self.merger.rows_max()
     }
 
