@@ -14,7 +14,7 @@ use wal::{Wal, WalOptions};
 
 use crate::background::{Compactor, Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
-use crate::manifest::{FORMAT_VERSION, Manifest};
+use crate::manifest::Manifest;
 use crate::retention;
 use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows, row_file_path};
@@ -492,15 +492,14 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         env.sync_dir(parent).map_err(|error| io("sync folder", parent, error))?;
     }
     let mut recovery = Recovery::default();
-    let manifest = match Manifest::read(&*env, dir)? {
+    let mut manifest = match Manifest::read(&*env, dir)? {
         Some(manifest) => manifest,
         None => {
             recovery.created = true;
             create(&*env, dir)?
         }
     };
-    if manifest.version.0 != FORMAT_VERSION {
-        // What we are about to write to the log an older program would take for damage.
+    if manifest.stored.must_be_renewed() {
         manifest.write(&*env, dir)?;
     }
     remove_orphans(&*env, &data_dir(dir), &manifest)?;
@@ -604,7 +603,7 @@ fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
         return Err(Error::corrupt(format!("{} holds a log but no MANIFEST", dir.display()))
             .with_hint("restore MANIFEST from a backup, or name an empty directory"));
     }
-    let manifest =
+    let mut manifest =
         Manifest { identity: env.random(), replay_from: Lsn(1), next_file: 1, next_table: 1, ..Manifest::default() };
     manifest.write(env, dir)?;
     Ok(manifest)
