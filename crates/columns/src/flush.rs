@@ -16,6 +16,7 @@ use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
+use crate::segments::Segments;
 use crate::series_file::write_series_file;
 use crate::state::{Entry, TableState, Tombstone};
 
@@ -76,7 +77,7 @@ impl TableState {
             Entry::Rows { .. } => None,
         });
         let tombstones: Vec<Arc<Tombstone>> = self.tombstones.iter().chain(deletes).cloned().collect();
-        let segments: Arc<[Arc<Segment>]> = self.segments.iter().cloned().chain(done.segment.clone()).collect();
+        let segments: Segments = self.segments.iter().cloned().chain(done.segment.clone()).collect();
         TableState {
             entries: kept.into(),
             tombstones: needed(tombstones, &segments),

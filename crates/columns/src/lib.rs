@@ -45,6 +45,7 @@ mod prune;
 pub mod rows;
 pub mod scan;
 pub mod segment;
+mod segments;
 pub mod series;
 mod series_file;
 pub mod state;
@@ -64,6 +65,7 @@ pub use scan::{
     arrow_schema,
 };
 pub use segment::{Segment, SegmentMeta};
+pub use segments::Segments;
 pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entry, TableState, Tombstone};

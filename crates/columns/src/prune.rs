@@ -10,6 +10,7 @@ use crate::history::Versions;
 use crate::rows::Rows;
 use crate::scan::{ColumnRange, ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, Blocks, Segment};
+use crate::segments::ByTime;
 use crate::state::{Entry, Tombstone};
 
 /// What a scan wants of a segment.
@@ -25,8 +26,11 @@ pub(crate) struct Wanted {
 /// The wanted blocks of each wanted segment, oldest first.
 pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<Wanted>> {
     let mut wanted = Vec::new();
-    for segment in view.state().segments.iter() {
-        stats.segments += 1;
+    let segments = &view.state().segments;
+    let near = segments.overlapping(&request.times);
+    stats.segments += segments.len() as u64;
+    stats.segments_pruned += (segments.len() - near.len()) as u64;
+    for segment in near.into_iter().map(|at| &segments[at]) {
         let Some(filter) = filter_of(view, request, segment) else {
             stats.segments_pruned += 1;
             continue;
@@ -108,13 +112,14 @@ fn skip_by_statistics(
     stats: &mut ScanStats,
 ) -> Result<()> {
     let mut skipped: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
+    let by_time = by_time(wanted);
     for range in &request.ranges {
         let outside = wanted.iter().map(|wanted| outside(wanted, range)).collect::<Result<Vec<_>>>()?;
         for (at, Wanted { metas, blocks, .. }) in wanted.iter().enumerate() {
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
                 let is_outside = |at: usize, block: u32| outside[at][block as usize];
-                if !view.state().table.keyed || alone(view, wanted, &is_outside, (at, *block), meta) {
+                if !view.state().table.keyed || alone(view, (wanted, &by_time), &is_outside, (at, *block), meta) {
                     skipped[at].push(*block);
                 }
             }
@@ -138,15 +143,20 @@ fn outside(wanted: &Wanted, range: &ColumnRange) -> Result<Vec<bool>> {
     })
 }
 
+/// Wanted segments in order of time, to find those that share a moment with a block.
+pub(crate) fn by_time(wanted: &[Wanted]) -> ByTime {
+    ByTime::of(wanted.iter().map(|wanted| wanted.segment.meta().times))
+}
+
 /// May no other source hold a version of a row of this block?
-pub(crate) fn is_alone(view: &TableView, wanted: &[Wanted], own: (usize, u32), meta: &BlockMeta) -> bool {
+pub(crate) fn is_alone(view: &TableView, wanted: (&[Wanted], &ByTime), own: (usize, u32), meta: &BlockMeta) -> bool {
     alone(view, wanted, &|_, _| false, own, meta)
 }
 
 /// Does every other source that may hold a version of a row of this block have the column outside the bound too?
 fn alone(
     view: &TableView,
-    wanted: &[Wanted],
+    (wanted, by_time): (&[Wanted], &ByTime),
     is_outside: &dyn Fn(usize, u32) -> bool,
     own: (usize, u32),
     meta: &BlockMeta,
@@ -158,7 +168,8 @@ fn alone(
             return false;
         }
     }
-    for (at, Wanted { metas, blocks, .. }) in wanted.iter().enumerate() {
+    for at in by_time.near(&meta.times) {
+        let Wanted { metas, blocks, .. } = &wanted[at];
         // Blocks that reach this one's keys: their order makes them neighbours.
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
         for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {

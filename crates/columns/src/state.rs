@@ -10,6 +10,7 @@ use crate::cache::SegmentCache;
 use crate::files::{SeriesFile, TableFiles};
 use crate::rows::Rows;
 use crate::segment::Segment;
+use crate::segments::Segments;
 use crate::series::SeriesIndex;
 use crate::series_file::read_series_file;
 
@@ -85,7 +86,7 @@ pub struct TableState {
     /// The memtable, oldest first.
     pub entries: Arc<[Entry]>,
     /// Oldest first.
-    pub segments: Arc<[Arc<Segment>]>,
+    pub segments: Segments,
     /// Deletes that still have rows to hide in segments, oldest first.
     pub tombstones: Arc<[Arc<Tombstone>]>,
     /// Rows before this moment have been dropped by retention: none is shown, whether it is still somewhere or comes
@@ -108,7 +109,7 @@ impl TableState {
             series: Arc::default(),
             series_files: Arc::default(),
             entries: Arc::default(),
-            segments: Arc::default(),
+            segments: Segments::default(),
             tombstones: Arc::default(),
             kept_from: i64::MIN,
             history_from: i64::MAX,

@@ -75,8 +75,9 @@ impl TableView {
         };
         if request.ranges.is_empty() {
             let wanted = |segment| prune::filter_of(self, request, segment).map(|filter| (segment, filter));
-            let mut newest: Vec<_> =
-                self.state().segments.iter().map(|segment| &**segment).filter_map(wanted).collect();
+            let segments = &self.state().segments;
+            let near = segments.overlapping(&request.times);
+            let mut newest: Vec<_> = near.into_iter().map(|at| &*segments[at]).filter_map(wanted).collect();
             newest.sort_by_key(|(segment, _)| Reverse(segment.meta().times.last));
             let older = newest.split_off(newest.len().min(PIECEMEAL_SEGMENTS));
             for (segment, filter) in newest {
@@ -125,6 +126,7 @@ pub(crate) struct Taker<'a> {
 /// Takes out of `wanted` the blocks that `taker` accepts; only those are offered that are whole.
 pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wanted>, taker: Taker<'_>) -> Result<()> {
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
+    let by_time = prune::by_time(wanted);
     for (at, Wanted { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
         // Rows that are gone are still in the statistics.
@@ -140,7 +142,7 @@ pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wa
             let whole = is_wanted
                 && request.series.all_in(series.0, series.1)
                 && !filter.hides.iter().any(|hide| hide.touches(series, &meta.times))
-                && (!keyed || prune::is_alone(view, wanted, (at, *block), meta));
+                && (!keyed || prune::is_alone(view, (wanted, &by_time), (at, *block), meta));
             if whole && (taker.take)(&WholeBlock { segment, block: *block, meta })? {
                 taken[at].push(*block);
             }

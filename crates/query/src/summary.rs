@@ -85,9 +85,9 @@ impl Summary {
             return Ok(None);
         }
         let mut summary = Summary { blocks: Vec::new(), rows: 0, times: None };
-        for segment in view.state().segments.iter() {
-            let meta = segment.meta();
-            if !request.times.overlaps(&meta.times) || !any_in(&request.series, meta.series) {
+        let segments = &view.state().segments;
+        for segment in segments.overlapping(&request.times).into_iter().map(|at| &segments[at]) {
+            if !any_in(&request.series, segment.meta().series) {
                 continue;
             }
             match whole_blocks(view, request, segment)? {

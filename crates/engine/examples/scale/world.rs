@@ -292,9 +292,11 @@ pub(crate) struct World {
     data: PathBuf,
 }
 
-/// Memory and log so large that nothing is flushed unasked.
+/// So large that nothing is flushed unasked.
+pub(crate) const MEMORY_BYTES: u64 = 8 << 30;
+
 fn options() -> Options {
-    Options { memory_bytes: 8 << 30, log_flush_bytes: u64::MAX, ..Options::default() }
+    Options { memory_bytes: MEMORY_BYTES, log_flush_bytes: u64::MAX, ..Options::default() }
 }
 
 fn name() -> TableName {
@@ -385,11 +387,7 @@ fn segment_rows(size: Size, number: u32) -> Arc<Rows> {
 
 impl World {
     /// Opens what [`build`] made; what that asked of the disk.
-    pub(crate) fn open(dir: &Path, size: Size) -> Result<(World, Counts)> {
-        World::open_in(Counting::default(), dir, size, options().memory_bytes)
-    }
-
-    pub(crate) fn open_in(env: Counting, dir: &Path, size: Size, memory_bytes: u64) -> Result<(World, Counts)> {
+    pub(crate) fn open(env: Counting, dir: &Path, size: Size, memory_bytes: u64) -> Result<(World, Counts)> {
         let options = Options { memory_bytes, ..options() };
         let (opened, counts) = env.counted(|| Engine::open(Arc::new(env.clone()), dir, options));
         let (engine, _) = opened?;

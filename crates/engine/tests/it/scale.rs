@@ -8,7 +8,7 @@ mod world;
 
 use model::TimeRange;
 use tempfile::TempDir;
-use world::{Counting, Counts, Size, World, build, request, slice};
+use world::{Counting, Counts, MEMORY_BYTES, Size, World, build, request, slice};
 
 const SMALL: Size = Size { series: 5_000, segments: 20 };
 const LARGE: Size = Size { series: 20_000, segments: 80 };
@@ -18,7 +18,7 @@ const SLACK_BYTES: u64 = 64;
 fn opened(size: Size) -> (TempDir, World, Counts) {
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
-    let (world, counts) = World::open(dir.path(), size).expect("open");
+    let (world, counts) = World::open(Counting::default(), dir.path(), size, MEMORY_BYTES).expect("open");
     (dir, world, counts)
 }
 
@@ -86,7 +86,7 @@ fn a_thousand_segments_are_read_with_a_hundred_files_open() {
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
     let env = Counting::with_open_files(200);
-    let (world, _) = World::open_in(env.clone(), dir.path(), size, 64 << 20).expect("open");
+    let (world, _) = World::open(env.clone(), dir.path(), size, 64 << 20).expect("open");
     let view = world.view().expect("view");
     for _ in 0..2 {
         let (stats, counts) = world.read(&view, 0, TimeRange::ALL).expect("read");
@@ -106,7 +106,7 @@ fn a_segment_that_is_held_is_read_when_it_was_replaced_and_its_file_closed() {
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
     let env = Counting::with_open_files(2);
-    let (world, _) = World::open_in(env.clone(), dir.path(), size, 64 << 20).expect("open");
+    let (world, _) = World::open(env.clone(), dir.path(), size, 64 << 20).expect("open");
     let held = world.view().expect("view");
     env.let_compact();
     world.write(0..1, later(&world)).expect("write");
@@ -123,7 +123,7 @@ fn block_indexes_take_no_more_memory_than_they_may_and_are_read_again() {
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
     let budget = 64 << 10;
-    let (world, _) = World::open_in(Counting::default(), dir.path(), size, 8 * budget).expect("open");
+    let (world, _) = World::open(Counting::default(), dir.path(), size, 8 * budget).expect("open");
     let view = world.view().expect("view");
     let mut bytes = [0; 2];
     for bytes in &mut bytes {
