@@ -358,8 +358,7 @@ impl Parts {
     /// Reads a base.
     fn decode(body: &[u8], version: u32) -> Result<Parts> {
         let mut take = Take::new(body, "manifest");
-        let mut parts = Parts::default();
-        parts.manifest = Manifest {
+        let manifest = Manifest {
             identity: take.u64()?,
             flushed_lsn: Lsn(take.u64()?),
             replay_from: Lsn(take.u64()?),
@@ -368,7 +367,8 @@ impl Parts {
             wall_ns: take.i64()?,
             ..Manifest::default()
         };
-        parts.schemas = take_schemas(&mut take)?;
+        let schemas = take_schemas(&mut take)?;
+        let mut parts = Parts { manifest, schemas, ..Parts::default() };
         for _ in 0..take.count(8)? {
             let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
             let mut bytes = take.bytes()?;
