@@ -1,14 +1,40 @@
-//! A manifest. Its checksum is repaired, or nothing behind it is read. What decodes must encode to the same manifest.
+//! A manifest: a base and an edit. Their checksums are repaired, or nothing behind them is read. What decodes must encode to
+//! the same manifest.
 #![no_main]
 
 use engine::Manifest;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|body: &[u8]| {
-    let mut bytes = b"MILLRACE\x01\0\0\0".to_vec();
-    bytes.extend_from_slice(&crc32c::crc32c(body).to_le_bytes());
-    bytes.extend_from_slice(body);
-    let Ok(manifest) = Manifest::decode(&bytes) else { return };
-    let again = Manifest::decode(&manifest.encode()).expect("what we encode decodes");
-    assert_eq!(manifest, again);
+/// Bytes before the base.
+const HEADER_BYTES: usize = 36;
+
+/// A file of this base and this edit, if there is one, with a mark that says nothing.
+fn file(base: &[u8], edit: &[u8]) -> Vec<u8> {
+    let length = (base.len() as u64).to_le_bytes();
+    let mut crc = crc32c::crc32c_append(crc32c::crc32c(&length), base);
+    let mut file = b"MILLRACE\x04\0\0\0".to_vec();
+    file.extend_from_slice(&crc.to_le_bytes());
+    file.extend_from_slice(&length);
+    file.resize(HEADER_BYTES, 0xff);
+    file.extend_from_slice(base);
+    if !edit.is_empty() {
+        let length = (edit.len() as u32).to_le_bytes();
+        crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &length), edit);
+        file.extend_from_slice(&length);
+        file.extend_from_slice(&crc.to_le_bytes());
+        file.extend_from_slice(edit);
+    }
+    file
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    // The first byte says where the base ends.
+    let at = bytes.len() * bytes.first().copied().map_or(0, usize::from) / 256;
+    let (base, edit) = bytes.split_at(at);
+    let good = Manifest::default().encode();
+    for base in [base.get(1..).unwrap_or_default(), &good[HEADER_BYTES..]] {
+        let Ok(manifest) = Manifest::decode(&file(base, edit)) else { continue };
+        let again = Manifest::decode(&manifest.encode()).expect("what we encode decodes");
+        assert_eq!(manifest, again);
+    }
 });

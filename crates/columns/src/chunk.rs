@@ -12,7 +12,7 @@ use crate::history::{BORN, Lives, NOW, Versions, is_moment, mark_block};
 use crate::packed::Packed;
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
-use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Segment};
+use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Blocks, Segment};
 use crate::whole::rows_of;
 
 /// Most rows that the memtable gives at a time.
@@ -125,10 +125,10 @@ impl Source {
     }
 
     /// Rows it goes through, all versions counted.
-    pub(crate) fn rows_max(&self) -> Result<u64> {
+    pub(crate) fn rows_max(&self) -> u64 {
         match self {
-            Source::Rows(source) => Ok(source.spans.iter().map(|span| span.len() as u64).sum()),
-            Source::Segment(source) => rows_of(&source.segment, &source.blocks),
+            Source::Rows(source) => source.spans.iter().map(|span| span.len() as u64).sum(),
+            Source::Segment(source) => rows_of(&source.metas, &source.blocks),
         }
     }
 
@@ -290,6 +290,7 @@ fn after(rows: &Rows, from: usize, series: u32, time: i64) -> usize {
 /// Blocks of a segment.
 pub(crate) struct SegmentSource {
     segment: Arc<Segment>,
+    metas: Blocks,
     filter: Filter,
     /// Blocks still to come, last first.
     blocks: Vec<u32>,
@@ -335,7 +336,7 @@ impl SegmentSource {
         let moments = filter.versions.moments().iter().filter(|id| stored.iter().any(|column| column.0 == **id));
         let moments: Vec<ColumnId> = moments.copied().collect();
         let columns = if moments.is_empty() { columns } else { columns.iter().copied().chain(moments).collect() };
-        Ok(Some(SegmentSource { segment, filter, blocks, bounds, columns, late, coded, settled }))
+        Ok(Some(SegmentSource { segment, metas, filter, blocks, bounds, columns, late, coded, settled }))
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
@@ -348,7 +349,7 @@ impl SegmentSource {
         // Which versions are wanted is told by columns, of whole blocks.
         let by_moments =
             self.columns.iter().any(|id| is_moment(*id)) || matches!(self.filter.versions, Versions::All(_));
-        let passes_all = self.filter.passes_all(&self.segment.blocks()?[block as usize].times);
+        let passes_all = self.filter.passes_all(&self.metas[block as usize].times);
         let (filter, mut selected) = (&self.filter, (Selection::All, 0));
         let mut select = |series: &[u32], times: &[i64]| {
             if passes_all {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
+use crate::cache::SegmentCache;
 use crate::chunk::{Reads, SegmentSource, Source};
 use crate::encoding::Form;
 use crate::filter::Filter;
@@ -22,6 +23,7 @@ use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
+use crate::segments::Segments;
 use crate::state::{TableState, Tombstone};
 
 /// Fewest segments worth merging.
@@ -52,6 +54,8 @@ pub struct Compaction {
     older: Vec<TimeRange>,
     /// What is before goes.
     kept_from: i64,
+    /// Of the outputs.
+    cache: SegmentCache,
 }
 
 /// A compaction at work. Dropped before [`Compacting::finish`], it removes what it has written.
@@ -166,7 +170,7 @@ impl TableState {
     #[must_use]
     pub fn with_retention(&self, kept_from: i64) -> TableState {
         let kept = |segment: &&Arc<Segment>| segment.meta().times.last >= kept_from;
-        let segments: Arc<[Arc<Segment>]> = self.segments.iter().filter(kept).cloned().collect();
+        let segments: Segments = self.segments.iter().filter(kept).cloned().collect();
         let tombstones = needed(self.tombstones.to_vec(), &segments);
         TableState { segments, tombstones, kept_from: kept_from.max(self.kept_from), ..self.clone() }
     }
@@ -181,8 +185,7 @@ impl TableState {
             return self.clone();
         };
         let before = self.segments[..place].iter().filter(|segment| !is_input(segment));
-        let segments: Arc<[Arc<Segment>]> =
-            before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
+        let segments: Segments = before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
         TableState { tombstones: needed(self.tombstones.to_vec(), &segments), segments, ..self.clone() }
     }
 
@@ -195,6 +198,7 @@ impl TableState {
             tombstones: self.tombstones.clone(),
             older: (0..newest).filter(stays).map(|at| self.segments[at].meta().times).collect(),
             kept_from: self.kept_from,
+            cache: self.cache.clone(),
         }
     }
 
@@ -211,13 +215,12 @@ impl TableState {
 
     /// A few of similar size: of one partition, or small ones of several.
     fn pick_tiered(&self) -> Option<Compaction> {
-        let by_time = ByTime::of(&self.segments);
         let (mut hull, mut within) = (TimeRange::EMPTY, Vec::new());
         let starts = (0..self.segments.len()).filter(|at| self.segments[*at].meta().bytes <= INPUT_SEGMENT_BYTES_MAX);
         let runs = starts.filter_map(|start| {
             let own = self.partitions_of(&self.segments[start].meta().times);
             if own != hull {
-                (hull, within) = (own, by_time.overlapping(&self.segments, &own));
+                (hull, within) = (own, self.segments.overlapping(&own));
             }
             let fits = |meta: &SegmentMeta| hull.covers(&meta.times);
             // Segments of other moments are neither merged nor in the way.
@@ -291,9 +294,8 @@ impl TableState {
         let mut group = vec![start];
         let mut times = self.segments[start].meta().times;
         loop {
-            let next = (start + 1..self.segments.len())
-                .find(|at| !group.contains(at) && self.segments[*at].meta().times.overlaps(&times));
-            let Some(next) = next else { break };
+            let near = self.segments.overlapping(&times);
+            let Some(next) = near.into_iter().find(|at| *at > start && !group.contains(at)) else { break };
             times = times.union(&self.segments[next].meta().times);
             group.push(next);
         }
@@ -312,38 +314,6 @@ impl TableState {
 
 fn clamp(time: i128) -> i64 {
     time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
-}
-
-/// Segments in order of time, to find those of some moments among very many.
-struct ByTime {
-    /// First moment, the latest moment of all up to here, and position among the segments.
-    order: Vec<(i64, i64, usize)>,
-}
-
-impl ByTime {
-    fn of(segments: &[Arc<Segment>]) -> ByTime {
-        let times = |(at, segment): (usize, &Arc<Segment>)| {
-            let times = segment.meta().times;
-            (times.start, times.last, at)
-        };
-        let mut order: Vec<(i64, i64, usize)> = segments.iter().enumerate().map(times).collect();
-        order.sort_unstable();
-        let mut latest = i64::MIN;
-        for (_, last, _) in &mut order {
-            latest = latest.max(*last);
-            *last = latest;
-        }
-        ByTime { order }
-    }
-
-    /// Positions of the segments that share a moment with `times`, ascending.
-    fn overlapping(&self, segments: &[Arc<Segment>], times: &TimeRange) -> Vec<usize> {
-        let from = self.order.partition_point(|(_, latest, _)| *latest < times.start);
-        let found = self.order[from..].iter().take_while(|(start, ..)| *start <= times.last).map(|(.., at)| *at);
-        let mut found: Vec<usize> = found.filter(|at| segments[*at].meta().times.overlaps(times)).collect();
-        found.sort_unstable();
-        found
-    }
 }
 
 /// Does the delete still have to be applied to the segment?
@@ -417,7 +387,7 @@ impl Compaction {
     fn columns(&self) -> Result<Vec<(ColumnId, DataType)>> {
         let mut columns: Vec<(ColumnId, DataType)> = Vec::new();
         for segment in &self.inputs {
-            columns.extend_from_slice(segment.columns()?);
+            columns.extend_from_slice(&segment.columns()?);
         }
         columns.sort_unstable_by_key(|column| column.0);
         columns.dedup_by_key(|column| column.0);
@@ -564,7 +534,8 @@ impl Compacting {
         let (sources, rows) = compaction.sources(times, &self.columns)?;
         let form = Form::of(&compaction.table);
         let (env, columns) = (Arc::clone(&self.env), Arc::clone(&self.columns));
-        Ok(Output { env, dir: self.dir.clone(), columns, rows, form }.begin(Merger::new(sources, fold)))
+        Ok(Output { env, dir: self.dir.clone(), cache: self.compaction.cache.clone(), columns, rows, form }
+            .begin(Merger::new(sources, fold)))
     }
 
     fn finish_output(&mut self) -> Result<()> {
@@ -605,7 +576,6 @@ impl TableState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoding::tests::Random;
     use crate::tests::table;
 
     /// First moment, last moment, bytes.
@@ -691,27 +661,6 @@ mod tests {
         ];
         for (name, segments, expected) in cases {
             assert_eq!(state(segments).compaction_backlog(), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn segments_found_by_time_are_those_that_overlap() {
-        let mut random = Random(1);
-        for count in 0..40 {
-            let mut meta = |_| {
-                let start = random.below(300) as i64;
-                let length = if random.below(5) == 0 { random.below(300) } else { random.below(10) };
-                (start, start + length as i64, 1)
-            };
-            let metas: Vec<Meta> = (0..count).map(&mut meta).collect();
-            let segments = state(&metas).segments;
-            let by_time = ByTime::of(&segments);
-            for start in (-20..620).step_by(7) {
-                let times = TimeRange { start, last: start + 40 };
-                let overlaps = |at: &usize| segments[*at].meta().times.overlaps(&times);
-                let expected: Vec<usize> = (0..segments.len()).filter(overlaps).collect();
-                assert_eq!(by_time.overlapping(&segments, &times), expected, "{times:?} of {metas:?}");
-            }
         }
     }
 

@@ -12,7 +12,7 @@ use model::{ColumnId, ErrorKind, Lsn, Result, SeriesId, TimeRange};
 use crate::scan::{ScanRequest, TableView};
 use crate::state::{TableState, Tombstone};
 use crate::tests::table;
-use crate::{Op, Ops, Rows};
+use crate::{Op, Ops, Rows, SegmentCache};
 
 struct World {
     sim: SimEnv,
@@ -117,7 +117,8 @@ fn any_failing_call_of_flush_load_and_compaction_changes_nothing() {
 
     let expected = scan(&state).unwrap();
     let segments = state.segments.len();
-    let reopen = |world: &World| TableState::load(&world.env, dir(), state.table.clone(), &state.files());
+    let cache = SegmentCache::default();
+    let reopen = |world: &World| TableState::load(&world.env, dir(), state.table.clone(), &state.files(), &cache);
     let failed = fail_each(&mut world, |world| scan(&reopen(world)?).map(|seen| assert_eq!(seen, expected)), |_| {});
     assert!(failed >= 8, "{failed} calls");
 

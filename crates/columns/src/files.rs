@@ -1,5 +1,7 @@
 //! What the manifest keeps of a table's files, and the bytes it keeps it in.
 
+mod change;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,11 +86,7 @@ impl TableFiles {
     /// No checksum and no version: the manifest has both.
     pub fn encode(&self, out: &mut Vec<u8>) {
         push_u32(out, self.series_files.len() as u32);
-        for file in &self.series_files {
-            push_u64(out, file.file);
-            push_u32(out, file.from);
-            push_u32(out, file.to);
-        }
+        self.series_files.iter().for_each(|file| encode_series_file(file, out));
         push_u32(out, self.segments.len() as u32);
         self.segments.iter().for_each(|segment| encode_segment(segment, out));
         push_u32(out, self.tombstones.len() as u32);
@@ -105,12 +103,9 @@ impl TableFiles {
         let mut reader = Reader::new("table files", bytes);
         let mut files = TableFiles::default();
         for _ in 0..reader.u32()? {
-            let file = SeriesFile { file: reader.u64()?, from: reader.u32()?, to: reader.u32()? };
-            if file.from != files.series_count() || file.to <= file.from {
-                return Err(reader.wrong(format_args!("series file {:x} of {}..{}", file.file, file.from, file.to)));
-            }
-            files.series_files.push(file);
+            files.series_files.push(decode_series_file(&mut reader)?);
         }
+        check_series_files(&files.series_files, &reader)?;
         for _ in 0..reader.u32()? {
             files.segments.push(decode_segment(&mut reader)?);
         }
@@ -123,6 +118,28 @@ impl TableFiles {
         *bytes = reader.rest();
         Ok(files)
     }
+}
+
+fn encode_series_file(file: &SeriesFile, out: &mut Vec<u8>) {
+    push_u64(out, file.file);
+    push_u32(out, file.from);
+    push_u32(out, file.to);
+}
+
+fn decode_series_file(reader: &mut Reader<'_>) -> Result<SeriesFile> {
+    Ok(SeriesFile { file: reader.u64()?, from: reader.u32()?, to: reader.u32()? })
+}
+
+/// Each begins where the one before it ends.
+fn check_series_files(files: &[SeriesFile], reader: &Reader<'_>) -> Result<()> {
+    let mut count = 0;
+    for SeriesFile { file, from, to } in files {
+        if *from != count || to <= from {
+            return Err(reader.wrong(format_args!("series file {file:x} of {from}..{to}")));
+        }
+        count = *to;
+    }
+    Ok(())
 }
 
 fn encode_segment(segment: &SegmentMeta, out: &mut Vec<u8>) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
+use crate::cache::SegmentCache;
 use crate::chunk::{RowsSource, Source};
 use crate::encoding::Form;
 use crate::files::SeriesFile;
@@ -15,6 +16,7 @@ use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
+use crate::segments::Segments;
 use crate::series_file::write_series_file;
 use crate::state::{Entry, TableState, Tombstone};
 
@@ -75,7 +77,7 @@ impl TableState {
             Entry::Rows { .. } => None,
         });
         let tombstones: Vec<Arc<Tombstone>> = self.tombstones.iter().chain(deletes).cloned().collect();
-        let segments: Arc<[Arc<Segment>]> = self.segments.iter().cloned().chain(done.segment.clone()).collect();
+        let segments: Segments = self.segments.iter().cloned().chain(done.segment.clone()).collect();
         TableState {
             entries: kept.into(),
             tombstones: needed(tombstones, &segments),
@@ -111,7 +113,14 @@ impl TableState {
         let kept = TimeRange { start: self.kept_from, last: i64::MAX };
         let merger = Merger::new(entry_sources(entries, kept, self.keeps_history()), fold);
         let form = Form::of(&self.table);
-        let output = Output { env: Arc::clone(env), dir: dir.to_owned(), columns: columns.into(), rows, form };
+        let output = Output {
+            env: Arc::clone(env),
+            dir: dir.to_owned(),
+            cache: self.cache.clone(),
+            columns: columns.into(),
+            rows,
+            form,
+        };
         let mut writing = output.begin(merger);
         while writing.step(next_file)? {}
         writing.finish(lsns)
@@ -199,6 +208,7 @@ pub(crate) fn needed(tombstones: Vec<Arc<Tombstone>>, segments: &[Arc<Segment>])
 pub(crate) struct Output {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
+    pub(crate) cache: SegmentCache,
     /// Fields, by id.
     pub(crate) columns: Arc<[(ColumnId, DataType)]>,
     /// About how many rows will come, to make blocks of equal size.
@@ -271,6 +281,7 @@ impl Writing {
     pub(crate) fn finish(self, lsns: (Lsn, Lsn)) -> Result<Option<Arc<Segment>>> {
         let Some(writer) = self.writer else { return Ok(None) };
         let meta = writer.finish(lsns)?;
-        Ok(Some(Arc::new(Segment::open(self.output.env, &self.output.dir, meta))))
+        let Output { env, dir, cache, .. } = self.output;
+        Ok(Some(Arc::new(Segment::open_in(&cache, env, &dir, meta))))
     }
 }

@@ -20,6 +20,7 @@ mod batch;
 #[cfg(test)]
 mod batch_tests;
 mod bytes;
+mod cache;
 mod chunk;
 mod codec;
 #[cfg(test)]
@@ -44,6 +45,7 @@ mod prune;
 pub mod rows;
 pub mod scan;
 pub mod segment;
+mod segments;
 pub mod series;
 mod series_file;
 pub mod state;
@@ -51,6 +53,7 @@ pub mod state;
 mod tests;
 mod whole;
 
+pub use cache::SegmentCache;
 pub use compact::{Compacted, Compacting, Compaction, Moved};
 pub use consolidate::Consolidated;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
@@ -63,6 +66,7 @@ pub use scan::{
     arrow_schema,
 };
 pub use segment::{Segment, SegmentMeta};
+pub use segments::Segments;
 pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entry, TableState, Tombstone};

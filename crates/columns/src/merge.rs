@@ -74,7 +74,7 @@ impl Merger {
     }
 
     /// Rows that the sources go through at most, before any was taken.
-    pub(crate) fn rows_max(&self) -> Result<u64> {
+    pub(crate) fn rows_max(&self) -> u64 {
         self.inputs.iter().map(|input| input.source.rows_max()).sum()
     }
 

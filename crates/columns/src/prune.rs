@@ -9,12 +9,14 @@ use crate::filter::Filter;
 use crate::history::Versions;
 use crate::rows::Rows;
 use crate::scan::{ColumnRange, ScanRequest, ScanStats, SeriesFilter, TableView};
-use crate::segment::{BlockMeta, Segment};
+use crate::segment::{BlockMeta, Blocks, Segment};
+use crate::segments::ByTime;
 use crate::state::{Entry, Tombstone};
 
 /// What a scan wants of a segment.
 pub(crate) struct Wanted {
     pub(crate) segment: Arc<Segment>,
+    pub(crate) metas: Blocks,
     /// Ascending.
     pub(crate) blocks: Vec<u32>,
     /// For the rows of these blocks.
@@ -24,17 +26,22 @@ pub(crate) struct Wanted {
 /// The wanted blocks of each wanted segment, oldest first.
 pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<Wanted>> {
     let mut wanted = Vec::new();
-    for segment in view.state().segments.iter() {
-        stats.segments += 1;
+    let segments = &view.state().segments;
+    let near = segments.overlapping(&request.times);
+    stats.segments += segments.len() as u64;
+    stats.segments_pruned += (segments.len() - near.len()) as u64;
+    for segment in near.into_iter().map(|at| &segments[at]) {
         let Some(filter) = filter_of(view, request, segment) else {
             stats.segments_pruned += 1;
             continue;
         };
-        let blocks = blocks_of(segment, &filter)?;
-        let all = segment.blocks()?.len();
-        stats.blocks += all as u64;
-        stats.blocks_pruned += (all - blocks.len()) as u64;
-        wanted.push(Wanted { segment: segment.clone(), blocks, filter });
+        let metas = segment.blocks()?;
+        let blocks = blocks_of(&metas, &filter);
+        stats.blocks += metas.len() as u64;
+        stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
+        if !blocks.is_empty() {
+            wanted.push(Wanted { segment: segment.clone(), metas, blocks, filter });
+        }
     }
     if !request.ranges.is_empty() {
         skip_by_statistics(view, request, &mut wanted, stats)?;
@@ -55,17 +62,16 @@ pub(crate) fn filter_of(view: &TableView, request: &ScanRequest, segment: &Segme
     (!filter.rejects_all(meta.series, &meta.times)).then_some(filter)
 }
 
-/// The blocks in which there may be wanted rows, ascending. Reads the block index at its first use.
-pub(crate) fn blocks_of(segment: &Segment, filter: &Filter) -> Result<Vec<u32>> {
-    let metas = segment.blocks()?;
+/// The blocks in which there may be wanted rows, ascending.
+pub(crate) fn blocks_of(metas: &[BlockMeta], filter: &Filter) -> Vec<u32> {
     let passes = |block: &u32| {
         let meta = &metas[*block as usize];
         !filter.rejects_all((meta.first.0, meta.last.0), &meta.times)
     };
-    Ok(match &filter.series {
+    match &filter.series {
         SeriesFilter::Only(list) if list.len() <= FEW_SERIES => of_series(metas, list).filter(passes).collect(),
         _ => (0..metas.len() as u32).filter(passes).collect(),
-    })
+    }
 }
 
 /// Blocks of no more series than this are found by binary search.
@@ -106,14 +112,14 @@ fn skip_by_statistics(
     stats: &mut ScanStats,
 ) -> Result<()> {
     let mut skipped: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
+    let by_time = by_time(wanted);
     for range in &request.ranges {
-        let outside = wanted.iter().map(|wanted| outside(&wanted.segment, range)).collect::<Result<Vec<_>>>()?;
-        for (at, Wanted { segment, blocks, .. }) in wanted.iter().enumerate() {
-            let metas = segment.blocks()?;
+        let outside = wanted.iter().map(|wanted| outside(wanted, range)).collect::<Result<Vec<_>>>()?;
+        for (at, Wanted { metas, blocks, .. }) in wanted.iter().enumerate() {
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
                 let is_outside = |at: usize, block: u32| outside[at][block as usize];
-                if !view.state().table.keyed || alone(view, wanted, &is_outside, (at, *block), meta)? {
+                if !view.state().table.keyed || alone(view, (wanted, &by_time), &is_outside, (at, *block), meta) {
                     skipped[at].push(*block);
                 }
             }
@@ -129,46 +135,51 @@ fn skip_by_statistics(
 }
 
 /// For each block, is no value of the column within the bound?
-fn outside(segment: &Segment, range: &ColumnRange) -> Result<Vec<bool>> {
-    Ok(match segment.column_stats(range.column)? {
+fn outside(wanted: &Wanted, range: &ColumnRange) -> Result<Vec<bool>> {
+    Ok(match wanted.segment.column_stats(range.column)? {
         Some(stats) => stats.iter().map(|stats| !stats.may_match(range)).collect(),
         // All NULL, which is within no bound.
-        None => vec![true; segment.blocks()?.len()],
+        None => vec![true; wanted.metas.len()],
     })
 }
 
+/// Wanted segments in order of time, to find those that share a moment with a block.
+pub(crate) fn by_time(wanted: &[Wanted]) -> ByTime {
+    ByTime::of(wanted.iter().map(|wanted| wanted.segment.meta().times))
+}
+
 /// May no other source hold a version of a row of this block?
-pub(crate) fn is_alone(view: &TableView, wanted: &[Wanted], own: (usize, u32), meta: &BlockMeta) -> Result<bool> {
+pub(crate) fn is_alone(view: &TableView, wanted: (&[Wanted], &ByTime), own: (usize, u32), meta: &BlockMeta) -> bool {
     alone(view, wanted, &|_, _| false, own, meta)
 }
 
 /// Does every other source that may hold a version of a row of this block have the column outside the bound too?
 fn alone(
     view: &TableView,
-    wanted: &[Wanted],
+    (wanted, by_time): (&[Wanted], &ByTime),
     is_outside: &dyn Fn(usize, u32) -> bool,
     own: (usize, u32),
     meta: &BlockMeta,
-) -> Result<bool> {
+) -> bool {
     for entry in view.entries() {
         if let Entry::Rows { rows, .. } = entry
             && rows_within(rows, meta)
         {
-            return Ok(false);
+            return false;
         }
     }
-    for (at, Wanted { segment, blocks, .. }) in wanted.iter().enumerate() {
-        let metas = segment.blocks()?;
+    for at in by_time.near(&meta.times) {
+        let Wanted { metas, blocks, .. } = &wanted[at];
         // Blocks that reach this one's keys: their order makes them neighbours.
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
         for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {
             let same = (at, *block) == own;
             if !same && metas[*block as usize].times.overlaps(&meta.times) && !is_outside(at, *block) {
-                return Ok(false);
+                return false;
             }
         }
     }
-    Ok(true)
+    true
 }
 
 /// Has the memtable entry a row between the block's first and last key, at one of its moments?
@@ -209,8 +220,7 @@ struct Sample {
 
 fn samples(view: &TableView, request: &ScanRequest) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
-    for Wanted { segment, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
-        let metas = segment.blocks()?;
+    for Wanted { metas, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
         samples.extend(blocks.iter().map(|block| {
             let meta = &metas[*block as usize];
             Sample { series: meta.first.0, time: meta.times.start, rows: u64::from(meta.rows) }

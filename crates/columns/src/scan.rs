@@ -487,7 +487,7 @@ impl TableView {
         if let Some(taker) = taker {
             whole::offer(self, request, &mut wanted, taker)?;
         }
-        for prune::Wanted { segment, blocks, filter } in wanted {
+        for prune::Wanted { segment, blocks, filter, .. } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
         }
@@ -571,10 +571,8 @@ impl Scan {
     }
 
     /// Rows that it goes through at most, all versions counted, before it has begun.
-    ///
-    /// # Errors
-    /// As [`TableView::scan`].
-    pub fn rows_max(&self) -> Result<u64> {
+    #[must_use]
+    pub fn rows_max(&self) -> u64 {
         self.merger.rows_max()
     }
 

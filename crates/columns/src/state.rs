@@ -6,9 +6,11 @@ use std::sync::Arc;
 use env::Env;
 use model::{Lsn, Result, TableRef, TimeRange};
 
+use crate::cache::SegmentCache;
 use crate::files::{SeriesFile, TableFiles};
 use crate::rows::Rows;
 use crate::segment::Segment;
+use crate::segments::Segments;
 use crate::series::SeriesIndex;
 use crate::series_file::read_series_file;
 
@@ -84,7 +86,7 @@ pub struct TableState {
     /// The memtable, oldest first.
     pub entries: Arc<[Entry]>,
     /// Oldest first.
-    pub segments: Arc<[Arc<Segment>]>,
+    pub segments: Segments,
     /// Deletes that still have rows to hide in segments, oldest first.
     pub tombstones: Arc<[Arc<Tombstone>]>,
     /// Rows before this moment have been dropped by retention: none is shown, whether it is still somewhere or comes
@@ -93,10 +95,12 @@ pub struct TableState {
     /// The table can be read as it was at this wall time of a commit (nanoseconds since 1970 UTC) and later; since then
     /// replaced and deleted rows are kept. `i64::MAX`: they are not.
     pub history_from: i64,
+    /// Where the segments keep what they read; shared with other tables.
+    pub cache: SegmentCache,
 }
 
 impl TableState {
-    /// An empty table.
+    /// An empty table, whose segments keep what they read without limit.
     #[must_use]
     pub fn empty(table: TableRef) -> TableState {
         TableState {
@@ -105,23 +109,32 @@ impl TableState {
             series: Arc::default(),
             series_files: Arc::default(),
             entries: Arc::default(),
-            segments: Arc::default(),
+            segments: Segments::default(),
             tombstones: Arc::default(),
             kept_from: i64::MIN,
             history_from: i64::MAX,
+            cache: SegmentCache::default(),
         }
     }
 
     /// A table as the manifest describes it: reads the series files, opens no segment.
     ///
+    /// - `cache`: where its segments keep what they read.
+    ///
     /// # Errors
     /// XX001 when a series file is damaged or not what the manifest says; 58030.
-    pub fn load(env: &Arc<dyn Env>, dir: &Path, table: TableRef, files: &TableFiles) -> Result<TableState> {
+    pub fn load(
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        table: TableRef,
+        files: &TableFiles,
+        cache: &SegmentCache,
+    ) -> Result<TableState> {
         let series = SeriesIndex::default();
         for file in &files.series_files {
             read_series_file(env, dir, file, &series)?;
         }
-        let open = |meta: &crate::SegmentMeta| Arc::new(Segment::open(env.clone(), dir, meta.clone()));
+        let open = |meta: &crate::SegmentMeta| Arc::new(Segment::open_in(cache, env.clone(), dir, meta.clone()));
         Ok(TableState {
             series_count: series.len(),
             series: Arc::new(series),
@@ -130,6 +143,7 @@ impl TableState {
             tombstones: files.tombstones.iter().cloned().map(Arc::new).collect(),
             kept_from: files.kept_from,
             history_from: files.history_from,
+            cache: cache.clone(),
             ..TableState::empty(table)
         })
     }

@@ -1,7 +1,6 @@
 //! What can be told of rows without reading them: blocks that stand for themselves, and where in time rows lie.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use model::{ColumnId, Result, TimeRange};
 
@@ -68,29 +67,29 @@ impl TableView {
                 pieces.push(Piece { times, rows });
             }
         };
-        let mut push_blocks = |segment: &Segment, blocks: Vec<u32>| -> Result<()> {
-            let metas = segment.blocks()?;
+        let mut push_blocks = |metas: &[BlockMeta], blocks: Vec<u32>| {
             blocks.into_iter().for_each(|block| {
                 let meta = &metas[block as usize];
                 push(&meta.times, meta.rows.into());
             });
-            Ok(())
         };
         if request.ranges.is_empty() {
             let wanted = |segment| prune::filter_of(self, request, segment).map(|filter| (segment, filter));
-            let mut newest: Vec<_> =
-                self.state().segments.iter().map(|segment| &**segment).filter_map(wanted).collect();
+            let segments = &self.state().segments;
+            let near = segments.overlapping(&request.times);
+            let mut newest: Vec<_> = near.into_iter().map(|at| &*segments[at]).filter_map(wanted).collect();
             newest.sort_by_key(|(segment, _)| Reverse(segment.meta().times.last));
             let older = newest.split_off(newest.len().min(PIECEMEAL_SEGMENTS));
             for (segment, filter) in newest {
-                push_blocks(segment, prune::blocks_of(segment, &filter)?)?;
+                let metas = segment.blocks()?;
+                push_blocks(&metas, prune::blocks_of(&metas, &filter));
             }
             for (segment, _) in older {
                 push(&segment.meta().times, rows_about(segment.meta(), &request.series));
             }
         } else {
-            for Wanted { segment, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
-                push_blocks(&segment, blocks)?;
+            for Wanted { metas, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+                push_blocks(&metas, blocks);
             }
         }
         for entry in self.entries() {
@@ -127,14 +126,14 @@ pub(crate) struct Taker<'a> {
 /// Takes out of `wanted` the blocks that `taker` accepts; only those are offered that are whole.
 pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wanted>, taker: Taker<'_>) -> Result<()> {
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
-    for (at, Wanted { segment, blocks, filter }) in wanted.iter().enumerate() {
+    let by_time = prune::by_time(wanted);
+    for (at, Wanted { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
         // Rows that are gone are still in the statistics.
         let has_gone = segment.columns()?.iter().any(|(id, _)| *id == GONE);
         if has_gone || !view.is_of_now() || keyed && !segment.settled()? {
             continue;
         }
-        let metas = segment.blocks()?;
         for block in blocks {
             let meta = &metas[*block as usize];
             let series = (meta.first.0, meta.last.0);
@@ -143,7 +142,7 @@ pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wa
             let whole = is_wanted
                 && request.series.all_in(series.0, series.1)
                 && !filter.hides.iter().any(|hide| hide.touches(series, &meta.times))
-                && (!keyed || prune::is_alone(view, wanted, (at, *block), meta)?);
+                && (!keyed || prune::is_alone(view, (wanted, &by_time), (at, *block), meta));
             if whole && (taker.take)(&WholeBlock { segment, block: *block, meta })? {
                 taken[at].push(*block);
             }
@@ -157,7 +156,6 @@ pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wa
 }
 
 /// Rows that a scan of these blocks goes through, all versions counted.
-pub(crate) fn rows_of(segment: &Arc<Segment>, blocks: &[u32]) -> Result<u64> {
-    let metas = segment.blocks()?;
-    Ok(blocks.iter().map(|block| u64::from(metas[*block as usize].rows)).sum())
+pub(crate) fn rows_of(metas: &[BlockMeta], blocks: &[u32]) -> u64 {
+    blocks.iter().map(|block| u64::from(metas[*block as usize].rows)).sum()
 }

@@ -13,7 +13,7 @@ use env::{Event, Step};
 use model::{Error, Lsn, Result, TableId};
 
 use crate::engine::{CommitState, Inner, closing};
-use crate::manifest::{Manifest, Version};
+use crate::manifest::{Manifest, Stored};
 use crate::root::Root;
 use crate::rowfile::{RowFiles, RowPart, RowPartWriter, row_file_path};
 
@@ -353,18 +353,18 @@ impl Inner {
             // Numbers reserved since the flushed commit are skipped if a crash takes back who reserved them.
             sequences: job.root.counters.iter().map(|(id, counter)| (*id, counter.logged())).collect(),
             retention_ns: self.retention_ns.load(Ordering::SeqCst).max(job.root.retention_ns),
-            version: Version::default(),
+            stored: Stored::default(),
         })
     }
 
-    /// Replaces the manifest, and then removes what earlier attempts left behind.
+    /// Makes `next` the manifest, and then removes what earlier attempts left behind.
     pub(crate) fn write_manifest(
         &self,
         manifest: &mut Manifest,
-        next: Manifest,
+        mut next: Manifest,
         new: impl FnOnce() -> Doubtful,
     ) -> Result<()> {
-        let written = next.write(&*self.env, &self.dir);
+        let written = manifest.replace_by(&mut next, &*self.env, &self.dir);
         let mut doubtful = self.doubtful.lock();
         if let Err(error) = written {
             let new = new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use columns::TableState;
+use columns::{SegmentCache, TableState};
 use env::{Env, Event, Worker};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, SqlState, TableId, limits};
@@ -15,7 +15,7 @@ use wal::{Wal, WalOptions};
 use crate::background::{Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::compaction::{Compactor, Turn};
-use crate::manifest::{FORMAT_VERSION, Manifest};
+use crate::manifest::Manifest;
 use crate::retention;
 use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows, row_file_path};
@@ -54,6 +54,11 @@ impl Options {
         self.memory_bytes / 4
     }
 
+    /// Block indexes, columns' directories and statistics of segments stay in memory up to here.
+    fn directory_bytes_max(&self) -> u64 {
+        self.memory_bytes / 8
+    }
+
     /// Inserts and updates of `rows` tables are refused when these have so many bytes.
     #[must_use]
     pub fn rows_bytes_max(&self) -> u64 {
@@ -90,6 +95,8 @@ pub struct Recovery {
 
 /// So many threads read files and make indexes at the start. An `Env` does not say how many cores there are.
 const START_WORKERS: usize = 4;
+/// So many segments' files are open at most, however many the process may have.
+const OPEN_SEGMENTS_MAX: u64 = 65_536;
 /// A commit throws away so many old versions at most; the governor does the rest.
 const COLLECT_COMMIT: usize = 1_024;
 /// Bytes of `rows` tables are counted anew after so many commits …
@@ -250,6 +257,10 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Segments.
     pub segments: u64,
+    /// Of these, files that are open.
+    pub open_segments: u64,
+    /// Bytes of their block indexes, columns' directories and statistics in memory.
+    pub directory_bytes: u64,
     /// Tables.
     pub tables: u64,
     /// Series of all tables.
@@ -506,19 +517,19 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         env.sync_dir(parent).map_err(|error| io("sync folder", parent, error))?;
     }
     let mut recovery = Recovery::default();
-    let manifest = match Manifest::read(&*env, dir)? {
+    let mut manifest = match Manifest::read(&*env, dir)? {
         Some(manifest) => manifest,
         None => {
             recovery.created = true;
             create(&*env, dir)?
         }
     };
-    if manifest.version.0 != FORMAT_VERSION {
-        // What we are about to write to the log an older program would take for damage.
+    if manifest.stored.must_be_renewed() {
         manifest.write(&*env, dir)?;
     }
     remove_orphans(&*env, &data_dir(dir), &manifest)?;
-    let mut root = load(&env, dir, &manifest)?;
+    let cache = SegmentCache::new(open_segments_max(&*env), options.directory_bytes_max());
+    let mut root = load(&env, dir, &manifest, cache)?;
     let recovered_rows = load_rows(&env, dir, &manifest, &mut root, options.rows_bytes_max() / 4)?;
     let rows_lsn = recovered_rows.lsn;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
@@ -617,7 +628,7 @@ fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
         return Err(Error::corrupt(format!("{} holds a log but no MANIFEST", dir.display()))
             .with_hint("restore MANIFEST from a backup, or name an empty directory"));
     }
-    let manifest =
+    let mut manifest =
         Manifest { identity: env.random(), replay_from: Lsn(1), next_file: 1, next_table: 1, ..Manifest::default() };
     manifest.write(env, dir)?;
     Ok(manifest)
@@ -645,11 +656,17 @@ fn remove_orphans(env: &dyn Env, data: &Path, manifest: &Manifest) -> Result<()>
     Ok(())
 }
 
-fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
+/// Half of the files that the process may have open; the others are for clients and the log. The kernel, too, has memory
+/// for each.
+fn open_segments_max(env: &dyn Env) -> u64 {
+    (env.open_files_max() / 2).clamp(1, OPEN_SEGMENTS_MAX)
+}
+
+fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache) -> Result<Root> {
     let mut tables = OrdMap::new();
     for (id, files) in &manifest.files {
         let table = manifest.catalog.table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
-        let state = TableState::load(env, &data_dir(dir), Arc::clone(table), files)
+        let state = TableState::load(env, &data_dir(dir), Arc::clone(table), files, &cache)
             .map_err(|error| error.context(format!("table {}", table.name)))?;
         tables.insert(*id, Arc::new(state));
     }
@@ -663,6 +680,7 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest) -> Result<Root> {
         row_tables: OrdMap::new(),
         counters,
         retention_ns: manifest.retention_ns,
+        cache,
     })
 }
 
@@ -1046,6 +1064,8 @@ impl Inner {
             retention_segments: load(&counters.retention_segments),
             retention_bytes: load(&counters.retention_bytes),
             retention_late_rows: load(&counters.retention_late_rows),
+            open_segments: root.cache.open_files(),
+            directory_bytes: root.cache.directory_bytes(),
             ..Stats::default()
         };
         stats.row_file_bytes =

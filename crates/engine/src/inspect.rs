@@ -221,7 +221,11 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
         }
         Err(error) => return Err(error),
     };
-    report.count(&path, manifest.encode().len() as u64, progress);
+    let bytes = env.open(&path, Open::Read).and_then(|file| file.bytes()).unwrap_or(0);
+    report.count(&path, bytes, progress);
+    if manifest.stored.is_torn() {
+        report.notes.push(format!("torn edit at the end of {}, never relied upon", path.display()));
+    }
     match log(env, dir, manifest.replay_from, &mut |_| Ok(())) {
         Ok(end) => {
             report.files += end.files;

@@ -1,13 +1,25 @@
-//! The manifest: which files make up the database at the last flush. One file, replaced whole.
-//! Bytes: docs/format/manifest.md, pinned by the golden test below.
+//! The manifest: which files make up the database at the last flush. One file: a base, which says it whole, and edits
+//! behind it, each of which says what has changed since the one before. Bytes: docs/format/manifest.md, pinned by the
+//! golden tests below and in `edits`.
+//!
+//! Always true:
+//! - A base is in a file of its own before that takes the name: after a crash the old or the new one is there, whole.
+//! - An edit is synced before anybody relies on it, and the next one is appended only then. So all but the last must be
+//!   intact, whatever happened, and the mark in the header says so of the last one too. What is not intact behind the mark
+//!   was never relied upon.
+//! - After a failed append nothing is appended any more: what is on disk is not known, and the next manifest is a base.
 
-use std::collections::BTreeMap;
+mod edits;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use columns::TableFiles;
 use env::{Env, Open};
-use model::{Error, Lsn, Result, SequenceSpec, TableId};
+use model::{Error, Lsn, Result, RowSchemaRef, SequenceRef, SequenceSpec, TableId, TableRef};
 
 use crate::Catalog;
 use crate::codec::{Put, Take};
@@ -18,9 +30,20 @@ use crate::sequence::{Counts, SequenceState};
 /// "millrace" as bytes.
 const MAGIC: &[u8; 8] = b"MILLRACE";
 /// The format of directories that this version writes.
-pub(crate) const FORMAT_VERSION: u32 = 3;
-/// The oldest it reads: version 1 has no `rows` tables and no sequences; versions 1 and 2 have no retention and no history.
+const FORMAT_VERSION: u32 = 4;
+/// The oldest it reads: version 1 has no `rows` tables and no sequences; versions 1 and 2 have no retention and no history;
+/// versions 1 to 3 have no edits.
 const FORMAT_VERSION_MIN: u32 = 1;
+/// The first version with a mark and edits.
+const VERSION_EDITS: u32 = 4;
+/// Bytes before the base, since version 4.
+const HEADER_BYTES: usize = 36;
+/// Where the mark is: up to which byte the file was synced, and a checksum.
+const MARK_AT: u64 = 24;
+/// Edits may be as long as the base, and so long in any case: a base costs two syncs and a rename.
+const EDITS_BYTES: u64 = 64 << 10;
+/// So many edits are read at a start at most.
+const EDITS_MAX: u32 = 16_384;
 
 /// Which files make up the database, and from where the log goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,27 +70,77 @@ pub struct Manifest {
     pub sequences: BTreeMap<u32, SequenceState>,
     /// Retention believes the clock up to here, see `retention::Clock`; 0 = there was none yet.
     pub retention_ns: i64,
-    /// The format it was read in.
-    pub(crate) version: Version,
+    /// The file that says so.
+    pub(crate) stored: Stored,
 }
 
-/// The version of the format that a manifest was read in. It says nothing of the database, so that all are equal.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Version(pub(crate) u32);
-
-impl Default for Version {
-    fn default() -> Version {
-        Version(FORMAT_VERSION)
-    }
+/// The file that a manifest was read from or written to. It says nothing of the database, so that all are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stored {
+    /// Bytes of header and base.
+    base_bytes: u64,
+    /// Where the next edit goes.
+    end: u64,
+    /// Of what is before: each checksum goes on from the one before it.
+    crc: u32,
+    edits: u32,
+    tail: Tail,
 }
 
-impl PartialEq for Version {
-    fn eq(&self, _: &Version) -> bool {
+/// What is known of the end of a manifest's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Tail {
+    /// Nothing: nothing may be appended.
+    #[default]
+    Unknown,
+    /// All of it is synced.
+    Synced,
+    /// All of it is intact, but the mark does not say that it is synced.
+    Unmarked,
+    /// An edit is there in part. It was never relied upon.
+    Torn,
+}
+
+impl PartialEq for Stored {
+    fn eq(&self, _: &Stored) -> bool {
         true
     }
 }
 
-impl Eq for Version {}
+impl Eq for Stored {}
+
+impl Stored {
+    /// Must the manifest be written anew before anything is done by it? So it is with one of an older version, as an older
+    /// program would take what comes into the log for damage, and with one of which a crash could take a part back.
+    pub(crate) fn must_be_renewed(&self) -> bool {
+        matches!(self.tail, Tail::Unknown | Tail::Unmarked)
+    }
+
+    /// Does its file end with part of an edit?
+    pub(crate) fn is_torn(&self) -> bool {
+        self.tail == Tail::Torn
+    }
+
+    /// May an edit of `bytes` be appended?
+    fn has_room(&self, bytes: usize) -> bool {
+        let edits = self.end - self.base_bytes + bytes as u64;
+        self.tail == Tail::Synced && self.edits < EDITS_MAX && edits <= self.base_bytes.max(EDITS_BYTES)
+    }
+
+    /// With an edit behind it that has this checksum, and is synced.
+    fn with_edit(self, bytes: usize, crc: u32) -> Stored {
+        Stored { end: self.end + bytes as u64, crc, edits: self.edits + 1, ..self }
+    }
+
+    /// What is written at [`MARK_AT`] when all is synced.
+    fn mark(&self) -> [u8; 12] {
+        let mut mark = [0; 12];
+        mark[..8].copy_from_slice(&self.end.to_le_bytes());
+        let crc = crc32c::crc32c(&mark[..8]);
+        mark[8..].copy_from_slice(&crc.to_le_bytes());
+        mark
+    }
+}
 
 impl Manifest {
     /// Where it lies.
@@ -88,19 +161,43 @@ impl Manifest {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(fail("open", &error)),
         };
-        let mut bytes = vec![0; file.bytes().map_err(|error| fail("length of", &error))? as usize];
-        file.read_at(&mut bytes, 0).map_err(|error| fail("read", &error))?;
+        let length = || file.bytes().map_err(|error| fail("length of", &error));
+        let mut bytes = Vec::new();
+        // Whoever looks into a directory that another process serves may meet an edit on its way in.
+        while bytes.len() as u64 != length()? {
+            bytes.resize(length()? as usize, 0);
+            file.read_at(&mut bytes, 0).map_err(|error| fail("read", &error))?;
+        }
         Manifest::decode(&bytes).map(Some).map_err(|error| error.context(format!("manifest {}", path.display())))
     }
 
-    /// Replaces it: after a crash either the old or the new one is there.
-    pub(crate) fn write(&self, env: &dyn Env, dir: &Path) -> Result<()> {
+    /// Replaces the file by one with this base alone: after a crash either the old or the new one is there.
+    pub(crate) fn write(&mut self, env: &dyn Env, dir: &Path) -> Result<()> {
         let path = Manifest::path(dir);
-        env::replace_file(env, &path, &self.encode())
-            .map_err(|error| Error::io(format!("replace {}", path.display()), &error))
+        let bytes = self.encode();
+        env::replace_file(env, &path, &bytes)
+            .map_err(|error| Error::io(format!("replace {}", path.display()), &error))?;
+        let end = bytes.len() as u64;
+        self.stored = Stored { base_bytes: end, end, crc: crc_of(&bytes), edits: 0, tail: Tail::Synced };
+        Ok(())
     }
 
-    /// The bytes of the file.
+    /// Makes `next` what the file says that says this: by an edit, or by a new base when edits are as long as the base. The
+    /// cost of either is that of what changed, on average.
+    ///
+    /// # Errors
+    /// 58030, 53100: the file may say either.
+    pub(crate) fn replace_by(&mut self, next: &mut Manifest, env: &dyn Env, dir: &Path) -> Result<()> {
+        let stored = std::mem::take(&mut self.stored);
+        let edit = (stored.tail == Tail::Synced).then(|| edits::encode(self, next, stored.crc));
+        match edit.filter(|edit| stored.has_room(edit.len())) {
+            Some(edit) => next.stored = append(stored, &edit, env, dir)?,
+            None => next.write(env, dir)?,
+        }
+        Ok(())
+    }
+
+    /// The bytes of a file with this base alone.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -110,46 +207,56 @@ impl Manifest {
         body.put_u64(self.next_file);
         body.put_u32(self.next_table);
         body.put_i64(self.wall_ns);
-        let schemas: Vec<&str> = self.catalog.schemas().collect();
-        body.put_u32(schemas.len() as u32);
-        for schema in schemas {
-            body.put_bytes(schema.as_bytes());
-        }
+        put_schemas(&self.catalog, &mut body);
         body.put_u32(self.files.len() as u32);
         for (id, files) in &self.files {
-            let table = self.catalog.table_by_id(*id).expect("BUG: files of a table that the catalog does not have");
-            body.put_bytes(&encode_table(table));
+            body.put_bytes(&encode_table(self.table(*id)));
             let mut bytes = Vec::new();
             files.encode(&mut bytes);
             body.put_bytes(&bytes);
         }
         body.put_u32(self.row_files.len() as u32);
         for (id, files) in &self.row_files {
-            let table =
-                self.catalog.row_table_by_id(*id).expect("BUG: files of a table that the catalog does not have");
-            body.put_bytes(&encode_row_table(table));
+            body.put_bytes(&encode_row_table(self.row_table(*id)));
             let mut bytes = Vec::new();
             files.encode(&mut bytes);
             body.put_bytes(&bytes);
         }
         body.put_u32(self.sequences.len() as u32);
         for (id, state) in &self.sequences {
-            let sequence = self.catalog.sequence_by_id(*id).expect("BUG: a sequence that the catalog does not have");
-            let mut bytes = Vec::new();
-            sequence.encode(&mut bytes);
-            state.encode(&mut bytes);
-            body.put_bytes(&bytes);
+            body.put_bytes(&self.sequence_bytes(*id, *state));
         }
         body.put_i64(self.retention_ns);
-        let mut out = Vec::with_capacity(body.len() + 16);
+        let mut out = Vec::with_capacity(body.len() + HEADER_BYTES);
         out.extend_from_slice(MAGIC);
         out.put_u32(FORMAT_VERSION);
-        out.put_u32(crc32c::crc32c(&body));
+        let length = (body.len() as u64).to_le_bytes();
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&length), &body);
+        out.put_u32(crc);
+        out.extend_from_slice(&length);
+        let end = (HEADER_BYTES + body.len()) as u64;
+        out.extend_from_slice(&Stored { end, ..Stored::default() }.mark());
         out.extend_from_slice(&body);
         out
     }
 
-    /// Reads what [`Manifest::encode`] wrote; bytes are checked, never trusted.
+    fn table(&self, id: TableId) -> &TableRef {
+        self.catalog.table_by_id(id).expect("BUG: files of a table that the catalog does not have")
+    }
+
+    fn row_table(&self, id: TableId) -> &RowSchemaRef {
+        self.catalog.row_table_by_id(id).expect("BUG: files of a table that the catalog does not have")
+    }
+
+    fn sequence_bytes(&self, id: u32, state: SequenceState) -> Vec<u8> {
+        let sequence = self.catalog.sequence_by_id(id).expect("BUG: a sequence that the catalog does not have");
+        let mut bytes = Vec::new();
+        sequence.encode(&mut bytes);
+        state.encode(&mut bytes);
+        bytes
+    }
+
+    /// Reads a file's bytes, base and edits; bytes are checked, never trusted.
     ///
     /// # Errors
     /// XX001, or 55000 for another version, naming both.
@@ -168,155 +275,161 @@ impl Manifest {
                 ),
             ));
         }
-        let expected = take.u32()?;
-        let body = take.rest();
-        let seen = crc32c::crc32c(body);
-        if seen != expected {
-            return Err(take.malformed(&format!("has checksum {seen:08x}, expected {expected:08x}")));
+        let crc = take.u32()?;
+        if version < VERSION_EDITS {
+            let body = take.rest();
+            check_crc(&take, crc32c::crc32c(body), crc)?;
+            return Parts::decode(body, version)?.finish();
         }
-        decode_body(body, version)
+        let length = take.take(8)?;
+        let mark = take.take(12)?;
+        let body = take.take(usize::try_from(u64_of(length)).unwrap_or(usize::MAX))?;
+        check_crc(&take, crc32c::crc32c_append(crc32c::crc32c(length), body), crc)?;
+        let mut parts = Parts::decode(body, version)?;
+        let base_bytes = (HEADER_BYTES + body.len()) as u64;
+        let mut stored = Stored { base_bytes, end: base_bytes, crc, edits: 0, tail: Tail::Synced };
+        // A mark that is not intact says nothing: what it was for is checked by itself.
+        let is_mark = crc32c::crc32c(&mark[..8]).to_le_bytes() == mark[8..];
+        let synced = if is_mark { u64_of(mark) } else { base_bytes };
+        edits::read(&mut parts, &mut stored, take.rest(), synced)?;
+        Ok(Manifest { stored, ..parts.finish()? })
     }
 }
 
-fn decode_body(body: &[u8], version: u32) -> Result<Manifest> {
-    let mut take = Take::new(body, "manifest");
-    let mut manifest = Manifest {
-        identity: take.u64()?,
-        flushed_lsn: Lsn(take.u64()?),
-        replay_from: Lsn(take.u64()?),
-        next_file: take.u64()?,
-        next_table: take.u32()?,
-        wall_ns: take.i64()?,
-        version: Version(version),
-        ..Manifest::default()
-    };
-    let mut catalog = Catalog::default();
-    for _ in 0..take.count(4)? {
-        let schema = take.text()?;
-        if !catalog.has_schema(schema) {
-            catalog = catalog.with_schema(schema)?;
-        }
+/// Appends an edit; it is durable then.
+fn append(stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<Stored> {
+    let path = Manifest::path(dir);
+    let fail = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
+    let file = env.open(&path, Open::ReadWrite).map_err(|error| fail("open", &error))?;
+    file.write_at(edit, stored.end).map_err(|error| fail("append to", &error))?;
+    file.sync().map_err(|error| fail("sync", &error))?;
+    let next = stored.with_edit(edit.len(), edits::crc_of(edit));
+    // The edit is durable without it. It is synced with the next one, or comes to disk some time.
+    match file.write_at(&next.mark(), MARK_AT) {
+        Ok(()) => Ok(next),
+        Err(_) => Ok(Stored { tail: Tail::Unknown, ..next }),
     }
-    for _ in 0..take.count(8)? {
-        let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
-        let mut bytes = take.bytes()?;
-        let files = TableFiles::decode(&mut bytes, version)?;
-        if !bytes.is_empty() || catalog.table_by_id(table.id).is_some() || catalog.table(&table.name).is_some() {
-            return Err(take.malformed(&format!("has table {} twice, or too many bytes of it", table.name)));
-        }
-        manifest.files.insert(table.id, files);
-        catalog = catalog.with_table(table)?;
+}
+
+/// The checksum that a file begins with.
+fn crc_of(file: &[u8]) -> u32 {
+    u32::from_le_bytes([file[12], file[13], file[14], file[15]])
+}
+
+fn u64_of(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn check_crc(take: &Take<'_>, seen: u32, expected: u32) -> Result<()> {
+    if seen == expected {
+        return Ok(());
     }
-    if version >= 2 {
+    Err(take.malformed(&format!("has checksum {seen:08x}, expected {expected:08x}")))
+}
+
+fn put_schemas(catalog: &Catalog, out: &mut Vec<u8>) {
+    let schemas: Vec<&str> = catalog.schemas().collect();
+    out.put_u32(schemas.len() as u32);
+    schemas.into_iter().for_each(|schema| out.put_bytes(schema.as_bytes()));
+}
+
+fn take_schemas(take: &mut Take<'_>) -> Result<BTreeSet<String>> {
+    (0..take.count(4)?).map(|_| take.text().map(str::to_owned)).collect()
+}
+
+fn take_sequence(bytes: &[u8]) -> Result<(SequenceSpec, SequenceState)> {
+    let mut take = Take::new(bytes, "sequence");
+    let sequence = (SequenceSpec::decode(&mut take)?, SequenceState::decode(&mut take)?);
+    take.end().map(|()| sequence)
+}
+
+/// A manifest while it is read. Its catalog is made at the end: while edits come, two tables may have one name.
+#[derive(Default)]
+struct Parts {
+    /// With an empty catalog.
+    manifest: Manifest,
+    schemas: BTreeSet<String>,
+    tables: BTreeMap<TableId, TableRef>,
+    row_tables: BTreeMap<TableId, RowSchemaRef>,
+    sequences: BTreeMap<u32, SequenceRef>,
+}
+
+impl Parts {
+    /// Reads a base.
+    fn decode(body: &[u8], version: u32) -> Result<Parts> {
+        let mut take = Take::new(body, "manifest");
+        let manifest = Manifest {
+            identity: take.u64()?,
+            flushed_lsn: Lsn(take.u64()?),
+            replay_from: Lsn(take.u64()?),
+            next_file: take.u64()?,
+            next_table: take.u32()?,
+            wall_ns: take.i64()?,
+            ..Manifest::default()
+        };
+        let schemas = take_schemas(&mut take)?;
+        let mut parts = Parts { manifest, schemas, ..Parts::default() };
+        for _ in 0..take.count(8)? {
+            let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
+            let mut bytes = take.bytes()?;
+            let files = TableFiles::decode(&mut bytes, version)?;
+            if !bytes.is_empty() || parts.manifest.files.insert(table.id, files).is_some() {
+                return Err(take.malformed(&format!("has table {} twice, or too many bytes of it", table.name)));
+            }
+            parts.tables.insert(table.id, table);
+        }
+        if version >= 2 {
+            parts.decode_others(&mut take)?;
+        }
+        if version >= 3 {
+            parts.manifest.retention_ns = take.i64()?;
+        }
+        take.end()?;
+        Ok(parts)
+    }
+
+    /// `rows` tables and sequences.
+    fn decode_others(&mut self, take: &mut Take<'_>) -> Result<()> {
         for _ in 0..take.count(8)? {
             let table = decode_row_table(&mut Take::new(take.bytes()?, "table"))?;
             let files = RowFiles::decode(&mut Take::new(take.bytes()?, "files of a table"))?;
-            if catalog.table_by_id(table.id).is_some() || catalog.row_table_by_id(table.id).is_some() {
+            if self.manifest.row_files.insert(table.id, files).is_some() {
                 return Err(take.malformed(&format!("has table {} twice", table.name)));
             }
-            manifest.row_files.insert(table.id, files);
-            catalog = catalog.with_row_table(table)?;
+            self.row_tables.insert(table.id, table);
         }
         for _ in 0..take.count(4)? {
-            let mut bytes = Take::new(take.bytes()?, "sequence");
-            let (sequence, state) = (SequenceSpec::decode(&mut bytes)?, SequenceState::decode(&mut bytes)?);
-            bytes.end()?;
-            if manifest.sequences.insert(sequence.id, state).is_some() {
+            let (sequence, state) = take_sequence(take.bytes()?)?;
+            if self.manifest.sequences.insert(sequence.id, state).is_some() {
                 return Err(take.malformed(&format!("has sequence {} twice", sequence.name)));
             }
-            catalog = catalog.with_sequence(Arc::new(sequence))?;
+            self.sequences.insert(sequence.id, Arc::new(sequence));
         }
+        Ok(())
     }
-    if version >= 3 {
-        manifest.retention_ns = take.i64()?;
-    }
-    take.end()?;
-    manifest.catalog = Arc::new(catalog);
-    Ok(manifest)
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn manifest_bytes_are_exactly_these() {
-        let manifest = Manifest {
-            identity: 0x0102_0304_0506_0708,
-            flushed_lsn: Lsn(9),
-            replay_from: Lsn(10),
-            next_file: 11,
-            next_table: 12,
-            wall_ns: -1,
-            retention_ns: 13,
-            ..Manifest::default()
-        };
-        let bytes = manifest.encode();
-        #[rustfmt::skip]
-        let body = [
-            8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
-            12, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
-            1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 0, 0, 0, 0,
-            0, 0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0,
-        ];
-        assert_eq!(bytes[..12], *b"MILLRACE\x03\0\0\0");
-        assert_eq!(bytes[16..], body);
-        assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-        // Version 2 ends before the clock of retention, version 1 before the tables that it does not have.
-        for (version, missing) in [(2, 8), (1, 16)] {
-            let mut old = bytes[..bytes.len() - missing].to_vec();
-            old[8] = version;
-            let sum = crc32c::crc32c(&old[16..]).to_le_bytes();
-            old[12..16].copy_from_slice(&sum);
-            assert_eq!(Manifest::decode(&old).unwrap(), Manifest { retention_ns: 0, ..manifest.clone() });
+    fn finish(self) -> Result<Manifest> {
+        let Parts { mut manifest, schemas, tables, row_tables, sequences } = self;
+        let take = Take::new(&[], "manifest");
+        let mut catalog = Catalog::default();
+        for schema in schemas {
+            if !catalog.has_schema(&schema) {
+                catalog = catalog.with_schema(&schema)?;
+            }
         }
-    }
-
-    #[test]
-    fn every_cut_and_every_flipped_bit_is_refused() {
-        let bytes = Manifest::default().encode();
-        for cut in 0..bytes.len() {
-            assert!(Manifest::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        for (id, table) in tables {
+            if row_tables.contains_key(&id) || catalog.table(&table.name).is_some() {
+                return Err(take.malformed(&format!("has table {} twice", table.name)));
+            }
+            catalog = catalog.with_table(table)?;
         }
-        for bit in 0..bytes.len() * 8 {
-            let mut wild = bytes.clone();
-            wild[bit / 8] ^= 1 << (bit % 8);
-            assert!(Manifest::decode(&wild).is_err(), "bit {bit}");
+        for table in row_tables.into_values() {
+            catalog = catalog.with_row_table(table)?;
         }
-    }
-
-    #[test]
-    fn a_table_that_is_there_twice_is_refused() {
-        let column =
-            |id, ty, role| model::Column { id: model::ColumnId(id), name: format!("c{id}"), ty, nullable: false, role };
-        let table = model::Table {
-            id: TableId(1),
-            name: model::TableName::public("t"),
-            version: 1,
-            keyed: true,
-            columns: vec![column(0, model::DataType::Timestamp, model::ColumnRole::Time)],
-            next_column_id: model::ColumnId(1),
-            options: model::TableOptions::default(),
-        };
-        let catalog = Catalog::default().with_table(Arc::new(table)).unwrap();
-        let files = BTreeMap::from([(TableId(1), TableFiles::default())]);
-        let manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
-        let once = manifest.encode();
-        assert_eq!(Manifest::decode(&once).unwrap(), manifest);
-        let count_at = Manifest::default().encode().len() - 20;
-        let table = count_at + 4..once.len() - 16;
-        let mut twice = [&once[..table.end], &once[table.start..]].concat();
-        twice[count_at] = 2;
-        let sum = crc32c::crc32c(&twice[16..]).to_le_bytes();
-        twice[12..16].copy_from_slice(&sum);
-        assert!(Manifest::decode(&twice).unwrap_err().to_string().contains("twice"));
-    }
-
-    #[test]
-    fn unknown_version_is_refused_and_both_versions_named() {
-        let mut bytes = Manifest::default().encode();
-        bytes[8] = 9;
-        let error = Manifest::decode(&bytes).unwrap_err();
-        assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 3"), "{error}");
+        for sequence in sequences.into_values() {
+            catalog = catalog.with_sequence(sequence)?;
+        }
+        manifest.catalog = Arc::new(catalog);
+        Ok(manifest)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use columns::TableState;
+use columns::{SegmentCache, TableState};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef};
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ pub(crate) struct Root {
     pub(crate) counters: OrdMap<u32, Arc<Counter>>,
     /// The wall time of the last commit that set a table's retention: who did that believed the clock. 0 = none did.
     pub(crate) retention_ns: i64,
+    /// Where segments of all tables keep what they read.
+    pub(crate) cache: SegmentCache,
 }
 
 impl Root {
@@ -81,8 +83,8 @@ impl Root {
             Ddl::AlterSequence(_, None) => {}
             Ddl::DropSequence(id) => drop(self.counters.remove(id)),
             Ddl::CreateTable(table) => {
-                let state = TableState::empty(Arc::clone(table)).altered(Arc::clone(table), self.wall_ns);
-                self.tables.insert(table.id, Arc::new(state));
+                let state = TableState { cache: self.cache.clone(), ..TableState::empty(Arc::clone(table)) };
+                self.tables.insert(table.id, Arc::new(state.altered(Arc::clone(table), self.wall_ns)));
                 self.note_retention(table, None);
             }
             Ddl::AlterTable(table) => {

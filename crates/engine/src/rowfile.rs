@@ -5,6 +5,7 @@
 //! in it are the newest committed ones of the moment they were looked at, which is not one moment: the log from the checkpoint's LSN on
 //! makes them one. Who names a file waits until the log is durable up to [`RowPartWriter::rows_lsn`].
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,34 +57,69 @@ pub struct RowPart {
 impl RowFiles {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.since);
-        out.put_u32(self.parts.len() as u32);
-        for part in &self.parts {
-            for number in [part.part, part.file, part.lsn.0, part.bytes, part.rows] {
-                out.put_u64(number);
-            }
-        }
+        put_parts(self.parts.iter(), self.parts.len(), out);
     }
 
     pub(crate) fn decode(take: &mut Take<'_>) -> Result<RowFiles> {
-        let since = take.u32()?;
-        let count = take.count(40)?;
-        let mut parts: Vec<RowPart> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let (part, file, lsn) = (take.u64()?, take.u64()?, Lsn(take.u64()?));
-            let part = RowPart { part, file, lsn, bytes: take.u64()?, rows: take.u64()? };
-            if parts.last().is_some_and(|last| last.part >= part.part) {
-                return Err(take.malformed(&format!("have part {} twice or too late", part.part)));
-            }
-            parts.push(part);
-        }
+        let files = RowFiles { since: take.u32()?, parts: take_parts(take)? };
         take.end()?;
-        Ok(RowFiles { since, parts })
+        Ok(files)
+    }
+
+    /// Appends what makes these files of `old`: the version of the table, the numbers of parts that are gone, and the parts
+    /// that are new or other ones.
+    pub(crate) fn encode_change(&self, old: &RowFiles, out: &mut Vec<u8>) {
+        let place_in = |files: &RowFiles, part: u64| files.parts.binary_search_by_key(&part, |part| part.part).ok();
+        let is_gone = |part: &&RowPart| place_in(self, part.part).is_none();
+        let is_new = |part: &&RowPart| place_in(old, part.part).is_none_or(|at| old.parts[at] != **part);
+        out.put_u32(self.since);
+        out.put_u32(old.parts.iter().filter(is_gone).count() as u32);
+        old.parts.iter().filter(is_gone).for_each(|part| out.put_u64(part.part));
+        put_parts(self.parts.iter().filter(is_new), self.parts.iter().filter(is_new).count(), out);
+    }
+
+    /// Makes the change that [`RowFiles::encode_change`] wrote.
+    pub(crate) fn apply_change(&mut self, take: &mut Take<'_>) -> Result<()> {
+        self.since = take.u32()?;
+        let mut parts: BTreeMap<u64, RowPart> = self.parts.iter().map(|part| (part.part, *part)).collect();
+        for _ in 0..take.count(8)? {
+            let part = take.u64()?;
+            if parts.remove(&part).is_none() {
+                return Err(take.malformed(&format!("does not know part {part}, which is gone")));
+            }
+        }
+        parts.extend(take_parts(take)?.into_iter().map(|part| (part.part, part)));
+        self.parts = parts.into_values().collect();
+        take.end()
     }
 
     /// Numbers of the files.
     pub fn files(&self) -> impl Iterator<Item = u64> {
         self.parts.iter().map(|part| part.file).filter(|file| *file != 0)
     }
+}
+
+fn put_parts<'a>(parts: impl Iterator<Item = &'a RowPart>, count: usize, out: &mut Vec<u8>) {
+    out.put_u32(count as u32);
+    for part in parts {
+        for number in [part.part, part.file, part.lsn.0, part.bytes, part.rows] {
+            out.put_u64(number);
+        }
+    }
+}
+
+fn take_parts(take: &mut Take<'_>) -> Result<Vec<RowPart>> {
+    let count = take.count(40)?;
+    let mut parts: Vec<RowPart> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (part, file, lsn) = (take.u64()?, take.u64()?, Lsn(take.u64()?));
+        let part = RowPart { part, file, lsn, bytes: take.u64()?, rows: take.u64()? };
+        if parts.last().is_some_and(|last| last.part >= part.part) {
+            return Err(take.malformed(&format!("have part {} twice or too late", part.part)));
+        }
+        parts.push(part);
+    }
+    Ok(parts)
 }
 
 /// The path of a file of rows within a data folder.

@@ -64,6 +64,9 @@ pub trait Env: Send + Sync + 'static {
     /// Free bytes of the file system that holds `dir`, for metrics.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 
+    /// How many files this process may have open at a time.
+    fn open_files_max(&self) -> u64;
+
     /// Nanoseconds since 1970 UTC.
     fn now_ns(&self) -> i64;
     /// Nanoseconds since some moment before this process' first call; never goes back.

@@ -8,13 +8,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use crate::{DirEntry, Env, Event, File, Open, Step, Worker, WorkerControl};
+
+/// Where the system does not say how many files a process may have open: what most have at least.
+const OPEN_FILES_DEFAULT: u64 = 256;
 
 /// The operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,8 +33,7 @@ impl RealEnv {
 
 impl Env for RealEnv {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
-        static RAISED: Once = Once::new();
-        RAISED.call_once(raise_open_files);
+        raise_open_files();
         let mut options = fs::OpenOptions::new();
         match how {
             Open::Read => options.read(true),
@@ -100,6 +102,10 @@ impl Env for RealEnv {
         Ok((stats.f_bavail as u64).saturating_mul(stats.f_frsize as u64))
     }
 
+    fn open_files_max(&self) -> u64 {
+        raise_open_files()
+    }
+
     fn now_ns(&self) -> i64 {
         match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
@@ -137,17 +143,26 @@ impl Env for RealEnv {
     }
 }
 
-/// Lets this process have as many files open as it may ever have. What it is given at first, 1,024 mostly, is meant for
-/// programs that use `select`; a large table has more segments. Where this fails, the first limit stays.
-fn raise_open_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls read or write the one structure they are given, which lives as long as they run.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+/// Lets this process have as many files open as it may ever have, once, and says how many that are. What it is given at
+/// first, 1,024 mostly, is meant for programs that use `select`; a large table has more segments. Where this fails, the
+/// first limit stays.
+fn raise_open_files() -> u64 {
+    static MOST: OnceLock<u64> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the calls read or write the one structure they are given, which lives as long as they run.
+        unsafe {
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+                return OPEN_FILES_DEFAULT;
+            }
+            let first = limit.rlim_cur;
             limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+            let raised = first == limit.rlim_max || libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0;
+            #[allow(clippy::unnecessary_cast, reason = "the type differs between platforms")]
+            let most = if raised { limit.rlim_max } else { first } as u64;
+            most
         }
-    }
+    })
 }
 
 struct RealFile {

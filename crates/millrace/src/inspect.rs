@@ -271,7 +271,7 @@ impl Directory {
             None,
             text(described.encoding),
         ]);
-        for (id, _) in segment.columns()? {
+        for (id, _) in segment.columns()?.iter() {
             let name = table.columns.iter().find(|column| column.id == *id).map(|column| column.name.clone());
             let name = name.unwrap_or_else(|| format!("column {id}"));
             rows.push(match segment.describe_chunk(block, *id)? {

@@ -85,9 +85,9 @@ impl Summary {
             return Ok(None);
         }
         let mut summary = Summary { blocks: Vec::new(), rows: 0, times: None };
-        for segment in view.state().segments.iter() {
-            let meta = segment.meta();
-            if !request.times.overlaps(&meta.times) || !any_in(&request.series, meta.series) {
+        let segments = &view.state().segments;
+        for segment in segments.overlapping(&request.times).into_iter().map(|at| &segments[at]) {
+            if !any_in(&request.series, segment.meta().series) {
                 continue;
             }
             match whole_blocks(view, request, segment)? {
@@ -318,10 +318,10 @@ fn all_in(series: &SeriesFilter, (first, last): (u32, u32)) -> bool {
 
 /// Have no two blocks of different segments keys and moments in common?
 fn are_apart(segments: &[&(Arc<Segment>, Vec<usize>)], left: &mut usize) -> Result<bool> {
+    let metas = segments.iter().map(|(segment, _)| segment.blocks()).collect::<Result<Vec<_>>>()?;
     let mut all: Vec<(usize, &BlockMeta)> = Vec::new();
-    for (at, (segment, blocks)) in segments.iter().enumerate() {
-        let metas = segment.blocks()?;
-        all.extend(blocks.iter().map(|block| (at, &metas[*block])));
+    for (at, (_, blocks)) in segments.iter().enumerate() {
+        all.extend(blocks.iter().map(|block| (at, &metas[at][*block])));
     }
     all.sort_unstable_by_key(|(_, block)| block.first);
     let mut open: Vec<(usize, &BlockMeta)> = Vec::new();

@@ -185,6 +185,8 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
         ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
         ("millrace_segments", "Segments.", stats.segments),
+        ("millrace_segments_open", "Files of segments that are open.", stats.open_segments),
+        ("millrace_segment_directory_bytes", "Memory of block indexes and statistics.", stats.directory_bytes),
         ("millrace_tables", "Tables.", stats.tables),
         ("millrace_series", "Series.", stats.series),
         ("millrace_row_tables", "Tables of rows.", stats.row_tables),

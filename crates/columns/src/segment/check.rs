@@ -6,6 +6,7 @@ use model::{ColumnId, Error, Result};
 use super::format::{self, HEADER_BYTES};
 use super::reader::Directory;
 use super::{BlockMeta, BlockRows, ColumnStats, Segment};
+use crate::cache::Kept;
 use crate::encoding::Dense;
 
 impl Segment {
@@ -20,13 +21,13 @@ impl Segment {
         keep_finding(self.check_header(), &mut findings)?;
         if let Some(directory) = keep_finding(self.directory(&mut 0), &mut findings)? {
             for position in 0..directory.footer.columns.len() {
-                let column = self.stats_at(directory, position, &mut 0);
+                let column = self.stats_at(&directory, position, &mut 0);
                 keep_finding(column, &mut findings)?;
             }
             for block in 0..directory.entries.len() {
-                self.check_block(directory, block, &mut findings)?;
+                self.check_block(&directory, block, &mut findings)?;
             }
-            keep_finding(self.check_settled(directory), &mut findings)?;
+            keep_finding(self.check_settled(&directory), &mut findings)?;
         }
         Ok(findings)
     }
@@ -44,7 +45,7 @@ impl Segment {
     }
 
     /// Every chunk by itself, so that one finding does not hide another.
-    fn check_block(&self, directory: &Directory, block: usize, findings: &mut Vec<String>) -> Result<()> {
+    fn check_block(&self, directory: &Kept<Directory>, block: usize, findings: &mut Vec<String>) -> Result<()> {
         if let Some(rows) = keep_finding(self.read(block, &[], &mut 0), findings)? {
             let meta = meta_of(&rows);
             if meta.as_ref() != Some(&directory.entries[block].meta) {

@@ -24,7 +24,8 @@ mod stats;
 mod tests;
 mod writer;
 
-pub use reader::Segment;
+pub(crate) use reader::Directory;
+pub use reader::{Blocks, Columns, Segment};
 pub use writer::SegmentWriter;
 
 /// Most rows of one block.

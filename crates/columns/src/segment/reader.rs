@@ -1,6 +1,6 @@
 //! Reading a segment, each part at its first use.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,8 @@ use model::{ColumnId, DataType, Error, Result, TimeRange};
 use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES, Trailer, check_crc};
 use super::moments;
 use super::rows_chunk::{self, RowHeads};
-use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, file_name};
+use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, StatValue, file_name};
+use crate::cache::{Kept, SegmentCache, Slot};
 use crate::encoding;
 use crate::encoding::wire::Reader;
 use crate::history;
@@ -20,22 +21,58 @@ use crate::history;
 /// Chunks this close together are fetched by one read: fewer calls are worth a few hundred bytes read in vain.
 const GAP_BYTES_MAX: u64 = 512;
 
-/// An open segment. Opening reads nothing; footer and block index are read (and checked) at first use, a column's
-/// directory at the first use of that column, and both are kept.
+/// A segment that can be read. Opening reads nothing; footer and block index are read (and checked) at first use, a
+/// column's directory at the first use of that column. They are kept, and the file is kept open, until the
+/// [`SegmentCache`] has no room for them: then the next use fetches them again. The path stays good for that: the file is
+/// removed by the last holder, if at all.
 ///
-/// Memory once used: about 100 bytes a block, 12 bytes a block for each column used, and the decoded statistics of
+/// Memory once used: about 140 bytes a block, 12 bytes a block for each column used, and the decoded statistics of
 /// columns whose statistics were asked for.
 pub struct Segment {
     env: Arc<dyn Env>,
     path: PathBuf,
     meta: SegmentMeta,
-    file: OnceLock<Arc<dyn File>>,
-    directory: OnceLock<Directory>,
+    file: Arc<Slot<Arc<dyn File>>>,
+    directory: Arc<Slot<Directory>>,
     remove: AtomicBool,
 }
 
+/// The blocks of a segment, in order. Who holds them keeps the segment's directory in memory.
+pub struct Blocks(Arc<Kept<Directory>>);
+
+impl Deref for Blocks {
+    type Target = [BlockMeta];
+
+    fn deref(&self) -> &[BlockMeta] {
+        &self.0.blocks
+    }
+}
+
+/// The columns of a segment, by id. Who holds them keeps the segment's directory in memory.
+pub struct Columns(Arc<Kept<Directory>>);
+
+impl Deref for Columns {
+    type Target = [(ColumnId, DataType)];
+
+    fn deref(&self) -> &[(ColumnId, DataType)] {
+        &self.0.columns
+    }
+}
+
+impl std::fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl std::fmt::Debug for Columns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 /// Footer and block index, checked, and what was loaded of the columns.
-pub(super) struct Directory {
+pub(crate) struct Directory {
     pub(super) footer: Footer,
     pub(super) entries: Vec<IndexEntry>,
     blocks: Vec<BlockMeta>,
@@ -64,14 +101,19 @@ struct Wanted {
 }
 
 impl Segment {
-    /// Stands for the file that `meta` names.
+    /// Stands for the file that `meta` names. By itself: what it reads is kept as long as it lives.
     pub fn open(env: Arc<dyn Env>, dir: &Path, meta: SegmentMeta) -> Segment {
+        Segment::open_in(&SegmentCache::default(), env, dir, meta)
+    }
+
+    /// The same within the limits of `cache`.
+    pub fn open_in(cache: &SegmentCache, env: Arc<dyn Env>, dir: &Path, meta: SegmentMeta) -> Segment {
         Segment {
             env,
             path: dir.join(file_name(meta.file)),
             meta,
-            file: OnceLock::new(),
-            directory: OnceLock::new(),
+            file: Slot::new(&cache.files),
+            directory: Slot::new(&cache.directories),
             remove: AtomicBool::new(false),
         }
     }
@@ -86,16 +128,16 @@ impl Segment {
     /// # Errors
     /// 58030 when the file cannot be read, XX001 when it is damaged or is not the file of [`Segment::meta`]. So do all
     /// others here.
-    pub fn blocks(&self) -> Result<&[BlockMeta]> {
-        Ok(&self.directory(&mut 0)?.blocks)
+    pub fn blocks(&self) -> Result<Blocks> {
+        self.directory(&mut 0).map(Blocks)
     }
 
     /// Columns stored, by id.
     ///
     /// # Errors
     /// As [`Segment::blocks`].
-    pub fn columns(&self) -> Result<&[(ColumnId, DataType)]> {
-        Ok(&self.directory(&mut 0)?.columns)
+    pub fn columns(&self) -> Result<Columns> {
+        self.directory(&mut 0).map(Columns)
     }
 
     /// Does every row stand for itself: one version per (series, time) and no op but Replace? (After a full
@@ -114,14 +156,14 @@ impl Segment {
     pub fn column_stats(&self, column: ColumnId) -> Result<Option<Arc<[ColumnStats]>>> {
         let directory = self.directory(&mut 0)?;
         match directory.position(column) {
-            Some(position) => self.stats_at(directory, position, &mut 0).map(Some),
+            Some(position) => self.stats_at(&directory, position, &mut 0).map(Some),
             None => Ok(None),
         }
     }
 
     pub(super) fn stats_at(
         &self,
-        directory: &Directory,
+        directory: &Kept<Directory>,
         position: usize,
         read: &mut u64,
     ) -> Result<Arc<[ColumnStats]>> {
@@ -133,7 +175,15 @@ impl Segment {
         let mut reader = Reader::new(&loaded.stats_bytes);
         let stats = format::read_stats(ty, &directory.entries, &loaded.places, &mut reader);
         let stats = stats.map_err(|error| self.locate(error, format_args!("statistics of column {id}")))?;
-        Ok(Arc::clone(loaded.stats.get_or_init(|| stats.into())))
+        let mut is_new = false;
+        let stats = loaded.stats.get_or_init(|| {
+            is_new = true;
+            stats.into()
+        });
+        if is_new {
+            directory.grow(stats_bytes(stats));
+        }
+        Ok(Arc::clone(stats))
     }
 
     /// Series, times and ops of a block, and those of `columns` that the segment has; a column that is NULL throughout
@@ -162,12 +212,18 @@ impl Segment {
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
         positions.dedup();
-        let wanted = self.wanted(directory, block, &positions, bytes_read)?;
-        self.read_wanted(directory, block, (&wanted, coded), bytes_read, part)
+        let wanted = self.wanted(&directory, block, &positions, bytes_read)?;
+        self.read_wanted(&directory, block, (&wanted, coded), bytes_read, part)
     }
 
     /// The chunks of `block` that hold its rows and the columns at `positions`, in file order.
-    fn wanted(&self, directory: &Directory, block: usize, positions: &[usize], read: &mut u64) -> Result<Vec<Wanted>> {
+    fn wanted(
+        &self,
+        directory: &Kept<Directory>,
+        block: usize,
+        positions: &[usize],
+        read: &mut u64,
+    ) -> Result<Vec<Wanted>> {
         let entry = self.entry(directory, block)?;
         let mut wanted = vec![Wanted { at: entry.at, place: entry.rows, column: None }];
         for position in positions {
@@ -182,7 +238,7 @@ impl Segment {
 
     fn read_wanted(
         &self,
-        directory: &Directory,
+        directory: &Kept<Directory>,
         block: usize,
         (wanted, coded): (&[Wanted], bool),
         bytes_read: &mut u64,
@@ -227,12 +283,12 @@ impl Segment {
         let directory = self.directory(bytes_read)?;
         let mut positions: Vec<usize> = columns.iter().filter_map(|column| directory.position(*column)).collect();
         positions.sort_unstable();
-        let mut wanted = self.wanted(directory, block, &positions, bytes_read)?;
+        let mut wanted = self.wanted(&directory, block, &positions, bytes_read)?;
         wanted.retain(|chunk| chunk.column.is_some());
         let mut read = Vec::with_capacity(wanted.len());
         self.each_chunk(&wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
             if let Some(position) = chunk.column {
-                read.push(self.decode_column(directory, block, chunk, (position, part, false), bytes, bytes_read)?);
+                read.push(self.decode_column(&directory, block, chunk, (position, part, false), bytes, bytes_read)?);
             }
             Ok(())
         })?;
@@ -267,7 +323,7 @@ impl Segment {
 
     fn decode_column(
         &self,
-        directory: &Directory,
+        directory: &Kept<Directory>,
         block: usize,
         chunk: &Wanted,
         (position, part, coded): (usize, &Option<Range<usize>>, bool),
@@ -296,7 +352,7 @@ impl Segment {
     }
 
     /// Commits' times by their numbers; there are some if any row was written or deleted since the history began.
-    fn moments<'a>(&self, directory: &'a Directory, bytes_read: &mut u64) -> Result<&'a [i64]> {
+    fn moments<'a>(&self, directory: &'a Kept<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
         match directory.position(history::BORN) {
             Some(position) => Ok(&self.loaded(directory, position, bytes_read)?.moments),
             None => Ok(&[]),
@@ -317,13 +373,13 @@ impl Segment {
     /// As [`Segment::blocks`].
     pub fn describe_chunk(&self, block: usize, column: ColumnId) -> Result<Option<ChunkDescription>> {
         let directory = self.directory(&mut 0)?;
-        let entry = self.entry(directory, block)?;
+        let entry = self.entry(&directory, block)?;
         let Some(position) = directory.position(column) else { return Ok(None) };
-        let place = self.loaded(directory, position, &mut 0)?.places[block];
+        let place = self.loaded(&directory, position, &mut 0)?.places[block];
         if place.bytes == 0 {
             return Ok(None);
         }
-        let stats = self.stats_at(directory, position, &mut 0)?[block].clone();
+        let stats = self.stats_at(&directory, position, &mut 0)?[block].clone();
         let at = entry.at + u64::from(place.offset);
         let bytes = self.read_bytes(at, place.bytes.into(), &mut 0)?;
         let encoding = check_crc("chunk", &bytes, place.crc)
@@ -337,7 +393,8 @@ impl Segment {
     /// # Errors
     /// As [`Segment::blocks`].
     pub fn describe_rows(&self, block: usize) -> Result<ChunkDescription> {
-        let entry = self.entry(self.directory(&mut 0)?, block)?;
+        let directory = self.directory(&mut 0)?;
+        let entry = self.entry(&directory, block)?;
         let bytes = self.read_bytes(entry.at, entry.rows.bytes.into(), &mut 0)?;
         let mut reader = Reader::tracing(&bytes);
         check_crc("rows chunk", &bytes, entry.rows.crc)
@@ -359,13 +416,13 @@ impl Segment {
             .ok_or_else(|| Error::bug(format!("block {block} of the {blocks} blocks of {}", self.path.display())))
     }
 
-    /// Footer and index, loaded at first use. Two threads may both load them; one result is kept.
-    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<&Directory> {
-        if let Some(directory) = self.directory.get() {
-            return Ok(directory);
-        }
-        let directory = self.load_directory(bytes_read)?;
-        Ok(self.directory.get_or_init(|| directory))
+    /// Footer and index, loaded unless they are there.
+    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<Arc<Kept<Directory>>> {
+        self.directory.get_or_make(0, || {
+            let directory = self.load_directory(bytes_read)?;
+            let bytes = directory.memory_bytes();
+            Ok((directory, bytes))
+        })
     }
 
     fn load_directory(&self, bytes_read: &mut u64) -> Result<Directory> {
@@ -444,7 +501,7 @@ impl Segment {
     /// A column's directory, loaded at first use.
     pub(super) fn loaded<'a>(
         &self,
-        directory: &'a Directory,
+        directory: &'a Kept<Directory>,
         position: usize,
         bytes_read: &mut u64,
     ) -> Result<&'a LoadedColumn> {
@@ -457,15 +514,22 @@ impl Segment {
         let loaded = parse_column(column, &directory.entries, &bytes).map_err(|error| {
             self.locate(error, format_args!("directory of column {}, byte {}", column.id, column.at))
         })?;
-        Ok(slot.get_or_init(|| loaded))
+        let mut is_new = false;
+        let loaded = slot.get_or_init(|| {
+            is_new = true;
+            loaded
+        });
+        if is_new {
+            directory.grow(loaded.memory_bytes());
+        }
+        Ok(loaded)
     }
 
-    pub(super) fn file(&self) -> Result<&Arc<dyn File>> {
-        if let Some(file) = self.file.get() {
-            return Ok(file);
-        }
-        let file = self.env.open(&self.path, Open::Read).map_err(|error| self.io("open", &error))?;
-        Ok(self.file.get_or_init(|| file))
+    fn file(&self) -> Result<Arc<Kept<Arc<dyn File>>>> {
+        self.file.get_or_make(1, || {
+            let file = self.env.open(&self.path, Open::Read).map_err(|error| self.io("open", &error))?;
+            Ok((file, 1))
+        })
     }
 
     /// `bytes` bytes at `at`; the caller has checked that the file, by its own account, is that long.
@@ -499,6 +563,31 @@ impl Directory {
     fn position(&self, column: ColumnId) -> Option<usize> {
         self.columns.binary_search_by_key(&column, |(id, _)| *id).ok()
     }
+
+    /// Before any column is loaded.
+    fn memory_bytes(&self) -> u64 {
+        let block = size_of::<IndexEntry>() + size_of::<BlockMeta>();
+        let column = size_of::<ColumnEntry>() + size_of::<(ColumnId, DataType)>() + size_of::<OnceLock<LoadedColumn>>();
+        (size_of::<Kept<Directory>>() + self.entries.len() * block + self.columns.len() * column) as u64
+    }
+}
+
+impl LoadedColumn {
+    /// Before the statistics are decoded.
+    fn memory_bytes(&self) -> u64 {
+        let places = self.places.len() * size_of::<Place>();
+        (places + self.stats_bytes.len() + self.moments.len() * size_of::<i64>()) as u64
+    }
+}
+
+/// Memory of decoded statistics.
+fn stats_bytes(stats: &[ColumnStats]) -> u64 {
+    let text = |value: &StatValue| match value {
+        StatValue::Bytes(bytes) => bytes.len(),
+        StatValue::Int(_) | StatValue::UInt(_) | StatValue::Float(_) => 0,
+    };
+    let texts = |stats: &ColumnStats| stats.range.as_ref().map_or(0, |(min, max)| text(min) + text(max));
+    (size_of_val(stats) + stats.iter().map(texts).sum::<usize>()) as u64
 }
 
 fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> Result<LoadedColumn> {

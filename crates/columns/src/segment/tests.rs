@@ -121,7 +121,7 @@ fn what_was_written_is_read_back() {
     let of = (0..8_000).map(|row| (row % 3) as u8).collect();
     blocks[2].ops = Ops::Each { list: vec![Op::Replace, Op::Keep, Op::Merge], of };
     let segment = disk.write(17, &COLUMNS, &blocks);
-    assert_eq!(segment.columns().unwrap(), COLUMNS);
+    assert_eq!(*segment.columns().unwrap(), COLUMNS);
     assert!(!segment.settled().unwrap());
     let all: Vec<ColumnId> = COLUMNS.iter().map(|(id, _)| *id).collect();
     for (index, block) in blocks.iter().enumerate() {

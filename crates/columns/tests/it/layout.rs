@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::{Array, ArrayRef, Float64Array};
-use columns::{Op, Ops, Rows, ScanRequest, SeriesFilter, TableFiles, TableState, TableView};
+use columns::{Op, Ops, Rows, ScanRequest, SegmentCache, SeriesFilter, TableFiles, TableState, TableView};
 use env::{Env, RealEnv};
 use model::{
     Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, Table, TableId, TableName, TableOptions, TableRef,
@@ -108,7 +108,7 @@ fn check(name: &str, fields: u32, series: u32, each: u32, fields_read: u32) {
     let started = Instant::now();
     let files = TableFiles::decode(&mut &manifest[..], 3).unwrap();
     let bytes = files.segments[0].bytes;
-    let loaded = Arc::new(TableState::load(env, dir, table, &files).unwrap());
+    let loaded = Arc::new(TableState::load(env, dir, table, &files, &SegmentCache::default()).unwrap());
     println!("{name}: reopen {:?}", started.elapsed());
     let segment = &loaded.segments[0];
     let directory = segment.directory_bytes().unwrap();

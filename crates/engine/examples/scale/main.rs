@@ -15,7 +15,7 @@ use std::sync::Arc;
 use columns::TableView;
 use env::{Env, RealEnv};
 use model::{Error, Lsn, Result, TimeRange};
-use world::{Counting, Size, World, build, imagined, request, slice};
+use world::{Counting, MEMORY_BYTES, Size, World, build, imagined, request, slice};
 
 /// The server's.
 #[global_allocator]
@@ -27,6 +27,8 @@ const FULL: Size = Size { series: 100_000_000, segments: 400_000 };
 const PARTS: [u32; 2] = [1_000, 100];
 /// Bytes of a segment when nothing is left to merge: four of these are as much as one merge takes.
 const SEGMENT_BYTES: u64 = 256 << 20;
+/// Files that a process may have open where nobody has changed that: fewer than there are segments at a hundredth.
+const OPEN_FILES_MAX: u64 = 1_024;
 
 fn part(of: u32) -> Size {
     Size { series: FULL.series / of, segments: FULL.segments / of }
@@ -128,7 +130,8 @@ fn memory_mib() -> f64 {
 
 fn measure(dir: &Path, size: Size, figures: &mut Figures) -> Result<()> {
     let before = memory_mib();
-    let (world, opened) = figures.timed("open", || World::open(dir, size))?;
+    let env = Counting::with_open_files(OPEN_FILES_MAX);
+    let (world, opened) = figures.timed("open", || World::open(env, dir, size, MEMORY_BYTES))?;
     figures.add("open, memory afterwards, MiB", memory_mib() - before);
     figures.count("open, bytes read", opened.read_bytes);
     figures.count("open, segments opened", opened.segments_opened);
@@ -136,6 +139,9 @@ fn measure(dir: &Path, size: Size, figures: &mut Figures) -> Result<()> {
     figures.add("series index, bytes a series", index as f64 / f64::from(size.series));
     figures.timed("keys of all series as columns", || keys(&world))?;
     read(&world, figures)?;
+    figures.count("files of segments open at most", world.env.most_open());
+    let bytes = world.engine.stats().directory_bytes;
+    figures.add("block indexes and directories, bytes a segment", bytes as f64 / f64::from(size.segments));
     write(&world, figures)?;
     compact(&world, figures)?;
     figures.timed("numbers for metrics", || world.engine.stats());
@@ -222,11 +228,17 @@ fn imagine(size: Size, figures: &mut Figures) -> Result<()> {
         series_files: state.series_files.clone(),
         obsolete: Vec::new(),
     };
-    figures.timed("state after a flush", || state.with_flushed(&flushed));
-    let view = TableView::new(Arc::new(state));
+    let after = figures.timed("state after a flush", || state.with_flushed(&flushed));
+    let (files, files_after) = (state.files(), after.files());
+    let mut change = Vec::new();
+    figures.timed("edit after a flush", || files_after.encode_change(&files, &mut change));
+    figures.count("edit after a flush: bytes", change.len() as u64);
+    let view = TableView::new(Arc::new(after));
     // After the last, so that none is opened.
     let later = TimeRange { start: i64::MAX - 1, last: i64::MAX };
-    figures.timed("scan that no segment is wanted for", || view.scan(request(0, later)).map(|scan| scan.stats()))?;
+    for name in ["scan that wants none, the first after a flush", "scan that wants none, again"] {
+        figures.timed(name, || view.scan(request(0, later)).map(|scan| scan.stats()))?;
+    }
     Ok(())
 }
 

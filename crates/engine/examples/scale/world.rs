@@ -4,10 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, Float64Array};
-use columns::{SegmentMeta, TableFiles, TableState};
+use columns::{SegmentCache, SegmentMeta, TableFiles, TableState};
 use engine::{
     Batch, ColumnSpec, Durability, Engine, Isolation, KeyList, Manifest, Op, Ops, Options, Rows, ScanRequest,
     ScanStats, SeriesFilter, TableSpec, TableView,
@@ -67,6 +67,10 @@ pub(crate) struct Counting {
 #[derive(Default)]
 struct Shared {
     counts: Mutex<Counts>,
+    /// Segments' files that are open, and the most that ever were.
+    open: Mutex<(u64, u64)>,
+    /// How many files the process is told that it may open; 0: the truth.
+    open_files_max: AtomicU64,
     may_compact: AtomicBool,
     /// When the compaction that was let began, and what had been asked of the disk.
     began: Mutex<Option<(u64, Counts)>>,
@@ -76,6 +80,18 @@ struct Shared {
 }
 
 impl Counting {
+    /// Of a process that may have so many files open.
+    pub(crate) fn with_open_files(most: u64) -> Counting {
+        let counting = Counting::default();
+        counting.shared.open_files_max.store(most, Ordering::SeqCst);
+        counting
+    }
+
+    /// The most files of segments that were open at a time.
+    pub(crate) fn most_open(&self) -> u64 {
+        self.shared.open.lock().1
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         *self.shared.counts.lock()
     }
@@ -99,7 +115,12 @@ impl Counting {
     }
 
     fn file(&self, path: &Path, inner: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(CountedFile { inner, kind: Kind::of(path), shared: Arc::clone(&self.shared) })
+        let kind = Kind::of(path);
+        if kind == Kind::Segment {
+            let mut open = self.shared.open.lock();
+            *open = (open.0 + 1, open.1.max(open.0 + 1));
+        }
+        Arc::new(CountedFile { inner, kind, shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -127,6 +148,14 @@ struct CountedFile {
     inner: Arc<dyn File>,
     kind: Kind,
     shared: Arc<Shared>,
+}
+
+impl Drop for CountedFile {
+    fn drop(&mut self) {
+        if self.kind == Kind::Segment {
+            self.shared.open.lock().0 -= 1;
+        }
+    }
 }
 
 impl File for CountedFile {
@@ -211,6 +240,13 @@ impl Env for Counting {
         self.real.free_bytes(dir)
     }
 
+    fn open_files_max(&self) -> u64 {
+        match self.shared.open_files_max.load(Ordering::SeqCst) {
+            0 => self.real.open_files_max(),
+            told => told,
+        }
+    }
+
     fn now_ns(&self) -> i64 {
         self.real.now_ns()
     }
@@ -265,9 +301,11 @@ pub(crate) struct World {
     data: PathBuf,
 }
 
-/// Memory and log so large that nothing is flushed unasked.
+/// So large that nothing is flushed unasked.
+pub(crate) const MEMORY_BYTES: u64 = 8 << 30;
+
 fn options() -> Options {
-    Options { memory_bytes: 8 << 30, log_flush_bytes: u64::MAX, ..Options::default() }
+    Options { memory_bytes: MEMORY_BYTES, log_flush_bytes: u64::MAX, ..Options::default() }
 }
 
 fn name() -> TableName {
@@ -358,9 +396,9 @@ fn segment_rows(size: Size, number: u32) -> Arc<Rows> {
 
 impl World {
     /// Opens what [`build`] made; what that asked of the disk.
-    pub(crate) fn open(dir: &Path, size: Size) -> Result<(World, Counts)> {
-        let env = Counting::default();
-        let (opened, counts) = env.counted(|| Engine::open(Arc::new(env.clone()), dir, options()));
+    pub(crate) fn open(env: Counting, dir: &Path, size: Size, memory_bytes: u64) -> Result<(World, Counts)> {
+        let options = Options { memory_bytes, ..options() };
+        let (opened, counts) = env.counted(|| Engine::open(Arc::new(env.clone()), dir, options));
         let (engine, _) = opened?;
         let table = engine.snapshot(Lsn::ZERO).catalog().expect(&name())?.id;
         Ok((World { env, engine, size, table, data: dir.join("data") }, counts))
@@ -376,7 +414,8 @@ impl World {
         let view = self.view()?;
         let files = TableFiles { series_files: Vec::new(), ..view.state().files() };
         let env: Arc<dyn Env> = Arc::new(self.env.clone());
-        let state = TableState::load(&env, &self.data, Arc::clone(&view.state().table), &files)?;
+        let (table, cache) = (Arc::clone(&view.state().table), &view.state().cache);
+        let state = TableState::load(&env, &self.data, table, &files, cache)?;
         Ok(TableView::new(Arc::new(TableState { series_count: self.size.series, ..state })))
     }
 
@@ -437,6 +476,6 @@ pub(crate) fn imagined(env: &Counting, size: Size, bytes: u64) -> Result<TableSt
     let files = TableFiles { segments: (0..size.segments).map(meta).collect(), ..TableFiles::default() };
     let env: Arc<dyn Env> = Arc::new(env.clone());
     let table = Arc::new(spec().build(TableId(1))?);
-    let state = TableState::load(&env, Path::new("nowhere"), table, &files)?;
+    let state = TableState::load(&env, Path::new("nowhere"), table, &files, &SegmentCache::default())?;
     Ok(TableState { series_count: size.series, ..state })
 }

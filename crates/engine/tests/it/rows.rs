@@ -824,7 +824,7 @@ fn numbers_of_a_sequence_are_given_once_whatever_happens() {
 }
 
 #[test]
-fn a_directory_of_version_1_becomes_one_of_version_3() {
+fn a_directory_of_version_1_becomes_one_of_version_4() {
     let env = SimEnv::new(12);
     let engine = open(&env);
     make(&engine, "points");
@@ -837,15 +837,15 @@ fn a_directory_of_version_1_becomes_one_of_version_3() {
     file.read_at(&mut bytes, 0).expect("read");
     // Version 1 has no tables of rows, no sequences and no retention's clock at its end; and a table's files end before what
     // retention and history know of them.
+    let manifest = engine::Manifest::decode(&bytes).expect("manifest");
     let mut files = Vec::new();
-    engine::Manifest::decode(&bytes).expect("manifest").files[&model::TableId(1)].encode(&mut files);
-    bytes.truncate(bytes.len() - 16 - 16);
-    let (length, files_at) = ((files.len() - 16) as u32, bytes.len() - (files.len() - 16));
-    bytes[files_at - 4..files_at].copy_from_slice(&length.to_le_bytes());
-    bytes[8] = 1;
-    let sum = crc32c::crc32c(&bytes[16..]).to_le_bytes();
-    bytes[12..16].copy_from_slice(&sum);
-    env::replace_file(&env, &path, &bytes).expect("replace");
+    manifest.files[&model::TableId(1)].encode(&mut files);
+    let mut body = manifest.encode().split_off(36);
+    body.truncate(body.len() - 16 - 16);
+    let (length, files_at) = ((files.len() - 16) as u32, body.len() - (files.len() - 16));
+    body[files_at - 4..files_at].copy_from_slice(&length.to_le_bytes());
+    let old = [b"MILLRACE\x01\0\0\0", &crc32c::crc32c(&body).to_le_bytes()[..], &body].concat();
+    env::replace_file(&env, &path, &old).expect("replace");
     let engine = open(&env);
     assert_eq!(now(&engine, "points").len(), 1);
     env.crash();
@@ -853,7 +853,7 @@ fn a_directory_of_version_1_becomes_one_of_version_3() {
     let file = env.open(&path, env::Open::Read).expect("manifest");
     let mut version = [0];
     file.read_at(&mut version, 8).expect("read");
-    assert_eq!(version, [3]);
+    assert_eq!(version, [4]);
 }
 
 /// Threads, because what could go wrong here takes two at the same moment.

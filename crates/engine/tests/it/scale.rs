@@ -8,19 +8,17 @@ mod world;
 
 use model::TimeRange;
 use tempfile::TempDir;
-use world::{Counts, Size, World, build, request, slice};
+use world::{Counting, Counts, MEMORY_BYTES, Size, World, build, request, slice};
 
 const SMALL: Size = Size { series: 5_000, segments: 20 };
 const LARGE: Size = Size { series: 20_000, segments: 80 };
 /// Numbers that are a little longer in the larger one.
 const SLACK_BYTES: u64 = 64;
-/// What the manifest has of a segment.
-const META_BYTES: u64 = 64;
 
 fn opened(size: Size) -> (TempDir, World, Counts) {
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
-    let (world, counts) = World::open(dir.path(), size).expect("open");
+    let (world, counts) = World::open(Counting::default(), dir.path(), size, MEMORY_BYTES).expect("open");
     (dir, world, counts)
 }
 
@@ -83,16 +81,87 @@ fn looking_for_the_newest_row_reads_the_block_indexes_of_few_segments() {
 }
 
 #[test]
-fn a_flush_of_one_row_writes_a_segment_and_the_manifest_anew() {
+fn a_thousand_segments_are_read_with_a_hundred_files_open() {
+    let size = Size { series: 1_000, segments: 1_000 };
+    let dir = tempfile::tempdir().expect("folder");
+    build(dir.path(), size).expect("built");
+    let env = Counting::with_open_files(200);
+    let (world, _) = World::open(env.clone(), dir.path(), size, 64 << 20).expect("open");
+    let view = world.view().expect("view");
+    for _ in 0..2 {
+        let (stats, counts) = world.read(&view, 0, TimeRange::ALL).expect("read");
+        assert_eq!(stats.rows, 1_000);
+        assert!(counts.segments_opened >= 900, "{counts:?}");
+    }
+    assert_eq!((env.most_open(), world.engine.stats().open_segments), (100, 100));
+    // Those that were used last are still open.
+    let newest = slice(size, size.segments - 1);
+    world.read(&view, 0, newest).expect("read");
+    assert_eq!(world.read(&view, 0, newest).expect("read").1.segments_opened, 0);
+}
+
+#[test]
+fn a_segment_that_is_held_is_read_when_it_was_replaced_and_its_file_closed() {
+    let size = Size { series: 1_000, segments: 20 };
+    let dir = tempfile::tempdir().expect("folder");
+    build(dir.path(), size).expect("built");
+    let env = Counting::with_open_files(2);
+    let (world, _) = World::open(env.clone(), dir.path(), size, 64 << 20).expect("open");
+    let held = world.view().expect("view");
+    env.let_compact();
+    world.write(0..1, later(&world)).expect("write");
+    world.flush().expect("flush");
+    env.compacted();
+    assert!(world.view().expect("view").state().segments.len() < 20, "some were merged");
+    let (stats, _) = world.read(&held, 0, TimeRange::ALL).expect("read");
+    assert_eq!((stats.rows, world.engine.stats().open_segments), (20, 1));
+}
+
+#[test]
+fn block_indexes_take_no_more_memory_than_they_may_and_are_read_again() {
+    let size = Size { series: 1_000, segments: 400 };
+    let dir = tempfile::tempdir().expect("folder");
+    build(dir.path(), size).expect("built");
+    let budget = 64 << 10;
+    let (world, _) = World::open(Counting::default(), dir.path(), size, 8 * budget).expect("open");
+    let view = world.view().expect("view");
+    let mut bytes = [0; 2];
+    for bytes in &mut bytes {
+        for segment in 0..size.segments {
+            let (stats, counts) = world.read(&view, 0, slice(size, segment)).expect("read");
+            assert_eq!(stats.rows, 1);
+            *bytes += counts.read_bytes;
+            let used = world.engine.stats().directory_bytes;
+            assert!(0 < used && used <= budget, "{used}");
+        }
+    }
+    assert_eq!(bytes[0], bytes[1], "none of the first was there any more");
+    let newest = slice(size, size.segments - 1);
+    let (_, again) = world.read(&view, 0, newest).expect("read");
+    assert!(again.read_bytes < bytes[0] / u64::from(size.segments), "the last is still there: {again:?}");
+}
+
+#[test]
+fn a_flush_of_one_row_writes_a_segment_and_a_line_of_the_manifest() {
     let [small, large] = both(|world| {
         world.write(0..1, later(world)).expect("write");
         world.flush().expect("flush")
     });
     assert_eq!((small.series_bytes, large.series_bytes), (0, 0));
-    // This is what would have to change for flushes of very large databases to cost the same as of small ones.
-    assert_eq!(large.manifest_bytes - small.manifest_bytes, META_BYTES * u64::from(LARGE.segments - SMALL.segments));
-    let segment = |counts: &Counts| counts.written_bytes - counts.manifest_bytes;
-    assert!(segment(&large) <= segment(&small) + SLACK_BYTES, "{large:?} after {small:?}");
+    assert_eq!(large.manifest_bytes, small.manifest_bytes);
+    assert!(large.manifest_bytes < 256, "{large:?}");
+    assert!(large.written_bytes <= small.written_bytes + SLACK_BYTES, "{large:?} after {small:?}");
+}
+
+#[test]
+fn flushes_write_as_much_of_the_manifest_among_four_hundred_segments_and_a_base_is_rare() {
+    let (_dir, world, _) = opened(Size { series: 1_000, segments: 400 });
+    let mut written = Vec::new();
+    for at in 0..10 {
+        world.write(0..1, later(&world) + at).expect("write");
+        written.push(world.flush().expect("flush").manifest_bytes);
+    }
+    assert!(written.iter().all(|bytes| *bytes < 1_000), "{written:?}");
 }
 
 #[test]

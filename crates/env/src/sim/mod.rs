@@ -35,6 +35,8 @@ const STEP_NS: u64 = 1_000;
 const SYNC_NS: u64 = 100_000;
 /// Waiting longer than this in virtual time is a deadlock between workers that only re-arm their timers.
 const WAIT_NS_MAX: u64 = 3_600_000_000_000;
+/// Files that may be open: few, so that those are closed again that need not be.
+const OPEN_FILES_MAX: u64 = 8;
 /// [`SimEnv::run_until_idle`] gives up after this many steps.
 const STEPS_MAX: u64 = 10_000_000;
 
@@ -257,6 +259,10 @@ impl Env for SimEnv {
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
         self.world.disk.lock().free()
+    }
+
+    fn open_files_max(&self) -> u64 {
+        OPEN_FILES_MAX
     }
 
     fn now_ns(&self) -> i64 {

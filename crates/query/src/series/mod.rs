@@ -207,7 +207,7 @@ impl Shape {
         // Most of a long one may be known already.
         budget.values = budget.values.max((by_statistics / 2 * budget.columns).min(BUDGET_VALUES_MAX));
         // Known before anything is read, so that nothing is read in vain.
-        if !budget.take(rows.scan().rows_max()?) {
+        if !budget.take(rows.scan().rows_max()) {
             return Ok(None);
         }
         while let Some(kept) = rows.next()? {

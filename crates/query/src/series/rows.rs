@@ -42,7 +42,7 @@ impl Reading<'_> {
         let enough = if let Much::Rows(rows) = much { rows } else { u64::MAX };
         // Whole blocks are read for any of their rows. Where all is read it is known before, and nothing is read in vain.
         let all = enough == u64::MAX && !matches!(much, Much::Slice);
-        if all && !budget.take(passing.scan().rows_max()?) {
+        if all && !budget.take(passing.scan().rows_max()) {
             return Ok(None);
         }
         let (mut kept, mut rows, mut seen) = (Vec::new(), 0, 0);

@@ -1,0 +1,315 @@
+//! What segments have open and in memory, within limits: their files, and their directories (block index, columns'
+//! directories, statistics). What was not used lately goes first and is fetched again when it is asked for.
+//!
+//! Each segment has a [`Slot`] for either, which is full or empty. Slots that are full stand in a ring, over which a hand
+//! goes: one that was used since the hand came by is passed over once. ("Second chance": Corbató, MAC-M-384, 1968.)
+//!
+//! Always true:
+//! - What somebody holds stays: only what is in its slot and nowhere else is let go. So a limit is exceeded by what
+//!   running scans hold, and by nothing else.
+//! - Who finds a slot full takes its own lock, for reading, and no other; the ring's is for those who fill one.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use env::File;
+use model::Result;
+use parking_lot::{Mutex, RwLock};
+
+use crate::segment::Directory;
+
+/// How many that are held the hand passes by for one that comes: a scan may hold all there are.
+const HELD_PASSED: u32 = 16;
+/// Slots of segments that are gone are looked for when there are twice as many as after the last look, and so many.
+const LOOK_MIN: usize = 64;
+
+/// What segments have open and in memory, shared by those of a database. Cloning shares it.
+#[derive(Clone)]
+pub struct SegmentCache {
+    pub(crate) files: Arc<Ring<Arc<dyn File>>>,
+    pub(crate) directories: Arc<Ring<Directory>>,
+}
+
+impl SegmentCache {
+    /// - `files`: so many files of segments are open at most.
+    /// - `directory_bytes`: so much memory block indexes, columns' directories and statistics take at most.
+    ///
+    /// What scans hold at the moment may exceed both.
+    #[must_use]
+    pub fn new(files: u64, directory_bytes: u64) -> SegmentCache {
+        SegmentCache { files: Ring::new(files), directories: Ring::new(directory_bytes) }
+    }
+
+    /// Files of segments that are open.
+    #[must_use]
+    pub fn open_files(&self) -> u64 {
+        self.files.used()
+    }
+
+    /// Bytes of block indexes, columns' directories and statistics in memory.
+    #[must_use]
+    pub fn directory_bytes(&self) -> u64 {
+        self.directories.used()
+    }
+}
+
+impl Default for SegmentCache {
+    /// Without limits.
+    fn default() -> SegmentCache {
+        SegmentCache::new(u64::MAX, u64::MAX)
+    }
+}
+
+impl std::fmt::Debug for SegmentCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let used = (self.open_files(), self.directory_bytes());
+        f.debug_tuple("SegmentCache").field(&used.0).field(&used.1).finish()
+    }
+}
+
+/// Slots that share a limit.
+pub(crate) struct Ring<T> {
+    limit: u64,
+    /// What all that is alive costs, held and in slots.
+    used: AtomicU64,
+    full: Mutex<Full<T>>,
+}
+
+/// Slots that were filled.
+struct Full<T> {
+    /// Where the hand comes next is the front.
+    slots: VecDeque<Weak<Slot<T>>>,
+    /// When there are so many, those of segments that are gone are taken out.
+    look_at: usize,
+}
+
+/// A place for one thing that can be had again.
+pub(crate) struct Slot<T> {
+    ring: Arc<Ring<T>>,
+    kept: RwLock<Option<Arc<Kept<T>>>>,
+    /// Was it used since the hand came by?
+    touched: AtomicBool,
+}
+
+/// What was in a slot when somebody asked. It costs as long as it lives.
+pub(crate) struct Kept<T> {
+    value: T,
+    cost: AtomicU64,
+    ring: Arc<Ring<T>>,
+}
+
+impl<T> Ring<T> {
+    fn new(limit: u64) -> Arc<Ring<T>> {
+        let full = Full { slots: VecDeque::new(), look_at: LOOK_MIN };
+        Arc::new(Ring { limit, used: AtomicU64::new(0), full: Mutex::new(full) })
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of what was not used lately, until `more` fits too.
+    fn make_room(&self, more: u64) {
+        // Dropped when the ring is free again: closing a file is a call of the system.
+        let mut gone = Vec::new();
+        let mut freed = 0;
+        let slots = &mut self.full.lock().slots;
+        let mut held = 0;
+        // Each is passed over at most once for having been used, so that this ends.
+        for _ in 0..2 * slots.len() {
+            let fits = self.used().saturating_add(more).saturating_sub(freed) <= self.limit;
+            if fits || held >= HELD_PASSED {
+                break;
+            }
+            let Some(next) = slots.pop_front() else { break };
+            let Some(slot) = next.upgrade() else { continue };
+            match slot.let_go() {
+                Found::Unused(kept) => {
+                    freed += kept.cost.load(Ordering::Relaxed);
+                    gone.push(kept);
+                    continue;
+                }
+                Found::Held => held += 1,
+                Found::Used => {}
+            }
+            slots.push_back(next);
+        }
+    }
+
+    fn admit(&self, slot: Weak<Slot<T>>) {
+        let mut full = self.full.lock();
+        if full.slots.len() >= full.look_at {
+            full.slots.retain(|slot| slot.strong_count() > 0);
+            full.look_at = 2 * full.slots.len() + LOOK_MIN;
+        }
+        full.slots.push_back(slot);
+    }
+}
+
+/// What the hand finds in a slot.
+enum Found<T> {
+    /// Used since it came by last.
+    Used,
+    /// In use now.
+    Held,
+    /// It is out of the slot.
+    Unused(Arc<Kept<T>>),
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn new(ring: &Arc<Ring<T>>) -> Arc<Slot<T>> {
+        Arc::new(Slot { ring: Arc::clone(ring), kept: RwLock::new(None), touched: AtomicBool::new(false) })
+    }
+
+    /// What is in it, or what `make` fetches, with what that costs. Two threads may both fetch; one result is kept.
+    ///
+    /// - `room`: what it costs at least, for which room is made before.
+    pub(crate) fn get_or_make(
+        self: &Arc<Self>,
+        room: u64,
+        make: impl FnOnce() -> Result<(T, u64)>,
+    ) -> Result<Arc<Kept<T>>> {
+        if let Some(kept) = self.get() {
+            return Ok(kept);
+        }
+        self.ring.make_room(room);
+        let (value, cost) = make()?;
+        Ok(self.put(value, cost))
+    }
+
+    fn get(&self) -> Option<Arc<Kept<T>>> {
+        let kept = self.kept.read().clone()?;
+        // Written once a round of the hand: a line of memory that is only read stays with every core.
+        if !self.touched.load(Ordering::Relaxed) {
+            self.touched.store(true, Ordering::Relaxed);
+        }
+        Some(kept)
+    }
+
+    fn put(self: &Arc<Self>, value: T, cost: u64) -> Arc<Kept<T>> {
+        let mut slot = self.kept.write();
+        if let Some(kept) = &*slot {
+            return Arc::clone(kept);
+        }
+        self.ring.used.fetch_add(cost, Ordering::Relaxed);
+        let kept = Arc::new(Kept { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
+        *slot = Some(Arc::clone(&kept));
+        drop(slot);
+        self.ring.admit(Arc::downgrade(self));
+        self.ring.make_room(0);
+        kept
+    }
+
+    fn let_go(&self) -> Found<T> {
+        if self.touched.swap(false, Ordering::Relaxed) {
+            return Found::Used;
+        }
+        let Some(mut kept) = self.kept.try_write() else { return Found::Held };
+        // Under this lock nobody can get hold of it.
+        if kept.as_ref().is_some_and(|kept| Arc::strong_count(kept) > 1) {
+            return Found::Held;
+        }
+        kept.take().map_or(Found::Held, Found::Unused)
+    }
+}
+
+impl<T> Kept<T> {
+    /// It costs so much more from now on.
+    pub(crate) fn grow(&self, cost: u64) {
+        self.cost.fetch_add(cost, Ordering::Relaxed);
+        self.ring.used.fetch_add(cost, Ordering::Relaxed);
+        self.ring.make_room(0);
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        self.ring.used.fetch_sub(*self.cost.get_mut(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slot that was asked for `number`, which costs one.
+    fn ask(slot: &Arc<Slot<u32>>, number: u32, made: &mut u32) -> Arc<Kept<u32>> {
+        let make = || {
+            *made += 1;
+            Ok((number, 1))
+        };
+        let kept = slot.get_or_make(1, make).unwrap();
+        assert_eq!(**kept, number);
+        kept
+    }
+
+    #[test]
+    fn what_is_used_again_and_again_stays_while_others_come_and_go() {
+        let ring = Ring::new(10);
+        let slots: Vec<Arc<Slot<u32>>> = (0..1_000).map(|_| Slot::new(&ring)).collect();
+        let mut made = 0;
+        for number in 0..1_000u32 {
+            ask(&slots[number as usize], number, &mut made);
+            assert!(ring.used() <= 10, "{} after {number}", ring.used());
+            ask(&slots[3.min(number as usize)], 3.min(number), &mut made);
+        }
+        assert_eq!(made, 1_000, "none was made twice");
+        assert_eq!(ring.full.lock().slots.len(), 10);
+    }
+
+    #[test]
+    fn what_is_held_stays_and_goes_when_it_is_let_go_of() {
+        let ring = Ring::new(4);
+        let slots: Vec<Arc<Slot<u32>>> = (0..100).map(|_| Slot::new(&ring)).collect();
+        let mut made = 0;
+        let held: Vec<_> = slots.iter().zip(0..).map(|(slot, number)| ask(slot, number, &mut made)).collect();
+        assert_eq!(ring.used(), 100);
+        for (slot, number) in slots.iter().zip(0..) {
+            ask(slot, number, &mut made);
+        }
+        assert_eq!(made, 100, "all were there");
+        drop(held);
+        let more: Vec<Arc<Slot<u32>>> = (0..2).map(|_| Slot::new(&ring)).collect();
+        more.iter().for_each(|slot| drop(ask(slot, 7, &mut made)));
+        assert!(ring.used() <= 4, "{}", ring.used());
+    }
+
+    #[test]
+    fn slots_that_are_gone_cost_nothing_and_do_not_pile_up() {
+        let ring = Ring::new(u64::MAX);
+        let mut made = 0;
+        let kept: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
+        kept.iter().for_each(|slot| drop(ask(slot, 1, &mut made)));
+        for _ in 0..1_000 {
+            ask(&Slot::new(&ring), 5, &mut made);
+        }
+        assert_eq!(ring.used(), 10);
+        let count = ring.full.lock().slots.len();
+        assert!(count < 2 * 10 + 2 * LOOK_MIN, "{count}");
+    }
+
+    #[test]
+    fn what_grows_makes_others_go() {
+        let ring = Ring::new(10);
+        let slots: Vec<Arc<Slot<u32>>> = (0..10).map(|_| Slot::new(&ring)).collect();
+        let mut made = 0;
+        slots.iter().for_each(|slot| drop(ask(slot, 1, &mut made)));
+        ask(&slots[0], 1, &mut made).grow(6);
+        let is_full = |slot: &Arc<Slot<u32>>| slot.kept.read().is_some();
+        assert_eq!((ring.used(), made), (10, 10));
+        assert_eq!(
+            slots.iter().map(is_full).collect::<Vec<_>>(),
+            (0..10).map(|at| at == 0 || at > 6).collect::<Vec<_>>()
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! What changes in a table's files from one moment to the next, for manifests that are not to name all files again.
+
+use std::collections::BTreeMap;
+
+use model::Result;
+
+use super::{
+    TableFiles, check_series_files, decode_segment, decode_series_file, decode_tombstone, encode_segment,
+    encode_series_file, encode_tombstone, push_i64, push_u32,
+};
+use crate::bytes::Reader;
+
+/// The version of the directory's format in which items of changes are written.
+const VERSION: u32 = 4;
+
+impl TableFiles {
+    /// Appends the bytes of what makes these files of `old`. Little-endian: the changes of series files, of segments and
+    /// of tombstones; first moment that is kept `i64`, commit time from which on there is history `i64`.
+    ///
+    /// The changes of a list are a `u32` count of places, each: items that stay since the last place `u32`, items that go
+    /// `u32`, items that come `u32`, and these as [`TableFiles::encode`] writes them.
+    ///
+    /// # Cost
+    /// Both are compared item by item; the bytes are those of what came, and 12 a place.
+    pub fn encode_change(&self, old: &TableFiles, out: &mut Vec<u8>) {
+        encode_list(&old.series_files, &self.series_files, encode_series_file, out);
+        encode_list(&old.segments, &self.segments, encode_segment, out);
+        encode_list(&old.tombstones, &self.tombstones, encode_tombstone, out);
+        push_i64(out, self.kept_from);
+        push_i64(out, self.history_from);
+    }
+
+    /// Makes the change that [`TableFiles::encode_change`] wrote, which is at the front of `bytes`.
+    ///
+    /// # Errors
+    /// XX001 when the bytes end early or do not fit these files, which are then of no use.
+    pub fn apply_change(&mut self, bytes: &mut &[u8]) -> Result<()> {
+        let mut reader = Reader::new("change of table files", bytes);
+        change_list(&mut self.series_files, &mut reader, decode_series_file)?;
+        check_series_files(&self.series_files, &reader)?;
+        change_list(&mut self.segments, &mut reader, decode_segment)?;
+        change_list(&mut self.tombstones, &mut reader, |reader| decode_tombstone(reader, VERSION))?;
+        (self.kept_from, self.history_from) = (reader.i64()?, reader.i64()?);
+        *bytes = reader.rest();
+        Ok(())
+    }
+}
+
+/// A place where a list changes.
+#[derive(Default)]
+struct Place<'a, T> {
+    stay: usize,
+    go: usize,
+    come: Vec<&'a T>,
+}
+
+impl<T> Place<'_, T> {
+    fn changes(&self) -> bool {
+        self.go > 0 || !self.come.is_empty()
+    }
+}
+
+fn encode_list<T: PartialEq>(old: &[T], new: &[T], encode: impl Fn(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
+    let places = places(old, new, &encode);
+    push_u32(out, places.len() as u32);
+    for place in places {
+        push_u32(out, place.stay as u32);
+        push_u32(out, place.go as u32);
+        push_u32(out, place.come.len() as u32);
+        place.come.into_iter().for_each(|item| encode(item, out));
+    }
+}
+
+/// Where `old` changes to become `new`. Items that stay are those in the same order in both, or most of them.
+fn places<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Vec<u8>)) -> Vec<Place<'a, T>> {
+    // Nearly all stay, in front above all.
+    let first = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[first..], &new[first..]);
+    let last = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[..old.len() - last], &new[..new.len() - last]);
+    let bytes_of = |item: &T| {
+        let mut bytes = Vec::new();
+        encode(item, &mut bytes);
+        bytes
+    };
+    let known: BTreeMap<Vec<u8>, usize> = old.iter().enumerate().map(|(at, item)| (bytes_of(item), at)).collect();
+    let mut places = Vec::new();
+    let (mut at, mut place) = (0, Place { stay: first, go: 0, come: Vec::new() });
+    for item in new {
+        match known.get(&bytes_of(item)) {
+            Some(found) if *found >= at => {
+                place.go += found - at;
+                at = found + 1;
+                if place.changes() {
+                    places.push(std::mem::replace(&mut place, Place { stay: 0, go: 0, come: Vec::new() }));
+                }
+                place.stay += 1;
+            }
+            _ => place.come.push(item),
+        }
+    }
+    place.go += old.len() - at;
+    places.extend(Some(place).filter(Place::changes));
+    places
+}
+
+fn change_list<T>(
+    list: &mut Vec<T>,
+    reader: &mut Reader<'_>,
+    mut decode: impl FnMut(&mut Reader<'_>) -> Result<T>,
+) -> Result<()> {
+    let mut at = 0usize;
+    for _ in 0..reader.u32()? {
+        let (stay, go, come) = (reader.u32()? as usize, reader.u32()? as usize, reader.u32()?);
+        at += stay;
+        if at.saturating_add(go) > list.len() {
+            return Err(reader.wrong(format_args!("items {at} to {} of {} go", at.saturating_add(go), list.len())));
+        }
+        let mut items = Vec::new();
+        for _ in 0..come {
+            items.push(decode(reader)?);
+        }
+        let count = items.len();
+        // What follows is moved, which is little: most changes are at the end.
+        list.splice(at..at + go, items);
+        at += count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::{Lsn, TimeRange};
+
+    use super::*;
+    use crate::encoding::tests::Random;
+    use crate::files::SeriesFile;
+    use crate::segment::SegmentMeta;
+    use crate::state::Tombstone;
+
+    fn segment(file: u64) -> SegmentMeta {
+        let times = TimeRange { start: 1, last: 2 };
+        SegmentMeta { file, lsns: (Lsn(1), Lsn(2)), times, series: (0, 1), rows: 1, bytes: 100 }
+    }
+
+    fn tombstone(lsn: u64) -> Tombstone {
+        let series: Option<Arc<[u32]>> = (lsn.is_multiple_of(2)).then(|| [1, 2].into());
+        Tombstone { lsn: Lsn(lsn), committed: 3, series, times: TimeRange { start: 1, last: 2 } }
+    }
+
+    /// The bytes of the change, which must make `new` of `old`.
+    fn changed(old: &TableFiles, new: &TableFiles) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        new.encode_change(old, &mut bytes);
+        let length = bytes.len();
+        bytes.push(77);
+        let (mut files, mut rest) = (old.clone(), &bytes[..]);
+        files.apply_change(&mut rest).unwrap();
+        assert_eq!((&files, rest), (new, &[77][..]));
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[test]
+    fn what_came_is_written_and_what_stays_is_not() {
+        let files = |numbers: &[u64]| TableFiles {
+            segments: numbers.iter().map(|number| segment(*number)).collect(),
+            ..TableFiles::default()
+        };
+        let all: Vec<u64> = (0..1_000).collect();
+        let with = |numbers: &[u64]| files(&[&all[..], numbers].concat());
+        assert_eq!(changed(&with(&[]), &with(&[])).len(), 3 * 4 + 16);
+        assert_eq!(changed(&with(&[]), &with(&[1_000])).len(), 3 * 4 + 16 + 12 + 64);
+        // A compaction of every fourth: the output comes where the last of them was.
+        let mut merged: Vec<u64> =
+            all.iter().copied().filter(|number| !matches!(number, 500 | 504 | 508 | 512)).collect();
+        merged.insert(509, 2_000);
+        assert_eq!(changed(&files(&all), &files(&merged)).len(), 3 * 4 + 16 + 4 * 12 + 64);
+    }
+
+    #[test]
+    fn any_files_become_any_others_by_their_change() {
+        let mut random = Random(5);
+        let mut files = TableFiles::default();
+        for round in 0..500 {
+            let mut next = TableFiles { kept_from: round, history_from: -round, ..files.clone() };
+            for _ in 0..random.below(4) {
+                let at = random.below(next.segments.len() as u64 + 1) as usize;
+                match random.below(4) {
+                    0 if at < next.segments.len() => drop(next.segments.remove(at)),
+                    1 if at < next.segments.len() => {
+                        // Out of order, as no compaction leaves them.
+                        let moved = next.segments.remove(at);
+                        next.segments.insert(random.below(next.segments.len() as u64 + 1) as usize, moved);
+                    }
+                    _ => next.segments.insert(at, segment(random.below(1_000))),
+                }
+                let at = random.below(next.tombstones.len() as u64 + 1) as usize;
+                match random.below(3) {
+                    0 if at < next.tombstones.len() => drop(next.tombstones.remove(at)),
+                    _ => next.tombstones.insert(at, tombstone(random.below(5))),
+                }
+                let kept = random.below(next.series_files.len() as u64 + 1) as usize;
+                next.series_files.truncate(kept);
+                let from = next.series_count();
+                next.series_files.push(SeriesFile { file: random.below(1 << 40), from, to: from + 1 });
+            }
+            changed(&files, &next);
+            files = next;
+        }
+        changed(&files, &TableFiles::default());
+        changed(&TableFiles::default(), &files);
+    }
+
+    #[test]
+    fn changes_cut_anywhere_or_of_other_files_are_refused() {
+        let mut old = TableFiles { segments: vec![segment(1), segment(2), segment(3)], ..TableFiles::default() };
+        let series_files = vec![SeriesFile { file: 4, from: 0, to: 7 }];
+        let segments = vec![segment(1), segment(5)];
+        let new = TableFiles { series_files, segments, tombstones: vec![tombstone(4)], ..TableFiles::default() };
+        let bytes = changed(&old, &new);
+        for cut in 0..bytes.len() {
+            assert!(old.clone().apply_change(&mut &bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        old.segments.truncate(2);
+        let text = old.apply_change(&mut &bytes[..]).unwrap_err().to_string();
+        assert!(text.contains("items 1 to 3 of 2 go"), "{text}");
+        let mut gap =
+            TableFiles { series_files: vec![SeriesFile { file: 4, from: 0, to: 7 }; 1], ..TableFiles::default() };
+        gap.apply_change(&mut &bytes[..]).unwrap_err();
+    }
+}

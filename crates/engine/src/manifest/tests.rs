@@ -1,0 +1,464 @@
+//! Manifests as bytes, as edits of each other, and on disks that fail.
+
+use std::ops::Range;
+
+use columns::{SegmentMeta, SeriesFile, Tombstone};
+use env::sim::{Faults, SimEnv};
+use model::{
+    Column, ColumnId, ColumnRole, DataType, RowColumn, RowSchema, Table, TableName, TableOptions, TimeRange, Type,
+};
+
+use super::*;
+use crate::rowfile::RowPart;
+
+/// A file with this base.
+fn with_body(body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u64).to_le_bytes();
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&length), body);
+    let mark = Stored { end: (HEADER_BYTES + body.len()) as u64, ..Stored::default() }.mark();
+    [&MAGIC[..], &[4, 0, 0, 0], &crc.to_le_bytes(), &length, &mark, body].concat()
+}
+
+#[test]
+fn manifest_bytes_are_exactly_these() {
+    let manifest = Manifest {
+        identity: 0x0102_0304_0506_0708,
+        flushed_lsn: Lsn(9),
+        replay_from: Lsn(10),
+        next_file: 11,
+        next_table: 12,
+        wall_ns: -1,
+        retention_ns: 13,
+        ..Manifest::default()
+    };
+    let bytes = manifest.encode();
+    #[rustfmt::skip]
+    let body = [
+        8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0,
+        12, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255,
+        1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(bytes[..12], *b"MILLRACE\x04\0\0\0");
+    assert_eq!(bytes[16..32], [78, 0, 0, 0, 0, 0, 0, 0, 114, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(bytes[36..], body);
+    assert_eq!(bytes, with_body(&body));
+    assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
+    // Versions up to 3 have the base behind its checksum. Version 2 ends before the clock of retention, version 1 before
+    // the tables that it does not have.
+    for (version, missing, retention_ns) in [(3, 0, 13), (2, 8, 0), (1, 16, 0)] {
+        let body = &body[..body.len() - missing];
+        let old = [&MAGIC[..], &[version, 0, 0, 0], &crc32c::crc32c(body).to_le_bytes(), body].concat();
+        let read = Manifest::decode(&old).unwrap();
+        assert_eq!(read, Manifest { retention_ns, ..manifest.clone() });
+        assert!(read.stored.must_be_renewed());
+    }
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_is_refused_but_of_the_mark() {
+    let bytes = Manifest::default().encode();
+    for cut in 0..bytes.len() {
+        assert!(Manifest::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    let mark = MARK_AT as usize..HEADER_BYTES;
+    for bit in 0..bytes.len() * 8 {
+        let mut wild = bytes.clone();
+        wild[bit / 8] ^= 1 << (bit % 8);
+        let read = Manifest::decode(&wild).ok();
+        assert_eq!(read, mark.contains(&(bit / 8)).then(Manifest::default), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_table_that_is_there_twice_is_refused() {
+    let table = table(1, "t");
+    let catalog = Catalog::default().with_table(Arc::new(table)).unwrap();
+    let files = BTreeMap::from([(TableId(1), TableFiles::default())]);
+    let manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
+    let once = manifest.encode();
+    assert_eq!(Manifest::decode(&once).unwrap(), manifest);
+    let count_at = Manifest::default().encode().len() - 20;
+    let table = count_at + 4..once.len() - 16;
+    let mut twice = [&once[..table.end], &once[table.start..]].concat();
+    twice[count_at] = 2;
+    let twice = with_body(&twice[HEADER_BYTES..]);
+    assert!(Manifest::decode(&twice).unwrap_err().to_string().contains("twice"));
+}
+
+#[test]
+fn unknown_version_is_refused_and_both_versions_named() {
+    let mut bytes = Manifest::default().encode();
+    bytes[8] = 9;
+    let error = Manifest::decode(&bytes).unwrap_err();
+    assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 4"), "{error}");
+}
+
+/// A table of a time.
+fn table(id: u32, name: &str) -> Table {
+    let column = Column {
+        id: ColumnId(0),
+        name: "time".into(),
+        ty: DataType::Timestamp,
+        nullable: false,
+        role: ColumnRole::Time,
+    };
+    Table {
+        id: TableId(id),
+        name: TableName::public(name),
+        version: 1,
+        keyed: true,
+        columns: vec![column],
+        next_column_id: ColumnId(1),
+        options: TableOptions::default(),
+    }
+}
+
+fn row_table(id: u32, name: &str) -> RowSchema {
+    RowSchema {
+        id: TableId(id),
+        name: TableName::public(name),
+        version: 1,
+        columns: vec![RowColumn::new("a", Type::Int4)],
+        primary: None,
+        secondary: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+    }
+}
+
+fn sequence(id: u32, name: &str) -> SequenceSpec {
+    let (min, max) = (1, 1_000);
+    let name = TableName::public(name);
+    SequenceSpec { id, name, ty: Type::Int8, start: 1, increment: 1, min, max, cache: 1, cycle: false, owner: None }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 31) % end
+    }
+
+    fn segment(&mut self) -> SegmentMeta {
+        let file = self.below(1 << 40);
+        let times = TimeRange { start: 1, last: 2 };
+        SegmentMeta { file, lsns: (Lsn(1), Lsn(2)), times, series: (0, 1), rows: 1, bytes: 100 }
+    }
+
+    fn change_files(&mut self, files: &mut TableFiles) {
+        for _ in 0..self.below(3) {
+            let segment = self.segment();
+            let at = self.below(files.segments.len() as u64 + 1) as usize;
+            files.segments.insert(if self.below(4) == 0 { at } else { files.segments.len() }, segment);
+        }
+        if self.below(4) == 0 && !files.segments.is_empty() {
+            let from = self.below(files.segments.len() as u64) as usize;
+            let to = files.segments.len().min(from + 3);
+            files.segments.drain(from..to);
+        }
+        match self.below(4) {
+            0 => files.tombstones.clear(),
+            1 => files.tombstones.push(Tombstone {
+                lsn: Lsn(self.below(100)),
+                committed: 5,
+                series: None,
+                times: TimeRange::ALL,
+            }),
+            2 => {
+                let from = files.series_count();
+                files.series_files.push(SeriesFile { file: self.below(1 << 40), from, to: from + 1 });
+            }
+            _ => files.kept_from = self.below(1_000).cast_signed(),
+        }
+    }
+
+    fn change_row_files(&mut self, files: &mut RowFiles) {
+        if self.below(5) == 0 {
+            *files = RowFiles { since: files.since + 1, parts: Vec::new() };
+        }
+        let part = self.below(6);
+        files.parts.retain(|other| other.part != part);
+        let file = self.below(1 << 40);
+        let at = files.parts.partition_point(|other| other.part < part);
+        files.parts.insert(at, RowPart { part, file, lsn: Lsn(self.below(100)), bytes: 7, rows: 8 });
+        if self.below(3) == 0 {
+            files.parts.truncate(2);
+        }
+    }
+
+    /// What may follow `old`: things come, change and go.
+    fn next(&mut self, old: &Manifest) -> Manifest {
+        let mut next = old.clone();
+        next.flushed_lsn = Lsn(old.flushed_lsn.0 + self.below(10));
+        next.replay_from = next.flushed_lsn.next();
+        (next.next_file, next.wall_ns) = (old.next_file + 3, old.wall_ns + 5);
+        next.retention_ns = old.retention_ns + self.below(2).cast_signed();
+        let mut catalog = (*old.catalog).clone();
+        let id = self.below(4) as u32;
+        // Names move from one table to another.
+        let name = format!("t{}", self.below(5));
+        let is_free = |catalog: &Catalog| !catalog.has_relation(&TableName::public(&*name));
+        match self.below(12) {
+            0 => {
+                catalog = catalog.without_table(TableId(id));
+                next.files.remove(&TableId(id));
+            }
+            1 => {
+                catalog = catalog.without_table(TableId(10 + id));
+                next.row_files.remove(&TableId(10 + id));
+            }
+            2 => {
+                catalog = catalog.without_sequence(20 + id);
+                next.sequences.remove(&(20 + id));
+            }
+            3 | 4 if is_free(&catalog) && catalog.table_by_id(TableId(id)).is_none() => {
+                catalog = catalog.with_table(Arc::new(table(id, &name))).unwrap();
+                next.files.entry(TableId(id)).or_default();
+            }
+            5 if is_free(&catalog) => {
+                catalog = catalog.with_row_table(Arc::new(row_table(10 + id, &name))).unwrap();
+                next.row_files.entry(TableId(10 + id)).or_default();
+            }
+            6 if is_free(&catalog) => {
+                catalog = catalog.with_sequence(Arc::new(sequence(20 + id, &name))).unwrap();
+                next.sequences.insert(20 + id, SequenceState { last: 1, is_called: false });
+            }
+            7 if !catalog.has_schema(&name) => catalog = catalog.with_schema(&name).unwrap(),
+            8 if catalog.has_schema(&name) => catalog = catalog.without_schema(&name).unwrap(),
+            9 => {
+                if let Some(old) = catalog.table_by_id(TableId(id)) {
+                    let changed = Table { version: old.version + 1, ..(**old).clone() };
+                    catalog = catalog.with_table(Arc::new(changed)).unwrap();
+                }
+            }
+            _ => {}
+        }
+        next.catalog = Arc::new(catalog);
+        next.files.values_mut().for_each(|files| self.change_files(files));
+        next.row_files.values_mut().for_each(|files| self.change_row_files(files));
+        for state in next.sequences.values_mut().filter(|state| state.last < 500) {
+            *state = SequenceState { last: state.last + 1, is_called: true };
+        }
+        next
+    }
+}
+
+const DIR: &str = "/db";
+
+fn disk(seed: u64) -> SimEnv {
+    let env = SimEnv::new(seed);
+    env.create_dir_all(Path::new(DIR)).unwrap();
+    env.sync_dir(Path::new("/")).unwrap();
+    env
+}
+
+fn read(env: &SimEnv) -> Manifest {
+    Manifest::read(env, Path::new(DIR)).unwrap().unwrap()
+}
+
+fn bytes_of(env: &SimEnv) -> Vec<u8> {
+    let file = env.open(&Manifest::path(Path::new(DIR)), Open::Read).unwrap();
+    let mut bytes = vec![0; file.bytes().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn any_manifests_after_each_other_are_read_as_if_written_whole() {
+    for seed in 0..20 {
+        let (env, mut random) = (disk(seed), Random(seed));
+        let mut manifest = Manifest { identity: 5, ..Manifest::default() };
+        manifest.write(&env, Path::new(DIR)).unwrap();
+        let (mut edits, mut bases) = (0, 0);
+        for _ in 0..400 {
+            let mut next = random.next(&manifest);
+            manifest.replace_by(&mut next, &env, Path::new(DIR)).unwrap();
+            manifest = next;
+            let whole = Manifest::decode(&manifest.encode()).unwrap();
+            assert_eq!((&whole, &read(&env)), (&manifest, &manifest), "seed {seed}");
+            *(if manifest.stored.edits == 0 { &mut bases } else { &mut edits }) += 1;
+            let stored = manifest.stored;
+            assert!(stored.end <= 2 * stored.base_bytes.max(EDITS_BYTES), "{stored:?}");
+        }
+        assert!(edits > 300, "seed {seed}: {edits} edits and {bases} bases");
+    }
+}
+
+#[test]
+fn edits_become_a_base_when_they_are_as_long() {
+    let (env, mut random) = (disk(1), Random(1));
+    let catalog = Catalog::default().with_table(Arc::new(table(1, "t"))).unwrap();
+    let segments: Vec<SegmentMeta> = (0..2_000).map(|_| random.segment()).collect();
+    let files = BTreeMap::from([(TableId(1), TableFiles { segments, ..TableFiles::default() })]);
+    let mut manifest = Manifest { catalog: Arc::new(catalog), files, ..Manifest::default() };
+    manifest.write(&env, Path::new(DIR)).unwrap();
+    let base = manifest.stored.base_bytes;
+    assert!(base > EDITS_BYTES);
+    let mut written = 0;
+    for _ in 0..1_000 {
+        let mut next = manifest.clone();
+        next.files.get_mut(&TableId(1)).unwrap().segments.push(random.segment());
+        let before = manifest.stored.end;
+        manifest.replace_by(&mut next, &env, Path::new(DIR)).unwrap();
+        let stored = next.stored;
+        written += if stored.edits == 0 { stored.base_bytes } else { stored.end - before };
+        manifest = next;
+    }
+    assert!(written < 1_000 * 500, "{} bytes a time", written / 1_000);
+    assert_eq!(read(&env), manifest);
+}
+
+#[test]
+fn edit_bytes_are_exactly_these() {
+    let (old, files) =
+        (Manifest::default(), TableFiles { segments: vec![Random(1).segment()], ..TableFiles::default() });
+    let catalog = Catalog::default().with_table(Arc::new(table(3, "t"))).unwrap();
+    let new = Manifest {
+        flushed_lsn: Lsn(9),
+        replay_from: Lsn(10),
+        next_file: 11,
+        next_table: 12,
+        wall_ns: -1,
+        retention_ns: 13,
+        catalog: Arc::new(catalog),
+        files: BTreeMap::from([(TableId(3), files.clone())]),
+        ..Manifest::default()
+    };
+    let edit = edits::encode(&old, &new, 0x0102_0304);
+    let mut payload = vec![9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0];
+    payload.extend([255; 8]);
+    payload.extend([13, 0, 0, 0, 0, 0, 0, 0, 1]);
+    payload.put_bytes(&encode_table(new.table(TableId(3))));
+    let mut change = Vec::new();
+    files.encode_change(&TableFiles::default(), &mut change);
+    payload.extend([2, 3, 0, 0, 0]);
+    payload.put_bytes(&change);
+    assert_eq!(edit[..4], (payload.len() as u32).to_le_bytes());
+    assert_eq!(edit[8..], payload);
+    let crc = crc32c::crc32c_append(crc32c::crc32c_append(0x0102_0304, &edit[..4]), &payload);
+    assert_eq!(edit[4..8], crc.to_le_bytes());
+}
+
+/// A file of a base and edits; what it says after each of them, and where each ends, the base first.
+fn edited(count: usize) -> (Vec<u8>, Vec<Manifest>, Vec<usize>) {
+    let (env, mut random) = (disk(3), Random(3));
+    let mut manifest = Manifest { identity: 7, ..Manifest::default() };
+    manifest.write(&env, Path::new(DIR)).unwrap();
+    let (mut said, mut ends) = (vec![manifest.clone()], vec![manifest.stored.end as usize]);
+    for _ in 0..count {
+        let mut next = random.next(&manifest);
+        manifest.replace_by(&mut next, &env, Path::new(DIR)).unwrap();
+        manifest = next;
+        said.push(manifest.clone());
+        ends.push(manifest.stored.end as usize);
+    }
+    (bytes_of(&env), said, ends)
+}
+
+/// The same file with a mark that says so many bytes were synced.
+fn marked(mut file: Vec<u8>, synced: usize) -> Vec<u8> {
+    let mark = Stored { end: synced as u64, ..Stored::default() }.mark();
+    file[MARK_AT as usize..HEADER_BYTES].copy_from_slice(&mark);
+    file
+}
+
+#[test]
+fn what_was_not_synced_may_be_cut_anywhere_and_what_was_may_not() {
+    let (file, said, ends) = edited(20);
+    for cut in ends[0]..file.len() {
+        let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
+        for synced in [ends[0], ends[whole]] {
+            let read = Manifest::decode(&marked(file[..cut].to_vec(), synced)).unwrap();
+            assert_eq!(read, said[whole], "cut at {cut}");
+            assert_eq!(read.stored.is_torn(), cut > ends[whole]);
+            assert_eq!(read.stored.must_be_renewed(), cut == ends[whole] && synced < cut);
+        }
+        let error = Manifest::decode(&marked(file[..cut].to_vec(), ends[whole + 1])).unwrap_err();
+        assert!(error.message().contains("damaged or missing"), "cut at {cut}: {error}");
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_an_edit_is_refused_or_it_was_never_synced() {
+    let (file, said, ends) = edited(4);
+    for bit in ends[0] * 8..file.len() * 8 {
+        let of = ends.iter().rposition(|end| *end <= bit / 8).unwrap();
+        let mut wild = file.clone();
+        wild[bit / 8] ^= 1 << (bit % 8);
+        assert!(Manifest::decode(&wild).is_err(), "bit {bit}");
+        assert_eq!(Manifest::decode(&marked(wild, ends[of])).unwrap(), said[of], "bit {bit}");
+    }
+}
+
+#[test]
+fn an_edit_of_another_file_or_out_of_order_is_not_taken() {
+    let (file, said, ends) = edited(3);
+    let edit = |number: usize| &file[ends[number - 1]..ends[number]];
+    let twice = marked([&file[..ends[1]], edit(1)].concat(), ends[1]);
+    assert_eq!(Manifest::decode(&twice).unwrap(), said[1]);
+    let skipped = marked([&file[..ends[0]], edit(2), edit(3)].concat(), ends[0]);
+    assert_eq!(Manifest::decode(&skipped).unwrap(), said[0]);
+}
+
+/// Writes manifests one after the other on a disk that fails, as the engine does: after one that could not be written
+/// comes another. A crash leaves the last that was written, or one of those that came after it and could not be.
+fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
+    let (env, mut random, dir) = (disk(seed), Random(seed), Path::new(DIR));
+    let mut manifest = Manifest { identity: 5, ..Manifest::default() };
+    manifest.write(&env, dir).unwrap();
+    env.set_faults(faults);
+    let (mut failed, mut may_be) = (0, vec![manifest.clone()]);
+    for round in 0..30 {
+        let mut next = random.next(&manifest);
+        if fail.contains(&round) {
+            env.fail_at(env.io_calls() + 1 + random.below(5));
+        }
+        if manifest.replace_by(&mut next, &env, dir).is_ok() {
+            may_be.clear();
+            manifest = next.clone();
+        } else {
+            failed += 1;
+        }
+        may_be.push(next);
+        if random.below(4) == 0 {
+            env.heal();
+            if random.below(2) == 0 {
+                env.crash()
+            } else {
+                env.kill()
+            }
+            // What the engine does before it reads.
+            env.sync_dir(dir).unwrap();
+            manifest = read(&env);
+            assert!(may_be.contains(&manifest), "seed {seed}, round {round}");
+            if manifest.stored.must_be_renewed() {
+                manifest.write(&env, dir).unwrap();
+            }
+            // From here on files that it does not name may be gone: no crash may take it back.
+            env.crash();
+            assert_eq!(read(&env), manifest, "seed {seed}, round {round}");
+            manifest = read(&env);
+            may_be = vec![manifest.clone()];
+            env.set_faults(faults);
+        }
+    }
+    failed
+}
+
+#[test]
+fn a_crash_leaves_the_last_manifest_or_the_one_that_was_being_written() {
+    let syncs = Faults { sync_error: 0.2, ..Faults::default() };
+    let all = Faults { write_error: 0.1, sync_error: 0.1, name_error: 0.05, ..Faults::default() };
+    for seed in 0..100 {
+        assert_eq!(survives(seed, Faults::default(), 0..0), 0);
+        let failed: u64 = [(syncs, 0..0), (all, 0..0), (Faults::default(), 5..20)]
+            .map(|(faults, fail)| survives(seed, faults, fail))
+            .iter()
+            .sum();
+        assert!(failed > 3, "seed {seed}");
+    }
+}
