@@ -160,8 +160,8 @@ fn compressed_rows_of_every_type_round_trip_and_are_never_larger() {
                 assert!(is_compressed || bytes == raw);
                 let part = all.slice(range);
                 // A column that is not there is one of NULL.
-                let present = part.columns().iter().filter(|(_, values)| values.null_count() < values.len()).cloned();
-                let present = if is_compressed { present.collect() } else { part.columns().to_vec() };
+                let mut present = part.columns().to_vec();
+                present.retain(|(_, values)| !is_compressed || values.null_count() < values.len());
                 let expected = Rows::new(part.series.clone(), part.times.clone(), part.ops.clone(), present);
                 assert_same(&Rows::decode(&bytes).unwrap(), &expected);
             }
@@ -289,5 +289,5 @@ fn cut_or_damaged_bytes_are_refused_or_give_rows_but_never_panic() {
 #[test]
 fn an_unknown_version_is_refused_and_both_versions_named() {
     let error = Rows::decode(&[9, 0, 0, 0, 0]).unwrap_err();
-    assert!(error.message().contains("version 9") && error.message().contains("reads 1"), "{error}");
+    assert!(error.message().contains("version 9") && error.message().contains("reads up to 2"), "{error}");
 }
