@@ -30,7 +30,8 @@ pub(crate) async fn with_database(
     let options = server::Options { pg: Some(any), http: None, flight: None, health: None, max_connections: 4 };
     let server = Server::bind(options).await?;
     let address = server.pg().ok_or_else(|| Failure::new("BUG: asked for a port and got none"))?.to_string();
-    let (engine, _) = serve::open(dir, memory_bytes).await?;
+    let options = engine::Options { memory_bytes, ..engine::Options::default() };
+    let (engine, _) = serve::open(dir, options).await?;
     let database = Database::new(engine.clone(), serve::query_options(memory_bytes, files))?;
     let (stop, stopped) = oneshot::channel::<()>();
     // The sender going away is a reason to stop too.

@@ -60,7 +60,12 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     })
     .await?;
     let stop = Stop::listen()?;
-    let (engine, recovery) = open(&settings.data, settings.memory_bytes).await?;
+    let options = engine::Options {
+        memory_bytes: settings.memory_bytes,
+        log_compression: settings.log_compression,
+        ..engine::Options::default()
+    };
+    let (engine, recovery) = open(&settings.data, options).await?;
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses = [server.pg(), server.http(), server.flight(), server.health()];
     let server = server.ready(&database, GRACE);
@@ -90,9 +95,9 @@ fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
 }
 
 /// Opens a directory and says what was recovered.
-pub(crate) async fn open(dir: &Path, memory_bytes: u64) -> Result<(Engine, Recovery), Failure> {
+pub(crate) async fn open(dir: &Path, options: engine::Options) -> Result<(Engine, Recovery), Failure> {
     tracing::info!(data = %dir.display(), "opening");
-    let (dir, options) = (dir.to_owned(), engine::Options { memory_bytes, ..engine::Options::default() });
+    let dir = dir.to_owned();
     let opened = blocking(move || Engine::open(Arc::new(RealEnv::new()), &dir, options)).await?;
     opened.map_err(|error| match error.state() {
         model::SqlState::LOCK_NOT_AVAILABLE if error.hint().is_none() => {
@@ -152,6 +157,7 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         %pg, %http, %flight, %health,
         memory_bytes = settings.memory_bytes,
         max_connections = settings.max_connections,
+        log_compression = settings.log_compression,
         "serving"
     );
     if settings.log_format == LogFormat::Text {

@@ -273,11 +273,13 @@ impl Driver {
     }
 
     fn options(&mut self) -> Options {
+        let pages = self.dice.below(64);
         Options {
             // Small enough that flushes, refusals and rollovers happen within a run.
             memory_bytes: 1 << (19 + self.dice.below(4)),
-            log_file_bytes: (2 << 20) + 4_096 * self.dice.below(64),
+            log_file_bytes: (2 << 20) + 4_096 * pages,
             log_flush_bytes: 1 << 20,
+            log_compression: pages % 2 == 0,
         }
     }
 
