@@ -19,7 +19,7 @@ use model::{ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableName, Ta
 use wal::{Appended, Space, Wal, WalOptions};
 
 const DIR: &str = "/d";
-/// One file is as much as the log prepares ahead.
+/// Files grow up to twice what the log prepares ahead.
 const LOG_FILE_BYTES: u64 = 9 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -68,7 +68,7 @@ fn open(env: &SimEnv) -> Result<Engine> {
 
 fn write_log(env: &SimEnv, payloads: &[Vec<u8>]) -> Result<()> {
     let identity = engine::inspect::manifest(env, Path::new(DIR))?.identity;
-    let options = WalOptions { file_bytes: LOG_FILE_BYTES, ..WalOptions::default() };
+    let options = WalOptions::with_file_bytes(LOG_FILE_BYTES);
     let log = Path::new(DIR).join("log");
     let (wal, _) = Wal::open(Arc::new(env.clone()), &log, identity, options, Lsn(1), &mut |_, _| Ok(()))?;
     for payload in payloads.iter().filter(|payload| !payload.is_empty()) {
@@ -138,15 +138,16 @@ fn write_good(engine: &Engine) -> Result<()> {
     txn.create_table(&spec("gone"))?;
     txn.create_schema("s")?;
     engine.finish(txn.commit(Durability::Sync))?;
-    for round in 0..3 {
+    // The last one is compressed.
+    for (round, rows) in [(0, 6), (1, 6), (2, 6), (3, 400)] {
         let mut txn = begin();
-        txn.write(table, batch(round))?;
+        txn.write(table, batch(round, rows))?;
         engine.finish(txn.commit(Durability::Sync))?;
     }
     let mut txn = begin();
     let view = txn.snapshot().table_by_id(table)?;
     txn.delete(&view, Some(&[0]), TimeRange::half_open(2, 4))?;
-    txn.write(table, batch(9))?;
+    txn.write(table, batch(9, 6))?;
     engine.finish(txn.commit(Durability::Sync))?;
     let mut txn = begin();
     txn.add_columns(&TableName::public("t"), &[column("w", DataType::Int64, ColumnRole::Field)])?;
@@ -154,10 +155,11 @@ fn write_good(engine: &Engine) -> Result<()> {
     engine.finish(txn.commit(Durability::Sync)).map(drop)
 }
 
-fn batch(round: i64) -> Batch {
+fn batch(round: i64, rows: i64) -> Batch {
     let mut keys = KeyList::new();
     let name = |row: i64| key::encode(&[KeyValue::Text(format!("d{}", (row + round) % 4).into())]);
-    let series = (0..6).map(|row| keys.intern(&name(row))).collect();
-    let values: ArrayRef = Arc::new((0..6).map(|row| (row != 3).then_some(f64::from(row) / 4.0)).collect::<Float64Array>());
-    Batch::new(keys, Rows::new(series, (0..6).collect(), Ops::All(Op::Replace), vec![(ColumnId(2), values)]))
+    let series = (0..rows).map(|row| keys.intern(&name(row))).collect();
+    let value = |row: i64| (row % 100 != 3).then_some(row as f64 / 4.0);
+    let values: ArrayRef = Arc::new((0..rows).map(value).collect::<Float64Array>());
+    Batch::new(keys, Rows::new(series, (0..rows).collect(), Ops::All(Op::Replace), vec![(ColumnId(2), values)]))
 }

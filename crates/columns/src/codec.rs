@@ -1,6 +1,7 @@
-//! Rows as bytes of a log record. Format: docs/format/rows.md; raw columns, because the log is read once and soon
-//! forgotten.
+//! Rows as bytes of a log record: raw columns, or, of more than a few rows, chunks of the quick kind. Format:
+//! docs/format/rows.md.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,14 +11,23 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray, new_null_array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer, ToByteSlice};
-use model::{ColumnId, DataType, Result};
+use model::{ColumnId, DataType, Result, limits};
 
-use crate::bytes::Reader;
+use crate::bytes::{Reader, push_varint};
+use crate::encoding::quick;
 use crate::packed::{PACKED_ROWS_MAX, Packed};
 use crate::rows::{Op, Ops, Rows, arrow_type, data_type, text_bytes, value_offsets};
 
-/// Version of the format, its first byte.
-const VERSION: u8 = 1;
+/// The first byte: columns as they are.
+const VERSION_RAW: u8 = 1;
+/// The first byte: columns, times and series as chunks and streams.
+const VERSION_COMPRESSED: u8 = 2;
+/// Rows that take less when raw are not compressed: what a column takes at least, and the time to look at it, are much of
+/// their bytes.
+const COMPRESS_BYTES_MIN: usize = 4 << 10;
+/// Most bytes that compressed rows become in memory, a value of NULL counted as any other: so damaged bytes cannot ask for
+/// more. Four times what raw rows of a record can have, because these leave out values that are NULL.
+const EXPANDED_BYTES_MAX: usize = 4 * limits::RECORD_PAYLOAD_BYTES_MAX;
 /// Bytes before the operations, and around the columns, that do not depend on the rows.
 const HEADER_BYTES: usize = 32;
 /// Bytes of a column's own header.
@@ -29,14 +39,13 @@ const NULLS_ALL: u8 = 2;
 
 const SERIES_SAME: u8 = 0;
 const SERIES_EACH: u8 = 1;
+const SERIES_PACKED: u8 = 2;
 
 impl Rows {
     /// Appends rows `range` to `out` for a log record. Format: docs/format/rows.md.
     pub fn encode(&self, range: Range<usize>, out: &mut Vec<u8>) {
         out.reserve(self.encoded_bytes(range.clone()));
-        out.push(VERSION);
-        out.extend_from_slice(&(range.len() as u32).to_le_bytes());
-        encode_ops(&self.ops, range.clone(), out);
+        self.begin(VERSION_RAW, range.clone(), out);
         encode_series(&self.series[range.clone()], out);
         extend_native(out, &self.times[range.clone()]);
         match self.as_packed() {
@@ -54,15 +63,54 @@ impl Rows {
         }
     }
 
-    /// Reads what [`Rows::encode`] wrote; bytes are checked, never trusted.
+    /// Appends rows `range` as [`Rows::encode`] does, but numbers packed, for a fraction of the bytes where values are
+    /// near each other or decimals; a few rows, and little, as they are.
+    ///
+    /// # Cost
+    /// About as much for each value as raw bytes take to copy, checksum and write: docs/decisions/0016-log-compression.md
+    pub fn encode_compressed(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        let raw_bytes = self.encoded_bytes(range.clone());
+        let columns = self.arrays();
+        if range.len() <= PACKED_ROWS_MAX || raw_bytes < COMPRESS_BYTES_MIN || self.as_packed().is_some() {
+            return self.encode(range, out);
+        }
+        let expanded: usize = columns.iter().map(|(_, values)| expanded_bytes(values, range.clone())).sum();
+        if expanded + range.len() * ROW_BYTES > EXPANDED_BYTES_MAX {
+            return self.encode(range, out);
+        }
+        let start = out.len();
+        out.reserve(raw_bytes / 4);
+        self.begin(VERSION_COMPRESSED, range.clone(), out);
+        let mut scratch =
+            Scratch { numbers: Vec::with_capacity(range.len()), chunk: Vec::with_capacity(range.len() * 8) };
+        encode_compressed_series(&self.series[range.clone()], &mut scratch, out);
+        quick::write_ints(&self.times[range.clone()], &mut scratch.chunk);
+        push_chunk(&mut scratch.chunk, out);
+        encode_compressed_columns(columns, range.clone(), &mut scratch, out);
+        if out.len() - start > raw_bytes {
+            out.truncate(start);
+            self.encode(range, out);
+        }
+    }
+
+    fn begin(&self, version: u8, range: Range<usize>, out: &mut Vec<u8>) {
+        out.push(version);
+        out.extend_from_slice(&(range.len() as u32).to_le_bytes());
+        encode_ops(&self.ops, range, out);
+    }
+
+    /// Reads what [`Rows::encode`] or [`Rows::encode_compressed`] wrote; bytes are checked, never trusted.
     ///
     /// # Errors
     /// XX001 saying what is wrong at which byte.
     pub fn decode(bytes: &[u8]) -> Result<Rows> {
         let mut reader = Reader::new("rows", bytes);
-        let version = reader.u8()?;
-        if version != VERSION {
-            return Err(reader.wrong(format!("version {version}, this program reads {VERSION}")));
+        match reader.u8()? {
+            VERSION_RAW => {}
+            VERSION_COMPRESSED => return Rows::decode_compressed(reader),
+            version => {
+                return Err(reader.wrong(format!("version {version}, this program reads up to {VERSION_COMPRESSED}")));
+            }
         }
         let rows = reader.u32()? as usize;
         // Every row has a time, so this bounds what is allocated below.
@@ -90,7 +138,24 @@ impl Rows {
         Ok(Rows::new(series, times, ops, columns))
     }
 
-    /// Upper bound of what [`Rows::encode`] appends for these rows.
+    fn decode_compressed(mut reader: Reader<'_>) -> Result<Rows> {
+        let rows = reader.u32()? as usize;
+        let mut left = Expanded(EXPANDED_BYTES_MAX);
+        left.take(&reader, rows.saturating_mul(ROW_BYTES))?;
+        let ops = decode_ops(&mut reader, rows)?;
+        let series = decode_compressed_series(&mut reader, rows)?;
+        let times = take_ints(&mut reader, rows, "times")?;
+        let mut columns: Vec<(ColumnId, ArrayRef)> = Vec::new();
+        for _ in 0..reader.u16()? {
+            let column = decode_compressed_column(&mut reader, columns.last().map(|last| last.0), rows, &mut left)?;
+            columns.push(column);
+        }
+        reader.end()?;
+        Ok(Rows::new(series, times, ops, columns))
+    }
+
+    /// Upper bound of what [`Rows::encode`] appends for these rows, and [`Rows::encode_compressed`] but for a few bytes a
+    /// column.
     #[must_use]
     pub fn encoded_bytes(&self, range: Range<usize>) -> usize {
         let ops: usize = self.ops.list().iter().map(op_bytes).sum();
@@ -161,6 +226,122 @@ fn column_bytes(values: &ArrayRef, range: Range<usize>) -> usize {
     let bitmap = if valid < range.len() { range.len().div_ceil(8) } else { 0 };
     let text = value_offsets(values).map_or(0, |offsets| (offsets[range.end] - offsets[range.start]) as usize);
     COLUMN_HEADER_BYTES + bitmap + valid * width(values.data_type()) + text
+}
+
+/// What may still be made of compressed rows.
+struct Expanded(usize);
+
+impl Expanded {
+    fn take(&mut self, reader: &Reader<'_>, bytes: usize) -> Result<()> {
+        match self.0.checked_sub(bytes) {
+            Some(left) => self.0 = left,
+            None => {
+                return Err(reader.wrong(format!("rows of more than {EXPANDED_BYTES_MAX} bytes when expanded")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A series number, a time and an operation.
+const ROW_BYTES: usize = 13;
+
+/// What rows `range` of a column take in memory.
+fn expanded_bytes(values: &ArrayRef, range: Range<usize>) -> usize {
+    let text = value_offsets(values).map_or(0, |offsets| (offsets[range.end] - offsets[range.start]) as usize);
+    range.len() * width(values.data_type()) + text
+}
+
+/// Appends the bytes gathered in `chunk` with their length before them, and empties it.
+fn push_chunk(chunk: &mut Vec<u8>, out: &mut Vec<u8>) {
+    push_varint(out, chunk.len() as u32);
+    out.append(chunk);
+}
+
+fn take_chunk<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
+    let length = reader.varint()?;
+    reader.take(length as usize)
+}
+
+fn take_ints(reader: &mut Reader<'_>, count: usize, what: &str) -> Result<Vec<i64>> {
+    quick::decode_ints(count, take_chunk(reader)?).map_err(|error| error.context(what))
+}
+
+/// Memory that one column after the other works in.
+struct Scratch {
+    numbers: Vec<i64>,
+    chunk: Vec<u8>,
+}
+
+fn encode_compressed_columns(
+    columns: &[(ColumnId, ArrayRef)],
+    range: Range<usize>,
+    scratch: &mut Scratch,
+    out: &mut Vec<u8>,
+) {
+    let count_at = out.len();
+    out.extend_from_slice(&[0; 2]);
+    let (mut count, mut before) = (0u16, 0);
+    for (id, values) in columns {
+        // A slice takes longer to make than some of it to pack.
+        let all = range.len() == values.len();
+        let values = if all { Cow::Borrowed(values) } else { Cow::Owned(values.slice(range.start, range.len())) };
+        if values.null_count() == values.len() {
+            continue;
+        }
+        let ty = data_type(values.data_type()).expect("checked by Batch::check");
+        push_varint(out, id.0 - before);
+        (count, before) = (count + 1, id.0);
+        out.push(ty as u8);
+        quick::encode(ty, &values, &mut scratch.numbers, &mut scratch.chunk);
+        push_chunk(&mut scratch.chunk, out);
+    }
+    out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
+}
+
+fn encode_compressed_series(series: &[u32], scratch: &mut Scratch, out: &mut Vec<u8>) {
+    let first = series.first().copied().unwrap_or(0);
+    if series.iter().all(|series| *series == first) {
+        return encode_series(series, out);
+    }
+    out.push(SERIES_PACKED);
+    scratch.numbers.clear();
+    scratch.numbers.extend(series.iter().copied().map(i64::from));
+    quick::write_ints(&scratch.numbers, &mut scratch.chunk);
+    push_chunk(&mut scratch.chunk, out);
+}
+
+fn decode_compressed_series(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<u32>> {
+    match reader.u8()? {
+        SERIES_SAME => Ok(vec![reader.u32()?; rows]),
+        SERIES_PACKED => {
+            let numbers = take_ints(reader, rows, "series")?.into_iter().map(u32::try_from);
+            numbers.collect::<std::result::Result<_, _>>().map_err(|_| reader.wrong("a series number above 32 bits"))
+        }
+        other => Err(reader.wrong(format!("series code {other}"))),
+    }
+}
+
+fn decode_compressed_column(
+    reader: &mut Reader<'_>,
+    before: Option<ColumnId>,
+    rows: usize,
+    left: &mut Expanded,
+) -> Result<(ColumnId, ArrayRef)> {
+    let more = reader.varint()?;
+    let Some(id) = before.map_or(0, |before| before.0).checked_add(more).filter(|_| before.is_none() || more > 0)
+    else {
+        return Err(reader.wrong(format!("a column {more} after column {}", before.map_or(0, |before| before.0))));
+    };
+    let (id, code) = (ColumnId(id), reader.u8()?);
+    let Some(ty) = DataType::from_code(code) else {
+        return Err(reader.wrong(format!("column {id} of type code {code}")));
+    };
+    let chunk = take_chunk(reader)?;
+    left.take(reader, rows * width(&arrow_type(ty)))?;
+    let values = quick::decode(ty, rows, chunk, left.0).map_err(|error| error.context(format!("column {id}")))?;
+    left.take(reader, text_bytes(&values))?;
+    Ok((id, values))
 }
 
 fn encode_ops(ops: &Ops, range: Range<usize>, out: &mut Vec<u8>) {

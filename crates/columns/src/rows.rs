@@ -353,7 +353,20 @@ pub fn arrow_type(ty: model::DataType) -> arrow_schema::DataType {
 
 /// The type whose values arrow type `ty` stores, if it is one of ours.
 pub(crate) fn data_type(ty: &arrow_schema::DataType) -> Option<model::DataType> {
-    model::DataType::ALL.into_iter().find(|known| arrow_type(*known) == *ty)
+    use arrow_schema::{DataType, TimeUnit};
+    Some(match ty {
+        DataType::Boolean => model::DataType::Bool,
+        DataType::Int16 => model::DataType::Int16,
+        DataType::Int32 => model::DataType::Int32,
+        DataType::Int64 => model::DataType::Int64,
+        DataType::UInt64 => model::DataType::UInt64,
+        DataType::Float32 => model::DataType::Float32,
+        DataType::Float64 => model::DataType::Float64,
+        DataType::Utf8 => model::DataType::Text,
+        DataType::Binary => model::DataType::Bytes,
+        DataType::Timestamp(TimeUnit::Nanosecond, Some(zone)) if &**zone == "UTC" => model::DataType::Timestamp,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -374,6 +387,15 @@ mod tests {
         assert_eq!(order.times, TimeRange::ALL);
         assert_eq!(rows.position(0, (1, -5)), 3);
         assert_eq!(rows.position(0, (2, 0)), 6);
+    }
+
+    #[test]
+    fn arrow_types_are_those_of_our_types_and_no_others() {
+        for ty in model::DataType::ALL {
+            assert_eq!(data_type(&arrow_type(ty)), Some(ty));
+        }
+        let zoneless = arrow_schema::DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, None);
+        assert_eq!((data_type(&zoneless), data_type(&arrow_schema::DataType::Int8)), (None, None));
     }
 
     #[test]

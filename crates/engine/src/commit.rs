@@ -59,7 +59,7 @@ pub struct Committing {
     stage: Stage,
     /// Drawn with the first record.
     txn: Option<u64>,
-    /// A record that found the log busy.
+    /// An item that found the log busy.
     unsent: Option<Vec<u8>>,
     /// Row ranges of the batch that is being sent ahead.
     parts: Vec<Range<usize>>,
@@ -226,9 +226,7 @@ impl Committing {
         let mut number = 0;
         for writes in &self.tables {
             for batch in &writes.batches {
-                let mut item = record::begin_rows_item(writes.table, number);
-                batch.rows.encode(0..batch.rows.len(), &mut item);
-                self.inline.push(item);
+                self.inline.push(self.rows_item(writes.table, number, batch, 0..batch.rows.len()));
                 number += 1;
             }
         }
@@ -242,8 +240,8 @@ impl Committing {
 
     /// Sends one record of rows.
     fn send_rows(&mut self) -> Result<Option<Event>> {
-        if let Some(payload) = self.unsent.take() {
-            return self.send(payload);
+        if let Some(item) = self.unsent.take() {
+            return self.send(item);
         }
         let Stage::Rows { batch: number, part } = self.stage else {
             return Err(Error::bug("rows sent in another stage"));
@@ -260,19 +258,26 @@ impl Committing {
             self.stage = Stage::Rows { batch: number + 1, part: 0 };
             return Ok(None);
         };
-        let mut item = record::begin_rows_item(table, number as u32);
-        batch.rows.encode(range.clone(), &mut item);
+        let item = self.rows_item(table, number as u32, batch, range.clone());
         self.stage = Stage::Rows { batch: number, part: part + 1 };
-        let txn = self.txn();
-        let mut payload = Vec::with_capacity(item.len() + 16);
-        record::encode_item_record(txn, &item, &mut payload);
-        self.send(payload)
+        self.send(item)
+    }
+
+    /// Rows `range` of a batch as the log will have them.
+    fn rows_item(&self, table: TableId, number: u32, batch: &Batch, range: Range<usize>) -> Vec<u8> {
+        let mut item = record::begin_rows_item(table, number);
+        if self.engine.inner.options.log_compression {
+            batch.rows.encode_compressed(range, &mut item);
+        } else {
+            batch.rows.encode(range, &mut item);
+        }
+        item
     }
 
     /// Sends one record of changes of `rows` tables.
     fn send_row_changes(&mut self, from: usize) -> Result<Option<Event>> {
-        if let Some(payload) = self.unsent.take() {
-            return self.send(payload);
+        if let Some(item) = self.unsent.take() {
+            return self.send(item);
         }
         if self.rows.as_ref().is_none_or(|rows| from >= rows.changes_len()) {
             self.stage = Stage::Commit;
@@ -283,10 +288,7 @@ impl Committing {
         if item.len() == 0 {
             return Ok(None);
         }
-        let (txn, item) = (self.txn(), item.finish());
-        let mut payload = Vec::with_capacity(item.len() + 16);
-        record::encode_item_record(txn, &item, &mut payload);
-        self.send(payload)
+        self.send(item.finish())
     }
 
     /// An item of changes of `rows` tables, and from where on they go on if these are not all.
@@ -307,22 +309,24 @@ impl Committing {
         Ok((item, rest))
     }
 
-    fn send(&mut self, payload: Vec<u8>) -> Result<Option<Event>> {
+    fn send(&mut self, item: Vec<u8>) -> Result<Option<Event>> {
         let txn = self.txn();
+        let header = record::item_header(txn);
         self.sent = true;
         // Held while appending: a flush that looks for the oldest open transaction sees either this one or none of its records.
         let mut open = self.engine.inner.open_txns.lock();
         self.engine.inner.check_writable()?;
-        match self.engine.inner.wal.append(&[&[&payload]], Space::Ordinary)? {
+        match self.engine.inner.wal.append(&[&[&header, &item]], Space::Ordinary)? {
             Appended::At(lsn) => {
-                self.engine.inner.counters.log_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
-                self.sent_bytes += payload.len();
+                let bytes = header.len() + item.len();
+                self.engine.inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                self.sent_bytes += bytes;
                 open.entry(txn).or_insert(lsn);
                 Ok(None)
             }
             Appended::Busy(event) => {
                 drop(open);
-                self.unsent = Some(payload);
+                self.unsent = Some(item);
                 Ok(Some(event))
             }
         }
@@ -437,18 +441,27 @@ impl Committing {
         space: Space,
     ) -> Result<(Appended, usize)> {
         let wal = &self.engine.inner.wal;
+        let header = record::commit_header(txn, wall_ns);
         if self.tables.is_empty() && self.ddl.is_empty() {
             // The usual case of a small change of rows: nothing is left to encode.
-            let header = record::commit_header(txn, wall_ns);
             let Some(item) = self.inline.first() else { return Ok((wal.append(&[&[&header]], space)?, header.len())) };
             let length = (item.len() as u32).to_le_bytes();
             let bytes = header.len() + length.len() + item.len();
             return Ok((wal.append(&[&[&header, &length, item]], space)?, bytes));
         }
-        let payloads = self.commit_records(txn, wall_ns, resolved, fresh, deletes);
-        let groups: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [payload.as_slice()]).collect();
-        let records: Vec<&[&[u8]]> = groups.iter().map(<[&[u8]; 1]>::as_slice).collect();
-        let bytes = payloads.iter().map(Vec::len).sum();
+        let made = self.made_items(resolved, fresh, deletes);
+        let items: Vec<&[u8]> = made.iter().chain(&self.inline).map(Vec::as_slice).collect();
+        let lengths: Vec<[u8; 4]> = items.iter().map(|item| (item.len() as u32).to_le_bytes()).collect();
+        let item_header = record::item_header(txn);
+        let (mut records, mut commit): (Vec<Vec<&[u8]>>, Vec<&[u8]>) = (Vec::new(), vec![header.as_slice()]);
+        if record::commit_record_fits(&items) {
+            commit.extend(lengths.iter().zip(&items).flat_map(|(length, item)| [length.as_slice(), *item]));
+        } else {
+            records.extend(items.iter().map(|item| vec![item_header.as_slice(), *item]));
+        }
+        records.push(commit);
+        let bytes = records.iter().flatten().map(|part| part.len()).sum();
+        let records: Vec<&[&[u8]]> = records.iter().map(Vec::as_slice).collect();
         Ok((wal.append(&records, space)?, bytes))
     }
 
@@ -544,15 +557,8 @@ impl Committing {
         Ok(all)
     }
 
-    /// The commit record, preceded by records of its own for what does not fit inside.
-    fn commit_records(
-        &self,
-        txn: u64,
-        wall_ns: i64,
-        resolved: &[Resolved],
-        fresh: &Fresh,
-        deletes: &[(TableId, Tombstone)],
-    ) -> Vec<Vec<u8>> {
+    /// What the commit says besides the rows that were encoded before.
+    fn made_items(&self, resolved: &[Resolved], fresh: &Fresh, deletes: &[(TableId, Tombstone)]) -> Vec<Vec<u8>> {
         let mut items: Vec<Vec<u8>> = self.ddl.iter().map(record::ddl_item).collect();
         for (number, one) in resolved.iter().enumerate() {
             items.extend(series_items(number as u32, one, fresh));
@@ -560,19 +566,7 @@ impl Committing {
         for (table, delete) in deletes {
             items.extend(delete_items(*table, delete));
         }
-        items.extend(self.inline.iter().cloned());
-        let mut payloads = Vec::new();
-        if !record::commit_record_fits(&items) {
-            for item in items.drain(..) {
-                let mut payload = Vec::with_capacity(item.len() + 16);
-                record::encode_item_record(txn, &item, &mut payload);
-                payloads.push(payload);
-            }
-        }
-        let mut payload = Vec::new();
-        record::encode_commit_record(txn, wall_ns, &items, &mut payload);
-        payloads.push(payload);
-        payloads
+        items
     }
 
     fn await_durable(&mut self, lsn: Lsn) -> Result<Option<Event>> {

@@ -16,7 +16,6 @@ use crate::sequence::{Counts, SequenceState};
 /// Bytes of a commit record before its items.
 const COMMIT_HEADER_BYTES: usize = 1 + 8 + 8;
 /// Bytes of an item record before its item.
-#[cfg(test)]
 const ITEM_HEADER_BYTES: usize = 1 + 8;
 /// Largest item that fits a record of its own.
 #[cfg(test)]
@@ -236,15 +235,15 @@ fn decode(payload: &[u8]) -> Result<Record<'_>> {
     }
 }
 
-/// The payload of a record that holds one item.
-pub(crate) fn encode_item_record(txn: u64, item: &[u8], out: &mut Vec<u8>) {
-    out.put_u8(RECORD_ITEM);
-    out.put_u64(txn);
-    out.extend_from_slice(item);
+/// What a record begins with that holds one item; the item follows.
+pub(crate) fn item_header(txn: u64) -> [u8; ITEM_HEADER_BYTES] {
+    let mut header = [RECORD_ITEM; ITEM_HEADER_BYTES];
+    header[1..].copy_from_slice(&txn.to_le_bytes());
+    header
 }
 
 /// Does a commit record hold these items, or must they go before it?
-pub(crate) fn commit_record_fits(items: &[Vec<u8>]) -> bool {
+pub(crate) fn commit_record_fits(items: &[&[u8]]) -> bool {
     let bytes: usize = items.iter().map(|item| item.len() + 4).sum();
     bytes + COMMIT_HEADER_BYTES <= limits::RECORD_PAYLOAD_BYTES_MAX
 }
@@ -258,6 +257,7 @@ pub(crate) fn commit_header(txn: u64, wall_ns: i64) -> [u8; COMMIT_HEADER_BYTES]
 }
 
 /// The payload of a commit record.
+#[cfg(test)]
 pub(crate) fn encode_commit_record(txn: u64, wall_ns: i64, items: &[Vec<u8>], out: &mut Vec<u8>) {
     out.extend_from_slice(&commit_header(txn, wall_ns));
     for item in items {

@@ -61,6 +61,9 @@ pub(crate) struct Shared {
     /// How log messages look: text or json [default: text].
     #[arg(long, global = true, value_name = "FORMAT", env = "MILLRACE_LOG_FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
+    /// Compress rows of time series in the write-ahead log [default: on].
+    #[arg(long, global = true, value_name = "SWITCH", env = "MILLRACE_LOG_COMPRESSION")]
+    pub(crate) log_compression: Option<Switch>,
     /// Most client connections at a time [default: 1000].
     #[arg(long, global = true, value_name = "N", env = "MILLRACE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<usize>,
@@ -79,6 +82,16 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// Something that is done or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Switch {
+    /// Done.
+    On,
+    /// Not.
+    Off,
+}
+
 /// The file of `--config`: the same names as the flags.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -92,6 +105,7 @@ struct File {
     files: Option<PathBuf>,
     log_level: Option<String>,
     log_format: Option<LogFormat>,
+    log_compression: Option<Switch>,
     max_connections: Option<usize>,
     compaction_rate: Option<String>,
 }
@@ -116,6 +130,7 @@ pub(crate) struct Settings {
     pub(crate) files: Option<PathBuf>,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
+    pub(crate) log_compression: bool,
     pub(crate) max_connections: usize,
     /// Bytes a second; 0 = no limit.
     pub(crate) compaction_rate: u64,
@@ -170,6 +185,7 @@ impl Given {
             files: shared.files.clone(),
             log_level: log_level(shared.log_level.as_deref().unwrap_or("info"))?,
             log_format: shared.log_format.unwrap_or(LogFormat::Text),
+            log_compression: shared.log_compression != Some(Switch::Off),
             max_connections: self.max_connections()?,
             compaction_rate: self.compaction_rate()?,
         })
@@ -227,6 +243,7 @@ fn merge(shared: Shared, file: File) -> Shared {
         config: shared.config,
         log_level: shared.log_level.or(file.log_level),
         log_format: shared.log_format.or(file.log_format),
+        log_compression: shared.log_compression.or(file.log_compression),
         max_connections: shared.max_connections.or(file.max_connections),
         compaction_rate: shared.compaction_rate.or(file.compaction_rate),
     }
@@ -261,10 +278,11 @@ mod tests {
     #[test]
     fn a_flag_beats_the_file_and_the_file_beats_the_default() {
         let shared = Shared { pg: Some("127.0.0.1:1".into()), ..Shared::default() };
-        let file = "pg = \"127.0.0.1:2\"\nhttp = \"127.0.0.1:3\"\nmax-connections = 7\nmemory = \"512MiB\"";
+        let file = "pg = \"127.0.0.1:2\"\nhttp = \"127.0.0.1:3\"\nmax-connections = 7\nmemory = \"512MiB\"\n\
+                    log-compression = \"off\"";
         let settings = given(shared, file).settings().map_err(|failure| failure.text()).unwrap();
         assert_eq!((settings.pg.port(), settings.http.port(), settings.health.port()), (1, 3, 7490));
-        assert_eq!((settings.max_connections, settings.memory_bytes), (7, 512 << 20));
+        assert_eq!((settings.max_connections, settings.memory_bytes, settings.log_compression), (7, 512 << 20, false));
     }
 
     #[test]

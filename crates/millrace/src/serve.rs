@@ -60,8 +60,8 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     })
     .await?;
     let stop = Stop::listen()?;
-    let Settings { memory_bytes, compaction_rate, .. } = *settings;
-    let options = engine::Options { memory_bytes, compaction_rate, ..engine::Options::default() };
+    let Settings { memory_bytes, compaction_rate, log_compression, .. } = *settings;
+    let options = engine::Options { memory_bytes, compaction_rate, log_compression, ..engine::Options::default() };
     let (engine, recovery) = open(&settings.data, options).await?;
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses = [server.pg(), server.http(), server.flight(), server.health()];
@@ -154,6 +154,7 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         %pg, %http, %flight, %health,
         memory_bytes = settings.memory_bytes,
         max_connections = settings.max_connections,
+        log_compression = settings.log_compression,
         "serving"
     );
     if settings.log_format == LogFormat::Text {

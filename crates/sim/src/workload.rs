@@ -273,13 +273,15 @@ impl Driver {
     }
 
     fn options(&mut self) -> Options {
+        let pages = self.dice.below(64);
         Options {
             // Small enough that flushes, refusals and rollovers happen within a run.
             memory_bytes: 1 << (19 + self.dice.below(4)),
-            log_file_bytes: (2 << 20) + 4_096 * self.dice.below(64),
+            log_file_bytes: (2 << 20) + 4_096 * pages,
             log_flush_bytes: 1 << 20,
             // Unlimited, or so low that one compaction takes many steps, between which anything may happen.
             compaction_rate: [0, 4_096 << self.dice.below(8)][self.dice.below(2) as usize],
+            log_compression: pages % 2 == 0,
         }
     }
 

@@ -8,7 +8,7 @@ use env::{Event, File, Open, Step};
 use model::{Error, Lsn, SqlState};
 
 use crate::format::{self, FILE_HEADER_BYTES, FileHeader};
-use crate::{LogFile, Run, Shared, Space, State};
+use crate::{LogFile, Room, Run, Shared, Space, State, capacity};
 
 /// A durable mark follows this long after the last flush.
 const MARK_AFTER_NS: u64 = 10_000_000;
@@ -25,7 +25,7 @@ pub(crate) struct Flusher {
     /// Number of the newest file.
     pub(crate) number: u64,
     /// Reserved and not yet used, oldest first.
-    pub(crate) prepared: VecDeque<Arc<dyn File>>,
+    pub(crate) prepared: VecDeque<Prepared>,
     /// Names of prepared files made so far.
     pub(crate) prepared_names: u64,
     /// Highest durable LSN that a record on disk names.
@@ -34,6 +34,14 @@ pub(crate) struct Flusher {
     pub(crate) data: Lsn,
     pub(crate) flushed_at_ns: u64,
     pub(crate) retry_space_at_ns: u64,
+    /// Files with records below this only are removed once the file begun after them has its name.
+    pub(crate) needless_below: Option<Lsn>,
+}
+
+/// A file that has its space and nothing in it.
+pub(crate) struct Prepared {
+    file: Arc<dyn File>,
+    bytes: u64,
 }
 
 pub(crate) struct Current {
@@ -117,6 +125,10 @@ impl Flusher {
         advanced(run.last);
         let events = shared.state.lock().flushed(run, record_bytes, shared.options.pending_bytes_max);
         events.iter().for_each(Event::set);
+        if let Some(lsn) = self.needless_below.take() {
+            // Files that cannot be removed stay until the caller removes again.
+            let _ = shared.remove_below(lsn);
+        }
         true
     }
 
@@ -144,27 +156,29 @@ impl Flusher {
         let header = FileHeader { identity: self.identity, number, first_lsn: run.first, term: TERM };
         run.bytes[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
         format::seal(&mut run.bytes[FILE_HEADER_BYTES..], header.seed(), durable);
-        prepared.write_at(&run.bytes, 0)?;
-        prepared.sync()?;
+        let Prepared { file, bytes } = prepared;
+        file.write_at(&run.bytes, 0)?;
+        file.sync()?;
         let path = shared.dir.join(file_name(run.first));
-        shared.env.rename(prepared.path(), &path)?;
+        shared.env.rename(file.path(), &path)?;
         shared.env.sync_dir(&shared.dir)?;
         self.number = number;
-        self.current = Some(Current { file: prepared, seed: header.seed(), at: run.bytes.len() as u64 });
-        let bytes = shared.options.file_bytes;
+        self.current = Some(Current { file, seed: header.seed(), at: run.bytes.len() as u64 });
         shared.state.lock().files.push(LogFile { path, number, first_lsn: run.first, bytes });
         Ok(())
     }
 
-    /// Reserves files ahead, so that a rollover does not wait for it and a full disk is met early: half a file, twice
-    /// the reserve, and whatever a refused append asked for. A failure here is no failure of the log.
+    /// Reserves files ahead, so that a rollover does not wait for it and a full disk is met early: half the size of the
+    /// newest, twice the reserve, and whatever a refused append asked for. A failure here is no failure of the log.
     pub(crate) fn prepare_files(&mut self, shared: &Shared) {
         let options = &shared.options;
         loop {
+            let newest = self.newest_bytes(shared);
             let wants_file = {
                 let state = shared.state.lock();
-                let target = (options.file_bytes / 2).max(2 * options.reserve_bytes).max(state.wanted_bytes);
-                state.failure.is_none() && state.room.bytes(options.file_capacity()) < target
+                let half = newest.unwrap_or(options.file_bytes_min) / 2;
+                let target = half.max(2 * options.reserve_bytes).max(state.wanted_bytes);
+                state.failure.is_none() && state.room.bytes() < target
             };
             if !wants_file {
                 shared.state.lock().has_space().iter().for_each(Event::set);
@@ -174,37 +188,94 @@ impl Flusher {
             if waits && shared.env.monotonic_ns() < self.retry_space_at_ns {
                 return;
             }
-            if let Err(error) = self.prepare_file(shared) {
-                self.retry_space_at_ns = shared.env.monotonic_ns() + SPACE_RETRY_NS;
-                shared.state.lock().has_no_space(error).iter().for_each(Event::set);
-                return;
+            let bytes = newest.map_or(options.file_bytes_min, |newest| options.bytes_after(newest));
+            match self.prepare_file(shared, bytes) {
+                Ok(prepared) => {
+                    shared.state.lock().room.prepared.push_back(capacity(prepared.bytes));
+                    self.prepared.push_back(prepared);
+                }
+                Err(error) => {
+                    self.retry_space_at_ns = shared.env.monotonic_ns() + SPACE_RETRY_NS;
+                    shared.state.lock().has_no_space(error).iter().for_each(Event::set);
+                    return;
+                }
             }
         }
     }
 
-    fn prepare_file(&mut self, shared: &Shared) -> Result<(), Error> {
+    /// The size of the file that will be written last.
+    fn newest_bytes(&self, shared: &Shared) -> Option<u64> {
+        let prepared = self.prepared.back().map(|prepared| prepared.bytes);
+        prepared.or_else(|| shared.state.lock().files.last().map(|file| file.bytes))
+    }
+
+    fn prepare_file(&mut self, shared: &Shared, bytes: u64) -> Result<Prepared, Error> {
         self.prepared_names += 1;
         let path = shared.dir.join(format!("prepared-{}.tmp", self.prepared_names));
         let made = shared.env.open(&path, Open::CreateNew).and_then(|file| {
-            file.allocate(shared.options.file_bytes)?;
+            file.allocate(bytes)?;
             Ok(file)
         });
-        match made {
-            Ok(file) => {
-                self.prepared.push_back(file);
-                shared.state.lock().room.prepared_files += 1;
-                Ok(())
-            }
-            Err(error) => {
-                // Gives back what a failed reservation may hold; if even that fails, the next open removes it.
-                let _ = shared.env.remove(&path);
-                Err(no_space_error(&path, shared.options.file_bytes, &error))
-            }
+        made.map(|file| Prepared { file, bytes }).map_err(|error| {
+            // Gives back what a failed reservation may hold; if even that fails, the next open removes it.
+            let _ = shared.env.remove(&path);
+            no_space_error(&path, bytes, &error)
+        })
+    }
+
+    /// Begins a small file where no record below `lsn` is needed and there are no others, so that the space of a large
+    /// one is free. What is reserved is given back only for as much as is kept ready anyway. Was one begun?
+    pub(crate) fn begin_anew(&mut self, shared: &Shared, lsn: Lsn) -> bool {
+        let options = &shared.options;
+        let is_needless = |state: &State| {
+            let is_large = state.files.last().is_some_and(|file| file.bytes > options.file_bytes_min);
+            is_large
+                && state.last < lsn
+                && state.queue.is_empty()
+                && state.failure.is_none()
+                && state.no_space.is_none()
+        };
+        if !is_needless(&shared.state.lock()) {
+            return false;
         }
+        let mut small = VecDeque::new();
+        let (mut bytes, mut room) = (options.file_bytes_min, 0);
+        while room < options.file_bytes_min.max(2 * options.reserve_bytes) {
+            match self.prepare_file(shared, bytes) {
+                Ok(prepared) => small.push_back(prepared),
+                Err(_) => {
+                    discard(shared, small);
+                    return false;
+                }
+            }
+            room += capacity(bytes);
+            bytes = options.bytes_after(bytes);
+        }
+        let mut state = shared.state.lock();
+        // Somebody may have appended meanwhile.
+        if !is_needless(&state) {
+            drop(state);
+            discard(shared, small);
+            return false;
+        }
+        state.room = Room { remaining: 0, prepared: small.iter().map(|prepared| capacity(prepared.bytes)).collect() };
+        // A mark is a record too, and the first one is what a file gets its name with.
+        state.push(&[], options);
+        drop(state);
+        discard(shared, std::mem::replace(&mut self.prepared, small));
+        self.needless_below = Some(lsn);
+        true
     }
 
     pub(crate) fn retry_space_now(&mut self) {
         self.retry_space_at_ns = 0;
+    }
+}
+
+/// Removes files that nothing was written to; what cannot be removed is at the next open.
+fn discard(shared: &Shared, files: VecDeque<Prepared>) {
+    for prepared in files {
+        let _ = shared.env.remove(prepared.file.path());
     }
 }
 

@@ -39,8 +39,10 @@ const FILE_BYTES_MIN: u64 = 4096;
 /// How a log behaves.
 #[derive(Clone, Debug)]
 pub struct WalOptions {
-    /// A new file starts here. Files are preallocated whole.
+    /// The largest a file becomes; the next record starts another. Files are preallocated whole.
     pub file_bytes: u64,
+    /// The first file, and the one begun when no record is needed any more; each is twice as large as the one before.
+    pub file_bytes_min: u64,
     /// Appended but not yet written bytes above which [`Wal::append`] answers [`Appended::Busy`].
     pub pending_bytes_max: usize,
     /// One flush writes at most this (or one record, if that is larger), so that a bulk load does not hold small
@@ -51,10 +53,20 @@ pub struct WalOptions {
 }
 
 impl Default for WalOptions {
-    /// Files of 64 MiB: small enough to delete often, large enough that folder syncs are rare.
+    /// Files of up to 64 MiB: small enough to delete often, large enough that folder syncs are rare.
     fn default() -> WalOptions {
+        WalOptions::with_file_bytes(64 << 20)
+    }
+}
+
+impl WalOptions {
+    /// The default, but for the size of files: the first takes a sixteenth of it, or what any record fits.
+    #[must_use]
+    pub fn with_file_bytes(file_bytes: u64) -> WalOptions {
+        let any_record = (FILE_HEADER_BYTES + RECORD_HEADER_BYTES + RECORD_PAYLOAD_BYTES_MAX) as u64;
         WalOptions {
-            file_bytes: 64 << 20,
+            file_bytes,
+            file_bytes_min: (file_bytes / 16).max(any_record).min(file_bytes),
             pending_bytes_max: 16 << 20,
             flush_bytes_max: 4 << 20,
             reserve_bytes: 4 << 20,
@@ -158,44 +170,68 @@ struct LogFile {
 }
 
 /// Reserved space, as the end of the queue sees it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Room {
+    /// In the file that the queue ends in.
     remaining: u64,
-    prepared_files: u64,
+    /// What each prepared file after it holds, oldest first.
+    prepared: VecDeque<u64>,
 }
 
 impl Room {
-    /// Room after placing one record of `bytes`, and whether it starts a file; `None` when there is no room.
-    fn place(self, bytes: u64, file_capacity: u64) -> Option<(Room, bool)> {
+    /// Takes room for one record of `bytes`, and says whether it starts a file; `None` when there is none.
+    fn place(&mut self, bytes: u64) -> Option<bool> {
         if bytes <= self.remaining {
-            return Some((Room { remaining: self.remaining - bytes, ..self }, false));
+            self.remaining -= bytes;
+            return Some(false);
         }
-        let prepared_files = self.prepared_files.checked_sub(1)?;
-        Some((Room { remaining: file_capacity.checked_sub(bytes)?, prepared_files }, true))
+        self.remaining = self.prepared.front()?.checked_sub(bytes)?;
+        self.prepared.pop_front();
+        Some(true)
     }
 
-    fn bytes(self, file_capacity: u64) -> u64 {
-        self.remaining + self.prepared_files * file_capacity
+    /// Room after placing these records; `None` when there is too little.
+    fn after(&self, records: impl Iterator<Item = u64>) -> Option<u64> {
+        let (mut remaining, mut prepared) = (self.remaining, self.prepared.iter());
+        for bytes in records {
+            remaining = match remaining.checked_sub(bytes) {
+                Some(remaining) => remaining,
+                None => prepared.next()?.checked_sub(bytes)?,
+            };
+        }
+        Some(remaining + prepared.sum::<u64>())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.remaining + self.prepared.iter().sum::<u64>()
     }
 }
 
-impl WalOptions {
-    /// Bytes of records that a file holds.
-    fn file_capacity(&self) -> u64 {
-        self.file_bytes - FILE_HEADER_BYTES as u64
-    }
+/// Bytes of records that a file of so many bytes holds.
+fn capacity(file_bytes: u64) -> u64 {
+    file_bytes - FILE_HEADER_BYTES as u64
+}
 
+impl WalOptions {
     /// Largest payload: with very small files (tests have them) a record must still fit one.
     fn payload_bytes_max(&self) -> usize {
-        let fits = self.file_capacity() - RECORD_HEADER_BYTES as u64;
+        let fits = capacity(self.file_bytes_min) - RECORD_HEADER_BYTES as u64;
         usize::try_from(fits).unwrap_or(usize::MAX).min(RECORD_PAYLOAD_BYTES_MAX)
     }
 
+    /// The size of the file after one of `bytes`.
+    fn bytes_after(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(2).clamp(self.file_bytes_min, self.file_bytes)
+    }
+
     fn check(&self) -> Result<()> {
-        if self.file_bytes >= FILE_BYTES_MIN {
+        let WalOptions { file_bytes, file_bytes_min, .. } = self;
+        if (FILE_BYTES_MIN..=*file_bytes).contains(file_bytes_min) {
             return Ok(());
         }
-        let message = format!("log files of {} bytes, at least {FILE_BYTES_MIN} expected", self.file_bytes);
+        let message = format!(
+            "log files of {file_bytes_min} to {file_bytes} bytes, at least {FILE_BYTES_MIN} expected, and not falling"
+        );
         Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
     }
 }
@@ -317,27 +353,22 @@ impl Wal {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Removes files all of whose records are below `lsn`, but never the one that is written.
+    /// Removes files all of whose records are below `lsn`, but never the one that is written. If that is all there are,
+    /// and the file is no small one, another is begun, and it goes as soon as that has its name.
     ///
     /// # Errors
     /// 58030 when a file cannot be removed; the log is still good.
     pub fn remove_below(&self, lsn: Lsn) -> Result<()> {
-        let removable = self.shared.state.lock().files_below(lsn);
-        if removable.is_empty() {
-            return Ok(());
+        let removed = self.shared.remove_below(lsn)?;
+        let mut flusher = self.flusher.lock();
+        if removed {
+            flusher.retry_space_now();
         }
-        // Oldest first, and out of the list first: a reader that comes now is told that they are gone.
-        for file in &removable {
-            self.shared.state.lock().files.retain(|kept| kept.number != file.number);
-            self.shared
-                .env
-                .remove(&file.path)
-                .map_err(|e| Error::io(format_args!("remove {}", file.path.display()), &e))?;
+        let begun = flusher.begin_anew(&self.shared, lsn);
+        drop(flusher);
+        if removed || begun {
+            self.notify();
         }
-        let dir = &self.shared.dir;
-        self.shared.env.sync_dir(dir).map_err(|e| Error::io(format_args!("sync folder {}", dir.display()), &e))?;
-        self.flusher.lock().retry_space_now();
-        self.notify();
         Ok(())
     }
 
@@ -345,8 +376,8 @@ impl Wal {
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         let state = self.shared.state.lock();
-        let prepared = state.room.prepared_files * self.shared.options.file_bytes;
-        state.files.iter().map(|file| file.bytes).sum::<u64>() + prepared
+        let prepared = state.room.prepared.iter().map(|capacity| capacity + FILE_HEADER_BYTES as u64);
+        state.files.iter().map(|file| file.bytes).chain(prepared).sum()
     }
 
     /// The lowest LSN that [`Wal::read`] can start from.
@@ -362,6 +393,25 @@ impl Wal {
     /// 55000 when records from `from` on have been removed.
     pub fn read(&self, from: Lsn) -> Result<Reader> {
         Reader::new(self.shared.clone(), from)
+    }
+}
+
+impl Shared {
+    /// Removes files all of whose records are below `lsn`; were there any?
+    fn remove_below(&self, lsn: Lsn) -> Result<bool> {
+        let removable = self.state.lock().files_below(lsn);
+        if removable.is_empty() {
+            return Ok(false);
+        }
+        // Oldest first, and out of the list first: a reader that comes now is told that they are gone.
+        for file in &removable {
+            self.state.lock().files.retain(|kept| kept.number != file.number);
+            let removed = self.env.remove(&file.path);
+            removed.map_err(|e| Error::io(format_args!("remove {}", file.path.display()), &e))?;
+        }
+        let dir = &self.dir;
+        self.env.sync_dir(dir).map_err(|e| Error::io(format_args!("sync folder {}", dir.display()), &e))?;
+        Ok(true)
     }
 }
 
@@ -384,14 +434,10 @@ impl State {
 
     /// Every queued record has its place in reserved space, so that a full disk is met before queueing and not after.
     fn has_room(&self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> bool {
-        let capacity = options.file_capacity();
-        let placed = records
-            .iter()
-            .try_fold(self.room, |room, parts| room.place(record_bytes(parts), capacity).map(|(room, _)| room));
-        match (placed, space) {
+        match (self.room.after(records.iter().map(|parts| record_bytes(parts))), space) {
             (None, _) => false,
             (Some(_), Space::Reserve) => true,
-            (Some(room), Space::Ordinary) => room.bytes(capacity) >= options.reserve_bytes,
+            (Some(left), Space::Ordinary) => left >= options.reserve_bytes,
         }
     }
 
@@ -402,7 +448,7 @@ impl State {
         let asked: u64 = records.iter().map(|parts| record_bytes(parts)).sum();
         // A record that does not fit a file's end leaves that end unused, at worst its own length in every file.
         let unused_ends =
-            (asked / options.file_capacity() + 2) * (RECORD_HEADER_BYTES + options.payload_bytes_max()) as u64;
+            (asked / capacity(options.file_bytes_min) + 2) * (RECORD_HEADER_BYTES + options.payload_bytes_max()) as u64;
         self.wanted_bytes = self.wanted_bytes.max(asked + unused_ends + options.reserve_bytes);
         Ok(self.busy())
     }
@@ -414,9 +460,7 @@ impl State {
     /// Queues one record for which there is room. No parts: a durable mark.
     fn push(&mut self, parts: &[&[u8]], options: &WalOptions) {
         let bytes = record_bytes(parts);
-        let (room, opens_file) =
-            self.room.place(bytes, options.file_capacity()).expect("BUG: a record without room was queued");
-        self.room = room;
+        let opens_file = self.room.place(bytes).expect("BUG: a record without room was queued");
         let lsn = self.last.next();
         let fits = |run: &Run| run.bytes.len() + bytes as usize <= options.flush_bytes_max;
         if opens_file || !self.queue.back().is_some_and(fits) {

@@ -12,7 +12,7 @@ use super::wire::{Reader, corrupt, push_varint};
 use super::{ints, kind};
 
 /// Bytes in a row are kept as they are ...
-const BLOB_RAW: u8 = 0;
+pub(super) const BLOB_RAW: u8 = 0;
 /// ... or follow as varint length and zstd frame ...
 const BLOB_ZSTD: u8 = 1;
 /// ... or as symbols, varint count and as many codes ...
@@ -27,8 +27,6 @@ const COMPRESS_BYTES_MIN: usize = 64;
 const SYMBOLS_MIN: usize = 4 << 10;
 /// What is found out about longer text is found out from so many bytes.
 const SAMPLE_BYTES: usize = 16 << 10;
-/// Most bytes of all values of a chunk: what 32-bit offsets reach.
-pub(super) const TOTAL_BYTES_MAX: usize = i32::MAX as usize;
 /// Values looked at to see whether any repeat.
 const REPEATS_SAMPLE: usize = 256;
 
@@ -406,8 +404,9 @@ pub(super) fn read_list(reader: &mut Reader<'_>, count: usize) -> Result<Values>
     let mut ends = Vec::with_capacity(count);
     for length in lengths {
         total = usize::try_from(length).ok().and_then(|length| total.checked_add(length)).unwrap_or(usize::MAX);
-        if total > TOTAL_BYTES_MAX {
-            return Err(corrupt(format!("a value is {length} bytes long, all together at most {TOTAL_BYTES_MAX}")));
+        if total > reader.text_bytes_max {
+            let most = reader.text_bytes_max;
+            return Err(corrupt(format!("a value is {length} bytes long, all together at most {most}")));
         }
         ends.push(total);
     }
@@ -477,8 +476,8 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
         total += length;
         ends.push(total);
     }
-    if total > TOTAL_BYTES_MAX {
-        return Err(corrupt(format!("text of a chunk is longer than {TOTAL_BYTES_MAX} bytes")));
+    if total > reader.text_bytes_max {
+        return Err(corrupt(format!("text of a chunk is longer than {} bytes", reader.text_bytes_max)));
     }
     let mut bytes = vec![0; total + SLACK];
     let mut at = 0;

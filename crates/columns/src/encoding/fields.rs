@@ -11,10 +11,10 @@ use model::Result;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
-use super::bytes::{TOTAL_BYTES_MAX, Values, read_list, write_list};
+use super::bytes::{Values, read_list, write_list};
 use super::cpu::twice;
 use super::ints;
-use super::wire::{Reader, corrupt, push_varint};
+use super::wire::{Reader, TEXT_BYTES_MAX, corrupt, push_varint};
 
 /// In patterns digits stand for numbers: one without leading zeros ...
 const FREE: u8 = b'0';
@@ -762,8 +762,8 @@ impl Filled {
     #[inline(always)]
     fn reserve(&mut self, bytes: usize, left: usize) -> Result<()> {
         if self.bytes.len() - self.at < bytes + SLACK {
-            if self.at + bytes > TOTAL_BYTES_MAX {
-                return Err(corrupt(format!("text of a chunk is longer than {TOTAL_BYTES_MAX} bytes")));
+            if self.at + bytes > TEXT_BYTES_MAX {
+                return Err(corrupt(format!("text of a chunk is longer than {TEXT_BYTES_MAX} bytes")));
             }
             // As many of the same length, within reason.
             let more = (bytes * left.min(1_024)).min(1 << 20).max(bytes);

@@ -13,7 +13,7 @@ use model::Result;
 
 use super::cpu::twice;
 use super::wire::{Reader, corrupt, push_varint};
-use super::{choose, ints, kind, part};
+use super::{choose, ints, kind, part, quick};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
@@ -27,6 +27,12 @@ const HAS_EXCEPTIONS: u8 = 0x20;
 const NEAR: f64 = 1.15;
 /// Values looked at to find exponents.
 const SAMPLE: usize = 32;
+/// Values looked at where it has to be quick.
+const QUICK_SAMPLE: usize = 4;
+/// The highest exponent where it has to be quick.
+const QUICK_EXPONENT_MAX: usize = 9;
+/// One value in so many may be an exception where it has to be quick.
+const QUICK_EXCEPTIONS: usize = 16;
 
 /// A float type.
 pub(crate) trait Real: Copy {
@@ -266,7 +272,7 @@ impl<'a, T: Real> Candidate<'a, T> {
             Form::Decimal(exponent) if self.exact < self.values.len() => {
                 out.push(exponent as u8 | HAS_EXCEPTIONS);
                 let mut integers = self.integers.clone();
-                write_exceptions(self.values, &mut integers, POWERS[exponent], out);
+                write_exceptions(self.values, &mut integers, POWERS[exponent], out, ints::encode);
                 ints::encode(&integers, out);
             }
             Form::Decimal(exponent) => {
@@ -334,7 +340,13 @@ fn exponents<T: Real>(values: &[T]) -> [Option<usize>; 2] {
 }
 
 /// Moves what is not exact out of `integers`, repeating the neighbour there so that the hole costs nothing.
-fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out: &mut Vec<u8>) {
+fn write_exceptions<T: Real>(
+    values: &[T],
+    integers: &mut [i64],
+    power: f64,
+    out: &mut Vec<u8>,
+    part: fn(&[i64], &mut Vec<u8>),
+) {
     let mut positions = Vec::new();
     let mut bits = Vec::new();
     let is_exact_at = |index: usize, integer: i64| is_exact(values[index], integer, power);
@@ -350,8 +362,74 @@ fn write_exceptions<T: Real>(values: &[T], integers: &mut [i64], power: f64, out
         }
     }
     push_varint(out, positions.len() as u64);
-    ints::encode(&positions, out);
-    ints::encode(&bits, out);
+    part(&positions, out);
+    part(&bits, out);
+}
+
+/// Appends `values` (at least one) as decimals of the exponent that a few of them show, packed, or as they are; returns its
+/// kind. `integers` is memory to work in.
+pub(super) fn encode_quick<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
+    let Some(mut exponent) = quick_exponent(values) else { return encode_raw(values, out) };
+    integers.resize(values.len(), 0);
+    let mut exact = to_integers(values, POWERS[exponent], integers);
+    if exact < values.len()
+        && let Some(higher) = exponent_of_rest(values, integers, exponent)
+    {
+        exponent = higher;
+        exact = to_integers(values, POWERS[exponent], integers);
+    }
+    let exceptions = values.len() - exact;
+    if exceptions * QUICK_EXCEPTIONS > values.len() {
+        return encode_raw(values, out);
+    }
+    if exceptions > 0 {
+        out.push(exponent as u8 | HAS_EXCEPTIONS);
+        write_exceptions(values, integers, POWERS[exponent], out, quick::write_ints);
+    } else {
+        out.push(exponent as u8);
+    }
+    quick::write_ints(integers, out);
+    kind::DECIMAL
+}
+
+/// The exponent at which a few values from all over are decimals, but for one of them.
+fn quick_exponent<T: Real>(values: &[T]) -> Option<usize> {
+    let (mut exponent, mut others) = (0, 0);
+    for value in values.iter().step_by(values.len().div_ceil(QUICK_SAMPLE)) {
+        match fitting(*value, exponent) {
+            Some(fits) => exponent = fits,
+            None => others += 1,
+        }
+        if others > 1 {
+            return None;
+        }
+    }
+    Some(exponent)
+}
+
+/// The higher exponent that the first value which is no decimal at `exponent` asks for, if one does.
+fn exponent_of_rest<T: Real>(values: &[T], integers: &[i64], exponent: usize) -> Option<usize> {
+    let power = POWERS[exponent];
+    let rest = values.iter().zip(integers).find(|(value, integer)| !is_exact(**value, **integer, power));
+    fitting(*rest?.0, exponent + 1)
+}
+
+/// The lowest exponent from `from` on, of those that are tried where it has to be quick, at which `value` is a decimal.
+fn fitting<T: Real>(value: T, from: usize) -> Option<usize> {
+    let is_exact_at = |exponent: usize| {
+        let power = POWERS[exponent];
+        is_exact(value, to_integer(value.widen(), power), power)
+    };
+    if is_exact_at(from) {
+        return Some(from);
+    }
+    // A decimal is one at every higher exponent too, up to where integers end: most others need a single look.
+    let in_range = |exponent: &usize| (value.widen() * POWERS[*exponent]).abs() < T::INTEGER_MAX;
+    let highest = (from + 1..=QUICK_EXPONENT_MAX).rev().find(in_range)?;
+    if !is_exact_at(highest) {
+        return None;
+    }
+    (from + 1..=highest).find(|exponent| is_exact_at(*exponent))
 }
 
 /// Appends `values` as they are and returns that kind.

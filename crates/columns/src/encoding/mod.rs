@@ -30,6 +30,7 @@ pub(crate) mod floats;
 mod huffman;
 pub(crate) mod ints;
 mod part;
+pub(crate) mod quick;
 mod symbols;
 #[cfg(test)]
 pub(crate) mod tests;

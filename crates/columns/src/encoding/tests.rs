@@ -185,7 +185,19 @@ fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
     }
     check_parts(&what, ty, array, &bytes);
     check_plain(&what, ty, array, raw);
+    check_quick(&what, ty, array, raw);
     bytes
+}
+
+/// In the forms that are found at one look, values come back too, and take little more than they do as they are.
+fn check_quick(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
+    let mut bytes = Vec::new();
+    quick::encode(ty, &array.slice(0, array.len()), &mut vec![7; 5], &mut bytes);
+    assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}, quick: {} bytes, raw {raw}", bytes.len());
+    if array.null_count() < array.len() {
+        let back = quick::decode(ty, array.len(), &bytes, raw).unwrap_or_else(|e| panic!("{what}, quick: {e}"));
+        assert_same(&format!("{what}, quick"), array, &back);
+    }
 }
 
 /// A part of the values is what it is among all of them.

@@ -4,21 +4,31 @@
 
 use model::{Error, Result};
 
+/// Most bytes of all values of a chunk: what 32-bit offsets reach.
+pub(super) const TEXT_BYTES_MAX: usize = i32::MAX as usize;
+
 /// Walks over bytes from outside.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
+    /// Most bytes of text that are read from it.
+    pub(crate) text_bytes_max: usize,
     /// When set, decoders append the names of the encodings they meet.
     trace: Option<String>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, trace: None }
+        Reader::bounded(bytes, TEXT_BYTES_MAX)
+    }
+
+    /// One that refuses more text than that.
+    pub(crate) fn bounded(bytes: &'a [u8], text_bytes_max: usize) -> Reader<'a> {
+        Reader { bytes, text_bytes_max: text_bytes_max.min(TEXT_BYTES_MAX), trace: None }
     }
 
     /// One that also notes down the encodings met, for `describe`.
     pub(crate) fn tracing(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, trace: Some(String::new()) }
+        Reader { trace: Some(String::new()), ..Reader::new(bytes) }
     }
 
     /// Appends to the trace; the text is made only when somebody wants it.

@@ -406,3 +406,59 @@ fn write_amplification_is_of_what_this_start_has_written() {
     let engine = open(&env, &small());
     assert_eq!(engine.stats().write_amplification().total(), 0.0, "what is read at the start is not written");
 }
+
+#[test]
+fn rows_come_back_from_a_compressed_log_and_from_one_that_is_not_whoever_reads() {
+    let env = SimEnv::new(9);
+    let options = |log_compression| Options { log_compression, ..small() };
+    let rows: Vec<(&str, i64, f64)> =
+        (0..2_000).map(|at| (if at % 3 == 0 { "a" } else { "b" }, at, (at % 700) as f64 / 100.0)).collect();
+    let mut bytes = Vec::new();
+    for (on, name) in [(false, "t"), (true, "u")] {
+        let engine = open(&env, &options(on));
+        make(&engine, name);
+        let before = engine.stats().log_bytes;
+        commit(&engine, name, &rows).expect("commit");
+        bytes.push(engine.stats().log_bytes - before);
+        drop(engine);
+        env.crash();
+    }
+    assert!(bytes[1] * 6 < bytes[0], "{} bytes of log compressed, {} not", bytes[1], bytes[0]);
+    let mut said = Vec::new();
+    let shared: Arc<dyn Env> = Arc::new(env.clone());
+    let each = &mut |record: inspect::LogRecord| {
+        said.push(record.text);
+        Ok(())
+    };
+    inspect::log(&shared, Path::new(DIR), Lsn(1), each).expect("readable");
+    assert_eq!(said.iter().filter(|text| text.contains("2000 rows, 1 columns")).count(), 2, "{said:?}");
+    let mut expected = crate::rows(&rows);
+    expected.sort_by(|a, b| a.partial_cmp(b).expect("no NaN"));
+    for on in [false, true] {
+        let engine = open(&env, &options(on));
+        assert!(now(&engine, "t") == expected && now(&engine, "u") == expected, "read with compression {on}");
+        drop(engine);
+        env.crash();
+    }
+}
+
+#[test]
+fn a_log_that_nobody_needs_after_a_flush_gives_its_space_back() {
+    let env = SimEnv::new(10);
+    let engine = open(&env, &Options { log_compression: false, ..Options::default() });
+    make(&engine, "t");
+    for round in 0..40i64 {
+        let rows: Vec<(&str, i64, f64)> = (0..30_000).map(|at| ("a", round * 30_000 + at, 0.5)).collect();
+        commit(&engine, "t", &rows).expect("commit");
+    }
+    let full = engine.stats().log_disk_bytes;
+    assert!(full > 24 << 20, "{full} bytes of log");
+    engine.flush().expect("flush");
+    env.run_until_idle();
+    let left = engine.stats().log_disk_bytes;
+    assert!(left <= 12 << 20, "{left} bytes of {full}");
+    commit(&engine, "t", &[("b", 1, 2.0)]).expect("commit");
+    drop(engine);
+    env.crash();
+    assert_eq!(now(&open(&env, &Options::default()), "t").len(), 1_200_001);
+}

@@ -19,9 +19,15 @@ const DIR: &str = "/data/log";
 /// LSNs and payloads.
 type Records = Vec<(u64, Vec<u8>)>;
 
-/// Many files, small flushes.
+/// Many files, of two sizes; small flushes.
 fn small() -> WalOptions {
-    WalOptions { file_bytes: 8 << 10, pending_bytes_max: 16 << 10, flush_bytes_max: 1 << 10, reserve_bytes: 1 << 10 }
+    WalOptions {
+        file_bytes: 8 << 10,
+        file_bytes_min: 4 << 10,
+        pending_bytes_max: 16 << 10,
+        flush_bytes_max: 1 << 10,
+        reserve_bytes: 1 << 10,
+    }
 }
 
 /// A world in which `/data` is durable.
@@ -206,20 +212,20 @@ fn append_returns_consecutive_lsns_across_file_rollover_and_reopen() {
 fn one_append_of_many_records_is_consecutive_and_parts_are_joined() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
-    let Appended::At(last) = wal.append(&[&[b"a", b"", b"b"], &[b"c"], &[&[7; 3000]]], Space::Ordinary).unwrap() else {
+    let Appended::At(last) = wal.append(&[&[b"a", b"", b"b"], &[b"c"], &[&[7; 2000]]], Space::Ordinary).unwrap() else {
         panic!("busy");
     };
     assert_eq!(last, Lsn(3));
     wal.close(&|_| {}).unwrap();
     let records = open(&env, 1).unwrap().1;
-    assert_eq!(records, [(1, b"ab".to_vec()), (2, b"c".to_vec()), (3, vec![7; 3000])]);
+    assert_eq!(records, [(1, b"ab".to_vec()), (2, b"c".to_vec()), (3, vec![7; 2000])]);
 }
 
 #[test]
 fn an_append_larger_than_all_prepared_files_goes_through_once_they_are_prepared() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
-    let big = vec![1; 5000];
+    let big = vec![1; 4000];
     let parts: [&[u8]; 1] = [&big];
     let records: Vec<&[&[u8]]> = vec![&parts; 20];
     let Appended::Busy(event) = wal.append(&records, Space::Ordinary).unwrap() else {
@@ -268,7 +274,7 @@ fn one_flush_writes_a_bounded_amount_and_syncs_once() {
     let (wal, ..) = open(&env, 1).unwrap();
     append(&wal, b"the first record opens the file");
     flush(&wal);
-    append_many(&wal, 2..=60);
+    append_many(&wal, 2..=30);
     let (calls, before) = (env.io_calls(), wal.durable());
     assert_eq!(wal.flush_step(&|_| {}), Step::Again);
     assert_eq!(env.io_calls() - calls, 2, "one write, one sync");
@@ -280,8 +286,8 @@ fn one_flush_writes_a_bounded_amount_and_syncs_once() {
 fn waiters_are_told_after_advanced_and_only_up_to_the_durable_lsn() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
-    append_many(&wal, 1..=60);
-    let (first, last) = (wal.when_durable(Lsn(1)), wal.when_durable(Lsn(60)));
+    append_many(&wal, 1..=30);
+    let (first, last) = (wal.when_durable(Lsn(1)), wal.when_durable(Lsn(30)));
     let called = std::cell::Cell::new(Lsn::ZERO);
     wal.flush_step(&|lsn| {
         assert!(!first.is_set() && wal.durable() == Lsn::ZERO);
@@ -289,7 +295,7 @@ fn waiters_are_told_after_advanced_and_only_up_to_the_durable_lsn() {
     });
     assert!(first.is_set() && !last.is_set() && called.get() == wal.durable());
     flush(&wal);
-    assert!(last.is_set() && wal.when_durable(Lsn(60)).is_set());
+    assert!(last.is_set() && wal.when_durable(Lsn(30)).is_set());
 }
 
 #[test]
@@ -559,6 +565,52 @@ fn a_full_disk_can_be_opened_and_still_takes_reserved_writes() {
     let (wal, ..) = open(&env, 1).unwrap();
     assert!(wal.append(&[&[b"x"]], Space::Ordinary).is_err());
     assert!(matches!(wal.append(&[&[b"drop"]], Space::Reserve), Ok(Appended::At(_))));
+}
+
+#[test]
+fn files_grow_with_use_and_a_log_that_nobody_needs_begins_small_again() {
+    let env = world(1);
+    let (wal, ..) = open(&env, 1).unwrap();
+    let sizes = || log_files(&env).iter().map(|path| contents(&env, path).len() >> 10).collect::<Vec<_>>();
+    append_many(&wal, 1..=400);
+    flush(&wal);
+    assert!(sizes().starts_with(&[4, 8, 8]) && sizes().ends_with(&[8, 8]), "{:?}", sizes());
+    wal.remove_below(Lsn(400)).unwrap();
+    flush(&wal);
+    assert_eq!(sizes(), [8], "the last record is needed");
+    let large = wal.disk_bytes();
+
+    wal.remove_below(Lsn(401)).unwrap();
+    assert_eq!(sizes(), [8], "until the next file has its name");
+    flush(&wal);
+    assert_eq!((sizes(), wal.oldest(), wal.durable()), (vec![4], Lsn(401), Lsn(401)));
+    assert!(wal.disk_bytes() < large && env.used_bytes() < large, "{} of {large} bytes", wal.disk_bytes());
+    wal.remove_below(Lsn(402)).unwrap();
+    flush(&wal);
+    assert_eq!(wal.oldest(), Lsn(401), "a small one stays");
+
+    assert_eq!(append(&wal, b"on"), Lsn(402));
+    wal.close(&|_| {}).unwrap();
+    assert_eq!(open(&env, 401).unwrap().1, [(402, b"on".to_vec())]);
+    assert_eq!(refused(&env, 400).state(), SqlState::DATA_CORRUPTED);
+}
+
+#[test]
+fn a_log_that_is_not_needed_stays_as_it_is_on_a_full_disk() {
+    let env = world(1);
+    let (wal, ..) = open(&env, 1).unwrap();
+    append_many(&wal, 1..=400);
+    flush(&wal);
+    wal.remove_below(Lsn(400)).unwrap();
+    flush(&wal);
+    let before = wal.disk_bytes();
+    env.set_capacity(env.used_bytes() + (5 << 10));
+    wal.remove_below(Lsn(401)).unwrap();
+    flush(&wal);
+    assert_eq!((wal.disk_bytes(), wal.durable()), (before, Lsn(400)), "one of the two small files found room");
+    assert_eq!(append(&wal, &payload(401)), Lsn(401));
+    wal.close(&|_| {}).unwrap();
+    assert_eq!(open(&env, 401).unwrap().1, expected(401..=401));
 }
 
 // Reading

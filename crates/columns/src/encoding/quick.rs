@@ -1,0 +1,172 @@
+//! Chunks in a form found at one look: for the log, where writing fewer bytes may not cost more than they would.
+//!
+//! The bytes are those of other chunks, of the forms that need no search: integers packed above their least or, where that
+//! is narrower, as differences of neighbours packed so; decimals of one exponent as such integers; other floats, and text
+//! behind its lengths, as they are. One value of a column in the worst place makes all of its column as wide as itself.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::BooleanBuffer;
+use model::{DataType, Result};
+
+use super::bits::pack;
+use super::bytes::BLOB_RAW;
+use super::cpu::twice;
+use super::ints::{self, DELTA, Range};
+use super::wire::{Reader, corrupt, push_signed};
+use super::{Dense, NULLS_ALL, NULLS_NONE, NULLS_SOME, decode_chunk, floats, kind};
+use crate::rows::value_offsets;
+
+/// Differences are for streams that they make so many bytes shorter.
+const DELTA_SAVES_MIN: usize = 16;
+
+/// Appends `values` (at least one, of the array type of `ty`), lossless; what lies under a NULL is not kept. `scratch` is
+/// memory that the next column can have again.
+///
+/// # Panics
+/// When `values` is not of the array type of `ty`: our mistake.
+pub(crate) fn encode(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &mut Vec<u8>) {
+    let head = out.len();
+    out.push(NULLS_NONE);
+    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
+    if let Some(nulls) = nulls {
+        if nulls.null_count() == nulls.len() {
+            out[head] = NULLS_ALL;
+            return;
+        }
+        out[head] = NULLS_SOME;
+        write_bits(nulls.inner(), out);
+    }
+    let kind = match (values.as_boolean_opt(), value_offsets(values)) {
+        (Some(bools), _) if nulls.is_none() => {
+            write_bits(bools.values(), out);
+            kind::INTS
+        }
+        (_, Some(offsets)) => {
+            write_text(values, offsets, scratch, out);
+            kind::PLAIN
+        }
+        _ => write_numbers(ty, values, scratch, out),
+    };
+    out[head] |= kind << 2;
+}
+
+fn write_numbers(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
+    match Dense::of(ty, values) {
+        Ok(Dense::Ints(values)) => {
+            write_ints(&values, out);
+            kind::INTS
+        }
+        Ok(Dense::F32(values)) => floats::encode_quick(&values, scratch, out),
+        Ok(Dense::F64(values)) => floats::encode_quick(&values, scratch, out),
+        Ok(Dense::Bytes(_)) => panic!("BUG: {} is not a type of numbers", ty.sql_name()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A stream of ones and zeros, packed: their bits as they are.
+fn write_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
+    out.push(1);
+    push_signed(out, 0);
+    let end = out.len() + bits.len().div_ceil(8);
+    out.extend(bits.bit_chunks().iter_padded().flat_map(u64::to_le_bytes));
+    out.truncate(end);
+}
+
+/// Lengths, and the bytes as they are.
+fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &mut Vec<u8>) {
+    let is_valid = |row: &usize| values.is_valid(*row);
+    let has_nulls = values.null_count() > 0;
+    scratch.clear();
+    if has_nulls {
+        scratch.extend((0..values.len()).filter(is_valid).map(|row| i64::from(offsets[row + 1] - offsets[row])));
+    } else {
+        scratch.extend(offsets.windows(2).map(|ends| i64::from(ends[1] - ends[0])));
+    }
+    write_ints(scratch, out);
+    out.push(BLOB_RAW);
+    let bytes = match values.as_string_opt::<i32>() {
+        Some(values) => values.value_data(),
+        None => values.as_binary::<i32>().value_data(),
+    };
+    let span = |from: usize, to: usize| &bytes[offsets[from] as usize..offsets[to] as usize];
+    if !has_nulls {
+        return out.extend_from_slice(span(0, values.len()));
+    }
+    (0..values.len()).filter(is_valid).for_each(|row| out.extend_from_slice(span(row, row + 1)));
+}
+
+/// Appends a stream of `values` (at least one).
+pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
+    let (range, steps) = ranges(values);
+    let saved = range.packed_bytes(values.len()).saturating_sub(steps.packed_bytes(values.len()));
+    if saved < DELTA_SAVES_MIN {
+        return ints::write_packed(values, range, out);
+    }
+    out.push(DELTA);
+    push_signed(out, values[0]);
+    let width = steps.width();
+    out.push(width as u8);
+    push_signed(out, steps.min);
+    let pairs = values[1..].iter().zip(values);
+    pack(pairs.map(|(value, before)| value.wrapping_sub(*before).wrapping_sub(steps.min).cast_unsigned()), width, out);
+}
+
+const LANES: usize = 8;
+
+twice! {
+/// The range of `values`, and that of the differences of neighbours (of a single value: 0).
+fn ranges(values: &[i64]) -> (Range, Range) {
+    let first = values[0];
+    let (mut low, mut high) = ([first; LANES], [first; LANES]);
+    let step = if values.len() > 1 { values[1].wrapping_sub(first) } else { 0 };
+    let (mut step_low, mut step_high) = ([step; LANES], [step; LANES]);
+    let (parts, rest) = values[1..].as_chunks::<LANES>();
+    let before_parts = values.as_chunks::<LANES>().0;
+    for (part, before) in parts.iter().zip(before_parts) {
+        for lane in 0..LANES {
+            let step = part[lane].wrapping_sub(before[lane]);
+            low[lane] = low[lane].min(part[lane]);
+            high[lane] = high[lane].max(part[lane]);
+            step_low[lane] = step_low[lane].min(step);
+            step_high[lane] = step_high[lane].max(step);
+        }
+    }
+    let last = &values[values.len() - 1 - rest.len()..];
+    for pair in last.windows(2) {
+        let step = pair[1].wrapping_sub(pair[0]);
+        (low[0], high[0]) = (low[0].min(pair[1]), high[0].max(pair[1]));
+        (step_low[0], step_high[0]) = (step_low[0].min(step), step_high[0].max(step));
+    }
+    let least = |lanes: [i64; LANES]| lanes.into_iter().fold(i64::MAX, i64::min);
+    let greatest = |lanes: [i64; LANES]| lanes.into_iter().fold(i64::MIN, i64::max);
+    (
+        Range { min: least(low), max: greatest(high) },
+        Range { min: least(step_low), max: greatest(step_high) },
+    )
+}
+}
+
+/// Reads a chunk of `rows` rows, of which numbers may be in any form; text is behind its lengths, at most
+/// `text_bytes_max` bytes of it. So what is allocated follows from the arguments.
+///
+/// # Errors
+/// XX001 when the bytes are no such chunk.
+pub(crate) fn decode(ty: DataType, rows: usize, bytes: &[u8], text_bytes_max: usize) -> Result<ArrayRef> {
+    let kind = bytes.first().map_or(0, |head| head >> 2);
+    if matches!(ty, DataType::Text | DataType::Bytes) && kind != kind::PLAIN {
+        return Err(corrupt(format!("text encoding is {kind}, expected {}", kind::PLAIN)));
+    }
+    decode_chunk(ty, rows, &mut Reader::bounded(bytes, text_bytes_max))
+}
+
+/// Reads `count` integers that are all of `bytes`.
+///
+/// # Errors
+/// XX001 when they are not.
+pub(crate) fn decode_ints(count: usize, bytes: &[u8]) -> Result<Vec<i64>> {
+    let mut reader = Reader::new(bytes);
+    let values = ints::decode_vec(&mut reader, count)?;
+    reader.finish("integers")?;
+    Ok(values)
+}
