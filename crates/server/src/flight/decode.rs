@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
@@ -18,6 +19,10 @@ use model::{Error, Result, SqlState};
 use tonic::Status;
 
 use crate::metrics::Counter;
+
+/// So long, and so many messages, are read of a stream after it was refused.
+const LET_GO: Duration = Duration::from_millis(200);
+const LET_GO_MESSAGES: usize = 16;
 
 /// A stream of record batches.
 pub(super) struct Incoming {
@@ -53,6 +58,19 @@ impl Incoming {
             DecodedPayload::RecordBatch(batch) => Ok(Some(batch)),
             _ => Err(malformed("the stream has a message that is no batch")),
         }
+    }
+
+    /// Reads what is still on its way of a stream that was refused, for a short while. A client whose writing fails because nobody
+    /// reads any more may never look for the reason (ADBC's says "EOF").
+    pub(super) async fn let_go(mut self) {
+        let rest = async {
+            for _ in 0..LET_GO_MESSAGES {
+                if !matches!(self.next().await, Ok(Some(_))) {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LET_GO, rest).await;
     }
 
     async fn next(&mut self) -> Result<Option<DecodedFlightData>> {

@@ -22,7 +22,14 @@ impl Context {
         let target = target(command)?;
         let mut used = Used::lock(&session).await;
         // Until it is settled, dropping it fails the transaction.
-        let rows = self.write(used.session(), &target, &mut incoming).await?;
+        let rows = match self.write(used.session(), &target, &mut incoming).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                drop(used);
+                incoming.let_go().await;
+                return Err(error);
+            }
+        };
         used.settle();
         self.counters.rows_ingested.add(rows);
         i64::try_from(rows).map_err(Error::bug)

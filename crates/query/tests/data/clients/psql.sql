@@ -253,7 +253,7 @@ FROM pg_catalog.pg_database d
   JOIN pg_catalog.pg_tablespace t on d.dattablespace = t.oid
 ORDER BY 1
 ---
-millrace|millrace|UTF8|C|C.UTF-8|~|libc|~|64 MB|pg_default|~
+millrace|millrace|UTF8|C|C.UTF-8|~|libc|~|12 MB|pg_default|~
 === psql \dn
 SELECT n.nspname AS "Name",
   pg_catalog.pg_get_userbyid(n.nspowner) AS "Owner"
