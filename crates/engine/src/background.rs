@@ -285,7 +285,8 @@ impl Inner {
             })?;
         }
         let mut manifest = self.manifest.lock();
-        let next = self.manifest_after_flush(&manifest, job, &done)?;
+        let replay_from = self.wal.beyond_marks(job.replay_from);
+        let next = Manifest { replay_from, ..self.manifest_after_flush(&manifest, job, &done)? };
         self.write_manifest(&mut manifest, next, || job.new_files(&done))?;
         let done = done.tables;
 
@@ -308,7 +309,7 @@ impl Inner {
         self.remove_series_files(done.values().flat_map(|flushed| &flushed.obsolete));
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.flushed_log_bytes.store(self.counters.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
-        if let Err(error) = self.wal.remove_below(job.replay_from) {
+        if let Err(error) = self.wal.remove_below(replay_from) {
             tracing::warn!(%error, "old log files stay until the next flush");
         }
         self.release_memory_waiters();

@@ -127,6 +127,8 @@ struct Shared {
 struct State {
     /// Highest LSN handed out.
     last: Lsn,
+    /// Highest LSN of what may be more than a durable mark.
+    last_record: Lsn,
     /// Highest LSN known to be on disk.
     durable: Lsn,
     /// Appended and not yet taken by the flusher, oldest first.
@@ -353,6 +355,14 @@ impl Wal {
         self.failure().map_or(Ok(()), Err)
     }
 
+    /// The first LSN that is needed where what is below `lsn` is not: beyond durable marks, if they are all that came since.
+    #[must_use]
+    pub fn beyond_marks(&self, lsn: Lsn) -> Lsn {
+        let state = self.shared.state.lock();
+        // A mark that a crash may take back gives its number to another record.
+        if state.last_record < lsn { lsn.max(state.durable.next()) } else { lsn }
+    }
+
     /// Removes files all of whose records are below `lsn`, but never the one that is written. If that is all there are,
     /// and the file is no small one, another is begun, and it goes as soon as that has its name.
     ///
@@ -472,6 +482,9 @@ impl State {
             run.has_data |= !parts.is_empty();
         }
         self.last = lsn;
+        if !parts.is_empty() {
+            self.last_record = lsn;
+        }
         self.pending_bytes += bytes as usize;
     }
 

@@ -68,6 +68,7 @@ fn assemble(
     let (current, remaining) = current.map_or((None, 0), |(current, remaining)| (Some(current), remaining));
     let state = State {
         last: tail.last,
+        last_record: tail.last,
         durable: tail.last,
         queue: VecDeque::new(),
         pending_bytes: 0,
