@@ -333,7 +333,9 @@ impl TableReads {
         }
         let Some(slot) = self.records.arena.get(record.0) else { return Ok(()) };
         for index in &self.indexes {
-            if index.has_any(slot, record, since, guard)? {
+            // A version may be of a later description of the table than the one that was read by.
+            let layout = self.records.newest_layout(&index.layout);
+            if index.has_any(&layout, slot, record, since, guard)? {
                 let index = &index.index.def.name;
                 let text =
                     format!("a row of relation \"{name}\" was written in a range of index \"{index}\" that was read");
@@ -346,13 +348,13 @@ impl TableReads {
 
 impl IndexReads {
     /// Was one of the record's versions, from that of the snapshot on, in a range?
-    fn has_any(&self, slot: &Record, record: RecordId, since: Lsn, guard: &Guard) -> Result<bool> {
+    fn has_any(&self, layout: &RowLayout, slot: &Record, record: RecordId, since: Lsn, guard: &Guard) -> Result<bool> {
         let mut key = Vec::new();
         for version in slot.versions(guard) {
             let Begin::Committed(lsn) = version.begin() else { continue };
             if let Some(row) = version.row() {
                 key.clear();
-                self.index.key_of(&self.layout, row, &mut key)?;
+                self.index.key_of(layout, row, &mut key)?;
                 if !self.is_primary {
                     RowTable::entry_key(&mut key, record);
                 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::{Altered, Durability, Engine, Isolation, Progress, RowData, Txn};
 use env::sim::SimEnv;
-use model::{Lsn, SqlState, TableName};
-use rows::{Direction, RowTable};
+use model::{Datum, Lsn, RowColumn, SqlState, TableName};
+use rows::{Direction, LockMode, Locked, RowTable, WaitPolicy};
 
 use crate::rows::{alter, create, done, insert, key, next_version, number, open, put_rows, set, table};
 use crate::{begin, make, put};
@@ -167,6 +167,41 @@ fn a_table_that_was_read_and_altered_emptied_or_dropped_refuses_the_commit() {
             assert!(detail.is_none_or(|detail| detail.contains("relation \"t\" was changed as a whole")));
         }
     }
+}
+
+#[test]
+fn a_row_that_was_written_again_after_its_table_got_a_column_can_be_looked_at() {
+    let engine = engine();
+    create(&engine, "other");
+    let mut txn = serializable(&engine);
+    assert_eq!(sum(&mut txn, "t", 100, 200), 0);
+    for step in 0..3 {
+        let mut other = begin(&engine);
+        let seen = table(&mut other, "t");
+        let guard = &crossbeam_epoch::pin();
+        if step == 1 {
+            let mut next = next_version(&seen);
+            next.columns.push(RowColumn::new("more", next.columns[1].ty));
+            alter(&mut other, next, RowData::Keep);
+        } else {
+            let rows = other.rows();
+            let (record, old) = rows.get(&seen, &key(&seen, 5), guard).expect("read").expect("a row");
+            let mut row = Vec::new();
+            let values: Vec<Datum<'_>> = (1..seen.layout.columns()).map(|_| Datum::Int8(step)).collect();
+            let changes: Vec<(usize, Datum<'_>)> = (1..).zip(values).collect();
+            seen.layout.change(old, &changes, &mut row).expect("a row");
+            assert!(matches!(
+                rows.lock_row(&seen, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard),
+                Ok(Locked::Row { .. })
+            ));
+            done(rows.update(&seen, record, row.into(), guard));
+        }
+        assert_eq!(refused(&engine, other), None);
+    }
+    // Of the first change nobody needs to know; the newest version of that row has a field more than the table had.
+    done(insert(&mut txn, "other", 1, 1));
+    let detail = refused(&engine, txn);
+    assert!(detail.is_some_and(|detail| detail.contains("relation \"t\" was changed as a whole")));
 }
 
 #[test]
