@@ -1,6 +1,7 @@
 //! A directory with as many series and segments as wanted, each segment of few rows, and an [`Env`] that counts what is
 //! asked of the disk. What grows with the number of things is seen without the bytes.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +55,11 @@ impl Counts {
             series_bytes: self.series_bytes - before.series_bytes,
         }
     }
+}
+
+thread_local! {
+    /// Since the step in hand began.
+    static WROTE_MANIFEST: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The real one, counted. Nothing is synced, as nothing here is about crashes. The compactor merges only when it
@@ -169,7 +175,10 @@ impl File for CountedFile {
         let mut counts = self.shared.counts.lock();
         counts.written_bytes += bytes;
         match self.kind {
-            Kind::Manifest => counts.manifest_bytes += bytes,
+            Kind::Manifest => {
+                counts.manifest_bytes += bytes;
+                WROTE_MANIFEST.set(true);
+            }
             Kind::Series => counts.series_bytes += bytes,
             Kind::Segment | Kind::Other => {}
         }
@@ -271,11 +280,13 @@ impl Env for Counting {
             }
             let now = || (this.monotonic_ns(), this.counts());
             let (started, before) = *shared.began.lock().get_or_insert_with(now);
+            // A flush writes manifests too, by a thread of its own.
+            WROTE_MANIFEST.set(false);
             let next = step();
-            let counts = this.counts().since(before);
-            if counts.manifest_bytes == 0 {
+            if !WROTE_MANIFEST.get() {
                 return next;
             }
+            let counts = this.counts().since(before);
             shared.may_compact.store(false, Ordering::SeqCst);
             *shared.began.lock() = None;
             *shared.compacted.lock() = Some((this.monotonic_ns() - started, counts));
