@@ -309,6 +309,7 @@ impl Inner {
         self.remove_series_files(done.values().flat_map(|flushed| &flushed.obsolete));
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.flushed_log_bytes.store(self.counters.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.replayed_log_bytes.store(0, Ordering::Relaxed);
         if let Err(error) = self.wal.remove_below(replay_from) {
             tracing::warn!(%error, "old log files stay until the next flush");
         }
@@ -379,6 +380,9 @@ impl Inner {
         drop(doubtful);
         let named: BTreeSet<u64> = manifest.row_files.values().flat_map(RowFiles::files).collect();
         unnamed.row_files.extend(old.row_files.values().flat_map(RowFiles::files).filter(|file| !named.contains(file)));
+        // Those of a table that is there go with the flush that replaced them.
+        let dropped = old.files.iter().filter(|(id, _)| !manifest.files.contains_key(id));
+        unnamed.series_files.extend(dropped.flat_map(|(_, files)| files.series_files.iter().map(|file| file.file)));
         self.remove_unnamed(unnamed);
         Ok(())
     }

@@ -188,6 +188,8 @@ pub(crate) struct Inner {
     pub(crate) barrier: AtomicU64,
     pub(crate) memtable_bytes: AtomicU64,
     pub(crate) flushed_log_bytes: AtomicU64,
+    /// Bytes of the log that opening read, until a flush has made them needless.
+    pub(crate) replayed_log_bytes: AtomicU64,
     pub(crate) flusher: Mutex<Flusher>,
     pub(crate) flush_waiters: Mutex<Vec<Waiter>>,
     pub(crate) settle_waiters: Mutex<Vec<Waiter>>,
@@ -216,11 +218,11 @@ pub(crate) struct CommitState {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
-    /// Payload bytes appended to the log, and at open those that were replayed.
+    /// Payload bytes appended to the log.
     pub(crate) log_bytes: AtomicU64,
     pub(crate) rows_written: AtomicU64,
     pub(crate) ingested_bytes: AtomicU64,
-    /// Of `log_bytes`, since start, those of commits that brought rows of `columns` tables.
+    /// Of `log_bytes`, those of commits that brought rows of `columns` tables.
     pub(crate) ingest_log_bytes: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
@@ -245,7 +247,7 @@ pub struct Stats {
     pub durable_lsn: u64,
     /// All commits up to here are in segments.
     pub flushed_lsn: u64,
-    /// Payload bytes appended to the log since start, and replayed at start.
+    /// Payload bytes appended to the log since start.
     pub log_bytes: u64,
     /// Commits since start.
     pub commits: u64,
@@ -254,7 +256,7 @@ pub struct Stats {
     /// Bytes of those of `columns` tables, each value as its type has it and 13 bytes a row for series, time and
     /// operation. What the log, flushes and compactions wrote over this is the write amplification.
     pub ingested_bytes: u64,
-    /// Payload bytes of the log since start that commits with rows of `columns` tables took.
+    /// Payload bytes of the log that commits with rows of `columns` tables took.
     pub ingest_log_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
@@ -600,6 +602,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         barrier: AtomicU64::new(0),
         memtable_bytes: AtomicU64::new(memtable_bytes),
         flushed_log_bytes: AtomicU64::new(0),
+        replayed_log_bytes: AtomicU64::new(opened.bytes),
         flusher: Mutex::default(),
         flush_waiters: Mutex::default(),
         settle_waiters: Mutex::default(),
@@ -609,7 +612,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
         closing: AtomicBool::new(false),
-        counters: Counters { log_bytes: AtomicU64::new(opened.bytes), ..Counters::default() },
+        counters: Counters::default(),
         workers: OnceLock::new(),
         _lock: lock,
         options,
@@ -903,7 +906,9 @@ impl Inner {
     }
 
     pub(crate) fn log_bytes_since_flush(&self) -> u64 {
-        self.counters.log_bytes.load(Ordering::Relaxed).saturating_sub(self.flushed_log_bytes.load(Ordering::Relaxed))
+        let appended = self.counters.log_bytes.load(Ordering::Relaxed);
+        appended.saturating_sub(self.flushed_log_bytes.load(Ordering::Relaxed))
+            + self.replayed_log_bytes.load(Ordering::Relaxed)
     }
 
     /// # Errors
