@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use model::{Error, SqlState};
 
 use super::external;
+use crate::types::sql_name;
 
 /// `first` and `last`.
 pub(super) fn functions() -> Vec<AggregateUDF> {
@@ -71,7 +72,8 @@ impl AggregateUDFImpl for Extreme {
             [_, DataType::Date32 | DataType::Date64] => DataType::Timestamp(TimeUnit::Nanosecond, None),
             [_, ty] if ty.is_integer() || ty.is_null() => DataType::Int64,
             _ => {
-                let message = format!("function {}({types:?}) does not exist", self.name());
+                let types: Vec<String> = types.iter().map(sql_name).collect();
+                let message = format!("function {}({}) does not exist", self.name(), types.join(", "));
                 let hint = "the second argument is the time: a timestamp, a date or an integer";
                 return Err(external(Error::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(hint)));
             }

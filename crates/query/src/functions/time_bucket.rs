@@ -19,6 +19,7 @@ use model::{Error, SqlState};
 
 use super::bucket::{Buckets, Interval};
 use super::external;
+use crate::types::sql_name;
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
@@ -141,7 +142,7 @@ fn time_type(ty: &DataType) -> Option<DataType> {
 }
 
 fn undefined(function: &str, types: &[DataType]) -> datafusion::common::DataFusionError {
-    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+    let types: Vec<String> = types.iter().map(sql_name).collect();
     external(
         Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {function}({}) does not exist", types.join(", ")))
             .with_hint(format!(
