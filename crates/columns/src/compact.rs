@@ -305,7 +305,7 @@ impl TableState {
 
     /// The moments of all partitions that `times` touches.
     fn partitions_of(&self, times: &TimeRange) -> TimeRange {
-        let length = i128::from(self.table.options.partition_ns.max(1));
+        let length = i128::from(self.table.options.partition_length.max(1));
         let start = i128::from(times.start).div_euclid(length) * length;
         let last = (i128::from(times.last).div_euclid(length) + 1) * length - 1;
         TimeRange { start: clamp(start), last: clamp(last) }
@@ -445,7 +445,7 @@ impl Compaction {
         if times.is_empty() {
             return Ok(Vec::new());
         }
-        let length = partition_length(self.table.options.partition_ns, &times);
+        let length = partition_length(self.table.options.partition_length, &times);
         let first = i128::from(times.start).div_euclid(length);
         let bytes = self.bytes_by_partition(first, length, &times)?;
         let (mut ranges, mut start, mut sum) = (Vec::new(), times.start, 0.0);
@@ -555,8 +555,8 @@ impl Drop for Compacting {
 }
 
 /// The table's partition length, doubled until `times` are not too many of them.
-fn partition_length(partition_ns: i64, times: &TimeRange) -> i128 {
-    let mut length = i128::from(partition_ns.max(1));
+fn partition_length(partition_length: i64, times: &TimeRange) -> i128 {
+    let mut length = i128::from(partition_length.max(1));
     let span = i128::from(times.last) - i128::from(times.start);
     while span / length >= PARTITIONS_MAX {
         length *= 2;

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::{Int64Type, TimestampNanosecondType};
+use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, TimestampNanosecondArray};
+use arrow_buffer::ScalarBuffer;
 use model::{ColumnId, TimeRange};
 
 pub use crate::batch::Batch;
@@ -349,6 +351,26 @@ pub fn arrow_type(ty: model::DataType) -> arrow_schema::DataType {
         model::DataType::Bytes => DataType::Binary,
         model::DataType::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
     }
+}
+
+/// A table's times as an array of its time column's type.
+///
+/// # Panics
+/// For a type that no time column has.
+#[must_use]
+pub fn time_array(ty: model::DataType, times: Vec<i64>) -> ArrayRef {
+    match ty {
+        model::DataType::Int64 => Arc::new(Int64Array::from(times)),
+        model::DataType::Timestamp => Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")),
+        ty => panic!("BUG: times of type {}", ty.sql_name()),
+    }
+}
+
+/// The values of an array of whole numbers or of moments in nanoseconds; `None` for any other.
+#[must_use]
+pub fn time_values(times: &dyn Array) -> Option<&ScalarBuffer<i64>> {
+    let numbers = times.as_primitive_opt::<Int64Type>().map(PrimitiveArray::values);
+    numbers.or_else(|| times.as_primitive_opt::<TimestampNanosecondType>().map(PrimitiveArray::values))
 }
 
 /// The type whose values arrow type `ty` stores, if it is one of ours.

@@ -3,10 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
-};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::filter::prep_null_mask_filter;
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
@@ -19,7 +16,7 @@ use crate::keys::KeyList;
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::prune;
-use crate::rows::{Batch, Rows, arrow_type};
+use crate::rows::{Batch, Rows, arrow_type, time_array};
 use crate::segment::{BLOCK_ROWS_MAX, StatValue};
 use crate::series::{KeyColumns, OneOf, ValueTest};
 use crate::state::{Entry, TableState, Tombstone};
@@ -650,7 +647,7 @@ impl Scan {
                     let values = plan.column(column.id, column.ty)?;
                     values.unwrap_or_else(|| new_null_array(&arrow_type(column.ty), plan.len()))
                 }
-                ColumnRole::Time => time_array(&plan.times),
+                ColumnRole::Time => time_array(column.ty, plan.times.clone()),
                 ColumnRole::Key => {
                     let columns = match &keys {
                         Some(columns) => columns,
@@ -686,11 +683,6 @@ fn of_arrays(schema: &Schema, arrays: &[ArrayRef]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-fn time_array(times: &[i64]) -> ArrayRef {
-    let times = PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times.iter().copied());
-    Arc::new(times.with_data_type(arrow_type(DataType::Timestamp)))
-}
-
 /// The key columns of rows: each series' key once, then as often as it has rows.
 fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
     let mut distinct: Vec<u32> = Vec::new();
@@ -709,8 +701,7 @@ fn key_arrays(view: &TableView, series: &[u32]) -> Result<Vec<ArrayRef>> {
     columns.iter().map(|values| arrow_select::take::take(values, &of, None).map_err(Error::bug)).collect()
 }
 
-/// The arrow schema of `columns` of a table, in that order: names as in the table, `Utf8` for text, `Timestamp(ns,
-/// "UTC")` for time.
+/// The arrow schema of `columns` of a table, in that order: names as in the table, types by [`arrow_type`].
 ///
 /// Only the time is declared not NULL: rows older than a column have no value for it.
 #[must_use]

@@ -34,6 +34,6 @@ pub(crate) fn table_of(keyed: bool, compression: bool) -> TableRef {
         keyed,
         columns,
         next_column_id: ColumnId(5),
-        options: TableOptions { partition_ns: 100, compression, ..TableOptions::default() },
+        options: TableOptions { partition_length: 100, compression, ..TableOptions::default() },
     })
 }

@@ -438,8 +438,12 @@ pub(crate) fn check_shape(table: &Table) -> Result<()> {
     if let Some(second) = times.next() {
         return Err(invalid_table(table, &second.name, "is a second time column"));
     }
-    if time.ty != DataType::Timestamp {
-        return Err(invalid_table(table, &time.name, "is the time, and must be timestamptz"));
+    if !matches!(time.ty, DataType::Timestamp | DataType::Int64) {
+        return Err(invalid_table(table, &time.name, "is the time, and must be timestamptz or bigint"));
+    }
+    if table.time_is_number() && table.options.retention_ns.is_some() {
+        let text = format!("retention of relation {}, whose times are numbers, is not supported", table.name);
+        return Err(Error::unsupported(text).with_hint("DELETE what is too old: no clock tells when a number was"));
     }
     if time.nullable {
         return Err(invalid_table(table, &time.name, "is the time, and must be NOT NULL"));
@@ -452,10 +456,10 @@ pub(crate) fn check_shape(table: &Table) -> Result<()> {
             return Err(invalid_table(table, &key.name, "is of a float type, which cannot be a key"));
         }
     }
-    let TableOptions { partition_ns, retention_ns, .. } = table.options;
-    for (what, ns) in [("partition", Some(partition_ns)), ("retention", retention_ns)] {
-        if let Some(ns) = ns.filter(|ns| *ns <= 0) {
-            let text = format!("{what} of relation {} is {ns} ns; it must be positive", table.name);
+    let TableOptions { partition_length, retention_ns, .. } = table.options;
+    for (what, length) in [("partition", Some(partition_length)), ("retention", retention_ns)] {
+        if let Some(length) = length.filter(|length| *length <= 0) {
+            let text = format!("{what} of relation {} is {length}; it must be positive", table.name);
             return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
         }
     }

@@ -422,7 +422,7 @@ pub(crate) fn encode_table(table: &Table) -> Vec<u8> {
     out.put_u32(table.version);
     out.put_u8(u8::from(table.keyed) * TABLE_KEYED | u8::from(!table.options.compression) * TABLE_UNCOMPRESSED);
     out.put_u32(table.next_column_id.0);
-    out.put_i64(table.options.partition_ns);
+    out.put_i64(table.options.partition_length);
     out.put_u32(table.columns.len() as u32);
     for column in &table.columns {
         out.put_u32(column.id.0);
@@ -450,7 +450,7 @@ pub(crate) fn decode_table(take: &mut Take<'_>) -> Result<Table> {
     let keyed = flags & TABLE_KEYED != 0;
     let next_column_id = ColumnId(take.u32()?);
     let mut options = TableOptions {
-        partition_ns: take.i64()?,
+        partition_length: take.i64()?,
         compression: flags & TABLE_UNCOMPRESSED == 0,
         ..TableOptions::default()
     };
@@ -864,7 +864,7 @@ mod tests {
         assert!(refused(&|table| table.columns[2].id = table.columns[1].id), "a column number twice");
         assert!(refused(&|table| table.columns[2].name = "dev".into()), "a column name twice");
         assert!(refused(&|table| table.next_column_id = ColumnId(2)), "a column that is still to come");
-        assert!(refused(&|table| table.options.partition_ns = 0), "a partition of nothing");
+        assert!(refused(&|table| table.options.partition_length = 0), "a partition of nothing");
     }
 
     #[test]

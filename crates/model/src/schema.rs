@@ -82,7 +82,7 @@ impl DataType {
 pub enum ColumnRole {
     /// Part of the series key ("tag").
     Key = 1,
-    /// The table's time.
+    /// The table's time: a moment, or a whole number that counts whatever its user says.
     Time = 2,
     /// A measured value.
     Field = 3,
@@ -141,25 +141,27 @@ impl fmt::Display for TableName {
 /// What `WITH (…)` says of a `columns` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Length of a partition, nanoseconds. Default one day.
-    pub partition_ns: i64,
+    /// Length of a partition, in what the table's time counts: nanoseconds, or anything if that is a number. Default one day of the
+    /// former.
+    pub partition_length: i64,
     /// Are values written in the smallest form (the default), or as they are, each in so many bits as its type has?
     pub compression: bool,
-    /// Rows go when their partition has been over for so many nanoseconds; `None` (the default): never.
+    /// Rows go when their partition has been over for so many nanoseconds; `None` (the default): never. None where times are numbers,
+    /// as no clock tells how old those are.
     pub retention_ns: Option<i64>,
     /// Are replaced and deleted rows kept, for reading the table as it was? Default no.
     pub history: bool,
 }
 
 impl TableOptions {
-    /// One day.
-    pub const PARTITION_NS_DEFAULT: i64 = 86_400_000_000_000;
+    /// One day of nanoseconds.
+    pub const PARTITION_LENGTH_DEFAULT: i64 = 86_400_000_000_000;
 
     /// The start of the oldest partition that is kept at wall time `now_ns`; `i64::MIN` when all are.
     #[must_use]
     pub fn kept_from(&self, now_ns: i64) -> i64 {
         let Some(retention) = self.retention_ns else { return i64::MIN };
-        let length = i128::from(self.partition_ns.max(1));
+        let length = i128::from(self.partition_length.max(1));
         let start = (i128::from(now_ns) - i128::from(retention)).div_euclid(length) * length;
         i64::try_from(start).unwrap_or(i64::MIN)
     }
@@ -168,7 +170,7 @@ impl TableOptions {
 impl Default for TableOptions {
     fn default() -> TableOptions {
         TableOptions {
-            partition_ns: TableOptions::PARTITION_NS_DEFAULT,
+            partition_length: TableOptions::PARTITION_LENGTH_DEFAULT,
             compression: true,
             retention_ns: None,
             history: false,
@@ -220,6 +222,12 @@ impl Table {
     #[must_use]
     pub fn time_column(&self) -> &Column {
         self.columns.iter().find(|column| column.role == ColumnRole::Time).expect("a table has a time column")
+    }
+
+    /// Are times whole numbers, and not moments?
+    #[must_use]
+    pub fn time_is_number(&self) -> bool {
+        self.time_column().ty == DataType::Int64
     }
 
     /// The key columns, in key order (the order of `columns`).

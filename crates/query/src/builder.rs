@@ -74,7 +74,10 @@ impl<'a> RowBuilder<'a> {
         if *at == Value::Null {
             return Err(null_error(self.table, time));
         }
-        self.times.push(timestamp(time, at, self.zone)?);
+        self.times.push(match time.ty {
+            DataType::Int64 => integer(time, at)?,
+            _ => timestamp(time, at, self.zone)?,
+        });
         for (place, column, builder) in &mut self.fields {
             let value = value(*place);
             if *value == Value::Null && !column.nullable {

@@ -113,12 +113,21 @@ fn refuse_kinds(create: &CreateTable) -> Result<()> {
 struct Options {
     key: Option<Vec<String>>,
     time: Option<String>,
+    /// As it was written: what it may be is known with the type of the time.
+    partition: Option<String>,
     table: TableOptions,
 }
 
 fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
     let mut options = with_options(create)?;
     let time = time_column(create, options.time.as_deref())?;
+    let counted = is_counted(create, &time);
+    match &options.partition {
+        Some(text) if counted => options.table.partition_length = steps(text)?,
+        Some(text) => options.table.partition_length = length("partition", text)?,
+        None if counted => return Err(unknown_partition(&time)),
+        None => {}
+    }
     if let Some(primary) = primary_key(create)? {
         let key: Vec<String> = primary.iter().filter(|column| **column != time).cloned().collect();
         if key.len() == primary.len() {
@@ -244,7 +253,7 @@ fn with_options(create: &CreateTable) -> Result<Options> {
             }
             "key" => found.key = Some(names(&value)),
             "time" => found.time = Some(value),
-            "partition" => found.table.partition_ns = length("partition", &value)?,
+            "partition" => found.partition = Some(value),
             "compression" => found.table.compression = switch("compression", &value)?,
             _ if set_option(&mut found.table, &name, &value)? => {}
             _ => {
@@ -310,6 +319,27 @@ fn switch(name: &str, text: &str) -> Result<bool> {
         "off" | "false" | "0" => Ok(false),
         _ => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{name} = '{text}': neither on nor off"))),
     }
+}
+
+/// Are times whole numbers?
+fn is_counted(create: &CreateTable, time: &str) -> bool {
+    let def = create.columns.iter().find(|def| folded(&def.name) == time);
+    def.is_some_and(|def| data_type(time, &def.data_type).ok() == Some(DataType::Int64))
+}
+
+/// The length of a partition where times are numbers.
+fn steps(text: &str) -> Result<i64> {
+    text.trim().parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("partition = '{text}': not a positive whole number"))
+            .with_hint("the time is bigint: say how many of its steps a partition is to hold")
+    })
+}
+
+fn unknown_partition(time: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("how long is a partition? column \"{time}\" is bigint"))
+        .with_hint(
+            "say how many steps of the time one is to hold, e.g. partition = '86400000' for a day of milliseconds",
+        )
 }
 
 /// Nanoseconds of an interval that an option states.

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType as Arrow;
-use columns::rows::{Ops, arrow_type};
+use columns::rows::{Ops, arrow_type, time_values};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::ast::{
@@ -575,7 +575,7 @@ pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows
     }
     let time = table.columns.iter().position(|column| column.role == ColumnRole::Time);
     let times = time.and_then(|at| arrays[at].clone()).ok_or_else(|| Error::bug("rows without time"))?;
-    let times = times.as_primitive::<TimestampNanosecondType>().values().to_vec();
+    let times = time_values(&times).ok_or_else(|| Error::bug("times that are none"))?.to_vec();
     let (keys, series) = keys_of(table, arrays, rows)?;
     let mut fields: Vec<_> = table
         .columns

@@ -300,14 +300,14 @@ fn time_range(table: &TableRef, filter: &Expr) -> Option<TimeRange> {
             if role(table, column)? != ColumnRole::Time {
                 return None;
             }
-            Some(TimeRange { start: nanoseconds(low)?, last: nanoseconds(high)? })
+            Some(TimeRange { start: time_of(table, low)?, last: time_of(table, high)? })
         }
         filter => {
             let (column, op, value) = comparison(filter)?;
             if role(table, column)? != ColumnRole::Time {
                 return None;
             }
-            range_of(op, nanoseconds(value)?)
+            range_of(op, time_of(table, value)?)
         }
     }
 }
@@ -323,9 +323,11 @@ fn range_of(op: Operator, at: i64) -> Option<TimeRange> {
     })
 }
 
-fn nanoseconds(value: &ScalarValue) -> Option<i64> {
-    match value {
-        ScalarValue::TimestampNanosecond(Some(value), _) => Some(*value),
+/// A constant of the type of the table's times, as the store counts them.
+fn time_of(table: &TableRef, value: &ScalarValue) -> Option<i64> {
+    match (table.time_column().ty, value) {
+        (DataType::Timestamp, ScalarValue::TimestampNanosecond(Some(value), _))
+        | (DataType::Int64, ScalarValue::Int64(Some(value))) => Some(*value),
         _ => None,
     }
 }

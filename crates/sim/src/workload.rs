@@ -603,14 +603,14 @@ impl Driver {
     fn table_options(&mut self, name: &str) -> TableOptions {
         if name != KEPT {
             let history = name == "events" && self.dice.chance(50);
-            let partition_ns = 1_000 << self.dice.below(8);
-            return TableOptions { partition_ns, compression: self.dice.chance(75), retention_ns: None, history };
+            let partition_length = 1_000 << self.dice.below(8);
+            return TableOptions { partition_length, compression: self.dice.chance(75), retention_ns: None, history };
         }
         // Some seconds after 1970 to begin with, where the rows are.
         let retention = self.env.now_ns() - self.dice.below(10_000_000_000).cast_signed();
         self.retention_min_ns = self.retention_min_ns.min(retention);
         TableOptions {
-            partition_ns: KEPT_STEP_NS * (250 << self.dice.below(5)),
+            partition_length: KEPT_STEP_NS * (250 << self.dice.below(5)),
             compression: true,
             retention_ns: self.dice.chance(80).then_some(retention),
             history: self.dice.chance(70),

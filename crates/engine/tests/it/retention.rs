@@ -20,7 +20,7 @@ fn open(env: &SimEnv) -> Engine {
 
 fn make(engine: &Engine, retention_ns: Option<i64>) {
     let mut txn = begin(engine);
-    let options = TableOptions { partition_ns: HOUR, retention_ns, ..TableOptions::default() };
+    let options = TableOptions { partition_length: HOUR, retention_ns, ..TableOptions::default() };
     let spec = engine::TableSpec { options, ..spec("t") };
     txn.create_table(&spec).expect("create");
     engine.finish(txn.commit(Durability::Sync)).expect("commit");

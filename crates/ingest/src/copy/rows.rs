@@ -455,7 +455,7 @@ impl Cell<'_> {
 
     fn time(&self) -> Option<i64> {
         match self {
-            Cell::Time(value) => Some(*value),
+            Cell::Time(value) | Cell::Int(value) => Some(*value),
             _ => None,
         }
     }

@@ -61,6 +61,10 @@ impl<'a> Parser<'a> {
                 return Err(Fault::line(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
             }
         }
+        if existing.is_some_and(|table| table.time_is_number()) {
+            let message = format!("the times of table {table} are of type bigint, and those of lines are moments");
+            return Err(Fault::line(SqlState::DATATYPE_MISMATCH, message));
+        }
         let number = self.tables.len() as u32;
         self.tables.push(TableBuild::new(table, existing));
         self.table_names.insert(name.to_owned(), number);

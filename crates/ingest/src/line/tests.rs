@@ -380,6 +380,7 @@ fn tables_that_sql_made_are_written_where_they_fit() {
         ("narrow", true, "time timestamp! time,k text key,r float32 field,i int32 field,h int16 field,x float64 field"),
         ("events", false, "ts timestamp! time,v float64 field,time text field"),
         ("strict", true, "time timestamp! time,k text! key,n int64 key,v float64! field,w float64 field"),
+        ("counted", true, "time int64! time,v float64 field"),
     ]);
     let body = "narrow,k=a r=1.5,i=-5i,h=7i 1\nnarrow,k2=b x=2,new=t 2\nevents v=1,time=\"t\" 3\nstrict,k=a v=1,w=2 4";
     let parsed = parse(&catalog, &request(body.as_bytes())).unwrap();
@@ -403,6 +404,7 @@ fn tables_that_sql_made_are_written_where_they_fit() {
         ("events,k=a v=1 1", "42804", "tag \"k\" for table \"events\", which has no key"),
         ("strict v=1 1", "23502", "key column \"k\" of table \"strict\" is NOT NULL"),
         ("strict,k=a w=1 1", "23502", "column \"v\" of table \"strict\" is NOT NULL"),
+        ("counted v=1 1", "42804", "the times of table \"counted\" are of type bigint, and those of lines are moments"),
         ("strict,k=a,n=1 v=1 1", "42804", "a key column of type bigint, seen a tag"),
     ] {
         let (seen_state, seen_message) = refusal(&catalog, body.as_bytes());

@@ -336,7 +336,10 @@ fn options(table: &Table) -> Vec<String> {
         let keys: Vec<&str> = table.key_columns().map(|column| column.name.as_str()).collect();
         options.push(format!("key={}", keys.join(",")));
     }
-    options.push(format!("partition={} s", table.options.partition_ns / 1_000_000_000));
+    options.push(match table.time_is_number() {
+        true => format!("partition={}", table.options.partition_length),
+        false => format!("partition={} s", table.options.partition_length / 1_000_000_000),
+    });
     if !table.options.compression {
         options.push("compression=off".to_owned());
     }

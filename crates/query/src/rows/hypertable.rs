@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use model::{Error, Result, SqlState, Type};
+use model::{Error, Result, SqlState, TableOptions, Type};
 use pg::types::oid;
 
 use super::Named;
@@ -42,7 +42,9 @@ const BY_NAME: &[&str] = &[
 /// The same, where it is a dimension, `by_range(…)`.
 const BY_DIMENSION: &[&str] = &["relation", "dimension", "create_default_indexes", "if_not_exists", "migrate_data"];
 /// Days of a month, as TimescaleDB counts them in widths of chunks.
-const MONTH_DAYS: i64 = 30;
+const CHUNK_MONTH_DAYS: i64 = 30;
+/// … and where nothing may go too early.
+const LONGEST_MONTH_DAYS: i64 = 31;
 
 /// A call of one of TimescaleDB's functions that stands alone in a statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +81,13 @@ impl Call {
 
     fn new(name: &ObjectName, arguments: &[FunctionArg], spread: bool) -> Option<Call> {
         let name = name.0.last()?.as_ident().map(folded)?;
-        let known = ["create_hypertable", "add_retention_policy", "add_compression_policy", "set_chunk_time_interval"];
+        let known = [
+            "create_hypertable",
+            "add_retention_policy",
+            "remove_retention_policy",
+            "add_compression_policy",
+            "set_chunk_time_interval",
+        ];
         if !known.contains(&name.as_str()) {
             return None;
         }
@@ -116,7 +124,7 @@ impl Call {
             ],
             // A record has a binary form that nobody reads.
             "create_hypertable" => vec![column("create_hypertable", oid::TEXT)],
-            "set_chunk_time_interval" => vec![column("set_chunk_time_interval", oid::VOID)],
+            "set_chunk_time_interval" | "remove_retention_policy" => vec![column(&self.name, oid::VOID)],
             name => vec![column(name, oid::INT4)],
         }
     }
@@ -129,9 +137,9 @@ impl Call {
                 made.row(self.spread, self.has_dimension())
             }
             name => {
-                accept(session, name, &given)?;
+                set_policy(session, name, &given)?;
                 match name {
-                    "set_chunk_time_interval" => vec![text("")],
+                    "set_chunk_time_interval" | "remove_retention_policy" => vec![text("")],
                     // The number of a job that there is none of.
                     _ => vec![Arc::new(Int32Array::from(vec![1_000]))],
                 }
@@ -172,6 +180,8 @@ impl<'a> Given<'a> {
         let order: &[&str] = match call.name.as_str() {
             "create_hypertable" if call.has_dimension() => BY_DIMENSION,
             "create_hypertable" => BY_NAME,
+            "add_retention_policy" => &["relation", "drop_after", "if_not_exists"],
+            "remove_retention_policy" => &["relation", "if_exists"],
             _ => &["relation", "interval"],
         };
         let mut given = Given::default();
@@ -239,36 +249,72 @@ impl<'a> Given<'a> {
         name.map_err(|_| Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
     }
 
-    /// The width of a chunk as an option of a table; `None`: what that has by itself.
+    /// The width of a chunk as an option of a table whose times are whole numbers.
+    fn steps(&self) -> Result<String> {
+        match self.value("chunk_time_interval") {
+            Some(Expr::Value(value)) => match &value.value {
+                Literal::Number(number, _) => Ok(number.clone()),
+                Literal::Null => Err(unknown_steps("integer dimensions require an explicit interval")),
+                _ => Err(unknown_steps("invalid interval type for bigint dimension")),
+            },
+            None => Err(unknown_steps("integer dimensions require an explicit interval")),
+            Some(_) => Err(unknown_steps("invalid interval type for bigint dimension")),
+        }
+    }
+
+    /// The width of a chunk as an option of a table whose times are moments; `None`: what that has by itself.
     fn partition(&self) -> Result<Option<String>> {
-        let (months, days, micros) = match self.value("chunk_time_interval") {
+        let span = self.span("chunk_time_interval")?;
+        Ok(span.map(|Span { months, days, micros }| {
+            format!("{} days {micros} microseconds", months * CHUNK_MONTH_DAYS + days)
+        }))
+    }
+
+    /// Nanoseconds after which rows may go: not before they are as old as the interval can be.
+    fn drop_after(&self) -> Result<i64> {
+        let Span { months, days, micros } = self.span("drop_after")?.ok_or_else(|| constant("drop_after"))?;
+        let days = days + months * LONGEST_MONTH_DAYS;
+        let micros = days.checked_mul(pg::time::DAY_MICROS).and_then(|days| days.checked_add(micros));
+        let ns = micros.and_then(|micros| micros.checked_mul(1_000)).filter(|ns| *ns > 0);
+        ns.ok_or_else(|| constant("drop_after"))
+    }
+
+    /// An interval; `None` where there is none. Whole numbers are microseconds, as of a time that is a moment.
+    fn span(&self, name: &str) -> Result<Option<Span>> {
+        let text = match self.value(name) {
             None => return Ok(None),
-            // Of a time that is a moment, whole numbers are microseconds.
             Some(Expr::Value(value)) => match &value.value {
                 Literal::Null => return Ok(None),
-                Literal::Number(number, _) => {
-                    (0, 0, number.parse::<i64>().map_err(|_| constant("chunk_time_interval"))?)
-                }
-                Literal::SingleQuotedString(text) => parts(text)?,
-                _ => return Err(constant("chunk_time_interval")),
+                Literal::Number(number, _) => format!("{number} microseconds"),
+                Literal::SingleQuotedString(text) => text.clone(),
+                _ => return Err(constant(name)),
             },
-            Some(Expr::Interval(interval)) => match &*interval.value {
-                Expr::Value(value) => match (&value.value, &interval.leading_field) {
-                    (Literal::SingleQuotedString(text), None) => parts(text)?,
-                    (Literal::SingleQuotedString(text), Some(unit)) => parts(&format!("{text} {unit}"))?,
-                    _ => return Err(constant("chunk_time_interval")),
+            Some(Expr::Interval(interval)) => match (&*interval.value, &interval.leading_field) {
+                (Expr::Value(value), unit) => match (&value.value, unit) {
+                    (Literal::SingleQuotedString(text), None) => text.clone(),
+                    (Literal::SingleQuotedString(text), Some(unit)) => format!("{text} {unit}"),
+                    _ => return Err(constant(name)),
                 },
-                _ => return Err(constant("chunk_time_interval")),
+                _ => return Err(constant(name)),
             },
-            Some(_) => return Err(constant("chunk_time_interval")),
+            Some(_) => return Err(constant(name)),
         };
-        Ok(Some(format!("{} days {micros} microseconds", months * MONTH_DAYS + days)))
+        let interval = pg::time::parse_interval(&text)?;
+        Ok(Some(Span { months: interval.months.into(), days: interval.days.into(), micros: interval.micros }))
     }
 }
 
-fn parts(text: &str) -> Result<(i64, i64, i64)> {
-    let interval = pg::time::parse_interval(text)?;
-    Ok((interval.months.into(), interval.days.into(), interval.micros))
+/// An interval by its parts.
+struct Span {
+    months: i64,
+    days: i64,
+    micros: i64,
+}
+
+fn unknown_steps(text: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, text).with_hint(
+        "say how many steps of the time a chunk holds: chunk_time_interval => 86400000, a day of milliseconds",
+    )
 }
 
 /// Without casts.
@@ -362,16 +408,13 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
         return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{time}\" does not exist")));
     };
     match schema.columns[at].ty {
-        Type::Timestamptz => {}
-        Type::Int2 | Type::Int4 | Type::Int8 => {
-            let text = format!("column \"{time}\": times that are whole numbers are not supported");
-            return Err(Error::unsupported(text).with_hint("make it timestamptz; to_timestamp() takes seconds"));
-        }
+        Type::Timestamptz | Type::Int8 => {}
         ty => {
             let text = format!("column \"{time}\": times of type {ty} are not supported");
-            return Err(Error::unsupported(text).with_hint("make it timestamptz"));
+            return Err(Error::unsupported(text).with_hint("make it timestamptz or bigint"));
         }
     }
+    let partition = if schema.columns[at].ty == Type::Int8 { Some(given.steps()?) } else { given.partition()? };
     if !schema.checks.is_empty() || !schema.foreign_keys.is_empty() {
         let text = format!("table \"{}\" has CHECK or FOREIGN KEY constraints", schema.name.table);
         return Err(Error::unsupported(text).with_hint("columns tables have none"));
@@ -392,7 +435,7 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
     if let Some(key) = key(table, at)? {
         options.push(format!("key = '{}'", key.join(", ").replace('\'', "''")));
     }
-    options.extend(given.partition()?.map(|width| format!("partition = '{width}'")));
+    options.extend(partition.map(|width| format!("partition = '{width}'")));
     Ok(format!("({}) WITH ({})", columns.join(", "), options.join(", ")))
 }
 
@@ -418,20 +461,24 @@ fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
     Ok(found.map(|columns| columns.into_iter().map(|column| schema.columns[column].name.clone()).collect()))
 }
 
-/// Says what does not happen.
-fn accept(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()> {
+/// Sets what a table's options say as well, and says what does not happen.
+fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()> {
     let relation = given.relation()?;
-    find_table(&session.context(), &relation)?;
+    let table = find_table(&session.context(), &relation)?;
     match name {
+        "add_retention_policy" => {
+            let options = TableOptions { retention_ns: Some(given.drop_after()?), ..table.options.clone() };
+            session.writer()?.set_options(&table.name, options)?;
+        }
+        "remove_retention_policy" => {
+            let options = TableOptions { retention_ns: None, ..table.options.clone() };
+            session.writer()?.set_options(&table.name, options)?;
+        }
         "add_compression_policy" => {
             session.notice(format!("hypertable \"{relation}\" is always compressed: no policy is needed"));
         }
-        "set_chunk_time_interval" => {
-            let text = format!("the partitions of hypertable \"{relation}\" stay as they are");
-            session.warn(SqlState("01000"), text);
-        }
         _ => {
-            let text = format!("no row of hypertable \"{relation}\" is removed: retention is not supported yet");
+            let text = format!("the partitions of hypertable \"{relation}\" stay as they are");
             session.warn(SqlState("01000"), text);
         }
     }

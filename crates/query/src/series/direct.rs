@@ -334,7 +334,7 @@ impl Binder<'_> {
         Some(Expr::Column(Column::new_unqualified(name)))
     }
 
-    /// `time_bucket(width, time [, zone | origin])` and `epoch_ns(time)`.
+    /// `time_bucket(width, time [, zone | origin | offset])` and `epoch_ns(time)`.
     fn of_time(&mut self, call: &ast::Function) -> Option<Expr> {
         let name = function_name(call)?;
         let arguments = arguments(call)?;
@@ -346,8 +346,15 @@ impl Binder<'_> {
             })
         };
         let args = match (name.as_str(), arguments.as_slice()) {
-            ("epoch_ns", [of]) => vec![time(self, of)?],
-            ("time_bucket", [width, of, rest @ ..]) if rest.len() <= 1 => {
+            ("epoch_ns", [of]) if !self.table.time_is_number() => vec![time(self, of)?],
+            ("time_bucket", [width, of, offset @ ..]) if offset.len() <= 1 && self.table.time_is_number() => {
+                let mut args = vec![self.constant(width, &Arrow::Int64)?, time(self, of)?];
+                if let [offset] = offset {
+                    args.push(self.constant(offset, &Arrow::Int64)?);
+                }
+                args
+            }
+            ("time_bucket", [width, of, rest @ ..]) if rest.len() <= 1 && !self.table.time_is_number() => {
                 let width = ScalarValue::Utf8(Some(string(width)?.to_owned()));
                 let width = width.cast_to(&Arrow::Interval(IntervalUnit::MonthDayNano)).ok()?;
                 let mut args = vec![Expr::Literal(width, None), time(self, of)?];

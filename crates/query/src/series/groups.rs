@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
+use columns::rows::{time_array, time_values};
 use columns::segment::{ColumnStats, StatSum, StatValue};
 use columns::{Scanned, WholeBlock};
 use datafusion::arrow::compute::take;
@@ -395,7 +395,7 @@ impl<'a> Grouper<'a> {
             None => 0,
             Some(bucket) => {
                 let ends = self.buckets(bucket, vec![meta.times.start, meta.times.last])?;
-                let ends = longs(&ends);
+                let ends = longs(&ends)?;
                 if ends[0] != ends[1] {
                     return Ok(false);
                 }
@@ -505,7 +505,7 @@ impl<'a> Grouper<'a> {
             return Ok(self.groups_of_fields(&fields));
         }
         let buckets = self.shape.bucket.as_ref().map(|bucket| self.buckets(bucket, times)).transpose()?;
-        let buckets = buckets.as_ref().map(longs);
+        let buckets = buckets.as_ref().map(longs).transpose()?;
         let mut groups = Vec::with_capacity(series.len());
         let mut last: Option<(u32, i64, u32, usize)> = None;
         for (row, series) in series.iter().enumerate() {
@@ -570,7 +570,7 @@ impl<'a> Grouper<'a> {
     /// The bucket of a moment; 0 where nothing is grouped by one.
     pub(super) fn bucket_of(&self, time: i64) -> Result<i64> {
         let Some(bucket) = &self.shape.bucket else { return Ok(0) };
-        Ok(longs(&self.buckets(bucket, vec![time])?)[0])
+        Ok(longs(&self.buckets(bucket, vec![time])?)?[0])
     }
 
     /// How many groups are of buckets after this one.
@@ -580,12 +580,11 @@ impl<'a> Grouper<'a> {
 
     /// The buckets of moments, an array of 64-bit integers.
     fn buckets(&self, bucket: &Bucket, times: Vec<i64>) -> Result<ArrayRef> {
-        let times =
-            PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times).with_data_type(self.time.clone());
         let rows = times.len();
+        let times = relabel(time_array(self.view.state().table.time_column().ty, times), &self.time);
         let field = Field::new("time", self.time.clone(), false);
         let schema = Arc::new(Schema::new(vec![field]));
-        let batch = RecordBatch::try_new(schema, vec![Arc::new(times)]).map_err(Error::bug)?;
+        let batch = RecordBatch::try_new(schema, vec![times]).map_err(Error::bug)?;
         bucket.of.evaluate(&batch).and_then(|value| value.into_array(rows)).or_error()
     }
 
@@ -637,9 +636,6 @@ impl<'a> Grouper<'a> {
 }
 
 /// The values of an array of 64-bit integers or moments.
-fn longs(array: &ArrayRef) -> &[i64] {
-    match array.data_type() {
-        Arrow::Int64 => array.as_primitive::<Int64Type>().values(),
-        _ => array.as_primitive::<TimestampNanosecondType>().values(),
-    }
+fn longs(array: &ArrayRef) -> Result<&[i64]> {
+    time_values(array).map(|values| &values[..]).ok_or_else(|| Error::bug("buckets that are no times"))
 }

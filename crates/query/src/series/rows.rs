@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::DataType as Arrow;
+use columns::rows::time_array;
 use columns::{Piece, Scanned, WholeBlock};
 use datafusion::arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, partition, take_record_batch};
 use datafusion::scalar::ScalarValue;
@@ -305,8 +305,8 @@ impl<'a> Told<'a> {
         let shape = self.reading.shape;
         let keys = self.reading.view.key_columns_of(series.iter().copied())?;
         let mut fields: Vec<Vec<ScalarValue>> = vec![Vec::with_capacity(rows.len()); self.fields.len()];
-        let times = rows.iter().map(|(time, _)| *time);
-        let times = PrimitiveArray::<TimestampNanosecondType>::from_iter_values(times);
+        let times = rows.iter().map(|(time, _)| *time).collect();
+        let times = time_array(shape.table.time_column().ty, times);
         for (_, values) in rows {
             fields.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
         }
@@ -314,7 +314,7 @@ impl<'a> Told<'a> {
         let arrays = shape.columns.iter().zip(shape.scanned.fields()).map(|(id, field)| {
             let column = shape.table.column_by_id(*id).ok_or_else(|| Error::bug("a column that is not there"))?;
             Ok(match column.role {
-                ColumnRole::Time => Arc::new(times.clone().with_data_type(field.data_type().clone())) as ArrayRef,
+                ColumnRole::Time => relabel(Arc::clone(&times), field.data_type()),
                 ColumnRole::Key => {
                     let at = shape.table.key_columns().position(|key| key.id == *id);
                     relabel(Arc::clone(&keys[at.ok_or_else(|| Error::bug("a key that is none"))?]), field.data_type())
