@@ -17,6 +17,9 @@ use crate::scan::ScanStats;
 /// does.
 const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
+/// Keys of so many rows are compared at once: few enough that a look in vain is cheap.
+const PIECE_ROWS: usize = if cfg!(test) { 4 } else { 32 };
+
 /// What becomes of versions of the same (series, time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
@@ -96,7 +99,7 @@ impl Merger {
             }
             self.heap.pop();
             let input = &mut self.inputs[number as usize];
-            if input.ready(stats)? {
+            if input.ready(stats)? && !self.skip_replaced(number, (series, time), stats) {
                 self.take_run(number, rows_max.saturating_sub(rows), &mut plan, stats);
             }
             let input = &self.inputs[number as usize];
@@ -113,6 +116,27 @@ impl Merger {
         let last = if self.group.is_empty() { plan.series.last() } else { Some(&self.group_key.0) };
         let first = plan.series.first().or(last);
         last.is_some_and(|last| *last != series) && first == last
+    }
+
+    /// Drops the rows of an input, whose next has this key, that rows of the next newer input with it replace one by one;
+    /// whatever is between the two is replaced too. So long stretches that were written again cost a comparison of slices,
+    /// and not a turn of the heap for each version. False when it has dropped none.
+    fn skip_replaced(&mut self, number: u32, key: (u32, i64), stats: &mut ScanStats) -> bool {
+        let Some(Reverse((series, time, newer))) = self.heap.peek().copied() else { return false };
+        if (series, time) != key || matches!(self.fold, Fold::None | Fold::Versions) {
+            return false;
+        }
+        let (old, new) = (&self.inputs[number as usize], &self.inputs[newer as usize]);
+        // Of a chunk that was not read yet the key is a bound, no row's.
+        let (Some(old_rows), Some(new_rows)) = (&old.chunk, &new.chunk) else { return false };
+        let same = same_keys((old_rows, old.at), (new_rows, new.at));
+        let replaced = match new_rows.ops.all_replace() {
+            true => same,
+            false => (0..same).take_while(|row| *new_rows.ops.get(new.at + row) == Op::Replace).count(),
+        };
+        self.inputs[number as usize].advance(replaced);
+        stats.versions_dropped += replaced as u64;
+        replaced > 0
     }
 
     /// Takes the rows of an input that come before every other input's next, up to `budget`.
@@ -142,10 +166,7 @@ impl Merger {
             }
         }
         let slot = *input.slot.get_or_insert_with(|| plan.add_chunk(chunk.clone()));
-        input.at = range.end;
-        if input.at == chunk.len() {
-            (input.chunk, input.slot) = (None, None);
-        }
+        input.advance(range.len());
         match self.fold {
             Fold::None => plan.push_range(slot, range),
             Fold::Versions => {
@@ -226,6 +247,31 @@ impl Input {
             None => self.source.bound(),
         }
     }
+
+    /// Goes past so many rows of the chunk, and lets go of it at its end.
+    fn advance(&mut self, rows: usize) {
+        self.at += rows;
+        if self.chunk.as_ref().is_some_and(|chunk| self.at == chunk.len()) {
+            (self.chunk, self.slot) = (None, None);
+        }
+    }
+}
+
+/// How many rows of two chunks, each from a position on, have the same keys in the same order.
+fn same_keys((a, a_from): (&Chunk, usize), (b, b_from): (&Chunk, usize)) -> usize {
+    let rows = (a.len() - a_from).min(b.len() - b_from);
+    let is_same = |at: usize, len: usize| {
+        let (at_a, at_b) = (a_from + at..a_from + at + len, b_from + at..b_from + at + len);
+        a.times[at_a.clone()] == b.times[at_b.clone()] && a.series[at_a] == b.series[at_b]
+    };
+    let mut same = 0;
+    while same + PIECE_ROWS <= rows && is_same(same, PIECE_ROWS) {
+        same += PIECE_ROWS;
+    }
+    while same < rows && is_same(same, 1) {
+        same += 1;
+    }
+    same
 }
 
 /// How many rows of `chunk` from `from` on come before `bound`, or with it when `through`.
@@ -293,4 +339,131 @@ fn join(older: &Op, newer: &Op) -> Option<Op> {
 
 fn within(some: &[ColumnId], all: &[ColumnId]) -> bool {
     some.iter().all(|id| all.binary_search(id).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Float64Type;
+    use arrow_array::{ArrayRef, Float64Array};
+    use model::DataType;
+
+    use super::*;
+    use crate::chunk::RowsSource;
+    use crate::encoding::tests::Random;
+    use crate::filter::Filter;
+    use crate::rows::{Ops, Rows};
+
+    const VALUE: ColumnId = ColumnId(2);
+
+    type Row = (u32, i64, Op, f64);
+
+    /// As the memtable has them: sorted, in windows of 16.
+    fn source(rows: &[Row]) -> Source {
+        let values: ArrayRef = Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.3)));
+        let list = vec![Op::Replace, Op::Keep, Op::Merge];
+        let of: Vec<u8> =
+            rows.iter().filter_map(|row| list.iter().position(|op| *op == row.2)).map(|at| at as u8).collect();
+        let ops = if of.iter().all(|of| *of == 0) { Ops::All(Op::Replace) } else { Ops::Each { list, of } };
+        let series = rows.iter().map(|row| row.0).collect();
+        let rows = Rows::new(series, rows.iter().map(|row| row.1).collect(), ops, vec![(VALUE, values)]);
+        Source::Rows(RowsSource::new(Arc::new(rows), Filter::all()).unwrap())
+    }
+
+    /// Stretches of rows with gaps and, now and then, two versions of a row.
+    fn rows(random: &mut Random, source: u64) -> Vec<Row> {
+        let (mut rows, mut time, mut series) = (Vec::new(), 0, 0);
+        while rows.len() < 150 {
+            let op = [Op::Replace, Op::Replace, Op::Replace, Op::Keep, Op::Merge][random.below(5) as usize].clone();
+            for _ in 0..random.below(70) {
+                rows.push((series, time, op.clone(), (source * 1_000) as f64 + rows.len() as f64));
+                time += i64::from(random.below(40) > 0);
+            }
+            time += random.below(9) as i64;
+            if random.below(5) == 0 {
+                (series, time) = (series + random.below(2) as u32 + 1, 0);
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn merged_rows_are_what_a_map_holds_that_the_sources_were_put_into_one_after_the_other() {
+        for seed in 0..300 {
+            let mut random = Random(seed + 1);
+            let sources: Vec<Vec<Row>> = (0..random.below(5) + 1).map(|number| rows(&mut random, number)).collect();
+            let mut expected: BTreeMap<(u32, i64), f64> = BTreeMap::new();
+            for (series, time, op, value) in sources.iter().flatten() {
+                match op {
+                    Op::Keep => _ = expected.entry((*series, *time)).or_insert(*value),
+                    _ => _ = expected.insert((*series, *time), *value),
+                }
+            }
+            let mut merger = Merger::new(sources.iter().map(|rows| source(rows)).collect(), Fold::Full);
+            let (mut stats, mut seen) = (ScanStats::default(), Vec::new());
+            while let Some(plan) = merger.next(1 + random.below(100) as usize, &mut stats).unwrap() {
+                let values = plan.column(VALUE, DataType::Float64).unwrap().unwrap();
+                let keys = plan.series.iter().copied().zip(plan.times.iter().copied());
+                seen.extend(keys.zip(values.as_primitive::<Float64Type>().values().iter().copied()));
+            }
+            assert_eq!(seen, expected.into_iter().collect::<Vec<_>>(), "seed {seed}");
+            let all: usize = sources.iter().map(Vec::len).sum();
+            assert_eq!(seen.len() as u64 + stats.versions_dropped, all as u64, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_stretch_that_is_written_again_is_skipped_at_once() {
+        let stretch = |series: u32, times: Range<i64>, op: &Op| -> Vec<Row> {
+            times.map(|time| (series, time, op.clone(), 0.0)).collect()
+        };
+        let same = |times: Range<i64>| stretch(3, times, &Op::Replace);
+        let with = |mut first: Vec<Row>, then: Vec<Row>| {
+            first.extend(then);
+            first
+        };
+        for (fold, older, newer, expected) in [
+            (Fold::Full, same(0..16), same(0..16), 16),
+            (Fold::Closed, same(0..16), same(0..16), 16),
+            (Fold::Versions, same(0..16), same(0..16), 0),
+            (Fold::None, same(0..16), same(0..16), 0),
+            (Fold::Full, same(0..9), same(0..16), 9),
+            (Fold::Full, same(0..16), with(same(0..9), same(10..12)), 9),
+            (Fold::Full, same(0..16), with(same(0..7), stretch(4, 7..12, &Op::Replace)), 7),
+            (Fold::Full, same(0..16), with(same(0..5), stretch(3, 5..16, &Op::Merge)), 5),
+            (Fold::Full, same(0..16), stretch(3, 0..16, &Op::Keep), 0),
+            (Fold::Full, stretch(3, 0..16, &Op::Keep), same(0..16), 16),
+            (Fold::Full, same(0..16), same(1..16), 0),
+        ] {
+            let mut merger = Merger::new(vec![source(&older), source(&newer)], fold);
+            let mut stats = ScanStats::default();
+            merger.inputs.iter_mut().for_each(|input| _ = input.ready(&mut stats).unwrap());
+            let Reverse((series, time, number)) = merger.heap.pop().unwrap();
+            let skipped = merger.skip_replaced(number, (series, time), &mut stats);
+            assert_eq!((skipped, stats.versions_dropped), (expected > 0, expected), "{older:?}\n{newer:?}");
+        }
+    }
+
+    #[test]
+    fn same_keys_are_counted_wherever_they_end() {
+        for len in [1, 31, 32, 33, 64, 100] {
+            let rows: Vec<Row> = (0..len).map(|at| ((at / 50) as u32, at, Op::Replace, 0.0)).collect();
+            let chunk = |rows: &[Row]| {
+                let mut chunk = source(rows).next(&mut ScanStats::default()).unwrap().unwrap();
+                chunk.series = rows.iter().map(|row| row.0).collect();
+                chunk.times = rows.iter().map(|row| row.1).collect();
+                chunk
+            };
+            let whole = chunk(&rows);
+            for differs in 0..=rows.len() {
+                for change in [|row: &mut Row| row.0 += 1, |row: &mut Row| row.1 += 1] {
+                    let mut other = rows.clone();
+                    other.get_mut(differs).into_iter().for_each(change);
+                    assert_eq!(same_keys((&whole, 0), (&chunk(&other), 0)), differs, "of {len}");
+                }
+            }
+        }
+    }
 }

@@ -172,8 +172,10 @@ impl Plan {
 
     /// The values of a column; `None` when all are NULL, as far as can be told without looking at them.
     pub(crate) fn column(&self, id: ColumnId, ty: DataType) -> Result<Option<ArrayRef>> {
+        // One run of an array is a slice of it.
+        let copies = || self.runs.len() > 1 || self.chunks.iter().any(|chunk| chunk.packed().is_some());
         if self.overlays.is_empty()
-            && self.chunks.iter().any(|chunk| chunk.packed().is_some())
+            && copies()
             && let Some(values) = self.gathered(id, ty)
         {
             return Ok(Some(values));
@@ -198,8 +200,8 @@ impl Plan {
         values.map(Some)
     }
 
-    /// Values taken from packed rows without making arrays of those first. `None` where a row may have no value, and for
-    /// types whose values are not simply numbers.
+    /// Values copied run by run, from packed rows without making arrays of those first. `None` where a row may have no value,
+    /// and for types whose values are not simply numbers.
     fn gathered(&self, id: ColumnId, ty: DataType) -> Option<ArrayRef> {
         use arrow_array::types as arrow;
         match ty {

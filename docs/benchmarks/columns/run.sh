@@ -92,9 +92,9 @@ late() {
 tsbs() {
     measure tsbs ${TARGETS:-millrace questdb influxdb victoriametrics} -- tsbs --queries 100
 }
-# HAKOM's test: shares of packed days changed, compressed and not.
+# HAKOM's test: shares of packed days changed, compressed and not; four minutes.
 breakeven() {
-    "$program" bench breakeven --target millrace --series 10 --days 120 --json "$reports/breakeven.json" \
+    "$program" bench breakeven --target millrace --series 20 --days 120 --json "$reports/breakeven.json" \
         --html "$reports/breakeven.html" > "$reports/breakeven.txt"
 }
 # GROUP BYs over events, beside DuckDB and ClickHouse. PYTHON has their packages.

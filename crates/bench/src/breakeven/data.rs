@@ -220,7 +220,7 @@ mod tests {
             change(&mut wrong);
             check(&wrong).unwrap_err()
         };
-        assert!(changed(&|read| drop(read.pop())).contains("1 of 96 values"));
+        assert!(changed(&|read| _ = read.pop()).contains("1 of 96 values"));
         assert!(changed(&|read| read.push(read[0])).contains("twice"));
         assert!(changed(&|read| read[3].2 = SHAPE.point(1, 2 * BLOCK + 3, 0)).contains("written"));
         assert!(changed(&|read| read[3].0 = 2).contains("not asked for"));

@@ -2,9 +2,11 @@
 //! in blocks of a day, of which a share is changed, written and read back; in a compressed table and in one that is
 //! not, of the same product.
 //!
-//! A run: a private server for each of the two tables, both loaded with the same values. Then, for each kind of request
-//! and each share, the same changes are written to one and the other, the values are read at once, the server is asked
-//! to write to its files and watched until it is idle, and the values are read again. Which table is first alternates.
+//! A run: a private server for each of the two tables, both loaded with the same values and packed. Then, for each kind of
+//! request and each share, the same changes are written to one and the other, the values are read at once, the server is
+//! asked to write to its files and watched until it is idle, the values are read again, and the table is packed again: so
+//! every step begins with whole packed blocks, and no step depends on how many pieces the ones before have left. The tables
+//! take turns of a few requests, one and the other, the other and the one, so that what else the machine does meets both.
 //!
 //! Always true:
 //! - Making requests and checking answers are outside of measured time.
@@ -18,16 +20,18 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use crate::drivers::Target;
 use crate::engine::histogram::{empty, latency};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::measure::proc;
-use crate::measure::sampler::wait_until_idle;
+use crate::measure::sampler::{Rest, wait_until_idle};
 use crate::measure::tree::{Tree, Usage};
 use crate::run::place::{Place, Placing};
 use crate::run::{INTERRUPTED, Show};
@@ -39,6 +43,23 @@ use store::{Client, Kind};
 
 /// Longest wait for a server to come to rest.
 const REST_MAX: Duration = Duration::from_secs(120);
+/// Requests of a table before it is the other one's turn.
+const TURN_REQUESTS: usize = 50;
+
+/// What could be done, or why a step ended before its end.
+type Checked<T> = std::result::Result<T, Stop>;
+
+enum Stop {
+    /// What was read is not what was written.
+    Wrong(String),
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
 
 /// What a request holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -95,6 +116,21 @@ impl Settings {
             Requests::Bulk => self.bulk_passes,
         }
     }
+
+    fn turns(&self, requests: Requests) -> Vec<Turn> {
+        let count = self.stretches(requests).len();
+        let of_pass = |pass| {
+            let starts = (0..count).step_by(TURN_REQUESTS);
+            starts.map(move |start| Turn { pass, requests: start..(start + TURN_REQUESTS).min(count) })
+        };
+        (0..self.passes(requests)).flat_map(of_pass).collect()
+    }
+}
+
+/// Some requests of a pass over all blocks.
+struct Turn {
+    pass: u32,
+    requests: Range<usize>,
 }
 
 /// One of the two tables.
@@ -143,6 +179,7 @@ fn measure(settings: &Settings, sides: &mut [Side<'_>], report: &mut Report, sho
     for side in sides.iter_mut() {
         show.stage(&format!("{}, {}: loading", side.kind.product(), side.kind.name()));
         report.loaded.push(side.load()?);
+        side.pack()?;
     }
     let mut pass = 0;
     for repeat in 0..settings.repeat {
@@ -150,20 +187,9 @@ fn measure(settings: &Settings, sides: &mut [Side<'_>], report: &mut Report, sho
             for share in &settings.shares {
                 let at = At { requests: *requests, share: *share, repeat, pass };
                 pass += u64::from(settings.passes(*requests));
-                // One and the other, the other and the one.
-                if report.steps.len() % 4 >= 2 {
-                    sides.reverse();
-                }
-                for side in sides.iter_mut() {
-                    side.announce(&at, show);
-                    match side.step(&at)? {
-                        Ok(step) => report.steps.push(step),
-                        Err(finding) => {
-                            report.findings.push(finding);
-                            return Ok(());
-                        }
-                    }
-                }
+                announce(sides, &at, show);
+                let Some(steps) = report.take(step(&at, sides))? else { return Ok(()) };
+                report.steps.extend(steps);
                 if INTERRUPTED.load(Ordering::Relaxed) {
                     report.notes.push("stopped by Ctrl-C; what was done until then is checked and shown".to_owned());
                     return Ok(());
@@ -173,9 +199,87 @@ fn measure(settings: &Settings, sides: &mut [Side<'_>], report: &mut Report, sho
     }
     for side in sides.iter_mut() {
         show.stage(&format!("{}, {}: its smallest form", side.kind.product(), side.kind.name()));
-        report.settle(side.kind.name(), side.compact()?);
+        let bytes = side.wait().1;
+        report.loaded.iter_mut().filter(|of| of.table == side.kind.name()).for_each(|of| of.smallest_bytes = bytes);
     }
+    let at = At { requests: Requests::Bulk, share: 0, repeat: 0, pass };
+    report.take(in_turns(&at, sides, Side::read))?;
     Ok(())
+}
+
+fn announce(sides: &[Side<'_>], at: &At, show: &mut dyn Show) {
+    let Some(Side { kind, settings, .. }) = sides.first() else { return };
+    let (product, requests, repeat) = (kind.product(), at.requests.name(), at.repeat + 1);
+    show.stage(&format!(
+        "{product}: {requests} requests, {} % of each block, {repeat} of {}",
+        at.share, settings.repeat
+    ));
+}
+
+/// Writes, reads, comes to rest, reads, packs: every table, in the order of `sides`.
+fn step(at: &At, sides: &mut [Side<'_>]) -> Checked<Vec<Step>> {
+    let usages = |sides: &mut [Side<'_>]| sides.iter_mut().map(Side::usage).collect::<Vec<Usage>>();
+    let start = usages(sides);
+    let write = in_turns(at, sides, Side::write)?;
+    let written = usages(sides);
+    let fresh = in_turns(at, sides, Side::read)?;
+    let fresh_end = usages(sides);
+    let settled = rest(sides)?;
+    let settled_before = usages(sides);
+    let read = in_turns(at, sides, Side::read)?;
+    let end = usages(sides);
+    let mut steps = Vec::with_capacity(sides.len());
+    for (n, ((write, fresh), read)) in write.into_iter().zip(fresh).zip(read).enumerate() {
+        let (settled, data_bytes) = settled[n];
+        let write_cpu = cpu(&start[n], &written[n]).zip(cpu(&fresh_end[n], &settled));
+        let io = |usage: &Usage| usage.io.map(|io| io.written_bytes);
+        steps.push(Step {
+            table: sides[n].kind.name().to_owned(),
+            requests: at.requests.name().to_owned(),
+            share: at.share,
+            repeat: at.repeat,
+            write: Figure { server_cpu_s: write_cpu.map(|(during, after)| during + after), ..write },
+            fresh: Figure { server_cpu_s: cpu(&written[n], &fresh_end[n]), ..fresh },
+            read: Figure { server_cpu_s: cpu(&settled_before[n], &end[n]), ..read },
+            pack: sides[n].pack()?,
+            data_bytes,
+            disk_written_bytes: io(&settled).zip(io(&start[n])).map(|(after, before)| after.saturating_sub(before)),
+        });
+    }
+    Ok(steps)
+}
+
+/// All requests of a step, by turns; a figure of each table.
+fn in_turns<'a>(
+    at: &At,
+    sides: &mut [Side<'a>],
+    each: impl Fn(&mut Side<'a>, &At, &Turn, &mut Meter) -> Checked<()>,
+) -> Checked<Vec<Figure>> {
+    let mut meters: Vec<Meter> = sides.iter().map(|_| Meter::default()).collect();
+    let turns = sides.first().map_or_else(Vec::new, |side| side.settings.turns(at.requests));
+    for (number, turn) in turns.iter().enumerate() {
+        for place in 0..sides.len() {
+            // One and the other, the other and the one.
+            let which = (place + number + at.repeat as usize) % sides.len();
+            each(&mut sides[which], at, turn, &mut meters[which])?;
+        }
+    }
+    Ok(meters.into_iter().map(|meter| meter.finish(None)).collect())
+}
+
+/// Asks the servers to write to their files, waits until all are idle; usage of each then, and bytes on disk.
+fn rest(sides: &mut [Side<'_>]) -> Result<Vec<(Usage, Option<u64>)>> {
+    sides.iter_mut().try_for_each(|side| side.client.settle())?;
+    let places: Vec<_> = sides.iter().map(|side| (&side.place.pids[..], &side.place.dirs[..])).collect();
+    let rests: Vec<Rest> = std::thread::scope(|scope| {
+        let wait = |(pids, dirs)| scope.spawn(move || wait_until_idle(pids, dirs, REST_MAX, &INTERRUPTED));
+        let waiting: Vec<_> = places.into_iter().map(wait).collect();
+        let rest = |waiting: std::thread::ScopedJoinHandle<'_, Rest>| {
+            waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        waiting.into_iter().map(rest).collect()
+    });
+    Ok(sides.iter_mut().zip(rests).map(|(side, rest)| (side.usage_at_rest(&rest), rest.bytes)).collect())
 }
 
 impl<'a> Side<'a> {
@@ -200,34 +304,25 @@ impl<'a> Side<'a> {
         })
     }
 
-    fn announce(&self, at: &At, show: &mut dyn Show) {
-        show.stage(&format!(
-            "{}, {}: {} requests, {} % of each block, {} of {}",
-            self.kind.product(),
-            self.kind.name(),
-            at.requests.name(),
-            at.share,
-            at.repeat + 1,
-            self.settings.repeat
-        ));
-    }
-
+    /// Nothing of a server that has both tables: they take turns, so that it is not known what was for which.
     fn usage(&mut self) -> Usage {
         self.tree.scan();
-        self.tree.read()
+        match self.place.server {
+            Some(_) => self.tree.read(),
+            None => Usage { cpu_s: None, io: None, ..self.tree.read() },
+        }
     }
 
-    /// Asks the server to write to its files, waits until it is idle; usage then, and bytes on disk.
-    fn rest(&mut self) -> Result<(Usage, Option<u64>)> {
-        self.client.settle()?;
-        Ok(self.wait())
+    /// Without what it used though it had nothing to do.
+    fn usage_at_rest(&mut self, rest: &Rest) -> Usage {
+        let mut usage = self.usage();
+        usage.cpu_s = usage.cpu_s.map(|cpu_s| cpu_s - rest.quiet_cpu_s);
+        usage
     }
 
     fn wait(&mut self) -> (Usage, Option<u64>) {
         let rest = wait_until_idle(&self.place.pids, &self.place.dirs, REST_MAX, &INTERRUPTED);
-        let mut usage = self.usage();
-        usage.cpu_s = usage.cpu_s.map(|cpu_s| cpu_s - rest.quiet_cpu_s);
-        (usage, rest.bytes)
+        (self.usage_at_rest(&rest), rest.bytes)
     }
 
     fn load(&mut self) -> Result<Loaded> {
@@ -239,85 +334,50 @@ impl<'a> Side<'a> {
             let took = self.client.load(&shape, &stretch)?;
             figure.add(values, took);
         }
-        let (after, bytes) = self.rest()?;
+        self.client.settle()?;
+        let (after, bytes) = self.wait();
         let figure = figure.finish(cpu(&before, &after));
         Ok(Loaded { table: self.kind.name().to_owned(), figure, data_bytes: bytes, smallest_bytes: None })
     }
 
-    /// Writes, reads, comes to rest, reads. The inner error is a wrong answer.
-    fn step(&mut self, at: &At) -> Result<std::result::Result<Step, String>> {
-        let start = self.usage();
-        let write = self.write(at)?;
-        let written = self.usage();
-        let fresh = match self.read(at)? {
-            Ok(fresh) => fresh,
-            Err(finding) => return Ok(Err(finding)),
-        };
-        let fresh_end = self.usage();
-        let (settled, data_bytes) = self.rest()?;
-        let settled_before = self.usage();
-        let read = match self.read(at)? {
-            Ok(read) => read,
-            Err(finding) => return Ok(Err(finding)),
-        };
-        let end = self.usage();
-        let write_cpu_s = cpu(&start, &written).zip(cpu(&fresh_end, &settled)).map(|(during, after)| during + after);
-        let io = |usage: &Usage| usage.io.map(|io| io.written_bytes);
-        Ok(Ok(Step {
-            table: self.kind.name().to_owned(),
-            requests: at.requests.name().to_owned(),
-            share: at.share,
-            repeat: at.repeat,
-            write: Figure { server_cpu_s: write_cpu_s, ..write },
-            fresh: Figure { server_cpu_s: cpu(&written, &fresh_end), ..fresh },
-            read: Figure { server_cpu_s: cpu(&settled_before, &end), ..read },
-            data_bytes,
-            disk_written_bytes: io(&settled).zip(io(&start)).map(|(after, before)| after.saturating_sub(before)),
-        }))
-    }
-
-    fn write(&mut self, at: &At) -> Result<Figure> {
+    fn write(&mut self, at: &At, turn: &Turn, meter: &mut Meter) -> Checked<()> {
         let shape = self.settings.shape();
-        let mut meter = Meter::default();
-        for pass in 0..self.settings.passes(at.requests) {
-            for stretch in self.settings.stretches(at.requests) {
-                let changes = shape.changes(&stretch, at.share, at.pass + u64::from(pass), &mut self.truth);
-                let took = self.client.write(&stretch, &changes)?;
-                meter.add(changes.len(), took);
-            }
+        for stretch in &self.settings.stretches(at.requests)[turn.requests.clone()] {
+            let changes = shape.changes(stretch, at.share, at.pass + u64::from(turn.pass), &mut self.truth);
+            let took = self.client.write(stretch, &changes)?;
+            meter.add(changes.len(), took);
         }
-        Ok(meter.finish(None))
+        Ok(())
     }
 
-    /// Reads everything; the inner error is a wrong answer.
-    fn read(&mut self, at: &At) -> Result<std::result::Result<Figure, String>> {
+    fn read(&mut self, at: &At, turn: &Turn, meter: &mut Meter) -> Checked<()> {
         let shape = self.settings.shape();
-        let mut meter = Meter::default();
-        for _ in 0..self.settings.passes(at.requests) {
-            for stretch in self.settings.stretches(at.requests) {
-                let took = self.client.read(&stretch)?;
-                let values = self.client.values()?;
-                if let Err(wrong) = self.truth.check(&shape, &stretch, &values) {
-                    return Ok(Err(format!(
-                        "{}, {}, after {} requests that changed {} % of each block: {wrong}",
-                        self.kind.product(),
-                        self.kind.name(),
-                        at.requests.name(),
-                        at.share
-                    )));
-                }
-                meter.add(values.len(), took);
+        for stretch in &self.settings.stretches(at.requests)[turn.requests.clone()] {
+            let took = self.client.read(stretch)?;
+            let values = self.client.values()?;
+            if let Err(wrong) = self.truth.check(&shape, stretch, &values) {
+                return Err(Stop::Wrong(format!(
+                    "{}, {}, after {} requests that changed {} % of each block: {wrong}",
+                    self.kind.product(),
+                    self.kind.name(),
+                    at.requests.name(),
+                    at.share
+                )));
             }
+            meter.add(values.len(), took);
         }
-        Ok(Ok(meter.finish(None)))
+        Ok(())
     }
 
-    /// Bytes on disk in the smallest form there is, everything read once more.
-    fn compact(&mut self) -> Result<std::result::Result<Option<u64>, String>> {
+    /// Brings all values into the smallest form there is.
+    fn pack(&mut self) -> Result<Figure> {
+        let before = self.usage();
+        let began = Instant::now();
         self.client.compact()?;
-        let (_, bytes) = self.wait();
-        let at = At { requests: Requests::Bulk, share: 0, repeat: 0, pass: 0 };
-        Ok(self.read(&at)?.map(|_| bytes))
+        let took = began.elapsed();
+        let mut meter = Meter::default();
+        meter.add(self.settings.series as usize * self.settings.days * BLOCK, took);
+        Ok(meter.finish(cpu(&before, &self.usage())))
     }
 }
 
@@ -375,12 +435,15 @@ impl Report {
         }
     }
 
-    fn settle(&mut self, table: &str, bytes: std::result::Result<Option<u64>, String>) {
-        match bytes {
-            Ok(bytes) => {
-                self.loaded.iter_mut().filter(|of| of.table == table).for_each(|of| of.smallest_bytes = bytes);
+    /// What came of a step that was not wrong; a finding where it was.
+    fn take<T>(&mut self, outcome: Checked<T>) -> Result<Option<T>> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Wrong(finding)) => {
+                self.findings.push(finding);
+                Ok(None)
             }
-            Err(finding) => self.findings.push(finding),
         }
     }
 }

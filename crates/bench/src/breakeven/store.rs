@@ -143,7 +143,7 @@ impl Client {
 
     /// The form in which it takes least.
     pub(super) fn compact(&mut self) -> Result<()> {
-        self.pg.simple("VACUUM FULL", SETTLE_TIMEOUT)?;
+        self.pg.simple(&format!("VACUUM FULL {}", self.kind.table()), SETTLE_TIMEOUT)?;
         self.pg.simple("CHECKPOINT", SETTLE_TIMEOUT)
     }
 

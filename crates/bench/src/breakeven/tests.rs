@@ -18,6 +18,26 @@ fn settings() -> Settings {
     }
 }
 
+fn write(side: &mut Side<'_>, at: &At) -> Figure {
+    all(side, at, Side::write).expect("nothing was read")
+}
+
+fn read(side: &mut Side<'_>, at: &At) -> std::result::Result<Figure, String> {
+    all(side, at, Side::read)
+}
+
+fn all<'a>(
+    side: &mut Side<'a>,
+    at: &At,
+    each: impl Fn(&mut Side<'a>, &At, &Turn, &mut Meter) -> Checked<()>,
+) -> std::result::Result<Figure, String> {
+    match in_turns(at, std::slice::from_mut(side), each) {
+        Ok(mut figures) => Ok(figures.remove(0)),
+        Err(Stop::Wrong(finding)) => Err(finding),
+        Err(Stop::Failed(error)) => panic!("{error}"),
+    }
+}
+
 /// Loads, changes every share by every kind of request and reads; then a value that was changed by somebody else, and
 /// one that is gone, are found.
 fn check(product: Product, damage: &dyn Fn(Kind) -> [String; 2]) {
@@ -36,23 +56,25 @@ fn check(product: Product, damage: &dyn Fn(Kind) -> [String; 2]) {
             for share in settings.shares.iter().copied() {
                 pass += 10;
                 let at = At { requests, share, repeat: 0, pass };
-                let written = side.write(&at).expect("written");
+                let written = write(&mut side, &at);
                 let blocks = u64::from(settings.series) * settings.days as u64 * u64::from(settings.passes(requests));
                 assert_eq!(written.values, blocks * Shape::changed(share) as u64, "{}", kind.name());
-                let read = side.read(&at).expect("an answer").unwrap_or_else(|wrong| panic!("{wrong}"));
-                assert_eq!(read.values, blocks * BLOCK as u64);
+                let seen = read(&mut side, &at).unwrap_or_else(|wrong| panic!("{wrong}"));
+                assert_eq!(seen.values, blocks * BLOCK as u64);
             }
         }
         let at = At { requests: Requests::Bulk, share: 100, repeat: 0, pass };
         side.client.settle().expect("at rest");
-        side.read(&at).expect("an answer").unwrap_or_else(|wrong| panic!("{wrong}"));
+        read(&mut side, &at).unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!(side.pack().expect("packed").values, 3 * 4 * BLOCK as u64);
+        read(&mut side, &at).unwrap_or_else(|wrong| panic!("{wrong}"));
         for (statement, expected) in damage(kind).iter().zip(["written", "missing"]) {
             side.client.run_text(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
-            let finding = side.read(&at).expect("an answer").expect_err(statement);
+            let finding = read(&mut side, &at).expect_err(statement);
             assert!(finding.contains(expected) && finding.contains(kind.name()), "{finding}");
             if expected == "written" {
                 // All of it again: what was damaged is as it should be.
-                side.write(&at).expect("written");
+                write(&mut side, &at);
             }
         }
         side.client.drop_table().expect("dropped");
@@ -85,4 +107,15 @@ fn millrace_keeps_every_value_of_both_tables_and_damage_is_found() {
             ),
         ]
     });
+}
+
+#[test]
+fn turns_are_all_requests_of_all_passes_a_few_at_a_time() {
+    let settings = Settings { series: 40, ..settings() };
+    let turns = |requests| {
+        let turns = settings.turns(requests);
+        turns.into_iter().map(|turn| (turn.pass, turn.requests)).collect::<Vec<_>>()
+    };
+    assert_eq!(turns(Requests::Single), [(0, 0..50), (0, 50..100), (0, 100..150), (0, 150..160)]);
+    assert_eq!(turns(Requests::Bulk), [(0, 0..2), (1, 0..2)]);
 }

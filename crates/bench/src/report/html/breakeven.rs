@@ -2,7 +2,7 @@
 
 use super::{Cell, Page, Row, document, name, save};
 use crate::breakeven::Report;
-use crate::breakeven::report::{Loaded, Phase, Summary, share_text};
+use crate::breakeven::report::{Loaded, Phase, Spread, Summary, share_text};
 use crate::error::Result;
 use crate::report::charts::{Axis, Chart, Line, Point, Scale, Unit};
 use crate::report::format::{bytes, milliseconds, short, whole};
@@ -25,7 +25,8 @@ fn page(reports: &[Report]) -> String {
             "p class=\"soft\"",
             "Series of quarters of an hour in blocks of a day, of which a share is changed and read back: a compressed \
              table beside one that is not, of the same product. Every value that was read was compared. Ratios above 1 \
-             are in favour of the compressed table; CPU is the server's, of writing until it is at rest.",
+             are in favour of the compressed table, their spread over the repeats in brackets; CPU is the server's, of \
+             writing until it is at rest.",
         );
         for finding in reports.iter().flat_map(|report| &report.findings) {
             page.raw("<div class=\"banner bad\">").element("strong", "A wrong answer.").element("p", finding);
@@ -150,7 +151,7 @@ fn table(page: &mut Page, report: &Report, requests: &str, shares: &[u32], phase
                 None => "",
             };
             let (on_disk, written) = report.bytes(table, requests, *share);
-            let maybe = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+            let maybe = |value: Option<Spread>| value.map_or_else(String::new, |value| value.text());
             let none = || "–".to_owned();
             rows.push(Row::new(vec![
                 name(&share_text(*share)),
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn the_page_has_both_tables_their_ratios_and_charts() {
         let html = page(&[fixture()]);
-        assert_eq!(html.matches("<svg").count(), 6, "rate and CPU of writing and both readings");
+        assert_eq!(html.matches("<svg").count(), 8, "rate and CPU of writing, both readings and packing");
         for said in ["PostgreSQL, packed", "plain&lt;b&gt;", "1 % (1 of 96 values)", "100 % (96 of 96 values)", "2.00"]
         {
             assert!(html.contains(said), "{said}");
