@@ -9,7 +9,7 @@
 use arrow_buffer::{BooleanBuffer, Buffer};
 use model::Result;
 
-use super::bits::{GROUP, pack, packed_bytes, unpack, unpack_groups, width_of};
+use super::bits::{GROUP, Groups, pack, packed_bytes, unpack, unpack_groups, width_of};
 use super::choose;
 use super::cpu::twice;
 use super::huffman::{self, Code};
@@ -325,7 +325,7 @@ pub(crate) fn decode_vec(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i6
 }
 
 /// Reads a stream of `count` integers, each passed through `map`: those of the commonest forms without being kept before.
-pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, mut map: impl FnMut(i64) -> T) -> Result<Vec<T>> {
+pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl FnMut(i64) -> T) -> Result<Vec<T>> {
     let mut out = Vec::with_capacity(count);
     match reader.rest().first() {
         Some(width @ 1..=64) => {
@@ -344,7 +344,7 @@ pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, mut map: i
             reader.u8("integer encoding")?;
             let coded = read_coded(reader, count, DEPTH_MAX - 1)?;
             if coded.escapes.is_empty() {
-                put_together(reader, &coded, None, |values| out.extend(values.iter().map(|value| map(*value))))?;
+                put_together(reader, &coded, None, &mut out, map)?;
             } else {
                 let mut values = Vec::with_capacity(count);
                 put_with_escapes(reader, &coded, &mut values)?;
@@ -688,7 +688,7 @@ fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
     let start = out.len();
     out.reserve(count);
     if coded.escapes.is_empty() {
-        return put_together(reader, &coded, sum, |values| out.extend_from_slice(values));
+        return put_together(reader, &coded, sum, out, |value| value);
     }
     put_with_escapes(reader, &coded, out)?;
     if let Some(sum) = sum {
@@ -717,7 +717,7 @@ fn read_coded(reader: &mut Reader<'_>, count: usize, depth: u32) -> Result<Coded
 /// Appends the values, those that escaped among them.
 fn put_with_escapes(reader: &mut Reader<'_>, coded: &CodedParts, out: &mut Vec<i64>) -> Result<()> {
     let start = out.len();
-    put_together(reader, coded, None, |values| out.extend_from_slice(values))?;
+    put_together(reader, coded, None, out, |value| value)?;
     fill_escapes(&coded.symbols, &coded.escapes, &mut out[start..])
 }
 
@@ -731,28 +731,30 @@ struct CodedParts {
 }
 
 twice! {
-/// Passes on each symbol with the low bits that belong to it, a group at a time; with `sum`, what they add up to from there.
-fn put_together[E: FnMut(&[i64])](
-    reader: &mut Reader<'_>, coded: &CodedParts, sum: Option<i64>, each: E,
+/// Appends each symbol with the low bits that belong to it, passed through `map`; with `sum`, what they add up to from there.
+fn put_together[T, M: FnMut(i64) -> T](
+    reader: &mut Reader<'_>, coded: &CodedParts, sum: Option<i64>, out: &mut Vec<T>, map: M,
 ) -> Result<()> {
-    let (mut each, mut sum) = (each, sum);
+    let (mut map, mut sum) = (map, sum);
     let CodedParts { symbols, base, low_bits, .. } = coded;
     let mut values = [0; GROUP];
     if *low_bits == 0 {
         for symbols in symbols.chunks(GROUP) {
             let put = values.iter_mut().zip(symbols);
             put.for_each(|(value, symbol)| *value = base.wrapping_add(i64::from(*symbol)));
-            each(summed(&mut values[..symbols.len()], &mut sum));
+            out.extend(summed(&mut values[..symbols.len()], &mut sum).iter().map(|value| map(*value)));
         }
         return Ok(());
     }
-    unpack_groups(reader, *low_bits, symbols.len(), |at, low| {
+    let mut groups = Groups::new(reader, *low_bits, symbols.len())?;
+    while let Some((at, low)) = groups.next() {
         let parts = low.iter().zip(&symbols[at..at + low.len()]);
         for (value, (low, high)) in values.iter_mut().zip(parts) {
             *value = base.wrapping_add((u64::from(*high) << low_bits | *low).cast_signed());
         }
-        each(summed(&mut values[..low.len()], &mut sum));
-    })
+        out.extend(summed(&mut values[..low.len()], &mut sum).iter().map(|value| map(*value)));
+    }
+    Ok(())
 }
 }
 
