@@ -91,7 +91,7 @@ impl Chunk {
     /// Reads the columns that were left for later, if there are any.
     pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
         let Some(late) = self.late.as_ref().filter(|late| late.read.get().is_none()) else { return Ok(()) };
-        let mut columns = late.segment.read_columns(late.block as usize, &late.ids, &late.part, bytes_read)?;
+        let mut columns = late.segment.read_columns(late.block as usize, (&late.ids, false), &late.part, bytes_read)?;
         if let Some(index) = &late.taken {
             columns = taken(columns, index, self.len())?;
         }

@@ -16,6 +16,7 @@
 //! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes:
 //! docs/format/{segment,series,rows}.md.
 
+mod bare;
 mod batch;
 #[cfg(test)]
 mod batch_tests;

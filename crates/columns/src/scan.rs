@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow_schema::{Field, Schema, SchemaRef};
-use arrow_select::filter::prep_null_mask_filter;
+use arrow_select::filter::{FilterBuilder, prep_null_mask_filter};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
 
+use crate::bare::{self, BareBlock};
 use crate::chunk::{Reads, RowsSource, SegmentSource, Source};
 use crate::consolidate::merge_rows;
 use crate::filter::Filter;
@@ -74,6 +75,9 @@ pub struct ScanRequest {
     /// Text comes as it is stored where that is a dictionary: as `Dictionary(UInt32, Utf8)`, and as `Utf8` elsewhere, so that a
     /// column's type is not the same in all batches.
     pub coded: bool,
+    /// Rows may come in any order and without their series and times, if only fields are asked for. Of blocks that need no merging
+    /// nothing else is decoded then.
+    pub bare: bool,
 }
 
 impl ScanRequest {
@@ -88,6 +92,7 @@ impl ScanRequest {
             batch_rows: BLOCK_ROWS_MAX,
             limit: None,
             coded: false,
+            bare: false,
         }
     }
 }
@@ -149,8 +154,6 @@ pub struct OwnDelete {
     /// Which moments.
     pub times: TimeRange,
 }
-
-/// Takes whole blocks, or does not.
 
 /// A table as one reader sees it: a state, and its own uncommitted writes on top; or that state as it once was.
 #[derive(Clone)]
@@ -365,7 +368,7 @@ impl TableView {
         Ok(())
     }
 
-    /// Starts a scan. Rows come out ordered by (series number, time); unkeyed tables by time.
+    /// Starts a scan. Rows come out ordered by (series number, time), those of unkeyed tables by time, unless the request is `bare`.
     ///
     /// # Errors
     /// XX000 for a column the table does not have; errors of reading block indexes and statistics.
@@ -376,14 +379,12 @@ impl TableView {
     /// As [`TableView::scan`], for [`Scan::next_kept`]: of blocks none of whose rows are kept, only the columns `early` are read.
     ///
     /// - `request`: without `limit`.
-    /// - `early`: among the request's columns.
+    /// - `early`: what rows are kept by, in the order in which it is shown; need not be among the request's columns.
     ///
     /// # Errors
     /// As [`TableView::scan`].
     pub fn scan_late(&self, request: ScanRequest, early: &[ColumnId]) -> Result<Scan> {
-        let positions = request.columns.iter().enumerate().filter(|(_, id)| early.contains(id));
-        let positions = positions.map(|(at, _)| at).collect();
-        self.start(request, Some(positions), None)
+        self.start(request, Some(early), None)
     }
 
     /// As [`TableView::scan`], without the blocks that `take` says it knows all of: each block that [is whole](WholeBlock) is offered.
@@ -413,22 +414,27 @@ impl TableView {
         self.start(request, None, Some(Taker { take, newest: true }))
     }
 
-    fn start(&self, request: ScanRequest, early: Option<Vec<usize>>, taker: Option<Taker<'_>>) -> Result<Scan> {
+    fn start(&self, request: ScanRequest, early: Option<&[ColumnId]>, taker: Option<Taker<'_>>) -> Result<Scan> {
         let request = self.kept(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
-        let columns: Vec<Column> = request.columns.iter().map(|id| column(&table, *id)).collect::<Result<_>>()?;
-        let reads = Reads { coded: request.coded, ..reads(&columns, early.as_deref()) };
-        let sources = self.sources(&request, reads, taker, &mut stats)?;
-        let mut merger = Merger::new(sources, if table.keyed { Fold::Full } else { Fold::None });
-        let width: usize = columns.iter().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
+        let columns = |ids: &[ColumnId]| ids.iter().map(|id| column(&table, *id)).collect::<Result<Vec<_>>>();
+        let (columns, shown) = (columns(&request.columns)?, early.map(columns).transpose()?);
+        let all = || columns.iter().chain(shown.iter().flatten());
+        let width: usize = all().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
         let batch_rows = request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1);
+        let is_bare = request.bare && request.limit.is_none() && all().all(|column| column.role == ColumnRole::Field);
+        let reads = Reads { coded: request.coded, ..reads(&columns, shown.as_deref()) };
+        let (bare, sources) = self.sources(&request, reads, taker, is_bare.then_some(batch_rows), &mut stats)?;
+        let mut merger = Merger::new(sources, if table.keyed { Fold::Full } else { Fold::None });
         merger.chunk_rows = batch_rows.div_ceil(4);
         Ok(Scan {
             view: self.clone(),
             merger,
+            bare,
             schema: arrow_schema(&table, &request.columns),
-            early: early.unwrap_or_default(),
+            shown_schema: arrow_schema(&table, early.unwrap_or_default()),
+            shown: shown.unwrap_or_default(),
             columns,
             batch_rows,
             left: request.limit.unwrap_or(u64::MAX),
@@ -468,22 +474,27 @@ impl TableView {
         entry.committed() <= self.time || dated(entry)
     }
 
-    /// All sources a request needs, oldest first.
+    /// All sources a request needs, oldest first; and before them the blocks that are read by themselves, of at most `bare` rows.
     fn sources(
         &self,
         request: &ScanRequest,
         reads: Reads,
         taker: Option<Taker<'_>>,
+        bare: Option<usize>,
         stats: &mut ScanStats,
-    ) -> Result<Vec<Source>> {
+    ) -> Result<(Vec<BareBlock>, Vec<Source>)> {
         if request.limit == Some(0) {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let mut sources = Vec::new();
         let mut wanted = prune::blocks(self, request, stats)?;
         if let Some(taker) = taker {
             whole::offer(self, request, &mut wanted, taker)?;
         }
+        let bare = match bare {
+            Some(rows_max) => bare::take(self, request, rows_max, &mut wanted)?,
+            None => Vec::new(),
+        };
         for prune::Wanted { segment, blocks, filter, .. } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
@@ -502,20 +513,20 @@ impl TableView {
             }
         }
         sources.extend(newest_first.into_iter().rev());
-        Ok(sources)
+        Ok((bare, sources))
     }
 }
 
-/// What is read of `columns`: all with the rows, or those at the positions `early`. Texts and bytes do not wait: their size bounds
-/// how many rows are in memory.
-fn reads(columns: &[Column], early: Option<&[usize]>) -> Reads {
-    let is_early = |(at, column): &(usize, &Column)| {
-        early.is_none_or(|early| early.contains(at)) || arrow_type(column.ty).primitive_width().is_none()
+/// What is read of `columns`, and of those that are shown first: all with the rows, or these first. Texts and bytes do not wait: their
+/// size bounds how many rows are in memory.
+fn reads(columns: &[Column], shown: Option<&[Column]>) -> Reads {
+    let is_early = |column: &&Column| {
+        shown.is_none_or(|shown| shown.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
     };
-    let fields = columns.iter().enumerate().filter(|(_, column)| column.role == ColumnRole::Field);
+    let fields = columns.iter().chain(shown.unwrap_or_default()).filter(|column| column.role == ColumnRole::Field);
     let (early, late): (Vec<_>, Vec<_>) = fields.partition(is_early);
-    let ids = |columns: Vec<(usize, &Column)>| {
-        let mut ids: Vec<ColumnId> = columns.into_iter().map(|(_, column)| column.id).collect();
+    let ids = |columns: Vec<&Column>| {
+        let mut ids: Vec<ColumnId> = columns.into_iter().map(|column| column.id).collect();
         ids.sort_unstable();
         ids.dedup();
         Arc::from(ids)
@@ -531,22 +542,31 @@ fn column(table: &Table, id: ColumnId) -> Result<Column> {
 
 /// Rows of a scan, with what orders them.
 pub struct Scanned {
-    /// Series number of each row.
+    /// Series number of each row; of a `bare` request, perhaps none at all.
     pub series: Vec<u32>,
-    /// Time of each row.
+    /// Time of each row; as `series`.
     pub times: Vec<i64>,
     /// The columns that were asked for.
     pub batch: RecordBatch,
 }
 
+impl Scanned {
+    fn bare(batch: RecordBatch) -> Scanned {
+        Scanned { series: Vec::new(), times: Vec::new(), batch }
+    }
+}
+
 /// A running scan: batches of the schema [`arrow_schema()`] gives for the request. Memory: one block per source in use.
 pub struct Scan {
     view: TableView,
+    /// Before what is merged, last first.
+    bare: Vec<BareBlock>,
     merger: Merger,
     schema: SchemaRef,
     columns: Vec<Column>,
-    /// Positions of those that [`Scan::next_kept`] shows; empty otherwise.
-    early: Vec<usize>,
+    /// What [`Scan::next_kept`] shows; nothing otherwise.
+    shown: Vec<Column>,
+    shown_schema: SchemaRef,
     batch_rows: usize,
     /// Rows the limit still allows.
     left: u64,
@@ -570,7 +590,7 @@ impl Scan {
     /// Rows that it goes through at most, all versions counted, before it has begun.
     #[must_use]
     pub fn rows_max(&self) -> u64 {
-        self.merger.rows_max()
+        self.merger.rows_max() + self.bare.iter().map(|block| block.rows as u64).sum::<u64>()
     }
 
     /// The next batch with its series and times, whether these were asked for or not; as [`Iterator::next`] otherwise.
@@ -605,23 +625,57 @@ impl Scan {
         if self.left == 0 {
             return Ok(None);
         }
+        if let Some(block) = self.bare.pop() {
+            return self.kept_of(&block, keep).map(Some);
+        }
         let Some(mut plan) = self.merger.next(self.batch_rows, &mut self.stats)? else { return Ok(None) };
         self.stats.rows += plan.len() as u64;
-        let mask = keep(&self.batch(&plan, &self.early)?)?;
-        if mask.true_count() == 0 {
-            let batch = RecordBatch::new_empty(self.schema.clone());
-            return Ok(Some(Scanned { series: Vec::new(), times: Vec::new(), batch }));
-        }
-        if mask.true_count() < plan.len() {
-            let mask = if mask.null_count() > 0 { prep_null_mask_filter(&mask) } else { mask };
-            plan = plan.kept(&mask);
+        let mask = passing(keep(&self.batch(&plan, &self.shown, &self.shown_schema)?)?);
+        match mask.true_count() {
+            0 => return Ok(Some(Scanned::bare(RecordBatch::new_empty(self.schema.clone())))),
+            passing if passing < plan.len() => plan = plan.kept(&mask),
+            _ => {}
         }
         self.scanned(plan).map(Some)
+    }
+
+    /// Of a block that is read by itself, the rows that `keep` lets through.
+    fn kept_of(
+        &mut self,
+        block: &BareBlock,
+        keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
+    ) -> Result<Scanned> {
+        self.stats.rows += block.rows as u64;
+        let shown = block.read(&self.shown, self.coded, &mut self.stats.bytes_read)?;
+        let mask = passing(keep(&self.batch_of(&self.shown_schema, shown.clone(), block.rows)?)?);
+        let rows = mask.true_count();
+        if rows == 0 {
+            return Ok(Scanned::bare(RecordBatch::new_empty(self.schema.clone())));
+        }
+        let at_of = |column: &Column| self.shown.iter().position(|shown| shown.id == column.id);
+        let others: Vec<Column> = self.columns.iter().filter(|column| at_of(column).is_none()).cloned().collect();
+        let mut others = block.read(&others, self.coded, &mut self.stats.bytes_read)?.into_iter();
+        let values = self.columns.iter().map(|column| match at_of(column) {
+            Some(at) => Ok(Arc::clone(&shown[at])),
+            None => others.next().ok_or_else(|| Error::bug("a column that was not read")),
+        });
+        let mut values = values.collect::<Result<Vec<ArrayRef>>>()?;
+        if rows < block.rows {
+            let filter = FilterBuilder::new(&mask);
+            let filter = if values.len() > 1 { filter.optimize().build() } else { filter.build() };
+            values = values.iter().map(|values| filter.filter(values).map_err(Error::bug)).collect::<Result<_>>()?;
+        }
+        self.batch_of(&self.schema, values, rows).map(Scanned::bare)
     }
 
     fn next_plan(&mut self) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
+        }
+        if let Some(block) = self.bare.pop() {
+            self.stats.rows += block.rows as u64;
+            let values = block.read(&self.columns, self.coded, &mut self.stats.bytes_read)?;
+            return self.batch_of(&self.schema, values, block.rows).map(|batch| Some(Scanned::bare(batch)));
         }
         let rows_max = self.batch_rows.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(None) };
@@ -632,16 +686,14 @@ impl Scan {
 
     fn scanned(&mut self, plan: Plan) -> Result<Scanned> {
         plan.load(&mut self.stats.bytes_read)?;
-        let all: Vec<usize> = (0..self.columns.len()).collect();
-        let batch = self.batch(&plan, &all)?;
+        let batch = self.batch(&plan, &self.columns, &self.schema)?;
         Ok(Scanned { series: plan.series, times: plan.times, batch })
     }
 
-    /// The columns at `positions`.
-    fn batch(&self, plan: &Plan, positions: &[usize]) -> Result<RecordBatch> {
+    fn batch(&self, plan: &Plan, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
         let mut keys: Option<Vec<ArrayRef>> = None;
-        let mut arrays = Vec::with_capacity(positions.len());
-        for column in positions.iter().map(|at| &self.columns[*at]) {
+        let mut arrays = Vec::with_capacity(columns.len());
+        for column in columns {
             arrays.push(match column.role {
                 ColumnRole::Field => {
                     let values = plan.column(column.id, column.ty)?;
@@ -658,14 +710,19 @@ impl Scan {
                 }
             });
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(plan.len()));
-        let schema = match positions.len() == self.columns.len() {
-            true => self.schema.clone(),
-            false => Arc::new(self.schema.project(positions).map_err(Error::bug)?),
-        };
-        let schema = if self.coded { of_arrays(&schema, &arrays) } else { schema };
+        self.batch_of(schema, arrays, plan.len())
+    }
+
+    fn batch_of(&self, schema: &SchemaRef, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = if self.coded { of_arrays(schema, &arrays) } else { schema.clone() };
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(Error::bug)
     }
+}
+
+/// A mask whose NULLs let nothing through.
+fn passing(mask: BooleanArray) -> BooleanArray {
+    if mask.null_count() > 0 { prep_null_mask_filter(&mask) } else { mask }
 }
 
 impl Iterator for Scan {

@@ -1,6 +1,7 @@
 //! What can be told of rows without reading them: blocks that stand for themselves, and where in time rows lie.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use model::{ColumnId, Result, TimeRange};
 
@@ -14,7 +15,7 @@ use crate::state::Entry;
 /// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
 /// statistics tell what reading it would. (Offered by [`TableView::scan_newest`]: whose last row is wanted.)
 pub struct WholeBlock<'a> {
-    segment: &'a Segment,
+    segment: &'a Arc<Segment>,
     block: u32,
     meta: &'a BlockMeta,
 }
@@ -24,6 +25,11 @@ impl WholeBlock<'_> {
     #[must_use]
     pub fn meta(&self) -> &BlockMeta {
         self.meta
+    }
+
+    /// The segment, and which block of it.
+    pub(crate) fn place(&self) -> (&Arc<Segment>, u32) {
+        (self.segment, self.block)
     }
 
     /// Statistics of a field; `None` when it is NULL in every row. The first call for a column of a segment reads them.

@@ -15,6 +15,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use engine::TableView;
 use model::{ColumnId, Error, Result};
 
+use crate::compare::{Comparison, mask};
 use crate::errors::OrError;
 use crate::provider::{Predicate, is_sure, relabel};
 
@@ -24,6 +25,8 @@ pub(crate) struct Keep {
     early: Vec<ColumnId>,
     /// What it says of one text column alone, as far as that cannot fail: entries of dictionaries may be of rows that nobody wants.
     of_text: Vec<Test>,
+    /// What it compares of numbers with constants: positions of columns.
+    compared: Vec<(usize, Comparison)>,
     /// All else.
     rest: Option<Test>,
 }
@@ -36,9 +39,9 @@ struct Test {
 }
 
 impl Keep {
-    /// `None` if the condition names a column that is not read, or cannot be made.
+    /// `None` if the condition names another column than these, or cannot be made.
     ///
-    /// - `columns`, `schema`: what is read.
+    /// - `columns`, `schema`: what it may name.
     /// - `make`: a predicate over a schema.
     pub(crate) fn new(
         condition: &Expr,
@@ -56,11 +59,17 @@ impl Keep {
         let (of_text, rest): (Vec<&Expr>, Vec<&Expr>) =
             split_conjunction(condition).into_iter().partition(|expr| is_of_text(expr));
         let of_text = of_text.into_iter().map(|expr| Test::new(expr, &schema, &make)).collect::<Option<_>>()?;
-        let rest = match rest.into_iter().cloned().reduce(Expr::and) {
+        let comparison = |expr: &Expr| match self::positions(expr, &schema).as_deref() {
+            Some([at]) => Some((*at, Comparison::of(expr).filter(|by| by.is_of(schema.field(*at).data_type()))?)),
+            _ => None,
+        };
+        let compared: Vec<(usize, Comparison)> = rest.iter().filter_map(|expr| comparison(expr)).collect();
+        let rest = rest.into_iter().filter(|expr| comparison(expr).is_none());
+        let rest = match rest.cloned().reduce(Expr::and) {
             Some(rest) => Some(Test::new(&rest, &schema, &make)?),
             None => None,
         };
-        Some(Keep { early, of_text, rest })
+        Some(Keep { early, of_text, compared, rest })
     }
 
     /// Which rows of the columns that are read early pass.
@@ -68,6 +77,10 @@ impl Keep {
         let mut mask = BooleanBuffer::new_set(batch.num_rows());
         for test in &self.of_text {
             mask = &mask & &test.of_text(batch.column(test.positions[0]))?;
+        }
+        for (at, comparison) in &self.compared {
+            let passing = comparison.passing(batch.column(*at));
+            mask = &mask & &passing.ok_or_else(|| Error::bug("a column has another type than its table says"))?;
         }
         if let Some(rest) = self.rest.as_ref().filter(|_| mask.count_set_bits() > 0) {
             let arrays = rest.positions.iter().map(|at| Arc::clone(batch.column(*at))).collect();
@@ -122,8 +135,12 @@ impl Test {
             if passing == 0 || passing == entries.len() {
                 return Ok(if passing == 0 { BooleanBuffer::new_unset(rows) } else { BooleanBuffer::new_set(rows) });
             }
-            let keys = keys.values();
-            return Ok(BooleanBuffer::collect_bool(rows, |row| entries.value(keys[row] as usize)));
+            if passing == 1 {
+                let only = entries.set_indices().next().unwrap_or_default();
+                return Ok(mask(keys.values(), |key| key as usize == only));
+            }
+            let passes: Vec<bool> = entries.iter().collect();
+            return Ok(mask(keys.values(), |key| passes[key as usize]));
         }
         let of_null = self.passing(vec![new_null_array(&Arrow::Utf8, 1)], 1)?.value(0);
         let passes = |row| if keys.is_null(row) { of_null } else { entries.value(keys.value(row) as usize) };

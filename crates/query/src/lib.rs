@@ -14,6 +14,7 @@ mod arithmetic;
 mod asof;
 mod builder;
 mod bulk;
+mod compare;
 mod constants;
 mod context;
 mod copy;

@@ -69,26 +69,56 @@ pub(crate) fn unpack_groups(
     count: usize,
     mut each: impl FnMut(usize, &[u64]),
 ) -> Result<()> {
-    if width > 64 {
-        return Err(corrupt(format!("bit width is {width}, at most 64 is possible")));
+    let mut groups = Groups::new(reader, width, count)?;
+    while let Some((at, group)) = groups.next() {
+        each(at, group);
     }
-    let bytes = reader.take(packed_bytes(count, width), "packed values")?;
-    let (unpack_group, group_bytes) = (UNPACK[width as usize], width as usize * 8);
-    let mut group = [0; GROUP];
-    for at in (0..count).step_by(GROUP) {
-        let rest = &bytes[at / GROUP * group_bytes..];
+    Ok(())
+}
+
+/// Packed values, a group at a time: for loops too long to be inlined as closures, which would not be compiled for what the
+/// processor has.
+pub(crate) struct Groups<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    count: usize,
+    /// The next value.
+    at: usize,
+    group: Group,
+}
+
+impl<'a> Groups<'a> {
+    /// `count` values of `width` bits.
+    #[inline(always)]
+    pub(crate) fn new(reader: &mut Reader<'a>, width: u32, count: usize) -> Result<Groups<'a>> {
+        if width > 64 {
+            return Err(corrupt(format!("bit width is {width}, at most 64 is possible")));
+        }
+        let bytes = reader.take(packed_bytes(count, width), "packed values")?;
+        Ok(Groups { bytes, width, count, at: 0, group: [0; GROUP] })
+    }
+
+    /// The next values, with the position of the first.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Option<(usize, &[u64])> {
+        if self.at >= self.count {
+            return None;
+        }
+        let (at, group_bytes) = (self.at, self.width as usize * 8);
+        let rest = &self.bytes[at / GROUP * group_bytes..];
+        let unpack_group = UNPACK[self.width as usize];
         // Loads of the last values of a group reach beyond it.
         if rest.len() >= group_bytes + 8 {
-            unpack_group(rest, &mut group);
+            unpack_group(rest, &mut self.group);
         } else {
             let mut padded = [0; GROUP * 8 + 8];
             let kept = rest.len().min(group_bytes);
             padded[..kept].copy_from_slice(&rest[..kept]);
-            unpack_group(&padded, &mut group);
+            unpack_group(&padded, &mut self.group);
         }
-        each(at, &group[..GROUP.min(count - at)]);
+        self.at += GROUP;
+        Some((at, &self.group[..GROUP.min(self.count - at)]))
     }
-    Ok(())
 }
 
 /// Unpacks a group from the beginning of `bytes`, which has 8 bytes more.

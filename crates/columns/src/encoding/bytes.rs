@@ -451,13 +451,15 @@ fn decode_blob(reader: &mut Reader<'_>, total: usize) -> Result<Vec<u8>> {
 }
 
 /// The distinct values of `count` that were written as a dictionary, and each value's index among them, unchecked.
-pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Values, Vec<i64>)> {
+pub(crate) fn decode_coded(reader: &mut Reader<'_>, count: usize) -> Result<(Values, Vec<u32>)> {
     let distinct = reader.count(count, "dictionary size")?;
     let kind = reader.u8("encoding of the dictionary")?;
     reader.note(|| format!("dictionary of {distinct} "));
     let entries = decode_each(reader, kind, distinct)?;
     reader.note(|| ", indexes ".into());
-    Ok((entries, ints::decode_vec(reader, count)?))
+    // What is beyond 32 bits is beyond any dictionary, and stays so.
+    let index = |index: i64| u32::try_from(index).unwrap_or(u32::MAX);
+    Ok((entries, ints::decode_mapped(reader, count, index)?))
 }
 
 fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
@@ -469,7 +471,7 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize) -> Result<Values> {
     let mut total = 0;
     let mut ends = Vec::with_capacity(count);
     for index in &indexes {
-        let Some((_, length)) = usize::try_from(*index).ok().and_then(|index| spans.get(index)) else {
+        let Some((_, length)) = spans.get(*index as usize) else {
             return Err(corrupt(format!("dictionary index {index} of a dictionary of {distinct}")));
         };
         // Below 2^31 times as many values: no overflow.

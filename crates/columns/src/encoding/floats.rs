@@ -310,10 +310,6 @@ fn from_magnitudes[T: Real](integers: &[i64]) -> Vec<T> {
 fn from_integers[T: Real](integers: &[i64], power: f64) -> Vec<T> {
     integers.iter().map(|integer| from_integer(*integer, power)).collect()
 }
-
-fn from_ordered[T: Real](integers: &[i64]) -> Vec<T> {
-    integers.iter().map(|integer| T::of_ordered(*integer)).collect()
-}
 }
 
 /// Exponents worth trying: the one most of a sample fits, and a lower one that leaves at most a twentieth of them as
@@ -444,11 +440,11 @@ pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -
         kind::DECIMAL => decode_decimal(reader, count),
         kind::ORDERED => {
             reader.note(|| "bits: ".into());
-            Ok(from_ordered(&ints::decode_vec(reader, count)?))
+            ints::decode_mapped(reader, count, T::of_ordered)
         }
         kind::MAGNITUDES => {
             reader.note(|| "bits, sign last: ".into());
-            Ok(from_magnitudes(&ints::decode_vec(reader, count)?))
+            ints::decode_mapped(reader, count, T::of_magnitude)
         }
         kind::RAW => {
             reader.note(|| "raw".into());

@@ -9,7 +9,7 @@
 use arrow_buffer::{BooleanBuffer, Buffer};
 use model::Result;
 
-use super::bits::{GROUP, pack, packed_bytes, unpack, unpack_groups, width_of};
+use super::bits::{GROUP, Groups, pack, packed_bytes, unpack, unpack_groups, width_of};
 use super::choose;
 use super::cpu::twice;
 use super::huffman::{self, Code};
@@ -324,6 +324,50 @@ pub(crate) fn decode_vec(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i6
     Ok(values)
 }
 
+/// Reads a stream of `count` integers, each passed through `map`: those of the commonest forms without being kept before.
+pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl FnMut(i64) -> T) -> Result<Vec<T>> {
+    let mut out = Vec::with_capacity(count);
+    match reader.rest().first() {
+        Some(width @ 1..=64) => {
+            let width = u32::from(*width);
+            reader.u8("integer encoding")?;
+            reader.note(|| format!("packed {width} bit"));
+            let base = reader.signed("base")?;
+            map_packed(reader, (width, base), count, &mut out, map)?;
+        }
+        Some(&GROUPED) => {
+            reader.u8("integer encoding")?;
+            let (width, base, bytes) = read_grouped(reader, count)?;
+            map_packed(&mut Reader::new(&bytes), (width, base), count, &mut out, map)?;
+        }
+        Some(&CODED) => {
+            reader.u8("integer encoding")?;
+            let coded = read_coded(reader, count, DEPTH_MAX - 1)?;
+            if coded.escapes.is_empty() {
+                put_together(reader, &coded, None, &mut out, map)?;
+            } else {
+                let mut values = Vec::with_capacity(count);
+                put_with_escapes(reader, &coded, &mut values)?;
+                out.extend(values.into_iter().map(map));
+            }
+        }
+        _ => out.extend(decode_vec(reader, count)?.into_iter().map(map)),
+    }
+    Ok(out)
+}
+
+twice! {
+/// Appends `count` values of `packed` (width and base), passed through `map`.
+fn map_packed[T, M: FnMut(i64) -> T](
+    reader: &mut Reader<'_>, packed: (u32, i64), count: usize, out: &mut Vec<T>, map: M,
+) -> Result<()> {
+    let (mut map, (width, base)) = (map, packed);
+    unpack_groups(reader, width, count, |_, group| {
+        out.extend(group.iter().map(|bits| map(base.wrapping_add(bits.cast_signed()))));
+    })
+}
+}
+
 /// The one value of a stream, if that is its form; else nothing is read.
 pub(crate) fn decode_constant(reader: &mut Reader<'_>) -> Result<Option<i64>> {
     if reader.rest().first() != Some(&0) {
@@ -623,18 +667,37 @@ fn decode_dictionary(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, 
 }
 
 fn decode_grouped(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>) -> Result<()> {
+    let (width, base, bytes) = read_grouped(reader, count)?;
+    unpack(&mut Reader::new(&bytes), width, count, out, |bits| base.wrapping_add(bits.cast_signed()))
+}
+
+/// Width, base, and packed values.
+fn read_grouped(reader: &mut Reader<'_>, count: usize) -> Result<(u32, i64, Vec<u8>)> {
     let width = u32::from(reader.u8("bit width")?);
     if ![1, 2, 4].contains(&width) {
         return Err(corrupt(format!("groups of {width} bit, expected 1, 2 or 4")));
     }
     reader.note(|| format!("coded groups of {width} bit"));
     let base = reader.signed("base")?;
-    let symbols = huffman::decode(reader, packed_bytes(count, width))?;
-    unpack(&mut Reader::new(&symbols), width, count, out, |bits| base.wrapping_add(bits.cast_signed()))
+    Ok((width, base, huffman::decode(reader, packed_bytes(count, width))?))
 }
 
 /// `sum` as for [`decode_packed`].
 fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth: u32, sum: Option<i64>) -> Result<()> {
+    let coded = read_coded(reader, count, depth)?;
+    let start = out.len();
+    out.reserve(count);
+    if coded.escapes.is_empty() {
+        return put_together(reader, &coded, sum, out, |value| value);
+    }
+    put_with_escapes(reader, &coded, out)?;
+    if let Some(sum) = sum {
+        add_up(sum, &mut out[start..]);
+    }
+    Ok(())
+}
+
+fn read_coded(reader: &mut Reader<'_>, count: usize, depth: u32) -> Result<CodedParts> {
     let base = reader.signed("base")?;
     let low_bits = u32::from(reader.u8("low bits")?);
     if low_bits > 63 {
@@ -648,61 +711,61 @@ fn decode_coded(reader: &mut Reader<'_>, count: usize, out: &mut Vec<i64>, depth
         decode_at(reader, escaped, &mut escapes, depth)?;
         reader.note(|| ")".into());
     }
-    let symbols = huffman::decode(reader, count)?;
+    Ok(CodedParts { symbols: huffman::decode(reader, count)?, base, low_bits, escapes })
+}
+
+/// Appends the values, those that escaped among them.
+fn put_with_escapes(reader: &mut Reader<'_>, coded: &CodedParts, out: &mut Vec<i64>) -> Result<()> {
     let start = out.len();
-    out.reserve(count);
-    let coded = CodedParts { symbols: &symbols, base, low_bits, sum: sum.filter(|_| escaped == 0) };
-    put_together(reader, coded, out)?;
-    if escaped > 0 {
-        fill_escapes(&symbols, &escapes, &mut out[start..])?;
-        if let Some(sum) = sum {
-            add_up(sum, &mut out[start..]);
-        }
-    }
-    Ok(())
+    put_together(reader, coded, None, out, |value| value)?;
+    fill_escapes(&coded.symbols, &coded.escapes, &mut out[start..])
 }
 
 /// What a coded stream was read to, but for the low bits.
-#[derive(Clone, Copy)]
-struct CodedParts<'a> {
-    symbols: &'a [u8],
+struct CodedParts {
+    symbols: Vec<u8>,
     base: i64,
     low_bits: u32,
-    /// What the values are added up from, if they are differences.
-    sum: Option<i64>,
+    /// Values that have no symbol of their own.
+    escapes: Vec<i64>,
 }
 
 twice! {
-/// Appends each symbol with the low bits that belong to it.
-fn put_together(reader: &mut Reader<'_>, coded: CodedParts<'_>, out: &mut Vec<i64>) -> Result<()> {
-    let CodedParts { symbols, base, low_bits, mut sum } = coded;
+/// Appends each symbol with the low bits that belong to it, passed through `map`; with `sum`, what they add up to from there.
+fn put_together[T, M: FnMut(i64) -> T](
+    reader: &mut Reader<'_>, coded: &CodedParts, sum: Option<i64>, out: &mut Vec<T>, map: M,
+) -> Result<()> {
+    let (mut map, mut sum) = (map, sum);
+    let CodedParts { symbols, base, low_bits, .. } = coded;
     let mut values = [0; GROUP];
-    if low_bits == 0 {
+    if *low_bits == 0 {
         for symbols in symbols.chunks(GROUP) {
             let put = values.iter_mut().zip(symbols);
             put.for_each(|(value, symbol)| *value = base.wrapping_add(i64::from(*symbol)));
-            push_group(&mut values[..symbols.len()], &mut sum, out);
+            out.extend(summed(&mut values[..symbols.len()], &mut sum).iter().map(|value| map(*value)));
         }
         return Ok(());
     }
-    unpack_groups(reader, low_bits, symbols.len(), |at, low| {
+    let mut groups = Groups::new(reader, *low_bits, symbols.len())?;
+    while let Some((at, low)) = groups.next() {
         let parts = low.iter().zip(&symbols[at..at + low.len()]);
         for (value, (low, high)) in values.iter_mut().zip(parts) {
             *value = base.wrapping_add((u64::from(*high) << low_bits | *low).cast_signed());
         }
-        push_group(&mut values[..low.len()], &mut sum, out);
-    })
+        out.extend(summed(&mut values[..low.len()], &mut sum).iter().map(|value| map(*value)));
+    }
+    Ok(())
 }
 }
 
-/// Appends a group of values, or, if there is a sum, what they add up to from there.
+/// The values, or, if there is a sum, what they add up to from there.
 #[inline(always)]
-fn push_group(values: &mut [i64], sum: &mut Option<i64>, out: &mut Vec<i64>) {
+fn summed<'a>(values: &'a mut [i64], sum: &mut Option<i64>) -> &'a [i64] {
     if let Some(sum) = sum {
         add_up(*sum, values);
         *sum = values.last().copied().unwrap_or(*sum);
     }
-    out.extend_from_slice(values);
+    values
 }
 
 fn fill_escapes(symbols: &[u8], escapes: &[i64], out: &mut [i64]) -> Result<()> {

@@ -263,8 +263,8 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
     };
     Ok(Some(match ty {
         DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
-        DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, None, |value| value as i16)?),
-        DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, None, |value| value as i32)?),
+        DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, |value| value as i16)?),
+        DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, |value| value as i32)?),
         DataType::Int64 => Arc::new(spread::<Int64Type>(ints(reader)?, None)),
         DataType::Timestamp => Arc::new(spread::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
         DataType::UInt64 => {
@@ -291,31 +291,18 @@ pub fn decode_coded(ty: DataType, rows: usize, bytes: &[u8]) -> Result<Option<Ar
         _ => Some(decode_nulls(reader, rows)?),
     };
     let count = rows - nulls.as_ref().map_or(0, NullBuffer::null_count);
-    let (entries, indexes) = bytes::decode_coded(reader, count)?;
+    let (entries, keys) = bytes::decode_coded(reader, count)?;
     reader.finish("chunk")?;
     let (offsets, text) = spread_bytes(entries, None);
     let entries = StringArray::try_new(offsets, text, None);
     let entries = entries.map_err(|error| corrupt(format!("text is malformed: {error}")))?;
-    let (keys, most) = keys(&indexes);
-    if most >= entries.len() as u64 {
-        return Err(corrupt(format!("dictionary index {} of a dictionary of {}", most.cast_signed(), entries.len())));
+    let most = keys.iter().fold(0, |most, key| (*key).max(most));
+    if most as usize >= entries.len() {
+        return Err(corrupt(format!("dictionary index {most} of a dictionary of {}", entries.len())));
     }
     let keys = spread::<UInt32Type>(keys, nulls);
     // SAFETY: every key is below the number of entries, of which there is one at least; under NULLs they are 0.
     Ok(Some(Arc::new(unsafe { DictionaryArray::new_unchecked(keys, Arc::new(entries)) })))
-}
-
-cpu::twice! {
-/// The lower halves of indexes, and the greatest index, where negative ones are greater than others.
-fn keys(indexes: &[i64]) -> (Vec<u32>, u64) {
-    let mut most = 0;
-    let mut keys = vec![0; indexes.len()];
-    for (key, index) in keys.iter_mut().zip(indexes) {
-        most = most.max(index.cast_unsigned());
-        *key = *index as u32;
-    }
-    (keys, most)
-}
 }
 
 fn decode_chunk(ty: DataType, rows: usize, reader: &mut Reader<'_>) -> Result<ArrayRef> {
@@ -353,12 +340,8 @@ fn decode_values(
 ) -> Result<ArrayRef> {
     Ok(match ty {
         DataType::Bool => Arc::new(decode_bools(kind, count, nulls, reader)?),
-        DataType::Int16 => {
-            Arc::new(narrow::<Int16Type>(&decode_ints(kind, count, reader)?, nulls, |value| value as i16)?)
-        }
-        DataType::Int32 => {
-            Arc::new(narrow::<Int32Type>(&decode_ints(kind, count, reader)?, nulls, |value| value as i32)?)
-        }
+        DataType::Int16 => Arc::new(decode_narrow::<Int16Type>(kind, count, reader, nulls, |value| value as i16)?),
+        DataType::Int32 => Arc::new(decode_narrow::<Int32Type>(kind, count, reader, nulls, |value| value as i32)?),
         DataType::Int64 => Arc::new(spread::<Int64Type>(decode_ints(kind, count, reader)?, nulls)),
         DataType::Timestamp => {
             let values = spread::<TimestampNanosecondType>(decode_ints(kind, count, reader)?, nulls);
@@ -390,18 +373,41 @@ fn decode_ints(kind: u8, count: usize, reader: &mut Reader<'_>) -> Result<Vec<i6
     }
 }
 
+/// The same of a type that `cast` cuts them to, if all fit.
+fn decode_narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
+    kind: u8,
+    count: usize,
+    reader: &mut Reader<'_>,
+    nulls: Option<NullBuffer>,
+    cast: impl Fn(i64) -> T::Native,
+) -> Result<PrimitiveArray<T>> {
+    if kind != kind::INTS {
+        return Err(corrupt(format!("encoding of integers is {kind}, expected {}", kind::INTS)));
+    }
+    let mut all_fit = true;
+    let values = ints::decode_mapped(reader, count, |value| {
+        let narrow = cast(value);
+        all_fit &= narrow.into() == value;
+        narrow
+    })?;
+    if all_fit { Ok(spread(values, nulls)) } else { Err(out_of_range::<T>()) }
+}
+
+fn out_of_range<T: ArrowPrimitiveType>() -> Error {
+    corrupt(format!("a value is out of the range of {}", T::DATA_TYPE))
+}
+
 /// Integers of a type that `cast` cuts them to, once it is known that all fit.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
     values: &[i64],
-    nulls: Option<NullBuffer>,
     cast: impl Fn(i64) -> T::Native,
 ) -> Result<PrimitiveArray<T>> {
     let (least, greatest) = ints::least_and_greatest(values);
     let fits = |value: i64| T::Native::try_from(value).is_ok();
     if !values.is_empty() && !(fits(least) && fits(greatest)) {
-        return Err(corrupt(format!("a value is out of the range of {}", T::DATA_TYPE)));
+        return Err(out_of_range::<T>());
     }
-    Ok(spread(values.iter().map(|value| cast(*value)).collect(), nulls))
+    Ok(spread(values.iter().map(|value| cast(*value)).collect(), None))
 }
 
 fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut Reader<'_>) -> Result<BooleanArray> {

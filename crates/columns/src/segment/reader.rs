@@ -269,14 +269,14 @@ impl Segment {
         Ok((BlockRows { series, times, ops, columns }, wanted_rows))
     }
 
-    /// The columns of [`Segment::read_part`] alone, of the part that is known already.
+    /// The columns of [`Segment::read_part`] alone, of the part that is known already. `columns`: each once.
     ///
     /// # Errors
     /// As [`Segment::blocks`].
     pub(crate) fn read_columns(
         &self,
         block: usize,
-        columns: &[ColumnId],
+        (columns, coded): (&[ColumnId], bool),
         part: &Option<Range<usize>>,
         bytes_read: &mut u64,
     ) -> Result<Vec<(ColumnId, ArrayRef)>> {
@@ -288,7 +288,7 @@ impl Segment {
         let mut read = Vec::with_capacity(wanted.len());
         self.each_chunk(&wanted, bytes_read, &mut |chunk, bytes, bytes_read| {
             if let Some(position) = chunk.column {
-                read.push(self.decode_column(&directory, block, chunk, (position, part, false), bytes, bytes_read)?);
+                read.push(self.decode_column(&directory, block, chunk, (position, part, coded), bytes, bytes_read)?);
             }
             Ok(())
         })?;

@@ -1,5 +1,5 @@
-//! The first chunk of a block: series, times and operations of its rows. One chunk, as no reader can do without any of
-//! them.
+//! The first chunk of a block: series, times and operations of its rows. One chunk: who merges needs all of them, and who does not
+//! needs none.
 //!
 //! Series numbers and times are integer streams; operations are one byte, `OPS_REPLACE` for a block of nothing else.
 

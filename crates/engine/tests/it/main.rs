@@ -94,6 +94,7 @@ fn read_view(view: &TableView) -> Vec<(String, i64, f64)> {
         batch_rows: 8_192,
         limit: None,
         coded: false,
+        bare: false,
     };
     let mut all = Vec::new();
     for batch in view.scan(request).expect("scan") {

@@ -2,6 +2,8 @@
 //! accumulators do the rest, so that the two tiers sum, round and compare alike. Blocks that stand for themselves give their statistics
 //! instead of their rows.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
@@ -21,7 +23,9 @@ use engine::TableView;
 use model::{ColumnId, ColumnRole, DataType, Error, Result, Table, TimeRange};
 use rustc_hash::FxHashMap;
 
+use super::few::Few;
 use super::fields::Fields;
+use super::partial::{self, Grouped};
 use super::runs::Runs;
 use super::shape::{Bucket, By, Groups};
 use crate::errors::OrError;
@@ -53,13 +57,18 @@ impl Aggregated {
         exprs.flat_map(|expr| collect_columns(expr)).any(|column| column.index() == position)
     }
 
-    /// Its state after each run of rows, if that is easily told.
-    fn states_of(&self, runs: &Runs, columns: &[ColumnId], batch: &RecordBatch) -> Result<Option<Vec<ArrayRef>>> {
+    /// Its state after the rows of each group, if that is easily told.
+    fn states_of(
+        &self,
+        rows: &impl Grouped,
+        columns: &[ColumnId],
+        batch: &RecordBatch,
+    ) -> Result<Option<Vec<ArrayRef>>> {
         let Some(source) = self.source.filter(|_| self.filter.is_none()) else { return Ok(None) };
         let position = source.field().and_then(|id| columns.iter().position(|column| *column == id));
         let fields = self.function.state_fields().or_error()?;
         let types: Vec<Arrow> = fields.iter().map(|field| field.data_type().clone()).collect();
-        Ok(runs.states(source, position.map(|at| batch.column(at)), &types))
+        Ok(partial::states(rows, source, position.map(|at| batch.column(at)), &types))
     }
 
     /// Its result.
@@ -268,6 +277,20 @@ pub(super) fn scalar(value: &StatValue, types: &[Arrow]) -> Option<ScalarValue> 
     })
 }
 
+/// The groups of rows.
+enum OfRows<'a> {
+    Runs(Runs),
+    Few(Few<'a>),
+    /// That of each row.
+    Each(Vec<usize>),
+}
+
+impl OfRows<'_> {
+    fn each(groups: Vec<usize>) -> Self {
+        Runs::of(&groups).map_or(OfRows::Each(groups), OfRows::Runs)
+    }
+}
+
 /// No group.
 const NONE: usize = usize::MAX;
 
@@ -447,23 +470,35 @@ impl<'a> Grouper<'a> {
             return Ok(());
         }
         self.is_empty = false;
-        let groups = self.groups_of(&series, times, &batch)?;
-        let batch = self.looked_at(&batch, scanned)?;
-        let count = self.groups.len();
-        let runs = Runs::of(&groups);
+        let of_rows = self.groups_of(&series, times, &batch)?;
+        let looked_at = self.looked_at(&batch, scanned)?;
+        self.add_up(&of_rows, &looked_at)
+    }
+
+    fn add_up(&mut self, of_rows: &OfRows<'_>, batch: &RecordBatch) -> Result<()> {
+        let (count, columns) = (self.groups.len(), &self.shape.columns);
+        let each = OnceCell::new();
         for (aggregate, accumulator) in self.shape.aggregates.iter().zip(&mut self.accumulators) {
-            if let Some(runs) = &runs
-                && let Some(states) = aggregate.states_of(runs, &self.shape.columns, &batch)?
-            {
-                accumulator.merge_batch(&states, &runs.groups, count).or_error()?;
+            let (states, groups) = match of_rows {
+                OfRows::Runs(runs) => (aggregate.states_of(runs, columns, batch)?, &runs.groups),
+                OfRows::Few(few) => (aggregate.states_of(few, columns, batch)?, &few.groups),
+                OfRows::Each(groups) => (None, groups),
+            };
+            if let Some(states) = states {
+                accumulator.merge_batch(&states, groups, count).or_error()?;
                 continue;
             }
+            let groups: &[usize] = match of_rows {
+                OfRows::Runs(runs) => each.get_or_init(|| runs.each()),
+                OfRows::Few(few) => each.get_or_init(|| few.each()),
+                OfRows::Each(groups) => groups,
+            };
             let arrays = aggregate.arguments.iter().map(|argument| {
-                argument.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()
+                argument.evaluate(batch).and_then(|value| value.into_array(batch.num_rows())).or_error()
             });
             let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
-            let filter = aggregate.filter.as_ref().map(|filter| super::mask(filter, &batch)).transpose()?;
-            accumulator.update_batch(&arrays, &groups, filter.as_ref(), count).or_error()?;
+            let filter = aggregate.filter.as_ref().map(|filter| super::mask(filter, batch)).transpose()?;
+            accumulator.update_batch(&arrays, groups, filter.as_ref(), count).or_error()?;
         }
         Ok(())
     }
@@ -491,22 +526,33 @@ impl<'a> Grouper<'a> {
         Ok(())
     }
 
-    /// The group of each row.
-    fn groups_of(&mut self, series: &[u32], times: Vec<i64>, batch: &RecordBatch) -> Result<Vec<usize>> {
+    /// The group of each row. `series`, `times`: of each row, unless groups are [of fields](Groups::is_of_fields).
+    fn groups_of<'b>(&mut self, series: &[u32], times: Vec<i64>, batch: &'b RecordBatch) -> Result<OfRows<'b>> {
+        let rows = batch.num_rows();
         if self.shape.by.is_empty() {
-            return Ok(vec![0; series.len()]);
+            return Ok(OfRows::Runs(Runs::one(rows)));
         }
-        let by_fields_alone = self.shape.bucket.is_none() && self.kinds.columns.is_empty();
+        let by_fields_alone = self.shape.is_of_fields();
         if by_fields_alone && let Some((of_entries, keys)) = self.fields.coded(batch)? {
-            return Ok(self.groups_of_keys(&of_entries, keys));
+            return Ok(match Few::fits(rows, of_entries.len()) {
+                true => {
+                    let group = |entry: u32| self.group(0, 0, of_entries[entry as usize]);
+                    OfRows::Few(Few::of(Cow::Borrowed(keys), of_entries.len(), group))
+                }
+                false => OfRows::each(self.groups_of_keys(&of_entries, keys)),
+            });
         }
         let fields = self.fields.numbers(batch)?;
         if by_fields_alone {
-            return Ok(self.groups_of_fields(&fields));
+            let count = self.fields.count();
+            return Ok(match Few::fits(rows, count) {
+                true => OfRows::Few(Few::of(Cow::Owned(fields), count, |number| self.group(0, 0, number))),
+                false => OfRows::each(self.groups_of_fields(&fields)),
+            });
         }
         let buckets = self.shape.bucket.as_ref().map(|bucket| self.buckets(bucket, times)).transpose()?;
         let buckets = buckets.as_ref().map(longs).transpose()?;
-        let mut groups = Vec::with_capacity(series.len());
+        let mut groups = Vec::with_capacity(rows);
         let mut last: Option<(u32, i64, u32, usize)> = None;
         for (row, series) in series.iter().enumerate() {
             let bucket = buckets.map_or(0, |buckets| buckets[row]);
@@ -521,7 +567,7 @@ impl<'a> Grouper<'a> {
             last = Some((*series, bucket, fields, group));
             groups.push(group);
         }
-        Ok(groups)
+        Ok(OfRows::each(groups))
     }
 
     /// The groups of rows by keys into a dictionary whose entries have these numbers; not all of them need occur.

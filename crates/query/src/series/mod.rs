@@ -9,9 +9,11 @@
 //! Always true: a statement answers the same here and there (`SET enable_series = off` leaves all to the planner).
 
 mod direct;
+mod few;
 mod fields;
 mod groups;
 mod long;
+mod partial;
 mod rows;
 mod runs;
 mod shape;
@@ -145,7 +147,7 @@ impl Shape {
         let Selected { view, request, keep, window } = selected;
         let mut budget = Budget {
             values: BUDGET_VALUES,
-            columns: self.columns.len() as u64 + 1,
+            columns: self.columns_read() as u64 + 1,
             bytes: BUDGET_BYTES,
             stats: ScanStats::default(),
         };
@@ -156,6 +158,11 @@ impl Shape {
             Body::Groups(groups) => return self.grouped(&reading, groups, &mut budget),
         };
         Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: budget.stats, threads: 1 }))
+    }
+
+    /// How many columns are read at most.
+    fn columns_read(&self) -> usize {
+        self.columns.len() + self.tested.iter().filter(|id| !self.columns.contains(id)).count()
     }
 
     /// What it wants of the table with these values of its parameters; `None` where it is the planner's after all.
@@ -180,7 +187,7 @@ impl Shape {
             Some(rest) => {
                 let make = |rest: &Expr, schema| physical(state, rest, &schema).ok();
                 // A key that is looked at row by row is not read.
-                let Some(keep) = Keep::new(&rest, &self.columns, &self.scanned, make) else { return Ok(None) };
+                let Some(keep) = Keep::new(&rest, &self.tested, &self.tested_schema, make) else { return Ok(None) };
                 Some(keep)
             }
             None => None,
@@ -193,6 +200,7 @@ impl Shape {
             batch_rows: BATCH_ROWS,
             limit: None,
             coded: true,
+            bare: matches!(&self.body, Body::Groups(groups) if groups.is_of_fields()),
         };
         Ok(Some(Selected { view, request, keep, window: Window { skip, fetch } }))
     }
@@ -320,7 +328,7 @@ impl Shape {
     pub(crate) fn is_like(&self, other: &Shape) -> bool {
         self.describe().first() == other.describe().first()
             && self.conditions.len() == other.conditions.len()
-            && self.columns == other.columns
+            && (&self.columns, &self.tested) == (&other.columns, &other.tested)
             && (self.skip, self.fetch) == (other.skip, other.fetch)
             && self.others().len() == other.others().len()
             && self.others().iter().zip(other.others()).all(|(own, other)| own.is_like(other))

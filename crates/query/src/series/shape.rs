@@ -37,6 +37,9 @@ pub(crate) struct Shape {
     /// What is read, and the schema of that.
     pub(super) columns: Vec<ColumnId>,
     pub(super) scanned: SchemaRef,
+    /// What conditions may look at row by row, and the schema of that; the rest of it is not read, unless it is of `columns` too.
+    pub(super) tested: Vec<ColumnId>,
+    pub(super) tested_schema: SchemaRef,
     pub(super) body: Body,
     /// Rows of the result that are left out, and how many come at most.
     pub(super) skip: Count,
@@ -477,6 +480,11 @@ impl Compiler<'_> {
 }
 
 impl Groups {
+    /// Do neither the series nor the time of a row tell its group?
+    pub(super) fn is_of_fields(&self) -> bool {
+        self.keys.is_empty() && self.bucket.is_none()
+    }
+
     /// How many groups are wanted, if those of newer buckets come first and all of them count.
     fn newest_wanted(&self) -> Option<u64> {
         let index = |expr: &Physical| expr.downcast_ref::<PhysicalColumn>().map(PhysicalColumn::index);
@@ -545,6 +553,8 @@ fn field_of<'t>(expr: &Expr, table: &'t Table) -> Option<&'t model::Column> {
 struct Read {
     columns: Vec<ColumnId>,
     scanned: SchemaRef,
+    tested: Vec<ColumnId>,
+    tested_schema: SchemaRef,
 }
 
 impl Read {
@@ -554,6 +564,7 @@ impl Read {
         for expr in exprs {
             names.extend(expr.column_refs().into_iter().map(|column| column.name.as_str()));
         }
+        let mut tested: BTreeSet<&str> = BTreeSet::new();
         for condition in &source.conditions {
             let columns = condition.expr.column_refs();
             let role = |column: &&Column| source.table.column(&column.name).map(|column| column.role);
@@ -561,21 +572,31 @@ impl Read {
             let of_one_kind = |wanted: ColumnRole| columns.iter().all(|column| role(column) == Some(wanted));
             let is_range = of_one_kind(ColumnRole::Time) && is_bound(&condition.expr);
             if !of_one_kind(ColumnRole::Key) && !is_range {
-                names.extend(columns.into_iter().map(|column| column.name.as_str()));
+                tested.extend(columns.into_iter().map(|column| column.name.as_str()));
             }
         }
-        let schema = &source.schema;
-        let is_read = |at: &usize| names.contains(schema.field(*at).name().as_str());
-        let positions: Vec<usize> = (0..schema.fields().len()).filter(is_read).collect();
-        let id = |at: &usize| source.table.column(schema.field(*at).name()).map(|column| column.id);
-        let columns = positions.iter().map(id).collect::<Option<_>>()?;
-        Some(Read { columns, scanned: Arc::new(schema.project(&positions).ok()?) })
+        let (columns, scanned) = source.columns(&names)?;
+        let (tested, tested_schema) = source.columns(&tested)?;
+        Some(Read { columns, scanned, tested, tested_schema })
     }
 
     fn shape(self, wanted: Wanted, body: Body) -> Shape {
         let Wanted { source: Source { table, schema, conditions }, skip, fetch, result } = wanted;
-        let Read { columns, scanned } = self;
-        Shape { table, schema, conditions, columns, scanned, body, skip, fetch, result, union: None }
+        let Read { columns, scanned, tested, tested_schema } = self;
+        let union = None;
+        Shape { table, schema, conditions, columns, scanned, tested, tested_schema, body, skip, fetch, result, union }
+    }
+}
+
+impl Source {
+    /// The columns of these names, in the table's order.
+    fn columns(&self, names: &BTreeSet<&str>) -> Option<(Vec<ColumnId>, SchemaRef)> {
+        let schema = &self.schema;
+        let is_named = |at: &usize| names.contains(schema.field(*at).name().as_str());
+        let positions: Vec<usize> = (0..schema.fields().len()).filter(is_named).collect();
+        let id = |at: &usize| self.table.column(schema.field(*at).name()).map(|column| column.id);
+        let columns = positions.iter().map(id).collect::<Option<_>>()?;
+        Some((columns, Arc::new(schema.project(&positions).ok()?)))
     }
 }
 

@@ -444,11 +444,13 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
     let (sums, values) = (sums.join(", "), values.join(", "));
     let (columns, names) = (names.join(" float8, "), names.join(", "));
     runtime.block_on(async {
-        client.run(&format!("CREATE TABLE w (time timestamptz NOT NULL, dev text, site int, {columns} float8, i int, b bigint, r real) WITH (store = 'columns', key = 'dev, site')")).await.unwrap();
-        let rows = format!("SELECT to_timestamp(g / 10), 'd' || (g % 10)::text, g % 3, {values}, g % 977 - 400, g * 1000003 % 99991, (g % 50 - 9)::real FROM generate_series(0, 159999) AS s(g)");
-        client.run(&format!("INSERT INTO w (time, dev, site, {names}, i, b, r) {rows}")).await.unwrap();
+        client.run(&format!("CREATE TABLE w (time timestamptz NOT NULL, dev text, site int, {columns} float8, i int, b bigint, r real, t text, u text) WITH (store = 'columns', key = 'dev, site')")).await.unwrap();
+        let few = "g % 977 - 400, g * 1000003 % 99991, (g % 50 - 9)::real, 'x' || (g % 7)::text, CASE WHEN g % 5 > 0 THEN 'y' || (g % 3)::text END";
+        let rows = format!("SELECT to_timestamp(g / 10), 'd' || (g % 10)::text, g % 3, {values}, {few} FROM generate_series(0, 159999) AS s(g)");
+        client.run(&format!("INSERT INTO w (time, dev, site, {names}, i, b, r, t, u) {rows}")).await.unwrap();
         client.place(Storage::Settled);
         client.run("INSERT INTO w (time, dev, site, f1, f2) VALUES (to_timestamp(7), 'd3', 1, -9, NULL), (to_timestamp(9), 'new', NULL, 5, 6)").await.unwrap();
+        client.run("DELETE FROM w WHERE time >= to_timestamp(9000) AND time < to_timestamp(9100)").await.unwrap();
         let mut on_threads = 0;
         for (select, rest) in [
             ("count(*), min(time), max(time)", "WHERE f29 >= 0"),
@@ -460,12 +462,19 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
             ("count(*)", "WHERE f29 < 0 OR f1 < -100"),
             ("site, sum(i), avg(i), min(i), max(i), sum(b), avg(b), max(b)", "WHERE f29 < 2000 GROUP BY site ORDER BY site"),
             ("time_bucket('1 hour', time) AS h, dev, min(r), max(r), count(i)", "WHERE i > -399 GROUP BY h, dev ORDER BY h, dev"),
+            // Neither series nor times are looked at.
+            ("t, avg(r), min(r), max(r), sum(r), count(*), avg(i), sum(b), stddev(i)", "GROUP BY t ORDER BY t"),
+            ("u, t, avg(r), min(i), max(b), sum(i), count(r)", "WHERE i > -399 AND t <> 'x3' GROUP BY u, t ORDER BY u, t"),
+            ("u, bool_and(r > 3), max(r) FILTER (WHERE i > 0)", "WHERE t = 'x4' AND 900 > b OR t = 'x1' GROUP BY u ORDER BY u"),
+            ("count(u), max(r)", "WHERE i % 100 = 7 AND u IS NULL AND f29 < 2000"),
+            ("i, count(*), max(r)", "WHERE r >= 12 AND b <> 7 AND t < 'x5' GROUP BY i ORDER BY i"),
+            ("count(*), avg(r), min(t)", "WHERE r < 0 AND time < to_timestamp(12000)"),
         ] {
             let sql = format!("SELECT {select}, {sums} FROM w {rest}");
             on_threads += usize::from(both_ways(&mut client, &sql, false).await);
         }
         // One of them is of few series.
-        assert_eq!(on_threads, 8);
+        assert_eq!(on_threads, 14);
         // Rows in any order are handed over while they are read.
         for sql in [
             format!("SELECT dev, time, {names} FROM w WHERE f7 > 997"),

@@ -1,0 +1,61 @@
+//! Blocks of which nothing but columns is wanted: all their rows are, and none has a version elsewhere, so that there is nothing to
+//! merge, and neither series nor times are decoded.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, new_null_array};
+use model::{Column, ColumnId, Result};
+
+use crate::prune::Wanted;
+use crate::rows::arrow_type;
+use crate::scan::{ScanRequest, TableView};
+use crate::segment::Segment;
+use crate::whole::{self, Taker};
+
+/// Shorter blocks are merged to longer batches: those cost less for each row.
+const ROWS_MIN: usize = if cfg!(test) { 1 } else { 1_024 };
+
+/// A block that is read by itself.
+pub(crate) struct BareBlock {
+    segment: Arc<Segment>,
+    block: u32,
+    pub(crate) rows: usize,
+}
+
+/// Takes such blocks of at most `rows_max` rows out of `wanted`. Last ones first.
+pub(crate) fn take(
+    view: &TableView,
+    request: &ScanRequest,
+    rows_max: usize,
+    wanted: &mut Vec<Wanted>,
+) -> Result<Vec<BareBlock>> {
+    let fits: RangeInclusive<usize> = ROWS_MIN..=rows_max;
+    let mut blocks = Vec::new();
+    let mut take = |block: &whole::WholeBlock<'_>| {
+        let rows = block.meta().rows as usize;
+        if fits.contains(&rows) {
+            let (segment, block) = block.place();
+            blocks.push(BareBlock { segment: Arc::clone(segment), block, rows });
+        }
+        Ok(fits.contains(&rows))
+    };
+    whole::offer(view, request, wanted, Taker { take: &mut take, newest: false })?;
+    blocks.reverse();
+    Ok(blocks)
+}
+
+impl BareBlock {
+    /// Values of fields, in their order. `coded`: text that is stored as a dictionary comes as one.
+    pub(crate) fn read(&self, fields: &[Column], coded: bool, bytes_read: &mut u64) -> Result<Vec<ArrayRef>> {
+        let mut ids: Vec<ColumnId> = fields.iter().map(|column| column.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let read = self.segment.read_columns(self.block as usize, (&ids, coded), &None, bytes_read)?;
+        let values = |column: &Column| match read.binary_search_by_key(&column.id, |(id, _)| *id) {
+            Ok(at) => Arc::clone(&read[at].1),
+            Err(_) => new_null_array(&arrow_type(column.ty), self.rows),
+        };
+        Ok(fields.iter().map(values).collect())
+    }
+}
