@@ -14,8 +14,9 @@ use crate::tpcc::report::Subject;
 /// Figures of which one is at most so much worse than the other are a tie: less is noise.
 const TIE: f64 = 0.05;
 
-/// Less CPU than this is not told: the clock of processes ticks in hundredths of a second.
-const CPU_S_MIN: f64 = 0.05;
+/// Less CPU than this is not told: the clock of processes ticks in hundredths of a second, and a tick more or less is to be
+/// no more than [`TIE`].
+const CPU_S_MIN: f64 = 0.2;
 
 /// How it went on one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -392,8 +393,12 @@ pub(crate) mod tests {
         }
         assert!(fixture().ratio("bulk", 1, Phase::Write).is_none());
         let mut short = fixture();
-        short.steps.iter_mut().for_each(|step| step.write.server_cpu_s = Some(0.04));
-        assert_eq!(short.ratio("single", 1, Phase::Write).unwrap().cpu, None, "four ticks of a clock tell nothing");
+        short.steps.iter_mut().for_each(|step| step.write.server_cpu_s = Some(0.19));
+        assert_eq!(
+            short.ratio("single", 1, Phase::Write).unwrap().cpu,
+            None,
+            "nineteen ticks of a clock tell too little"
+        );
         assert_eq!(fixture().bytes("packed", "single", 1), (Some(4096.0), Some(30.0)));
     }
 
