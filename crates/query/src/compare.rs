@@ -1,5 +1,5 @@
-//! Comparisons of a number with a constant, without the copies that the planner's operators make of floats. They mean the same: NaN
-//! equals itself and is above all else, and zeros of both signs are equal.
+//! Comparisons of a number with a constant, without the copies that the planner's operators make of floats. They mean the same: NaN is
+//! above all else, or below where its sign bit is set, and zeros of both signs are equal.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
@@ -58,26 +58,55 @@ impl Comparison {
         })
     }
 
-    fn of_values<T: ArrowPrimitiveType<Native: PartialOrd>>(
+    fn of_values<T: ArrowPrimitiveType<Native: Ordered>>(
         &self,
         array: &ArrayRef,
         constant: T::Native,
     ) -> Option<BooleanBuffer> {
         let values = array.as_primitive_opt::<T>()?.values();
-        // What is not comparable is NaN, which is above.
-        let is_below = |value: T::Native| value < constant;
-        let is_at_most = |value: T::Native| value <= constant;
+        let constant = constant.place();
         Some(match self.operator {
-            Operator::Eq => mask(values, |value| value == constant),
-            Operator::NotEq => mask(values, |value| value != constant),
-            Operator::Lt => mask(values, is_below),
-            Operator::LtEq => mask(values, is_at_most),
-            Operator::Gt => mask(values, |value| !is_at_most(value)),
-            Operator::GtEq => mask(values, |value| !is_below(value)),
+            Operator::Eq => mask(values, |value| value.place() == constant),
+            Operator::NotEq => mask(values, |value| value.place() != constant),
+            Operator::Lt => mask(values, |value| value.place() < constant),
+            Operator::LtEq => mask(values, |value| value.place() <= constant),
+            Operator::Gt => mask(values, |value| value.place() > constant),
+            Operator::GtEq => mask(values, |value| value.place() >= constant),
             _ => return None,
         })
     }
 }
+
+/// Numbers, each of which has its place among all of its type.
+trait Ordered {
+    type Place: Ord + Copy;
+
+    /// Equal for equal ones, smaller for smaller ones.
+    fn place(self) -> Self::Place;
+}
+
+macro_rules! ordered {
+    ($($whole:ty),*; $($float:ty as $bits:ty),*) => {
+        $(impl Ordered for $whole {
+            type Place = $whole;
+
+            fn place(self) -> $whole {
+                self
+            }
+        })*
+        $(impl Ordered for $float {
+            type Place = $bits;
+
+            fn place(self) -> $bits {
+                // A sum is no negative zero.
+                let bits = (self + 0.0).to_bits().cast_signed();
+                bits ^ ((bits >> (<$bits>::BITS - 1)).cast_unsigned() >> 1).cast_signed()
+            }
+        })*
+    };
+}
+
+ordered!(i16, i32, i64; f32 as i32, f64 as i64);
 
 /// A bit for each value. Bytes first, eight of them to one of bits then: that needs no instructions that old processors lack.
 pub(crate) fn mask<T: Copy>(values: &[T], passes: impl Fn(T) -> bool) -> BooleanBuffer {
@@ -108,7 +137,7 @@ mod tests {
     #[test]
     fn masks_have_a_bit_for_each_value() {
         for rows in [0, 1, 7, 8, 9, 63, 64, 65, 200] {
-            let values: Vec<u32> = (0..rows).map(|row| row * 2_654_435_761 % 7).collect();
+            let values: Vec<u32> = (0..rows).map(|row: u32| row.wrapping_mul(2_654_435_761) % 7).collect();
             let expected: Vec<bool> = values.iter().map(|value| *value < 3).collect();
             assert_eq!(mask(&values, |value| value < 3).iter().collect::<Vec<_>>(), expected, "{rows}");
         }

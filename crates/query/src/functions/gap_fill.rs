@@ -58,7 +58,7 @@ impl ScalarUDFImpl for Marker {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         if types.get(1).is_some_and(DataType::is_integer) {
             let text = format!("{GAPFILL} of times that are whole numbers is not supported");
-            return Err(external(Error::unsupported(text)));
+            return Err(external(Error::new(SqlState::UNDEFINED_FUNCTION, text)));
         }
         let bounds = types.len().saturating_sub(2) / 2 * 2;
         let zoned = types.len().saturating_sub(2) % 2 == 1;

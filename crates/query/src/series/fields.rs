@@ -1,10 +1,10 @@
 //! Values of fields that rows are grouped by, numbered in the order in which they are met. Which values are equal is the planner's own
-//! matter: it is asked once for each entry of a dictionary, and once a row where there is none.
+//! matter: it is asked once for each entry of a dictionary, once for each of whole numbers that lie close together, else once a row.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt32Type;
+use arrow_array::types::{ArrowPrimitiveType, Int16Type, Int32Type, Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_schema::{DataType as Arrow, Field, Schema};
 use datafusion::arrow::compute::take;
@@ -16,6 +16,9 @@ use rustc_hash::FxHashMap;
 
 use crate::errors::OrError;
 use crate::provider::relabel;
+
+/// Whole numbers lie close together if there are no more between the least and the greatest.
+const CLOSE_NUMBERS_MAX: usize = 4_096;
 
 /// The fields of rows.
 pub(super) struct Fields {
@@ -69,13 +72,50 @@ impl Values {
             return Ok(keys.iter().map(|key| of_entries[*key as usize]).collect());
         }
         let Some(coded) = array.as_any_dictionary_opt() else {
-            return self.intern(&relabel(Arc::clone(array), &self.ty));
+            let array = relabel(Arc::clone(array), &self.ty);
+            let close = match array.data_type() {
+                Arrow::Int16 => self.close_numbers::<Int16Type>(&array)?,
+                Arrow::Int32 => self.close_numbers::<Int32Type>(&array)?,
+                Arrow::Int64 => self.close_numbers::<Int64Type>(&array)?,
+                _ => None,
+            };
+            return close.map_or_else(|| self.intern(&array), Ok);
         };
         let of_entries = self.intern(coded.values())?;
         let keys = coded.keys().as_primitive_opt::<UInt32Type>();
         let keys = keys.ok_or_else(|| Error::bug("a dictionary whose keys have no 32 bits"))?;
         let of_null = self.intern(&new_null_array(&self.ty, 1))?[0];
         Ok(keys.iter().map(|key| key.map_or(of_null, |key| of_entries[key as usize])).collect())
+    }
+
+    /// The numbers of values found by their distance from the least of them; `None` where they lie far apart, or one is NULL.
+    fn close_numbers<T: ArrowPrimitiveType<Native: Into<i64> + Ord>>(
+        &mut self,
+        array: &ArrayRef,
+    ) -> Result<Option<Vec<u32>>> {
+        const VACANT: u32 = u32::MAX;
+        let values = array.as_primitive::<T>().values();
+        let (Some(least), Some(greatest)) = (values.iter().min(), values.iter().max()) else { return Ok(None) };
+        let least: i64 = (*least).into();
+        let width = (*greatest).into().checked_sub(least).map(|width| width.cast_unsigned() as usize);
+        let Some(width) = width.filter(|width| *width < CLOSE_NUMBERS_MAX.min(values.len()) && array.null_count() == 0)
+        else {
+            return Ok(None);
+        };
+        let place = |value: T::Native| (value.into() - least) as usize;
+        let mut number_of = vec![VACANT; width + 1];
+        let mut firsts = Vec::new();
+        for (row, value) in values.iter().enumerate() {
+            if number_of[place(*value)] == VACANT {
+                number_of[place(*value)] = row as u32;
+                firsts.push(row as u32);
+            }
+        }
+        let distinct = take(array, &UInt32Array::from(firsts.clone()), None).map_err(Error::bug)?;
+        for (row, number) in firsts.into_iter().zip(self.intern(&distinct)?) {
+            number_of[place(values[row as usize])] = number;
+        }
+        Ok(Some(values.iter().map(|value| number_of[place(*value)]).collect()))
     }
 
     fn intern(&mut self, array: &ArrayRef) -> Result<Vec<u32>> {
@@ -177,5 +217,57 @@ impl Fields {
         let values = values
             .map(|(values, numbers)| take(&values.emit()?, &UInt32Array::from(numbers), None).map_err(Error::bug));
         values.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Int16Array, Int32Array, Int64Array};
+
+    use super::*;
+
+    #[test]
+    fn equal_numbers_have_one_number_whether_they_lie_close_together_or_not() {
+        let close = |from: i64| (0..300).map(move |row| from + row * 7 % 31);
+        let columns: Vec<(Vec<Option<i64>>, bool)> = vec![
+            (close(-5).map(Some).collect(), true),
+            (close(900).map(Some).collect(), true),
+            (close(0).map(|value| Some(value * 1_000)).collect(), false),
+            (close(0).map(|value| (value > 3).then_some(value)).collect(), false),
+            (vec![Some(i64::from(i16::MIN)), Some(i64::from(i16::MAX)), Some(3)], false),
+            (vec![Some(3)], true),
+            (Vec::new(), false),
+        ];
+        for ty in [Arrow::Int16, Arrow::Int32, Arrow::Int64] {
+            let mut values = Values::new(0, &ty).unwrap();
+            let mut number_of: FxHashMap<Option<i64>, u32> = FxHashMap::default();
+            for (column, is_close) in &columns {
+                let column = column.iter().copied();
+                let array: ArrayRef = match ty {
+                    Arrow::Int16 => {
+                        Arc::new(column.clone().map(|value| value.map(|value| value as i16)).collect::<Int16Array>())
+                    }
+                    Arrow::Int32 => {
+                        Arc::new(column.clone().map(|value| value.map(|value| value as i32)).collect::<Int32Array>())
+                    }
+                    _ => Arc::new(column.clone().collect::<Int64Array>()),
+                };
+                let seen = match ty {
+                    Arrow::Int16 => values.close_numbers::<Int16Type>(&array),
+                    Arrow::Int32 => values.close_numbers::<Int32Type>(&array),
+                    _ => values.close_numbers::<Int64Type>(&array),
+                };
+                assert_eq!(seen.unwrap().is_some(), *is_close, "{array:?}");
+                let numbers = values.numbers(&array).unwrap();
+                assert_eq!(numbers.len(), array.len());
+                for (value, number) in column.zip(numbers) {
+                    let value = if ty == Arrow::Int16 { value.map(|value| i64::from(value as i16)) } else { value };
+                    assert_eq!(*number_of.entry(value).or_insert(number), number, "{value:?} of {ty}");
+                }
+            }
+            let mut distinct: Vec<u32> = number_of.values().copied().collect();
+            distinct.sort_unstable();
+            assert_eq!(distinct, (0..number_of.len() as u32).collect::<Vec<_>>());
+        }
     }
 }

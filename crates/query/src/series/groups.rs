@@ -552,6 +552,12 @@ impl<'a> Grouper<'a> {
         }
         let buckets = self.shape.bucket.as_ref().map(|bucket| self.buckets(bucket, times)).transpose()?;
         let buckets = buckets.as_ref().map(longs).transpose()?;
+        if self.kinds.columns.is_empty()
+            && let Some(buckets) = buckets
+            && let Some(few) = self.few_in_buckets(buckets, &fields)
+        {
+            return Ok(OfRows::Few(few));
+        }
         let mut groups = Vec::with_capacity(rows);
         let mut last: Option<(u32, i64, u32, usize)> = None;
         for (row, series) in series.iter().enumerate() {
@@ -568,6 +574,31 @@ impl<'a> Grouper<'a> {
             groups.push(group);
         }
         Ok(OfRows::each(groups))
+    }
+
+    /// Rows by their buckets and the numbers of their fields' values, if both are few.
+    fn few_in_buckets<'b>(&mut self, buckets: &[i64], fields: &[u32]) -> Option<Few<'b>> {
+        let width = self.fields.count();
+        if fields.is_empty() {
+            return None;
+        }
+        let mut starts: Vec<i64> = Vec::new();
+        let mut numbers = Vec::with_capacity(fields.len());
+        let mut at = 0;
+        for (bucket, field) in buckets.iter().zip(fields) {
+            if starts.get(at) != Some(bucket) {
+                at = starts.iter().position(|start| start == bucket).unwrap_or_else(|| {
+                    starts.push(*bucket);
+                    starts.len() - 1
+                });
+                if !Few::fits(buckets.len(), starts.len() * width) {
+                    return None;
+                }
+            }
+            numbers.push((at * width) as u32 + field);
+        }
+        let group = |number: u32| self.group(0, starts[number as usize / width], number % width as u32);
+        Some(Few::of(Cow::Owned(numbers), starts.len() * width, group))
     }
 
     /// The groups of rows by keys into a dictionary whose entries have these numbers; not all of them need occur.
