@@ -469,12 +469,15 @@ fn what_looks_at_many_values_runs_on_threads_and_answers_as_the_planner_does() {
             ("count(u), max(r)", "WHERE i % 100 = 7 AND u IS NULL AND f29 < 2000"),
             ("i, count(*), max(r)", "WHERE r >= 12 AND b <> 7 AND t < 'x5' GROUP BY i ORDER BY i"),
             ("count(*), avg(r), min(t)", "WHERE r < 0 AND time < to_timestamp(12000)"),
+            // Values and buckets are few, then too many.
+            ("t, time_bucket('1 hour', time) AS h, avg(r), max(r), sum(i), count(*)", "GROUP BY t, h ORDER BY t, h"),
+            ("u, time_bucket('1 minute', time) AS m, max(r)", "GROUP BY u, m ORDER BY u, m"),
         ] {
             let sql = format!("SELECT {select}, {sums} FROM w {rest}");
             on_threads += usize::from(both_ways(&mut client, &sql, false).await);
         }
         // One of them is of few series.
-        assert_eq!(on_threads, 14);
+        assert_eq!(on_threads, 16);
         // Rows in any order are handed over while they are read.
         for sql in [
             format!("SELECT dev, time, {names} FROM w WHERE f7 > 997"),
