@@ -20,10 +20,11 @@ use engine::{Engine, Stats};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use model::{Error, Result, SqlState};
 use parking_lot::RwLock;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::metrics::Exposition;
 use crate::{flight, http, pg};
@@ -74,8 +75,34 @@ impl Health {
     }
 }
 
+/// Answers on a thread of its own, so that no work of others delays it, until the sender is dropped.
+///
+/// # Errors
+/// 58030 when the system gives no thread.
+pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result<oneshot::Sender<()>> {
+    let failed =
+        |error: std::io::Error| Error::new(SqlState::IO_ERROR, format!("cannot start the health listener: {error}"));
+    let listener = listener.into_std().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serve = move || {
+        runtime.block_on(async {
+            let listener = match TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::error!(%error, "cannot serve health"),
+            };
+            tokio::select! {
+                () = serve_health(listener, health) => (),
+                _ = stopped => (),
+            }
+        });
+    };
+    std::thread::Builder::new().name("health".to_owned()).spawn(serve).map_err(failed)?;
+    Ok(stop)
+}
+
 /// Serves until it is dropped: it is the first to answer and the last to stop.
-pub(crate) async fn serve_health(listener: TcpListener, health: Arc<Health>) {
+async fn serve_health(listener: TcpListener, health: Arc<Health>) {
     let router = Router::new()
         .route("/health", get(alive))
         .route("/ready", get(ready))

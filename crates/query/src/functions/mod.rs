@@ -22,7 +22,7 @@ mod time_bucket;
 pub(crate) use nearest::NEAREST;
 pub use planner::{Planner, rewrite_plan};
 
-pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, StatementFacts};
+pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, Signal, StatementFacts};
 
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;
