@@ -153,7 +153,7 @@ impl Context {
         });
         self.registry.hang_up();
         if phase == Phase::Killing {
-            self.registry.cancel_all();
+            self.registry.terminate_all();
         }
     }
 }
