@@ -15,10 +15,12 @@ use wal::{Wal, WalOptions};
 use crate::background::{Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::compaction::{Compactor, Turn};
+use crate::directory::{self, Claimed, Holds};
+use crate::hidden::Hidden;
 use crate::manifest::Manifest;
 use crate::retention;
 use crate::root::{Root, Roots};
-use crate::rowfile::{RowPart, read_rows, row_file_path};
+use crate::rowfile::{RowPart, read_rows};
 use crate::sequence::Counter;
 use crate::txn::{Isolation, Snapshot, Txn};
 
@@ -197,6 +199,10 @@ pub(crate) struct Inner {
     /// Up to here retention believes the clock.
     pub(crate) retention_ns: AtomicI64,
     pub(crate) doubtful: Mutex<Doubtful>,
+    /// Why memtables could not be flushed when that was tried last.
+    pub(crate) flush_failure: Mutex<Option<Error>>,
+    /// Deletes whose segments are still to be removed.
+    pub(crate) hidden: Mutex<Vec<Hidden>>,
     pub(crate) consolidating: Mutex<()>,
     /// Writers that wait: for a moment, and for memory.
     pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
@@ -211,8 +217,8 @@ pub(crate) struct Inner {
 pub(crate) struct CommitState {
     /// Dropped tables whose files may go once the drop is flushed.
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
-    /// Did rows go, by DROP or TRUNCATE, that files of the last checkpoint hold?
-    pub(crate) row_files_gone: bool,
+    /// The last commit that removed rows, by DROP or TRUNCATE, which files of the last checkpoint may hold.
+    pub(crate) row_files_gone: Option<Lsn>,
 }
 
 #[derive(Default)]
@@ -322,7 +328,8 @@ impl Engine {
     /// Opens (or makes) the database in `dir` and starts its workers.
     ///
     /// # Errors
-    /// 55P03 when another process has it open; 55000 for another format version; XX001 with what is wrong where; 58030.
+    /// 22023 for a directory that holds something else, which is left as it is; 55P03 when another process has it open; 55000
+    /// for another format version; XX001 with what is wrong where; 58030.
     pub fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Engine, Recovery)> {
         let started = env.monotonic_ns();
         let (inner, mut recovery) = open(env, dir, options)?;
@@ -502,7 +509,7 @@ pub(crate) fn closing() -> Error {
     Error::new(SqlState::ADMIN_SHUTDOWN, "the database is closing; nothing was written")
 }
 
-fn spill_dir(dir: &Path) -> PathBuf {
+pub(crate) fn spill_dir(dir: &Path) -> PathBuf {
     dir.join("tmp")
 }
 
@@ -515,30 +522,15 @@ pub(crate) fn log_dir(dir: &Path) -> PathBuf {
 }
 
 fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recovery)> {
-    let io = |what: &str, path: &Path, error: std::io::Error| Error::io(format!("{what} {}", path.display()), &error);
-    env.create_dir_all(dir).map_err(|error| io("make folder", dir, error))?;
-    let lock = lock(&*env, dir)?;
-    let spill = spill_dir(dir);
-    env.remove_dir_all(&spill).map_err(|error| io("wipe", &spill, error))?;
-    for folder in [spill, data_dir(dir), log_dir(dir)] {
-        env.create_dir_all(&folder).map_err(|error| io("make folder", &folder, error))?;
-    }
-    env.sync_dir(dir).map_err(|error| io("sync folder", dir, error))?;
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        env.sync_dir(parent).map_err(|error| io("sync folder", parent, error))?;
-    }
-    let mut recovery = Recovery::default();
-    let mut manifest = match Manifest::read(&*env, dir)? {
-        Some(manifest) => manifest,
-        None => {
-            recovery.created = true;
-            create(&*env, dir)?
-        }
+    let Claimed { holds, lock } = directory::claim(&*env, dir)?;
+    let mut recovery = Recovery { created: holds == Holds::Nothing, ..Recovery::default() };
+    let mut manifest = match holds {
+        Holds::Nothing => create(&*env, dir)?,
+        Holds::Database => read(&*env, dir)?,
     };
     if manifest.stored.must_be_renewed() {
         manifest.write(&*env, dir)?;
     }
-    remove_orphans(&*env, &data_dir(dir), &manifest)?;
     let cache = SegmentCache::new(open_segments_max(&*env), options.directory_bytes_max());
     let mut root = load(&env, dir, &manifest, cache)?;
     let recovered_rows = load_rows(&env, dir, &manifest, &mut root, options.rows_bytes_max() / 4)?;
@@ -579,6 +571,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     recovery.log_bytes = opened.bytes;
     recovery.torn_bytes = opened.torn_bytes;
     recovery.commits = replay.commits;
+    // Only now: whatever was wrong with the directory so far, nothing in it is gone.
+    let next_file = directory::remove_leftovers(&*env, dir, &manifest)?.max(manifest.next_file);
 
     let memtable_bytes = root.memory_bytes();
     let retention_ns = manifest.retention_ns.max(root.retention_ns);
@@ -593,10 +587,11 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         dir: dir.to_owned(),
         next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
-        next_file: AtomicU64::new(manifest.next_file),
+        next_file: AtomicU64::new(next_file),
         roots: Roots::new(root, wal.durable()),
         wal,
-        commit: Mutex::new(CommitState { dropped, row_files_gone: false }),
+        // Whatever the log says of rows: it is looked at once.
+        commit: Mutex::new(CommitState { dropped, row_files_gone: Some(Lsn::ZERO) }),
         manifest: Mutex::new(manifest),
         open_txns: Mutex::default(),
         barrier: AtomicU64::new(0),
@@ -609,6 +604,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         compactor: Mutex::new(Compactor::new(retention::Clock::new(env.monotonic_ns()))),
         retention_ns: AtomicI64::new(retention_ns),
         doubtful: Mutex::default(),
+        flush_failure: Mutex::default(),
+        hidden: Mutex::default(),
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
         closing: AtomicBool::new(false),
@@ -621,49 +618,34 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     Ok((inner, recovery))
 }
 
-fn lock(env: &dyn Env, dir: &Path) -> Result<Box<dyn Send + Sync>> {
-    let path = dir.join("LOCK");
-    env.lock(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            Error::new(SqlState::LOCK_NOT_AVAILABLE, format!("another process has {} open", dir.display()))
-                .with_hint("stop it, or name another directory with --data")
-        }
-        _ => Error::io(format!("lock {}", path.display()), &error),
-    })
-}
-
-/// A new database: its first manifest, before anything is in the log.
+/// A new database: its folders, and then its first manifest, before anything is in the log.
 fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
-    let log = log_dir(dir);
-    let names = env.list(&log).map_err(|error| Error::io(format!("list {}", log.display()), &error))?;
-    if names.iter().any(|entry| !entry.is_dir && !entry.name.ends_with(".tmp")) {
-        return Err(Error::corrupt(format!("{} holds a log but no MANIFEST", dir.display()))
-            .with_hint("restore MANIFEST from a backup, or name an empty directory"));
-    }
+    make_folders(env, dir, &[data_dir(dir), log_dir(dir), spill_dir(dir)])?;
     let mut manifest =
         Manifest { identity: env.random(), replay_from: Lsn(1), next_file: 1, next_table: 1, ..Manifest::default() };
     manifest.write(env, dir)?;
     Ok(manifest)
 }
 
-/// Removes files that no manifest names: of a flush or compaction that a crash cut short.
-fn remove_orphans(env: &dyn Env, data: &Path, manifest: &Manifest) -> Result<()> {
-    let named: std::collections::BTreeSet<PathBuf> = manifest
-        .files
-        .values()
-        .flat_map(|files| {
-            let segments = files.segments.iter().map(|meta| columns::segment_path(data, meta.file));
-            let series = files.series_files.iter().map(|file| columns::series_path(data, file.file));
-            segments.chain(series).collect::<Vec<_>>()
-        })
-        .chain(manifest.row_files.values().flat_map(|files| files.files().map(|file| row_file_path(data, file))))
-        .collect();
-    let entries = env.list(data).map_err(|error| Error::io(format!("list {}", data.display()), &error))?;
-    for entry in entries {
-        let path = data.join(&entry.name);
-        if !entry.is_dir && !named.contains(&path) {
-            env.remove(&path).map_err(|error| Error::io(format!("remove {}", path.display()), &error))?;
-        }
+/// The manifest of a database that is there.
+fn read(env: &dyn Env, dir: &Path) -> Result<Manifest> {
+    let manifest = Manifest::read(env, dir)?;
+    let manifest = manifest.ok_or_else(|| Error::corrupt(format!("the MANIFEST of {} is gone", dir.display())))?;
+    directory::check_parts(env, dir, &manifest)?;
+    // A creation that was cut short may have left names that are not durable.
+    make_folders(env, dir, &[spill_dir(dir)])?;
+    Ok(manifest)
+}
+
+/// Makes folders of a database and their names durable, and its own name.
+fn make_folders(env: &dyn Env, dir: &Path, folders: &[PathBuf]) -> Result<()> {
+    let io = |what: &str, path: &Path, error: std::io::Error| Error::io(format!("{what} {}", path.display()), &error);
+    for folder in folders {
+        env.create_dir_all(folder).map_err(|error| io("create directory", folder, error))?;
+    }
+    env.sync_dir(dir).map_err(|error| io("sync directory", dir, error))?;
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        env.sync_dir(parent).map_err(|error| io("sync directory", parent, error))?;
     }
     Ok(())
 }
@@ -972,6 +954,16 @@ impl Inner {
         for (_, event) in std::mem::take(&mut *self.delayed.lock()) {
             event.set();
         }
+    }
+
+    /// Why memtables stay full: there is no space to flush them to.
+    pub(crate) fn full_disk_refusal(&self) -> Option<Error> {
+        let failure = self.flush_failure.lock().clone().filter(|error| error.state() == SqlState::DISK_FULL)?;
+        Some(
+            Error::new(SqlState::DISK_FULL, format!("memtables are full and cannot be flushed: {}", failure.message()))
+                .with_detail("Nothing of this write was stored; reads, DELETE and DROP go on")
+                .with_hint("free space on the disk, drop or truncate tables; writing resumes by itself"),
+        )
     }
 
     pub(crate) fn memory_refusal(&self) -> Error {

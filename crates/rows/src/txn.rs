@@ -914,19 +914,20 @@ impl Txn {
         Ok(())
     }
 
-    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more; readers get snapshots at `lsn` or
-    /// later only after this. Its locks are let go when it is dropped.
+    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more, nor can this; readers get
+    /// snapshots at `lsn` or later only after this. Its locks are let go when it is dropped.
     ///
-    /// # Errors
-    /// XX000 only.
+    /// # Panics
+    /// Without [`Txn::prepare`] after its last change.
     ///
     /// # Cost
-    /// After [`Txn::prepare`] a few stores for each record, and one lock for what became garbage.
-    pub fn commit(&mut self, lsn: Lsn, guard: &Guard) -> Result<()> {
-        self.prepare(guard)?;
+    /// A few stores for each record, and one lock for what became garbage.
+    pub fn commit(&mut self, lsn: Lsn, guard: &Guard) {
+        assert!(self.prepared, "BUG: a transaction is committed that was not prepared");
         for write in self.writes.iter().filter(|write| write.first) {
             let records = &self.tables.get(write.table).records;
-            let dropped = records.record(write.record)?.commit(self.id, lsn, guard);
+            let record = records.record(write.record).expect("BUG: a prepared record is gone");
+            let dropped = record.commit(self.id, lsn, guard);
             if dropped > 0 {
                 records.add_bytes(-(dropped as i64));
             }
@@ -938,7 +939,6 @@ impl Txn {
         self.tell_readers(lsn);
         self.writes.clear();
         self.store.discard(lsn, std::mem::take(&mut self.garbage));
-        Ok(())
     }
 }
 

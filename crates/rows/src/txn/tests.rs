@@ -92,7 +92,8 @@ impl Db {
         let mut newest = self.newest.lock();
         txn.validate()?;
         *newest += 1;
-        txn.commit(Lsn(*newest), guard)?;
+        txn.prepare(guard)?;
+        txn.commit(Lsn(*newest), guard);
         self.visible.store(*newest, Ordering::Release);
         Ok(Lsn(*newest))
     }
