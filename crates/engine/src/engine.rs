@@ -10,6 +10,7 @@ use env::{Env, Event, Worker};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use parking_lot::Mutex;
+use rows::Readers;
 use wal::{Wal, WalOptions};
 
 use crate::background::{Doubtful, Flusher, Waiter};
@@ -308,6 +309,12 @@ pub struct Stats {
     pub rows_bytes_max: u64,
     /// Old versions and entries that wait until nobody can see them.
     pub rows_garbage: u64,
+    /// Bytes of old versions of rows that only open snapshots see. They are among those of the tables.
+    pub rows_held_bytes: u64,
+    /// Bytes of lists of what open transactions changed and locked, and of what is garbage.
+    pub rows_list_bytes: u64,
+    /// Bytes of `rows` tables that were given up and are not freed yet, because statements that run may look at them.
+    pub rows_deferred_bytes: u64,
     /// Times a transaction had to wait for a lock since start.
     pub lock_waits: u64,
     /// Transactions that wait for a lock now.
@@ -982,7 +989,9 @@ impl Inner {
     /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
     /// when it is time.
     pub(crate) fn after_row_commit(&self, changes: usize) {
-        self.collect_rows((2 * changes + 8).min(COLLECT_COMMIT));
+        // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
+        let readers = Readers::since(self.roots.horizon());
+        self.collect_rows(&readers, (2 * changes + 8).min(COLLECT_COMMIT));
         // Indexes grow with the rows, and are only counted here.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
         let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
@@ -994,11 +1003,12 @@ impl Inner {
         }
     }
 
-    /// Throws away at most so many versions and entries of `rows` tables that nobody can see any more.
-    pub(crate) fn collect_rows(&self, most: usize) {
-        if let Err(error) = self.store.collect(self.roots.horizon(), most) {
+    /// Throws away at most so many versions and entries of `rows` tables that none of the readers sees; gives how many it looked at.
+    pub(crate) fn collect_rows(&self, readers: &Readers, most: usize) -> usize {
+        self.store.collect(readers, most).unwrap_or_else(|error| {
             tracing::error!(%error, "garbage of rows tables stays");
-        }
+            0
+        })
     }
 
     pub(crate) fn recount_rows(&self) {
@@ -1064,6 +1074,9 @@ impl Inner {
             rows_bytes: root.rows_bytes(),
             rows_bytes_max: self.options.rows_bytes_max(),
             rows_garbage: self.store.garbage() as u64,
+            rows_held_bytes: self.store.held_bytes(),
+            rows_list_bytes: self.store.list_bytes(),
+            rows_deferred_bytes: self.store.deferred_bytes(),
             lock_waits: self.store.waits(),
             lock_waiters: self.store.waiting() as u64,
             checkpoint_bytes: load(&counters.checkpoint_bytes),

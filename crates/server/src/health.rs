@@ -221,6 +221,13 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_row_tables_bytes", "Memory of their rows and indexes.", stats.rows_bytes),
         ("millrace_row_tables_bytes_max", "Memory at which inserts and updates are refused.", stats.rows_bytes_max),
         ("millrace_row_tables_garbage", "Old versions that wait until nobody can see them.", stats.rows_garbage),
+        ("millrace_row_tables_held_bytes", "Old versions that only open snapshots see.", stats.rows_held_bytes),
+        ("millrace_row_tables_list_bytes", "Lists of open transactions' changes and locks.", stats.rows_list_bytes),
+        (
+            "millrace_row_tables_deferred_bytes",
+            "Memory given up and not freed while statements may look at it.",
+            stats.rows_deferred_bytes,
+        ),
         ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
         ("millrace_compaction_backlog", "Most segments of a partition to be merged.", stats.compaction_backlog),
     ] {

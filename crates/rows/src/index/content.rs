@@ -168,6 +168,18 @@ impl<'g> View<'g> {
         unsafe { View { words: std::slice::from_raw_parts(raw, words_of(*raw)) } }
     }
 
+    /// Of words that [`View::copy_words`] copied.
+    pub(super) fn of(words: &'g [u64]) -> View<'g> {
+        View { words }
+    }
+
+    /// Makes `words` a copy of the content.
+    #[inline]
+    pub(super) fn copy_words(self, words: &mut Vec<u64>) {
+        words.clear();
+        words.extend_from_slice(self.words);
+    }
+
     #[inline]
     pub(super) fn count(self) -> usize {
         (self.words[0] >> 32) as usize
