@@ -757,7 +757,7 @@ fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolv
     let committed = root.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
-        entries.entry(table).or_default().push(Entry::Delete(Arc::new(Tombstone { lsn, ..delete })));
+        entries.entry(table).or_default().push(Entry::delete(Tombstone { lsn, ..delete }));
     }
     for one in resolved {
         let rows = Arc::new(one.batch.numbered(&one.ids));
@@ -937,7 +937,7 @@ impl Replay {
                 root.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
                 let tombstone = Tombstone { lsn, committed, series, times: *times };
-                self.keep(*table, Entry::Delete(Arc::new(tombstone)));
+                self.keep(*table, Entry::delete(tombstone));
             }
         }
         for item in items {
