@@ -2,6 +2,7 @@
 //! run in microseconds.
 //!
 //! - [`compile`], [`run`]: the whole of it; [`Load`]: rows from outside.
+//! - `dialect`: PostgreSQL's lexical rules and precedence for the parser.
 //! - `bind`, `calls`, `array`, `types`, `scope`: names and types, by PostgreSQL's rules.
 //! - `expr`, `cast`, `functions`, `moment`, `number`, `aggregate`: evaluation.
 //! - `plan`, `exec`: which rows, in which order; nested loops.
@@ -17,6 +18,7 @@ mod calls;
 mod cast;
 mod define;
 mod derived;
+mod dialect;
 mod dml;
 mod exec;
 mod expr;
@@ -42,6 +44,7 @@ pub use define::{
     Catalog, Change, Condition, Definition, Notice, Object, Rewrite, SequenceAction, SequenceStatement, Work, define,
     define_sequence, prepared, sequence,
 };
+pub use dialect::{PostgreSql, parser, parser_of, tokenize};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use number::Numbers;
 pub use scope::Tables;
