@@ -6,6 +6,7 @@ mod expressions;
 mod golden;
 mod isolation;
 mod loads;
+mod lookups;
 mod programs;
 mod queries;
 mod random;
