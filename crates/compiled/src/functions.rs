@@ -1,17 +1,33 @@
 //! Functions by name.
 
+mod format;
+
+pub use format::formatted;
+
 use bumpalo::Bump;
 use model::{Datum, Error, Numeric, Result, SqlState};
 
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
 use crate::moment;
 
-/// What a function of these arguments gives; all but `NULLIF` and the kin of `concat` give NULL for NULL.
+/// What a function of these arguments gives; all but `NULLIF`, `num_nulls` and the kin of `concat` give NULL for NULL.
 pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     if matches!(function, Function::Concat | Function::ConcatWith) {
         return concat(of, function == Function::ConcatWith, frame);
     }
     let arena = frame.world.arena;
+    match function {
+        Function::Format => return format::format(of, frame),
+        Function::Nulls | Function::NotNulls => {
+            let mut count = 0;
+            for one in of {
+                count += i32::from(one.eval(frame)?.is_null() == (function == Function::Nulls));
+            }
+            return Ok(Datum::Int4(count));
+        }
+        Function::WidthBucket => return width_bucket(of, frame),
+        _ => {}
+    }
     let mut given: [Datum<'a>; 3] = Default::default();
     for (at, one) in of.iter().enumerate().take(given.len()) {
         given[at] = one.eval(frame)?;
@@ -89,6 +105,61 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
     })
 }
 
+/// Which of so many equal parts between two ends a value is in, from 1 on; 0 is before the first, and one more behind the last.
+fn width_bucket<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
+    let invalid = |text: &str| Error::new(SqlState("2201G"), text);
+    let mut given: [Datum<'a>; 4] = Default::default();
+    for (at, one) in of.iter().enumerate().take(given.len()) {
+        given[at] = one.eval(frame)?;
+        if given[at].is_null() {
+            return Ok(Datum::Null);
+        }
+    }
+    let [value, low, high, Datum::Int4(count)] = given else { return Err(Error::bug("width_bucket of no count")) };
+    if count <= 0 {
+        return Err(invalid("count must be greater than zero"));
+    }
+    let order =
+        |left: &Datum<'_>, right: &Datum<'_>| compare(left, right)?.ok_or_else(|| Error::bug("width_bucket of NULL"));
+    let rising = match order(&low, &high)? {
+        std::cmp::Ordering::Equal => return Err(invalid("lower bound cannot equal upper bound")),
+        order => order.is_lt(),
+    };
+    let is_number = |value: &Datum<'_>| match value {
+        Datum::Float8(value) => (!value.is_nan(), value.is_finite()),
+        Datum::Numeric(value) => (!value.is_nan(), value.is_finite()),
+        _ => (false, false),
+    };
+    if ![&value, &low, &high].into_iter().all(|one| is_number(one).0) {
+        return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));
+    }
+    if !is_number(&low).1 || !is_number(&high).1 {
+        return Err(invalid("lower and upper bounds must be finite"));
+    }
+    let (first, last) = if rising { (&low, &high) } else { (&high, &low) };
+    let (below, above) = (order(&value, first)?, order(&value, last)?);
+    let beyond = count.checked_add(1).ok_or_else(|| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "integer out of range"));
+    let bucket = match rising {
+        true if below.is_lt() => 0,
+        true if above.is_ge() => beyond?,
+        false if above.is_gt() => 0,
+        false if below.is_le() => beyond?,
+        _ => match (value, low, high) {
+            (Datum::Float8(value), Datum::Float8(low), Datum::Float8(high)) => {
+                // Halves, so that no difference overflows.
+                let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
+                ((part * f64::from(count)) as i32).min(count - 1) + 1
+            }
+            (Datum::Numeric(value), Datum::Numeric(low), Datum::Numeric(high)) => {
+                let part = value.sub(&low)?.mul(&Numeric::from(i64::from(count)))?.div(&high.sub(&low)?)?;
+                part.floor()?.to_i32()?.min(count - 1) + 1
+            }
+            _ => return Err(Error::bug("width_bucket of several types")),
+        },
+    };
+    Ok(Datum::Int4(bucket))
+}
+
 /// Texts one after the other, NULLs left out; the first between the others if it is a separator, and NULL if that is.
 fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datum<'a>> {
     let mut all = bumpalo::collections::String::new_in(frame.world.arena);
@@ -141,10 +212,15 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 /// What a statement makes lives as long as it.
 const ARENA_BYTES_MAX: usize = 256 << 20;
 
-fn check_room(bytes: usize, arena: &Bump) -> Result<()> {
+fn check_length(bytes: usize) -> Result<()> {
     if bytes > TEXT_BYTES_MAX {
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
     }
+    Ok(())
+}
+
+fn check_room(bytes: usize, arena: &Bump) -> Result<()> {
+    check_length(bytes)?;
     if arena.allocated_bytes().saturating_add(bytes) > ARENA_BYTES_MAX {
         let text = format!("the values that the statement makes are larger than {} MiB", ARENA_BYTES_MAX >> 20);
         return Err(Error::new(SqlState::OUT_OF_MEMORY, text));

@@ -65,6 +65,26 @@ enum Cell {
     Now,
 }
 
+impl InsertPlan {
+    /// Are its rows nothing but literals, parameters and `now()`?
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(self.source, Source::Rows(_))
+    }
+
+    /// Does it put rows into the same columns as another?
+    pub(crate) fn is_like(&self, other: &InsertPlan) -> bool {
+        let same = |one: &InsertPlan| (one.table.id, one.table.version, one.is_direct());
+        same(self) == same(other) && self.targets == other.targets
+    }
+
+    /// Does the statement that it was made of name the same table by now, and is that unchanged?
+    pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
+        let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else { return false };
+        let found = target_table(context, insert);
+        found.is_ok_and(|table| (table.id, table.version) == (self.table.id, self.table.version))
+    }
+}
+
 /// Finds table, columns and values.
 pub(crate) fn plan(
     session: &mut Session,

@@ -646,7 +646,7 @@ impl Session {
                 Box::pin(crate::create_as::execute(self, parsed, create, query)).await
             }
             ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
-                (Some(sleep), _) => sleep.execute().await,
+                (Some(sleep), _) => sleep.execute(values).await,
                 (None, Some(call)) => Box::pin(call.execute(self, parsed)).await,
                 (None, None) => Err(Error::bug("a query without a plan")),
             },
@@ -680,7 +680,7 @@ impl Session {
         types: &[u32],
     ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
         if let Some(sleep) = Sleep::of(sql) {
-            return Ok((Vec::new(), Some(sleep.columns()), Plan::Other));
+            return Ok((sleep.parameters(types), Some(sleep.columns()), Plan::Other));
         }
         if let Some(call) = rows::Call::of(sql) {
             return Ok((Vec::new(), Some(call.columns()), Plan::Other));
