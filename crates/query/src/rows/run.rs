@@ -25,6 +25,7 @@ use super::{Bound, RowsPlan, Verb};
 use crate::copy::Chunks;
 use crate::database::{Database, when_set};
 use crate::errors::{convert, locate};
+use crate::memory::RESULT_BYTES;
 use crate::provider::BATCH_ROWS;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::Command;
@@ -438,9 +439,10 @@ fn attempt(
         if given_up.is_some() && rows.bytes() > LONG_BYTES { give_up() } else { Ok(()) }
     };
     let questions = Cell::new(0);
-    let check = |_| {
+    let check = |bytes: usize| {
         questions.set(questions.get() + 1);
-        if questions.get() > LONG_QUESTIONS { give_up() } else { Ok(()) }
+        // Nothing of it is counted before it goes on elsewhere.
+        if questions.get() > LONG_QUESTIONS || bytes > LONG_VALUES_BYTES { give_up() } else { Ok(()) }
     };
     let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
     within(session, clocks, is_done, |txn, given, guard| {
@@ -564,6 +566,8 @@ pub(crate) async fn until_durable(session: &Session, lsn: Lsn) -> Result<()> {
 const RESULT_BYTES_MAX: usize = 256 << 20;
 /// A query with more in its result goes on where it does not hold up others. (Some milliseconds of work.)
 const LONG_BYTES: usize = 1 << 20;
+/// The same for one that made values of so many bytes.
+const LONG_VALUES_BYTES: usize = 4 << 20;
 /// The same for one that looked at more than so many thousand rows.
 const LONG_QUESTIONS: u32 = 16;
 
@@ -641,6 +645,8 @@ pub(super) struct BatchMaker {
     builders: Vec<Builder>,
     schema: SchemaRef,
     pending: usize,
+    /// Of their values, about.
+    bytes: usize,
 }
 
 impl BatchMaker {
@@ -649,21 +655,27 @@ impl BatchMaker {
         let columns = columns.iter().zip(types);
         let fields: Vec<Field> =
             columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(*ty), zone), true)).collect();
-        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0 }
+        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0, bytes: 0 }
     }
 
     /// Takes a row; a batch, when there are enough of them.
     pub(super) fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<RecordBatch>> {
         for (builder, datum) in self.builders.iter_mut().zip(row) {
             builder.push(datum)?;
+            self.bytes += match datum {
+                Datum::Text(text) => text.len(),
+                Datum::Bytes(bytes) => bytes.len(),
+                _ => size_of::<i64>(),
+            };
         }
         self.pending += 1;
-        if self.pending < BATCH_ROWS { Ok(None) } else { self.rest() }
+        if self.pending < BATCH_ROWS && self.bytes < RESULT_BYTES { Ok(None) } else { self.rest() }
     }
 
     /// The rows that are in no batch yet.
     pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>> {
         let rows = std::mem::take(&mut self.pending);
+        self.bytes = 0;
         if rows == 0 {
             return Ok(None);
         }
@@ -674,7 +686,7 @@ impl BatchMaker {
 
     fn clear(&mut self) {
         self.builders.iter_mut().for_each(|builder| drop(builder.finish()));
-        self.pending = 0;
+        (self.pending, self.bytes) = (0, 0);
     }
 }
 
