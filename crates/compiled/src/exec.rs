@@ -33,6 +33,9 @@ const ROWS_PER_CHECK: u32 = 1_024;
 /// So many bytes of values are made between two questions whether to go on.
 const BYTES_PER_CHECK: usize = 1 << 20;
 
+/// Rows that could be looked at in the time in which one is changed.
+const LOOKS_PER_CHANGE: u32 = 32;
+
 /// So often that is asked in one part of a query: what is under the guard is let go some milliseconds later at most.
 const QUESTIONS_PER_PART: u32 = 32;
 
@@ -264,7 +267,16 @@ impl<'a> World<'a> {
 
     /// Counts a row that is looked at.
     pub(crate) fn look(&self) -> Result<()> {
-        let left = self.left.get() - 1;
+        self.look_for(1)
+    }
+
+    /// Counts a row that is changed.
+    pub(crate) fn change(&self) -> Result<()> {
+        self.look_for(LOOKS_PER_CHANGE)
+    }
+
+    fn look_for(&self, looks: u32) -> Result<()> {
+        let left = self.left.get().saturating_sub(looks);
         if left == 0 {
             self.left.set(ROWS_PER_CHECK);
             if let Some(part) = &self.part {
@@ -944,6 +956,7 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
             continue;
         }
         let record = run.records[*slot].get();
+        run.world().change()?;
         let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
         match locked {
             Locked::Row { row, changed } => {

@@ -146,6 +146,11 @@ impl Snapshot {
     }
 }
 
+/// A transaction with more uncommitted rows of `columns` tables takes milliseconds to commit.
+const LARGE_BYTES: usize = 1 << 20;
+/// The same for changes of `rows` tables, to commit and to roll back.
+const LARGE_CHANGES: usize = 1_000;
+
 /// Changes that become one commit. Dropping it is ROLLBACK: nothing was written anywhere.
 pub struct Txn {
     engine: Engine,
@@ -351,6 +356,12 @@ impl Txn {
         self.ddl.is_empty()
             && self.own.as_ref().is_none_or(|own| own.is_empty())
             && self.rows.as_ref().is_none_or(rows::Txn::is_empty)
+    }
+
+    /// Does committing it, or taking it back, take milliseconds?
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.memory_bytes > LARGE_BYTES || self.rows.as_ref().is_some_and(|rows| rows.changes_len() > LARGE_CHANGES)
     }
 
     /// Bytes of uncommitted rows of `columns` tables.

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::errors::OrError;
 use crate::files::FileRoot;
 use crate::memory::Pool;
+use crate::produce::Producer;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::summary::AskScans;
@@ -46,11 +47,15 @@ struct Inner {
     next_pid: AtomicI32,
     sessions: Sessions,
     files: Option<Arc<FileRoot>>,
+    producer: Producer,
     /// For cursors whose rows are made while they are fetched: each may hold a thread.
     passing: Arc<Semaphore>,
     /// For queries that hold a thread while their clients take rows.
     readers: Arc<Semaphore>,
 }
+
+/// Threads that produce results, for each partition of a statement: one that does not yield leaves others some.
+const THREADS_PER_PARTITION: usize = 2;
 
 /// Cursors whose rows are made while they are fetched. The rows of further ones are made when they are declared.
 const PASSING_MAX: usize = 64;
@@ -84,7 +89,8 @@ impl Database {
         let files = options.files.as_deref().map(|files| FileRoot::new(files, folder)).transpose()?.map(Arc::new);
         let (next_pid, sessions) = (AtomicI32::new(1), Sessions::default());
         let readers = Arc::new(Semaphore::new(crate::rows::READERS_WAITING_MAX));
-        let inner = Inner { engine, state, next_pid, sessions, files, passing, readers };
+        let producer = Producer::new(options.threads * THREADS_PER_PARTITION);
+        let inner = Inner { engine, state, next_pid, sessions, files, producer, passing, readers };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -134,6 +140,11 @@ impl Database {
     /// Where statements may name files, if anywhere.
     pub(crate) fn files(&self) -> Option<&Arc<FileRoot>> {
         self.0.files.as_ref()
+    }
+
+    /// The threads on which results are produced.
+    pub(crate) fn producer(&self) -> &Producer {
+        &self.0.producer
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

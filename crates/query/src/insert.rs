@@ -39,6 +39,16 @@ pub(crate) struct InsertPlan {
 }
 
 /// Where the rows come from.
+impl InsertPlan {
+    /// Does it write few rows, whatever its parameters are?
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(&self.source, Source::Rows(rows) if rows.len() <= SHORT_ROWS)
+    }
+}
+
+/// Rows that are inserted where others wait meanwhile: less than a millisecond.
+const SHORT_ROWS: usize = 100;
+
 enum Source {
     /// Values one by one.
     Rows(Vec<Vec<Cell>>),

@@ -9,9 +9,13 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use engine::{MemoryBudget, Reservation, Work};
 use futures::StreamExt;
-use model::Result;
+use model::{Error, Result, SqlState};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 
+use crate::errors::external;
 use crate::session::Batches;
 
 /// Bytes of rows that are handed on at a time. Smaller results are not counted.
@@ -131,6 +135,29 @@ impl MemoryPool for Pool {
         MemoryLimit::Finite(usize::try_from(self.size()).unwrap_or(usize::MAX))
     }
 }
+
+/// Hands on a batch from a thread that reads a table; false if nobody wants any more. The thread waits for whoever takes the batches, if few
+/// others do.
+///
+/// # Errors
+/// 53400 where [`SCANS_WAITING_MAX`] threads wait already, so that there are always threads for others.
+pub(crate) fn handed_on(out: &Sender<DfResult<RecordBatch>>, batch: DfResult<RecordBatch>) -> DfResult<bool> {
+    let batch = match out.try_send(batch) {
+        Ok(()) => return Ok(true),
+        Err(TrySendError::Closed(_)) => return Ok(false),
+        Err(TrySendError::Full(batch)) => batch,
+    };
+    let Ok(_waiting) = SCANS_WAITING.try_acquire() else {
+        let text = format!("{SCANS_WAITING_MAX} scans wait for clients that do not take their rows");
+        let error = Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text);
+        return Err(external(error.with_hint("read results that are open, or close them")));
+    };
+    Ok(out.blocking_send(batch).is_ok())
+}
+
+/// Threads that may wait for clients of tables' scans. The runtime has 512 for all that blocks.
+const SCANS_WAITING_MAX: usize = 400;
+static SCANS_WAITING: Semaphore = Semaphore::const_new(SCANS_WAITING_MAX);
 
 /// Bytes of the values of a batch: of its rows alone, where it shares memory with others.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {

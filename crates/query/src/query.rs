@@ -18,6 +18,7 @@ use futures::StreamExt;
 use model::{Error, Result};
 
 use crate::context::StatementContext;
+use crate::database::Database;
 use crate::errors::{OrError, convert, locate};
 use crate::interrupt::Interrupt;
 use crate::memory::counted;
@@ -193,13 +194,18 @@ pub(crate) struct Ready {
     pub(crate) task: Arc<TaskContext>,
     pub(crate) columns: Vec<OutputColumn>,
     interrupt: Interrupt,
+    database: Database,
 }
 
 impl Ready {
-    /// Starts it.
+    /// Starts it. Its rows are produced on threads of their own.
     pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
-        let stream = execute_stream(self.plan, self.task).or_error_in(&parsed)?;
-        Ok(Box::pin(self.interrupt.held_by(located(stream, &parsed))))
+        let producer = self.database.producer();
+        let stream = {
+            let _inside = producer.enter();
+            execute_stream(self.plan, self.task).or_error_in(&parsed)?
+        };
+        Ok(producer.run(Box::pin(self.interrupt.held_by(located(stream, &parsed)))))
     }
 }
 
@@ -224,12 +230,13 @@ pub(crate) async fn ready(
         crate::rows::until_durable(session, context.snapshot.lsn()).await?;
     }
     let state = session.state(&context);
-    let result = ready_in(&state, &context, prepared, plan, values).await;
+    let result = ready_in(&session.database, &state, &context, prepared, plan, values).await;
     session.keep(state);
     result
 }
 
 async fn ready_in(
+    database: &Database,
     state: &SessionState,
     context: &Arc<StatementContext>,
     prepared: &Prepared,
@@ -255,7 +262,13 @@ async fn ready_in(
     let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
     let interrupt = Interrupt::default();
     let physical = interrupt.watch(physical).or_error_in(parsed)?;
-    Ok(Ready { plan: physical, task: task(state), columns: plan.columns.clone(), interrupt })
+    Ok(Ready {
+        plan: physical,
+        task: task(state),
+        columns: plan.columns.clone(),
+        interrupt,
+        database: database.clone(),
+    })
 }
 
 /// Optimizes and makes the physical plan.

@@ -20,6 +20,7 @@ mod zone;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ::rows::RowTable;
 use compiled::{Compiled, ParamType, Tables};
@@ -57,6 +58,8 @@ pub(crate) struct RowsPlan {
     pub(crate) verb: Verb,
     /// Nothing if it names no table: then it always holds.
     valid: Option<Valid>,
+    /// A change that turned out to be long when it ran last: the next run starts where it may take its time.
+    pub(super) was_long: AtomicBool,
 }
 
 /// A plan holds while these are the same.
@@ -202,6 +205,7 @@ pub(crate) fn plan(
         compiled,
         verb,
         valid: on_tables.then(|| Valid { catalog: Arc::clone(snapshot.catalog()), settings }),
+        was_long: AtomicBool::new(false),
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -22,6 +23,7 @@ use ::rows::{Access, Entered};
 use super::reading;
 use super::zone::Clocks;
 use super::{Bound, RowsPlan, Verb};
+use crate::compute::{compute, is_computing};
 use crate::copy::Chunks;
 use crate::database::{Database, when_set};
 use crate::errors::{convert, locate};
@@ -162,8 +164,10 @@ enum Stage {
     Enters(Event),
     /// For another transaction; it was undone.
     Waits(Event),
-    /// It turned out to be long, and goes on elsewhere; it was undone.
+    /// A query that turned out to be long: it goes on as a [`reading`]; it was undone.
     Long,
+    /// A change that turned out to be long: it runs again where it holds up nobody; it was undone.
+    LongChange,
     /// What it shows is not durable yet.
     Shows(Executed, Lsn),
 }
@@ -230,6 +234,7 @@ pub(crate) async fn finish(
                 session.end_rows_statement();
                 return Box::pin(reading::start(session, prepared, fresh, arguments, forms)).await;
             }
+            Stage::LongChange => compute(|| run(session, prepared, plan, fresh, arguments, messages.as_mut()))?,
             Stage::Shows(executed, seen) => {
                 until_durable(session, seen).await?;
                 return Ok(executed);
@@ -271,9 +276,13 @@ fn run(
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
     let clocks = Clocks(session.settings.zone().clone());
-    let given_up = Cell::new(false);
-    let impatient = plan.compiled.is_read_only().then_some(&given_up);
-    let stage = match attempt(session, plan, arguments, &clocks, &mut rows, impatient) {
+    let effort = Effort::new(!plan.compiled.is_read_only() && is_computing());
+    if effort.limited && plan.was_long.load(Ordering::Relaxed) && !plan.compiled.is_read_only() {
+        return Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::LongChange }));
+    }
+    let attempted = attempt(session, plan, arguments, &clocks, &mut rows, &effort);
+    plan.was_long.store(effort.is_long(), Ordering::Relaxed);
+    let stage = match attempted {
         Ok(Ran::Done { rows: count }) => {
             let seen = session.end_rows_statement();
             let executed = executed(rows, plan.columns.as_deref(), plan.verb, count)?;
@@ -287,9 +296,9 @@ fn run(
             rows.clear();
             Stage::Waits(event)
         }
-        Err(_) if given_up.get() => {
+        Err(_) if effort.given_up.get() => {
             rows.clear();
-            Stage::Long
+            if plan.compiled.is_read_only() { Stage::Long } else { Stage::LongChange }
         }
         Err(error) => return Err(locate(error, &prepared.0.statement.0)),
     };
@@ -417,36 +426,58 @@ pub(crate) async fn evaluated(
     Ok(Some(values))
 }
 
-/// Runs the statement once. If it has to wait, or fails, nothing of it stays. It fails too, and says so in `given_up`, if there is that
-/// and it turns out to be long.
+/// How much a statement has done, and whether it may go on for as long as it takes.
+struct Effort {
+    /// It gives up when it turns out to be long.
+    limited: bool,
+    given_up: Cell<bool>,
+    /// Thousands of rows that it looked at.
+    questions: Cell<u32>,
+}
+
+impl Effort {
+    fn new(unlimited: bool) -> Effort {
+        Effort { limited: !unlimited, given_up: Cell::new(false), questions: Cell::new(0) }
+    }
+
+    fn is_long(&self) -> bool {
+        self.questions.get() > LONG_QUESTIONS
+    }
+
+    /// The error by which a statement ends that gives up; nobody sees it.
+    fn give_up(&self) -> Result<()> {
+        self.given_up.set(true);
+        Err(Error::bug("a long statement that was not run again"))
+    }
+
+    /// About a thousand more rows were looked at.
+    fn question(&self) -> Result<()> {
+        self.questions.set(self.questions.get().saturating_add(1));
+        if self.limited && self.is_long() { self.give_up() } else { Ok(()) }
+    }
+}
+
+/// Runs the statement once. If it has to wait, or fails, nothing of it stays. It fails too if it is long and `effort` is limited.
 fn attempt(
     session: &mut Session,
     plan: &RowsPlan,
     arguments: Arguments<'_>,
     clocks: &Clocks,
     rows: &mut Rows<'_>,
-    given_up: Option<&Cell<bool>>,
+    effort: &Effort,
 ) -> Result<Ran> {
     let arena = Bump::new();
     let params = arguments.datums(plan.compiled.params(), &arena)?;
     let mut offset = |seconds| clocks.offset_at(seconds);
-    let give_up = || {
-        given_up.inspect(|given_up| given_up.set(true));
-        Err(Error::bug("a statement that goes on elsewhere"))
-    };
     let mut take = |row: &[Datum<'_>]| {
         rows.take(row, &plan.types, &mut offset)?;
-        if given_up.is_some() && rows.bytes() > LONG_BYTES { give_up() } else { Ok(()) }
-    };
-    let questions = Cell::new(0);
-    let check = |bytes: usize| {
-        questions.set(questions.get() + 1);
-        // Nothing of it is counted before it goes on elsewhere.
-        if questions.get() > LONG_QUESTIONS || bytes > LONG_VALUES_BYTES { give_up() } else { Ok(()) }
+        if effort.limited && rows.bytes() > LONG_BYTES { effort.give_up() } else { Ok(()) }
     };
     let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
     within(session, clocks, is_done, |txn, given, guard| {
-        let given = if given_up.is_some() { compiled::Session { check: &check, ..given } } else { given };
+        let stops = given.check;
+        let check = |bytes| effort.question().and_then(|()| stops(bytes));
+        let given = compiled::Session { check: &check, ..given };
         compiled::run(&plan.compiled, txn, &params, given, guard, &mut take)
     })?
 }
@@ -566,8 +597,6 @@ pub(crate) async fn until_durable(session: &Session, lsn: Lsn) -> Result<()> {
 const RESULT_BYTES_MAX: usize = 256 << 20;
 /// A query with more in its result goes on where it does not hold up others. (Some milliseconds of work.)
 const LONG_BYTES: usize = 1 << 20;
-/// The same for one that made values of so many bytes.
-const LONG_VALUES_BYTES: usize = 4 << 20;
 /// The same for one that looked at more than so many thousand rows.
 const LONG_QUESTIONS: u32 = 16;
 
