@@ -22,6 +22,7 @@ use wal::{Appended, Space};
 
 use crate::engine::Room;
 use crate::hidden::Hidden;
+use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::root::Root;
 use crate::sequence::{Counter, SequenceState};
@@ -74,7 +75,8 @@ pub struct Committing {
     sent: bool,
     /// Their payload bytes.
     sent_bytes: usize,
-    bytes: usize,
+    /// Of the rows of `columns` tables, until memtables hold them.
+    memory: Reservation,
     waiting_since: Option<u64>,
 }
 
@@ -109,8 +111,8 @@ fn commit_time(now: i64, last: i64) -> i64 {
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
     pub(crate) own: BTreeMap<TableId, OwnWrites>,
-    /// Bytes of `own`.
-    pub(crate) bytes: usize,
+    /// Of `own`.
+    pub(crate) memory: Reservation,
     pub(crate) rows: Option<rows::Txn>,
     /// Of a SERIALIZABLE transaction.
     pub(crate) snapshot: Option<Arc<Root>>,
@@ -126,7 +128,7 @@ pub(crate) struct Made {
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, bytes, rows, snapshot, made } = changes;
+        let Changes { mut ddl, own, memory, rows, snapshot, made } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
         // Locks of a transaction that changed nothing end here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
@@ -154,7 +156,7 @@ impl Committing {
             adds_rows: false,
             sent: false,
             sent_bytes: 0,
-            bytes,
+            memory,
             waiting_since: None,
         }
     }
@@ -201,7 +203,7 @@ impl Committing {
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        if self.bytes > 0 {
+        if self.memory.bytes() > 0 {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.room() {
@@ -408,7 +410,8 @@ impl Committing {
         lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
         let frees_files = lock.frees_files();
         // Under the lock, as a finished flush counts anew under it: bytes that are flushed are not added after.
-        inner.memtable_bytes.fetch_add(self.bytes as u64, Ordering::Relaxed);
+        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
+        self.memory.shrink_to(0);
         drop(lock);
         std::mem::forget(applying);
 

@@ -19,6 +19,7 @@ use crate::compaction::{Compactor, Turn};
 use crate::directory::{self, Claimed, Holds};
 use crate::hidden::Hidden;
 use crate::manifest::Manifest;
+use crate::memory::{MemoryBudget, Work};
 use crate::retention;
 use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows};
@@ -175,6 +176,8 @@ pub(crate) struct Inner {
     pub(crate) roots: Roots,
     /// Transactions, locks and garbage of `rows` tables.
     pub(crate) store: Arc<rows::Store>,
+    /// What work holds of the budget, and may.
+    pub(crate) memory: MemoryBudget,
     /// Commits that changed rows, to count their bytes anew every so often.
     row_commits: AtomicU64,
     /// Bytes of `rows` tables when they were counted last.
@@ -267,6 +270,10 @@ pub struct Stats {
     pub ingest_log_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
+    /// What work in flight holds: its kind, bytes held, most bytes.
+    pub work: [(&'static str, u64, u64); Work::ALL.len()],
+    /// Reservations of memory refused since start.
+    pub reservations_refused: u64,
     /// The budget.
     pub memory_bytes: u64,
     /// Bytes of log files on disk.
@@ -487,6 +494,12 @@ impl Engine {
     pub fn options(&self) -> &Options {
         &self.inner.options
     }
+
+    /// The memory budget, from which statements and connections reserve what they hold.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.inner.memory
+    }
 }
 
 /// Work behind the scenes that was asked for.
@@ -584,10 +597,11 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     let memtable_bytes = root.memory_bytes();
     let retention_ns = manifest.retention_ns.max(root.retention_ns);
     let store = Arc::new(rows::Store::new());
-    store.set_memory_limit(options.rows_bytes_max());
     store.set_memory_bytes(root.rows_bytes());
+    let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
     let inner = Inner {
         store,
+        memory,
         row_commits: AtomicU64::new(0),
         rows_counted: AtomicU64::new(0),
         collecting: AtomicBool::new(false),
@@ -1072,7 +1086,9 @@ impl Inner {
             row_tables: root.row_tables.len() as u64,
             rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
             rows_bytes: root.rows_bytes(),
-            rows_bytes_max: self.options.rows_bytes_max(),
+            rows_bytes_max: self.memory.rows_max(),
+            work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
+            reservations_refused: self.memory.refused(),
             rows_garbage: self.store.garbage() as u64,
             rows_held_bytes: self.store.held_bytes(),
             rows_list_bytes: self.store.list_bytes(),

@@ -208,7 +208,7 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_durable_lsn", "Newest log record that is on disk.", stats.durable_lsn),
         ("millrace_flushed_lsn", "Log records up to this one are in segments.", stats.flushed_lsn),
         ("millrace_memtable_bytes", "Memory of the memtables.", stats.memtable_bytes),
-        ("millrace_memory_bytes", "The memory budget.", stats.memory_bytes),
+        ("millrace_memory_limit_bytes", "The memory budget.", stats.memory_bytes),
         ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
         ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
         ("millrace_segments", "Segments.", stats.segments),
@@ -233,6 +233,18 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
     ] {
         out.gauge(name, help, value);
     }
+    let stores =
+        [("rows", stats.rows_bytes), ("memtables", stats.memtable_bytes), ("segment_cache", stats.directory_bytes)];
+    let work = stats.work.map(|(kind, bytes, _)| (kind, bytes));
+    let parts = stores.into_iter().chain(work).map(|(part, bytes)| (format!("part=\"{part}\""), bytes));
+    out.family("millrace_memory_bytes", "gauge", "Memory held, by part of the budget.", parts);
+    let most = stats.work.iter().map(|(kind, _, most)| (format!("part=\"{kind}\""), *most));
+    out.family("millrace_memory_max_bytes", "gauge", "Most memory of statements and connections, by part.", most);
+    out.counter(
+        "millrace_memory_refused_total",
+        "Reservations of memory that were refused.",
+        stats.reservations_refused,
+    );
     let waited = stats.compaction_wait_ns as f64 / 1e9;
     out.counter("millrace_compaction_wait_seconds_total", "Time compactions waited for their rate.", waited);
     let written = stats.write_amplification();

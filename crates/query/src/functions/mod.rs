@@ -20,6 +20,7 @@ mod nearest_exec;
 mod planner;
 mod time_bucket;
 
+pub(crate) use capped::{is_growing, is_too_large};
 pub(crate) use nearest::NEAREST;
 pub use planner::{Planner, rewrite_plan};
 

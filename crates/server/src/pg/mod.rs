@@ -123,7 +123,7 @@ impl Context {
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
-            input: Arc::new(Budget::new(options.input_bytes_max)),
+            input: Arc::new(Budget::new(options.input_bytes_max, database.engine().memory().clone())),
             log: StatementLog::default(),
             database,
             counters: Counters::default(),
