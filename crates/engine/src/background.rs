@@ -555,7 +555,9 @@ impl Inner {
             self.collecting.store(false, Ordering::Relaxed);
             return delayed;
         }
-        let (readers, _) = self.roots.readers();
+        let (readers, oldest) = self.roots.readers();
+        let age = oldest.map_or(0, |wall_ns| self.env.now_ns().saturating_sub(wall_ns).max(0));
+        self.store.note_oldest_snapshot(age as u64 / 1_000_000_000);
         let looked_at = self.collect_rows(&readers, COLLECT_STEP);
         if looked_at > 0 {
             self.recount_rows();

@@ -498,12 +498,18 @@ impl Committing {
             match version {
                 Some(version) => {
                     version.take_effect();
+                    if let Some(old) = old {
+                        self.engine.inner.store.depart(root.lsn, old, Some(&version));
+                    }
                     gone |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
                     root.row_tables.insert(id, version);
                 }
                 None => {
-                    old.into_iter().for_each(|old| old.go());
-                    gone |= old.is_some();
+                    if let Some(old) = old {
+                        old.go();
+                        self.engine.inner.store.depart(root.lsn, old, None);
+                        gone = true;
+                    }
                 }
             }
         }

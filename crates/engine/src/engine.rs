@@ -112,6 +112,8 @@ const START_WORKERS: usize = 4;
 const OPEN_SEGMENTS_MAX: u64 = 65_536;
 /// A commit throws away so many old versions at most; the governor does the rest.
 const COLLECT_COMMIT: usize = 1_024;
+/// With less garbage a commit leaves it alone.
+const COLLECT_MIN: usize = 64;
 /// Bytes of `rows` tables are counted anew after so many commits …
 const RECOUNT_COMMITS: u64 = 1_024;
 /// … and when rows alone grew by this share of what they may take.
@@ -1003,9 +1005,12 @@ impl Inner {
     /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
     /// when it is time.
     pub(crate) fn after_row_commit(&self, changes: usize) {
-        // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
-        let readers = Readers::since(self.roots.horizon());
-        self.collect_rows(&readers, (2 * changes + 8).min(COLLECT_COMMIT));
+        // Some at a time: a row that is changed again and again is gone through once for all of them.
+        if self.store.garbage() >= COLLECT_MIN {
+            // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
+            let readers = Readers::since(self.roots.horizon());
+            self.collect_rows(&readers, (2 * changes + 2 * COLLECT_MIN).min(COLLECT_COMMIT));
+        }
         // Indexes grow with the rows, and are only counted here.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
         let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
@@ -1026,7 +1031,7 @@ impl Inner {
     }
 
     pub(crate) fn recount_rows(&self) {
-        let bytes = self.roots.newest().rows_bytes();
+        let bytes = self.roots.newest().rows_bytes() + self.store.departed_bytes();
         self.rows_counted.store(bytes, Ordering::Relaxed);
         self.store.set_memory_bytes(bytes);
     }
@@ -1085,7 +1090,7 @@ impl Inner {
             writers_delayed: load(&counters.writers_delayed),
             row_tables: root.row_tables.len() as u64,
             rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
-            rows_bytes: root.rows_bytes(),
+            rows_bytes: root.rows_bytes() + self.store.departed_bytes(),
             rows_bytes_max: self.memory.rows_max(),
             work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
             reservations_refused: self.memory.refused(),

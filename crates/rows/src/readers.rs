@@ -42,6 +42,16 @@ impl Readers {
         self.newest
     }
 
+    /// The same, and all versions since `lsn` are needed.
+    pub(crate) fn keeping(&self, lsn: Option<Lsn>) -> Readers {
+        Readers { newest: lsn.map_or(self.newest, |lsn| self.newest.min(lsn)), ..self.clone() }
+    }
+
+    /// Nobody reads before this.
+    pub(crate) fn oldest(&self) -> Lsn {
+        self.snapshots.first().copied().unwrap_or(self.newest).min(self.newest)
+    }
+
     /// Is it certain that nobody reads at this snapshot any more?
     pub(crate) fn has_ended(&self, snapshot: Lsn) -> bool {
         match self.all {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use crossbeam_epoch::Guard;
 use model::{Error, Lsn, Result, SqlState};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
 use crate::readers::Readers;
@@ -16,7 +16,7 @@ use crate::reads::Recent;
 use crate::reclaim;
 use crate::record::{Begin, Version};
 use crate::sync::Mutex;
-use crate::table::{RecordId, RowTable};
+use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::{Isolation, Txn};
 
 /// Shared by all transactions.
@@ -29,6 +29,8 @@ pub struct Store {
     garbage: Mutex<VecDeque<(Lsn, Garbage)>>,
     /// What waits for single snapshots to end; held by the one who collects.
     held: Mutex<Held>,
+    /// Tables that were dropped or begun anew, and indexes. A lock that no model checker sees: it decides nothing.
+    departed: parking_lot::Mutex<VecDeque<Departed>>,
     /// How much is garbage, queued or held.
     garbage_count: AtomicUsize,
     /// Bytes of the queue and of what is held, without the versions.
@@ -41,6 +43,8 @@ pub struct Store {
     transaction_bytes: AtomicI64,
     /// Above so many bytes nothing is added.
     memory_bytes_max: AtomicU64,
+    /// Age of the oldest snapshot, in seconds, when somebody looked last.
+    oldest_seconds: AtomicU64,
     /// Times a transaction had to wait for a lock.
     waits: AtomicU64,
 }
@@ -114,6 +118,54 @@ impl Held {
     }
 }
 
+/// What of a table is gone since a commit. It is taken apart some at a time, by whoever collects: a session that drops a table of a million
+/// rows does not wait for that, and a prepared statement that still names the table does not keep its rows.
+struct Departed {
+    lsn: Lsn,
+    records: Option<Arc<Records>>,
+    /// The record to go on with.
+    next_record: u64,
+    indexes: Vec<Arc<IndexData>>,
+    /// The node of the last index to go on with.
+    next_node: u32,
+}
+
+impl Departed {
+    /// Takes apart about so much; gives how much it was, and whether nothing is left.
+    fn clear_some(&mut self, most: usize) -> (usize, bool) {
+        if let Some(records) = &self.records {
+            let guard = &crossbeam_epoch::pin();
+            let end = records.bound().min(self.next_record + most as u64);
+            for number in self.next_record..end {
+                let bytes = records.arena.get(number).map_or(0, |slot| slot.clear(guard));
+                records.add_bytes(-(bytes as i64));
+            }
+            let done = (end - self.next_record) as usize;
+            self.next_record = end;
+            if end == records.bound() {
+                self.records = None;
+            }
+            return (done + 1, false);
+        }
+        let Some(index) = self.indexes.last() else { return (0, true) };
+        // A node is worth tens of entries.
+        let nodes = (most / 16 + 1) as u32;
+        match index.tree.clear_some(self.next_node, nodes) {
+            Some(next) => self.next_node = next,
+            None => {
+                self.indexes.pop();
+                self.next_node = 0;
+            }
+        }
+        (most, self.indexes.is_empty())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let records = self.records.as_ref().map_or(0, |records| records.memory_bytes());
+        records + self.indexes.iter().map(|index| index.memory_bytes()).sum::<u64>()
+    }
+}
+
 /// What became of garbage.
 enum Thrown {
     Done,
@@ -139,12 +191,14 @@ impl Store {
             next_txn: AtomicU64::new(1),
             garbage: Mutex::default(),
             held: Mutex::default(),
+            departed: parking_lot::Mutex::default(),
             garbage_count: AtomicUsize::new(0),
             garbage_bytes: AtomicI64::new(0),
             held_bytes: AtomicI64::new(0),
             memory_bytes: AtomicI64::new(0),
             transaction_bytes: AtomicI64::new(0),
             memory_bytes_max: AtomicU64::new(u64::MAX),
+            oldest_seconds: AtomicU64::new(0),
             waits: AtomicU64::new(0),
         }
     }
@@ -210,6 +264,11 @@ impl Store {
         reclaim::NODES.catch_up_again() || versions
     }
 
+    /// Notes how old the oldest snapshot is, for whoever is refused because of what it keeps.
+    pub fn note_oldest_snapshot(&self, seconds: u64) {
+        self.oldest_seconds.store(seconds, Ordering::Relaxed);
+    }
+
     /// May something be added, `own` uncounted bytes besides?
     pub(crate) fn check_memory(&self, own: i64) -> Result<()> {
         let max = self.memory_bytes_max.load(Ordering::Relaxed);
@@ -234,9 +293,13 @@ impl Store {
         error
             .with_detail(format!(
                 "Nothing was added; deleting goes on. Of these bytes {held} are old versions that only open snapshots see, and {deferred} \
-                 wait for statements that are running."
+                 wait for statements that are running. The oldest snapshot is {} s old.",
+                self.oldest_seconds.load(Ordering::Relaxed)
             ))
-            .with_hint("end transactions, cursors and statements that have been open for long")
+            .with_hint(
+                "end transactions, cursors and statements that have been open for long (idle_in_transaction_session_timeout and \
+                 statement_timeout do so), or start the server with a larger --memory",
+            )
     }
 
     pub(crate) fn note_wait(&self) {
@@ -273,6 +336,45 @@ impl Store {
         self.garbage_count.load(Ordering::Relaxed)
     }
 
+    /// Since the commit `lsn` a version of a table is no longer in force, and what of it `next` does not share is to be taken apart when
+    /// nobody reads at an older moment.
+    pub fn depart(&self, lsn: Lsn, old: &RowTable, next: Option<&RowTable>) {
+        let stays = |index: &Arc<IndexData>| {
+            next.is_some_and(|next| next.primary.iter().chain(&next.secondary).any(|other| Arc::ptr_eq(index, other)))
+        };
+        let indexes: Vec<_> =
+            old.primary.iter().chain(&old.secondary).filter(|index| !stays(index)).map(Arc::clone).collect();
+        let records = next.is_none_or(|next| !Arc::ptr_eq(&old.records, &next.records));
+        let records = records.then(|| Arc::clone(&old.records));
+        if records.is_some() || !indexes.is_empty() {
+            self.garbage_count.fetch_add(1, Ordering::Relaxed);
+            self.departed.lock().push_back(Departed { lsn, records, next_record: 0, indexes, next_node: 0 });
+        }
+    }
+
+    /// Bytes of tables and indexes that are gone and not taken apart yet.
+    #[must_use]
+    pub fn departed_bytes(&self) -> u64 {
+        self.departed.lock().iter().map(Departed::memory_bytes).sum()
+    }
+
+    /// Takes apart about so much of what is gone since `oldest` or before; gives how much. Only one thread at a time takes versions off.
+    fn clear_departed(&self, oldest: Lsn, most: usize) -> usize {
+        let mut cleared = 0;
+        while cleared < most {
+            let mut departed = self.departed.lock();
+            let Some(first) = departed.front_mut().filter(|first| first.lsn <= oldest) else { break };
+            let (count, done) = first.clear_some(ITEMS_PER_GUARD.min(most - cleared));
+            cleared += count.max(1);
+            let gone = done.then(|| departed.pop_front());
+            drop(departed);
+            if gone.is_some() {
+                self.garbage_count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        cleared.min(most)
+    }
+
     /// How many transactions wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -291,8 +393,12 @@ impl Store {
     pub fn collect(&self, readers: &Readers, most: usize) -> Result<usize> {
         let Some(mut held) = self.held.try_lock() else { return Ok(0) };
         self.held_bytes.fetch_sub(held.release(readers) as i64, Ordering::Relaxed);
+        let readers = &readers.keeping(self.recent.kept_from());
         let me = self.next_txn();
+        let cleared = self.clear_departed(readers.oldest(), most);
         let (mut looked_at, mut locked, mut holders) = (0, Vec::new(), Vec::new());
+        // A record that was changed often is gone through once.
+        let mut pruned: FxHashSet<(*const RowTable, RecordId)> = FxHashSet::default();
         let mut left = true;
         while left && looked_at < most {
             let guard = &crossbeam_epoch::pin();
@@ -304,7 +410,15 @@ impl Store {
                 looked_at += 1;
                 let bytes = garbage.memory_bytes();
                 holders.clear();
-                match self.throw_away(&garbage, me, readers, &mut holders, guard)? {
+                let is_pruned = match &garbage {
+                    Garbage::Versions { table, record } => !pruned.insert((Arc::as_ptr(&table.0), *record)),
+                    Garbage::Record { .. } | Garbage::Entry { .. } => false,
+                };
+                let thrown = match is_pruned {
+                    true => Thrown::Done,
+                    false => self.throw_away(&garbage, me, readers, &mut holders, guard)?,
+                };
+                match thrown {
                     Thrown::Locked => {
                         locked.push((lsn, garbage));
                         continue;
@@ -321,7 +435,7 @@ impl Store {
         }
         drop(held);
         reclaim::catch_up();
-        Ok(looked_at)
+        Ok(looked_at.max(cleared))
     }
 
     fn next_garbage(&self, held: &mut Held, readers: &Readers) -> Option<(Lsn, Garbage)> {

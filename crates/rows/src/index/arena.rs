@@ -152,6 +152,16 @@ impl Arena {
         self.shard(id).entries.fetch_add(change, Ordering::Relaxed);
     }
 
+    /// All entries are gone.
+    pub(super) fn forget_entries(&self) {
+        self.shards.iter().for_each(|shard| shard.entries.store(0, Ordering::Relaxed));
+    }
+
+    /// One above the highest place given out.
+    pub(super) fn used(&self) -> NodeId {
+        self.places.lock().used
+    }
+
     pub(super) fn entries(&self) -> usize {
         self.shards.iter().map(|shard| shard.entries.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
     }

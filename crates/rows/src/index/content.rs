@@ -127,6 +127,13 @@ impl Content {
         Content::encode(frame, &Entries::default(), 0..0)
     }
 
+    /// The same, in place of another content.
+    pub(super) fn empty_after(old: View<'_>) -> Content {
+        let version = old.version() + 1;
+        let frame = Frame { version, level: 0, right: 0, low: &[], high: None, run: Run::default() };
+        Content::encode(frame, &Entries::default(), 0..0)
+    }
+
     pub(super) fn view(&self) -> View<'_> {
         View { words: &self.0 }
     }

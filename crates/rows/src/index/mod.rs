@@ -257,6 +257,26 @@ impl Index {
         self.len() == 0
     }
 
+    /// Removes all keys, some nodes at a time: nobody writes any more. Gives where to go on, from 0, until there is nothing left.
+    pub(crate) fn clear_some(&self, from: u32, most: u32) -> Option<u32> {
+        let guard = &NodesGuard::pin();
+        if from == ROOT
+            && let Ok(root) = self.arena.lock(ROOT, guard)
+        {
+            root.publish(Content::empty_after(root.view), guard);
+            self.arena.forget_entries();
+        }
+        let (first, used) = (from.max(ROOT + 1), self.arena.used());
+        let end = first.saturating_add(most).min(used);
+        for id in first..end {
+            // Whoever was on its way to a node goes on at the root, which answers for all keys.
+            if let Ok(node) = self.arena.lock(id, guard) {
+                node.kill(ROOT, guard);
+            }
+        }
+        (end < used).then_some(end)
+    }
+
     /// Memory of all nodes, without the allocator's share and without what waits for guards to go.
     pub fn memory_bytes(&self) -> usize {
         self.arena.content_bytes() + self.arena.place_bytes() + size_of::<Arena>() + size_of::<Index>()

@@ -596,6 +596,34 @@ fn a_reader_that_does_not_go_on_keeps_one_version_of_each_record_and_what_comes_
     assert_eq!((db.entries(), db.store.garbage(), db.store.held_bytes()), (30, 0, 0));
 }
 
+/// The bug: the rows of a dropped table were freed by whoever let go of it last, all at once, and not at all while a prepared statement
+/// named it.
+#[test]
+fn a_table_that_is_gone_is_taken_apart_some_at_a_time_once_nobody_reads_it() {
+    let db = Db::new();
+    (0..2_000).for_each(|id| db.put((id, Some(id), "a")));
+    let mut reader = db.begin(Isolation::RepeatableRead);
+    let old = reader.snapshot();
+    db.store.depart(Lsn(old.0 + 1), &db.table, None);
+    let later = Lsn(old.0 + 2);
+    let readers = Readers::new(vec![old], later);
+    assert_eq!(db.store.collect(&readers, usize::MAX).unwrap(), 0);
+    assert_eq!((db.rows(&mut reader).len(), db.store.garbage()), (2_000, 1));
+    assert_eq!(db.store.departed_bytes(), db.table.memory_bytes());
+    drop(reader);
+    let (mut steps, mut bytes) = (0, db.table.memory_bytes());
+    while db.store.garbage() > 0 {
+        assert!(db.store.collect(&Readers::new(Vec::new(), later), 100).unwrap() <= 100);
+        let left = db.table.memory_bytes();
+        assert!(left <= bytes && bytes - left < 100 << 10, "{bytes} to {left} bytes in one step");
+        (steps, bytes) = (steps + 1, left);
+    }
+    assert!(steps >= 20, "{steps} steps");
+    // Somebody still has it, and finds nothing.
+    assert_eq!((db.entries(), db.store.departed_bytes()), (0, 0));
+    assert!(db.rows(&mut db.begin(Isolation::ReadCommitted)).is_empty());
+}
+
 /// Work to collect does not grow with how often the same records were changed while a snapshot lives.
 #[test]
 fn what_a_snapshot_keeps_is_not_looked_at_again_before_it_ends() {

@@ -181,6 +181,19 @@ fn what_was_read_and_is_another_now_refuses_the_commit() {
 
 /// The bug that this is about: only the record was noted, in which there was no row. When that had been thrown away, the key
 /// came in another one.
+/// What is told of beyond the snapshot must have been so all the time: versions that came and went since stay until it was asked for.
+#[test]
+fn a_key_that_was_taken_for_a_while_is_noticed_although_nobody_sees_it() {
+    let db = letters();
+    let mut txn = db.begin(Isolation::Serializable);
+    let readers = Readers::new(vec![txn.snapshot()], Lsn(u64::MAX));
+    Write::Insert(70, "came").commit(&db);
+    assert!(matches!(db.insert(&mut txn, (70, Some(70), "x")), Put::Duplicate { .. }));
+    Write::Delete(70).commit(&db);
+    db.store.collect(&readers, usize::MAX).unwrap();
+    assert!(txn.validate().is_err());
+}
+
 #[test]
 fn a_key_that_comes_back_in_another_record_is_noticed() {
     let db = letters();
