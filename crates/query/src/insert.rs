@@ -38,6 +38,16 @@ pub(crate) struct InsertPlan {
     pub(crate) parameters: Vec<u32>,
 }
 
+impl InsertPlan {
+    /// Does it write few rows, whatever its parameters are?
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(&self.source, Source::Rows(rows) if rows.len() <= SHORT_ROWS)
+    }
+}
+
+/// Rows that are inserted where others wait meanwhile: less than a millisecond.
+const SHORT_ROWS: usize = 100;
+
 /// Where the rows come from.
 enum Source {
     /// Values one by one.
@@ -53,6 +63,26 @@ enum Cell {
     Parameter(usize),
     /// `now()`
     Now,
+}
+
+impl InsertPlan {
+    /// Are its rows nothing but literals, parameters and `now()`?
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(self.source, Source::Rows(_))
+    }
+
+    /// Does it put rows into the same columns as another?
+    pub(crate) fn is_like(&self, other: &InsertPlan) -> bool {
+        let same = |one: &InsertPlan| (one.table.id, one.table.version, one.is_direct());
+        same(self) == same(other) && self.targets == other.targets
+    }
+
+    /// Does the statement that it was made of name the same table by now, and is that unchanged?
+    pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
+        let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else { return false };
+        let found = target_table(context, insert);
+        found.is_ok_and(|table| (table.id, table.version) == (self.table.id, self.table.version))
+    }
 }
 
 /// Finds table, columns and values.
@@ -499,6 +529,9 @@ fn outcome(rows: usize) -> Outcome {
 /// Runs an INSERT of values, all of it, on the spot; `None` if it needs more than that.
 pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]) -> Result<Option<Outcome>> {
     let Source::Rows(rows) = &plan.source else { return Ok(None) };
+    if !plan.is_short() {
+        return Ok(None);
+    }
     let current = session.writer()?.table_now(plan.table.id);
     if current.is_none_or(|table| table.version != plan.table.version) {
         return Ok(None);
