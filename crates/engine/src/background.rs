@@ -23,8 +23,12 @@ pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 const ROWS_STEP_BYTES: u64 = 4 << 20;
 /// A step of the governor throws away so many old versions.
 const COLLECT_STEP: usize = 1_024;
-/// How often it looks whether readers have gone on.
+/// How often it looks whether readers have gone on …
 const COLLECT_NS: u64 = 500_000_000;
+/// … and while there is always something new.
+const COLLECT_SOON_NS: u64 = 20_000_000;
+/// With so many bytes given up and not freed it looks whether they can be.
+const DEFERRED_LOOK_BYTES: u64 = 4 << 20;
 
 /// What the memtable flusher is doing.
 #[derive(Default)]
@@ -541,20 +545,28 @@ impl Inner {
         }
     }
 
-    /// Wakes writers whose delay is over, and throws away what nobody sees any more of `rows` tables.
+    /// Wakes writers whose delay is over, and throws away what nobody sees any more of `rows` tables: also versions between two snapshots, so
+    /// that a reader who does not go on keeps one version of each row and not all that come after.
     pub(crate) fn governor_step(&self) -> Step {
         let delayed = self.wake_delayed();
-        let before = self.store.garbage();
-        if before == 0 {
+        let freed_more = self.store.reclaim();
+        let deferred = self.store.deferred_bytes() > DEFERRED_LOOK_BYTES;
+        if self.store.garbage() == 0 && !deferred {
             self.collecting.store(false, Ordering::Relaxed);
             return delayed;
         }
-        self.collect_rows(COLLECT_STEP);
-        self.recount_rows();
-        if self.store.garbage() < before {
+        let (readers, oldest) = self.roots.readers();
+        let age = oldest.map_or(0, |wall_ns| self.env.now_ns().saturating_sub(wall_ns).max(0));
+        self.store.note_oldest_snapshot(age as u64 / 1_000_000_000);
+        let looked_at = self.collect_rows(&readers, COLLECT_STEP);
+        if looked_at > 0 {
+            self.recount_rows();
+        }
+        if freed_more || looked_at == COLLECT_STEP {
             return Step::Again;
         }
-        let look = self.env.monotonic_ns() + COLLECT_NS;
+        let wait = if looked_at > 0 || deferred { COLLECT_SOON_NS } else { COLLECT_NS };
+        let look = self.env.monotonic_ns() + wait;
         match delayed {
             Step::Until(at) => Step::Until(at.min(look)),
             _ => Step::Until(look),

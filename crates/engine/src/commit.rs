@@ -22,6 +22,7 @@ use wal::{Appended, Space};
 
 use crate::engine::Room;
 use crate::hidden::Hidden;
+use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::root::Root;
 use crate::sequence::{Counter, SequenceState};
@@ -35,6 +36,8 @@ const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
 const RECHECK_NS: u64 = 250_000_000;
 /// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
 const ROWS_ITEM_BYTES: usize = 768 << 10;
+/// After a commit of no more rows, only one in four looks whether entries are to be merged.
+const SMALL_ROWS: usize = 16;
 /// Replay puts entries into their tables' states this many at a time.
 const PENDING_ENTRIES_MAX: usize = 4_096;
 
@@ -74,7 +77,8 @@ pub struct Committing {
     sent: bool,
     /// Their payload bytes.
     sent_bytes: usize,
-    bytes: usize,
+    /// Of the rows of `columns` tables, until memtables hold them.
+    memory: Reservation,
     waiting_since: Option<u64>,
 }
 
@@ -98,6 +102,11 @@ struct TableWrites {
     batches: Vec<Arc<Batch>>,
 }
 
+/// One commit in four, whoever takes turns.
+fn looks_for_merges(lsn: Lsn) -> bool {
+    lsn.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0
+}
+
 /// The wall time of a commit: whole microseconds, which is what clients see; not before the clock's `now`; and after
 /// `last`, that of the commit before, so that a time says which commits were made by then.
 fn commit_time(now: i64, last: i64) -> i64 {
@@ -109,8 +118,8 @@ fn commit_time(now: i64, last: i64) -> i64 {
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
     pub(crate) own: BTreeMap<TableId, OwnWrites>,
-    /// Bytes of `own`.
-    pub(crate) bytes: usize,
+    /// Of `own`.
+    pub(crate) memory: Reservation,
     pub(crate) rows: Option<rows::Txn>,
     /// Of a SERIALIZABLE transaction.
     pub(crate) snapshot: Option<Arc<Root>>,
@@ -126,7 +135,7 @@ pub(crate) struct Made {
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, bytes, rows, snapshot, made } = changes;
+        let Changes { mut ddl, own, memory, rows, snapshot, made } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
         // Locks of a transaction that changed nothing end here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
@@ -154,7 +163,7 @@ impl Committing {
             adds_rows: false,
             sent: false,
             sent_bytes: 0,
-            bytes,
+            memory,
             waiting_since: None,
         }
     }
@@ -201,7 +210,8 @@ impl Committing {
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        if self.bytes > 0 {
+        // Deletes alone are let through.
+        if self.memory.bytes() > 0 && self.batches().next().is_some() {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.room() {
@@ -408,7 +418,8 @@ impl Committing {
         lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
         let frees_files = lock.frees_files();
         // Under the lock, as a finished flush counts anew under it: bytes that are flushed are not added after.
-        inner.memtable_bytes.fetch_add(self.bytes as u64, Ordering::Relaxed);
+        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
+        self.memory.shrink_to(0);
         drop(lock);
         std::mem::forget(applying);
 
@@ -436,7 +447,7 @@ impl Committing {
         self.tables.clear();
         self.inline.clear();
         self.made = Made::default();
-        if !touched.is_empty() {
+        if !touched.is_empty() && (rows > SMALL_ROWS || looks_for_merges(lsn)) {
             inner.consolidate(&touched);
         }
         if changed_rows {
@@ -495,12 +506,18 @@ impl Committing {
             match version {
                 Some(version) => {
                     version.take_effect();
+                    if let Some(old) = old {
+                        self.engine.inner.store.depart(root.lsn, old, Some(&version));
+                    }
                     gone |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
                     root.row_tables.insert(id, version);
                 }
                 None => {
-                    old.into_iter().for_each(|old| old.go());
-                    gone |= old.is_some();
+                    if let Some(old) = old {
+                        old.go();
+                        self.engine.inner.store.depart(root.lsn, old, None);
+                        gone = true;
+                    }
                 }
             }
         }
@@ -615,10 +632,10 @@ impl Drop for Committing {
 impl TableWrites {
     fn new(table: TableId, own: OwnWrites) -> Option<TableWrites> {
         let mut writes = TableWrites { table, deletes: Vec::new(), batches: Vec::new() };
-        for entry in own.entries {
+        for entry in own.entries.iter() {
             match entry {
-                OwnEntry::Rows(batch) => writes.batches.push(batch),
-                OwnEntry::Delete(delete) => writes.deletes.push(delete),
+                OwnEntry::Rows(batch) => writes.batches.push(Arc::clone(batch)),
+                OwnEntry::Delete(delete) => writes.deletes.push(Arc::clone(delete)),
             }
         }
         (!writes.deletes.is_empty() || !writes.batches.is_empty()).then_some(writes)
@@ -757,7 +774,7 @@ fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolv
     let committed = root.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
-        entries.entry(table).or_default().push(Entry::Delete(Arc::new(Tombstone { lsn, ..delete })));
+        entries.entry(table).or_default().push(Entry::delete(Tombstone { lsn, ..delete }));
     }
     for one in resolved {
         let rows = Arc::new(one.batch.numbered(&one.ids));
@@ -937,7 +954,7 @@ impl Replay {
                 root.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
                 let tombstone = Tombstone { lsn, committed, series, times: *times };
-                self.keep(*table, Entry::Delete(Arc::new(tombstone)));
+                self.keep(*table, Entry::delete(tombstone));
             }
         }
         for item in items {

@@ -10,6 +10,7 @@ use env::{Env, Event, Worker};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use parking_lot::Mutex;
+use rows::Readers;
 use wal::{Wal, WalOptions};
 
 use crate::background::{Doubtful, Flusher, Waiter};
@@ -18,6 +19,7 @@ use crate::compaction::{Compactor, Turn};
 use crate::directory::{self, Claimed, Holds};
 use crate::hidden::Hidden;
 use crate::manifest::Manifest;
+use crate::memory::{MemoryBudget, Work};
 use crate::retention;
 use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows};
@@ -110,6 +112,8 @@ const START_WORKERS: usize = 4;
 const OPEN_SEGMENTS_MAX: u64 = 65_536;
 /// A commit throws away so many old versions at most; the governor does the rest.
 const COLLECT_COMMIT: usize = 1_024;
+/// With less garbage a commit leaves it alone.
+const COLLECT_MIN: usize = 64;
 /// Bytes of `rows` tables are counted anew after so many commits …
 const RECOUNT_COMMITS: u64 = 1_024;
 /// … and when rows alone grew by this share of what they may take.
@@ -174,6 +178,8 @@ pub(crate) struct Inner {
     pub(crate) roots: Roots,
     /// Transactions, locks and garbage of `rows` tables.
     pub(crate) store: Arc<rows::Store>,
+    /// What work holds of the budget, and may.
+    pub(crate) memory: MemoryBudget,
     /// Commits that changed rows, to count their bytes anew every so often.
     row_commits: AtomicU64,
     /// Bytes of `rows` tables when they were counted last.
@@ -266,6 +272,10 @@ pub struct Stats {
     pub ingest_log_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
+    /// What work in flight holds: its kind, bytes held, most bytes.
+    pub work: [(&'static str, u64, u64); Work::ALL.len()],
+    /// Reservations of memory refused since start.
+    pub reservations_refused: u64,
     /// The budget.
     pub memory_bytes: u64,
     /// Bytes of log files on disk.
@@ -308,6 +318,12 @@ pub struct Stats {
     pub rows_bytes_max: u64,
     /// Old versions and entries that wait until nobody can see them.
     pub rows_garbage: u64,
+    /// Bytes of old versions of rows that only open snapshots see. They are among those of the tables.
+    pub rows_held_bytes: u64,
+    /// Bytes of lists of what open transactions changed and locked, and of what is garbage.
+    pub rows_list_bytes: u64,
+    /// Bytes of `rows` tables that were given up and are not freed yet, because statements that run may look at them.
+    pub rows_deferred_bytes: u64,
     /// Times a transaction had to wait for a lock since start.
     pub lock_waits: u64,
     /// Transactions that wait for a lock now.
@@ -480,6 +496,12 @@ impl Engine {
     pub fn options(&self) -> &Options {
         &self.inner.options
     }
+
+    /// The memory budget, from which statements and connections reserve what they hold.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.inner.memory
+    }
 }
 
 /// Work behind the scenes that was asked for.
@@ -577,10 +599,11 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     let memtable_bytes = root.memory_bytes();
     let retention_ns = manifest.retention_ns.max(root.retention_ns);
     let store = Arc::new(rows::Store::new());
-    store.set_memory_limit(options.rows_bytes_max());
     store.set_memory_bytes(root.rows_bytes());
+    let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
     let inner = Inner {
         store,
+        memory,
         row_commits: AtomicU64::new(0),
         rows_counted: AtomicU64::new(0),
         collecting: AtomicBool::new(false),
@@ -982,7 +1005,12 @@ impl Inner {
     /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
     /// when it is time.
     pub(crate) fn after_row_commit(&self, changes: usize) {
-        self.collect_rows((2 * changes + 8).min(COLLECT_COMMIT));
+        // Some at a time: a row that is changed again and again is gone through once for all of them.
+        if self.store.garbage() >= COLLECT_MIN {
+            // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
+            let readers = Readers::since(self.roots.horizon());
+            self.collect_rows(&readers, (2 * changes + 2 * COLLECT_MIN).min(COLLECT_COMMIT));
+        }
         // Indexes grow with the rows, and are only counted here.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
         let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
@@ -994,15 +1022,16 @@ impl Inner {
         }
     }
 
-    /// Throws away at most so many versions and entries of `rows` tables that nobody can see any more.
-    pub(crate) fn collect_rows(&self, most: usize) {
-        if let Err(error) = self.store.collect(self.roots.horizon(), most) {
+    /// Throws away at most so many versions and entries of `rows` tables that none of the readers sees; gives how many it looked at.
+    pub(crate) fn collect_rows(&self, readers: &Readers, most: usize) -> usize {
+        self.store.collect(readers, most).unwrap_or_else(|error| {
             tracing::error!(%error, "garbage of rows tables stays");
-        }
+            0
+        })
     }
 
     pub(crate) fn recount_rows(&self) {
-        let bytes = self.roots.newest().rows_bytes();
+        let bytes = self.roots.newest().rows_bytes() + self.store.departed_bytes();
         self.rows_counted.store(bytes, Ordering::Relaxed);
         self.store.set_memory_bytes(bytes);
     }
@@ -1061,9 +1090,14 @@ impl Inner {
             writers_delayed: load(&counters.writers_delayed),
             row_tables: root.row_tables.len() as u64,
             rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
-            rows_bytes: root.rows_bytes(),
-            rows_bytes_max: self.options.rows_bytes_max(),
+            rows_bytes: root.rows_bytes() + self.store.departed_bytes(),
+            rows_bytes_max: self.memory.rows_max(),
+            work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
+            reservations_refused: self.memory.refused(),
             rows_garbage: self.store.garbage() as u64,
+            rows_held_bytes: self.store.held_bytes(),
+            rows_list_bytes: self.store.list_bytes(),
+            rows_deferred_bytes: self.store.deferred_bytes(),
             lock_waits: self.store.waits(),
             lock_waiters: self.store.waiting() as u64,
             checkpoint_bytes: load(&counters.checkpoint_bytes),

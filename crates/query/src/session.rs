@@ -524,6 +524,13 @@ impl Session {
             {
                 return Ok(Ok(executed));
             }
+            if let Plan::Insert(plan) = &prepared.0.plan {
+                let begun = crate::insert::at_once(self, plan, arguments.values()?)?.map(Executed::Outcome);
+                // An INSERT of its own is to be committed.
+                return Ok(begun
+                    .ok_or(Stage::Start)
+                    .and_then(|done| if alone { Err(Stage::Commit(done)) } else { Ok(done) }));
+            }
             let begun = match &prepared.0.statement.0.command {
                 Command::Sql(sql) => crate::transaction::at_once(self, sql)?,
                 _ => None,
@@ -646,7 +653,7 @@ impl Session {
                 Box::pin(crate::create_as::execute(self, parsed, create, query)).await
             }
             ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
-                (Some(sleep), _) => sleep.execute().await,
+                (Some(sleep), _) => sleep.execute(values).await,
                 (None, Some(call)) => Box::pin(call.execute(self, parsed)).await,
                 (None, None) => Err(Error::bug("a query without a plan")),
             },
@@ -680,7 +687,7 @@ impl Session {
         types: &[u32],
     ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
         if let Some(sleep) = Sleep::of(sql) {
-            return Ok((Vec::new(), Some(sleep.columns()), Plan::Other));
+            return Ok((sleep.parameters(types), Some(sleep.columns()), Plan::Other));
         }
         if let Some(call) = rows::Call::of(sql) {
             return Ok((Vec::new(), Some(call.columns()), Plan::Other));

@@ -16,6 +16,7 @@ mod full_disk;
 mod http;
 mod inspect;
 mod isolation;
+mod memory;
 mod postgres;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]

@@ -42,6 +42,7 @@ pub(crate) use feed::{FeedPlan, feed, plan_feed};
 pub(crate) use hypertable::{Call, extension, is_timescale};
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
+pub(crate) use reading::READERS_WAITING_MAX;
 pub use run::{Arguments, Executed, Messages};
 pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
 pub(crate) use unload::{unload, unload_query};
@@ -272,6 +273,15 @@ impl Named<'_> {
         let found = ast::visit_relations(sql, |name| match self.find(name) {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    }
+
+    /// Does a statement name this table?
+    fn names(&self, sql: &ast::Statement, table: TableId) -> bool {
+        let found = ast::visit_relations(sql, |name| match self.find(name) {
+            Some(found) if found.id() == table => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         });
         found.is_break()
     }

@@ -27,6 +27,7 @@ use crate::compute::{compute, is_computing};
 use crate::copy::Chunks;
 use crate::database::{Database, when_set};
 use crate::errors::{convert, locate};
+use crate::memory::RESULT_BYTES;
 use crate::provider::BATCH_ROWS;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::Command;
@@ -673,6 +674,8 @@ pub(super) struct BatchMaker {
     builders: Vec<Builder>,
     schema: SchemaRef,
     pending: usize,
+    /// Of their values, about.
+    bytes: usize,
 }
 
 impl BatchMaker {
@@ -681,21 +684,27 @@ impl BatchMaker {
         let columns = columns.iter().zip(types);
         let fields: Vec<Field> =
             columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(*ty), zone), true)).collect();
-        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0 }
+        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0, bytes: 0 }
     }
 
     /// Takes a row; a batch, when there are enough of them.
     pub(super) fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<RecordBatch>> {
         for (builder, datum) in self.builders.iter_mut().zip(row) {
             builder.push(datum)?;
+            self.bytes += match datum {
+                Datum::Text(text) => text.len(),
+                Datum::Bytes(bytes) => bytes.len(),
+                _ => size_of::<i64>(),
+            };
         }
         self.pending += 1;
-        if self.pending < BATCH_ROWS { Ok(None) } else { self.rest() }
+        if self.pending < BATCH_ROWS && self.bytes < RESULT_BYTES { Ok(None) } else { self.rest() }
     }
 
     /// The rows that are in no batch yet.
     pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>> {
         let rows = std::mem::take(&mut self.pending);
+        self.bytes = 0;
         if rows == 0 {
             return Ok(None);
         }
@@ -706,7 +715,7 @@ impl BatchMaker {
 
     fn clear(&mut self) {
         self.builders.iter_mut().for_each(|builder| drop(builder.finish()));
-        self.pending = 0;
+        (self.pending, self.bytes) = (0, 0);
     }
 }
 

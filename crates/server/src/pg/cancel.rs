@@ -108,9 +108,9 @@ impl Registry {
         self.sessions.lock().values().for_each(|(_, stop)| stop.idle.hang_up());
     }
 
-    /// Stops the statements of all sessions.
-    pub(super) fn cancel_all(&self) {
-        self.sessions.lock().values().for_each(|(_, stop)| stop.cancel());
+    /// Ends all sessions, with what they compute.
+    pub(super) fn terminate_all(&self) {
+        self.sessions.lock().values().for_each(|(_, stop)| stop.terminate());
     }
 
     /// Stops what the session runs at this moment. A wrong secret does nothing, and nobody is told.

@@ -129,7 +129,7 @@ impl Context {
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
-            input: Arc::new(Budget::new(options.input_bytes_max)),
+            input: Arc::new(Budget::new(options.input_bytes_max, database.engine().memory().clone())),
             log: StatementLog::default(),
             database,
             counters: Counters::default(),
@@ -160,7 +160,7 @@ impl Context {
         });
         self.registry.hang_up();
         if phase == Phase::Killing {
-            self.registry.cancel_all();
+            self.registry.terminate_all();
         }
     }
 }
