@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Error, Result, SqlState, Type};
+use model::{Datum, Error, Result, SqlState, Type, limits};
 use rows::key::KeyColumn;
 use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View, WaitPolicy, key};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,6 +31,12 @@ pub(crate) type Flow = ControlFlow<()>;
 
 /// So many rows are looked at between two questions whether to go on.
 const ROWS_PER_CHECK: u32 = 1_024;
+
+/// So many bytes of values are made between two questions whether to go on.
+const BYTES_PER_CHECK: usize = 1 << 20;
+
+/// Rows that could be looked at in the time in which one is changed.
+const LOOKS_PER_CHANGE: u32 = 32;
 
 /// So often that is asked in one part of a query: what is under the guard is let go some milliseconds later at most.
 const QUESTIONS_PER_PART: u32 = 32;
@@ -61,6 +67,8 @@ pub(crate) struct World<'a> {
     left: Cell<u32>,
     /// Bytes kept outside the arena.
     kept: Cell<usize>,
+    /// Bytes with which it was asked last whether to go on.
+    asked: Cell<usize>,
     /// Nothing where the whole is run at once.
     part: Option<Part>,
 }
@@ -160,6 +168,7 @@ impl<'a> World<'a> {
             waits: RefCell::new(None),
             left: Cell::new(ROWS_PER_CHECK),
             kept: Cell::new(0),
+            asked: Cell::new(0),
             part: None,
         }
     }
@@ -260,7 +269,16 @@ impl<'a> World<'a> {
 
     /// Counts a row that is looked at.
     pub(crate) fn look(&self) -> Result<()> {
-        let left = self.left.get() - 1;
+        self.look_for(1)
+    }
+
+    /// Counts a row that is changed.
+    pub(crate) fn change(&self) -> Result<()> {
+        self.look_for(LOOKS_PER_CHANGE)
+    }
+
+    fn look_for(&self, looks: u32) -> Result<()> {
+        let left = self.left.get().saturating_sub(looks);
         if left == 0 {
             self.left.set(ROWS_PER_CHECK);
             if let Some(part) = &self.part {
@@ -271,6 +289,23 @@ impl<'a> World<'a> {
         }
         self.left.set(left);
         Ok(())
+    }
+
+    /// A value of so many bytes is about to be made in the arena.
+    ///
+    /// # Errors
+    /// 54000 if no value may be so large; what the question whether to go on gives, which is asked with each MiB.
+    pub(crate) fn room(&self, bytes: usize) -> Result<()> {
+        if bytes > limits::COMPUTED_BYTES_MAX {
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+                .with_detail(format!("{bytes} bytes, the limit is {}", limits::COMPUTED_BYTES_MAX)));
+        }
+        let all = self.kept.get() + self.arena.allocated_bytes() + bytes;
+        if all < self.asked.get() + BYTES_PER_CHECK {
+            return Ok(());
+        }
+        self.asked.set(all);
+        (self.session.check)(all)
     }
 
     /// Counts bytes that the statement keeps outside the arena.
@@ -1082,6 +1117,7 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
             continue;
         }
         let record = run.records[*slot].get();
+        run.world().change()?;
         let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
         match locked {
             Locked::Row { row, changed } => {

@@ -524,6 +524,7 @@ impl Expr {
             }
             Expr::Concat(sides) => match (sides[0].eval(frame)?, sides[1].eval(frame)?) {
                 (Datum::Text(left), Datum::Text(right)) => {
+                    frame.world.room(left.len() + right.len())?;
                     let mut text =
                         bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.world.arena);
                     text.push_str(left);
@@ -531,6 +532,7 @@ impl Expr {
                     Datum::Text(text.into_bump_str())
                 }
                 (Datum::Bytes(left), Datum::Bytes(right)) => {
+                    frame.world.room(left.len() + right.len())?;
                     let mut bytes =
                         bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.world.arena);
                     bytes.extend_from_slice(left);

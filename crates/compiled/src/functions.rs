@@ -4,9 +4,9 @@ mod format;
 
 pub use format::formatted;
 
-use bumpalo::Bump;
 use model::{Datum, Error, Numeric, Result, SqlState};
 
+use crate::exec::World;
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
 use crate::moment;
 
@@ -42,8 +42,14 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         return Ok(Datum::Null);
     }
     Ok(match (function, first, second, third) {
-        (Function::Lower, Datum::Text(text), ..) => Datum::Text(frame.world.arena.alloc_str(&text.to_lowercase())),
-        (Function::Upper, Datum::Text(text), ..) => Datum::Text(frame.world.arena.alloc_str(&text.to_uppercase())),
+        (Function::Lower, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
+            Datum::Text(arena.alloc_str(&text.to_lowercase()))
+        }
+        (Function::Upper, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
+            Datum::Text(arena.alloc_str(&text.to_uppercase()))
+        }
         (Function::Length, Datum::Text(text), ..) => Datum::Int4(text.chars().count() as i32),
         (Function::Length, Datum::Bytes(bytes), ..) => Datum::Int4(bytes.len() as i32),
         (Function::Trim, Datum::Text(text), set, _) => Datum::Text(text.trim_matches(in_set(&set))),
@@ -68,15 +74,16 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         }
         (Function::Position, Datum::Text(text), Datum::Text(part), _) => Datum::Int4(position(text, part)),
         (Function::Replace, Datum::Text(text), Datum::Text(from), Datum::Text(to)) => {
-            Datum::Text(if from.is_empty() { text } else { arena.alloc_str(&text.replace(from, to)) })
+            Datum::Text(replaced(text, from, to, frame.world)?)
         }
         (Function::PadStart | Function::PadEnd, Datum::Text(text), Datum::Int4(length), fill) => {
-            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, arena)?))
+            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, frame.world)?))
         }
         (Function::Repeat, Datum::Text(text), Datum::Int4(count), _) => {
-            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, arena)?)))
+            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, frame.world)?)))
         }
         (Function::Reverse, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
             Datum::Text(arena.alloc_str(&text.chars().rev().collect::<String>()))
         }
         (Function::SplitPart, Datum::Text(text), Datum::Text(by), Datum::Int4(number)) => {
@@ -84,7 +91,10 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         }
         (Function::Ascii, Datum::Text(text), ..) => Datum::Int4(text.chars().next().map_or(0, |one| one as i32)),
         (Function::Chr, Datum::Int4(code), ..) => Datum::Text(arena.alloc_str(&character(code)?)),
-        (Function::Initcap, Datum::Text(text), ..) => Datum::Text(arena.alloc_str(&initcap(text))),
+        (Function::Initcap, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
+            Datum::Text(arena.alloc_str(&initcap(text)))
+        }
         (Function::StartsWith, Datum::Text(text), Datum::Text(with), _) => Datum::Bool(text.starts_with(with)),
         (Function::OctetLength, Datum::Text(text), ..) => Datum::Int4(text.len() as i32),
         (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::times(value, by)?),
@@ -173,6 +183,7 @@ fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datu
     let mut is_first = true;
     for one in of {
         if let Datum::Text(text) = one.eval(frame)? {
+            frame.world.room(all.len() + between.len() + text.len())?;
             if !std::mem::take(&mut is_first) {
                 all.push_str(between);
             }
@@ -187,8 +198,22 @@ fn position(text: &str, part: &str) -> i32 {
     text.find(part).map_or(0, |at| text[..at].chars().count() as i32 + 1)
 }
 
+/// The text with each `from` replaced; its size is found before it is made.
+fn replaced<'a>(text: &'a str, from: &str, to: &str, world: &World<'a>) -> Result<&'a str> {
+    if from.is_empty() {
+        return Ok(text);
+    }
+    if to.len() > from.len() {
+        let found = text.matches(from).count();
+        world.room(text.len().saturating_add(found.saturating_mul(to.len() - from.len())))?;
+    } else {
+        world.room(text.len())?;
+    }
+    Ok(world.arena.alloc_str(&text.replace(from, to)))
+}
+
 /// So many characters, cut or filled up.
-fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, arena: &Bump) -> Result<String> {
+fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, world: &World<'_>) -> Result<String> {
     let fill = if let Datum::Text(fill) = fill { fill } else { " " };
     let length = usize::try_from(length).unwrap_or(0);
     let missing = length.saturating_sub(text.chars().count());
@@ -196,36 +221,15 @@ fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, arena: &Bump)
         return Ok(text.chars().take(length).collect());
     }
     let widest = fill.chars().map(char::len_utf8).max().unwrap_or(1);
-    check_room(missing.saturating_mul(widest), arena)?;
+    world.room(text.len().saturating_add(missing.saturating_mul(widest)))?;
     let fill = fill.chars().cycle().take(missing);
     Ok(if before { fill.chain(text.chars()).collect() } else { text.chars().chain(fill).collect() })
 }
 
-fn times(text: &str, count: i32, arena: &Bump) -> Result<usize> {
+fn times(text: &str, count: i32, world: &World<'_>) -> Result<usize> {
     let count = usize::try_from(count).unwrap_or(0);
-    check_room(text.len().saturating_mul(count), arena)?;
+    world.room(text.len().saturating_mul(count))?;
     Ok(count)
-}
-
-/// The longest text that a function makes out of a short one. (A row holds less.)
-const TEXT_BYTES_MAX: usize = 64 << 20;
-/// What a statement makes lives as long as it.
-const ARENA_BYTES_MAX: usize = 256 << 20;
-
-fn check_length(bytes: usize) -> Result<()> {
-    if bytes > TEXT_BYTES_MAX {
-        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
-    }
-    Ok(())
-}
-
-fn check_room(bytes: usize, arena: &Bump) -> Result<()> {
-    check_length(bytes)?;
-    if arena.allocated_bytes().saturating_add(bytes) > ARENA_BYTES_MAX {
-        let text = format!("the values that the statement makes are larger than {} MiB", ARENA_BYTES_MAX >> 20);
-        return Err(Error::new(SqlState::OUT_OF_MEMORY, text));
-    }
-    Ok(())
 }
 
 /// A field of a text, counted from 1, or from its end if negative.

@@ -138,7 +138,7 @@ fn clean(message: &str) -> String {
 fn exhausted(message: &str) -> Error {
     let what =
         message.split(" for ").nth(1).and_then(|rest| rest.split(['[', ' ', '\n']).next()).unwrap_or("the query");
-    Error::new(SqlState::OUT_OF_MEMORY, format!("out of memory: {what} needs more than the memory left for queries"))
+    Error::new(SqlState::OUT_OF_MEMORY, format!("out of memory: {what} needs more than the memory left for statements"))
         .with_detail(clean(message))
         .with_hint("read a shorter time range, add a LIMIT, or start the server with a larger --memory")
 }

@@ -3,9 +3,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, limits};
 
-use super::{check_length, check_room};
 use crate::define::quoted;
 use crate::expr::{Expr, Frame};
 
@@ -20,7 +19,7 @@ pub(super) fn format<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>>
     }
     let Some((Some(text), values)) = values.split_first() else { return Ok(Datum::Null) };
     let out = formatted(text, values)?;
-    check_room(out.len(), frame.world.arena)?;
+    frame.world.room(out.len())?;
     Ok(Datum::Text(frame.world.arena.alloc_str(&out)))
 }
 
@@ -61,7 +60,9 @@ pub fn formatted(text: &str, values: &[Option<&str>]) -> Result<String> {
             (_, None) => "NULL".to_owned(),
         };
         let missing = (width.unsigned_abs() as usize).saturating_sub(value.chars().count());
-        check_length(out.len().saturating_add(missing).saturating_add(value.len()))?;
+        if out.len().saturating_add(missing).saturating_add(value.len()) > limits::COMPUTED_BYTES_MAX {
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
+        }
         // A negative width is that of a value on the left.
         let left = mark.left || width < 0;
         let blanks = std::iter::repeat_n(' ', missing);

@@ -20,10 +20,11 @@ mod nearest_exec;
 mod planner;
 mod time_bucket;
 
+pub(crate) use capped::{is_growing, is_too_large};
 pub(crate) use nearest::NEAREST;
 pub use planner::{Planner, rewrite_plan};
 
-pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, StatementFacts};
+pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, Signal, StatementFacts};
 
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;

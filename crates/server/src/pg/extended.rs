@@ -11,7 +11,7 @@ use futures::StreamExt;
 use model::{Error, Result, SqlState};
 use query::{
     Arguments, Begun, Bound, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, RecalledStatement, TxnStatus,
-    Value,
+    Value, computing,
 };
 use rustc_hash::FxHashMap;
 
@@ -233,7 +233,10 @@ impl Connection<'_> {
         };
         let guard = self.guard();
         let session = &mut self.session;
-        let prepared = guard.watch(pin!(async { Ok(session.prepare(statement, types).await?) })).await?;
+        let prepared = {
+            let prepare = pin!(async { Ok(session.prepare(statement, types).await?) });
+            guard.watch(pin!(computing(prepare))).await?
+        };
         self.session.remember(sql, types, &prepared);
         Ok(Some(prepared))
     }
@@ -425,8 +428,7 @@ impl Connection<'_> {
             self.finish(prepared, portal.values.arguments(), &portal.forms, before, begun).await?
         } else {
             let messages = Messages { out: &mut kept, forms: &portal.forms };
-            let work = pin!(self.session.execute_into(prepared, portal.values.arguments(), Some(messages)));
-            self.context.pump.within(work).await?
+            self.session.execute_into(prepared, portal.values.arguments(), Some(messages)).await?
         };
         match executed.streamed(prepared) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
@@ -456,7 +458,6 @@ impl Connection<'_> {
             }
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 check_same(prepared.columns(), &columns)?;
-                let batches = self.context.pump.run(batches);
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
                 Box::pin(self.go_on(portal, running, rows_max)).await
             }
