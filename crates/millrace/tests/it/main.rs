@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod differential;
 mod full_disk;
+mod functions;
 mod http;
 mod inspect;
 mod isolation;
