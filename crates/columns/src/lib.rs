@@ -28,6 +28,9 @@ mod codec;
 mod codec_tests;
 mod compact;
 mod consolidate;
+mod deletes;
+#[cfg(test)]
+mod deletes_tests;
 pub mod encoding;
 #[cfg(test)]
 mod fault_tests;
@@ -40,6 +43,7 @@ mod merge;
 #[cfg(test)]
 mod model_test;
 mod packed;
+mod pieces;
 mod plan;
 mod postings;
 mod prune;
@@ -57,9 +61,11 @@ mod whole;
 pub use cache::SegmentCache;
 pub use compact::{Compacted, Compacting, Compaction, Moved};
 pub use consolidate::Consolidated;
+pub use deletes::Deletes;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
 pub use history::{BORN, GONE};
+pub use pieces::Pieces;
 pub use plan::uncoded;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
@@ -70,5 +76,5 @@ pub use segment::{Segment, SegmentMeta};
 pub use segments::Segments;
 pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
-pub use state::{Entry, TableState, Tombstone};
+pub use state::{Entries, Entry, TableState, Tombstone};
 pub use whole::{Piece, WholeBlock};

@@ -170,6 +170,8 @@ pub(crate) fn scalar(value: &Value, ty: &Arrow, zone: &str) -> Result<ScalarValu
         Value::Float32(value) => ScalarValue::Float32(Some(*value)),
         Value::Float64(value) => ScalarValue::Float64(Some(*value)),
         Value::Numeric(value, scale) => numeric(*value, *scale, ty)?,
+        // A text of EXECUTE has the type of its parameter.
+        Value::Text(value) if *ty == Arrow::Binary => ScalarValue::Binary(Some(pg::value::parse_bytea(value)?)),
         Value::Text(value) => ScalarValue::Utf8(Some(value.clone())),
         Value::Bytes(value) => ScalarValue::Binary(Some(value.clone())),
         Value::Timestamptz(value) => ScalarValue::TimestampNanosecond(Some(*value), Some(zone.into())),

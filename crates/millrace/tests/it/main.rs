@@ -10,11 +10,13 @@ mod clients;
 mod crash;
 mod demo;
 mod differential;
+mod fairness;
 mod full_disk;
 mod functions;
 mod http;
 mod inspect;
 mod isolation;
+mod memory;
 mod postgres;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
