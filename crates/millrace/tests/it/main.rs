@@ -12,6 +12,7 @@ mod demo;
 mod differential;
 mod fairness;
 mod full_disk;
+mod functions;
 mod http;
 mod inspect;
 mod isolation;
