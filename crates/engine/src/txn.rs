@@ -361,7 +361,7 @@ impl Txn {
     /// Does committing it, or taking it back, take milliseconds?
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.memory_bytes > LARGE_BYTES || self.rows.as_ref().is_some_and(|rows| rows.changes_len() > LARGE_CHANGES)
+        self.memory_bytes() > LARGE_BYTES || self.rows.as_ref().is_some_and(|rows| rows.changes_len() > LARGE_CHANGES)
     }
 
     /// Bytes of uncommitted rows of `columns` tables.
