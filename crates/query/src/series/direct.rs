@@ -477,7 +477,8 @@ impl Binder<'_> {
             ast::Expr::InList { expr, list, negated: false } => {
                 let column = self.column(expr)?;
                 let ty = self.type_of(&column)?;
-                let list = list.iter().map(|item| self.constant(item, &ty)).collect::<Option<Vec<_>>>()?;
+                let mut list = list.iter().map(|item| self.constant(item, &ty)).collect::<Option<Vec<_>>>()?;
+                crate::floats::add_other_zero(&mut list);
                 Some(Expr::InList(InList::new(Box::new(column), list, false)))
             }
             ast::Expr::AnyOp { left, compare_op: B::Eq, right, .. } => {
