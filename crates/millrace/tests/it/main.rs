@@ -15,6 +15,7 @@ mod http;
 mod inspect;
 mod isolation;
 mod postgres;
+mod random_queries;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
 mod script;
