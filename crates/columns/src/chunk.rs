@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result, TimeRange};
 
 use crate::filter::{Filter, Selection};
-use crate::history::{BORN, Lives, NOW, Versions, is_moment, mark_block};
+use crate::history::{Lives, Versions, is_moment, mark_block};
 use crate::packed::Packed;
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
@@ -166,8 +166,8 @@ impl RowsSource {
         spans.reverse();
         let text_bytes_per_row = rows.text_bytes() / rows.len();
         let lives = match filter.versions {
-            Versions::At(time) if time != NOW => rows.column(BORN).and_then(|born| Lives::of(&[(BORN, born)], time)),
-            _ => None,
+            Versions::At(time) => Lives::of_rows(&rows, time),
+            Versions::All(_) => None,
         };
         (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lives })
     }

@@ -16,6 +16,7 @@ use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
 use crate::cache::SegmentCache;
 use crate::chunk::{Reads, SegmentSource, Source};
+use crate::deletes::{Deletes, Hides};
 use crate::encoding::Form;
 use crate::filter::Filter;
 use crate::flush::{Output, Writing, needed};
@@ -24,7 +25,7 @@ use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
 use crate::segments::Segments;
-use crate::state::{TableState, Tombstone};
+use crate::state::TableState;
 
 /// Fewest segments worth merging.
 const INPUTS_MIN: usize = 4;
@@ -49,7 +50,7 @@ pub struct Compaction {
     table: TableRef,
     /// Oldest first.
     inputs: Vec<Arc<Segment>>,
-    tombstones: Arc<[Arc<Tombstone>]>,
+    tombstones: Arc<[Arc<Deletes>]>,
     /// Moments of the segments that are older than the newest input and stay.
     older: Vec<TimeRange>,
     /// What is before goes.
@@ -115,7 +116,7 @@ impl TableState {
             return Ok(Some(found));
         }
         for (at, segment) in self.segments.iter().enumerate() {
-            let touched = self.tombstones.iter().any(|tombstone| applies(tombstone, segment.meta()))
+            let touched = self.tombstones.iter().any(|deletes| applies(deletes, segment.meta()))
                 || segment.meta().times.start < self.kept_from;
             let alone = self.compaction(&[at]);
             let bottom = !alone.older.iter().any(|older| older.overlaps(&segment.meta().times));
@@ -171,7 +172,7 @@ impl TableState {
     pub fn with_retention(&self, kept_from: i64) -> TableState {
         let kept = |segment: &&Arc<Segment>| segment.meta().times.last >= kept_from;
         let segments: Segments = self.segments.iter().filter(kept).cloned().collect();
-        let tombstones = needed(self.tombstones.to_vec(), &segments);
+        let tombstones = needed(self.tombstones.to_vec(), &segments, self.keeps_history());
         TableState { segments, tombstones, kept_from: kept_from.max(self.kept_from), ..self.clone() }
     }
 
@@ -186,7 +187,8 @@ impl TableState {
         };
         let before = self.segments[..place].iter().filter(|segment| !is_input(segment));
         let segments: Segments = before.chain(&done.outputs).chain(&self.segments[place + 1..]).cloned().collect();
-        TableState { tombstones: needed(self.tombstones.to_vec(), &segments), segments, ..self.clone() }
+        let tombstones = needed(self.tombstones.to_vec(), &segments, self.keeps_history());
+        TableState { tombstones, segments, ..self.clone() }
     }
 
     fn compaction(&self, chosen: &[usize]) -> Compaction {
@@ -206,8 +208,8 @@ impl TableState {
     fn pick_hidden(&self) -> Option<Compaction> {
         let hidden = |at: &usize| {
             let meta = self.segments[*at].meta();
-            let covers = |tombstone: &Arc<Tombstone>| tombstone.series.is_none() && tombstone.times.covers(&meta.times);
-            self.tombstones.iter().any(|tombstone| applies(tombstone, meta) && covers(tombstone))
+            let covers = |deletes: &Arc<Deletes>| deletes.hides_all(&meta.times, NOW);
+            self.tombstones.iter().any(|deletes| applies(deletes, meta) && covers(deletes))
         };
         let first = (0..self.segments.len()).find(hidden)?;
         Some(self.compaction(&[first]))
@@ -316,9 +318,9 @@ fn clamp(time: i128) -> i64 {
     time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-/// Does the delete still have to be applied to the segment?
-fn applies(tombstone: &Tombstone, meta: &SegmentMeta) -> bool {
-    tombstone.lsn > meta.lsns.1 && tombstone.touches(meta.series, &meta.times)
+/// Do the deletes still have to be applied to the segment?
+fn applies(deletes: &Deletes, meta: &SegmentMeta) -> bool {
+    deletes.lsns().1 > meta.lsns.1 && deletes.touches(meta.series, &meta.times)
 }
 
 impl Compaction {
@@ -380,7 +382,7 @@ impl Compaction {
     fn lsns(&self) -> (Lsn, Lsn) {
         let inputs = self.inputs.iter().map(|segment| segment.meta().lsns);
         let (first, last) = inputs.fold((Lsn(u64::MAX), Lsn::ZERO), |all, own| (all.0.min(own.0), all.1.max(own.1)));
-        let applied = self.tombstones.iter().map(|tombstone| tombstone.lsn).max();
+        let applied = self.tombstones.iter().map(|deletes| deletes.lsns().1).max();
         (first, last.max(applied.unwrap_or(Lsn::ZERO)))
     }
 
@@ -408,8 +410,8 @@ impl Compaction {
     }
 
     /// Deletes that are still to be applied to a segment.
-    fn applying(&self, segment: &Segment) -> impl Iterator<Item = &Arc<Tombstone>> {
-        self.tombstones.iter().filter(|tombstone| applies(tombstone, segment.meta()))
+    fn applying(&self, segment: &Segment) -> impl Iterator<Item = &Arc<Deletes>> {
+        self.tombstones.iter().filter(|deletes| applies(deletes, segment.meta()))
     }
 
     /// Rows of `times`, and about how many there are.
@@ -418,9 +420,9 @@ impl Compaction {
         let mut sources = Vec::new();
         let mut rows = 0;
         for segment in &self.inputs {
-            let deletes = self.applying(segment).cloned().collect();
+            let deletes = Hides { deletes: self.applying(segment).cloned().collect(), ..Hides::default() };
             let (hides, versions) = match self.keeps_history() {
-                true => (Vec::new(), Versions::All(deletes)),
+                true => (Hides::default(), Versions::All(deletes)),
                 false => (deletes, Versions::At(NOW)),
             };
             let filter = Filter { times, series: SeriesFilter::All, hides, versions };

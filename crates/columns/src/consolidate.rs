@@ -1,39 +1,44 @@
 //! Memtable entries merged among themselves, so that a reader meets few of them under millions of small commits.
 //!
-//! A merge takes a window of neighbours none of which is more than a quarter of it, so a row is copied at most about
-//! log4([`ROWS_MAX`]) times. Deletes stay where they are: what comes before one is not merged with what comes after.
+//! A merge takes a window of neighbours, rows and deletes, none of which is more than a quarter of it, and leaves the deletes as one
+//! entry and behind it the rows that they did not hide. (Snapshots hold on to the entries that were there before.) Of the deletes only
+//! those spans stay that may hide something older.
+//!
+//! # Cost
+//! Of `n` commits of a row or a delete each: a row or span is copied about log4([`ROWS_MAX`]) times at most, and `O(log n)` entries are
+//! left. Asking what is due looks at each entry that is left, a few times.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{ColumnId, DataType, Lsn, Result, Table};
+use model::{ColumnId, DataType, Lsn, Result, Table, TimeRange};
 
 use crate::chunk::{RowsSource, Source};
+use crate::deletes::{Deletes, work};
 use crate::filter::Filter;
-use crate::history::{self, with_moments};
+use crate::flush::{any_within, entry_sources};
+use crate::history;
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
-use crate::rows::Rows;
+use crate::rows::{Op, Rows};
 use crate::scan::ScanStats;
 use crate::state::{Entry, TableState};
 
 /// Fewest entries worth merging.
 const ENTRIES_MIN: usize = 8;
-/// A merge ends with at most this many rows ...
+/// A merge ends with at most this many rows and spans ...
 const ROWS_MAX: usize = 1 << 16;
 /// ... and about this many bytes.
 const BYTES_MAX: usize = 32 << 20;
-/// Windows are sought among small entries first: each tier is entries below so many rows.
+/// Windows are sought among small entries first: each tier is entries below so many rows or spans.
 const TIERS: [usize; 5] = [8, 64, 512, 4_096, ROWS_MAX / 2];
 /// Distinct operations that merged rows may have: they are numbered by a byte.
-const OPS_MAX: usize = 256;
+const OPS_MAX: usize = 256 - 3;
 
 /// A finished merge of memtable entries.
 pub struct Consolidated {
-    inputs: Vec<Arc<Rows>>,
-    lsns: (Lsn, Lsn),
-    committed: i64,
-    outputs: Vec<Arc<Rows>>,
+    inputs: Vec<Entry>,
+    outputs: Vec<Entry>,
 }
 
 impl Consolidated {
@@ -45,71 +50,117 @@ impl Consolidated {
 }
 
 impl TableState {
-    /// Merges small neighbouring row entries into one sorted entry, where that is due, never touching entries with a
+    /// Merges small neighbouring entries into one of deletes and one of sorted rows, where that is due, never touching entries with a
     /// commit at or below `barrier` (a flush is writing them). `None` when nothing is due.
     ///
     /// Call it on a *durable* state: then no merged entry spans the LSN of a later flush, which also takes a durable
     /// state. The work is done here; [`TableState::with_consolidated`] installs it into a newer state.
     #[must_use]
     pub fn consolidate(&self, barrier: Lsn) -> Option<Consolidated> {
-        let window = due(&self.entries, barrier)?;
-        let mut lsns = (Lsn(u64::MAX), Lsn::ZERO);
-        let (mut inputs, mut dated) = (Vec::with_capacity(window.len()), Vec::new());
-        let committed = self.entries[window.clone()].last()?.committed();
-        for entry in &self.entries[window] {
-            let Entry::Rows { lsns: own, committed, rows } = entry else { return None };
-            lsns = (lsns.0.min(own.0), lsns.1.max(own.1));
-            inputs.push(rows.clone());
-            if self.keeps_history() {
-                dated.push(with_moments(rows, *committed, &[]));
-            }
+        if self.entries.len() < ENTRIES_MIN {
+            return None;
+        }
+        let entries: Vec<&Entry> = self.entries.iter().collect();
+        work::touch(entries.len());
+        self.merge_window(&entries, due(&entries, barrier)?)
+    }
+
+    /// Merges any window of neighbours, worth it or not, of commits above `barrier`.
+    #[cfg(test)]
+    pub(crate) fn consolidate_any(&self, barrier: Lsn, start: usize, len: usize) -> Option<Consolidated> {
+        let entries: Vec<&Entry> = self.entries.iter().collect();
+        let above = entries.iter().take_while(|entry| entry.first_lsn() <= barrier).count();
+        let window = (above + start).min(entries.len())..(above + start + len).min(entries.len());
+        if window.is_empty() { None } else { self.merge_window(&entries, window) }
+    }
+
+    fn merge_window(&self, entries: &[&Entry], window: Range<usize>) -> Option<Consolidated> {
+        let (older, merged) = (&entries[..window.start], &entries[window]);
+        let first = merged.iter().map(|entry| entry.first_lsn()).min()?;
+        let last = merged.iter().map(|entry| entry.last_lsn()).max()?;
+        let committed = merged.iter().filter_map(|entry| match entry {
+            Entry::Rows { committed, .. } => Some(*committed),
+            Entry::Delete(deletes) => Some(deletes.committed_last()),
+        });
+        let committed = committed.max()?;
+        work::touch(merged.iter().map(|entry| entry.len()).sum());
+        let keeps_history = self.keeps_history();
+        let (sources, deletes) = entry_sources(merged.iter().copied(), TimeRange::ALL, keeps_history);
+        let mut outputs = Vec::new();
+        if !deletes.is_empty() {
+            let deletes = Deletes::merged(&deletes, keeps_history);
+            let deletes = deletes.retained(|series, times| self.holds(older, series, times)).unwrap_or(deletes);
+            outputs.extend((!deletes.is_empty()).then(|| Entry::Delete(Arc::new(deletes))));
         }
         // Memory cannot fail to be read; were it to, the entries would simply stay as they are.
-        let outputs =
-            if self.keeps_history() { merge_versions(&self.table, &dated) } else { merge_rows(&self.table, &inputs) };
-        let outputs = outputs.ok()?;
-        Some(Consolidated { inputs, lsns, committed, outputs })
+        let rows = if keeps_history {
+            merge_versions(&self.table, sources)
+        } else {
+            merge(sources, fold(&self.table), &fields(&self.table))
+        };
+        let rows = rows.ok()?.into_iter().map(|rows| Entry::Rows { lsns: (first, last), committed, rows });
+        outputs.extend(rows);
+        Some(Consolidated { inputs: merged.iter().map(|entry| Entry::clone(entry)).collect(), outputs })
+    }
+
+    /// May one of the segments or of the entries `older` hold a row of these series (`None`: all) at these moments?
+    fn holds(&self, older: &[&Entry], series: Option<&[u32]>, times: &TimeRange) -> bool {
+        let in_segments = self.segments.overlapping(times);
+        in_segments.into_iter().any(|at| any_within(series, self.segments[at].meta().series))
+            || older.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows_hold(rows, series, times)))
     }
 
     /// Replaces the entries that `done` was made of, if they are still there.
     #[must_use]
     pub fn with_consolidated(&self, done: &Consolidated) -> Option<TableState> {
-        let is =
-            |entry: &Entry, input: &Arc<Rows>| matches!(entry, Entry::Rows { rows, .. } if Arc::ptr_eq(rows, input));
-        let first = self.entries.iter().position(|entry| is(entry, &done.inputs[0]))?;
-        let window = first..first + done.inputs.len();
-        let here = self.entries.get(window.clone())?;
-        if !here.iter().zip(&done.inputs).all(|(entry, input)| is(entry, input)) {
+        let first = self.entries.iter().position(|entry| entry.is(&done.inputs[0]))?;
+        let mut here = self.entries.iter().skip(first);
+        if !done.inputs.iter().all(|input| here.next().is_some_and(|entry| entry.is(input))) {
             return None;
         }
-        let Consolidated { lsns, committed, .. } = *done;
-        let merged = done.outputs.iter().map(|rows| Entry::Rows { lsns, committed, rows: rows.clone() });
-        let before = self.entries[..window.start].iter().cloned();
-        let entries = before.chain(merged).chain(self.entries[window.end..].iter().cloned()).collect();
+        let entries = self.entries.iter().take(first).chain(&done.outputs).chain(here).cloned().collect();
         Some(TableState { entries, ..self.clone() })
     }
+}
+
+/// May there be a row of these series (`None`: all) at these moments? Of many series, only the moments of all rows are looked at.
+fn rows_hold(rows: &Rows, series: Option<&[u32]>, times: &TimeRange) -> bool {
+    if rows.is_empty() || !rows.order().times.overlaps(times) {
+        return false;
+    }
+    match series {
+        Some([series]) => {
+            let at = rows.position(0, (*series, times.start));
+            at < rows.len() && rows.key_at(at) <= (*series, times.last)
+        }
+        _ => any_within(series, (rows.key_at(0).0, rows.key_at(rows.len() - 1).0)),
+    }
+}
+
+fn fold(table: &Table) -> Fold {
+    if table.keyed { Fold::Closed } else { Fold::None }
 }
 
 /// The rows of entries, oldest first, as one sorted run (in several pieces where values are large), folded as far as it
 /// goes.
 pub(crate) fn merge_rows(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<Rows>>> {
-    merge(inputs, if table.keyed { Fold::Closed } else { Fold::None }, &fields(table))
+    let sources = inputs.iter().filter_map(|rows| RowsSource::new(rows.clone(), Filter::all()));
+    merge(sources.map(Source::Rows).collect(), fold(table), &fields(table))
 }
 
 /// The same of rows that know when they were written, all of which stay.
-fn merge_versions(table: &Table, inputs: &[Arc<Rows>]) -> Result<Vec<Arc<Rows>>> {
+fn merge_versions(table: &Table, sources: Vec<Source>) -> Result<Vec<Arc<Rows>>> {
     let mut columns = fields(table);
-    columns.push((history::BORN, history::TYPE));
-    merge(inputs, Fold::Versions, &columns)
+    columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
+    merge(sources, Fold::Versions, &columns)
 }
 
 fn fields(table: &Table) -> Vec<(ColumnId, DataType)> {
     table.field_columns().map(|column| (column.id, column.ty)).collect()
 }
 
-fn merge(inputs: &[Arc<Rows>], fold: Fold, columns: &[(ColumnId, DataType)]) -> Result<Vec<Arc<Rows>>> {
-    let sources = inputs.iter().filter_map(|rows| RowsSource::new(rows.clone(), Filter::all()));
-    let mut merger = Merger::new(sources.map(Source::Rows).collect(), fold);
+fn merge(sources: Vec<Source>, fold: Fold, columns: &[(ColumnId, DataType)]) -> Result<Vec<Arc<Rows>>> {
+    let mut merger = Merger::new(sources, fold);
     let mut stats = ScanStats::default();
     let mut outputs = Vec::new();
     while let Some(plan) = merger.next(ROWS_MAX, &mut stats)? {
@@ -138,11 +189,11 @@ fn rows_of(plan: &Plan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<
 }
 
 /// The window of entries to merge next. Asked after every commit, so it looks at row counts first.
-fn due(entries: &[Entry], barrier: Lsn) -> Option<Range<usize>> {
+fn due(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
     TIERS.iter().find_map(|tier| {
         let mut from = 0;
         while from < entries.len() {
-            let run = entries[from..].iter().take_while(|entry| mergeable(entry, barrier, *tier).is_some()).count();
+            let run = entries[from..].iter().take_while(|entry| is_mergeable(entry, barrier, *tier)).count();
             if run >= ENTRIES_MIN
                 && let Some(window) = window(&entries[from..from + run])
             {
@@ -154,22 +205,23 @@ fn due(entries: &[Entry], barrier: Lsn) -> Option<Range<usize>> {
     })
 }
 
-/// The rows of an entry below `tier` of them that nobody is flushing.
-fn mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> Option<&Rows> {
-    match entry {
-        Entry::Rows { lsns, rows, .. } if lsns.0 > barrier && rows.len() < tier => Some(rows),
-        _ => None,
-    }
+/// Is it below `tier` rows, and nobody flushes it?
+fn is_mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> bool {
+    entry.first_lsn() > barrier && entry.len() < tier
 }
 
 /// The first entries of the run that are worth merging, as many as one merge takes.
-fn window(run: &[Entry]) -> Option<Range<usize>> {
+fn window(run: &[&Entry]) -> Option<Range<usize>> {
     let mut start = 0;
     let (mut rows_sum, mut bytes_sum, mut ops_sum, mut largest) = (0, 0, 0, 0);
     for (at, entry) in run.iter().enumerate() {
-        let Entry::Rows { rows, .. } = entry else { return None };
-        let (bytes, ops) = (rows.memory_bytes(), rows.ops.list().len());
-        let fits = rows_sum + rows.len() <= ROWS_MAX && bytes_sum + bytes <= BYTES_MAX && ops_sum + ops <= OPS_MAX;
+        let (rows, bytes) = (entry.len(), entry.memory_bytes());
+        let ops = match entry {
+            // The three operations without columns are each in the list once.
+            Entry::Rows { rows, .. } => rows.ops.list().iter().filter(|op| matches!(op, Op::Update(_))).count(),
+            Entry::Delete(_) => 0,
+        };
+        let fits = rows_sum + rows <= ROWS_MAX && bytes_sum + bytes <= BYTES_MAX && ops_sum + ops <= OPS_MAX;
         if !fits {
             if at - start >= ENTRIES_MIN && largest * 4 <= rows_sum {
                 return Some(start..at);
@@ -181,8 +233,8 @@ fn window(run: &[Entry]) -> Option<Range<usize>> {
             (start, rows_sum, bytes_sum, ops_sum, largest) = (at + 1, 0, 0, 0, 0);
             continue;
         }
-        (rows_sum, bytes_sum, ops_sum) = (rows_sum + rows.len(), bytes_sum + bytes, ops_sum + ops);
-        largest = largest.max(rows.len());
+        (rows_sum, bytes_sum, ops_sum) = (rows_sum + rows, bytes_sum + bytes, ops_sum + ops);
+        largest = largest.max(rows);
     }
     (run.len() - start >= ENTRIES_MIN && largest * 4 <= rows_sum).then_some(start..run.len())
 }
@@ -190,7 +242,7 @@ fn window(run: &[Entry]) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::{Op, Ops};
+    use crate::rows::Ops;
     use crate::state::Tombstone;
     use crate::tests::table;
     use model::TimeRange;
@@ -221,24 +273,133 @@ mod tests {
         assert_eq!(rows.sum::<usize>(), commits as usize);
     }
 
+    fn delete(lsn: u64, series: Option<u32>, time: i64) -> Tombstone {
+        let series = series.map(|series| [series].into());
+        Tombstone { lsn: Lsn(lsn), committed: lsn as i64, series, times: TimeRange { start: time, last: time } }
+    }
+
+    fn rows_of(state: &TableState) -> usize {
+        state.entries.iter().filter(|entry| matches!(entry, Entry::Rows { .. })).map(Entry::len).sum()
+    }
+
     #[test]
-    fn deletes_and_the_barrier_are_never_merged_across() {
-        let delete = || Tombstone { lsn: Lsn(7), committed: 7, series: None, times: TimeRange::ALL };
+    fn the_barrier_is_never_merged_across() {
         let mut state = TableState::empty(table(true));
         for lsn in 1..=7 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
         }
-        state = state.with_delete(delete());
-        for lsn in 8..=14 {
-            state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
-        }
-        assert!(state.consolidate(Lsn::ZERO).is_none(), "seven on each side of a delete");
-        let state = state.with_rows(Lsn(15), one_row(15), 1);
-        assert!(state.consolidate(Lsn(8)).is_none(), "the first of eight is being flushed");
+        assert!(state.consolidate(Lsn::ZERO).is_none(), "seven");
+        let state = state.with_rows(Lsn(8), one_row(8), 1);
+        assert!(state.consolidate(Lsn(1)).is_none(), "the first of eight is being flushed");
         let done = state.consolidate(Lsn::ZERO).unwrap();
         assert_eq!(done.inputs(), 8);
         let merged = state.with_consolidated(&done).unwrap();
-        assert_eq!(merged.entries.len(), 9);
+        assert_eq!(merged.entries.len(), 1);
         assert!(merged.with_consolidated(&done).is_none(), "a second time");
+    }
+
+    #[test]
+    fn rows_are_merged_across_deletes_of_which_what_hides_nothing_older_goes() {
+        let mut state = TableState::empty(table(true));
+        for lsn in 1..=4 {
+            state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
+        }
+        state = state.with_delete(delete(5, Some(0), 2));
+        for lsn in 6..=8 {
+            state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
+        }
+        let merged = state.with_consolidated(&state.consolidate(Lsn::ZERO).unwrap()).unwrap();
+        assert_eq!((merged.entries.len(), rows_of(&merged)), (1, 6), "a row is gone, and the delete");
+        // Another row of the same time, and a delete of one that was there before.
+        let mut later = merged;
+        for lsn in 9..=15 {
+            later = later.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
+        }
+        later = later.with_delete(delete(16, Some(0), 3));
+        let merged = later.consolidate_any(Lsn(8), 0, 8).unwrap();
+        let merged = later.with_consolidated(&merged).unwrap();
+        assert_eq!((merged.entries.len(), rows_of(&merged)), (3, 13), "older rows, the delete, newer rows");
+        assert_eq!(rows_of(&later), 13, "who reads by the state before still has it");
+    }
+
+    /// The bug: a scan gave every entry a copy of the list of all newer deletes, and no merge went across a delete, so that each
+    /// statement cost the square of the number of deletes before it. The fix: deletes are merged, and searched.
+    #[test]
+    fn inserts_and_deletes_in_turns_cost_as_much_ten_times_later() {
+        let scan = |state: &TableState| {
+            work::take();
+            let view = crate::TableView::new(Arc::new(state.clone()));
+            let rows: usize = view
+                .scan(crate::ScanRequest::all(vec![ColumnId(1)]))
+                .unwrap()
+                .map(|batch| batch.unwrap().num_rows())
+                .sum();
+            (rows, work::take())
+        };
+        // The rows that go were there before, were just written, or go again and again.
+        for kind in 0..3 {
+            let mut state = TableState::empty(table(true));
+            let (rows, mut lsn) = (20_000i64, 1);
+            let first = Rows::new(vec![0; 20_000], (0..rows).collect(), Ops::All(Op::Replace), Vec::new());
+            state = state.with_rows(Lsn(1), Arc::new(first), 1);
+            let (mut per_commit, mut per_scan) = (Vec::new(), Vec::new());
+            for pair in 0..10_000i64 {
+                work::take();
+                let (insert, gone) = match kind {
+                    0 => (rows + pair, pair * 2),
+                    1 => (rows + pair, rows + pair),
+                    _ => (pair % 10, pair % 10),
+                };
+                state = state.with_rows(Lsn(lsn + 1), one_row(insert), 1).with_delete(delete(lsn + 2, Some(0), gone));
+                lsn += 2;
+                while let Some(done) = state.consolidate(Lsn::ZERO) {
+                    state = state.with_consolidated(&done).unwrap();
+                }
+                per_commit.push(work::take());
+                if pair == 999 || pair == 9_999 {
+                    let (found, touched) = scan(&state);
+                    let gone = if kind == 2 { 10 } else { 0 };
+                    assert_eq!(found as i64, rows - gone, "kind {kind}");
+                    per_scan.push(touched);
+                }
+                assert!(state.entries.len() < 100, "{} entries", state.entries.len());
+            }
+            let (early, late): (usize, usize) = (per_commit[..1_000].iter().sum(), per_commit[9_000..].iter().sum());
+            assert!(late < 3 * early, "kind {kind}: {early} and {late} for a thousand pairs");
+            // Spans of rows that are there are looked at once each; nothing else grows.
+            let spans = if kind == 0 { 10_000 } else { 0 };
+            assert!(per_scan[1] < 2 * per_scan[0] + spans + 200, "kind {kind}: {per_scan:?}");
+        }
+    }
+
+    #[test]
+    fn entries_that_pile_up_while_nobody_merges_cost_a_commit_little() {
+        let mut state = TableState::empty(table(true));
+        work::take();
+        for lsn in 1..=20_000 {
+            state = match lsn % 2 {
+                0 => state.with_rows(Lsn(lsn), one_row(lsn as i64), 1),
+                _ => state.with_delete(delete(lsn, None, lsn as i64)),
+            };
+        }
+        let copied = work::take();
+        assert!(copied < 20_000 * 40, "{copied} references copied");
+        let done = state.consolidate(Lsn::ZERO).unwrap();
+        let touched = work::take();
+        assert!(touched < 20_000 * 40, "{touched} rows and spans for one merge");
+        let state = state.with_consolidated(&done).unwrap();
+        assert!(state.entries.len() <= 2);
+    }
+
+    #[test]
+    fn versions_of_the_same_few_rows_do_not_pile_up() {
+        let mut state = TableState::empty(table(true));
+        for lsn in 1..=20_000 {
+            state = state.with_rows(Lsn(lsn), one_row(lsn as i64 % 5), 1);
+            while let Some(done) = state.consolidate(Lsn::ZERO) {
+                state = state.with_consolidated(&done).unwrap();
+            }
+        }
+        assert!(rows_of(&state) < 50, "{} versions of five rows", rows_of(&state));
     }
 }

@@ -1,10 +1,10 @@
 //! Which rows of a sorted run a reader wants: series, moments, and what deletes hide.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use model::TimeRange;
 
+use crate::deletes::Hides;
 use crate::history::{NOW, Versions};
 use crate::scan::SeriesFilter;
 use crate::state::Tombstone;
@@ -15,7 +15,7 @@ pub(crate) struct Filter {
     pub(crate) times: TimeRange,
     pub(crate) series: SeriesFilter,
     /// Deletes newer than the source.
-    pub(crate) hides: Vec<Arc<Tombstone>>,
+    pub(crate) hides: Hides,
     pub(crate) versions: Versions,
 }
 
@@ -123,12 +123,7 @@ impl Tombstone {
             })
     }
 
-    /// Does it hide a row of this series and moment?
-    pub(crate) fn hides(&self, series: u32, time: i64) -> bool {
-        self.times.contains(time) && self.hides_series(series)
-    }
-
-    fn hides_series(&self, series: u32) -> bool {
+    pub(crate) fn hides_series(&self, series: u32) -> bool {
         self.series.as_ref().is_none_or(|list| list.binary_search(&series).is_ok())
     }
 }
@@ -136,7 +131,12 @@ impl Tombstone {
 impl Filter {
     /// Everything.
     pub(crate) fn all() -> Filter {
-        Filter { times: TimeRange::ALL, series: SeriesFilter::All, hides: Vec::new(), versions: Versions::At(NOW) }
+        Filter {
+            times: TimeRange::ALL,
+            series: SeriesFilter::All,
+            hides: Hides::default(),
+            versions: Versions::At(NOW),
+        }
     }
 
     /// Does every row of a run with these moments pass?
@@ -146,9 +146,7 @@ impl Filter {
 
     /// Can no row of these series and moments pass?
     pub(crate) fn rejects_all(&self, series: (u32, u32), times: &TimeRange) -> bool {
-        !self.times.overlaps(times)
-            || !self.series.any_in(series.0, series.1)
-            || self.hides.iter().any(|hide| hide.series.is_none() && hide.times.covers(times))
+        !self.times.overlaps(times) || !self.series.any_in(series.0, series.1) || self.hides.hide_all(times)
     }
 
     /// Which of the rows, sorted by (series, time), pass; and how many the deletes hid.
@@ -172,15 +170,35 @@ impl Filter {
     /// One series' rows, which begin at `base`.
     fn select_run(&self, series: u32, base: usize, times: &[i64], kept: &mut Vec<Range<usize>>) -> u64 {
         let inside = span(times, &self.times);
-        let first_new = kept.len();
-        kept.push(base + inside.start..base + inside.end);
-        for hide in self.hides.iter().filter(|hide| hide.hides_series(series)) {
-            let gone = span(times, &hide.times);
-            cut(kept, first_new, base + gone.start..base + gone.end);
+        let mut gone: Vec<Range<usize>> = Vec::new();
+        if !self.hides.is_empty() && !inside.is_empty() {
+            let times = &times[inside.clone()];
+            let wanted = TimeRange { start: times[0], last: times[times.len() - 1] };
+            self.hides.spans_of(series, &wanted, |hidden, _| {
+                let hidden = span(times, hidden);
+                gone.extend(
+                    Some(inside.start + hidden.start..inside.start + hidden.end).filter(|gone| !gone.is_empty()),
+                );
+            });
+            gone.sort_unstable_by_key(|gone| gone.start);
         }
-        let left: usize = kept[first_new..].iter().map(Range::len).sum();
-        join(kept, first_new);
-        (inside.len() - left) as u64
+        let (mut from, mut hidden) = (inside.start, 0);
+        for gone in gone {
+            push(kept, base + from..base + gone.start.max(from));
+            hidden += gone.end.saturating_sub(gone.start.max(from));
+            from = from.max(gone.end);
+        }
+        push(kept, base + from..base + inside.end);
+        hidden as u64
+    }
+}
+
+/// Appends a range; those that touch become one.
+fn push(kept: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match kept.last_mut() {
+        _ if range.is_empty() => {}
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => kept.push(range),
     }
 }
 
@@ -189,31 +207,6 @@ fn span(times: &[i64], range: &TimeRange) -> Range<usize> {
     let start = times.partition_point(|time| *time < range.start);
     let end = times.partition_point(|time| *time <= range.last);
     start..end.max(start)
-}
-
-/// Takes `gone` out of the ranges from `first` on.
-fn cut(ranges: &mut Vec<Range<usize>>, first: usize, gone: Range<usize>) {
-    let parts: Vec<Range<usize>> = ranges.drain(first..).collect();
-    for part in parts {
-        let before = part.start..part.end.min(gone.start);
-        let after = part.start.max(gone.end)..part.end;
-        if gone.is_empty() {
-            ranges.push(part);
-            continue;
-        }
-        ranges.extend([before, after].into_iter().filter(|range| !range.is_empty()));
-    }
-}
-
-/// Drops empty ranges from `first` on and joins those that touch.
-fn join(ranges: &mut Vec<Range<usize>>, first: usize) {
-    let new: Vec<Range<usize>> = ranges.drain(first..).collect();
-    for range in new.into_iter().filter(|range| !range.is_empty()) {
-        match ranges.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => ranges.push(range),
-        }
-    }
 }
 
 fn selection(kept: Vec<Range<usize>>, len: usize) -> Selection {
@@ -236,16 +229,15 @@ pub(crate) fn gallop<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
     use model::Lsn;
 
-    fn hide(series: Option<&[u32]>, start: i64, last: i64) -> Arc<Tombstone> {
-        Arc::new(Tombstone {
-            lsn: Lsn(1),
-            committed: 1,
-            series: series.map(Arc::from),
-            times: TimeRange { start, last },
-        })
+    use super::*;
+    use crate::deletes::Deletes;
+
+    fn hide(series: Option<&[u32]>, start: i64, last: i64) -> Tombstone {
+        Tombstone { lsn: Lsn(1), committed: 1, series: series.map(Arc::from), times: TimeRange { start, last } }
     }
 
     #[test]
@@ -272,11 +264,13 @@ mod tests {
         let ranges =
             [TimeRange::ALL, TimeRange { start: 1, last: 5 }, TimeRange { start: 9, last: 9 }, TimeRange::EMPTY];
         for (filter, hides, times_wanted) in combinations(&filters, &hides, &ranges) {
-            let filter = Filter { times: times_wanted, series: filter, hides, ..Filter::all() };
+            let deletes = hides.iter().map(|hide| Arc::new(Deletes::of([hide.clone()], false))).collect();
+            let deletes = Hides { deletes, ..Hides::default() };
+            let filter = Filter { times: times_wanted, series: filter, hides: deletes, ..Filter::all() };
             let wanted = |row: &(u32, i64)| {
                 filter.series.any_in(row.0, row.0)
                     && filter.times.contains(row.1)
-                    && !filter.hides.iter().any(|hide| hide.hides_series(row.0) && hide.times.contains(row.1))
+                    && !hides.iter().any(|hide| hide.hides_series(row.0) && hide.times.contains(row.1))
             };
             let expected: Vec<u32> = (0..rows.len() as u32).filter(|at| wanted(&rows[*at as usize])).collect();
             let seen = match filter.select(&series, &times).0 {
@@ -290,9 +284,9 @@ mod tests {
 
     fn combinations<'a>(
         filters: &'a [SeriesFilter],
-        hides: &'a [Vec<Arc<Tombstone>>],
+        hides: &'a [Vec<Tombstone>],
         ranges: &'a [TimeRange],
-    ) -> impl Iterator<Item = (SeriesFilter, Vec<Arc<Tombstone>>, TimeRange)> + 'a {
+    ) -> impl Iterator<Item = (SeriesFilter, Vec<Tombstone>, TimeRange)> + 'a {
         filters.iter().flat_map(move |filter| {
             hides.iter().flat_map(move |hides| ranges.iter().map(move |range| (filter.clone(), hides.clone(), *range)))
         })

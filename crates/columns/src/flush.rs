@@ -8,17 +8,18 @@ use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use crate::cache::SegmentCache;
 use crate::chunk::{RowsSource, Source};
+use crate::deletes::{Deletes, Hides, Newer};
 use crate::encoding::Form;
 use crate::files::SeriesFile;
 use crate::filter::Filter;
-use crate::history::{self, with_moments};
+use crate::history::{self, NOW, Versions, with_moments};
 use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
 use crate::segments::Segments;
 use crate::series_file::write_series_file;
-use crate::state::{Entry, TableState, Tombstone};
+use crate::state::{Entry, TableState};
 
 /// A finished flush of one table.
 #[derive(Clone)]
@@ -47,8 +48,8 @@ impl TableState {
         upto: Lsn,
         next_file: &mut dyn FnMut() -> u64,
     ) -> Result<Flushed> {
-        let entries = self.flushable(upto);
-        let segment = self.write_entries(env, dir, entries, next_file)?;
+        let entries: Vec<&Entry> = self.entries.iter().take(self.flushable(upto)).collect();
+        let segment = self.write_entries(env, dir, &entries, next_file)?;
         match self.write_series(env, dir, next_file) {
             Ok((series_files, obsolete)) => Ok(Flushed { upto, segment, series_files, obsolete }),
             Err(error) => {
@@ -65,53 +66,57 @@ impl TableState {
     /// When an entry holds commits on both sides of the flush: consolidation worked on a state that was not durable.
     #[must_use]
     pub fn with_flushed(&self, done: &Flushed) -> TableState {
-        let (gone, kept) = self.entries.split_at(self.flushable(done.upto).len());
+        let count = self.flushable(done.upto);
+        let kept = || self.entries.iter().skip(count);
         assert!(
-            kept.iter().all(|entry| entry.first_lsn() > done.upto),
+            kept().all(|entry| entry.first_lsn() > done.upto),
             "BUG: a memtable entry of {} spans the flush at {}",
             self.table.name,
             done.upto
         );
-        let deletes = gone.iter().filter_map(|entry| match entry {
-            Entry::Delete(tombstone) => Some(tombstone),
+        let deletes = self.entries.iter().take(count).filter_map(|entry| match entry {
+            Entry::Delete(deletes) => Some(deletes),
             Entry::Rows { .. } => None,
         });
-        let tombstones: Vec<Arc<Tombstone>> = self.tombstones.iter().chain(deletes).cloned().collect();
+        // All that is flushed together is older than what follows and newer than what is there.
+        let deletes = Deletes::merged(deletes, self.keeps_history());
+        let deletes = (!deletes.is_empty()).then(|| Arc::new(deletes));
+        let tombstones: Vec<Arc<Deletes>> = self.tombstones.iter().cloned().chain(deletes).collect();
         let segments: Segments = self.segments.iter().cloned().chain(done.segment.clone()).collect();
         TableState {
-            entries: kept.into(),
-            tombstones: needed(tombstones, &segments),
+            entries: kept().cloned().collect(),
+            tombstones: needed(tombstones, &segments, self.keeps_history()),
             segments,
             series_files: done.series_files.clone(),
             ..self.clone()
         }
     }
 
-    /// The leading entries of commits up to `upto`.
-    fn flushable(&self, upto: Lsn) -> &[Entry] {
-        let count = self.entries.iter().take_while(|entry| entry.last_lsn() <= upto).count();
-        &self.entries[..count]
+    /// How many leading entries are of commits up to `upto`.
+    fn flushable(&self, upto: Lsn) -> usize {
+        self.entries.iter().take_while(|entry| entry.last_lsn() <= upto).count()
     }
 
     fn write_entries(
         &self,
         env: &Arc<dyn Env>,
         dir: &Path,
-        entries: &[Entry],
+        entries: &[&Entry],
         next_file: &mut dyn FnMut() -> u64,
     ) -> Result<Option<Arc<Segment>>> {
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(None) };
         // Deletes count: what they hide is gone from the file, so they need not be applied to it again.
-        let lsns = (first.first_lsn(), last.last_lsn());
+        let first = entries.iter().map(|entry| entry.first_lsn()).min();
+        let last = entries.iter().map(|entry| entry.last_lsn()).max();
+        let Some(lsns) = first.zip(last) else { return Ok(None) };
         let fold = match (self.keeps_history(), self.table.keyed) {
             (true, _) => Fold::Versions,
             (false, true) => Fold::Closed,
             (false, false) => Fold::None,
         };
         let columns = self.columns_of(entries);
-        let rows = entries.iter().map(entry_rows).sum();
+        let rows = entries.iter().map(|entry| entry_rows(entry)).sum();
         let kept = TimeRange { start: self.kept_from, last: i64::MAX };
-        let merger = Merger::new(entry_sources(entries, kept, self.keeps_history()), fold);
+        let merger = Merger::new(entry_sources(entries.iter().copied(), kept, self.keeps_history()).0, fold);
         let form = Form::of(&self.table);
         let output = Output {
             env: Arc::clone(env),
@@ -127,7 +132,7 @@ impl TableState {
     }
 
     /// Fields that any of the entries has, by id, and what the history is to know.
-    fn columns_of(&self, entries: &[Entry]) -> Vec<(ColumnId, DataType)> {
+    fn columns_of(&self, entries: &[&Entry]) -> Vec<(ColumnId, DataType)> {
         let has = |id: ColumnId| entries.iter().any(|entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(id)));
         let fields = self.table.field_columns().filter(|column| has(column.id));
         let mut columns: Vec<(ColumnId, DataType)> = fields.map(|column| (column.id, column.ty)).collect();
@@ -135,7 +140,7 @@ impl TableState {
         if self.keeps_history() {
             columns.push((history::BORN, history::TYPE));
             let deletes = entries.iter().any(|entry| matches!(entry, Entry::Delete(_)));
-            columns.extend(deletes.then_some((history::GONE, history::TYPE)));
+            columns.extend((deletes || has(history::GONE)).then_some((history::GONE, history::TYPE)));
         }
         columns
     }
@@ -171,37 +176,66 @@ fn entry_rows(entry: &Entry) -> usize {
     }
 }
 
-/// The rows of entries at these moments, oldest first: those that no delete among them hides, or with `history` all,
-/// with when they were hidden.
-fn entry_sources(entries: &[Entry], times: TimeRange, history: bool) -> Vec<Source> {
-    let mut hides: Vec<Arc<Tombstone>> = Vec::new();
+/// The rows of entries at these moments, oldest first: those that no delete among them hides, or with `history` all, with when they
+/// were hidden. And the deletes among them.
+pub(crate) fn entry_sources<'a>(
+    entries: impl DoubleEndedIterator<Item = &'a Entry>,
+    times: TimeRange,
+    history: bool,
+) -> (Vec<Source>, Vec<Arc<Deletes>>) {
+    let mut newer = Newer::new(NOW, history);
     let mut sources = Vec::new();
-    for entry in entries.iter().rev() {
+    for entry in entries.rev() {
         match entry {
-            Entry::Delete(delete) => hides.push(delete.clone()),
+            Entry::Delete(deletes) => newer.push(deletes),
             Entry::Rows { rows, committed, .. } if history => {
-                let rows = with_moments(rows, *committed, &hides);
-                sources.extend(RowsSource::new(rows, Filter { times, ..Filter::all() }).map(Source::Rows));
+                let rows = with_moments(rows, *committed, newer.hides());
+                let versions = Versions::All(Hides::default());
+                let filter = Filter { times, versions, ..Filter::all() };
+                sources.extend(RowsSource::new(rows, filter).map(Source::Rows));
             }
             Entry::Rows { rows, .. } => {
-                let filter = Filter { times, hides: hides.clone(), ..Filter::all() };
+                let filter = Filter { times, hides: newer.hides().clone(), ..Filter::all() };
                 sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
             }
         }
     }
     sources.reverse();
-    sources
+    (sources, newer.hides().deletes.clone())
 }
 
-/// The tombstones that may still hide a row of an older segment.
-pub(crate) fn needed(tombstones: Vec<Arc<Tombstone>>, segments: &[Arc<Segment>]) -> Arc<[Arc<Tombstone>]> {
-    let hides = |tombstone: &Arc<Tombstone>| {
-        segments.iter().any(|segment| {
-            let meta = segment.meta();
-            meta.lsns.1 < tombstone.lsn && tombstone.touches(meta.series, &meta.times)
-        })
-    };
-    tombstones.into_iter().filter(hides).collect()
+/// The deletes that may still hide a row of an older segment; those between which no segment was written as one.
+pub(crate) fn needed(deletes: Vec<Arc<Deletes>>, segments: &Segments, keeps_history: bool) -> Arc<[Arc<Deletes>]> {
+    let mut needed: Vec<Arc<Deletes>> = Vec::new();
+    for deletes in deletes {
+        let hides = |series: Option<&[u32]>, times: &TimeRange| {
+            segments.overlapping(times).into_iter().any(|at| {
+                let meta = segments[at].meta();
+                meta.lsns.1 < deletes.lsns().1 && any_within(series, meta.series)
+            })
+        };
+        let deletes = match deletes.retained(hides) {
+            Some(fewer) if fewer.is_empty() => continue,
+            Some(fewer) => Arc::new(fewer),
+            None => deletes,
+        };
+        let apart = |last: &Arc<Deletes>| {
+            let between = last.lsns().0..deletes.lsns().1;
+            segments.iter().any(|segment| between.contains(&segment.meta().lsns.1))
+        };
+        match needed.last_mut().filter(|last| !apart(last)) {
+            Some(last) => *last = Arc::new(Deletes::merged([&*last, &deletes], keeps_history)),
+            None => needed.push(deletes),
+        }
+    }
+    needed.into()
+}
+
+/// Is one of `series` (sorted; `None`: all) among these?
+pub(crate) fn any_within(series: Option<&[u32]>, (first, last): (u32, u32)) -> bool {
+    series.is_none_or(|series| {
+        series.get(series.partition_point(|number| *number < first)).is_some_and(|number| *number <= last)
+    })
 }
 
 /// Where merged rows are written to.

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
-use model::{ColumnId, DataType};
+use model::{ColumnId, DataType, TimeRange};
 
+use crate::deletes::Hides;
 use crate::rows::Rows;
 use crate::segment::BlockRows;
-use crate::state::Tombstone;
 
 /// When a version was written; NULL where that is older than the history.
 pub const BORN: ColumnId = ColumnId(u32::MAX - 2);
@@ -40,7 +40,7 @@ pub(crate) enum Versions {
     /// Those that were there at this time of a commit, nanoseconds since 1970 UTC; [`NOW`] for those that are there.
     At(i64),
     /// All, and these deletes marked.
-    All(Vec<Arc<Tombstone>>),
+    All(Hides),
 }
 
 /// The time of whoever sees all that was committed.
@@ -79,6 +79,12 @@ impl Lives {
         (born.is_some() || gone.is_some()).then(|| Lives { born, gone, time: micros(time) })
     }
 
+    /// The same of rows of the memtable.
+    pub(crate) fn of_rows(rows: &Rows, time: i64) -> Option<Lives> {
+        let columns = [BORN, GONE].into_iter().filter_map(|id| Some((id, rows.column(id)?)));
+        if rows.has(BORN) { Lives::of(&columns.collect::<Vec<_>>(), time) } else { None }
+    }
+
     /// Was the version of this row there?
     pub(crate) fn there(&self, row: usize) -> bool {
         let by_then = |moments: &Option<ArrayRef>| {
@@ -90,46 +96,49 @@ impl Lives {
 }
 
 /// Rows of the memtable with when they were written, and when the first of `deletes`, all newer, hid them.
-pub(crate) fn with_moments(rows: &Rows, committed: i64, deletes: &[Arc<Tombstone>]) -> Arc<Rows> {
+pub(crate) fn with_moments(rows: &Rows, committed: i64, deletes: &Hides) -> Arc<Rows> {
     let mut columns = rows.columns().into_owned();
+    let old = columns.pop_if(|(id, _)| *id == GONE);
     if !rows.has(BORN) {
         columns.push((BORN, Arc::new(Int64Array::from_value(micros(committed), rows.len()))));
     }
-    let mut gone = vec![None; rows.len()];
-    if mark(&mut gone, &rows.series, &rows.times, deletes) {
-        columns.push((GONE, Arc::new(Int64Array::from(gone))));
-    }
+    columns.extend(marked(old, &rows.series, &rows.times, deletes));
     Arc::new(Rows::new(rows.series.clone(), rows.times.clone(), rows.ops.clone(), columns))
 }
 
 /// Marks what `deletes`, all newer, hide of a block's rows.
-pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &[Arc<Tombstone>]) {
+pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &Hides) {
     if deletes.is_empty() {
         return;
     }
     let old = rows.columns.pop_if(|(id, _)| *id == GONE);
-    let mut gone: Vec<Option<i64>> = match &old {
-        Some((_, values)) => values.as_primitive::<Int64Type>().iter().collect(),
-        None => vec![None; rows.times.len()],
-    };
-    if mark(&mut gone, &rows.series, &rows.times, deletes) {
-        rows.columns.push((GONE, Arc::new(Int64Array::from(gone))));
-    } else {
-        rows.columns.extend(old);
-    }
+    rows.columns.extend(marked(old, &rows.series, &rows.times, deletes));
 }
 
-/// Is there a new mark? A row that is gone already stays gone since then.
-fn mark(gone: &mut [Option<i64>], series: &[u32], times: &[i64], deletes: &[Arc<Tombstone>]) -> bool {
-    let mut marked = false;
-    for delete in deletes {
-        let moment = micros(delete.committed);
-        for (row, gone) in gone.iter_mut().enumerate() {
-            if delete.hides(series[row], times[row]) && gone.is_none_or(|gone| gone > moment) {
-                *gone = Some(moment);
-                marked = true;
-            }
-        }
+/// The column of when rows were deleted, if one was: a row that was deleted before stays so since then.
+fn marked(
+    old: Option<(ColumnId, ArrayRef)>,
+    series: &[u32],
+    times: &[i64],
+    deletes: &Hides,
+) -> Option<(ColumnId, ArrayRef)> {
+    if deletes.is_empty() {
+        return old;
     }
-    marked
+    let mut gone: Vec<Option<i64>> = match &old {
+        Some((_, values)) => values.as_primitive::<Int64Type>().iter().collect(),
+        None => vec![None; times.len()],
+    };
+    let mut is_new = false;
+    for (row, gone) in gone.iter_mut().enumerate() {
+        let time = TimeRange { start: times[row], last: times[row] };
+        deletes.spans_of(series[row], &time, |_, committed| {
+            let moment = micros(committed);
+            if gone.is_none_or(|gone| gone > moment) {
+                *gone = Some(moment);
+                is_new = true;
+            }
+        });
+    }
+    if is_new { Some((GONE, Arc::new(Int64Array::from(gone)))) } else { old }
 }

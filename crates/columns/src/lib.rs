@@ -28,6 +28,9 @@ mod codec;
 mod codec_tests;
 mod compact;
 mod consolidate;
+mod deletes;
+#[cfg(test)]
+mod deletes_tests;
 pub mod encoding;
 #[cfg(test)]
 mod fault_tests;
@@ -57,6 +60,7 @@ mod whole;
 pub use cache::SegmentCache;
 pub use compact::{Compacted, Compacting, Compaction, Moved};
 pub use consolidate::Consolidated;
+pub use deletes::Deletes;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
 pub use history::{BORN, GONE};
@@ -70,5 +74,5 @@ pub use segment::{Segment, SegmentMeta};
 pub use segments::Segments;
 pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
-pub use state::{Entry, TableState, Tombstone};
+pub use state::{Entries, Entry, TableState, Tombstone};
 pub use whole::{Piece, WholeBlock};

@@ -124,6 +124,8 @@ struct World {
     past: Vec<(i64, Model)>,
     /// Does retention drop anything?
     retains: bool,
+    /// How often a change is a delete.
+    delete_one_in: u64,
 }
 
 fn dir() -> &'static Path {
@@ -153,6 +155,7 @@ impl World {
             snapshots: Vec::new(),
             past: Vec::new(),
             retains: seed.is_multiple_of(5),
+            delete_one_in: [8, 2][(seed / 2 % 2) as usize],
         };
         if seed % 3 == 1 {
             world.toggle_history();
@@ -167,8 +170,8 @@ impl World {
     fn step(&mut self) {
         match self.below(100) {
             0..40 => self.commit(),
-            40..48 => self.consolidate(),
-            48..58 => self.flush(),
+            40..50 => self.consolidate(),
+            50..58 => self.flush(),
             58..68 => self.compact(),
             68..71 => self.reload(),
             71..73 => self.add_column(),
@@ -213,7 +216,7 @@ impl World {
                 Change::Delete(keys, times) => {
                     self.model.delete(keys.as_ref(), times);
                     let series = keys.as_ref().map(|keys| self.numbers(keys));
-                    Entry::Delete(Arc::new(Tombstone { lsn: Lsn(self.lsn), committed, series, times: *times }))
+                    Entry::delete(Tombstone { lsn: Lsn(self.lsn), committed, series, times: *times })
                 }
             });
         }
@@ -261,7 +264,7 @@ impl World {
     }
 
     fn change(&mut self) -> Change {
-        if self.below(8) == 0 {
+        if self.below(self.delete_one_in) == 0 {
             let all = !self.state.table.keyed || self.below(2) == 0;
             let keys = (!all).then(|| (0..1 + self.below(3)).map(|_| self.key()).collect::<Vec<_>>());
             let keys = keys.map(|keys| keys.iter().map(Vec::as_slice).collect());
@@ -383,7 +386,14 @@ impl World {
 
     fn consolidate(&mut self) {
         let barrier = self.flushing.as_ref().map_or(Lsn::ZERO, |flushing| flushing.upto);
-        if let Some(done) = self.state.consolidate(barrier) {
+        let done = match self.below(2) {
+            0 => self.state.consolidate(barrier),
+            _ => {
+                let (start, len) = (self.below(4) as usize, 1 + self.below(6) as usize);
+                self.state.consolidate_any(barrier, start, len)
+            }
+        };
+        if let Some(done) = done {
             if self.below(2) == 0 {
                 self.commit();
             }

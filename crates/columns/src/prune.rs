@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use model::{Result, TimeRange};
 
+use crate::deletes::{Deletes, Hides, Newer};
 use crate::filter::Filter;
 use crate::history::Versions;
 use crate::rows::Rows;
 use crate::scan::{ColumnRange, ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, Blocks, Segment};
 use crate::segments::ByTime;
-use crate::state::{Entry, Tombstone};
+use crate::state::Entry;
 
 /// What a scan wants of a segment.
 pub(crate) struct Wanted {
@@ -30,8 +31,9 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     let near = segments.overlapping(&request.times);
     stats.segments += segments.len() as u64;
     stats.segments_pruned += (segments.len() - near.len()) as u64;
+    let recent = recent(view);
     for segment in near.into_iter().map(|at| &segments[at]) {
-        let Some(filter) = filter_of(view, request, segment) else {
+        let Some(filter) = filter_of(view, request, &recent, segment) else {
             stats.segments_pruned += 1;
             continue;
         };
@@ -51,13 +53,14 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
 }
 
 /// What is wanted of a segment; `None` when what the manifest knows of it says that it has nothing. Reads nothing.
-pub(crate) fn filter_of(view: &TableView, request: &ScanRequest, segment: &Segment) -> Option<Filter> {
+pub(crate) fn filter_of(view: &TableView, request: &ScanRequest, recent: &Hides, segment: &Segment) -> Option<Filter> {
     let meta = segment.meta();
     // Most segments of a large table are of other moments, and deletes are dearer to ask.
     if !request.times.overlaps(&meta.times) || !request.series.any_in(meta.series.0, meta.series.1) {
         return None;
     }
-    let (hides, versions) = (hides(view, segment), Versions::At(view.time()));
+    let times = request.times.intersect(&meta.times);
+    let (hides, versions) = (hides(view, recent, segment, &times), Versions::At(view.time()));
     let filter = Filter { times: request.times, series: request.series.clone(), hides, versions };
     (!filter.rejects_all(meta.series, &meta.times)).then_some(filter)
 }
@@ -87,16 +90,26 @@ fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Ite
     })
 }
 
-/// The deletes that are newer than a segment and may hide rows of it.
-pub(crate) fn hides(view: &TableView, segment: &Segment) -> Vec<Arc<Tombstone>> {
+/// The deletes of the memtable and of own writes, which are newer than every segment.
+pub(crate) fn recent(view: &TableView) -> Hides {
+    let mut newer = Newer::new(view.time(), view.state().keeps_history());
+    for entry in view.entries().rev() {
+        if let Entry::Delete(deletes) = entry {
+            newer.push(deletes);
+        }
+    }
+    newer.hides().clone()
+}
+
+/// The deletes that are newer than a segment and may hide rows of it at these moments.
+pub(crate) fn hides(view: &TableView, recent: &Hides, segment: &Segment, times: &TimeRange) -> Hides {
     let meta = segment.meta();
-    let applies = |tombstone: &&Arc<Tombstone>| tombstone.lsn > meta.lsns.1 && tombstone.committed <= view.time();
-    let flushed = view.state().tombstones.iter().filter(applies);
-    let recent = view.entries().filter_map(|entry| match entry {
-        Entry::Delete(tombstone) => Some(tombstone),
-        Entry::Rows { .. } => None,
-    });
-    flushed.chain(recent).filter(|tombstone| tombstone.touches(meta.series, &meta.times)).cloned().collect()
+    let mut hides = recent.over(meta.series, times);
+    let applies = |deletes: &&Arc<Deletes>| {
+        deletes.lsns().1 > meta.lsns.1 && deletes.touches_until(meta.series, times, view.time())
+    };
+    hides.deletes.extend(view.state().tombstones.iter().filter(applies).cloned());
+    hides
 }
 
 /// Drops blocks in which no row can be within all bounds.

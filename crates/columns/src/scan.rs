@@ -11,6 +11,7 @@ use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState
 use crate::bare::{self, BareBlock};
 use crate::chunk::{Reads, RowsSource, SegmentSource, Source};
 use crate::consolidate::merge_rows;
+use crate::deletes::{Deletes, Newer, work};
 use crate::filter::Filter;
 use crate::history::{BORN, NOW, Versions};
 use crate::keys::KeyList;
@@ -18,7 +19,7 @@ use crate::merge::{Fold, Merger};
 use crate::plan::Plan;
 use crate::prune;
 use crate::rows::{Batch, Rows, arrow_type, time_array};
-use crate::segment::{BLOCK_ROWS_MAX, StatValue};
+use crate::segment::{BLOCK_ROWS_MAX, Segment, StatValue};
 use crate::series::{KeyColumns, OneOf, ValueTest};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::whole::{self, Taker, WholeBlock};
@@ -184,7 +185,7 @@ impl Own {
                     let numbers = self.numbers(state, &batch.keys);
                     own_rows(Arc::new(batch.numbered(&numbers)))
                 }
-                OwnEntry::Delete(delete) => Entry::Delete(Arc::new(self.tombstone(state, delete))),
+                OwnEntry::Delete(delete) => Entry::delete(self.tombstone(state, delete)),
             };
             self.entries.push(entry);
         }
@@ -196,9 +197,18 @@ impl Own {
             Entry::Rows { rows, .. } => Some(rows.clone()),
             Entry::Delete(_) => None,
         };
+        let deletes = |entry: &Entry| match entry {
+            Entry::Rows { .. } => None,
+            Entry::Delete(deletes) => Some(deletes.clone()),
+        };
         let mut merged = Vec::new();
-        for run in self.entries.chunk_by(|a, b| rows(a).is_some() && rows(b).is_some()) {
+        for run in self.entries.chunk_by(|a, b| rows(a).is_some() == rows(b).is_some()) {
             let inputs: Vec<Arc<Rows>> = run.iter().filter_map(rows).collect();
+            if inputs.is_empty() {
+                let inputs: Vec<Arc<Deletes>> = run.iter().filter_map(deletes).collect();
+                merged.push(Entry::Delete(Arc::new(Deletes::merged(&inputs, false))));
+                continue;
+            }
             let outputs = (inputs.len() >= OWN_ENTRIES_MERGED).then(|| merge_rows(table, &inputs));
             match outputs {
                 Some(Ok(outputs)) => {
@@ -278,6 +288,12 @@ impl TableView {
     /// What was committed later is not seen.
     pub(crate) fn time(&self) -> i64 {
         self.time
+    }
+
+    /// The deletes that are newer than a segment and may hide rows of it.
+    #[must_use]
+    pub fn deletes_over(&self, segment: &Segment) -> Vec<Arc<Deletes>> {
+        prune::hides(self, &prune::recent(self), segment, &segment.meta().times).deletes
     }
 
     /// The state below.
@@ -470,8 +486,10 @@ impl TableView {
 
     /// May any of it have been there?
     fn sees(&self, entry: &Entry) -> bool {
-        let dated = |entry: &Entry| matches!(entry, Entry::Rows { rows, .. } if rows.has(BORN));
-        entry.committed() <= self.time || dated(entry)
+        match entry {
+            Entry::Rows { rows, committed, .. } => *committed <= self.time || rows.has(BORN),
+            Entry::Delete(deletes) => deletes.committed() <= self.time,
+        }
     }
 
     /// All sources a request needs, oldest first; and before them the blocks that are read by themselves, of at most `bare` rows.
@@ -499,13 +517,19 @@ impl TableView {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
         }
-        let mut hides: Vec<Arc<Tombstone>> = Vec::new();
+        let mut newer = Newer::new(self.time, self.state.keeps_history());
         let mut newest_first = Vec::new();
         for entry in self.entries().rev() {
+            work::touch(1);
             match entry {
-                Entry::Delete(delete) => hides.push(delete.clone()),
+                Entry::Delete(deletes) => newer.push(deletes),
                 Entry::Rows { rows, committed, .. } => {
-                    let (times, series, hides) = (request.times, request.series.clone(), hides.clone());
+                    if !rows.order().times.overlaps(&request.times) {
+                        continue;
+                    }
+                    let times = rows.order().times.intersect(&request.times);
+                    let hides = newer.hides().over((rows.key_at(0).0, rows.key_at(rows.len() - 1).0), &times);
+                    let (times, series) = (request.times, request.series.clone());
                     let versions = Versions::At(if *committed <= self.time { NOW } else { self.time });
                     let filter = Filter { times, series, hides, versions };
                     newest_first.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));

@@ -61,6 +61,7 @@ impl fmt::Debug for Segments {
 }
 
 /// Things in order of time, to find those of some moments among very many.
+#[derive(Debug)]
 pub(crate) struct ByTime {
     /// First moment, the latest moment of all up to here, and number.
     order: Vec<(i64, i64, u32)>,

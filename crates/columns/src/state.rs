@@ -1,4 +1,8 @@
 //! One table at one moment: an immutable value that every change replaces.
+//!
+//! # Cost
+//! A commit copies `O(log n)` references of a memtable of `n` entries ([`Entries`]). There are few entries however many commits there
+//! are, because neighbours are merged (`consolidate`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +11,9 @@ use env::Env;
 use model::{Lsn, Result, TableRef, TimeRange};
 
 use crate::cache::SegmentCache;
+use crate::deletes::{Deletes, work};
 use crate::files::{SeriesFile, TableFiles};
+use crate::flush::needed;
 use crate::rows::Rows;
 use crate::segment::Segment;
 use crate::segments::Segments;
@@ -39,8 +45,8 @@ pub enum Entry {
         /// The rows.
         rows: Arc<Rows>,
     },
-    /// A DELETE, hiding rows of all earlier entries and segments.
-    Delete(Arc<Tombstone>),
+    /// Deletes, hiding rows of all earlier entries and segments.
+    Delete(Arc<Deletes>),
 }
 
 impl Entry {
@@ -49,16 +55,7 @@ impl Entry {
     pub fn last_lsn(&self) -> Lsn {
         match self {
             Entry::Rows { lsns, .. } => lsns.1,
-            Entry::Delete(tombstone) => tombstone.lsn,
-        }
-    }
-
-    /// The wall time of the highest commit in it.
-    #[must_use]
-    pub fn committed(&self) -> i64 {
-        match self {
-            Entry::Rows { committed, .. } => *committed,
-            Entry::Delete(tombstone) => tombstone.committed,
+            Entry::Delete(deletes) => deletes.lsns().1,
         }
     }
 
@@ -67,8 +64,93 @@ impl Entry {
     pub fn first_lsn(&self) -> Lsn {
         match self {
             Entry::Rows { lsns, .. } => lsns.0,
-            Entry::Delete(tombstone) => tombstone.lsn,
+            Entry::Delete(deletes) => deletes.lsns().0,
         }
+    }
+
+    /// Of one delete.
+    #[must_use]
+    pub fn delete(tombstone: Tombstone) -> Entry {
+        Entry::Delete(Arc::new(Deletes::of([tombstone], true)))
+    }
+
+    /// Rows, or spans of deletes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Entry::Rows { rows, .. } => rows.len(),
+            Entry::Delete(deletes) => deletes.len(),
+        }
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Entry::Rows { rows, .. } => rows.memory_bytes(),
+            Entry::Delete(deletes) => deletes.memory_bytes(),
+        }
+    }
+
+    /// The same rows or deletes in memory?
+    pub(crate) fn is(&self, other: &Entry) -> bool {
+        match (self, other) {
+            (Entry::Rows { rows: a, .. }, Entry::Rows { rows: b, .. }) => Arc::ptr_eq(a, b),
+            (Entry::Delete(a), Entry::Delete(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// The entries of a memtable, oldest first. Cloning shares them.
+///
+/// # Cost
+/// They lie in pieces, each longer than the next, so that there are `O(log n)` pieces of `n` entries. Adding one copies the references
+/// to the pieces and, `O(log n)` times in its life, each entry.
+#[derive(Clone, Default)]
+pub struct Entries(Arc<[Arc<[Entry]>]>);
+
+impl Entries {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// None at all?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.0.iter().flat_map(|piece| piece.iter())
+    }
+
+    /// With these at the end.
+    fn with(&self, new: Vec<Entry>) -> Entries {
+        let (mut kept, mut last) = (self.0.len(), new.len());
+        if last == 0 {
+            return self.clone();
+        }
+        // A piece is joined to what follows unless it is longer than that.
+        while kept > 0 && self.0[kept - 1].len() <= last {
+            last += self.0[kept - 1].len();
+            kept -= 1;
+        }
+        work::touch(kept + last);
+        let joined = if kept == self.0.len() {
+            new.into()
+        } else {
+            self.0[kept..].iter().flat_map(|piece| piece.iter()).cloned().chain(new).collect()
+        };
+        Entries(self.0[..kept].iter().cloned().chain([joined]).collect())
+    }
+}
+
+impl FromIterator<Entry> for Entries {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Entries {
+        let entries: Arc<[Entry]> = entries.into_iter().collect();
+        if entries.is_empty() { Entries::default() } else { Entries([entries].into()) }
     }
 }
 
@@ -84,11 +166,11 @@ pub struct TableState {
     /// Files that hold keys, in order of series number, without gap from 0.
     pub series_files: Arc<[SeriesFile]>,
     /// The memtable, oldest first.
-    pub entries: Arc<[Entry]>,
+    pub entries: Entries,
     /// Oldest first.
     pub segments: Segments,
-    /// Deletes that still have rows to hide in segments, oldest first.
-    pub tombstones: Arc<[Arc<Tombstone>]>,
+    /// Deletes that still have rows to hide in segments, oldest first: those between which no segment was written are one.
+    pub tombstones: Arc<[Arc<Deletes>]>,
     /// Rows before this moment have been dropped by retention: none is shown, whether it is still somewhere or comes
     /// only now. Never goes back. `i64::MIN`: nothing has been dropped.
     pub kept_from: i64,
@@ -108,7 +190,7 @@ impl TableState {
             series_count: 0,
             series: Arc::default(),
             series_files: Arc::default(),
-            entries: Arc::default(),
+            entries: Entries::default(),
             segments: Segments::default(),
             tombstones: Arc::default(),
             kept_from: i64::MIN,
@@ -135,12 +217,16 @@ impl TableState {
             read_series_file(env, dir, file, &series)?;
         }
         let open = |meta: &crate::SegmentMeta| Arc::new(Segment::open_in(cache, env.clone(), dir, meta.clone()));
+        let segments = files.segments.iter().map(open).collect();
+        let keeps_history = table.options.history;
+        let deletes = files.tombstones.chunk_by(|a, b| a.lsn == b.lsn);
+        let deletes = deletes.map(|same| Arc::new(Deletes::of(same.iter().cloned(), keeps_history)));
         Ok(TableState {
             series_count: series.len(),
             series: Arc::new(series),
             series_files: files.series_files.as_slice().into(),
-            segments: files.segments.iter().map(open).collect(),
-            tombstones: files.tombstones.iter().cloned().map(Arc::new).collect(),
+            tombstones: needed(deletes.collect(), &segments, keeps_history),
+            segments,
             kept_from: files.kept_from,
             history_from: files.history_from,
             cache: cache.clone(),
@@ -154,7 +240,7 @@ impl TableState {
         TableFiles {
             series_files: self.series_files.to_vec(),
             segments: self.segments.iter().map(|segment| segment.meta().clone()).collect(),
-            tombstones: self.tombstones.iter().map(|tombstone| Tombstone::clone(tombstone)).collect(),
+            tombstones: self.tombstones.iter().flat_map(|deletes| deletes.tombstones()).collect(),
             kept_from: self.kept_from,
             history_from: self.history_from,
         }
@@ -175,17 +261,17 @@ impl TableState {
     /// With a delete appended.
     #[must_use]
     pub fn with_delete(&self, tombstone: Tombstone) -> TableState {
-        self.with_entries([Entry::Delete(Arc::new(tombstone))], self.series_count)
+        self.with_entries([Entry::delete(tombstone)], self.series_count)
     }
 
-    /// With all that one commit brings appended, in order. Copies the list of entries once.
+    /// With all that one commit brings appended, in order.
     #[must_use]
     pub fn with_entries(&self, new: impl IntoIterator<Item = Entry>, series_count: u32) -> TableState {
         let new = new.into_iter().filter(|entry| match entry {
             Entry::Rows { rows, .. } => !rows.is_empty(),
-            Entry::Delete(tombstone) => !tombstone.times.is_empty(),
+            Entry::Delete(deletes) => !deletes.is_empty(),
         });
-        let entries = self.entries.iter().cloned().chain(new).collect();
+        let entries = self.entries.with(new.collect());
         TableState { entries, series_count: series_count.max(self.series_count), ..self.clone() }
     }
 
@@ -214,10 +300,6 @@ impl TableState {
     /// Bytes of the memtable.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let bytes = self.entries.iter().map(|entry| match entry {
-            Entry::Rows { rows, .. } => rows.memory_bytes(),
-            Entry::Delete(tombstone) => 64 + tombstone.series.as_ref().map_or(0, |series| series.len() * 4),
-        });
-        bytes.sum()
+        self.entries.iter().map(Entry::memory_bytes).sum()
     }
 }

@@ -80,7 +80,8 @@ impl TableView {
             });
         };
         if request.ranges.is_empty() {
-            let wanted = |segment| prune::filter_of(self, request, segment).map(|filter| (segment, filter));
+            let recent = prune::recent(self);
+            let wanted = |segment| prune::filter_of(self, request, &recent, segment).map(|filter| (segment, filter));
             let segments = &self.state().segments;
             let near = segments.overlapping(&request.times);
             let mut newest: Vec<_> = near.into_iter().map(|at| &*segments[at]).filter_map(wanted).collect();
@@ -147,7 +148,7 @@ pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wa
             let is_wanted = if taker.newest { request.times.contains(times.last) } else { request.times.covers(times) };
             let whole = is_wanted
                 && request.series.all_in(series.0, series.1)
-                && !filter.hides.iter().any(|hide| hide.touches(series, &meta.times))
+                && !filter.hides.touch(series, &meta.times)
                 && (!keyed || prune::is_alone(view, (wanted, &by_time), (at, *block), meta));
             if whole && (taker.take)(&WholeBlock { segment, block: *block, meta })? {
                 taken[at].push(*block);

@@ -146,7 +146,8 @@ impl Stock {
         let Ran::Done { rows } = ran else { return Err(Error::bug("it waits")) };
         if writes {
             self.newest += 1;
-            txn.commit(Lsn(self.newest), guard)?;
+            txn.prepare(guard)?;
+            txn.commit(Lsn(self.newest), guard);
             if self.newest.is_multiple_of(1_000) {
                 self.store.collect(Lsn(self.newest), 2_000)?;
             }

@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use bumpalo::Bump;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::key::{self, KeyColumn};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::exec::World;
 use crate::expr::{Expr, Frame, Operator, arithmetic};
 use crate::plan::Order;
 use crate::tail::in_order;
@@ -186,11 +186,11 @@ impl<'a> Groups<'a> {
     }
 
     /// Each group: its columns, then its aggregates, then the columns that depend on it.
-    pub(crate) fn results(self, arena: &'a Bump) -> impl Iterator<Item = Result<Vec<Datum<'a>>>> {
+    pub(crate) fn results(self, world: &'a World<'a>) -> impl Iterator<Item = Result<Vec<Datum<'a>>>> {
         let aggregates = self.aggregates;
         self.groups.into_iter().map(move |Group { mut values, states, dependent }| {
             for (aggregate, state) in aggregates.iter().zip(states) {
-                values.push(state.result(aggregate, arena)?);
+                values.push(state.result(aggregate, world)?);
             }
             values.extend(dependent);
             Ok(values)
@@ -278,19 +278,21 @@ impl<'a> State<'a> {
     }
 
     /// Texts one after the other; what stands before the first is left out.
-    fn text(mut self, aggregate: &Aggregate, arena: &'a Bump) -> Datum<'a> {
+    fn text(mut self, aggregate: &Aggregate, world: &World<'a>) -> Result<Datum<'a>> {
         self.texts.sort_by(|a, b| in_order(&aggregate.order, &a.keys, &b.keys));
-        let mut all = bumpalo::collections::String::new_in(arena);
+        let bytes = self.texts.iter().map(|one| one.before.len() + one.text.len()).sum();
+        world.room(bytes)?;
+        let mut all = bumpalo::collections::String::with_capacity_in(bytes, world.arena);
         for (at, one) in self.texts.iter().enumerate() {
             if at > 0 {
                 all.push_str(one.before);
             }
             all.push_str(one.text);
         }
-        Datum::Text(all.into_bump_str())
+        Ok(Datum::Text(all.into_bump_str()))
     }
 
-    fn result(self, aggregate: &Aggregate, arena: &'a Bump) -> Result<Datum<'a>> {
+    fn result(self, aggregate: &Aggregate, world: &World<'a>) -> Result<Datum<'a>> {
         if aggregate.kind == Kind::Count {
             return Ok(Datum::Int8(self.count));
         }
@@ -298,7 +300,7 @@ impl<'a> State<'a> {
             return Ok(Datum::Null);
         }
         match (aggregate.kind, aggregate.ty) {
-            (Kind::Join, _) => Ok(self.text(aggregate, arena)),
+            (Kind::Join, _) => self.text(aggregate, world),
             (Kind::Sum, Type::Int2 | Type::Int4) => i64::try_from(self.whole)
                 .map(Datum::Int8)
                 .map_err(|_| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "bigint out of range")),

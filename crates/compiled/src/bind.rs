@@ -174,10 +174,7 @@ impl Binder {
             return Err(Refusal::Other);
         }
         self.depth += 1;
-        let bound = match regrouped(expr) {
-            Some(expr) => self.any(&expr, around),
-            None => self.any(expr, around),
-        };
+        let bound = self.any(expr, around);
         self.depth -= 1;
         self.moments |= matches!(&bound, Ok(Typed { ty: Some(ty), .. }) if is_moment(*ty));
         bound
@@ -907,74 +904,6 @@ fn number(text: &str) -> Result<Typed> {
 /// A name as SQL folds it.
 pub(crate) fn folded(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
-}
-
-/// An expression as it was meant, if the parser took it otherwise: it reads `a IS DISTINCT FROM b AND c` as `a IS DISTINCT FROM (b AND
-/// c)`, and whatever stands before `a` with it.
-fn regrouped(expr: &ast::Expr) -> Option<ast::Expr> {
-    if !has_swallowed(expr) {
-        return None;
-    }
-    let mut parts = Vec::new();
-    operands(expr, ast::BinaryOperator::And, &mut parts);
-    // Again by precedence: ORs of ANDs.
-    let mut any: Option<ast::Expr> = None;
-    let mut all: Option<ast::Expr> = None;
-    for (operator, part) in parts {
-        if operator == ast::BinaryOperator::Or {
-            any = joined(any, ast::BinaryOperator::Or, all.take());
-        }
-        all = joined(all, ast::BinaryOperator::And, Some(part));
-    }
-    joined(any, ast::BinaryOperator::Or, all)
-}
-
-fn joined(left: Option<ast::Expr>, op: ast::BinaryOperator, right: Option<ast::Expr>) -> Option<ast::Expr> {
-    match (left, right) {
-        (Some(left), Some(right)) => Some(ast::Expr::BinaryOp { left: left.into(), op, right: right.into() }),
-        (left, right) => left.or(right),
-    }
-}
-
-fn has_swallowed(expr: &ast::Expr) -> bool {
-    match expr {
-        ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And | ast::BinaryOperator::Or, right } => {
-            has_swallowed(left) || has_swallowed(right)
-        }
-        ast::Expr::UnaryOp { op: ast::UnaryOperator::Not, expr } => has_swallowed(expr),
-        ast::Expr::IsDistinctFrom(_, right) | ast::Expr::IsNotDistinctFrom(_, right) => {
-            let op = if let ast::Expr::BinaryOp { op, .. } = &**right { op } else { return false };
-            matches!(op, ast::BinaryOperator::And | ast::BinaryOperator::Or)
-        }
-        _ => false,
-    }
-}
-
-/// What stands between the ANDs and ORs of an expression without parentheses, each with the operator before it.
-fn operands(expr: &ast::Expr, before: ast::BinaryOperator, out: &mut Vec<(ast::BinaryOperator, ast::Expr)>) {
-    let first = out.len();
-    match expr {
-        ast::Expr::BinaryOp { left, op: op @ (ast::BinaryOperator::And | ast::BinaryOperator::Or), right } => {
-            operands(left, before, out);
-            operands(right, op.clone(), out);
-        }
-        ast::Expr::UnaryOp { op: op @ ast::UnaryOperator::Not, expr } => {
-            operands(expr, before, out);
-            let (_, inner) = &mut out[first];
-            *inner = ast::Expr::UnaryOp { op: *op, expr: inner.clone().into() };
-        }
-        ast::Expr::IsDistinctFrom(left, right) => {
-            operands(right, before, out);
-            let (_, inner) = &mut out[first];
-            *inner = ast::Expr::IsDistinctFrom(left.clone(), inner.clone().into());
-        }
-        ast::Expr::IsNotDistinctFrom(left, right) => {
-            operands(right, before, out);
-            let (_, inner) = &mut out[first];
-            *inner = ast::Expr::IsNotDistinctFrom(left.clone(), inner.clone().into());
-        }
-        other => out.push((before, other.clone())),
-    }
 }
 
 /// One of them holds. Long lists do not make deep trees.

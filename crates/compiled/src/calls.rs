@@ -13,8 +13,7 @@ use crate::types::{bare, common_number, comparable, is_text, rank};
 
 impl Binder {
     pub(crate) fn function(&mut self, call: &ast::Function, around: &mut dyn Around) -> Bind<Typed> {
-        let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return Err(Refusal::Other) };
-        let name = folded(name);
+        let name = function_name(&call.name).ok_or(Refusal::Other)?;
         if call.over.is_some() || !call.within_group.is_empty() || call.null_treatment.is_some() {
             return Err(Refusal::Other);
         }
@@ -72,7 +71,32 @@ impl Binder {
     }
 
     pub(crate) fn call(&mut self, name: &str, mut given: Vec<Typed>) -> Bind<Typed> {
+        if let ([_], Some(to)) = (given.as_slice(), named_type(name)) {
+            let of = given.remove(0);
+            return self.cast(of, to, Context::Explicit);
+        }
         match (name, given.len()) {
+            ("num_nulls" | "num_nonnulls", 1..) => {
+                let of =
+                    given.into_iter().map(|one| Ok(self.settle(one, Type::Text)?.expr)).collect::<Bind<Vec<_>>>()?;
+                let function = if name == "num_nulls" { Function::Nulls } else { Function::NotNulls };
+                return Ok(Typed::new(Expr::Call(function, of), Type::Int4));
+            }
+            ("format", 1..) => {
+                let of = given.into_iter().map(|one| self.shown(one)).collect::<Bind<Vec<_>>>()?;
+                return Ok(Typed::new(Expr::Call(Function::Format, of), Type::Text));
+            }
+            ("width_bucket", 4) => {
+                let floats = given[..3].iter().any(|one| matches!(one.ty, Some(Type::Float4 | Type::Float8)));
+                let ty = if floats { Type::Float8 } else { Type::Numeric(None) };
+                let types = [ty, ty, ty, Type::Int4];
+                let of = given.into_iter().zip(types).map(|(one, ty)| Ok(self.cast(one, ty, Context::Explicit)?.expr));
+                return Ok(Typed::new(Expr::Call(Function::WidthBucket, of.collect::<Bind<_>>()?), Type::Int4));
+            }
+            // By a pattern, which is another tier's.
+            ("substring", 2) if given[1].ty.is_none_or(is_text) && !matches!(given[1].expr, Expr::Param(_)) => {
+                return Err(Refusal::Other);
+            }
             ("concat", 1..) | ("concat_ws", 2..) => {
                 let function = if name == "concat" { Function::Concat } else { Function::ConcatWith };
                 let of = given.into_iter().map(|one| self.shown(one)).collect::<Bind<Vec<_>>>()?;
@@ -228,4 +252,42 @@ impl Binder {
             _ => None,
         }
     }
+}
+
+/// The name of a function, if it is one of PostgreSQL's own.
+pub(crate) fn function_name(name: &ast::ObjectName) -> Option<String> {
+    match name.0.as_slice() {
+        [ast::ObjectNamePart::Identifier(name)] => Some(folded(name)),
+        [ast::ObjectNamePart::Identifier(schema), ast::ObjectNamePart::Identifier(name)]
+            if folded(schema) == "pg_catalog" =>
+        {
+            Some(folded(name))
+        }
+        _ => None,
+    }
+}
+
+/// The type of this name in `pg_type`, as which a call of one argument casts it.
+fn named_type(name: &str) -> Option<Type> {
+    Some(match name {
+        "bool" => Type::Bool,
+        "int2" => Type::Int2,
+        "int4" => Type::Int4,
+        "int8" => Type::Int8,
+        "float4" => Type::Float4,
+        "float8" => Type::Float8,
+        "numeric" => Type::Numeric(None),
+        "text" => Type::Text,
+        "varchar" => Type::Varchar(None),
+        "bpchar" => Type::Char(None),
+        "bytea" => Type::Bytes,
+        "uuid" => Type::Uuid,
+        "json" => Type::Json,
+        "date" => Type::Date,
+        "time" => Type::Time,
+        "timestamp" => Type::Timestamp,
+        "timestamptz" => Type::Timestamptz,
+        "interval" => Type::Interval,
+        _ => return None,
+    })
 }

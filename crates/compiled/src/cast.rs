@@ -58,9 +58,9 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
         (Datum::Int4(value), Type::Bool) => Ok(Datum::Bool(value != 0)),
         (Datum::Timestamptz(micros), Type::Timestamp) => Ok(Datum::Timestamp(zone.local(micros))),
         (Datum::Timestamptz(micros), Type::Date | Type::Time) => rows::assign(to, Datum::Timestamp(zone.local(micros))),
-        (Datum::Timestamp(local), Type::Timestamptz) => Ok(Datum::Timestamptz(zone.moment(local))),
+        (Datum::Timestamp(local), Type::Timestamptz) => Ok(Datum::Timestamptz(moment(local, zone))),
         (Datum::Date(days), Type::Timestamptz) => match rows::assign(Type::Timestamp, Datum::Date(days))? {
-            Datum::Timestamp(local) => Ok(Datum::Timestamptz(zone.moment(local))),
+            Datum::Timestamp(local) => Ok(Datum::Timestamptz(moment(local, zone))),
             other => Ok(other),
         },
         (value, Type::Text | Type::Varchar(_) | Type::Char(_)) => {
@@ -69,6 +69,11 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
         }
         (value, to) => rows::assign(to, value),
     }
+}
+
+/// The moment at which clocks show this; the infinities stay where they are.
+fn moment(local: i64, zone: &dyn Zone) -> i64 {
+    if [i64::MIN, i64::MAX].contains(&local) { local } else { zone.moment(local) }
 }
 
 /// The first n characters.

@@ -522,6 +522,7 @@ impl Change {
         }
         let mut made = made.into_iter();
         for one in found {
+            world.change()?;
             run.put_back(one);
             let record = run.records[TARGET].get();
             match &self.set {
@@ -641,6 +642,7 @@ impl Insert {
     fn row<'a>(&'a self, values: &[Datum<'a>], run: &mut Run<'a>, done: &mut Done<'a>) -> Result<bool> {
         let Target { writer, foreign, .. } = &self.target;
         let row = writer.make(values, run)?;
+        run.world().change()?;
         loop {
             let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
             let (index, record) = match put {

@@ -1,13 +1,14 @@
 //! Running a plan: nested loops that hand each joined row on as soon as it is there.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, Type, limits};
 use rows::key::KeyColumn;
 use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View, WaitPolicy, key};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,8 +16,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::array::Array;
 use crate::derived::Derived;
 use crate::expr::{Expr, Frame};
+use crate::fit;
 use crate::number::Numbers;
-use crate::plan::{Access, Range, Step, Which};
+use crate::plan::{Access, End, KeyTest, Range, Step, Tested, Which};
 use crate::statement::Session;
 use crate::subquery::{Answer, Subquery};
 
@@ -29,6 +31,12 @@ pub(crate) type Flow = ControlFlow<()>;
 
 /// So many rows are looked at between two questions whether to go on.
 const ROWS_PER_CHECK: u32 = 1_024;
+
+/// So many bytes of values are made between two questions whether to go on.
+const BYTES_PER_CHECK: usize = 1 << 20;
+
+/// Rows that could be looked at in the time in which one is changed.
+const LOOKS_PER_CHANGE: u32 = 32;
 
 /// So often that is asked in one part of a query: what is under the guard is let go some milliseconds later at most.
 const QUESTIONS_PER_PART: u32 = 32;
@@ -59,6 +67,8 @@ pub(crate) struct World<'a> {
     left: Cell<u32>,
     /// Bytes kept outside the arena.
     kept: Cell<usize>,
+    /// Bytes with which it was asked last whether to go on.
+    asked: Cell<usize>,
     /// Nothing where the whole is run at once.
     part: Option<Part>,
 }
@@ -158,6 +168,7 @@ impl<'a> World<'a> {
             waits: RefCell::new(None),
             left: Cell::new(ROWS_PER_CHECK),
             kept: Cell::new(0),
+            asked: Cell::new(0),
             part: None,
         }
     }
@@ -258,7 +269,16 @@ impl<'a> World<'a> {
 
     /// Counts a row that is looked at.
     pub(crate) fn look(&self) -> Result<()> {
-        let left = self.left.get() - 1;
+        self.look_for(1)
+    }
+
+    /// Counts a row that is changed.
+    pub(crate) fn change(&self) -> Result<()> {
+        self.look_for(LOOKS_PER_CHANGE)
+    }
+
+    fn look_for(&self, looks: u32) -> Result<()> {
+        let left = self.left.get().saturating_sub(looks);
         if left == 0 {
             self.left.set(ROWS_PER_CHECK);
             if let Some(part) = &self.part {
@@ -269,6 +289,23 @@ impl<'a> World<'a> {
         }
         self.left.set(left);
         Ok(())
+    }
+
+    /// A value of so many bytes is about to be made in the arena.
+    ///
+    /// # Errors
+    /// 54000 if no value may be so large; what the question whether to go on gives, which is asked with each MiB.
+    pub(crate) fn room(&self, bytes: usize) -> Result<()> {
+        if bytes > limits::COMPUTED_BYTES_MAX {
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+                .with_detail(format!("{bytes} bytes, the limit is {}", limits::COMPUTED_BYTES_MAX)));
+        }
+        let all = self.kept.get() + self.arena.allocated_bytes() + bytes;
+        if all < self.asked.get() + BYTES_PER_CHECK {
+            return Ok(());
+        }
+        self.asked.set(all);
+        (self.session.check)(all)
     }
 
     /// Counts bytes that the statement keeps outside the arena.
@@ -467,16 +504,18 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
     let table = &run.tables[step.slot];
     match access {
         Access::Points(keys) => points(table, step.slot, keys, run, each),
-        Access::PointsOf { before, of, given } => points_of(table, step.slot, before, (*of, given), run, each),
+        Access::PointsOf { before, of, given, to } => points_of(table, step.slot, before, (*of, given, *to), run, each),
         Access::Range(part) => range(table, step.slot, part, run, each),
-        Access::Beginnings { index, keys } => beginnings(table, step.slot, *index, keys, run, each),
-        Access::EachOf { index, key, array } => each_of(table, step.slot, (*index, key), *array, run, each),
+        Access::Beginnings { index, keys, tests } => beginnings(table, step.slot, (*index, tests), keys, run, each),
+        Access::EachOf { index, key, array, tests } => {
+            each_of(table, step.slot, (*index, key, tests), *array, run, each)
+        }
         Access::Ranges(parts) => ranges(table, step.slot, parts, run, each),
-        Access::Hashed { of, columns, keys, from } => {
-            let hashed = hashed(step, *of, columns, from, run)?;
+        Access::Hashed { of, by, keys, filter, from, .. } => {
+            let hashed = hashed(step, *of, (by, filter), from, run)?;
             let mut bytes = run.buffer();
-            let known = hashed.encode(keys, run, &mut bytes)?;
-            let found = if known { hashed.rows.get(bytes.as_slice()) } else { None };
+            let known = hash_key(keys, &run.frame, &mut bytes)?;
+            let found = if known { hashed.get(bytes.as_slice()) } else { None };
             run.buffers.push(bytes);
             among(found.map_or(&[], Vec::as_slice), step.slot, run, each)
         }
@@ -496,11 +535,11 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
     }
 }
 
-/// The rows that an access finds by some of their columns, found once for the statement.
+/// The rows that an access finds, by what expressions over each give, found once for the statement. Nothing is equal to NULL.
 fn hashed<'a>(
     step: &'a Step,
     of: usize,
-    columns: &[usize],
+    (by, filter): (&'a [Expr], &'a [Expr]),
     from: &'a Access,
     run: &mut Run<'a>,
 ) -> Result<&'a Hashed<'a>> {
@@ -508,11 +547,24 @@ fn hashed<'a>(
     if let Some(hashed) = made.get() {
         return Ok(hashed);
     }
-    let table = &run.tables[step.slot];
-    let mut hashed = Hashed::new(table, columns);
+    let mut hashed = Hashed::default();
+    let mut key = Vec::new();
     let _: Flow = candidates(step, from, run, &mut |run| {
-        if let Some(row) = run.slot(step.slot).get() {
-            let taken = hashed.add(table, columns, run.records[step.slot].get(), row)?;
+        for condition in filter {
+            if !condition.holds(&run.frame)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+        key.clear();
+        if let Some(row) = run.slot(step.slot).get()
+            && hash_key(by, &run.frame, &mut key)?
+        {
+            let taken = key.len() + size_of::<(Box<[u8]>, Vec<Found<'_>>)>() + size_of::<Found<'_>>();
+            let found = (run.records[step.slot].get(), row);
+            match hashed.get_mut(key.as_slice()) {
+                Some(rows) => rows.push(found),
+                None => drop(hashed.insert(key.as_slice().into(), vec![found])),
+            }
             run.world().keep(taken);
         }
         Ok(ControlFlow::Continue(()))
@@ -533,43 +585,41 @@ fn among<'a>(rows: &'a [Found<'a>], slot: usize, run: &mut Run<'a>, each: Each<'
 /// A row, and which record it is of.
 type Found<'a> = (RecordId, &'a [u8]);
 
-/// Rows by columns that no index has.
-pub(crate) struct Hashed<'a> {
-    columns: Vec<KeyColumn>,
-    rows: FxHashMap<Box<[u8]>, Vec<Found<'a>>>,
+/// Rows by values that no index has.
+type Hashed<'a> = FxHashMap<Box<[u8]>, Vec<Found<'a>>>;
+
+/// Appends the key of these values; false if one is NULL. Values that are compared have one type, so that equal ones have equal keys.
+fn hash_key<'a>(parts: &'a [Expr], frame: &Frame<'a>, out: &mut Vec<u8>) -> Result<bool> {
+    for part in parts {
+        let value = part.eval(frame)?;
+        let ty = match &value {
+            Datum::Null => return Ok(false),
+            Datum::Bool(_) => Type::Bool,
+            Datum::Int2(_) => Type::Int2,
+            Datum::Int4(_) => Type::Int4,
+            Datum::Int8(_) => Type::Int8,
+            Datum::Float4(_) => Type::Float4,
+            Datum::Float8(_) => Type::Float8,
+            Datum::Numeric(_) => Type::Numeric(None),
+            Datum::Text(_) => Type::Text,
+            Datum::Bytes(_) => Type::Bytes,
+            Datum::Uuid(_) => Type::Uuid,
+            Datum::Date(_) => Type::Date,
+            Datum::Time(_) => Type::Time,
+            Datum::Timestamp(_) => Type::Timestamp,
+            Datum::Timestamptz(_) => Type::Timestamptz,
+            Datum::Interval(_) => Type::Interval,
+        };
+        key::push(out, &KeyColumn::new(ty), &value)?;
+    }
+    Ok(true)
 }
 
-impl<'a> Hashed<'a> {
-    fn new(table: &RowTable, columns: &[usize]) -> Hashed<'a> {
-        let column = |at: &usize| KeyColumn::new(table.schema.columns[*at].ty);
-        Hashed { columns: columns.iter().map(column).collect(), rows: FxHashMap::default() }
-    }
-
-    /// Nothing is equal to NULL. Says about how many bytes it takes.
-    fn add(&mut self, table: &'a RowTable, columns: &[usize], record: RecordId, row: &'a [u8]) -> Result<usize> {
-        let mut bytes = Vec::new();
-        for (at, column) in columns.iter().zip(&self.columns) {
-            let value = table.layout.field(row, *at)?;
-            if value.is_null() {
-                return Ok(0);
-            }
-            key::push(&mut bytes, column, &value)?;
-        }
-        let taken = bytes.len() + size_of::<(Box<[u8]>, Vec<Found<'_>>)>() + size_of::<Found<'_>>();
-        self.rows.entry(bytes.into()).or_default().push((record, row));
-        Ok(taken)
-    }
-
-    /// A key; false if a part is NULL.
-    fn encode(&self, parts: &'a [Expr], run: &Run<'a>, out: &mut Vec<u8>) -> Result<bool> {
-        for (part, column) in parts.iter().zip(&self.columns) {
-            let value = part.eval(&run.frame)?;
-            if value.is_null() {
-                return Ok(false);
-            }
-            key::push(out, column, &value)?;
-        }
-        Ok(true)
+/// Appends what a key has that is equal to a value. Text beside char(n) is not without the blanks at its end: no key has those.
+fn push_sought(out: &mut Vec<u8>, column: &KeyColumn, value: &Datum<'_>) -> Result<()> {
+    match column.ty {
+        Type::Char(_) => key::push(out, &KeyColumn { ty: Type::Text, ..*column }, value),
+        _ => key::push(out, column, value),
     }
 }
 
@@ -607,7 +657,7 @@ fn points_of<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
     before: &'a [Expr],
-    (of, given): (usize, &'a [Expr]),
+    (of, given, to): (usize, &'a [Expr], Option<Type>),
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
@@ -619,8 +669,12 @@ fn points_of<'a>(
         let prefix = bytes.len();
         let values = run.world().answer(of, given, &run.frame, |answer| answer.values.clone())?;
         for value in values {
+            let value = to.map_or(value.clone(), |to| fit::equal(&value, to));
+            if value.is_null() {
+                continue;
+            }
             bytes.truncate(prefix);
-            key::push(&mut bytes, last, &value)?;
+            push_sought(&mut bytes, last, &value)?;
             let found = run.world().get(table, &bytes)?;
             flow = point(slot, found, run, each)?;
             if flow.is_break() {
@@ -668,7 +722,7 @@ fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a>, out: &mut Vec
         if value.is_null() {
             return Ok(false);
         }
-        key::push(out, column, &value)?;
+        push_sought(out, column, &value)?;
     }
     Ok(true)
 }
@@ -698,7 +752,7 @@ fn range<'a>(
         let to = end(part.high.as_ref(), column, run, &mut high, true)?;
         let direction = if part.backwards { Direction::Backward } else { Direction::Forward };
         if let (Some(from), Some(to)) = (from, to) {
-            flow = between(table, slot, part.index, (from, to, direction), run, each)?;
+            flow = between(table, slot, (part.index, &part.tests), (from, to, direction), run, each)?;
         }
     }
     run.buffers.extend([low, high]);
@@ -745,7 +799,8 @@ fn ranges<'a>(
             at += 1;
         }
         let to = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let flow = between(table, slot, which, (Bound::Included(&low), to, Direction::Forward), run, each)?;
+        let (tests, range) = (&parts[0].tests, (Bound::Included(low.as_slice()), to, Direction::Forward));
+        let flow = between(table, slot, (which, tests), range, run, each)?;
         if flow.is_break() {
             return Ok(flow);
         }
@@ -757,7 +812,7 @@ fn ranges<'a>(
 fn beginnings<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
-    which: Which,
+    (which, tests): (Which, &'a [KeyTest]),
     keys: &'a [Vec<Expr>],
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
@@ -770,7 +825,7 @@ fn beginnings<'a>(
         if encode(parts, index, run, &mut low)? && seen.insert(low.clone()) {
             high.extend_from_slice(&low);
             let to = if key::prefix_end(&mut high) { Bound::Excluded(high.as_slice()) } else { Bound::Unbounded };
-            flow = between(table, slot, which, (Bound::Included(&low), to, Direction::Forward), run, each)?;
+            flow = between(table, slot, (which, tests), (Bound::Included(&low), to, Direction::Forward), run, each)?;
         }
         run.buffers.extend([low, high]);
         if flow.is_break() {
@@ -784,7 +839,7 @@ fn beginnings<'a>(
 fn each_of<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
-    (which, key): (Which, &'a [Expr]),
+    (which, key, tests): (Which, &'a [Expr], &'a [KeyTest]),
     array: usize,
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
@@ -803,7 +858,8 @@ fn each_of<'a>(
             } else {
                 high.extend_from_slice(&low);
                 let to = if key::prefix_end(&mut high) { Bound::Excluded(high.as_slice()) } else { Bound::Unbounded };
-                flow = between(table, slot, which, (Bound::Included(&low), to, Direction::Forward), run, each)?;
+                flow =
+                    between(table, slot, (which, tests), (Bound::Included(&low), to, Direction::Forward), run, each)?;
             }
         }
         run.buffers.extend([low, high]);
@@ -818,12 +874,13 @@ fn each_of<'a>(
 fn between<'a>(
     table: &'a Arc<RowTable>,
     slot: usize,
-    which: Which,
+    (which, tests): (Which, &'a [KeyTest]),
     (from, to, direction): (Bound<&[u8]>, Bound<&[u8]>, Direction),
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
     let index = index_of(table, which)?;
+    let tests = KeyTests::new(tests, index, run)?;
     let place = run.world().take_place();
     let (from, to) = match (&place, direction) {
         (Some(Place::Entry(last)), Direction::Forward) => (Bound::Excluded(&**last), to),
@@ -834,9 +891,12 @@ fn between<'a>(
     let mut one = |entry: &[u8], record| {
         run.look()?;
         let row = match which {
+            _ if !tests.hold(entry) => None,
             Which::Primary => run.world().read(table, record)?,
             Which::Secondary(_) => run.world().read_entry(table, index, entry, record)?,
         };
+        #[cfg(test)]
+        tests::FETCHED.set(tests::FETCHED.get() + u32::from(row.is_some()));
         if row.is_some() {
             run.slot(slot).set(row);
             run.records[slot].set(record);
@@ -873,26 +933,30 @@ fn between<'a>(
 /// One end of a range: `None` if nothing can be in it. `bytes` holds the equal part; afterwards a low end is these bytes, included,
 /// and a high end these bytes, excluded, or nothing.
 fn end<'b, 'a>(
-    bound: Option<&'a (Expr, bool)>,
+    bound: Option<&'a End>,
     column: Option<&KeyColumn>,
     run: &Run<'a>,
     bytes: &'b mut Vec<u8>,
     high: bool,
 ) -> Result<Option<Bound<&'b [u8]>>> {
-    let (Some((expr, inclusive)), Some(column)) = (bound, column) else {
+    let found = match (bound, column) {
+        (Some(bound), Some(column)) => match fitted(bound, column.ty, high, run)? {
+            fit::End::Nothing => return Ok(None),
+            fit::End::Open => None,
+            fit::End::At(value, inclusive) => Some((column, value, inclusive)),
+        },
+        _ => None,
+    };
+    let Some((column, value, inclusive)) = found else {
         if !high {
             return Ok(Some(if bytes.is_empty() { Bound::Unbounded } else { Bound::Included(bytes) }));
         }
         // Whatever begins with the equal part. (NULLs are among it where nothing else bounds the column.)
         return Ok(Some(if key::prefix_end(bytes) { Bound::Excluded(bytes) } else { Bound::Unbounded }));
     };
-    let value: Datum<'a> = expr.eval(&run.frame)?;
-    if value.is_null() {
-        return Ok(None);
-    }
-    key::push(bytes, column, &value)?;
+    push_sought(bytes, column, &value)?;
     // Longer keys begin with this value: they belong to it.
-    Ok(Some(match (high, *inclusive) {
+    Ok(Some(match (high, inclusive) {
         (false, true) => Bound::Included(bytes),
         (true, false) => Bound::Excluded(bytes),
         (false, false) => {
@@ -912,6 +976,138 @@ fn end<'b, 'a>(
     }))
 }
 
+/// An end of a range of a column of type `to`.
+fn fitted<'a>(bound: &'a End, to: Type, high: bool, run: &Run<'a>) -> Result<fit::End<'a>> {
+    let value: Datum<'a> = bound.value.eval(&run.frame)?;
+    Ok(match value {
+        Datum::Null => fit::End::Nothing,
+        value if bound.fit => fit::end(&value, to, (high, bound.inclusive), run.world().session.zone),
+        value => fit::End::At(value, bound.inclusive),
+    })
+}
+
+/// Tests of an index's keys, with values for one walk over it.
+struct KeyTests<'i> {
+    index: &'i IndexData,
+    /// By column of the index, ascending.
+    tests: Vec<(usize, KeyTestBytes)>,
+}
+
+/// A test with the bytes that keys have of its values.
+enum KeyTestBytes {
+    /// In order.
+    OneOf(Vec<Vec<u8>>),
+    /// From here on, and up to there; whether the ends belong to it.
+    Between(Option<(Vec<u8>, bool)>, Option<(Vec<u8>, bool)>),
+    Nothing,
+}
+
+impl<'i> KeyTests<'i> {
+    fn new<'a>(tests: &'a [KeyTest], index: &'i IndexData, run: &mut Run<'a>) -> Result<KeyTests<'i>> {
+        let mut all = Vec::with_capacity(tests.len());
+        for test in tests {
+            let column = &index.keys()[test.at];
+            all.push((test.at, KeyTestBytes::new(&test.what, column, run)?));
+        }
+        Ok(KeyTests { index, tests: all })
+    }
+
+    /// May an entry's row hold what is tested?
+    fn hold(&self, entry: &[u8]) -> bool {
+        if self.tests.is_empty() {
+            return true;
+        }
+        let (mut rest, mut column) = (entry, 0);
+        for (at, test) in &self.tests {
+            let mut value = rest;
+            while column <= *at {
+                let Some(length) = key::value_bytes(&self.index.keys()[column], rest) else { return true };
+                (value, rest) = rest.split_at(length);
+                column += 1;
+            }
+            if !test.holds(&self.index.keys()[*at], value) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl KeyTestBytes {
+    fn new<'a>(test: &'a Tested, column: &KeyColumn, run: &mut Run<'a>) -> Result<KeyTestBytes> {
+        let bytes = |value: &Datum<'a>| -> Result<Vec<u8>> {
+            let mut bytes = Vec::with_capacity(16);
+            push_sought(&mut bytes, column, value)?;
+            Ok(bytes)
+        };
+        let mut list = Vec::new();
+        match test {
+            Tested::OneOf(values) => {
+                for value in values {
+                    let value = value.eval(&run.frame)?;
+                    if !value.is_null() {
+                        list.push(bytes(&value)?);
+                    }
+                }
+            }
+            Tested::ElementOf(array, element) => {
+                let elements = run.world().array(*array)?.map_or(&[][..], |elements| &elements.values);
+                for one in elements {
+                    run.frame.element = one.clone();
+                    let value = element.eval(&run.frame)?;
+                    if !value.is_null() {
+                        list.push(bytes(&value)?);
+                    }
+                }
+            }
+            Tested::Between(low, high) => {
+                let mut ends = [None, None];
+                for ((end, at), high) in [low, high].into_iter().zip(&mut ends).zip([false, true]) {
+                    let Some(end) = end else { continue };
+                    match fitted(end, column.ty, high, run)? {
+                        fit::End::Nothing => return Ok(KeyTestBytes::Nothing),
+                        fit::End::Open => {}
+                        fit::End::At(value, inclusive) => *at = Some((bytes(&value)?, inclusive)),
+                    }
+                }
+                let [low, high] = ends;
+                return Ok(KeyTestBytes::Between(low, high));
+            }
+        }
+        list.sort_unstable();
+        Ok(KeyTestBytes::OneOf(list))
+    }
+
+    fn holds(&self, column: &KeyColumn, value: &[u8]) -> bool {
+        if key::is_null(column, value) {
+            return false;
+        }
+        match self {
+            KeyTestBytes::Nothing => false,
+            KeyTestBytes::OneOf(list) => list.binary_search_by(|one| one.as_slice().cmp(value)).is_ok(),
+            KeyTestBytes::Between(low, high) => {
+                let above = |(low, inclusive): &(Vec<u8>, bool)| match value.cmp(low.as_slice()) {
+                    Ordering::Equal => *inclusive,
+                    order => order.is_gt(),
+                };
+                let below = |(high, inclusive): &(Vec<u8>, bool)| match value.cmp(high.as_slice()) {
+                    Ordering::Equal => *inclusive,
+                    order => order.is_lt(),
+                };
+                low.as_ref().is_none_or(above) && high.as_ref().is_none_or(below)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    thread_local! {
+        /// Rows that walks over indexes read.
+        pub(crate) static FETCHED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+}
+
 /// Locks the rows in these slots, and looks again at the conditions where one has changed. False: the joined row is
 /// out.
 pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
@@ -921,6 +1117,7 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
             continue;
         }
         let record = run.records[*slot].get();
+        run.world().change()?;
         let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
         match locked {
             Locked::Row { row, changed } => {

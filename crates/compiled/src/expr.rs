@@ -181,7 +181,7 @@ pub(crate) enum Expr {
     Number(Number, Vec<Expr>),
     /// A column of a group, or an aggregate.
     Made(usize),
-    /// An integer as the narrower type of a key column; NULL, to which no key is equal, where it does not fit.
+    /// A value as the type of a key column that is cast to meet it; NULL, to which no key is equal, where there is none.
     Fitting {
         what: Box<Expr>,
         to: Type,
@@ -307,6 +307,12 @@ pub(crate) enum Function {
     Concat,
     /// The same, the first between the others.
     ConcatWith,
+    /// The first with the others in the places that it marks.
+    Format,
+    /// `num_nulls`, `num_nonnulls`
+    Nulls,
+    NotNulls,
+    WidthBucket,
     /// `interval * number`, `interval / number`
     Times,
     Over,
@@ -469,7 +475,7 @@ impl Expr {
             Expr::Given(at) => frame.given.get(*at).cloned().unwrap_or_default(),
             Expr::Number(number, of) => number.eval(of, frame)?,
             Expr::Made(at) => frame.made.get(*at).cloned().unwrap_or_default(),
-            Expr::Fitting { what, to } => fitting(&what.eval(frame)?, *to),
+            Expr::Fitting { what, to } => crate::fit::equal(&what.eval(frame)?, *to),
             Expr::Like { what, escape, not, any_case } => match (what[0].eval(frame)?, what[1].eval(frame)?) {
                 (Datum::Text(text), Datum::Text(pattern)) => {
                     Datum::Bool(like(text, pattern, *escape, *any_case)? != *not)
@@ -518,6 +524,7 @@ impl Expr {
             }
             Expr::Concat(sides) => match (sides[0].eval(frame)?, sides[1].eval(frame)?) {
                 (Datum::Text(left), Datum::Text(right)) => {
+                    frame.world.room(left.len() + right.len())?;
                     let mut text =
                         bumpalo::collections::String::with_capacity_in(left.len() + right.len(), frame.world.arena);
                     text.push_str(left);
@@ -525,6 +532,7 @@ impl Expr {
                     Datum::Text(text.into_bump_str())
                 }
                 (Datum::Bytes(left), Datum::Bytes(right)) => {
+                    frame.world.room(left.len() + right.len())?;
                     let mut bytes =
                         bumpalo::collections::Vec::with_capacity_in(left.len() + right.len(), frame.world.arena);
                     bytes.extend_from_slice(left);
@@ -612,20 +620,6 @@ fn among<'a>(what: &Datum<'a>, list: impl Iterator<Item = Result<Datum<'a>>>, no
         }
     }
     Ok(if unknown && !empty { Datum::Null } else { Datum::Bool(not) })
-}
-
-fn fitting(value: &Datum<'_>, to: Type) -> Datum<'static> {
-    let value = match value {
-        Datum::Int2(value) => i64::from(*value),
-        Datum::Int4(value) => i64::from(*value),
-        Datum::Int8(value) => *value,
-        _ => return Datum::Null,
-    };
-    match to {
-        Type::Int2 => i16::try_from(value).map_or(Datum::Null, Datum::Int2),
-        Type::Int4 => i32::try_from(value).map_or(Datum::Null, Datum::Int4),
-        _ => Datum::Null,
-    }
 }
 
 fn out_of_range(ty: &str) -> Error {

@@ -1,17 +1,33 @@
 //! Functions by name.
 
-use bumpalo::Bump;
+mod format;
+
+pub use format::formatted;
+
 use model::{Datum, Error, Numeric, Result, SqlState};
 
+use crate::exec::World;
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
 use crate::moment;
 
-/// What a function of these arguments gives; all but `NULLIF` and the kin of `concat` give NULL for NULL.
+/// What a function of these arguments gives; all but `NULLIF`, `num_nulls` and the kin of `concat` give NULL for NULL.
 pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     if matches!(function, Function::Concat | Function::ConcatWith) {
         return concat(of, function == Function::ConcatWith, frame);
     }
     let arena = frame.world.arena;
+    match function {
+        Function::Format => return format::format(of, frame),
+        Function::Nulls | Function::NotNulls => {
+            let mut count = 0;
+            for one in of {
+                count += i32::from(one.eval(frame)?.is_null() == (function == Function::Nulls));
+            }
+            return Ok(Datum::Int4(count));
+        }
+        Function::WidthBucket => return width_bucket(of, frame),
+        _ => {}
+    }
     let mut given: [Datum<'a>; 3] = Default::default();
     for (at, one) in of.iter().enumerate().take(given.len()) {
         given[at] = one.eval(frame)?;
@@ -26,8 +42,14 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         return Ok(Datum::Null);
     }
     Ok(match (function, first, second, third) {
-        (Function::Lower, Datum::Text(text), ..) => Datum::Text(frame.world.arena.alloc_str(&text.to_lowercase())),
-        (Function::Upper, Datum::Text(text), ..) => Datum::Text(frame.world.arena.alloc_str(&text.to_uppercase())),
+        (Function::Lower, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
+            Datum::Text(arena.alloc_str(&text.to_lowercase()))
+        }
+        (Function::Upper, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
+            Datum::Text(arena.alloc_str(&text.to_uppercase()))
+        }
         (Function::Length, Datum::Text(text), ..) => Datum::Int4(text.chars().count() as i32),
         (Function::Length, Datum::Bytes(bytes), ..) => Datum::Int4(bytes.len() as i32),
         (Function::Trim, Datum::Text(text), set, _) => Datum::Text(text.trim_matches(in_set(&set))),
@@ -52,15 +74,16 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         }
         (Function::Position, Datum::Text(text), Datum::Text(part), _) => Datum::Int4(position(text, part)),
         (Function::Replace, Datum::Text(text), Datum::Text(from), Datum::Text(to)) => {
-            Datum::Text(if from.is_empty() { text } else { arena.alloc_str(&text.replace(from, to)) })
+            Datum::Text(replaced(text, from, to, frame.world)?)
         }
         (Function::PadStart | Function::PadEnd, Datum::Text(text), Datum::Int4(length), fill) => {
-            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, arena)?))
+            Datum::Text(arena.alloc_str(&padded(text, length, &fill, function == Function::PadStart, frame.world)?))
         }
         (Function::Repeat, Datum::Text(text), Datum::Int4(count), _) => {
-            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, arena)?)))
+            Datum::Text(arena.alloc_str(&text.repeat(times(text, count, frame.world)?)))
         }
         (Function::Reverse, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
             Datum::Text(arena.alloc_str(&text.chars().rev().collect::<String>()))
         }
         (Function::SplitPart, Datum::Text(text), Datum::Text(by), Datum::Int4(number)) => {
@@ -68,7 +91,10 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
         }
         (Function::Ascii, Datum::Text(text), ..) => Datum::Int4(text.chars().next().map_or(0, |one| one as i32)),
         (Function::Chr, Datum::Int4(code), ..) => Datum::Text(arena.alloc_str(&character(code)?)),
-        (Function::Initcap, Datum::Text(text), ..) => Datum::Text(arena.alloc_str(&initcap(text))),
+        (Function::Initcap, Datum::Text(text), ..) => {
+            frame.world.room(text.len())?;
+            Datum::Text(arena.alloc_str(&initcap(text)))
+        }
         (Function::StartsWith, Datum::Text(text), Datum::Text(with), _) => Datum::Bool(text.starts_with(with)),
         (Function::OctetLength, Datum::Text(text), ..) => Datum::Int4(text.len() as i32),
         (Function::Times, Datum::Interval(value), Datum::Float8(by), _) => Datum::Interval(moment::times(value, by)?),
@@ -89,6 +115,61 @@ pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) ->
     })
 }
 
+/// Which of so many equal parts between two ends a value is in, from 1 on; 0 is before the first, and one more behind the last.
+fn width_bucket<'a>(of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
+    let invalid = |text: &str| Error::new(SqlState("2201G"), text);
+    let mut given: [Datum<'a>; 4] = Default::default();
+    for (at, one) in of.iter().enumerate().take(given.len()) {
+        given[at] = one.eval(frame)?;
+        if given[at].is_null() {
+            return Ok(Datum::Null);
+        }
+    }
+    let [value, low, high, Datum::Int4(count)] = given else { return Err(Error::bug("width_bucket of no count")) };
+    if count <= 0 {
+        return Err(invalid("count must be greater than zero"));
+    }
+    let order =
+        |left: &Datum<'_>, right: &Datum<'_>| compare(left, right)?.ok_or_else(|| Error::bug("width_bucket of NULL"));
+    let rising = match order(&low, &high)? {
+        std::cmp::Ordering::Equal => return Err(invalid("lower bound cannot equal upper bound")),
+        order => order.is_lt(),
+    };
+    let is_number = |value: &Datum<'_>| match value {
+        Datum::Float8(value) => (!value.is_nan(), value.is_finite()),
+        Datum::Numeric(value) => (!value.is_nan(), value.is_finite()),
+        _ => (false, false),
+    };
+    if ![&value, &low, &high].into_iter().all(|one| is_number(one).0) {
+        return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));
+    }
+    if !is_number(&low).1 || !is_number(&high).1 {
+        return Err(invalid("lower and upper bounds must be finite"));
+    }
+    let (first, last) = if rising { (&low, &high) } else { (&high, &low) };
+    let (below, above) = (order(&value, first)?, order(&value, last)?);
+    let beyond = count.checked_add(1).ok_or_else(|| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "integer out of range"));
+    let bucket = match rising {
+        true if below.is_lt() => 0,
+        true if above.is_ge() => beyond?,
+        false if above.is_gt() => 0,
+        false if below.is_le() => beyond?,
+        _ => match (value, low, high) {
+            (Datum::Float8(value), Datum::Float8(low), Datum::Float8(high)) => {
+                // Halves, so that no difference overflows.
+                let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
+                ((part * f64::from(count)) as i32).min(count - 1) + 1
+            }
+            (Datum::Numeric(value), Datum::Numeric(low), Datum::Numeric(high)) => {
+                let part = value.sub(&low)?.mul(&Numeric::from(i64::from(count)))?.div(&high.sub(&low)?)?;
+                part.floor()?.to_i32()?.min(count - 1) + 1
+            }
+            _ => return Err(Error::bug("width_bucket of several types")),
+        },
+    };
+    Ok(Datum::Int4(bucket))
+}
+
 /// Texts one after the other, NULLs left out; the first between the others if it is a separator, and NULL if that is.
 fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datum<'a>> {
     let mut all = bumpalo::collections::String::new_in(frame.world.arena);
@@ -102,6 +183,7 @@ fn concat<'a>(of: &'a [Expr], separated: bool, frame: &Frame<'a>) -> Result<Datu
     let mut is_first = true;
     for one in of {
         if let Datum::Text(text) = one.eval(frame)? {
+            frame.world.room(all.len() + between.len() + text.len())?;
             if !std::mem::take(&mut is_first) {
                 all.push_str(between);
             }
@@ -116,8 +198,22 @@ fn position(text: &str, part: &str) -> i32 {
     text.find(part).map_or(0, |at| text[..at].chars().count() as i32 + 1)
 }
 
+/// The text with each `from` replaced; its size is found before it is made.
+fn replaced<'a>(text: &'a str, from: &str, to: &str, world: &World<'a>) -> Result<&'a str> {
+    if from.is_empty() {
+        return Ok(text);
+    }
+    if to.len() > from.len() {
+        let found = text.matches(from).count();
+        world.room(text.len().saturating_add(found.saturating_mul(to.len() - from.len())))?;
+    } else {
+        world.room(text.len())?;
+    }
+    Ok(world.arena.alloc_str(&text.replace(from, to)))
+}
+
 /// So many characters, cut or filled up.
-fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, arena: &Bump) -> Result<String> {
+fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, world: &World<'_>) -> Result<String> {
     let fill = if let Datum::Text(fill) = fill { fill } else { " " };
     let length = usize::try_from(length).unwrap_or(0);
     let missing = length.saturating_sub(text.chars().count());
@@ -125,31 +221,15 @@ fn padded(text: &str, length: i32, fill: &Datum<'_>, before: bool, arena: &Bump)
         return Ok(text.chars().take(length).collect());
     }
     let widest = fill.chars().map(char::len_utf8).max().unwrap_or(1);
-    check_room(missing.saturating_mul(widest), arena)?;
+    world.room(text.len().saturating_add(missing.saturating_mul(widest)))?;
     let fill = fill.chars().cycle().take(missing);
     Ok(if before { fill.chain(text.chars()).collect() } else { text.chars().chain(fill).collect() })
 }
 
-fn times(text: &str, count: i32, arena: &Bump) -> Result<usize> {
+fn times(text: &str, count: i32, world: &World<'_>) -> Result<usize> {
     let count = usize::try_from(count).unwrap_or(0);
-    check_room(text.len().saturating_mul(count), arena)?;
+    world.room(text.len().saturating_mul(count))?;
     Ok(count)
-}
-
-/// The longest text that a function makes out of a short one. (A row holds less.)
-const TEXT_BYTES_MAX: usize = 64 << 20;
-/// What a statement makes lives as long as it.
-const ARENA_BYTES_MAX: usize = 256 << 20;
-
-fn check_room(bytes: usize, arena: &Bump) -> Result<()> {
-    if bytes > TEXT_BYTES_MAX {
-        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large"));
-    }
-    if arena.allocated_bytes().saturating_add(bytes) > ARENA_BYTES_MAX {
-        let text = format!("the values that the statement makes are larger than {} MiB", ARENA_BYTES_MAX >> 20);
-        return Err(Error::new(SqlState::OUT_OF_MEMORY, text));
-    }
-    Ok(())
 }
 
 /// A field of a text, counted from 1, or from its end if negative.

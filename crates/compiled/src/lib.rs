@@ -2,9 +2,10 @@
 //! run in microseconds.
 //!
 //! - [`compile`], [`run`]: the whole of it; [`Load`]: rows from outside.
+//! - `dialect`: PostgreSQL's lexical rules and precedence for the parser.
 //! - `bind`, `calls`, `array`, `types`, `scope`: names and types, by PostgreSQL's rules.
 //! - `expr`, `cast`, `functions`, `moment`, `number`, `aggregate`: evaluation.
-//! - `plan`, `exec`: which rows, in which order; nested loops.
+//! - `plan`, `fit`, `exec`: which rows, in which order; nested loops.
 //! - `select`, `from`, `tail`, `subquery`, `derived`, `dml`, `write`, `foreign`: statements.
 //!
 //! Always true: nothing here waits or does I/O; a statement that must wait says so and is run again. Nothing here takes a
@@ -17,9 +18,11 @@ mod calls;
 mod cast;
 mod define;
 mod derived;
+mod dialect;
 mod dml;
 mod exec;
 mod expr;
+mod fit;
 mod foreign;
 mod from;
 mod functions;
@@ -42,7 +45,9 @@ pub use define::{
     Catalog, Change, Condition, Definition, Notice, Object, Rewrite, SequenceAction, SequenceStatement, Work, define,
     define_sequence, prepared, sequence,
 };
+pub use dialect::{PostgreSql, parser, parser_of, tokenize};
 pub use dml::{Incoming, Load, Loaded, Refused};
+pub use functions::formatted;
 pub use number::Numbers;
 pub use scope::Tables;
 pub use select::{Output, WEAKER_LOCK};

@@ -4,8 +4,6 @@ use env::Event;
 use model::{Datum, Error, Result, SequenceRef, SqlState, Type};
 use rows::RowTable;
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
 
 use crate::bind::{Around, Bind, Binder, Refusal, Typed, folded};
 use crate::cast::Context;
@@ -154,7 +152,7 @@ fn sequence(of: &ast::Expr, around: &dyn Around) -> Bind<SequenceRef> {
     let tables = around.tables().ok_or(Refusal::Other)?;
     if let ast::Expr::Function(call) = of
         && let Some([table, column]) = arguments(call).as_deref()
-        && call.name.to_string().eq_ignore_ascii_case("pg_get_serial_sequence")
+        && crate::calls::function_name(&call.name).is_some_and(|name| name == "pg_get_serial_sequence")
     {
         let found = serial_sequence(table, column, around)?;
         return found.ok_or_else(|| Error::unsupported("a column without a sequence gives no number").into());
@@ -195,8 +193,7 @@ fn text(expr: &ast::Expr) -> Option<&str> {
 
 /// The schema and the name that a string holds as SQL would.
 fn named(text: &str) -> Result<(Option<String>, String)> {
-    let parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
-    let name = parser.and_then(|mut parser| parser.parse_object_name(false));
+    let name = crate::dialect::parser_of(text).and_then(|mut parser| parser.parse_object_name(false));
     let parts: Option<Vec<String>> =
         name.ok().and_then(|name| name.0.iter().map(|part| part.as_ident().map(folded)).collect());
     match parts.as_deref() {
@@ -222,7 +219,7 @@ fn serial_sequence(table: &ast::Expr, column: &ast::Expr, around: &dyn Around) -
 /// The sequence of a column, by its default.
 fn of_column(table: &RowTable, column: usize, tables: &dyn Tables) -> Option<SequenceRef> {
     let default = table.schema.columns[column].default.as_ref()?;
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(default).and_then(|mut parser| parser.parse_expr());
+    let parsed = crate::dialect::parser_of(default).and_then(|mut parser| parser.parse_expr());
     let Ok(ast::Expr::Function(call)) = parsed else { return None };
     let (schema, name) = named(text(arguments(&call)?.first()?)?).ok()?;
     let found = tables.sequence(schema.as_deref(), &name)?;

@@ -10,8 +10,9 @@ use std::fmt;
 use model::Type;
 use rows::RowTable;
 
-use crate::bind::Source;
+use crate::bind::{Source, all_of, any_of};
 use crate::expr::{Comparison, Expr};
+use crate::fit::{self, Behind};
 
 /// One table of a join, and how its rows are found.
 #[derive(Clone, Debug)]
@@ -75,19 +76,20 @@ pub(crate) enum Which {
 pub(crate) enum Access {
     /// By whole primary keys.
     Points(Vec<Vec<Expr>>),
-    /// By the primary key's only column, which is among what a subquery gave.
-    PointsOf { before: Vec<Expr>, of: usize, given: Vec<Expr> },
+    /// By the primary key's last column, which is among what a subquery gave, after it was made this type if it has another.
+    PointsOf { before: Vec<Expr>, of: usize, given: Vec<Expr>, to: Option<Type> },
     /// By the beginning of an index, in its order.
     Range(Range),
     /// By several beginnings of one index, in the order of a list.
-    Beginnings { index: Which, keys: Vec<Vec<Expr>> },
+    Beginnings { index: Which, keys: Vec<Vec<Expr>>, tests: Vec<KeyTest> },
     /// By the beginning of an index, or a whole primary key, that has each element of an array parameter in it.
-    EachOf { index: Which, key: Vec<Expr>, array: usize },
+    EachOf { index: Which, key: Vec<Expr>, array: usize, tests: Vec<KeyTest> },
     /// By several parts of one index, which may overlap.
     Ranges(Vec<Range>),
-    /// By columns of no index: a table of these is made, once for the statement, which has this number, of the rows that `from`
-    /// finds.
-    Hashed { of: usize, columns: Vec<usize>, keys: Vec<Expr>, from: Box<Access> },
+    /// By expressions of no index: a table of these is made, once for the statement, which has this number, of the rows that `from`
+    /// finds. `columns` are those of them that are columns, the first ones.
+    /// Only rows that `filter` holds for are in it.
+    Hashed { of: usize, columns: Vec<usize>, by: Vec<Expr>, keys: Vec<Expr>, filter: Vec<Expr>, from: Box<Access> },
     /// Those that a query makes.
     Made { of: usize, given: Vec<Expr> },
     /// All of them.
@@ -117,10 +119,40 @@ pub(crate) struct Range {
     pub(crate) index: Which,
     /// The first columns.
     pub(crate) equal: Vec<Expr>,
-    /// The next one: bound, and whether it belongs to the range.
-    pub(crate) low: Option<(Expr, bool)>,
-    pub(crate) high: Option<(Expr, bool)>,
+    /// The next one.
+    pub(crate) low: Option<End>,
+    pub(crate) high: Option<End>,
     pub(crate) backwards: bool,
+    pub(crate) tests: Vec<KeyTest>,
+}
+
+/// An end of a range of a column.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) value: Expr,
+    /// Does the value belong to the range?
+    pub(crate) inclusive: bool,
+    /// Is it of another type than the column, and to be made one of that ([`fit::end`])?
+    pub(crate) fit: bool,
+}
+
+/// What must hold of a later column of an index: asked of its keys, before their rows are read. The rows are asked as well.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyTest {
+    /// Which column of the index.
+    pub(crate) at: usize,
+    pub(crate) what: Tested,
+}
+
+/// What a column of a key must be.
+#[derive(Clone, Debug)]
+pub(crate) enum Tested {
+    /// One of these.
+    OneOf(Vec<Expr>),
+    /// An element of an array, each of which the expression makes one of the column's type.
+    ElementOf(usize, Expr),
+    /// Between these.
+    Between(Option<End>, Option<End>),
 }
 
 /// What ORDER BY asks of one column.
@@ -152,6 +184,7 @@ pub(crate) fn steps(
     // Rows without a match come when those before are through: what is asked of both must wait for them.
     let rights: Vec<usize> = joined.iter().filter(|one| one.outer.all_right()).map(|one| one.source.slot).collect();
     let may_ask = |slot: usize, stands: usize| !rights.iter().any(|right| slot < *right && *right <= stands);
+    conditions.extend(implied(joined, &conditions));
     let mut bound = Vec::with_capacity(joined.len());
     let mut left: Vec<usize> = (0..joined.len()).collect();
     let mut steps: Vec<Step> = Vec::with_capacity(joined.len());
@@ -159,6 +192,11 @@ pub(crate) fn steps(
     while !left.is_empty() {
         // Are rows looked for more than once?
         let again = !steps.iter().all(|step| matches!(&step.access, Access::Points(keys) if keys.len() == 1));
+        // Rows of the largest table that is gone through before, for each of whose rows others are looked for.
+        let is_whole = |step: &&Step| matches!(step.access, Access::Hashed { .. }) || step.access.is_whole();
+        let rows = |step: &Step| joined.iter().find(|one| one.source.slot == step.slot).map(|one| rows_of(one.source));
+        let around = steps.iter().filter(is_whole).filter_map(rows).max();
+        let again = (again, around);
         // An outer join waits for all tables before it.
         let allowed = left.iter().take_while(|at| joined[**at].outer.is_inner()).count().max(1);
         let first = steps.is_empty();
@@ -197,7 +235,18 @@ pub(crate) fn steps(
             .into_iter()
             .partition(|(stands, condition)| may_ask(slot, *stands) && needs_only(condition, &bound));
         conditions = later;
-        let filter = now.into_iter().map(|(_, condition)| condition).collect();
+        let now = now.into_iter().map(|(_, condition)| condition);
+        // What is asked of the table alone is asked once for each row, before an expression is evaluated that it may guard.
+        let (own, filter) = now.partition(|condition| {
+            one.outer.is_inner() && !changes(condition, false) && needs_only(condition, &[slot])
+        });
+        let filter = match &mut found.access {
+            Access::Hashed { filter: first, .. } => {
+                *first = own;
+                filter
+            }
+            _ => own.into_iter().chain(filter).collect(),
+        };
         let whole = whole(one.source);
         steps.push(Step { slot, access: found.access, filter, outer: one.outer.clone(), whole });
     }
@@ -205,6 +254,39 @@ pub(crate) fn steps(
         last.filter.extend(conditions.into_iter().map(|(_, condition)| condition));
     }
     (steps, ordered)
+}
+
+/// What alternatives over several tables say of each of them: of `a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4` that `a.x = 1 OR a.x = 3`.
+fn implied(joined: &[Joined<'_>], conditions: &[(usize, Expr)]) -> Vec<(usize, Expr)> {
+    let mut found = Vec::new();
+    if joined.len() < 2 {
+        return found;
+    }
+    for (stands, condition) in conditions.iter().filter(|(_, condition)| matches!(condition, Expr::Or(_))) {
+        let mut parts = Vec::new();
+        alternatives(condition, &mut parts);
+        for one in joined {
+            let slot = one.source.slot;
+            if needs_only(condition, &[slot]) {
+                continue;
+            }
+            let own = |part: &&Expr| -> Option<Expr> {
+                let mut all = Vec::new();
+                conjuncts(part, &mut all);
+                let own = all.into_iter().filter(|one| has_field(one) && needs_only(one, &[slot]));
+                all_of(own.cloned().collect())
+            };
+            let alternatives = parts.iter().map(own).collect::<Option<Vec<_>>>();
+            found.extend(alternatives.and_then(any_of).map(|any| (*stands, any)));
+        }
+    }
+    found
+}
+
+fn has_field(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.visit(&mut |part| found |= matches!(part, Expr::Field { .. }));
+    found
 }
 
 /// How all rows of a table are found.
@@ -220,6 +302,7 @@ fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usi
     let columns = match access {
         Access::Points(keys) if keys.len() == 1 => columns_of(&source.table, Which::Primary),
         Access::Range(range) => &columns_of(&source.table, range.index)[..range.equal.len()],
+        // By expressions rows are found too; these are asked again.
         Access::Hashed { columns, .. } => columns,
         _ => return Vec::new(),
     };
@@ -238,7 +321,15 @@ struct Found {
 }
 
 /// The best way to a table's rows, given those in `bound`; nothing if it is made of others.
-fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order], again: bool) -> Option<Found> {
+///
+/// - `again`: are rows looked for more than once, and for each row of a whole table, which has so many?
+fn access(
+    source: &Source,
+    conditions: &[&Expr],
+    bound: &[usize],
+    order: &[Order],
+    again: (bool, Option<u64>),
+) -> Option<Found> {
     if source.made.as_ref().is_some_and(|made| !made.given.iter().all(|one| needs_only(one, bound))) {
         return None;
     }
@@ -253,10 +344,18 @@ fn access(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
 /// each time. Not where they come in order: who asked for that may need the first only.
 ///
 /// - `again`: do rows in `bound` come more than once? What a query around this one gives does.
-fn hashed(source: &Source, best: &Found, conditions: &[&Expr], bound: &[usize], again: bool) -> Option<Found> {
+/// - `around`: rows of a whole table among those in `bound`.
+fn hashed(
+    source: &Source,
+    best: &Found,
+    conditions: &[&Expr],
+    bound: &[usize],
+    (again, around): (bool, Option<u64>),
+) -> Option<Found> {
     let fixed = |keys: &[Expr]| !keys.iter().any(|key| changes(key, true));
-    let fixed_range =
-        |range: &Range| fixed(&range.equal) && range.low.iter().chain(&range.high).all(|(end, _)| !changes(end, true));
+    let fixed_range = |range: &Range| {
+        fixed(&range.equal) && range.low.iter().chain(&range.high).all(|end| !changes(&end.value, true))
+    };
     let (same, cost) = match &best.access {
         Access::All => (true, 900),
         Access::Made { given, .. } => (given.is_empty(), 200),
@@ -265,15 +364,86 @@ fn hashed(source: &Source, best: &Found, conditions: &[&Expr], bound: &[usize], 
         Access::Ranges(ranges) => (ranges.iter().all(fixed_range), best.cost),
         Access::Points(_) | Access::PointsOf { .. } | Access::EachOf { .. } | Access::Hashed { .. } => (false, 0),
     };
-    if !same {
+    // The beginning of a key leads to much of the table when several of its columns are open.
+    let is_broad = |range: &Range| {
+        let columns = columns_of(&source.table, range.index);
+        let is_known = |column: &usize| equal_to(source, *column, conditions, bound).is_some();
+        let known = source.schema().shown().filter(|(column, _)| is_known(column)).count();
+        range.equal.len() + 1 < columns.len() && known > range.equal.len()
+    };
+    let many = around.is_some_and(|rows| rows.saturating_mul(BROAD_ROWS) >= rows_of(source));
+    let broad = matches!(&best.access, Access::Range(range) if many && !same && !best.ordered && is_broad(range));
+    if !same && !broad {
         return None;
     }
     let columns = source.schema().shown().map(|(at, _)| at);
     let keys = columns.filter_map(|column| Some((column, equal_to(source, column, conditions, bound)?)));
-    let (columns, keys): (Vec<usize>, Vec<Expr>) = keys.unzip();
-    let from = Box::new(best.access.clone());
+    let (columns, mut keys): (Vec<usize>, Vec<Expr>) = keys.unzip();
+    let mut by: Vec<Expr> = columns.iter().map(|column| source.field(*column).expr).collect();
+    for (one, key) in conditions.iter().filter_map(|condition| expression_equal(source, condition, bound)) {
+        by.push(one.clone());
+        keys.push(key.clone());
+    }
+    // What was found by a test of keys before may be found by the hashed key now.
+    let from = Box::new(match broad {
+        true => whole(source),
+        false => without_tests(&best.access, |expr| changes(expr, true)),
+    });
     let changes = keys.iter().any(|key| changes(key, again));
-    changes.then_some(Found { access: Access::Hashed { of: 0, columns, keys, from }, cost, ordered: false })
+    let access = Access::Hashed { of: 0, columns, by, keys, filter: Vec::new(), from };
+    changes.then_some(Found { access, cost, ordered: false })
+}
+
+/// For one row of what is around it, so many rows of a table may be put into a hash table rather than be looked for by the beginning of
+/// a key: about as many as are read for it then.
+const BROAD_ROWS: u64 = 50;
+
+/// About how many rows a table has; nothing is known of one that a query makes.
+fn rows_of(source: &Source) -> u64 {
+    source.table.records.bound()
+}
+
+/// An expression over the table's columns alone, which is not one of them, and what it is equal to, known from rows in `bound`.
+fn expression_equal<'e>(source: &Source, condition: &'e Expr, bound: &[usize]) -> Option<(&'e Expr, &'e Expr)> {
+    let Expr::Compare(Comparison::Equal, sides) = condition else { return None };
+    let [left, right] = &**sides;
+    [(left, right), (right, left)].into_iter().find(|(one, other)| {
+        let is_column = matches!(one, Expr::Field { .. }) || cast_column(one).is_some_and(|at| exact(source, at, one));
+        // What is given stays the same while the table is made, but not the next time.
+        !is_column
+            && has_field(one)
+            && !changes(one, false)
+            && needs_only(one, &[source.slot])
+            && needs_only(other, bound)
+    })
+}
+
+/// Is it the cast of a column by which the column itself is looked up?
+fn exact(source: &Source, column: usize, expr: &Expr) -> bool {
+    column_behind(expr, source, column) == Some(Behind::Exact)
+}
+
+/// The column that is cast.
+fn cast_column(expr: &Expr) -> Option<usize> {
+    let Expr::Cast { what, .. } = expr else { return None };
+    if let Expr::Field { column, .. } = &**what { Some(*column) } else { None }
+}
+
+/// An access without the tests of keys that need more than is fixed: it is made once for the statement.
+fn without_tests(access: &Access, changes: impl Fn(&Expr) -> bool) -> Access {
+    let mut access = access.clone();
+    let keep = |test: &KeyTest| match &test.what {
+        Tested::OneOf(list) => !list.iter().any(&changes),
+        Tested::ElementOf(..) => true,
+        Tested::Between(low, high) => !low.iter().chain(high).any(|end| changes(&end.value)),
+    };
+    match &mut access {
+        Access::Range(range) => range.tests.retain(keep),
+        Access::Ranges(ranges) => ranges.iter_mut().for_each(|range| range.tests.retain(keep)),
+        Access::Beginnings { tests, .. } | Access::EachOf { tests, .. } => tests.retain(keep),
+        _ => {}
+    }
+    access
 }
 
 /// May an expression have another value the next time that rows are looked for?
@@ -295,7 +465,8 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
     }
     let whole = columns_of(table, Which::Primary);
     if let Some((key, array)) = each_of(source, whole, conditions, bound).filter(|(key, _)| key.len() == whole.len()) {
-        return Found { access: Access::EachOf { index: Which::Primary, key, array }, cost: 2, ordered: false };
+        let access = Access::EachOf { index: Which::Primary, key, array, tests: Vec::new() };
+        return Found { access, cost: 2, ordered: false };
     }
     let mut best = Found { access: Access::All, cost: 1_000, ordered: false };
     let primary = table.primary.as_ref().map(|_| Which::Primary);
@@ -306,13 +477,18 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
             // Each is as good as a range of as many columns, but there are several.
             let cost = 1 + cost_of(keys[0].len(), columns.len());
             if cost < best.cost {
-                best = Found { access: Access::Beginnings { index: which, keys }, cost, ordered: false };
+                best = Found {
+                    access: Access::Beginnings { index: which, keys, tests: Vec::new() },
+                    cost,
+                    ordered: false,
+                };
             }
         }
         if let Some((key, array)) = each_of(source, columns, conditions, bound) {
             let cost = 1 + cost_of(key.len(), columns.len());
             if cost < best.cost {
-                best = Found { access: Access::EachOf { index: which, key, array }, cost, ordered: false };
+                let access = Access::EachOf { index: which, key, array, tests: Vec::new() };
+                best = Found { access, cost, ordered: false };
             }
         }
         if let Some(ranges) = ranges(source, which, columns, conditions, bound) {
@@ -339,11 +515,53 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
             (_, equal, ranges) => cost_of(equal, columns.len()) - 2 * ranges - u32::from(ordered),
         };
         if cost < best.cost {
-            let range = Range { index: which, equal, low, high, backwards };
+            let range = Range { index: which, equal, low, high, backwards, tests: Vec::new() };
             best = Found { access: Access::Range(range), cost, ordered };
         }
     }
+    // How many columns of the index are known already.
+    let (index, known) = match &best.access {
+        Access::Range(range) => {
+            let ends = usize::from(range.low.is_some() || range.high.is_some());
+            (range.index, range.equal.len() + ends)
+        }
+        Access::Ranges(ranges) => (ranges[0].index, ranges[0].equal.len()),
+        Access::Beginnings { index, keys, .. } => (*index, keys.iter().map(Vec::len).min().unwrap_or(0)),
+        Access::EachOf { index, key, .. } => (*index, key.len()),
+        _ => return best,
+    };
+    let found = key_tests(source, index, known, conditions, bound);
+    match &mut best.access {
+        Access::Range(range) => range.tests = found,
+        Access::Ranges(ranges) => ranges.iter_mut().for_each(|range| range.tests.clone_from(&found)),
+        Access::Beginnings { tests, .. } | Access::EachOf { tests, .. } => *tests = found,
+        _ => {}
+    }
     best
+}
+
+/// What the conditions say of the columns of an index from the one at `known` on.
+fn key_tests(source: &Source, which: Which, known: usize, conditions: &[&Expr], bound: &[usize]) -> Vec<KeyTest> {
+    let mut tests = Vec::new();
+    for (at, column) in columns_of(&source.table, which).iter().enumerate().skip(known) {
+        let ty = source.schema().columns[*column].ty;
+        let what = if let Some(value) = equal_to(source, *column, conditions, bound) {
+            Tested::OneOf(vec![value])
+        } else if let Some((behind, list)) = list_of(source, *column, conditions, bound) {
+            Tested::OneOf(list.iter().filter_map(|one| sought(behind, one.clone(), ty)).collect())
+        } else if let Some((behind, array)) = array_of(source, *column, conditions)
+            && let Some(element) = sought(behind, Expr::Element, ty)
+        {
+            Tested::ElementOf(array, element)
+        } else {
+            match bounds_of(source, *column, conditions, bound) {
+                (None, None) => continue,
+                (low, high) => Tested::Between(low, high),
+            }
+        };
+        tests.push(KeyTest { at, what });
+    }
+    tests
 }
 
 /// What it costs to go by this many known columns of an index that has `all`. Nothing is known of values: more columns are better, and of
@@ -381,10 +599,10 @@ fn points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<Vec<
     }
     let mut open = equal.iter().enumerate().filter(|(_, one)| one.is_none());
     let (at, None) = (open.next()?.0, open.next()) else { return None };
-    let (fit, list) = list_of(source, columns[at], conditions, bound)?;
+    let (behind, list) = list_of(source, columns[at], conditions, bound)?;
     let ty = source.schema().columns[columns[at]].ty;
-    let key = |one: &Expr| equal.iter().map(|part| part.clone().unwrap_or_else(|| fit(one.clone(), ty))).collect();
-    Some(list.iter().map(key).collect())
+    let key = |one: &Expr| equal.iter().map(|part| part.clone().or_else(|| sought(behind, one.clone(), ty))).collect();
+    list.iter().map(key).collect()
 }
 
 /// The first columns of an index, if the conditions give several values for one of them: those of one IN list.
@@ -392,20 +610,37 @@ fn beginnings(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &
     let known = |column: &usize| equal_to(source, *column, conditions, bound);
     let before: Vec<Expr> = columns.iter().map_while(known).collect();
     let listed = *columns.get(before.len())?;
-    let (fit, list) = list_of(source, listed, conditions, bound)?;
+    let (behind, list) = list_of(source, listed, conditions, bound)?;
     let after: Vec<Expr> = columns[before.len() + 1..].iter().map_while(known).collect();
     let ty = source.schema().columns[listed].ty;
-    let key = |one: &Expr| before.iter().cloned().chain([fit(one.clone(), ty)]).chain(after.iter().cloned()).collect();
-    let keys: Vec<_> = list.iter().map(key).collect();
+    let key = |one: &Expr| {
+        let one = sought(behind, one.clone(), ty)?;
+        Some(before.iter().cloned().chain([one]).chain(after.iter().cloned()).collect())
+    };
+    let keys: Vec<_> = list.iter().map(key).collect::<Option<_>>()?;
     (!keys.is_empty()).then_some(keys)
 }
 
-/// The values of a column in an IN list, and what makes them comparable to it.
-fn list_of<'e>(source: &Source, column: usize, conditions: &[&'e Expr], bound: &[usize]) -> Option<(Fit, &'e [Expr])> {
+/// The values of a column in an IN list, and how it is compared with them.
+fn list_of<'e>(
+    source: &Source,
+    column: usize,
+    conditions: &[&'e Expr],
+    bound: &[usize],
+) -> Option<(Behind, &'e [Expr])> {
     conditions.iter().find_map(|condition| match condition {
         Expr::InList { what, list, not: false } if list.iter().all(|one| needs_only(one, bound)) => {
-            Some((column_behind(what, source, column)?, list.as_slice()))
+            let behind = column_behind(what, source, column).filter(|behind| *behind != Behind::Near)?;
+            Some((behind, list.as_slice()))
         }
+        _ => None,
+    })
+}
+
+/// The array parameter that must have a column among its elements, and how it is compared with them.
+fn array_of(source: &Source, column: usize, conditions: &[&Expr]) -> Option<(Behind, usize)> {
+    conditions.iter().find_map(|condition| match condition {
+        Expr::InArray { what, array, not: false } => Some((column_behind(what, source, column)?, *array)),
         _ => None,
     })
 }
@@ -415,11 +650,8 @@ fn each_of(source: &Source, columns: &[usize], conditions: &[&Expr], bound: &[us
     let known = |column: &usize| equal_to(source, *column, conditions, bound);
     let mut key: Vec<Expr> = columns.iter().map_while(known).collect();
     let listed = *columns.get(key.len())?;
-    let (fit, array) = conditions.iter().find_map(|condition| match condition {
-        Expr::InArray { what, array, not: false } => Some((column_behind(what, source, listed)?, *array)),
-        _ => None,
-    })?;
-    key.push(fit(Expr::Element, source.schema().columns[listed].ty));
+    let (behind, array) = array_of(source, listed, conditions)?;
+    key.push(sought(behind, Expr::Element, source.schema().columns[listed].ty)?);
     key.extend(columns[key.len()..].iter().map_while(known));
     Some((key, array))
 }
@@ -465,11 +697,14 @@ fn ranges(
             let mut all = Vec::new();
             conjuncts(part, &mut all);
             let (low, high) = match equal_to(source, next, &all, bound) {
-                Some(value) => (Some((value.clone(), true)), Some((value, true))),
+                Some(value) => {
+                    let end = End { value, inclusive: true, fit: false };
+                    (Some(end.clone()), Some(end))
+                }
                 None => bounds_of(source, next, &all, bound),
             };
             let found = low.is_some() || high.is_some();
-            found.then(|| Range { index, equal: equal.clone(), low, high, backwards: false })
+            found.then(|| Range { index, equal: equal.clone(), low, high, backwards: false, tests: Vec::new() })
         };
         if parts.len() < 2 { None } else { parts.iter().map(range).collect() }
     })
@@ -497,10 +732,13 @@ fn points_of(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<A
     let before: Vec<Expr> =
         before.iter().map(|column| equal_to(source, *column, conditions, bound)).collect::<Option<_>>()?;
     conditions.iter().find_map(|condition| match condition {
-        Expr::InResult { what, of, given, not: false }
-            if is_field(what, source, *last) && given.iter().all(|one| needs_only(one, bound)) =>
-        {
-            Some(Access::PointsOf { before: before.clone(), of: *of, given: given.clone() })
+        Expr::InResult { what, of, given, not: false } if given.iter().all(|one| needs_only(one, bound)) => {
+            let to = match column_behind(what, source, *last)? {
+                Behind::Itself => None,
+                Behind::Exact => Some(source.schema().columns[*last].ty),
+                Behind::Near => return None,
+            };
+            Some(Access::PointsOf { before: before.clone(), of: *of, given: given.clone(), to })
         }
         _ => None,
     })
@@ -510,18 +748,22 @@ fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
     matches!(expr, Expr::Field { slot, column, .. } if *slot == source.slot && *column == wanted)
 }
 
-/// Makes a value comparable to a column of a type.
-type Fit = fn(Expr, Type) -> Expr;
-
-/// Is an expression a column of `source`, or an integer column made wider? Then with what makes a value comparable to the column of it.
-fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<Fit> {
+/// How a column of `source` stands in an expression that is it, or casts it to a type that keeps its order.
+fn column_behind(expr: &Expr, source: &Source, wanted: usize) -> Option<Behind> {
     if is_field(expr, source, wanted) {
-        return Some(|value, _| value);
+        return Some(Behind::Itself);
     }
     let Expr::Cast { what, to, .. } = expr else { return None };
-    let column = source.schema().columns[wanted].ty;
-    let widened = matches!((column, to), (Type::Int2, Type::Int4 | Type::Int8) | (Type::Int4, Type::Int8));
-    (widened && is_field(what, source, wanted)).then_some(|value, to| Expr::Fitting { what: Box::new(value), to })
+    if is_field(what, source, wanted) { fit::behind(source.schema().columns[wanted].ty, *to) } else { None }
+}
+
+/// What a column of a type must be to be equal to a value that it is compared with.
+fn sought(behind: Behind, value: Expr, to: Type) -> Option<Expr> {
+    match behind {
+        Behind::Itself => Some(value),
+        Behind::Exact => Some(Expr::Fitting { what: Box::new(value), to }),
+        Behind::Near => None,
+    }
 }
 
 /// What a column must be equal to, if that is known from rows in `bound`.
@@ -531,8 +773,8 @@ fn equal_to(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize
         let Expr::Compare(Comparison::Equal, sides) = condition else { return None };
         let [left, right] = &**sides;
         [(left, right), (right, left)].into_iter().find_map(|(one, other)| {
-            let fit = column_behind(one, source, column)?;
-            needs_only(other, bound).then(|| fit(other.clone(), ty))
+            let behind = column_behind(one, source, column)?;
+            if needs_only(other, bound) { sought(behind, other.clone(), ty) } else { None }
         })
     })
 }
@@ -543,29 +785,34 @@ fn compared<'e>(
     source: &Source,
     column: usize,
     bound: &[usize],
-) -> Option<(Comparison, &'e Expr)> {
+) -> Option<(Comparison, &'e Expr, Behind)> {
     let Expr::Compare(comparison, sides) = condition else { return None };
     let [left, right] = &**sides;
-    if is_field(left, source, column) && needs_only(right, bound) {
-        return Some((*comparison, right));
+    let known = |one: &Expr, other: &Expr| column_behind(one, source, column).filter(|_| needs_only(other, bound));
+    if let Some(behind) = known(left, right) {
+        return Some((*comparison, right, behind));
     }
-    (is_field(right, source, column) && needs_only(left, bound)).then(|| (comparison.mirrored(), left))
+    known(right, left).map(|behind| (comparison.mirrored(), left, behind))
 }
 
-type Bound = Option<(Expr, bool)>;
-
 /// The least and the greatest value that a column can have.
-fn bounds_of(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize]) -> (Bound, Bound) {
+fn bounds_of(source: &Source, column: usize, conditions: &[&Expr], bound: &[usize]) -> (Option<End>, Option<End>) {
     let (mut low, mut high) = (None, None);
     let mut parts = Vec::new();
     conditions.iter().for_each(|condition| conjuncts(condition, &mut parts));
     for condition in parts {
-        let Some((comparison, other)) = compared(condition, source, column, bound) else { continue };
+        let Some((comparison, other, behind)) = compared(condition, source, column, bound) else { continue };
+        let end = |inclusive| Some(End { value: other.clone(), inclusive, fit: behind != Behind::Itself });
         match comparison {
-            Comparison::Greater if low.is_none() => low = Some((other.clone(), false)),
-            Comparison::GreaterEqual if low.is_none() => low = Some((other.clone(), true)),
-            Comparison::Less if high.is_none() => high = Some((other.clone(), false)),
-            Comparison::LessEqual if high.is_none() => high = Some((other.clone(), true)),
+            Comparison::Greater if low.is_none() => low = end(false),
+            Comparison::GreaterEqual if low.is_none() => low = end(true),
+            Comparison::Less if high.is_none() => high = end(false),
+            Comparison::LessEqual if high.is_none() => high = end(true),
+            // Of a near value no one value of the column is known, but between which it must be.
+            Comparison::Equal if behind == Behind::Near => {
+                low = low.or_else(|| end(true));
+                high = high.or_else(|| end(true));
+            }
             _ => {}
         }
     }
@@ -605,18 +852,32 @@ pub(crate) fn needs_only(expr: &Expr, slots: &[usize]) -> bool {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Access::Points(keys) => write!(f, "points {}", keys.len()),
-            Access::PointsOf { .. } => f.write_str("points of a subquery"),
+        let tests = match self {
+            Access::Points(keys) => return write!(f, "points {}", keys.len()),
+            Access::PointsOf { .. } => return f.write_str("points of a subquery"),
+            Access::Hashed { by, .. } => return write!(f, "hashed {}", by.len()),
+            Access::Made { .. } => return f.write_str("made"),
+            Access::All => return f.write_str("all"),
             Access::Range(range) => {
-                write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })
+                write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })?;
+                &range.tests
             }
-            Access::Beginnings { keys, .. } => write!(f, "{} ranges {}", keys.len(), keys[0].len()),
-            Access::EachOf { key, .. } => write!(f, "ranges {} of an array", key.len()),
-            Access::Ranges(ranges) => write!(f, "{} ranges {}", ranges.len(), ranges[0].equal.len()),
-            Access::Hashed { columns, .. } => write!(f, "hashed {}", columns.len()),
-            Access::Made { .. } => f.write_str("made"),
-            Access::All => f.write_str("all"),
+            Access::Beginnings { keys, tests, .. } => {
+                write!(f, "{} ranges {}", keys.len(), keys[0].len())?;
+                tests
+            }
+            Access::EachOf { key, tests, .. } => {
+                write!(f, "ranges {} of an array", key.len())?;
+                tests
+            }
+            Access::Ranges(ranges) => {
+                write!(f, "{} ranges {}", ranges.len(), ranges[0].equal.len())?;
+                &ranges[0].tests
+            }
+        };
+        match tests.len() {
+            0 => Ok(()),
+            count => write!(f, " with {count} tested in the index"),
         }
     }
 }

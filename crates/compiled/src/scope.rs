@@ -8,6 +8,7 @@ use sqlparser::ast;
 
 use crate::aggregate::{Aggregate, Kind};
 use crate::bind::{Around, Bind, Binder, Refusal, Source, Subquery, Typed, folded};
+use crate::calls::function_name;
 use crate::cast::Context;
 use crate::derived::{self, Rows};
 use crate::expr::Expr;
@@ -153,8 +154,7 @@ fn only_column(select: &Select, otherwise: &str) -> Result<Type> {
 }
 
 fn aggregate(binder: &mut Binder, call: &ast::Function, scope: &mut Scope<'_>) -> Bind<(Aggregate, Type)> {
-    let [ast::ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return Err(Refusal::Other) };
-    let kind = Kind::named(&folded(name)).ok_or(Refusal::Other)?;
+    let kind = function_name(&call.name).and_then(|name| Kind::named(&name)).ok_or(Refusal::Other)?;
     let ast::FunctionArguments::List(list) = &call.args else { return Err(Refusal::Other) };
     let filter = call.filter.as_ref().map(|filter| binder.condition(filter, "FILTER", scope)).transpose()?;
     let distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);

@@ -779,7 +779,7 @@ impl Select {
             let enough = grouping.first_is_enough && groups.has_values();
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        for group in groups.results(run.world().arena) {
+        for group in groups.results(run.world()) {
             run.frame.made = group?;
             if let Some(having) = &grouping.having
                 && !having.holds(&run.frame)?

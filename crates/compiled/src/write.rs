@@ -130,11 +130,7 @@ impl Writer {
 
 /// SQL that a table's description holds: a condition or a default.
 fn parsed(sql: &str) -> Bind<ast::Expr> {
-    let dialect = sqlparser::dialect::PostgreSqlDialect {};
-    sqlparser::parser::Parser::new(&dialect)
-        .try_with_sql(sql)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|_| Refusal::Other)
+    crate::dialect::parser_of(sql).and_then(|mut parser| parser.parse_expr()).map_err(|_| Refusal::Other)
 }
 
 /// A value as a column takes it.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use columns::{Flushed, Segment, TableState};
+use columns::{Flushed, Segment, SegmentMeta, TableState};
 use env::{Event, Step};
 use model::{Error, Lsn, Result, TableId};
 
@@ -23,8 +23,12 @@ pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 const ROWS_STEP_BYTES: u64 = 4 << 20;
 /// A step of the governor throws away so many old versions.
 const COLLECT_STEP: usize = 1_024;
-/// How often it looks whether readers have gone on.
+/// How often it looks whether readers have gone on …
 const COLLECT_NS: u64 = 500_000_000;
+/// … and while there is always something new.
+const COLLECT_SOON_NS: u64 = 20_000_000;
+/// With so many bytes given up and not freed it looks whether they can be.
+const DEFERRED_LOOK_BYTES: u64 = 4 << 20;
 
 /// What the memtable flusher is doing.
 #[derive(Default)]
@@ -33,6 +37,8 @@ pub(crate) struct Flusher {
     /// Those who asked before the flush in hand began: it answers them, whatever is committed meanwhile.
     waiters: Vec<Waiter>,
     retry_at: u64,
+    /// When the files of dropped tables are tried again.
+    free_at: u64,
 }
 
 /// Files of a flush or compaction whose manifest could not be written. The manifest on disk may name them, so they stay
@@ -104,13 +110,16 @@ impl Inner {
     pub(crate) fn flush_step(self: &Arc<Self>) -> Step {
         let mut flusher = self.flusher.lock();
         let now = self.env.monotonic_ns();
+        let free_again = self.free_files(&mut flusher, now);
         if flusher.retry_at > now {
-            return Step::Until(flusher.retry_at);
+            return Step::Until(free_again.map_or(flusher.retry_at, |at| at.min(flusher.retry_at)));
         }
         match self.flush_phase(&mut flusher) {
+            Ok(Step::Idle) => free_again.map_or(Step::Idle, Step::Until),
             Ok(step) => step,
             Err(error) => {
                 tracing::warn!(%error, "flush failed; memtables are kept and it will be tried again");
+                *self.flush_failure.lock() = Some(error.clone());
                 self.abandon_flush(&mut flusher);
                 answer(std::mem::take(&mut flusher.waiters), Some(&error));
                 flusher.retry_at = now + RETRY_NS;
@@ -157,7 +166,84 @@ impl Inner {
         }
     }
 
-    fn wake_flusher_when_durable(self: &Arc<Self>, lsn: Lsn) -> Event {
+    /// Frees files of dropped tables if there are any; when to try again if that failed.
+    fn free_files(&self, flusher: &mut Flusher, now: u64) -> Option<u64> {
+        if !self.commit.lock().frees_files() {
+            return None;
+        }
+        if flusher.free_at > now {
+            return Some(flusher.free_at);
+        }
+        match self.free_dropped() {
+            Ok(true) => {
+                // A flush that found no room finds some now.
+                flusher.retry_at = 0;
+                None
+            }
+            Ok(false) => None,
+            Err(error) => {
+                tracing::warn!(%error, "files of dropped tables stay; removing them will be tried again");
+                flusher.free_at = now + RETRY_NS;
+                Some(flusher.free_at)
+            }
+        }
+    }
+
+    /// Removes the files of tables that are dropped or emptied for good: by an edit of the manifest of its own, so that it frees space
+    /// where there is none to flush the other tables to. The tables stay in the manifest, without files, until the next flush: the
+    /// log is read from before their drop, which it has. Was there anything to remove?
+    fn free_dropped(&self) -> Result<bool> {
+        let mut manifest = self.manifest.lock();
+        // All tables of the manifest were there in an older root of the kind.
+        let durable = self.roots.visible(Lsn::ZERO);
+        if !self.commit.lock().frees_files_by(durable.lsn) {
+            return Ok(false);
+        }
+        let mut next = manifest.clone();
+        let mut removed = Vec::new();
+        for (id, files) in &mut next.files {
+            if !durable.tables.contains_key(id) {
+                removed.append(&mut files.segments);
+            }
+        }
+        let mut has_rows = false;
+        for (id, files) in &mut next.row_files {
+            if is_gone(files, durable.row_tables.get(id)) {
+                has_rows = true;
+                files.parts.clear();
+            }
+        }
+        let is_any = has_rows || !removed.is_empty();
+        if is_any {
+            // What the last flush wrote of a table that was dropped meanwhile is in no root.
+            self.write_manifest(&mut manifest, next, Doubtful::default)?;
+        }
+        let mut lock = self.commit.lock();
+        let (gone, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= durable.lsn);
+        lock.dropped = kept;
+        lock.row_files_gone.take_if(|lsn| *lsn <= durable.lsn);
+        drop(lock);
+        drop(manifest);
+        self.discard_tables(gone, &removed);
+        Ok(is_any)
+    }
+
+    /// Removes the segments of dropped tables, and those of `removed` that no root has.
+    fn discard_tables(&self, gone: Vec<(Lsn, Arc<TableState>)>, removed: &[SegmentMeta]) {
+        let mut known = BTreeSet::new();
+        for segment in gone.iter().flat_map(|(_, state)| state.segments.iter()) {
+            known.insert(segment.meta().file);
+            segment.remove_when_unused();
+        }
+        for meta in removed.iter().filter(|meta| !known.contains(&meta.file)) {
+            let path = columns::segment_path(&self.data_dir(), meta.file);
+            if let Err(error) = self.env.remove(&path) {
+                tracing::warn!(path = %path.display(), %error, "an unused segment stays until the next start");
+            }
+        }
+    }
+
+    pub(crate) fn wake_flusher_when_durable(self: &Arc<Self>, lsn: Lsn) -> Event {
         let event = self.wal.when_durable(lsn);
         let waker = Arc::downgrade(self);
         event.on_set(move || {
@@ -226,7 +312,7 @@ impl Inner {
 
     fn begin_flush(self: &Arc<Self>, flusher: &mut Flusher) -> Step {
         let flushed_lsn = self.manifest.lock().flushed_lsn;
-        let mut lock = self.commit.lock();
+        let lock = self.commit.lock();
         // A copy of its own: see `Job`.
         let root = Arc::new((*self.roots.newest()).clone());
         if root.lsn == flushed_lsn {
@@ -239,11 +325,12 @@ impl Inner {
             self.answer_flush_waiters(Some(&error));
             return Step::Idle;
         }
-        if !self.flush_wanted(&lock) {
+        if !self.flush_wanted() {
             return Step::Idle;
         }
         flusher.waiters = std::mem::take(&mut *self.flush_waiters.lock());
-        lock.row_files_gone = false;
+        // This attempt may find room, and take long.
+        *self.flush_failure.lock() = None;
         self.barrier.store(root.lsn.0, Ordering::SeqCst);
         let first_open = self.open_txns.lock().values().min().copied();
         drop(lock);
@@ -254,12 +341,10 @@ impl Inner {
         Step::Again
     }
 
-    fn flush_wanted(&self, state: &CommitState) -> bool {
+    fn flush_wanted(&self) -> bool {
         self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
             || self.log_bytes_since_flush() >= self.options.log_flush_bytes
             || self.log_starves()
-            || !state.dropped.is_empty()
-            || state.row_files_gone
             || !self.flush_waiters.lock().is_empty()
     }
 
@@ -298,6 +383,12 @@ impl Inner {
             root = root.with_state(*id, state);
         }
         self.memtable_bytes.store(root.memory_bytes(), Ordering::Relaxed);
+        // Files of a table that was dropped or emptied while it was flushed.
+        if manifest.row_files.iter().any(|(id, files)| is_gone(files, root.row_tables.get(id)))
+            || manifest.files.iter().any(|(id, files)| !root.tables.contains_key(id) && !files.segments.is_empty())
+        {
+            lock.row_files_gone.get_or_insert(root.lsn);
+        }
         self.roots.replace_newest(root);
         self.barrier.store(0, Ordering::SeqCst);
         let (gone, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= job.root.lsn);
@@ -305,7 +396,7 @@ impl Inner {
         drop(lock);
         drop(manifest);
 
-        discard_tables(gone);
+        self.discard_tables(gone, &[]);
         self.remove_series_files(done.values().flat_map(|flushed| &flushed.obsolete));
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.flushed_log_bytes.store(self.counters.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -366,6 +457,7 @@ impl Inner {
         mut next: Manifest,
         new: impl FnOnce() -> Doubtful,
     ) -> Result<()> {
+        self.check_manifest(manifest, &next);
         let written = manifest.replace_by(&mut next, &*self.env, &self.dir);
         let mut doubtful = self.doubtful.lock();
         if let Err(error) = written {
@@ -385,6 +477,20 @@ impl Inner {
         unnamed.series_files.extend(dropped.flat_map(|(_, files)| files.series_files.iter().map(|file| file.file)));
         self.remove_unnamed(unnamed);
         Ok(())
+    }
+
+    /// What holds of every manifest after another. Files and log are removed by it, so that one that is wrong must not be written.
+    fn check_manifest(&self, old: &Manifest, next: &Manifest) {
+        let durable = self.wal.durable();
+        let (flushed, replay_from) = (next.flushed_lsn, next.replay_from);
+        assert!(flushed >= old.flushed_lsn, "BUG: flushed up to {flushed} after {}", old.flushed_lsn);
+        assert!(replay_from >= old.replay_from, "BUG: the log from {replay_from} after {}", old.replay_from);
+        assert!(flushed <= durable, "BUG: flushed up to {flushed}, the log is durable up to {durable}");
+        // Beyond flushed commits there may be durable marks, which nobody needs.
+        let end =
+            if next.flushed_lsn == old.flushed_lsn { old.replay_from.max(flushed.next()) } else { durable.next() };
+        assert!(replay_from <= end, "BUG: the log is wanted from {replay_from}, there may be commits from {end} on");
+        assert!(next.next_file >= old.next_file, "BUG: files are numbered from {} again", next.next_file);
     }
 
     fn remove_unnamed(&self, unnamed: Doubtful) {
@@ -439,20 +545,28 @@ impl Inner {
         }
     }
 
-    /// Wakes writers whose delay is over, and throws away what nobody sees any more of `rows` tables.
+    /// Wakes writers whose delay is over, and throws away what nobody sees any more of `rows` tables: also versions between two snapshots, so
+    /// that a reader who does not go on keeps one version of each row and not all that come after.
     pub(crate) fn governor_step(&self) -> Step {
         let delayed = self.wake_delayed();
-        let before = self.store.garbage();
-        if before == 0 {
+        let freed_more = self.store.reclaim();
+        let deferred = self.store.deferred_bytes() > DEFERRED_LOOK_BYTES;
+        if self.store.garbage() == 0 && !deferred {
             self.collecting.store(false, Ordering::Relaxed);
             return delayed;
         }
-        self.collect_rows(COLLECT_STEP);
-        self.recount_rows();
-        if self.store.garbage() < before {
+        let (readers, oldest) = self.roots.readers();
+        let age = oldest.map_or(0, |wall_ns| self.env.now_ns().saturating_sub(wall_ns).max(0));
+        self.store.note_oldest_snapshot(age as u64 / 1_000_000_000);
+        let looked_at = self.collect_rows(&readers, COLLECT_STEP);
+        if looked_at > 0 {
+            self.recount_rows();
+        }
+        if freed_more || looked_at == COLLECT_STEP {
             return Step::Again;
         }
-        let look = self.env.monotonic_ns() + COLLECT_NS;
+        let wait = if looked_at > 0 || deferred { COLLECT_SOON_NS } else { COLLECT_NS };
+        let look = self.env.monotonic_ns() + wait;
         match delayed {
             Step::Until(at) => Step::Until(at.min(look)),
             _ => Step::Until(look),
@@ -539,8 +653,19 @@ pub(crate) struct Waiter {
     pub(crate) error: Arc<parking_lot::Mutex<Option<Error>>>,
 }
 
-fn discard_tables(gone: Vec<(Lsn, Arc<TableState>)>) {
-    for (_, state) in gone {
-        state.segments.iter().for_each(|segment| segment.remove_when_unused());
+/// Are there files of rows that a table has no more: it was dropped, or emptied since?
+fn is_gone(files: &RowFiles, table: Option<&Arc<rows::RowTable>>) -> bool {
+    !files.parts.is_empty() && table.is_none_or(|table| table.records.since() != files.since)
+}
+
+impl CommitState {
+    /// May there be files of tables that are gone?
+    pub(crate) fn frees_files(&self) -> bool {
+        !self.dropped.is_empty() || self.row_files_gone.is_some()
+    }
+
+    /// The same of tables that are gone with a commit up to `lsn`.
+    fn frees_files_by(&self, lsn: Lsn) -> bool {
+        self.dropped.iter().any(|(dropped, _)| *dropped <= lsn) || self.row_files_gone.is_some_and(|gone| gone <= lsn)
     }
 }

@@ -21,6 +21,8 @@ use rows::RowTable;
 use wal::{Appended, Space};
 
 use crate::engine::Room;
+use crate::hidden::Hidden;
+use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::root::Root;
 use crate::sequence::{Counter, SequenceState};
@@ -28,6 +30,8 @@ use crate::{Batch, Durability, Engine, Rows};
 
 /// How long a writer waits for memory before it is refused.
 const ADMISSION_NS_MAX: u64 = 30_000_000_000;
+/// How long it waits where memtables cannot be flushed for want of space.
+const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
 /// How often it looks again meanwhile; a finished flush wakes it sooner.
 const RECHECK_NS: u64 = 250_000_000;
 /// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
@@ -71,7 +75,8 @@ pub struct Committing {
     sent: bool,
     /// Their payload bytes.
     sent_bytes: usize,
-    bytes: usize,
+    /// Of the rows of `columns` tables, until memtables hold them.
+    memory: Reservation,
     waiting_since: Option<u64>,
 }
 
@@ -106,8 +111,8 @@ fn commit_time(now: i64, last: i64) -> i64 {
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
     pub(crate) own: BTreeMap<TableId, OwnWrites>,
-    /// Bytes of `own`.
-    pub(crate) bytes: usize,
+    /// Of `own`.
+    pub(crate) memory: Reservation,
     pub(crate) rows: Option<rows::Txn>,
     /// Of a SERIALIZABLE transaction.
     pub(crate) snapshot: Option<Arc<Root>>,
@@ -123,7 +128,7 @@ pub(crate) struct Made {
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, bytes, rows, snapshot, made } = changes;
+        let Changes { mut ddl, own, memory, rows, snapshot, made } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
         // Locks of a transaction that changed nothing end here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
@@ -151,7 +156,7 @@ impl Committing {
             adds_rows: false,
             sent: false,
             sent_bytes: 0,
-            bytes,
+            memory,
             waiting_since: None,
         }
     }
@@ -198,13 +203,18 @@ impl Committing {
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        if self.bytes > 0 {
+        if self.memory.bytes() > 0 {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.room() {
                 Room::Slow(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
                 Room::Full if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
                 Room::Full => {
+                    if waited > FULL_DISK_NS_MAX
+                        && let Some(refusal) = inner.full_disk_refusal()
+                    {
+                        return Err(refusal);
+                    }
                     inner.wake_flusher();
                     return Ok(Some(inner.after(RECHECK_NS)));
                 }
@@ -362,6 +372,11 @@ impl Committing {
         }
         let fresh = number_new_series(&root, &mut resolved)?;
         let deletes = self.deletes(&root)?;
+        check_series(&root, &fresh)?;
+        let hidden = Hidden::of(&root, &deletes);
+        if let Some(changes) = &mut self.rows {
+            changes.prepare(&crossbeam_epoch::pin())?;
+        }
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
         let (appended, bytes) = self.append(txn, root.wall_ns, (&resolved, &fresh, &deletes), space)?;
         let lsn = match appended {
@@ -369,30 +384,36 @@ impl Committing {
             Appended::Busy(event) => return Ok(Some(event)),
         };
 
-        // From here on nothing may fail: the commit is in the log.
+        // From here on nothing fails: the commit is in the log. None of the calls has a result, and a panic stops the process.
+        let applying = Applying(lsn);
         let before = (!self.ddl.is_empty()).then(|| inner.roots.newest());
         root.lsn = lsn;
-        install(&mut root, lsn, deletes, resolved, &fresh)?;
+        install(&mut root, lsn, deletes, resolved, &fresh);
         let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
         let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
         let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
         if let Some(changes) = &mut self.rows {
             rows += changes.changes_len();
             // Before the root is there to be read by.
-            changes.commit(lsn, &crossbeam_epoch::pin())?;
+            changes.commit(lsn, &crossbeam_epoch::pin());
         }
         if let Some(before) = before {
             root.catalog_lsn = lsn;
-            lock.row_files_gone |= self.install_made(&mut root, &before);
+            if self.install_made(&mut root, &before) {
+                lock.row_files_gone = Some(lsn);
+            }
         }
         inner.roots.push(root);
         if self.sent {
             inner.open_txns.lock().remove(&txn);
         }
         lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
+        let frees_files = lock.frees_files();
         // Under the lock, as a finished flush counts anew under it: bytes that are flushed are not added after.
-        inner.memtable_bytes.fetch_add(self.bytes as u64, Ordering::Relaxed);
+        inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
+        self.memory.shrink_to(0);
         drop(lock);
+        std::mem::forget(applying);
 
         let changed_rows = self.rows.is_some();
         // With it the locks go.
@@ -407,6 +428,10 @@ impl Committing {
         }
         inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
         inner.wake_flusher_if_due();
+        inner.note_hidden(lsn, hidden);
+        if frees_files {
+            inner.wake_flusher_when_durable(lsn);
+        }
         if !self.ddl.is_empty() {
             // A retention that is new may have something to drop.
             inner.wake_compactor();
@@ -473,12 +498,18 @@ impl Committing {
             match version {
                 Some(version) => {
                     version.take_effect();
+                    if let Some(old) = old {
+                        self.engine.inner.store.depart(root.lsn, old, Some(&version));
+                    }
                     gone |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
                     root.row_tables.insert(id, version);
                 }
                 None => {
-                    old.into_iter().for_each(|old| old.go());
-                    gone |= old.is_some();
+                    if let Some(old) = old {
+                        old.go();
+                        self.engine.inner.store.depart(root.lsn, old, None);
+                        gone = true;
+                    }
                 }
             }
         }
@@ -700,36 +731,53 @@ fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
     }
 }
 
-/// Derives the new root's tables.
-fn install(
-    root: &mut Root,
-    lsn: Lsn,
-    deletes: Vec<(TableId, Tombstone)>,
-    resolved: Vec<Resolved>,
-    fresh: &Fresh,
-) -> Result<()> {
+/// The part of a commit between its append and its root. What is in the log happens: should this part end by a panic, the
+/// process must not go on without the commit, and finds it in the log at the next start.
+struct Applying(Lsn);
+
+impl Drop for Applying {
+    fn drop(&mut self) {
+        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops here and recovers");
+        std::process::abort();
+    }
+}
+
+/// Whether new series can be added under their numbers, so that adding them cannot fail.
+fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
     for (table, new) in fresh {
-        let series = Arc::clone(&root.state(*table)?.series);
-        for (number, key) in (new.first..).zip(&new.keys) {
-            series.insert(model::SeriesId(number), key)?;
+        let state = root.state(*table)?;
+        let (next, first) = (state.series.len(), new.first);
+        if !new.keys.is_empty() && next != first {
+            let name = &state.table.name;
+            return Err(Error::bug(format!("table {name} has {next} series, and a commit would add number {first}")));
         }
+    }
+    Ok(())
+}
+
+/// Derives the new root's tables. All of it was checked before the append.
+fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolved: Vec<Resolved>, fresh: &Fresh) {
+    let state = |root: &Root, id| Arc::clone(root.state(id).expect("BUG: a checked table is gone"));
+    for (table, new) in fresh {
+        let keys = new.keys.iter().map(|key| &**key);
+        let added = state(root, *table).series.insert_all(model::SeriesId(new.first), keys);
+        added.expect("BUG: a checked series is refused");
     }
     let committed = root.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
-        entries.entry(table).or_default().push(Entry::Delete(Arc::new(Tombstone { lsn, ..delete })));
+        entries.entry(table).or_default().push(Entry::delete(Tombstone { lsn, ..delete }));
     }
     for one in resolved {
         let rows = Arc::new(one.batch.numbered(&one.ids));
         entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), committed, rows });
     }
     for (table, entries) in entries {
-        let state = root.state(table)?;
+        let state = state(root, table);
         let count = fresh.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
         let state = state.with_entries(entries, count.max(state.series_count));
         root.tables.insert(table, Arc::new(state));
     }
-    Ok(())
 }
 
 /// Puts one commit read from the log into a root. Shared by recovery and, later, followers.
@@ -898,7 +946,7 @@ impl Replay {
                 root.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
                 let tombstone = Tombstone { lsn, committed, series, times: *times };
-                self.keep(*table, Entry::Delete(Arc::new(tombstone)));
+                self.keep(*table, Entry::delete(tombstone));
             }
         }
         for item in items {

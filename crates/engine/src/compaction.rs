@@ -144,6 +144,9 @@ impl Inner {
     /// Does something and says when to go on; `None` when nothing is left to do, or nothing more is to be done.
     fn compact_some(&self, compactor: &mut Compactor, settling: bool, limit: Option<u64>) -> Result<Option<Step>> {
         let now = self.env.monotonic_ns();
+        if self.drop_hidden()? {
+            return Ok(Some(Step::Again));
+        }
         if compactor.looks_at_retention(now) {
             let (dropped, look) = self.retain(&mut compactor.retention).map_err(|error| error.context("retention"))?;
             compactor.look_at = look.or(compactor.work.is_some().then_some(now + LOOK_NS));
@@ -261,7 +264,7 @@ impl Inner {
 
 impl CommitState {
     /// The table was dropped while its segments were merged: what goes with the drop is now the merged ones.
-    fn compacted_after_drop(&mut self, id: TableId, done: &Compacted) {
+    pub(crate) fn compacted_after_drop(&mut self, id: TableId, done: &Compacted) {
         for (_, state) in self.dropped.iter_mut().filter(|(_, state)| state.table.id == id) {
             *state = Arc::new(state.with_compacted(done));
         }

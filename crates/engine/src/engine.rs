@@ -10,15 +10,19 @@ use env::{Env, Event, Worker};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use parking_lot::Mutex;
+use rows::Readers;
 use wal::{Wal, WalOptions};
 
 use crate::background::{Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
 use crate::compaction::{Compactor, Turn};
+use crate::directory::{self, Claimed, Holds};
+use crate::hidden::Hidden;
 use crate::manifest::Manifest;
+use crate::memory::{MemoryBudget, Work};
 use crate::retention;
 use crate::root::{Root, Roots};
-use crate::rowfile::{RowPart, read_rows, row_file_path};
+use crate::rowfile::{RowPart, read_rows};
 use crate::sequence::Counter;
 use crate::txn::{Isolation, Snapshot, Txn};
 
@@ -108,6 +112,8 @@ const START_WORKERS: usize = 4;
 const OPEN_SEGMENTS_MAX: u64 = 65_536;
 /// A commit throws away so many old versions at most; the governor does the rest.
 const COLLECT_COMMIT: usize = 1_024;
+/// With less garbage a commit leaves it alone.
+const COLLECT_MIN: usize = 64;
 /// Bytes of `rows` tables are counted anew after so many commits …
 const RECOUNT_COMMITS: u64 = 1_024;
 /// … and when rows alone grew by this share of what they may take.
@@ -172,6 +178,8 @@ pub(crate) struct Inner {
     pub(crate) roots: Roots,
     /// Transactions, locks and garbage of `rows` tables.
     pub(crate) store: Arc<rows::Store>,
+    /// What work holds of the budget, and may.
+    pub(crate) memory: MemoryBudget,
     /// Commits that changed rows, to count their bytes anew every so often.
     row_commits: AtomicU64,
     /// Bytes of `rows` tables when they were counted last.
@@ -197,6 +205,10 @@ pub(crate) struct Inner {
     /// Up to here retention believes the clock.
     pub(crate) retention_ns: AtomicI64,
     pub(crate) doubtful: Mutex<Doubtful>,
+    /// Why memtables could not be flushed when that was tried last.
+    pub(crate) flush_failure: Mutex<Option<Error>>,
+    /// Deletes whose segments are still to be removed.
+    pub(crate) hidden: Mutex<Vec<Hidden>>,
     pub(crate) consolidating: Mutex<()>,
     /// Writers that wait: for a moment, and for memory.
     pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
@@ -211,8 +223,8 @@ pub(crate) struct Inner {
 pub(crate) struct CommitState {
     /// Dropped tables whose files may go once the drop is flushed.
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
-    /// Did rows go, by DROP or TRUNCATE, that files of the last checkpoint hold?
-    pub(crate) row_files_gone: bool,
+    /// The last commit that removed rows, by DROP or TRUNCATE, which files of the last checkpoint may hold.
+    pub(crate) row_files_gone: Option<Lsn>,
 }
 
 #[derive(Default)]
@@ -260,6 +272,10 @@ pub struct Stats {
     pub ingest_log_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
+    /// What work in flight holds: its kind, bytes held, most bytes.
+    pub work: [(&'static str, u64, u64); Work::ALL.len()],
+    /// Reservations of memory refused since start.
+    pub reservations_refused: u64,
     /// The budget.
     pub memory_bytes: u64,
     /// Bytes of log files on disk.
@@ -302,6 +318,12 @@ pub struct Stats {
     pub rows_bytes_max: u64,
     /// Old versions and entries that wait until nobody can see them.
     pub rows_garbage: u64,
+    /// Bytes of old versions of rows that only open snapshots see. They are among those of the tables.
+    pub rows_held_bytes: u64,
+    /// Bytes of lists of what open transactions changed and locked, and of what is garbage.
+    pub rows_list_bytes: u64,
+    /// Bytes of `rows` tables that were given up and are not freed yet, because statements that run may look at them.
+    pub rows_deferred_bytes: u64,
     /// Times a transaction had to wait for a lock since start.
     pub lock_waits: u64,
     /// Transactions that wait for a lock now.
@@ -322,7 +344,8 @@ impl Engine {
     /// Opens (or makes) the database in `dir` and starts its workers.
     ///
     /// # Errors
-    /// 55P03 when another process has it open; 55000 for another format version; XX001 with what is wrong where; 58030.
+    /// 22023 for a directory that holds something else, which is left as it is; 55P03 when another process has it open; 55000
+    /// for another format version; XX001 with what is wrong where; 58030.
     pub fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Engine, Recovery)> {
         let started = env.monotonic_ns();
         let (inner, mut recovery) = open(env, dir, options)?;
@@ -473,6 +496,12 @@ impl Engine {
     pub fn options(&self) -> &Options {
         &self.inner.options
     }
+
+    /// The memory budget, from which statements and connections reserve what they hold.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.inner.memory
+    }
 }
 
 /// Work behind the scenes that was asked for.
@@ -502,7 +531,7 @@ pub(crate) fn closing() -> Error {
     Error::new(SqlState::ADMIN_SHUTDOWN, "the database is closing; nothing was written")
 }
 
-fn spill_dir(dir: &Path) -> PathBuf {
+pub(crate) fn spill_dir(dir: &Path) -> PathBuf {
     dir.join("tmp")
 }
 
@@ -515,30 +544,15 @@ pub(crate) fn log_dir(dir: &Path) -> PathBuf {
 }
 
 fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recovery)> {
-    let io = |what: &str, path: &Path, error: std::io::Error| Error::io(format!("{what} {}", path.display()), &error);
-    env.create_dir_all(dir).map_err(|error| io("make folder", dir, error))?;
-    let lock = lock(&*env, dir)?;
-    let spill = spill_dir(dir);
-    env.remove_dir_all(&spill).map_err(|error| io("wipe", &spill, error))?;
-    for folder in [spill, data_dir(dir), log_dir(dir)] {
-        env.create_dir_all(&folder).map_err(|error| io("make folder", &folder, error))?;
-    }
-    env.sync_dir(dir).map_err(|error| io("sync folder", dir, error))?;
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        env.sync_dir(parent).map_err(|error| io("sync folder", parent, error))?;
-    }
-    let mut recovery = Recovery::default();
-    let mut manifest = match Manifest::read(&*env, dir)? {
-        Some(manifest) => manifest,
-        None => {
-            recovery.created = true;
-            create(&*env, dir)?
-        }
+    let Claimed { holds, lock } = directory::claim(&*env, dir)?;
+    let mut recovery = Recovery { created: holds == Holds::Nothing, ..Recovery::default() };
+    let mut manifest = match holds {
+        Holds::Nothing => create(&*env, dir)?,
+        Holds::Database => read(&*env, dir)?,
     };
     if manifest.stored.must_be_renewed() {
         manifest.write(&*env, dir)?;
     }
-    remove_orphans(&*env, &data_dir(dir), &manifest)?;
     let cache = SegmentCache::new(open_segments_max(&*env), options.directory_bytes_max());
     let mut root = load(&env, dir, &manifest, cache)?;
     let recovered_rows = load_rows(&env, dir, &manifest, &mut root, options.rows_bytes_max() / 4)?;
@@ -579,24 +593,28 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     recovery.log_bytes = opened.bytes;
     recovery.torn_bytes = opened.torn_bytes;
     recovery.commits = replay.commits;
+    // Only now: whatever was wrong with the directory so far, nothing in it is gone.
+    let next_file = directory::remove_leftovers(&*env, dir, &manifest)?.max(manifest.next_file);
 
     let memtable_bytes = root.memory_bytes();
     let retention_ns = manifest.retention_ns.max(root.retention_ns);
     let store = Arc::new(rows::Store::new());
-    store.set_memory_limit(options.rows_bytes_max());
     store.set_memory_bytes(root.rows_bytes());
+    let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
     let inner = Inner {
         store,
+        memory,
         row_commits: AtomicU64::new(0),
         rows_counted: AtomicU64::new(0),
         collecting: AtomicBool::new(false),
         dir: dir.to_owned(),
         next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
-        next_file: AtomicU64::new(manifest.next_file),
+        next_file: AtomicU64::new(next_file),
         roots: Roots::new(root, wal.durable()),
         wal,
-        commit: Mutex::new(CommitState { dropped, row_files_gone: false }),
+        // Whatever the log says of rows: it is looked at once.
+        commit: Mutex::new(CommitState { dropped, row_files_gone: Some(Lsn::ZERO) }),
         manifest: Mutex::new(manifest),
         open_txns: Mutex::default(),
         barrier: AtomicU64::new(0),
@@ -609,6 +627,8 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         compactor: Mutex::new(Compactor::new(retention::Clock::new(env.monotonic_ns()))),
         retention_ns: AtomicI64::new(retention_ns),
         doubtful: Mutex::default(),
+        flush_failure: Mutex::default(),
+        hidden: Mutex::default(),
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
         closing: AtomicBool::new(false),
@@ -621,49 +641,34 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     Ok((inner, recovery))
 }
 
-fn lock(env: &dyn Env, dir: &Path) -> Result<Box<dyn Send + Sync>> {
-    let path = dir.join("LOCK");
-    env.lock(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            Error::new(SqlState::LOCK_NOT_AVAILABLE, format!("another process has {} open", dir.display()))
-                .with_hint("stop it, or name another directory with --data")
-        }
-        _ => Error::io(format!("lock {}", path.display()), &error),
-    })
-}
-
-/// A new database: its first manifest, before anything is in the log.
+/// A new database: its folders, and then its first manifest, before anything is in the log.
 fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
-    let log = log_dir(dir);
-    let names = env.list(&log).map_err(|error| Error::io(format!("list {}", log.display()), &error))?;
-    if names.iter().any(|entry| !entry.is_dir && !entry.name.ends_with(".tmp")) {
-        return Err(Error::corrupt(format!("{} holds a log but no MANIFEST", dir.display()))
-            .with_hint("restore MANIFEST from a backup, or name an empty directory"));
-    }
+    make_folders(env, dir, &[data_dir(dir), log_dir(dir), spill_dir(dir)])?;
     let mut manifest =
         Manifest { identity: env.random(), replay_from: Lsn(1), next_file: 1, next_table: 1, ..Manifest::default() };
     manifest.write(env, dir)?;
     Ok(manifest)
 }
 
-/// Removes files that no manifest names: of a flush or compaction that a crash cut short.
-fn remove_orphans(env: &dyn Env, data: &Path, manifest: &Manifest) -> Result<()> {
-    let named: std::collections::BTreeSet<PathBuf> = manifest
-        .files
-        .values()
-        .flat_map(|files| {
-            let segments = files.segments.iter().map(|meta| columns::segment_path(data, meta.file));
-            let series = files.series_files.iter().map(|file| columns::series_path(data, file.file));
-            segments.chain(series).collect::<Vec<_>>()
-        })
-        .chain(manifest.row_files.values().flat_map(|files| files.files().map(|file| row_file_path(data, file))))
-        .collect();
-    let entries = env.list(data).map_err(|error| Error::io(format!("list {}", data.display()), &error))?;
-    for entry in entries {
-        let path = data.join(&entry.name);
-        if !entry.is_dir && !named.contains(&path) {
-            env.remove(&path).map_err(|error| Error::io(format!("remove {}", path.display()), &error))?;
-        }
+/// The manifest of a database that is there.
+fn read(env: &dyn Env, dir: &Path) -> Result<Manifest> {
+    let manifest = Manifest::read(env, dir)?;
+    let manifest = manifest.ok_or_else(|| Error::corrupt(format!("the MANIFEST of {} is gone", dir.display())))?;
+    directory::check_parts(env, dir, &manifest)?;
+    // A creation that was cut short may have left names that are not durable.
+    make_folders(env, dir, &[spill_dir(dir)])?;
+    Ok(manifest)
+}
+
+/// Makes folders of a database and their names durable, and its own name.
+fn make_folders(env: &dyn Env, dir: &Path, folders: &[PathBuf]) -> Result<()> {
+    let io = |what: &str, path: &Path, error: std::io::Error| Error::io(format!("{what} {}", path.display()), &error);
+    for folder in folders {
+        env.create_dir_all(folder).map_err(|error| io("create directory", folder, error))?;
+    }
+    env.sync_dir(dir).map_err(|error| io("sync directory", dir, error))?;
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        env.sync_dir(parent).map_err(|error| io("sync directory", parent, error))?;
     }
     Ok(())
 }
@@ -974,6 +979,16 @@ impl Inner {
         }
     }
 
+    /// Why memtables stay full: there is no space to flush them to.
+    pub(crate) fn full_disk_refusal(&self) -> Option<Error> {
+        let failure = self.flush_failure.lock().clone().filter(|error| error.state() == SqlState::DISK_FULL)?;
+        Some(
+            Error::new(SqlState::DISK_FULL, format!("memtables are full and cannot be flushed: {}", failure.message()))
+                .with_detail("Nothing of this write was stored; reads, DELETE and DROP go on")
+                .with_hint("free space on the disk, drop or truncate tables; writing resumes by itself"),
+        )
+    }
+
     pub(crate) fn memory_refusal(&self) -> Error {
         Error::new(
             SqlState::OUT_OF_MEMORY,
@@ -990,7 +1005,12 @@ impl Inner {
     /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
     /// when it is time.
     pub(crate) fn after_row_commit(&self, changes: usize) {
-        self.collect_rows((2 * changes + 8).min(COLLECT_COMMIT));
+        // Some at a time: a row that is changed again and again is gone through once for all of them.
+        if self.store.garbage() >= COLLECT_MIN {
+            // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
+            let readers = Readers::since(self.roots.horizon());
+            self.collect_rows(&readers, (2 * changes + 2 * COLLECT_MIN).min(COLLECT_COMMIT));
+        }
         // Indexes grow with the rows, and are only counted here.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
         let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
@@ -1002,15 +1022,16 @@ impl Inner {
         }
     }
 
-    /// Throws away at most so many versions and entries of `rows` tables that nobody can see any more.
-    pub(crate) fn collect_rows(&self, most: usize) {
-        if let Err(error) = self.store.collect(self.roots.horizon(), most) {
+    /// Throws away at most so many versions and entries of `rows` tables that none of the readers sees; gives how many it looked at.
+    pub(crate) fn collect_rows(&self, readers: &Readers, most: usize) -> usize {
+        self.store.collect(readers, most).unwrap_or_else(|error| {
             tracing::error!(%error, "garbage of rows tables stays");
-        }
+            0
+        })
     }
 
     pub(crate) fn recount_rows(&self) {
-        let bytes = self.roots.newest().rows_bytes();
+        let bytes = self.roots.newest().rows_bytes() + self.store.departed_bytes();
         self.rows_counted.store(bytes, Ordering::Relaxed);
         self.store.set_memory_bytes(bytes);
     }
@@ -1069,9 +1090,14 @@ impl Inner {
             writers_delayed: load(&counters.writers_delayed),
             row_tables: root.row_tables.len() as u64,
             rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
-            rows_bytes: root.rows_bytes(),
-            rows_bytes_max: self.options.rows_bytes_max(),
+            rows_bytes: root.rows_bytes() + self.store.departed_bytes(),
+            rows_bytes_max: self.memory.rows_max(),
+            work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
+            reservations_refused: self.memory.refused(),
             rows_garbage: self.store.garbage() as u64,
+            rows_held_bytes: self.store.held_bytes(),
+            rows_list_bytes: self.store.list_bytes(),
+            rows_deferred_bytes: self.store.deferred_bytes(),
             lock_waits: self.store.waits(),
             lock_waiters: self.store.waiting() as u64,
             checkpoint_bytes: load(&counters.checkpoint_bytes),

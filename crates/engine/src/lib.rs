@@ -9,6 +9,7 @@
 //! - Everything that can fail is checked before the first byte of the commit record is appended; after it nothing can.
 //! - A root is visible to others at `sync` only when its LSN is durable; statements on `rows` tables see the newest one, and who
 //!   answers them waits.
+//! - A directory is touched only when it is known to be ours (`directory`).
 //! - The manifest names only complete, synced files; what is not in it is either in the log or was never acknowledged.
 //!
 //! Not here: SQL (`query`), bytes from the network (`ingest`, `server`). Bytes: docs/format/{record,manifest,row-files}.md.
@@ -19,9 +20,12 @@ mod catalog;
 mod codec;
 mod commit;
 mod compaction;
+mod directory;
 mod engine;
+mod hidden;
 pub mod inspect;
 mod manifest;
+mod memory;
 mod pace;
 mod record;
 mod retention;
@@ -40,6 +44,7 @@ pub use commit::{Committing, Progress};
 pub use engine::{Engine, Options, Pending, Recovery, Stats};
 pub use env::Event;
 pub use manifest::Manifest;
+pub use memory::{MemoryBudget, Reservation, Work};
 pub use rowfile::{RowFiles, RowPart, row_file_path};
 pub use sequence::{Had, NextValue, Numbers, SequenceState};
 pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

@@ -7,6 +7,8 @@
 //! - An edit is synced before anybody relies on it, and the next one is appended only then. So all but the last must be
 //!   intact, whatever happened, and the mark in the header says so of the last one too. What is not intact behind the mark
 //!   was never relied upon.
+//! - An edit that frees space has room on a full disk: a little is reserved behind the end of the file, and where there is no room
+//!   for a new base, edits may be longer than it.
 //! - After a failed append nothing is appended any more: what is on disk is not known, and the next manifest is a base.
 
 mod edits;
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use columns::TableFiles;
-use env::{Env, Open};
+use env::{Env, File, Open};
 use model::{Error, Lsn, Result, RowSchemaRef, SequenceRef, SequenceSpec, TableId, TableRef};
 
 use crate::Catalog;
@@ -28,7 +30,7 @@ use crate::rowfile::RowFiles;
 use crate::sequence::{Counts, SequenceState};
 
 /// "millrace" as bytes.
-const MAGIC: &[u8; 8] = b"MILLRACE";
+pub(crate) const MAGIC: &[u8; 8] = b"MILLRACE";
 /// The format of directories that this version writes.
 const FORMAT_VERSION: u32 = 4;
 /// The oldest it reads: version 1 has no `rows` tables and no sequences; versions 1 and 2 have no retention and no history;
@@ -42,6 +44,8 @@ const HEADER_BYTES: usize = 36;
 const MARK_AT: u64 = 24;
 /// Edits may be as long as the base, and so long in any case: a base costs two syncs and a rename.
 const EDITS_BYTES: u64 = 64 << 10;
+/// So much space is reserved behind the end, for edits on a full disk.
+const RESERVE_BYTES: u64 = 64 << 10;
 /// So many edits are read at a start at most.
 const EDITS_MAX: u32 = 16_384;
 
@@ -85,6 +89,8 @@ pub(crate) struct Stored {
     crc: u32,
     edits: u32,
     tail: Tail,
+    /// The file has its space up to here, as far as this process knows.
+    reserved: u64,
 }
 
 /// What is known of the end of a manifest's file.
@@ -121,10 +127,15 @@ impl Stored {
         self.tail == Tail::Torn
     }
 
-    /// May an edit of `bytes` be appended?
+    /// May an edit be appended at all?
+    fn takes_edits(&self) -> bool {
+        self.tail == Tail::Synced && self.edits < EDITS_MAX
+    }
+
+    /// Is an edit of `bytes` better than a new base?
     fn has_room(&self, bytes: usize) -> bool {
         let edits = self.end - self.base_bytes + bytes as u64;
-        self.tail == Tail::Synced && self.edits < EDITS_MAX && edits <= self.base_bytes.max(EDITS_BYTES)
+        self.takes_edits() && edits <= self.base_bytes.max(EDITS_BYTES)
     }
 
     /// With an edit behind it that has this checksum, and is synced.
@@ -173,12 +184,27 @@ impl Manifest {
 
     /// Replaces the file by one with this base alone: after a crash either the old or the new one is there.
     pub(crate) fn write(&mut self, env: &dyn Env, dir: &Path) -> Result<()> {
+        let stored = self.write_temporary(env, dir)?;
+        self.put_in_place(stored, env, dir)
+    }
+
+    /// Writes a base next to the file, which stays as it is.
+    fn write_temporary(&self, env: &dyn Env, dir: &Path) -> Result<Stored> {
         let path = Manifest::path(dir);
         let bytes = self.encode();
-        env::replace_file(env, &path, &bytes)
+        env::write_temporary(env, &path, &bytes)
             .map_err(|error| Error::io(format!("replace {}", path.display()), &error))?;
         let end = bytes.len() as u64;
-        self.stored = Stored { base_bytes: end, end, crc: crc_of(&bytes), edits: 0, tail: Tail::Synced };
+        Ok(Stored { base_bytes: end, end, crc: crc_of(&bytes), edits: 0, tail: Tail::Synced, reserved: 0 })
+    }
+
+    fn put_in_place(&mut self, mut stored: Stored, env: &dyn Env, dir: &Path) -> Result<()> {
+        let path = Manifest::path(dir);
+        env::put_in_place(env, &path).map_err(|error| Error::io(format!("replace {}", path.display()), &error))?;
+        if let Ok(file) = env.open(&path, Open::ReadWrite) {
+            reserve(&mut stored, 0, &*file);
+        }
+        self.stored = stored;
         Ok(())
     }
 
@@ -190,11 +216,23 @@ impl Manifest {
     pub(crate) fn replace_by(&mut self, next: &mut Manifest, env: &dyn Env, dir: &Path) -> Result<()> {
         let stored = std::mem::take(&mut self.stored);
         let edit = (stored.tail == Tail::Synced).then(|| edits::encode(self, next, stored.crc));
-        match edit.filter(|edit| stored.has_room(edit.len())) {
-            Some(edit) => next.stored = append(stored, &edit, env, dir)?,
-            None => next.write(env, dir)?,
+        if let Some(edit) = edit.as_ref().filter(|edit| stored.has_room(edit.len())) {
+            next.stored = append(stored, edit, env, dir)?;
+            return Ok(());
         }
-        Ok(())
+        match next.write_temporary(env, dir) {
+            Ok(written) => next.put_in_place(written, env, dir),
+            Err(error) => {
+                // The file is as it was.
+                let edit = edit.filter(|_| error.state() == model::SqlState::DISK_FULL && stored.takes_edits());
+                let Some(edit) = edit else {
+                    self.stored = stored;
+                    return Err(error);
+                };
+                next.stored = append(stored, &edit, env, dir)?;
+                Ok(())
+            }
+        }
     }
 
     /// The bytes of a file with this base alone.
@@ -287,7 +325,7 @@ impl Manifest {
         check_crc(&take, crc32c::crc32c_append(crc32c::crc32c(length), body), crc)?;
         let mut parts = Parts::decode(body, version)?;
         let base_bytes = (HEADER_BYTES + body.len()) as u64;
-        let mut stored = Stored { base_bytes, end: base_bytes, crc, edits: 0, tail: Tail::Synced };
+        let mut stored = Stored { base_bytes, end: base_bytes, crc, edits: 0, tail: Tail::Synced, reserved: 0 };
         // A mark that is not intact says nothing: what it was for is checked by itself.
         let is_mark = crc32c::crc32c(&mark[..8]).to_le_bytes() == mark[8..];
         let synced = if is_mark { u64_of(mark) } else { base_bytes };
@@ -296,11 +334,20 @@ impl Manifest {
     }
 }
 
+/// Reserves space behind the end for edits to come, when half of it is used. Without space there is what was reserved before.
+fn reserve(stored: &mut Stored, bytes: usize, file: &dyn File) {
+    let end = stored.end + bytes as u64;
+    if stored.reserved < end + RESERVE_BYTES / 2 && file.reserve(end + RESERVE_BYTES).is_ok() {
+        stored.reserved = end + RESERVE_BYTES;
+    }
+}
+
 /// Appends an edit; it is durable then.
-fn append(stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<Stored> {
+fn append(mut stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<Stored> {
     let path = Manifest::path(dir);
     let fail = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
     let file = env.open(&path, Open::ReadWrite).map_err(|error| fail("open", &error))?;
+    reserve(&mut stored, edit.len(), &*file);
     file.write_at(edit, stored.end).map_err(|error| fail("append to", &error))?;
     file.sync().map_err(|error| fail("sync", &error))?;
     let next = stored.with_edit(edit.len(), edits::crc_of(edit));

@@ -7,7 +7,7 @@ use columns::{SegmentCache, TableState};
 use imbl::OrdMap;
 use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef};
 use parking_lot::Mutex;
-use rows::{Records, RowTable};
+use rows::{Readers, Records, RowTable};
 
 use crate::Catalog;
 use crate::record::Ddl;
@@ -233,6 +233,11 @@ impl Roots {
         self.0.lock().horizon()
     }
 
+    /// Every moment that somebody reads at, or may yet choose to; and the wall time of the oldest that is not the newest.
+    pub(crate) fn readers(&self) -> (Readers, Option<i64>) {
+        self.0.lock().readers()
+    }
+
     /// The newest root, durable or not. Only the holder of the commit lock may derive from it.
     pub(crate) fn newest(&self) -> Arc<Root> {
         let inner = self.0.lock();
@@ -303,6 +308,16 @@ impl Inner {
             self.living.pop_front();
         }
         self.ahead.back().unwrap_or(&self.durable).lsn
+    }
+
+    /// # Cost
+    /// All roots that are remembered, dead ones too: at most twice those alive, or [`LIVING_MIN`].
+    fn readers(&mut self) -> (Readers, Option<i64>) {
+        let newest = self.ahead.back().unwrap_or(&self.durable).lsn;
+        let snapshots: Vec<Lsn> =
+            self.living.iter().filter(|(_, root)| root.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
+        let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, root)| root.upgrade());
+        (Readers::new(snapshots, newest), oldest.map(|root| root.wall_ns))
     }
 
     fn promote(&mut self) {

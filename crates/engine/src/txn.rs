@@ -16,6 +16,7 @@ use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, with_columns, with_options};
 use crate::commit::{Changes, Committing, Made};
+use crate::memory::{Reservation, Work};
 use crate::record::Ddl;
 use crate::root::{Root, Roots, apply_ddl, dropped, dropped_sequence};
 use crate::sequence::{Counter, Counts, Had, NextValue, Numbers, SequenceState};
@@ -145,6 +146,11 @@ impl Snapshot {
     }
 }
 
+/// A transaction with more uncommitted rows of `columns` tables takes milliseconds to commit.
+const LARGE_BYTES: usize = 1 << 20;
+/// The same for changes of `rows` tables, to commit and to roll back.
+const LARGE_CHANGES: usize = 1_000;
+
 /// Changes that become one commit. Dropping it is ROLLBACK: nothing was written anywhere.
 pub struct Txn {
     engine: Engine,
@@ -156,7 +162,8 @@ pub struct Txn {
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
     own: Own<OwnWrites>,
-    memory_bytes: usize,
+    /// Of uncommitted rows of `columns` tables.
+    memory: Reservation,
     /// Begun with the first statement that touches `rows` tables.
     rows: Option<rows::Txn>,
     /// Versions of `rows` tables made here; `None` for those dropped.
@@ -200,6 +207,7 @@ pub enum Altered<T> {
 impl Txn {
     pub(crate) fn new(engine: Engine, isolation: Isolation, seen: Lsn) -> Txn {
         Txn {
+            memory: engine.memory().reservation(Work::Transactions),
             engine,
             isolation,
             seen,
@@ -207,7 +215,6 @@ impl Txn {
             catalog: None,
             ddl: Vec::new(),
             own: None,
-            memory_bytes: 0,
             rows: None,
             own_rows: None,
             counters: BTreeMap::new(),
@@ -263,7 +270,7 @@ impl Txn {
             ddl: self.ddl.len(),
             catalog: self.catalog.clone(),
             own: self.own.clone(),
-            memory_bytes: self.memory_bytes,
+            memory_bytes: self.memory_bytes(),
             rows: self.rows.as_ref().map_or(rows::Savepoint::START, rows::Txn::savepoint),
             own_rows: self.own_rows.clone(),
             counters: self.counters.clone(),
@@ -297,7 +304,8 @@ impl Txn {
     fn forget_since(&mut self, savepoint: &Savepoint) {
         let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
         self.ddl.truncate(ddl);
-        (self.catalog, self.own, self.memory_bytes) = (catalog, own, memory_bytes);
+        (self.catalog, self.own) = (catalog, own);
+        self.memory.count(memory_bytes as u64);
         (self.own_rows, self.counters) = (own_rows, counters);
     }
 
@@ -350,10 +358,16 @@ impl Txn {
             && self.rows.as_ref().is_none_or(rows::Txn::is_empty)
     }
 
+    /// Does committing it, or taking it back, take milliseconds?
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.memory_bytes() > LARGE_BYTES || self.rows.as_ref().is_some_and(|rows| rows.changes_len() > LARGE_CHANGES)
+    }
+
     /// Bytes of uncommitted rows of `columns` tables.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.memory_bytes
+        self.memory.bytes() as usize
     }
 
     /// The isolation it was begun with.
@@ -616,18 +630,18 @@ impl Txn {
         let batch = Batch::new(batch.keys, batch.rows.packed());
         let bytes = batch.memory_bytes();
         let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
-        if (self.memory_bytes + bytes) as u64 > limit {
+        if (self.memory_bytes() + bytes) as u64 > limit {
             return Err(Error::new(
                 SqlState::OUT_OF_MEMORY,
                 format!(
                     "the transaction holds {} bytes of uncommitted rows and {bytes} more would exceed its limit of {limit}, a \
                      quarter of the memory budget",
-                    self.memory_bytes
+                    self.memory_bytes()
                 ),
             )
             .with_hint("commit in smaller parts, or start the server with a larger --memory"));
         }
-        self.memory_bytes += bytes;
+        self.memory.grow(bytes as u64)?;
         let own = Arc::make_mut(self.own.get_or_insert_default()).entry(table).or_default();
         own.entries.push(OwnEntry::Rows(Arc::new(batch)));
         Ok(())
@@ -650,7 +664,9 @@ impl Txn {
         for entry in &mut own.entries {
             if let OwnEntry::Rows(batch) = entry {
                 let kept = without_rows(view, batch, series, times)?;
-                self.memory_bytes = self.memory_bytes.saturating_sub(batch.memory_bytes()) + kept.memory_bytes();
+                let bytes =
+                    self.memory.bytes().saturating_sub(batch.memory_bytes() as u64) + kept.memory_bytes() as u64;
+                self.memory.count(bytes);
                 *batch = Arc::new(kept);
             }
         }
@@ -670,7 +686,7 @@ impl Txn {
         let changes = Changes {
             ddl: self.ddl,
             own: own(self.own),
-            bytes: self.memory_bytes,
+            memory: self.memory,
             rows: self.rows,
             snapshot: self.base.filter(|_| self.isolation == Isolation::Serializable),
             made: Made { tables: own(self.own_rows), counters: self.counters },

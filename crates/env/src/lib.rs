@@ -58,8 +58,11 @@ pub trait Env: Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Opens a folder, so that it can be synced while the process has no file handle to spare.
+    fn open_dir(&self, dir: &Path) -> io::Result<Arc<dyn Folder>>;
     /// Takes an exclusive advisory lock on the file (created if missing) until the guard is dropped or the process
-    /// ends. `WouldBlock` when another process has it.
+    /// ends, and writes this process' id into it. `WouldBlock` when another process has it, with [`LockedBy`] inside if the
+    /// file says which.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
     /// Free bytes of the file system that holds `dir`, for metrics.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
@@ -101,8 +104,38 @@ pub trait File: Send + Sync {
     /// Reserves real disk space up to `bytes`, growing the length with zeros (`fallocate`): later writes inside cannot
     /// meet a full disk. Durable with the next `sync`.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
+    /// Reserves real disk space up to `bytes` and leaves the length as it is: later writes there cannot meet a full disk.
+    /// Where a file system cannot do that, nothing is reserved.
+    fn reserve(&self, bytes: u64) -> io::Result<()>;
     /// The path it was opened by, for messages.
     fn path(&self) -> &Path;
+}
+
+/// An open folder.
+pub trait Folder: Send + Sync {
+    /// Makes the names in it durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The process that has a lock, as the source of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockedBy {
+    /// Its id.
+    pub process: u32,
+}
+
+impl std::fmt::Display for LockedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} has it", self.process)
+    }
+}
+
+impl std::error::Error for LockedBy {}
+
+/// Whether the process, or the whole machine, had no file handle left: a shortage that may be over in a moment.
+#[must_use]
+pub fn is_out_of_handles(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// What a worker's step wants next.
@@ -158,26 +191,39 @@ impl Drop for Worker {
 /// Writes a small file so that after a crash either the old or the new contents are there, whole: temporary file, sync,
 /// rename, sync of the folder.
 pub fn replace_file(env: &dyn Env, path: &Path, contents: &[u8]) -> io::Result<()> {
+    write_temporary(env, path, contents)?;
+    put_in_place(env, path)
+}
+
+/// The first half of [`replace_file`]: the new contents are on disk, and the file has the old ones. So it is, too, after an
+/// error.
+pub fn write_temporary(env: &dyn Env, path: &Path, contents: &[u8]) -> io::Result<()> {
     let temporary = temporary_path(path);
     match env.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let written = write_and_rename(env, &temporary, path, contents);
+    let write = || {
+        let file = env.open(&temporary, Open::CreateNew)?;
+        file.write_at(contents, 0)?;
+        file.sync()
+    };
+    let written = write();
     if written.is_err() {
-        // On a full disk the rest of an attempt would be in the way of the next. Should this fail too, the next open removes it.
+        // On a full disk the rest of an attempt would be in the way of the next. Should this fail too, the next one removes it.
         let _ = env.remove(&temporary);
     }
-    written?;
-    env.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    written
 }
 
-fn write_and_rename(env: &dyn Env, temporary: &Path, path: &Path, contents: &[u8]) -> io::Result<()> {
-    let file = env.open(temporary, Open::CreateNew)?;
-    file.write_at(contents, 0)?;
-    file.sync()?;
-    drop(file);
-    env.rename(temporary, path)
+/// The second half of [`replace_file`]: after an error the file has the old or the new contents.
+pub fn put_in_place(env: &dyn Env, path: &Path) -> io::Result<()> {
+    let temporary = temporary_path(path);
+    if let Err(error) = env.rename(&temporary, path) {
+        let _ = env.remove(&temporary);
+        return Err(error);
+    }
+    env.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
 /// The name a file has until it is complete: `<name>.tmp`. Files so named are removed at open.

@@ -2,7 +2,7 @@
 //! falls back to writing zeros.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::{DirEntry, Env, Event, File, Open, Step, Worker, WorkerControl};
+use crate::{DirEntry, Env, Event, File, Folder, LockedBy, Open, Step, Worker, WorkerControl};
 
 /// Where the system does not say how many files a process may have open: what most have at least.
 const OPEN_FILES_DEFAULT: u64 = 256;
@@ -79,12 +79,23 @@ impl Env for RealEnv {
         fs::File::open(dir)?.sync_all()
     }
 
+    fn open_dir(&self, dir: &Path) -> io::Result<Arc<dyn Folder>> {
+        raise_open_files();
+        Ok(Arc::new(RealFolder(fs::File::open(dir)?)))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         // SAFETY: the descriptor is open for the length of the call; flock touches no memory of ours.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            return Err(match locked_by(&file) {
+                Some(by) if error.kind() == io::ErrorKind::WouldBlock => io::Error::new(error.kind(), by),
+                _ => error,
+            });
         }
+        // For messages only: a full disk is no reason not to open.
+        let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0));
         // Closing the descriptor releases the lock, also when the process is killed.
         Ok(Box::new(file))
     }
@@ -165,6 +176,22 @@ fn raise_open_files() -> u64 {
     })
 }
 
+/// The process whose id is in a lock file.
+fn locked_by(file: &fs::File) -> Option<LockedBy> {
+    let mut text = [0; 16];
+    let bytes = file.read_at(&mut text, 0).ok()?;
+    let process = std::str::from_utf8(&text[..bytes]).ok()?.trim_end().parse().ok()?;
+    Some(LockedBy { process })
+}
+
+struct RealFolder(fs::File);
+
+impl Folder for RealFolder {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
 struct RealFile {
     file: fs::File,
     path: PathBuf,
@@ -192,11 +219,18 @@ impl File for RealFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        match fallocate(&self.file, bytes) {
+        match fallocate(&self.file, 0, bytes) {
             // Some file systems do not know the call; zeros that were written occupy their blocks just as well.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
                 write_zeros(&self.file, bytes)
             }
+            other => other,
+        }
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.file, KEEP_LENGTH, bytes) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
             other => other,
         }
     }
@@ -206,15 +240,21 @@ impl File for RealFile {
     }
 }
 
+/// Reserve space and leave the length as it is.
 #[cfg(target_os = "linux")]
-fn fallocate(file: &fs::File, bytes: u64) -> io::Result<()> {
+const KEEP_LENGTH: libc::c_int = libc::FALLOC_FL_KEEP_SIZE;
+#[cfg(not(target_os = "linux"))]
+const KEEP_LENGTH: libc::c_int = 1;
+
+#[cfg(target_os = "linux")]
+fn fallocate(file: &fs::File, mode: libc::c_int, bytes: u64) -> io::Result<()> {
     let bytes = libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     if bytes == 0 {
         return Ok(());
     }
     loop {
         // SAFETY: the descriptor is open for the length of the call; fallocate touches no memory of ours.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) } == 0 {
+        if unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, bytes) } == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
@@ -225,7 +265,7 @@ fn fallocate(file: &fs::File, bytes: u64) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn fallocate(_file: &fs::File, _bytes: u64) -> io::Result<()> {
+fn fallocate(_file: &fs::File, _mode: libc::c_int, _bytes: u64) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
@@ -317,7 +357,9 @@ fn run_worker(name: &str, signal: &Signal, mut step: Box<dyn FnMut() -> Step + S
         }
     });
     if std::panic::catch_unwind(run).is_err() {
-        eprintln!(
+        // Standard error may be on a full disk, which is no reason to go on.
+        let _ = writeln!(
+            io::stderr(),
             "BUG: worker \"{name}\" panicked; the process stops here and recovers from its log at the next start"
         );
         std::process::abort();

@@ -44,8 +44,7 @@ pub(crate) fn run(given: &Given) -> Result<(), Failure> {
     let settings = given.settings()?;
     logging::start(&settings.log_level, settings.log_format);
     refuse_beyond_loopback(&settings)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().thread_stack_size(query::STACK_BYTES).enable_all().build();
+    let runtime = server::runtime(settings.max_connections);
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     runtime.block_on(serve(&settings))
 }

@@ -128,6 +128,7 @@ states! {
     UNDEFINED_FUNCTION = "42883", NotFound, "No such function or operator for these types.";
     RESERVED_NAME = "42939", Invalid, "A name the system keeps for itself.";
     INVALID_NAME = "42602", Invalid, "A name that cannot be one.";
+    INSUFFICIENT_RESOURCES = "53000", Unavailable, "The process or the machine is short of something, like file handles.";
     OUT_OF_MEMORY = "53200", Unavailable, "The memory budget is used up.";
     DISK_FULL = "53100", Unavailable, "The disk is full.";
     TOO_MANY_CONNECTIONS = "53300", Unavailable, "No connection slot is free.";

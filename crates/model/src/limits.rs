@@ -12,6 +12,8 @@ pub const TABLES_MAX: usize = 100_000;
 pub const NAME_BYTES_MAX: usize = 128;
 /// Largest text or bytes value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 << 10;
+/// Largest value that an expression computes, in bytes.
+pub const COMPUTED_BYTES_MAX: usize = 64 << 20;
 /// Largest encoded row, in bytes: a row must fit one log record.
 pub const ROW_BYTES_MAX: usize = 960 << 10;
 /// Largest key of an index of a `rows` table, in bytes.
@@ -36,5 +38,7 @@ pub const CONNECTIONS_DEFAULT: usize = 1_000;
 pub const TRANSACTION_MEMORY_SHARE: u64 = 4;
 /// Most bytes of `rows` tables, as a share of the memory budget: 1/2.
 pub const ROWS_MEMORY_SHARE: u64 = 2;
+/// Memory that statements, results, requests and uncommitted rows have together, however small the budget, in bytes.
+pub const WORK_MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// Largest payload of one log record, in bytes.
 pub const RECORD_PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState, TableRef};
@@ -451,8 +449,7 @@ impl Cursor<'_, '_> {
             self.at += 1;
         }
         let tokens = self.tokens[start..self.at - 1].iter().map(|token| (*token).clone()).collect();
-        let dialect = PostgreSqlDialect {};
-        let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
+        let mut parser = compiled::parser(tokens);
         let statement = parser.parse_statement().map_err(|_| self.unexpected(-1))?;
         match statement {
             ast::Statement::Query(_) => Ok(Source::Query(Box::new(statement))),

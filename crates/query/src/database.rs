@@ -9,7 +9,6 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -19,18 +18,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::OrError;
 use crate::files::FileRoot;
+use crate::memory::Pool;
+use crate::produce::Producer;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::summary::AskScans;
 
-/// Largest share of a disk-full message's culprits that is listed.
-const CONSUMERS_NAMED: usize = 3;
-
 /// How much the SQL runtime may use.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for sorts, joins and aggregates of all statements together; beyond it they spill to `Engine::spill_dir`, then fail
-    /// with 53200.
+    /// Most bytes for sorts, joins and aggregates of all statements together, within what the engine's memory budget has for them; beyond
+    /// it they spill to `Engine::spill_dir`, then fail with 53200.
     pub memory_bytes: u64,
     /// Partitions of one statement.
     pub threads: usize,
@@ -49,9 +47,15 @@ struct Inner {
     next_pid: AtomicI32,
     sessions: Sessions,
     files: Option<Arc<FileRoot>>,
+    producer: Producer,
     /// For cursors whose rows are made while they are fetched: each may hold a thread.
     passing: Arc<Semaphore>,
+    /// For queries that hold a thread while their clients take rows.
+    readers: Arc<Semaphore>,
 }
+
+/// Threads that produce results, for each partition of a statement: one that does not yield leaves others some.
+const THREADS_PER_PARTITION: usize = 2;
 
 /// Cursors whose rows are made while they are fetched. The rows of further ones are made when they are declared.
 const PASSING_MAX: usize = 64;
@@ -62,11 +66,10 @@ impl Database {
     /// # Errors
     /// 58030 when the spill folder or that of files cannot be used.
     pub fn new(engine: Engine, options: Options) -> Result<Database> {
-        let pool = FairSpillPool::new(usize::try_from(options.memory_bytes).unwrap_or(usize::MAX));
-        let named = std::num::NonZeroUsize::new(CONSUMERS_NAMED).unwrap_or(std::num::NonZeroUsize::MIN);
+        let pool = Pool::new(engine.memory().clone(), options.memory_bytes);
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![engine.spill_dir()]));
         let runtime = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, named)))
+            .with_memory_pool(Arc::new(pool))
             .with_disk_manager_builder(disk)
             .build_arc()
             .or_error()?;
@@ -91,7 +94,9 @@ impl Database {
         let folder = spill.parent().unwrap_or(&spill);
         let files = options.files.as_deref().map(|files| FileRoot::new(files, folder)).transpose()?.map(Arc::new);
         let (next_pid, sessions) = (AtomicI32::new(1), Sessions::default());
-        let inner = Inner { engine, state, next_pid, sessions, files, passing };
+        let readers = Arc::new(Semaphore::new(crate::rows::READERS_WAITING_MAX));
+        let producer = Producer::new(options.threads * THREADS_PER_PARTITION);
+        let inner = Inner { engine, state, next_pid, sessions, files, producer, passing, readers };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -133,9 +138,19 @@ impl Database {
         Arc::clone(&self.0.passing).try_acquire_owned().ok()
     }
 
+    /// Room for queries that hold a thread while their clients take rows.
+    pub(crate) fn readers(&self) -> &Arc<Semaphore> {
+        &self.0.readers
+    }
+
     /// Where statements may name files, if anywhere.
     pub(crate) fn files(&self) -> Option<&Arc<FileRoot>> {
         self.0.files.as_ref()
+    }
+
+    /// The threads on which results are produced.
+    pub(crate) fn producer(&self) -> &Producer {
+        &self.0.producer
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

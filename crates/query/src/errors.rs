@@ -138,7 +138,7 @@ fn clean(message: &str) -> String {
 fn exhausted(message: &str) -> Error {
     let what =
         message.split(" for ").nth(1).and_then(|rest| rest.split(['[', ' ', '\n']).next()).unwrap_or("the query");
-    Error::new(SqlState::OUT_OF_MEMORY, format!("out of memory: {what} needs more than the memory left for queries"))
+    Error::new(SqlState::OUT_OF_MEMORY, format!("out of memory: {what} needs more than the memory left for statements"))
         .with_detail(clean(message))
         .with_hint("read a shorter time range, add a LIMIT, or start the server with a larger --memory")
 }
@@ -303,9 +303,13 @@ fn plan(message: &str) -> Error {
     if let Some(rest) = message.strip_prefix("Invalid function '") {
         let name = rest.split('\'').next().unwrap_or("").to_owned();
         let error = Error::new(SqlState::UNDEFINED_FUNCTION, format!("function {name}() does not exist"));
-        return match rest.split("Did you mean '").nth(1).and_then(|near| near.split('\'').next()) {
+        let near = rest.split("Did you mean '").nth(1).and_then(|near| near.split('\'').next());
+        // What the planner found nearest may be nothing like it.
+        return match near.and_then(|near| nearest(&name, std::iter::once(near))) {
             Some(near) => error.with_hint(format!("perhaps you meant {near}")),
-            None => error,
+            None => error.with_hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            ),
         };
     }
     // What a function of our own says of its arguments, in the planner's wrapping.

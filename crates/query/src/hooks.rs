@@ -120,6 +120,10 @@ impl ServerFacts for Live {
         self.0.sessions.list()
     }
 
+    fn signal(&self, pid: i32, signal: functions::Signal) -> bool {
+        self.0.sessions.signal(pid, signal)
+    }
+
     fn database_bytes(&self) -> i64 {
         let stats = self.0.engine.stats();
         i64::try_from(stats.segment_bytes + stats.log_disk_bytes).unwrap_or(i64::MAX)

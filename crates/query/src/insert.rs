@@ -39,6 +39,16 @@ pub(crate) struct InsertPlan {
 }
 
 /// Where the rows come from.
+impl InsertPlan {
+    /// Does it write few rows, whatever its parameters are?
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(&self.source, Source::Rows(rows) if rows.len() <= SHORT_ROWS)
+    }
+}
+
+/// Rows that are inserted where others wait meanwhile: less than a millisecond.
+const SHORT_ROWS: usize = 100;
+
 enum Source {
     /// Values one by one.
     Rows(Vec<Vec<Cell>>),
@@ -53,6 +63,26 @@ enum Cell {
     Parameter(usize),
     /// `now()`
     Now,
+}
+
+impl InsertPlan {
+    /// Are its rows nothing but literals, parameters and `now()`?
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(self.source, Source::Rows(_))
+    }
+
+    /// Does it put rows into the same columns as another?
+    pub(crate) fn is_like(&self, other: &InsertPlan) -> bool {
+        let same = |one: &InsertPlan| (one.table.id, one.table.version, one.is_direct());
+        same(self) == same(other) && self.targets == other.targets
+    }
+
+    /// Does the statement that it was made of name the same table by now, and is that unchanged?
+    pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
+        let Command::Sql(ast::Statement::Insert(insert)) = &statement.0.command else { return false };
+        let found = target_table(context, insert);
+        found.is_ok_and(|table| (table.id, table.version) == (self.table.id, self.table.version))
+    }
 }
 
 /// Finds table, columns and values.

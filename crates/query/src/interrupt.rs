@@ -37,9 +37,11 @@ impl Interrupt {
     }
 
     fn watch_node(&self, node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-        if !node.name().contains("Join") && node.name() != "UnnestExec" {
+        let sliced = crate::slices::sliced(&node)?;
+        if sliced.is_none() && !node.name().contains("Join") && node.name() != "UnnestExec" {
             return Ok(Transformed::no(node));
         }
+        let node = sliced.unwrap_or(node);
         let any: &dyn Any = node.as_ref();
         let node = if let Some(join) = any.downcast_ref::<NestedLoopJoinExec>() {
             let filter = join.filter().map(|filter| self.watch_filter(filter));

@@ -1,7 +1,6 @@
 //! CHECKPOINT, VACUUM and LOCK TABLE: work that the database does behind the scenes, done now and waited for.
 
 use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use engine::Pending;
@@ -66,7 +65,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
     let unexpected = |token: &TokenWithSpan| {
         text.unexpected(&token.token, if token.token == Token::EOF { end } else { token.span.start })
     };
-    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest.collect());
+    let mut parser = compiled::parser(rest.collect());
     let read = match (is_checkpoint, is_lock) {
         (true, _) => Ok(Maintenance::Checkpoint),
         (_, true) => lock(&mut parser),
@@ -103,7 +102,7 @@ fn compress(tokens: &[TokenWithSpan]) -> Option<Maintenance> {
         return None;
     }
     let named = words.get(2..set)?.iter().map(|token| (*token).clone()).collect();
-    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(named);
+    let mut parser = compiled::parser(named);
     let table = parser.parse_object_name(false).ok()?;
     (parser.peek_token_ref().token == Token::EOF).then_some(Maintenance::Compress { table })
 }

@@ -8,9 +8,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Select, SelectItem, Statement, TableFactor, Visit, Visitor,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use rustc_hash::FxHashSet;
 
 /// Columns that a statement may mean.
@@ -29,10 +28,10 @@ impl Mentions {
         if statement.visit(&mut Unnamed).is_break() {
             return Mentions::All;
         }
-        let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize() else { return Mentions::All };
+        let Ok(tokens) = compiled::tokenize(sql) else { return Mentions::All };
         let mut named = FxHashSet::default();
         for token in tokens {
-            let Token::Word(word) = token else { continue };
+            let Token::Word(word) = token.token else { continue };
             if word.quote_style.is_none() {
                 if stands_for_columns(word.keyword) {
                     return Mentions::All;

@@ -7,9 +7,7 @@
 //! A moment is a time, or `now()` less or plus an interval of fixed length.
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, Value as Literal};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use engine::TableView;
 use model::{Error, Result, SqlState, TableId};
@@ -62,7 +60,7 @@ fn clause(tokens: &[TokenWithSpan], at: usize) -> Option<(Expr, usize)> {
         return None;
     }
     let rest = tokens[at + words.len()..].to_vec();
-    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(rest);
+    let mut parser = compiled::parser(rest);
     let moment = parser.parse_expr().ok()?;
     Some((moment, at + words.len() + parser.index()))
 }
@@ -195,12 +193,11 @@ pub(crate) fn view(context: &StatementContext, table: TableId, moment: Moment) -
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
     use super::*;
 
     fn prepared(sql: &str) -> String {
-        let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
+        let mut tokens = compiled::tokenize(sql).unwrap();
         prepare(&mut tokens);
         let words: Vec<String> =
             tokens.iter().filter(|token| !is_blank(token)).map(|token| token.token.to_string()).collect();

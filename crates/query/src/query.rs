@@ -18,8 +18,10 @@ use futures::StreamExt;
 use model::{Error, Result};
 
 use crate::context::StatementContext;
+use crate::database::Database;
 use crate::errors::{OrError, convert, locate};
 use crate::interrupt::Interrupt;
+use crate::memory::counted;
 use crate::planner::{Planned, plan as plan_query};
 use crate::rows::Executed;
 use crate::series::{self, Direct, Shape};
@@ -188,13 +190,18 @@ pub(crate) struct Ready {
     pub(crate) task: Arc<TaskContext>,
     pub(crate) columns: Vec<OutputColumn>,
     interrupt: Interrupt,
+    database: Database,
 }
 
 impl Ready {
-    /// Starts it.
+    /// Starts it. Its rows are produced on threads of their own.
     pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
-        let stream = execute_stream(self.plan, self.task).or_error_in(&parsed)?;
-        Ok(Box::pin(self.interrupt.held_by(located(stream, &parsed))))
+        let producer = self.database.producer();
+        let stream = {
+            let _inside = producer.enter();
+            execute_stream(self.plan, self.task).or_error_in(&parsed)?
+        };
+        Ok(producer.run(Box::pin(self.interrupt.held_by(located(stream, &parsed)))))
     }
 }
 
@@ -219,12 +226,13 @@ pub(crate) async fn ready(
         crate::rows::until_durable(session, context.snapshot.lsn()).await?;
     }
     let state = session.state(&context);
-    let result = ready_in(&state, &context, prepared, plan, values).await;
+    let result = ready_in(&session.database, &state, &context, prepared, plan, values).await;
     session.keep(state);
     result
 }
 
 async fn ready_in(
+    database: &Database,
     state: &SessionState,
     context: &Arc<StatementContext>,
     prepared: &Prepared,
@@ -250,7 +258,13 @@ async fn ready_in(
     let physical = physical(state, &bound).await.map_err(|error| locate(error, parsed))?;
     let interrupt = Interrupt::default();
     let physical = interrupt.watch(physical).or_error_in(parsed)?;
-    Ok(Ready { plan: physical, task: task(state), columns: plan.columns.clone(), interrupt })
+    Ok(Ready {
+        plan: physical,
+        task: task(state),
+        columns: plan.columns.clone(),
+        interrupt,
+        database: database.clone(),
+    })
 }
 
 /// Optimizes and makes the physical plan.
@@ -270,6 +284,8 @@ pub(crate) fn task(state: &SessionState) -> Arc<TaskContext> {
 
 /// Rows of a result that are sent at once, where they are made.
 const FEW_ROWS: usize = 2_000;
+/// The same in bytes of memory; a column of a block may be shared by several results.
+const FEW_BYTES: usize = 4 << 20;
 
 /// Runs a query at once, if it is a series statement, and not a long one. `few`: may a short result be given as it is?
 pub(crate) fn at_once(
@@ -279,7 +295,9 @@ pub(crate) fn at_once(
     few: bool,
 ) -> Result<Option<Executed>> {
     let Some(series::Ran { batches, .. }) = run_series(session, prepared, values)? else { return Ok(None) };
-    let is_few = few && batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= FEW_ROWS;
+    let is_few = few
+        && batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= FEW_ROWS
+        && batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() <= FEW_BYTES;
     let executed = Executed::Few { batches };
     Ok(Some(if is_few { executed } else { executed.streamed(prepared) }))
 }
@@ -360,12 +378,15 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     if let Some(long) = run_long(session, prepared, values).await? {
         let batches: Batches = match long {
             Long::Ran(ran) => Box::pin(futures::stream::iter(ran.batches.into_iter().map(Ok))),
-            Long::Streamed(streamed) => located(streamed.batches, &prepared.0.statement.0),
+            Long::Streamed(streamed) => {
+                counted(located(streamed.batches, &prepared.0.statement.0), session.database.engine().memory())?
+            }
         };
         return Ok(Outcome::Rows { columns: plan.columns.clone(), batches, tag: "SELECT".into() });
     }
     let ready = ready(session, prepared, plan, values).await?;
     let columns = ready.columns.clone();
     let batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
+    let batches = counted(batches, session.database.engine().memory())?;
     Ok(Outcome::Rows { columns, batches, tag: "SELECT".into() })
 }

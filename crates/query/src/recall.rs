@@ -1,9 +1,11 @@
-//! Compiled and series statements that a session had before: found again by their text, without parsing or planning them.
+//! The plan cache of a session: compiled statements, series statements and INSERTs of values are found again by their text, without parsing
+//! or planning them.
 //!
-//! A text of the simple protocol has its constants in it, and may be of several statements, so each is *stripped* first: constants that are
-//! operands become parameters of the types they have as constants, and what is left is looked up. Constants on which a plan could depend
-//! stay: those of ORDER BY, GROUP BY and LIMIT, of calls, types and patterns. A stripped text is planned with the types of the constants, and
-//! counts if that gives the same columns and, of a query, the same way to the rows.
+//! A text without parameters has its constants in it, and in the simple protocol may be of several statements, so each is *stripped* first:
+//! constants that are operands become parameters of the types they have as constants, and what is left is looked up. Constants on which a
+//! plan could depend stay: those of ORDER BY, GROUP BY and LIMIT, of calls, types and patterns. A stripped text is planned with the types of
+//! the constants (of an INSERT into a `columns` table, of their columns), and counts if that gives the same columns and, of a query, the
+//! same way to the rows.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Texts {
     /// Of Parse, with the types that the client declared last.
     whole: FxHashMap<Box<str>, (Box<[u32]>, Prepared)>,
-    /// Of the simple protocol.
+    /// Without parameters.
     stripped: FxHashMap<Box<str>, Known>,
 }
 
@@ -65,7 +67,7 @@ enum Constants {
     None,
     /// Of a statement that is compiled.
     Bound(Bound),
-    /// Of a series statement.
+    /// Of a series statement, or of an INSERT into a `columns` table.
     Values(Vec<Value>),
 }
 
@@ -96,8 +98,18 @@ impl Session {
         None
     }
 
-    /// Remembers a statement, if it is compiled or a series statement.
+    /// As [`Session::recall_text`], of a text that is one statement.
+    pub fn recall_alone(&mut self, text: &str) -> Option<RecalledStatement> {
+        let [statement]: [RecalledStatement; 1] = self.recall_text(text)?.statements.try_into().ok()?;
+        Some(statement)
+    }
+
+    /// Remembers the statement of a Parse, if it is compiled or a series statement; without parameters as
+    /// [`Session::remember_stripped`] does.
     pub fn remember(&mut self, text: &str, types: &[u32], prepared: &Prepared) {
+        if types.is_empty() && prepared.parameters().is_empty() && self.remember_stripped(prepared) {
+            return;
+        }
         if is_planned(prepared) && text.len() <= STATEMENT_BYTES_MAX {
             if self.texts.whole.len() >= TEXTS_MAX {
                 self.texts.whole.clear();
@@ -126,7 +138,7 @@ impl Session {
                     // What cannot be read is an error with its place, which only the whole text has.
                     Constants::Bound(plan.bind(constants, &self.settings).ok()?)
                 }
-                Plan::Query(_) => {
+                Plan::Query(_) | Plan::Insert(_) => {
                     let constants = stripped.constants.iter().zip(prepared.parameters());
                     let value = |((_, text), oid): (&(u32, Cow<'_, str>), &u32)| value(*oid, text, &self.settings);
                     Constants::Values(constants.map(value).collect::<Option<_>>()?)
@@ -144,19 +156,22 @@ impl Session {
         control || Arc::ptr_eq(&self.settings, &text.settings) && self.is_in_force(&statement.prepared, &mut None)
     }
 
-    /// Notes that a statement came in a text of the simple protocol; when it came before, but for its constants, it will be found by
-    /// [`Session::recall_text`].
-    pub fn remember_stripped(&mut self, prepared: &Prepared) {
+    /// Notes that a statement came in a text without parameters; when it came before, but for its constants, it will be found by
+    /// [`Session::recall_text`]. True if it has constants, and may be found without them.
+    pub fn remember_stripped(&mut self, prepared: &Prepared) -> bool {
         if !is_kept(prepared) {
-            return;
+            return false;
         }
-        let Some(Some(stripped)) = Stripped::next(prepared.0.statement.sql(), &mut 0) else { return };
+        let Some(Some(stripped)) = Stripped::next(prepared.0.statement.sql(), &mut 0) else { return false };
+        let has_constants = !stripped.constants.is_empty();
         let known = match self.texts.stripped.get(stripped.key.as_str()) {
             None => Known::Once,
             Some(Known::Once) if is_control(&prepared.0.statement) => Known::Planned(prepared.clone()),
             Some(Known::Once) => self.planned(&stripped, prepared).map_or(Known::Never, Known::Planned),
-            Some(Known::Never | Known::Planned(_)) => return,
+            Some(Known::Never) => return false,
+            Some(Known::Planned(_)) => return has_constants,
         };
+        let may_be_found = has_constants && !matches!(known, Known::Never);
         if self.texts.stripped.len() >= TEXTS_MAX {
             self.texts.stripped.retain(|_, known| !matches!(known, Known::Once));
         }
@@ -164,6 +179,7 @@ impl Session {
             self.texts.stripped.clear();
         }
         self.texts.stripped.insert(stripped.key.into(), known);
+        may_be_found
     }
 
     /// A stripped text as a statement, if it is the same as the whole one.
@@ -172,9 +188,15 @@ impl Session {
         let [statement]: [Statement; 1] = statements.try_into().ok()?;
         let types: Vec<u32> = stripped.constants.iter().map(|(ty, _)| *ty).collect();
         let floats = matches!(whole.0.plan, Plan::Query(_));
-        // Beside floats, which is where a series statement has them, numerics are floats.
-        let types: Vec<u32> =
-            types.into_iter().map(|ty| if floats && ty == oid::NUMERIC { oid::FLOAT8 } else { ty }).collect();
+        let inserts = matches!(whole.0.plan, Plan::Insert(_));
+        let types = types.into_iter().map(|ty| match ty {
+            // A value has the type of its column.
+            _ if inserts => 0,
+            // Beside floats, which is where a series statement has them, numerics are floats.
+            oid::NUMERIC if floats => oid::FLOAT8,
+            ty => ty,
+        });
+        let types: Vec<u32> = types.collect();
         let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
         let is_same = match (&prepared.0.plan, &whole.0.plan) {
             (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
@@ -183,6 +205,13 @@ impl Session {
                 let is_numeric = |at: &usize| stripped.constants[*at].0 == oid::NUMERIC;
                 let numerics: Vec<usize> = (0..stripped.constants.len()).filter(is_numeric).collect();
                 plan.is_like(way) && numerics.into_iter().all(|at| plan.is_beside_float(at))
+            }
+            (Plan::Insert(plan), Plan::Insert(way)) => {
+                // A number is one of a number's column only, and what is not read as its column's type here never will be.
+                let is_value = |((ty, text), oid): (&(u32, Cow<'_, str>), &u32)| {
+                    (*ty == 0 || NUMBERS.contains(oid)) && value(*oid, text, &self.settings).is_some()
+                };
+                plan.is_like(way) && stripped.constants.iter().zip(prepared.parameters()).all(is_value)
             }
             _ => false,
         };
@@ -194,8 +223,10 @@ impl Session {
         if self.status() == TxnStatus::Failed {
             return false;
         }
-        if let Plan::Query(plan) = &prepared.0.plan {
-            return plan.holds(&self.context());
+        match &prepared.0.plan {
+            Plan::Query(plan) => return plan.holds(&self.context()),
+            Plan::Insert(plan) => return plan.holds(&self.context(), &prepared.0.statement),
+            _ => {}
         }
         let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
         if !plan.names_tables() {
@@ -208,8 +239,11 @@ impl Session {
 }
 
 fn is_kept(prepared: &Prepared) -> bool {
-    is_planned(prepared) || is_control(&prepared.0.statement)
+    let inserts = matches!(&prepared.0.plan, Plan::Insert(plan) if plan.is_direct());
+    inserts || is_planned(prepared) || is_control(&prepared.0.statement)
 }
+
+const NUMBERS: [u32; 5] = [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8];
 
 /// Is its plan worth keeping: of a statement that is compiled, or a series statement?
 fn is_planned(prepared: &Prepared) -> bool {
@@ -226,6 +260,7 @@ fn value(oid: u32, text: &str, settings: &Settings) -> Option<Value> {
         oid::TEXT | oid::VARCHAR => Value::Text(text.to_owned()),
         oid::TIMESTAMPTZ => Value::Timestamptz(settings.zone().parse_timestamptz(text).ok()?),
         oid::FLOAT8 => Value::Float64(pg::value::parse_float8(text).ok()?),
+        oid::FLOAT4 => Value::Float32(pg::value::parse_float4(text).ok()?),
         oid::BOOL => Value::Bool(pg::value::parse_bool(text).ok()?),
         oid::INT2 => Value::Int16(i16::try_from(pg::value::parse_int(oid, text).ok()?).ok()?),
         oid::INT4 => Value::Int32(i32::try_from(pg::value::parse_int(oid, text).ok()?).ok()?),
@@ -391,6 +426,8 @@ struct Lexer<'a> {
     strips: Option<bool>,
     /// The last token was a point: a word is a name then, whatever it is.
     after_point: bool,
+    /// The last token was a parenthesis or comma before a value.
+    begins_value: bool,
 }
 
 impl<'a> Lexer<'a> {
@@ -403,6 +440,7 @@ impl<'a> Lexer<'a> {
             outside: Vec::new(),
             strips: None,
             after_point: false,
+            begins_value: false,
         }
     }
 
@@ -410,15 +448,16 @@ impl<'a> Lexer<'a> {
     fn token(&mut self) -> Option<Token<'a>> {
         let rest = &self.sql.as_bytes()[self.at..];
         let Some(first) = rest.first() else { return Some(Token::End) };
+        if class(*first) == Class::Blank {
+            self.at += 1;
+            return Some(Token::Stays);
+        }
+        let begins_value = std::mem::take(&mut self.begins_value);
         match class(*first) {
-            Class::Blank => {
-                self.at += 1;
-                return Some(Token::Stays);
-            }
             Class::Letter => return self.word(),
             Class::Digit => return self.number(),
             Class::Dollar => return None,
-            Class::Other => {}
+            Class::Blank | Class::Other => {}
         }
         let length = match first {
             b';' => return Some(Token::End),
@@ -435,6 +474,7 @@ impl<'a> Lexer<'a> {
                 self.outside.push(self.inside);
                 self.inside.is_list = is_list;
                 self.before = if is_list { Before::List } else { Before::Other };
+                self.begins_value = is_list;
                 1
             }
             b')' => {
@@ -446,9 +486,12 @@ impl<'a> Lexer<'a> {
             b',' => {
                 let in_list = self.inside.is_list || self.outside.is_empty() && self.before == Before::List;
                 self.before = if in_list { Before::List } else { Before::Other };
+                self.begins_value = in_list;
                 1
             }
             b'-' | b'/' if matches!((first, rest.get(1)), (b'-', Some(b'-')) | (b'/', Some(b'*'))) => return None,
+            // The sign of a value in a list.
+            b'-' if begins_value && self.is_signed_value() => return self.number(),
             b'=' | b'<' | b'>' | b'+' | b'*' | b'%' | b'!' | b'-' | b'/' => self.operator(1),
             b'|' if rest.get(1) == Some(&b'|') => self.operator(2),
             b':' if rest.get(1) == Some(&b':') => {
@@ -527,21 +570,32 @@ impl<'a> Lexer<'a> {
         is_operand && !self.inside.keeps && self.strips == Some(true)
     }
 
+    /// Is a sign followed by a number, and that by nothing else before the next value?
+    fn is_signed_value(&self) -> bool {
+        let rest = &self.sql.as_bytes()[self.at + 1..];
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+        let blanks = rest[digits..].iter().take_while(|byte| class(**byte) == Class::Blank).count();
+        digits > 0 && matches!(rest.get(digits + blanks), Some(b',' | b')'))
+    }
+
+    /// A number, with its sign if it begins with one.
     fn number(&mut self) -> Option<Token<'a>> {
         let rest = &self.sql[self.at..];
+        let sign = usize::from(rest.starts_with('-'));
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
-        let length = rest.bytes().take_while(is_part).count();
+        let length = sign + rest.bytes().skip(sign).take_while(is_part).count();
         if rest.as_bytes().get(length).is_some_and(|byte| !byte.is_ascii()) {
             return None;
         }
         let text = &rest[..length];
         let dots = text.bytes().filter(|byte| *byte == b'.').count();
-        let is_plain = dots <= 1 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let is_plain = dots <= 1 && text[sign..].bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if !self.goes() || !is_plain {
             return Some(self.stays(length));
         }
         self.at += length;
-        let ty = match text.parse::<i64>() {
+        // The sign is not part of what decides the type.
+        let ty = match text[sign..].parse::<i64>() {
             Ok(value) if i32::try_from(value).is_ok() => oid::INT4,
             Ok(_) => oid::INT8,
             Err(_) => oid::NUMERIC,
@@ -600,6 +654,11 @@ mod tests {
             (
                 "INSERT INTO h (a, b) VALUES (1, 'it''s', 2.50), (3000000000, '', NULL)",
                 "INSERT INTO h (a, b) VALUES ($1, $2, $3), ($4, $5, NULL) | 23 1, 0 it's, 1700 2.50, 20 3000000000, 0 ",
+            ),
+            (
+                "INSERT INTO h VALUES (-1, - 2, -2.5 , -3 + 1, - -4, -2147483648)",
+                "INSERT INTO h VALUES ($1, - $2, $3 , -$4 + $5, - -$6, $7) \
+                 | 23 -1, 23 2, 1700 -2.5, 23 3, 23 1, 23 4, 20 -2147483648",
             ),
             (
                 "INSERT INTO h SELECT 1, x - 2, 3 FROM t, u WHERE a = 4",

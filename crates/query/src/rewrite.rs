@@ -116,6 +116,25 @@ impl VisitorMut for Rewriter {
                     among(expr, list);
                 }
             }
+            Expr::Function(function) if cast_by_name(function).is_some() => {
+                if let Some((inner, data_type)) = cast_by_name(function) {
+                    *expr = Expr::Cast {
+                        kind: CastKind::Cast,
+                        expr: Box::new(inner.clone()),
+                        data_type,
+                        array: false,
+                        format: None,
+                    };
+                }
+            }
+            Expr::Substring { expr: text, substring_from: Some(pattern), substring_for: None, .. } if matches!(&**pattern, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_))) =>
+            {
+                let null = || Expr::Value(Value::Null.into());
+                let text = std::mem::replace(&mut **text, null());
+                let pattern = std::mem::replace(&mut **pattern, null());
+                let found = call("regexp_match", vec![text, pattern]);
+                *expr = call("array_element", vec![found, Expr::Value(Value::Number("1".into(), false).into())]);
+            }
             Expr::Function(function) if takes_values(&function.name) => demote_arguments(&mut function.args),
             Expr::Function(function) => {
                 let is_window = function.over.is_some();
@@ -170,6 +189,53 @@ fn among(expr: &mut Expr, list: Vec<Expr>) {
     } else {
         Expr::InList { expr: left, list, negated }
     };
+}
+
+/// A call of a type's name, which casts its only argument: `date('2024-01-01')`.
+fn cast_by_name(function: &ast::Function) -> Option<(&Expr, DataType)> {
+    use ast::{ExactNumberInfo, TimezoneInfo};
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let ([FunctionArg::Unnamed(FunctionArgExpr::Expr(of))], [name]) = (list.args.as_slice(), &*function.name.0) else {
+        return None;
+    };
+    let name = name.as_ident().map(folded)?;
+    let to = match name.as_str() {
+        "bool" => DataType::Boolean,
+        "int2" => DataType::SmallInt(None),
+        "int4" => DataType::Integer(None),
+        "int8" => DataType::BigInt(None),
+        "float4" => DataType::Real,
+        "float8" => DataType::DoublePrecision,
+        "numeric" => DataType::Numeric(ExactNumberInfo::None),
+        "text" => DataType::Text,
+        "varchar" => DataType::Varchar(None),
+        "bytea" => DataType::Bytea,
+        "uuid" => DataType::Uuid,
+        "date" => DataType::Date,
+        "time" => DataType::Time(None, TimezoneInfo::None),
+        "timestamp" => DataType::Timestamp(None, TimezoneInfo::None),
+        "timestamptz" => DataType::Timestamp(None, TimezoneInfo::Tz),
+        "interval" => DataType::Interval { fields: None, precision: None },
+        _ => return None,
+    };
+    Some((of, to))
+}
+
+fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    Expr::Function(ast::Function {
+        name: ast::ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.into_iter().map(|one| FunctionArg::Unnamed(FunctionArgExpr::Expr(one))).collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }
 
 /// The type of a window function that counts rows.

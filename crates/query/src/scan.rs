@@ -26,6 +26,7 @@ use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
 use crate::keep::{Keep, Kept};
+use crate::memory::handed_on;
 use crate::provider::relabel;
 use crate::summary::Summary;
 
@@ -269,7 +270,7 @@ impl ExecutionPlan for ColumnsScan {
                 sent += found;
                 let failed = batch.is_err();
                 // Nobody reads any more: an error of sending says so too.
-                let is_over = if found == 0 { out.is_closed() } else { out.blocking_send(batch).is_err() };
+                let is_over = if found == 0 { out.is_closed() } else { !handed_on(&out, batch)? };
                 if is_over || failed {
                     break;
                 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ::rows::View;
 use arrow_array::RecordBatch;
@@ -18,11 +19,13 @@ use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
+use crate::compute::{compute, computing};
 use crate::context::{Pending, Slot, StatementContext};
 use crate::copy::{Chunk, CopyForm, CopyIn};
 use crate::cursor::{CursorStatement, Cursors};
 use crate::database::Database;
 use crate::files::Source;
+use crate::functions::Signal;
 use crate::insert::InsertPlan;
 use crate::maintenance::Maintenance;
 use crate::query::QueryPlan;
@@ -280,6 +283,11 @@ impl Block {
             }
         }
     }
+
+    /// Does taking back what was changed take milliseconds?
+    fn is_large(&self) -> bool {
+        self.txn.as_ref().is_some_and(Txn::is_large)
+    }
 }
 
 impl Session {
@@ -291,7 +299,9 @@ impl Session {
         let told = (settings.reported(), Arc::clone(&settings));
         let user: Arc<str> = user.into();
         let env = Arc::clone(database.engine().env());
-        let entered = database.sessions().enter(pid, &user, database.engine().env().now_ns());
+        let stop = Arc::new(StopFlag::new(env));
+        let now_ns = database.engine().env().now_ns();
+        let entered = database.sessions().enter(pid, &user, now_ns, Arc::clone(&stop));
         Session {
             database,
             user,
@@ -312,7 +322,7 @@ impl Session {
             entered,
             decided: Arc::default(),
             texts: Texts::default(),
-            stop: Arc::new(StopFlag::new(env)),
+            stop,
         }
     }
 
@@ -321,6 +331,23 @@ impl Session {
     #[must_use]
     pub fn stop_flag(&self) -> Arc<StopFlag> {
         Arc::clone(&self.stop)
+    }
+
+    /// Has `pg_cancel_backend` and `pg_terminate_backend` of other sessions call `on_signal`. Without it both cancel what computes.
+    pub fn on_signal(&self, on_signal: impl Fn(Signal) + Send + Sync + 'static) {
+        self.entered.on_signal(Box::new(on_signal));
+    }
+
+    /// The text of the statement that runs, or ran last.
+    #[must_use]
+    pub fn statement_text(&self) -> Option<String> {
+        self.entered.statement_text()
+    }
+
+    /// Statements that take at least this long are logged; `None`: none is.
+    #[must_use]
+    pub fn slow_statement(&self) -> Option<Duration> {
+        self.settings.slow_statement()
     }
 
     /// The database it talks to.
@@ -550,7 +577,9 @@ impl Session {
                 return Err(Error::bug("a statement begun as another"));
             }
             // What runs seldom is elsewhere in memory: whoever waits for a statement moves what it may be waiting in.
-            (Plan::Feed(plan), _) => Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?)).await?,
+            (Plan::Feed(plan), _) => {
+                computing(Box::pin(crate::rows::feed(self, prepared, plan, arguments.values()?))).await?
+            }
             (Plan::Execute(inner), _) => {
                 let Command::Sql(ast::Statement::Execute { name, parameters, .. }) = &prepared.0.statement.0.command
                 else {
@@ -558,7 +587,11 @@ impl Session {
                 };
                 Box::pin(crate::named::execute(self, inner, name.as_ref(), parameters, messages)).await?
             }
-            (_, Stage::Start) => Executed::Outcome(Box::pin(self.dispatch(prepared, arguments.values()?)).await?),
+            (_, Stage::Start) => {
+                let is_short = is_short(prepared);
+                let work = Box::pin(self.dispatch(prepared, arguments.values()?));
+                Executed::Outcome(if is_short { work.await? } else { computing(work).await? })
+            }
         };
         if !alone {
             return Ok(executed);
@@ -613,7 +646,7 @@ impl Session {
                 Box::pin(crate::create_as::execute(self, parsed, create, query)).await
             }
             ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
-                (Some(sleep), _) => sleep.execute().await,
+                (Some(sleep), _) => sleep.execute(values).await,
                 (None, Some(call)) => Box::pin(call.execute(self, parsed)).await,
                 (None, None) => Err(Error::bug("a query without a plan")),
             },
@@ -647,7 +680,7 @@ impl Session {
         types: &[u32],
     ) -> Result<(Vec<u32>, Option<Vec<OutputColumn>>, Plan)> {
         if let Some(sleep) = Sleep::of(sql) {
-            return Ok((Vec::new(), Some(sleep.columns()), Plan::Other));
+            return Ok((sleep.parameters(types), Some(sleep.columns()), Plan::Other));
         }
         if let Some(call) = rows::Call::of(sql) {
             return Ok((Vec::new(), Some(call.columns()), Plan::Other));
@@ -760,7 +793,8 @@ impl Session {
             Some(block) => {
                 block.failed = true;
                 // Its locks are let go now, and not only when the client says ROLLBACK.
-                if block.undo_to_mark().is_err() {
+                let undone = if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() };
+                if undone.is_err() {
                     block.txn = None;
                     block.savepoints.clear();
                 }
@@ -830,7 +864,7 @@ impl Session {
         let Some(block) = &mut self.block else { return Ok(()) };
         block.savepoints.truncate(at + 1);
         self.cursors.roll_back_to(at);
-        block.undo_to_mark()?;
+        if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() }?;
         block.failed = false;
         if let Some(mark) = block.savepoints.last() {
             self.settings = Arc::clone(&mark.settings);
@@ -865,7 +899,9 @@ impl Session {
         if let Some(txn) = block.txn.filter(|txn| !txn.is_empty()) {
             // Settings go back should the commit fail; a dropped future leaves them as they are.
             let database = self.database.clone();
-            let committed = Box::pin(database.finish_telling(txn.commit(durability), &self.decided)).await;
+            let is_large = txn.is_large();
+            let work = Box::pin(database.finish_telling(txn.commit(durability), &self.decided));
+            let committed = if is_large { computing(work).await } else { work.await };
             self.decided.store(false, Ordering::Release);
             match committed {
                 Ok(lsn) => self.seen = self.seen.max(lsn),
@@ -891,8 +927,9 @@ impl Session {
 
     pub(crate) fn roll_back(&mut self) {
         if let Some(block) = self.block.take() {
-            self.settings = block.before;
+            self.settings = Arc::clone(&block.before);
             self.cursors.end_transaction(false);
+            if block.is_large() { compute(|| drop(block)) } else { drop(block) }
         }
     }
 
@@ -1088,6 +1125,19 @@ impl Session {
 }
 
 /// Does a statement change data or catalog, so that it needs a transaction?
+/// Is what the statement computes by itself little, whatever it is given? (A commit takes care of itself.)
+fn is_short(prepared: &Prepared) -> bool {
+    use ast::Statement as Sql;
+    match (&prepared.0.plan, &prepared.0.statement.0.command) {
+        (Plan::Insert(plan), _) => plan.is_short(),
+        (Plan::Other, Command::Sql(sql)) => matches!(
+            sql,
+            Sql::Commit { .. } | Sql::Set(_) | Sql::Reset(_) | Sql::ShowVariable { .. } | Sql::Deallocate { .. }
+        ),
+        _ => false,
+    }
+}
+
 fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
         Command::Copy(copy) => return copy.is_from(),

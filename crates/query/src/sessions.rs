@@ -3,16 +3,17 @@
 //! A statement runs from its start until its last row was taken: a result's stream holds a [`Running`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::files::Source;
-use crate::functions::{Activity, CopyActivity};
+use crate::functions::{Activity, CopyActivity, Signal};
 use crate::session::TxnStatus;
 use crate::settings::Settings;
 use crate::statement::Statement;
+use crate::stop::StopFlag;
 
 /// All sessions of a database, by number. Cloning shares it.
 #[derive(Clone, Default)]
@@ -24,7 +25,14 @@ struct Presence {
     started_ns: i64,
     now: Mutex<Now>,
     copy: Mutex<Option<Arc<CopyProgress>>>,
+    /// Stops its statement while it computes.
+    stop: Arc<StopFlag>,
+    /// Does what is asked of the session, if whoever serves it can do more than `stop`.
+    on_signal: OnceLock<OnSignal>,
 }
+
+/// Does what others ask of a session.
+pub(crate) type OnSignal = Box<dyn Fn(Signal) + Send + Sync>;
 
 /// How far a COPY is, for `pg_stat_progress_copy`.
 #[derive(Default)]
@@ -138,7 +146,7 @@ impl Now {
 
 impl Sessions {
     /// Enters a session; it leaves when the result is dropped.
-    pub(crate) fn enter(&self, pid: i32, user: &Arc<str>, now_ns: i64) -> Entered {
+    pub(crate) fn enter(&self, pid: i32, user: &Arc<str>, now_ns: i64, stop: Arc<StopFlag>) -> Entered {
         let now = Now {
             settings: Arc::default(),
             statement: None,
@@ -153,9 +161,21 @@ impl Sessions {
             started_ns: now_ns,
             now: Mutex::new(now),
             copy: Mutex::default(),
+            stop,
+            on_signal: OnceLock::new(),
         });
         self.0.lock().insert(pid, Arc::clone(&presence));
         Entered { sessions: self.clone(), pid, presence }
+    }
+
+    /// Signals a session; false if there is none with this number.
+    pub(crate) fn signal(&self, pid: i32, signal: Signal) -> bool {
+        let Some(presence) = self.0.lock().get(&pid).map(Arc::clone) else { return false };
+        match presence.on_signal.get() {
+            Some(on_signal) => on_signal(signal),
+            None => presence.stop.cancel(),
+        }
+        true
     }
 
     /// Everyone, by number.
@@ -193,6 +213,17 @@ impl Entered {
     /// The list it is in.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Has others' signals go to `on_signal`.
+    pub(crate) fn on_signal(&self, on_signal: OnSignal) {
+        // Only its listener sets it, once.
+        let _ = self.presence.on_signal.set(on_signal);
+    }
+
+    /// The text of the statement that runs, or ran last.
+    pub(crate) fn statement_text(&self) -> Option<String> {
+        self.presence.now.lock().statement.as_ref().map(|statement| statement.sql().to_owned())
     }
 
     /// A statement begins.

@@ -22,6 +22,8 @@ enum Kind {
     Int,
     /// An integer in milliseconds, or with a unit; shown as PostgreSQL shows it.
     Milliseconds,
+    /// The same; `-1` for never.
+    MillisecondsOrNever,
     /// One of these; the first that matches in any case is kept.
     OneOf(&'static [&'static str]),
     /// A time zone name, abbreviation or offset.
@@ -87,6 +89,7 @@ const KNOWN: &[Known] = &[
     known("lc_numeric", "C", Kind::Text),
     known("lc_time", "C", Kind::Text),
     known("lock_timeout", "0", Kind::Milliseconds),
+    known("log_min_duration_statement", "1s", Kind::MillisecondsOrNever),
     known("log_statement", "none", Kind::Text),
     known("maintenance_work_mem", "64MB", Kind::Text),
     known("max_connections", "1000", Kind::Fixed),
@@ -139,6 +142,7 @@ struct Derived {
     isolation: engine::Isolation,
     read_only: bool,
     lock_timeout: Option<Duration>,
+    slow_statement: Option<Duration>,
     timeouts: Timeouts,
 }
 
@@ -163,6 +167,7 @@ impl Default for Derived {
             isolation: engine::Isolation::ReadCommitted,
             read_only: false,
             lock_timeout: None,
+            slow_statement: Some(Duration::from_secs(1)),
             timeouts: Timeouts::default(),
         }
     }
@@ -228,6 +233,10 @@ impl Settings {
             },
             read_only: is(self, "default_transaction_read_only", &["on"]),
             lock_timeout: time("lock_timeout"),
+            slow_statement: self
+                .get("log_min_duration_statement")
+                .and_then(|value| milliseconds(&value))
+                .map(Duration::from_millis),
             timeouts: Timeouts {
                 statement: time("statement_timeout"),
                 idle: time("idle_session_timeout"),
@@ -254,6 +263,11 @@ impl Settings {
     /// `enable_series`: may queries run as series statements?
     pub(crate) fn enables_series(&self) -> bool {
         !matches!(self.changed.get("enable_series").map(String::as_str), Some("off"))
+    }
+
+    /// `log_min_duration_statement`; `None`: no statement is slow.
+    pub(crate) fn slow_statement(&self) -> Option<Duration> {
+        self.derived.slow_statement
     }
 
     /// `lock_timeout`; `None`: wait for as long as it takes.
@@ -335,6 +349,8 @@ fn check(known: &Known, value: &str) -> Result<String> {
         }),
         Kind::Int => value.trim().parse::<i64>().map(|value| value.to_string()).map_err(|_| invalid(known, value)),
         Kind::Milliseconds => milliseconds(value).map(show_milliseconds).ok_or_else(|| invalid(known, value)),
+        Kind::MillisecondsOrNever if value.trim() == "-1" => Ok("-1".to_owned()),
+        Kind::MillisecondsOrNever => milliseconds(value).map(show_milliseconds).ok_or_else(|| invalid(known, value)),
         Kind::OneOf(list) => list
             .iter()
             .find(|item| item.eq_ignore_ascii_case(value))

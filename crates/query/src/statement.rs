@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use compiled::{Notice, SequenceStatement};
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
 use model::{Error, Result, SqlState, limits};
 
 use crate::copy::CopyStatement;
@@ -105,9 +104,8 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
             format!("statement of {} bytes; the limit is {}", sql.len(), limits::STATEMENT_BYTES_MAX),
         ));
     }
-    let dialect = PostgreSqlDialect {};
     let text = Text::new(sql);
-    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|error| text.token_error(&error))?;
+    let tokens = compiled::tokenize(sql).map_err(|error| text.token_error(&error))?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
         statements.extend(statement_of(part, &text)?);
@@ -158,9 +156,9 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     if let Some(sequence) = compiled::sequence(&tokens)? {
         return Ok((Command::Sequence(sequence), notices));
     }
-    let dialect = PostgreSqlDialect {};
-    let mut parser =
-        Parser::new(&dialect).with_recursion_limit(PARSER_DEPTH_MAX).with_tokens_with_locations(tokens.clone());
+    let mut parser = Parser::new(&compiled::PostgreSql)
+        .with_recursion_limit(PARSER_DEPTH_MAX)
+        .with_tokens_with_locations(tokens.clone());
     let statement = parser.parse_statement().map_err(|error| text.parse_error(&error, &tokens))?;
     let next = parser.peek_token();
     if next.token == Token::EOF {

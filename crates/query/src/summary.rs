@@ -8,9 +8,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow_schema::DataType as Arrow;
+use columns::Segment;
 use columns::segment::{BlockMeta, ColumnStats, StatValue};
-use columns::state::{Entry, Tombstone};
-use columns::{Segment, SegmentMeta};
+use columns::state::Entry;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion::config::ConfigOptions;
@@ -260,7 +260,7 @@ fn reads_memory(view: &TableView, request: &ScanRequest) -> bool {
 
 /// The blocks of a segment that are asked for; `None` if one of them is so only in part, or a delete reaches it.
 fn whole_blocks(view: &TableView, request: &ScanRequest, segment: &Segment) -> Result<Option<Vec<usize>>> {
-    let deletes = deletes(view, segment.meta());
+    let deletes = view.deletes_over(segment);
     let mut blocks = Vec::new();
     for (at, block) in segment.blocks()?.iter().enumerate() {
         let series = (block.first.0, block.last.0);
@@ -268,30 +268,12 @@ fn whole_blocks(view: &TableView, request: &ScanRequest, segment: &Segment) -> R
             continue;
         }
         let is_whole = request.times.covers(&block.times) && all_in(&request.series, series);
-        if !is_whole || deletes.iter().any(|delete| touches(delete, series, &block.times)) {
+        if !is_whole || deletes.iter().any(|deletes| deletes.touches(series, &block.times)) {
             return Ok(None);
         }
         blocks.push(at);
     }
     Ok(Some(blocks))
-}
-
-/// Those that are newer than a segment.
-fn deletes<'a>(view: &'a TableView, meta: &SegmentMeta) -> Vec<&'a Arc<Tombstone>> {
-    let state = view.state();
-    let flushed = state.tombstones.iter().filter(|delete| delete.lsn > meta.lsns.1);
-    let recent = state.entries.iter().filter_map(|entry| match entry {
-        Entry::Delete(delete) => Some(delete),
-        Entry::Rows { .. } => None,
-    });
-    flushed.chain(recent).filter(|delete| touches(delete, meta.series, &meta.times)).collect()
-}
-
-fn touches(delete: &Tombstone, (first, last): (u32, u32), times: &TimeRange) -> bool {
-    let reaches = |list: &Arc<[u32]>| {
-        list.get(list.partition_point(|series| *series < first)).is_some_and(|series| *series <= last)
-    };
-    delete.times.overlaps(times) && delete.series.as_ref().is_none_or(reaches)
 }
 
 fn any_in(series: &SeriesFilter, (first, last): (u32, u32)) -> bool {

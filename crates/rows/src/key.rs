@@ -79,6 +79,50 @@ pub fn push_not_null_prefix(out: &mut Vec<u8>, column: &KeyColumn) {
     }
 }
 
+/// How many bytes the value of `column` has that a key goes on with; `None` for a descending column, and for what is no key.
+#[must_use]
+pub fn value_bytes(column: &KeyColumn, key: &[u8]) -> Option<usize> {
+    if column.descending {
+        return None;
+    }
+    let mark = usize::from(column.nullable);
+    if is_null(column, key) {
+        return Some(mark);
+    }
+    let value = key.get(mark..)?;
+    let length = match column.ty {
+        Type::Bool => 1,
+        Type::Int2 => 2,
+        Type::Int4 | Type::Float4 | Type::Date => 4,
+        Type::Int8 | Type::Float8 | Type::Time | Type::Timestamp | Type::Timestamptz => 8,
+        Type::Uuid | Type::Interval => 16,
+        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Bytes => {
+            let mut at = 0;
+            loop {
+                at += value.get(at..)?.iter().position(|byte| *byte == 0)? + 2;
+                if *value.get(at - 1)? == 0 {
+                    break at;
+                }
+            }
+        }
+        Type::Numeric(_) => {
+            let end = match *value.first()? {
+                class::NEGATIVE => u8::MAX,
+                class::POSITIVE => 0,
+                _ => return Some(mark + 1),
+            };
+            3 + value.get(3..)?.iter().position(|byte| *byte == end)? + 1
+        }
+    };
+    (value.len() >= length).then_some(mark + length)
+}
+
+/// Does a key go on with NULL of an ascending column?
+#[must_use]
+pub fn is_null(column: &KeyColumn, key: &[u8]) -> bool {
+    column.nullable && key.first() == Some(&NULL)
+}
+
 /// Turns a prefix into the first key after all that begin with it; false if there is none, and they go on to the end of
 /// the index.
 pub fn prefix_end(prefix: &mut Vec<u8>) -> bool {

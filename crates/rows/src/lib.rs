@@ -18,7 +18,9 @@ pub mod key;
 #[cfg(test)]
 mod key_tests;
 mod locks;
+mod readers;
 mod reads;
+mod reclaim;
 mod record;
 pub mod row;
 #[cfg(test)]
@@ -34,6 +36,7 @@ pub use assign::assign;
 pub use build::Recovered;
 pub use index::Direction;
 pub use locks::{LockMode, TxnId, WaitPolicy};
+pub use readers::Readers;
 pub use store::Store;
 pub use table::{IndexData, RECORDS_MAX, RecordId, Records, Restoring, RowTable, SECONDARY_INDEXES_MAX};
 pub use txn::{Access, Entered, Isolation, Locked, Put, Savepoint, Txn, View};

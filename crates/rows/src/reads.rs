@@ -412,6 +412,16 @@ impl Recent {
         self.living.load(Ordering::Relaxed) > usize::from(own)
     }
 
+    /// From where on versions are kept as they came one after the other: somebody who lives may have been told of one that came and went,
+    /// and will ask what was written since. Of what was forgotten nobody asks.
+    pub(crate) fn kept_from(&self) -> Option<Lsn> {
+        if self.living.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let inner = self.inner.lock();
+        inner.snapshots.first().map(|(oldest, _)| inner.forgotten.max(*oldest))
+    }
+
     fn enter(&self, txn: TxnId, snapshot: Lsn) {
         self.living.fetch_add(1, Ordering::Relaxed);
         self.inner.lock().snapshots.insert((snapshot, txn));

@@ -2,8 +2,8 @@
 //!
 //! Always true: versions of one record are linked from newest to oldest; at most one transaction, the one that has the
 //! record's lock, has versions of its own there, and they are on top; below them LSNs only fall. A version never changes
-//! but for `begin`, which turns from its maker into the LSN of its commit, and for `prev`, which may be cut off where
-//! nobody can look any more.
+//! but for `begin`, which turns from its maker into the LSN of its commit, and for `prev`, which skips versions that no
+//! reader sees: those between two snapshots, and those older than all.
 
 use std::sync::atomic::Ordering;
 
@@ -11,6 +11,8 @@ use crossbeam_epoch::{Guard, Owned, Shared};
 use model::Lsn;
 
 use crate::locks::TxnId;
+use crate::readers::{Readers, SeenAt};
+use crate::reclaim::{Retired, VERSIONS};
 use crate::sync::{Atomic, AtomicU64};
 
 /// Set in `begin` while the version is not committed; the rest is its maker's number.
@@ -29,6 +31,24 @@ pub(crate) struct Version {
 pub(crate) struct Record {
     head: Atomic<Version>,
     pub(crate) lock: AtomicU64,
+}
+
+/// A version that was unlinked; dropping it frees it.
+pub(crate) struct RetiredVersion(*const Version);
+
+impl RetiredVersion {
+    /// # Safety
+    /// The version was just unlinked, by the caller alone, and is dropped under no guard that could have it.
+    unsafe fn retire(version: Shared<'_, Version>, bytes: usize, guard: &Guard) {
+        VERSIONS.retire(Retired::Version(RetiredVersion(version.as_raw())), bytes, guard);
+    }
+}
+
+impl Drop for RetiredVersion {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `Owned::new`, and is ours alone by what `retire` asks for.
+        drop(unsafe { Owned::from_raw(self.0.cast_mut()) });
+    }
 }
 
 /// Who made a version, or since when it holds.
@@ -100,9 +120,10 @@ impl Record {
         let Some(version) = (unsafe { top.as_ref() }) else { return 0 };
         debug_assert_eq!(version.begin(), Begin::By(me), "BUG: somebody else's version taken back");
         self.head.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
-        // SAFETY: it is unlinked, and only the holder of the record's lock unlinks.
-        unsafe { guard.defer_destroy(top) };
-        version.memory_bytes()
+        let bytes = version.memory_bytes();
+        // SAFETY: it is unlinked, and only the holder of the record's lock unlinks at the top.
+        unsafe { RetiredVersion::retire(top, bytes, guard) };
+        bytes
     }
 
     /// Makes the top version, which `me` made, the state since `lsn`, and drops those that `me` made below it. Gives the bytes dropped.
@@ -115,22 +136,49 @@ impl Record {
         while let Some(version) = unsafe { below.as_ref() }
             && version.begin() == Begin::By(me)
         {
-            dropped += version.memory_bytes();
+            let bytes = version.memory_bytes();
+            dropped += bytes;
             let next = version.prev.load(Ordering::Acquire, guard);
             top.prev.store(next, Ordering::Release);
             // SAFETY: as in `pop`.
-            unsafe { guard.defer_destroy(below) };
+            unsafe { RetiredVersion::retire(below, bytes, guard) };
             below = next;
         }
         top.begin.store(lsn.0, Ordering::Release);
         dropped
     }
 
-    /// Drops the versions that no reader at `horizon` or later can see. `me` has the lock. Gives the bytes dropped.
-    pub(crate) fn prune(&self, horizon: Lsn, guard: &Guard) -> usize {
-        let last =
-            self.versions(guard).find(|version| matches!(version.begin(), Begin::Committed(lsn) if lsn <= horizon));
-        last.map_or(0, |last| cut(last, guard))
+    /// Drops the versions that no reader sees, also such between others. Only one thread at a time does this, and it needs no lock: what is
+    /// not committed, and the newest that is, it leaves alone. Gives the bytes dropped; of those that it left because of a snapshot, the
+    /// oldest such snapshot and their bytes are added to `held`.
+    pub(crate) fn prune(&self, readers: &Readers, held: &mut Vec<(Lsn, usize)>, guard: &Guard) -> usize {
+        let mut versions = self.versions(guard);
+        let newest = versions.find_map(|version| match version.begin() {
+            Begin::Committed(lsn) => Some((version, lsn)),
+            Begin::By(_) => None,
+        });
+        let Some((mut above, mut until)) = newest else { return 0 };
+        let mut dropped = 0;
+        loop {
+            let next = above.prev.load(Ordering::Acquire, guard);
+            // SAFETY: as in `newest`.
+            let Some(version) = (unsafe { next.as_ref() }) else { return dropped };
+            let Begin::Committed(since) = version.begin() else { return dropped };
+            let seen_at = readers.first_in(since, until);
+            match seen_at {
+                None => {
+                    above.prev.store(version.prev.load(Ordering::Acquire, guard), Ordering::Release);
+                    let bytes = version.memory_bytes();
+                    dropped += bytes;
+                    // SAFETY: it is unlinked, and only this unlinks below the newest committed version.
+                    unsafe { RetiredVersion::retire(next, bytes, guard) };
+                    continue;
+                }
+                Some(SeenAt::Snapshot(snapshot)) => held.push((snapshot, version.memory_bytes())),
+                Some(SeenAt::Later) => {}
+            }
+            (above, until) = (version, since);
+        }
     }
 
     /// Takes all versions off; `me` has the lock. Gives the bytes they took.
@@ -153,12 +201,12 @@ impl Record {
             }
             match self.head.compare_exchange(top, version, Ordering::AcqRel, Ordering::Relaxed, guard) {
                 Ok(_) => {
-                    let before = old.map_or(0, |old| old.memory_bytes() as i64);
+                    let before = old.map_or(0, Version::memory_bytes);
                     if old.is_some() {
                         // SAFETY: it is unlinked, by whoever won the exchange alone.
-                        unsafe { guard.defer_destroy(top) };
+                        unsafe { RetiredVersion::retire(top, before, guard) };
                     }
-                    return bytes - before;
+                    return bytes - before as i64;
                 }
                 Err(failed) => version = failed.new,
             }
@@ -173,20 +221,16 @@ impl Version {
     }
 }
 
-/// Cuts off what is below a version.
-fn cut(version: &Version, guard: &Guard) -> usize {
-    free(version.prev.swap(Shared::null(), Ordering::AcqRel, guard), guard)
-}
-
 /// Frees a chain that was just unlinked.
 fn free<'g>(mut chain: Shared<'g, Version>, guard: &'g Guard) -> usize {
     let mut bytes = 0;
     // SAFETY: as in `Record::newest`.
     while let Some(version) = unsafe { chain.as_ref() } {
-        bytes += version.memory_bytes();
+        let one = version.memory_bytes();
+        bytes += one;
         let next = version.prev.load(Ordering::Acquire, guard);
         // SAFETY: the chain was unlinked by a swap, so that nobody else has it to free.
-        unsafe { guard.defer_destroy(chain) };
+        unsafe { RetiredVersion::retire(chain, one, guard) };
         chain = next;
     }
     bytes
@@ -267,9 +311,37 @@ mod tests {
         let guard = &crossbeam_epoch::pin();
         for (horizon, left) in [(9, 3), (10, 3), (20, 2), (25, 2), (30, 1), (99, 1)] {
             let record = with_history(guard);
-            record.prune(Lsn(horizon), guard);
+            record.prune(&Readers::since(Lsn(horizon)), &mut Vec::new(), guard);
             assert_eq!(record.versions(guard).count(), left, "at {horizon}");
         }
+    }
+
+    #[test]
+    fn pruning_drops_versions_between_snapshots_and_says_which_snapshots_keep_others() {
+        let guard = &crossbeam_epoch::pin();
+        let record = Record::default();
+        for lsn in 1..=100 {
+            record.push(ME, row(&lsn.to_string()), guard);
+            record.commit(ME, Lsn(lsn * 10), guard);
+        }
+        record.push(OTHER, row("mine"), guard);
+        let left = |record: &Record| record.versions(guard).map(|version| version.row().unwrap().to_vec()).collect();
+        let texts = |texts: &[&str]| -> Vec<Vec<u8>> { texts.iter().map(|text| text.as_bytes().to_vec()).collect() };
+        // Readers at 5 (nothing there yet), 57 and 59 (one version for both) and 500; and whoever comes at 980 or later.
+        let readers = Readers::new(vec![Lsn(500), Lsn(59), Lsn(57), Lsn(5)], Lsn(980));
+        let mut held = Vec::new();
+        assert!(record.prune(&readers, &mut held, guard) > 0);
+        let kept: Vec<Vec<u8>> = left(&record);
+        assert_eq!(kept, texts(&["mine", "100", "99", "98", "50", "5"]));
+        assert_eq!(held.iter().map(|held| held.0).collect::<Vec<_>>(), [Lsn(500), Lsn(57)]);
+        for (at, expected) in [(5, None), (57, Some("5")), (59, Some("5")), (500, Some("50")), (985, Some("98"))] {
+            assert_eq!(seen(&record, ME, at, guard), expected, "at {at}");
+        }
+        assert_eq!(record.prune(&readers, &mut Vec::new(), guard), 0, "again");
+        held.clear();
+        record.prune(&Readers::new(vec![Lsn(59)], Lsn(1_000)), &mut held, guard);
+        let kept: Vec<Vec<u8>> = left(&record);
+        assert_eq!((kept, held[0].0), (texts(&["mine", "100", "5"]), Lsn(59)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use crate::arena::Arena;
 use crate::index::{Direction, Index};
 use crate::key::{self, KeyColumn};
+use crate::reclaim::{Retired, VERSIONS};
 use crate::record::{Begin, Record};
 use crate::row::RowLayout;
 use crate::sync;
@@ -208,6 +209,12 @@ impl Records {
 
     pub(crate) fn add_bytes(&self, bytes: i64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives back the number of a record that has no version any more. Whoever has it from an index still believes it to be the old row, so
+    /// that it is used again only when all guards are gone that exist now.
+    pub(crate) fn give_back(self: &Arc<Self>, record: RecordId, guard: &Guard) {
+        VERSIONS.retire(Retired::Number(Arc::downgrade(self), record.0), 0, guard);
     }
 
     /// What a record has that has no slot: nothing, if it is one of those that nobody used since the start.

@@ -25,14 +25,17 @@ use model::{Error, Lsn, Result, SqlState, TableId};
 
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::reads::Reads;
+use crate::reclaim;
 use crate::record::{Begin, Version};
-use crate::store::{Garbage, Store};
+use crate::store::{Garbage, OfTable, Store};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
 pub use see::View;
 
 /// So many bytes of one transaction are not counted yet as the store's.
 const UNCOUNTED_BYTES_MAX: i64 = 64 << 10;
+/// A guard is held for so many changes that are taken back at a transaction's end.
+const WRITES_PER_GUARD: usize = 1_024;
 
 /// What later statements of a transaction see, and what is checked at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +67,9 @@ pub struct Txn {
     pending: Option<Pending>,
     /// Bytes it added that the store does not know of yet.
     uncounted_bytes: i64,
+    /// Bytes of `writes` and `locks`, and how many of them the store knows of.
+    list_bytes: i64,
+    counted_list_bytes: i64,
     /// Is everything ready for its commit? Then what will be garbage is below.
     prepared: bool,
     garbage: Vec<Garbage>,
@@ -239,6 +245,8 @@ impl Txn {
             versions: Vec::new(),
             pending: None,
             uncounted_bytes: 0,
+            list_bytes: 0,
+            counted_list_bytes: 0,
             prepared: false,
             garbage: Vec::new(),
             newest_seen: Lsn::ZERO,
@@ -315,8 +323,8 @@ impl Txn {
         }
         let slot = table.records.record(record)?;
         let Some(current) = slot.current(self.id, guard) else { return Ok(Locked::Gone) };
-        let seen = slot.seen(self.id, self.snapshot, guard);
-        let changed = !seen.is_some_and(|seen| std::ptr::eq(seen, current));
+        // Older versions need not be gone through: a row that many change has many.
+        let changed = matches!(current.begin(), Begin::Committed(lsn) if lsn > self.snapshot);
         if changed && self.isolation >= Isolation::RepeatableRead {
             let what = if current.row().is_some() { "update" } else { "delete" };
             return Err(Error::new(
@@ -487,6 +495,7 @@ impl Txn {
         if fresh {
             let table = table.map(|table| self.tables.number(table));
             self.locks.push(Held { name, table, granted });
+            self.count_list_bytes(size_of::<Held>());
         }
     }
 
@@ -648,8 +657,7 @@ impl Txn {
             index.key_of(&table.layout, row, &mut key)?;
             index.tree.remove(&key, guard);
         }
-        let records = Arc::clone(&table.records);
-        guard.defer(move || records.arena.give_back(record.0));
+        table.records.give_back(record, guard);
         Ok(())
     }
 
@@ -705,8 +713,19 @@ impl Txn {
         let bytes = slot.push(self.id, row, guard) as i64;
         table.records.add_bytes(bytes);
         self.count_bytes(bytes);
+        let stale: usize = write.stale.iter().map(|(_, key)| size_of::<(usize, Box<[u8]>)>() + key.len()).sum();
         self.writes.push(write);
+        self.count_list_bytes(size_of::<Write>() + stale);
         Ok(())
+    }
+
+    /// Lists grow by this much. They are counted until the end of the transaction.
+    fn count_list_bytes(&mut self, bytes: usize) {
+        self.list_bytes += bytes as i64;
+        if self.list_bytes - self.counted_list_bytes > UNCOUNTED_BYTES_MAX {
+            self.store.add_transaction_bytes(self.list_bytes - self.counted_list_bytes);
+            self.counted_list_bytes = self.list_bytes;
+        }
     }
 
     fn count_bytes(&mut self, bytes: i64) {
@@ -886,7 +905,7 @@ impl Txn {
             }
             let record = write.record;
             garbage.extend(std::mem::take(&mut write.stale).into_iter().map(|(index, key)| Garbage::Entry {
-                table: Arc::clone(table),
+                table: OfTable(Arc::clone(table)),
                 index,
                 key,
                 record,
@@ -914,19 +933,20 @@ impl Txn {
         Ok(())
     }
 
-    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more; readers get snapshots at `lsn` or
-    /// later only after this. Its locks are let go when it is dropped.
+    /// Makes its changes the state since `lsn`. The commit record has that number and cannot fail any more, nor can this; readers get
+    /// snapshots at `lsn` or later only after this. Its locks are let go when it is dropped.
     ///
-    /// # Errors
-    /// XX000 only.
+    /// # Panics
+    /// Without [`Txn::prepare`] after its last change.
     ///
     /// # Cost
-    /// After [`Txn::prepare`] a few stores for each record, and one lock for what became garbage.
-    pub fn commit(&mut self, lsn: Lsn, guard: &Guard) -> Result<()> {
-        self.prepare(guard)?;
+    /// A few stores for each record, and one lock for what became garbage.
+    pub fn commit(&mut self, lsn: Lsn, guard: &Guard) {
+        assert!(self.prepared, "BUG: a transaction is committed that was not prepared");
         for write in self.writes.iter().filter(|write| write.first) {
             let records = &self.tables.get(write.table).records;
-            let dropped = records.record(write.record)?.commit(self.id, lsn, guard);
+            let record = records.record(write.record).expect("BUG: a prepared record is gone");
+            let dropped = record.commit(self.id, lsn, guard);
             if dropped > 0 {
                 records.add_bytes(-(dropped as i64));
             }
@@ -938,7 +958,6 @@ impl Txn {
         self.tell_readers(lsn);
         self.writes.clear();
         self.store.discard(lsn, std::mem::take(&mut self.garbage));
-        Ok(())
     }
 }
 
@@ -964,9 +983,7 @@ impl Write {
         let bytes = slot.pop(me, guard);
         table.records.add_bytes(-(bytes as i64));
         if made {
-            let records = Arc::clone(&table.records);
-            // Whoever has its number from an index still believes it to be the old row.
-            guard.defer(move || records.arena.give_back(record.0));
+            table.records.give_back(record, guard);
         }
         Ok(bytes)
     }
@@ -985,9 +1002,9 @@ impl Write {
             if let (Some(index), Some(row)) = (&table.primary, row) {
                 index.key_of(&table.layout, row, &mut key)?;
             }
-            garbage.push(Garbage::Record { table: Arc::clone(table), record, key: key.into() });
+            garbage.push(Garbage::Record { table: OfTable(Arc::clone(table)), record, key: key.into() });
         } else if committed.is_some() {
-            garbage.push(Garbage::Versions { table: Arc::clone(table), record });
+            garbage.push(Garbage::Versions { table: OfTable(Arc::clone(table)), record });
         }
         Ok(())
     }
@@ -995,14 +1012,17 @@ impl Write {
 
 impl Drop for Txn {
     fn drop(&mut self) {
-        let guard = &crossbeam_epoch::pin();
-        while let Some(write) = self.writes.pop() {
-            // It fails only where a record is missing that was there before.
-            let undone = write.undo(self.tables.get(write.table), self.id, guard);
-            debug_assert!(undone.is_ok(), "{undone:?}");
-            self.uncounted_bytes -= undone.unwrap_or(0) as i64;
+        while !self.writes.is_empty() {
+            let guard = &crossbeam_epoch::pin();
+            for write in self.writes.drain(self.writes.len().saturating_sub(WRITES_PER_GUARD)..).rev() {
+                // It fails only where a record is missing that was there before.
+                let undone = write.undo(self.tables.get(write.table), self.id, guard);
+                debug_assert!(undone.is_ok(), "{undone:?}");
+                self.uncounted_bytes -= undone.unwrap_or(0) as i64;
+            }
         }
         self.store.add_memory_bytes(self.uncounted_bytes);
+        self.store.add_transaction_bytes(-self.counted_list_bytes);
         if let Some(reads) = &self.reads {
             reads.end(&self.store.recent, self.id);
         }
@@ -1012,5 +1032,6 @@ impl Drop for Txn {
         for entry in self.entered.drain(..) {
             self.store.locks.release(self.id, LockName::Table { table: entry.table.0 }, Some(&entry.gate.lock));
         }
+        reclaim::catch_up();
     }
 }

@@ -20,10 +20,11 @@ use engine::{Engine, Stats};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use model::{Error, Result, SqlState};
 use parking_lot::RwLock;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::metrics::Exposition;
 use crate::{flight, http, pg};
@@ -74,8 +75,34 @@ impl Health {
     }
 }
 
+/// Answers on a thread of its own, so that no work of others delays it, until the sender is dropped.
+///
+/// # Errors
+/// 58030 when the system gives no thread.
+pub(crate) fn start_health(listener: TcpListener, health: Arc<Health>) -> Result<oneshot::Sender<()>> {
+    let failed =
+        |error: std::io::Error| Error::new(SqlState::IO_ERROR, format!("cannot start the health listener: {error}"));
+    let listener = listener.into_std().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serve = move || {
+        runtime.block_on(async {
+            let listener = match TcpListener::from_std(listener) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::error!(%error, "cannot serve health"),
+            };
+            tokio::select! {
+                () = serve_health(listener, health) => (),
+                _ = stopped => (),
+            }
+        });
+    };
+    std::thread::Builder::new().name("health".to_owned()).spawn(serve).map_err(failed)?;
+    Ok(stop)
+}
+
 /// Serves until it is dropped: it is the first to answer and the last to stop.
-pub(crate) async fn serve_health(listener: TcpListener, health: Arc<Health>) {
+async fn serve_health(listener: TcpListener, health: Arc<Health>) {
     let router = Router::new()
         .route("/health", get(alive))
         .route("/ready", get(ready))
@@ -181,7 +208,7 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_durable_lsn", "Newest log record that is on disk.", stats.durable_lsn),
         ("millrace_flushed_lsn", "Log records up to this one are in segments.", stats.flushed_lsn),
         ("millrace_memtable_bytes", "Memory of the memtables.", stats.memtable_bytes),
-        ("millrace_memory_bytes", "The memory budget.", stats.memory_bytes),
+        ("millrace_memory_limit_bytes", "The memory budget.", stats.memory_bytes),
         ("millrace_log_disk_bytes", "Disk space of the log.", stats.log_disk_bytes),
         ("millrace_segment_bytes", "Disk space of the segments.", stats.segment_bytes),
         ("millrace_segments", "Segments.", stats.segments),
@@ -194,11 +221,30 @@ fn expose_engine(out: &mut Exposition, stats: &Stats) {
         ("millrace_row_tables_bytes", "Memory of their rows and indexes.", stats.rows_bytes),
         ("millrace_row_tables_bytes_max", "Memory at which inserts and updates are refused.", stats.rows_bytes_max),
         ("millrace_row_tables_garbage", "Old versions that wait until nobody can see them.", stats.rows_garbage),
+        ("millrace_row_tables_held_bytes", "Old versions that only open snapshots see.", stats.rows_held_bytes),
+        ("millrace_row_tables_list_bytes", "Lists of open transactions' changes and locks.", stats.rows_list_bytes),
+        (
+            "millrace_row_tables_deferred_bytes",
+            "Memory given up and not freed while statements may look at it.",
+            stats.rows_deferred_bytes,
+        ),
         ("millrace_lock_waiters", "Transactions that wait for a lock.", stats.lock_waiters),
         ("millrace_compaction_backlog", "Most segments of a partition to be merged.", stats.compaction_backlog),
     ] {
         out.gauge(name, help, value);
     }
+    let stores =
+        [("rows", stats.rows_bytes), ("memtables", stats.memtable_bytes), ("segment_cache", stats.directory_bytes)];
+    let work = stats.work.map(|(kind, bytes, _)| (kind, bytes));
+    let parts = stores.into_iter().chain(work).map(|(part, bytes)| (format!("part=\"{part}\""), bytes));
+    out.family("millrace_memory_bytes", "gauge", "Memory held, by part of the budget.", parts);
+    let most = stats.work.iter().map(|(kind, _, most)| (format!("part=\"{kind}\""), *most));
+    out.family("millrace_memory_max_bytes", "gauge", "Most memory of statements and connections, by part.", most);
+    out.counter(
+        "millrace_memory_refused_total",
+        "Reservations of memory that were refused.",
+        stats.reservations_refused,
+    );
     let waited = stats.compaction_wait_ns as f64 / 1e9;
     out.counter("millrace_compaction_wait_seconds_total", "Time compactions waited for their rate.", waited);
     let written = stats.write_amplification();

@@ -11,6 +11,8 @@ pub mod health;
 pub mod http;
 mod metrics;
 pub mod pg;
+mod runtime;
 mod serve;
 
+pub use runtime::runtime;
 pub use serve::{Options, Ready, Server};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::{Error, Result, SqlState};
 use query::Database;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::health::{self, Health, Phase, Serving};
 use crate::{flight, http, pg};
@@ -34,16 +35,9 @@ pub struct Server {
     flight: Option<TcpListener>,
     health_address: Option<SocketAddr>,
     health: Arc<Health>,
-    health_task: Option<tokio::task::JoinHandle<()>>,
+    /// Dropping it ends the thread that answers.
+    _health_thread: Option<oneshot::Sender<()>>,
     max_connections: usize,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(task) = &self.health_task {
-            task.abort();
-        }
-    }
 }
 
 impl Server {
@@ -58,10 +52,10 @@ impl Server {
         let flight = bind("--flight", options.flight).await?;
         let health = Health::new();
         let health_address = health::bound(health_listener.as_ref());
-        let serve = |listener| tokio::spawn(health::serve_health(listener, Arc::clone(&health)));
-        let health_task = health_listener.map(serve);
+        let serve = |listener| health::start_health(listener, Arc::clone(&health));
+        let health_thread = health_listener.map(serve).transpose()?;
         let max_connections = options.max_connections;
-        Ok(Server { pg, http, flight, health_address, health, health_task, max_connections })
+        Ok(Server { pg, http, flight, health_address, health, _health_thread: health_thread, max_connections })
     }
 
     /// Where PostgreSQL clients connect.
@@ -125,7 +119,7 @@ impl Server {
 
 /// Listeners with a database behind them.
 pub struct Ready {
-    /// Holds the health listener until all have ended.
+    /// Holds the health listener until all others have ended.
     server: Server,
     http: Option<(TcpListener, Arc<http::Context>)>,
     pg: Option<(TcpListener, Arc<pg::Context>)>,

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use env::{Event, File, Open, Step};
 use model::{Error, Lsn, SqlState};
 
-use crate::format::{self, FILE_HEADER_BYTES, FileHeader};
+use crate::format::{self, FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_BYTES};
 use crate::{LogFile, Room, Run, Shared, Space, State, capacity};
 
 /// A durable mark follows this long after the last flush.
 const MARK_AFTER_NS: u64 = 10_000_000;
+/// The least that disks write, and lose, at a time.
+const SECTOR_BYTES: u64 = 512;
 /// How often a full disk is tried again.
 const SPACE_RETRY_NS: u64 = 100_000_000;
 /// For fail-over, which is not there yet.
@@ -92,12 +94,15 @@ impl Flusher {
         self.data > self.recorded
     }
 
-    /// Queues a mark if nothing else is queued: any record that follows says what a mark would.
+    /// Queues a mark if nothing else is queued: any record that follows says what a mark would. Marks are repeated until one
+    /// is in another sector than the records before, so that a lost sector does not take both.
     fn queue_mark(&mut self, shared: &Shared) {
         let mut state = shared.state.lock();
         if state.failure.is_none() && state.queue.is_empty() && state.has_room(&[&[]], Space::Reserve, &shared.options)
         {
-            state.push(&[], &shared.options);
+            let wanted = self.current.as_ref().map_or(1, |current| marks_at(current.at));
+            let fitting = state.room.remaining / RECORD_HEADER_BYTES as u64;
+            (0..wanted.min(fitting).max(1)).for_each(|_| state.push(&[], &shared.options));
         }
         // Without room there is no mark until there is; then the next retry for space asks again.
         self.flushed_at_ns = shared.env.monotonic_ns();
@@ -153,15 +158,16 @@ impl Flusher {
             panic!("BUG: log record {} was queued for a file that is not prepared", run.first);
         };
         let number = self.number + 1;
-        let header = FileHeader { identity: self.identity, number, first_lsn: run.first, term: TERM };
+        let Prepared { file, bytes } = prepared;
+        let header = FileHeader { identity: self.identity, number, first_lsn: run.first, term: TERM, reserved: bytes };
         run.bytes[..FILE_HEADER_BYTES].copy_from_slice(&header.encode());
         format::seal(&mut run.bytes[FILE_HEADER_BYTES..], header.seed(), durable);
-        let Prepared { file, bytes } = prepared;
         file.write_at(&run.bytes, 0)?;
         file.sync()?;
         let path = shared.dir.join(file_name(run.first));
         shared.env.rename(file.path(), &path)?;
-        shared.env.sync_dir(&shared.dir)?;
+        // By the open handle: a process without a file handle to spare is no reason for the log to fail.
+        shared.folder.sync()?;
         self.number = number;
         self.current = Some(Current { file, seed: header.seed(), at: run.bytes.len() as u64 });
         shared.state.lock().files.push(LogFile { path, number, first_lsn: run.first, bytes });
@@ -211,7 +217,7 @@ impl Flusher {
 
     fn prepare_file(&mut self, shared: &Shared, bytes: u64) -> Result<Prepared, Error> {
         self.prepared_names += 1;
-        let path = shared.dir.join(format!("prepared-{}.tmp", self.prepared_names));
+        let path = shared.dir.join(prepared_name(self.prepared_names));
         let made = shared.env.open(&path, Open::CreateNew).and_then(|file| {
             file.allocate(bytes)?;
             Ok(file)
@@ -270,6 +276,11 @@ impl Flusher {
     pub(crate) fn retry_space_now(&mut self) {
         self.retry_space_at_ns = 0;
     }
+}
+
+/// How many marks from byte `at` on reach a sector that holds no part of what is before.
+fn marks_at(at: u64) -> u64 {
+    (at.next_multiple_of(SECTOR_BYTES) - at).div_ceil(RECORD_HEADER_BYTES as u64) + 1
 }
 
 /// Removes files that nothing was written to; what cannot be removed is at the next open.
@@ -335,11 +346,27 @@ fn fail(shared: &Shared, run: &Run, error: &io::Error) {
 }
 
 fn no_space_error(path: &std::path::Path, bytes: u64, error: &io::Error) -> Error {
-    Error::io(format_args!("reserve {bytes} bytes for the next log file {}", path.display()), error)
+    let what = format!("reserve {bytes} bytes for the next log file {}", path.display());
+    if env::is_out_of_handles(error) {
+        return Error::new(SqlState::INSUFFICIENT_RESOURCES, format!("{what}: {error}"))
+            .with_detail("Nothing of this write was stored")
+            .with_hint("close connections, or raise the limit of open files (ulimit -n); writing resumes by itself");
+    }
+    Error::io(what, error)
         .with_detail("Nothing of this write was stored; reads, DELETE and DROP go on")
         .with_hint("free space on the disk; writing resumes by itself")
 }
 
 pub(crate) fn file_name(first: Lsn) -> String {
     format!("{:016x}.log", first.0)
+}
+
+/// The name of a log file that is reserved and has no records yet.
+fn prepared_name(number: u64) -> String {
+    format!("prepared-{number}.tmp")
+}
+
+pub(crate) fn is_prepared(name: &str) -> bool {
+    let number = name.strip_prefix("prepared-").and_then(|name| name.strip_suffix(".tmp"));
+    number.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -24,6 +24,8 @@ pub struct FileHeader {
     pub first_lsn: Lsn,
     /// Who wrote it, for fail-over.
     pub term: u64,
+    /// Length of the whole file, reserved before its first record was written; 0 where an older version wrote it.
+    pub reserved: u64,
 }
 
 impl FileHeader {
@@ -35,6 +37,7 @@ impl FileHeader {
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.first_lsn.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.term.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.reserved.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -65,6 +68,7 @@ impl FileHeader {
             number: u64_at(bytes, 24),
             first_lsn: Lsn(first_lsn),
             term: u64_at(bytes, 40),
+            reserved: u64_at(bytes, 48),
         })
     }
 

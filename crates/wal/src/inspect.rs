@@ -27,7 +27,8 @@ pub struct FileCheck {
     pub end: u64,
     /// What is wrong with the header, or what stands at `end` instead of zeros: a torn tail, or damage.
     pub problem: Option<String>,
-    /// Is it damage: the record at `end` was durable, or it is the header, which is whole before the file has its name.
+    /// Is it damage: the record at `end` was durable, or it is the header or the length, which are whole before the file has
+    /// its name.
     pub is_damaged: bool,
 }
 
@@ -81,6 +82,12 @@ impl FileCheck {
     }
 
     fn judge_end(&mut self, bytes: &[u8], at: usize, next: Lsn, bad: Option<String>) {
+        let reserved = self.header.map_or(0, |header| header.reserved);
+        if (bytes.len() as u64) < reserved {
+            self.problem = Some(format!("{} bytes, {reserved} expected: it was cut short", bytes.len()));
+            self.is_damaged = true;
+            return;
+        }
         let junk = format::written_bytes(&bytes[at..]);
         if junk == 0 {
             return;

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use env::{Env, Event, Step};
+use env::{Env, Event, Folder, Step};
 use model::limits::RECORD_PAYLOAD_BYTES_MAX;
 use model::{Error, Lsn, Result, SqlState};
 use parking_lot::Mutex;
@@ -119,6 +119,8 @@ pub struct Wal {
 struct Shared {
     env: Arc<dyn Env>,
     dir: PathBuf,
+    /// `dir`, open: it is synced while there may be no file handle to spare.
+    folder: Arc<dyn Folder>,
     options: WalOptions,
     state: Mutex<State>,
 }
@@ -420,7 +422,7 @@ impl Shared {
             removed.map_err(|e| Error::io(format_args!("remove {}", file.path.display()), &e))?;
         }
         let dir = &self.dir;
-        self.env.sync_dir(dir).map_err(|e| Error::io(format_args!("sync folder {}", dir.display()), &e))?;
+        self.folder.sync().map_err(|e| Error::io(format_args!("sync folder {}", dir.display()), &e))?;
         Ok(true)
     }
 }

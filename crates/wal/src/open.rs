@@ -10,7 +10,7 @@ use env::{Env, File, Open};
 use model::{Error, Lsn, Result};
 use parking_lot::Mutex;
 
-use crate::flush::{Current, Flusher, file_name};
+use crate::flush::{Current, Flusher, file_name, is_prepared};
 use crate::format::{self, Decoded, FILE_HEADER_BYTES, FileHeader};
 use crate::{LogFile, Opened, Room, Shared, State, Wal, WalOptions};
 
@@ -26,17 +26,23 @@ pub(crate) fn open(
 ) -> Result<(Wal, Opened)> {
     let from = from.max(Lsn(1));
     prepare_dir(&*env, dir)?;
-    let mut found = find_files(&*env, dir)?;
+    let folder = env.open_dir(dir).map_err(|e| io_error("open folder", dir, &e))?;
+    let Files { mut found, mut needless } = find_files(&*env, dir)?;
     for file in &found {
         file.check_identity(identity)?;
     }
-    drop_below_gap(&*env, &mut found, from)?;
+    needless.extend(take_below_gap(&mut found, from));
     let mut replay = Replay { env: &*env, from, each, opened: Opened::default(), tail: Tail::default() };
     replay.run(&found)?;
     let (opened, tail) = (replay.opened, replay.tail);
+    // Only now: a log that is refused is left as it was.
+    for path in &needless {
+        env.remove(path).map_err(|e| io_error("remove", path, &e))?;
+    }
     let current = make_tail_safe(&*env, found.last(), &tail)?;
     sync_dir(&*env, dir)?;
-    Ok((assemble(env, dir, identity, options, &found, &tail, current), opened))
+    let shared = |state| Shared { env, dir: dir.to_owned(), folder, options, state: Mutex::new(state) };
+    Ok((assemble(shared, identity, &found, &tail, current), opened))
 }
 
 /// What replay learned about the end of the log.
@@ -57,10 +63,8 @@ struct Tail {
 }
 
 fn assemble(
-    env: Arc<dyn Env>,
-    dir: &Path,
+    shared: impl FnOnce(State) -> Shared,
     identity: u64,
-    options: WalOptions,
     found: &[Found],
     tail: &Tail,
     current: Option<(Current, u64)>,
@@ -81,6 +85,7 @@ fn assemble(
         files: found.iter().map(Found::log_file).collect(),
         spare_buffer: Vec::new(),
     };
+    let shared = shared(state);
     let mut flusher = Flusher {
         identity,
         current,
@@ -90,10 +95,9 @@ fn assemble(
         needless_below: None,
         recorded: tail.recorded,
         data: tail.data,
-        flushed_at_ns: env.monotonic_ns(),
+        flushed_at_ns: shared.env.monotonic_ns(),
         retry_space_at_ns: 0,
     };
-    let shared = Shared { env, dir: dir.to_owned(), options, state: Mutex::new(state) };
     flusher.prepare_files(&shared);
     Wal { shared: Arc::new(shared), flusher: Mutex::new(flusher), notify: Mutex::new(None) }
 }
@@ -118,6 +122,14 @@ impl Found {
         .with_hint("move the file out of the log folder, or restore the log of this database"))
     }
 
+    /// Its space was reserved, and the length was durable, before it got its name: no crash leaves it shorter.
+    fn cut_short(&self, next: Lsn) -> Error {
+        let (path, bytes, reserved) = (self.path.display(), self.bytes, self.header.reserved);
+        Error::corrupt(format!("log file {path}: {bytes} bytes, {reserved} expected: it was cut short"))
+            .with_detail(format!("{}; there may have been more, so the database will not open", intact(next)))
+            .with_hint("restore a backup")
+    }
+
     fn log_file(&self) -> LogFile {
         let FileHeader { number, first_lsn, .. } = self.header;
         LogFile { path: self.path.clone(), number, first_lsn, bytes: self.bytes }
@@ -136,15 +148,21 @@ fn sync_dir(env: &dyn Env, dir: &Path) -> Result<()> {
     env.sync_dir(dir).map_err(|e| io_error("sync folder", dir, &e))
 }
 
-/// The log files of the folder with their headers, by LSN. Removes files that never got their name.
-fn find_files(env: &dyn Env, dir: &Path) -> Result<Vec<Found>> {
+/// What is in the folder.
+struct Files {
+    /// The log files with their headers, by LSN.
+    found: Vec<Found>,
+    /// Files that never got their name.
+    needless: Vec<PathBuf>,
+}
+
+fn find_files(env: &dyn Env, dir: &Path) -> Result<Files> {
     let entries = env.list(dir).map_err(|e| io_error("list folder", dir, &e))?;
-    for entry in entries.iter().filter(|entry| entry.name.ends_with(".tmp")) {
-        let path = dir.join(&entry.name);
-        env.remove(&path).map_err(|e| io_error("remove", &path, &e))?;
-    }
+    let prepared = entries.iter().filter(|entry| is_prepared(&entry.name));
+    let needless = prepared.map(|entry| dir.join(&entry.name)).collect();
     let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
-    logs.map(|entry| find_file(env, dir.join(&entry.name), entry.bytes)).collect()
+    let found = logs.map(|entry| find_file(env, dir.join(&entry.name), entry.bytes)).collect::<Result<_>>()?;
+    Ok(Files { found, needless })
 }
 
 pub(crate) fn find_file(env: &dyn Env, path: PathBuf, bytes: u64) -> Result<Found> {
@@ -160,16 +178,14 @@ pub(crate) fn find_file(env: &dyn Env, path: PathBuf, bytes: u64) -> Result<Foun
 }
 
 /// Removing old files is not atomic, so a crash may leave some of them with others gone between. Those below a gap that
-/// lies below `from` are not needed; finishes their removal. A gap at or above `from` is an error, later.
-fn drop_below_gap(env: &dyn Env, found: &mut Vec<Found>, from: Lsn) -> Result<()> {
+/// lies below `from` are not needed; takes them out, so that their removal is finished. A gap at or above `from` is an
+/// error, later.
+fn take_below_gap(found: &mut Vec<Found>, from: Lsn) -> Vec<PathBuf> {
     let needed = found.partition_point(|file| file.header.first_lsn <= from).saturating_sub(1);
     let gap = (1..=needed.min(found.len().saturating_sub(1)))
         .rev()
         .find(|at| found[*at].header.number != found[at - 1].header.number + 1);
-    for file in found.drain(..gap.unwrap_or(0)) {
-        env.remove(&file.path).map_err(|e| io_error("remove", &file.path, &e))?;
-    }
-    Ok(())
+    found.drain(..gap.unwrap_or(0)).map(|file| file.path).collect()
 }
 
 struct Replay<'a> {
@@ -261,6 +277,9 @@ impl Replay<'_> {
         if lsn < self.from {
             let why = format!("the database had taken in records up to {}", self.from.0 - 1);
             return Err(damaged(file, at, lsn, &what, &why));
+        }
+        if file.bytes < file.header.reserved {
+            return Err(file.cut_short(lsn));
         }
         self.tail.written_end = at + format::written_bytes(&bytes[at..]);
         self.tail.unrecorded = bytes[self.tail.recorded_end..at].to_vec();

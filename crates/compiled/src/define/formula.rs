@@ -10,8 +10,6 @@ use model::{Datum, Error, Result, RowSchema, SequenceRef, SqlState, TableName, T
 use rows::row::RowLayout;
 use rows::{Records, RowTable};
 use sqlparser::ast::{self, VisitMut, VisitorMut};
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
 
 use super::names::{quoted, shown};
 use super::{Catalog, types};
@@ -182,8 +180,7 @@ pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], world: &'a World<'a>)
 /// # Errors
 /// XX001: it was written by [`canonical`].
 pub(super) fn parsed(sql: &str) -> Result<ast::Expr> {
-    let parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql);
-    let parsed = parser.and_then(|mut parser| parser.parse_expr());
+    let parsed = crate::dialect::parser_of(sql).and_then(|mut parser| parser.parse_expr());
     parsed.map_err(|error| Error::corrupt(format!("expression {sql:?} of a table: {error}")))
 }
 
@@ -268,8 +265,7 @@ fn named_by(expr: &ast::Expr, catalog: &dyn Catalog) -> Option<TableName> {
         ast::Expr::Cast { expr, .. } | ast::Expr::Nested(expr) => named_by(expr, catalog),
         ast::Expr::Value(value) => {
             let ast::Value::SingleQuotedString(text) = &value.value else { return None };
-            let parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(text);
-            let name = parser.and_then(|mut parser| parser.parse_object_name(false)).ok()?;
+            let name = crate::dialect::parser_of(text).and_then(|mut parser| parser.parse_object_name(false)).ok()?;
             super::names::relation(&name, catalog).ok()
         }
         _ => None,

@@ -9,9 +9,7 @@ use model::{
 };
 use rows::RowTable;
 use rows::row::RowLayout;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::TokenWithSpan;
 
 use super::*;
 use crate::cast::{Zone, text_of};
@@ -79,7 +77,7 @@ impl Catalog for Db {
 }
 
 fn tokens(sql: &str) -> Vec<TokenWithSpan> {
-    Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap()
+    crate::tokenize(sql).unwrap()
 }
 
 /// A statement as the session reads it.
@@ -89,7 +87,7 @@ fn defined(sql: &str, db: &Db) -> Result<Option<Definition>> {
     let mut definition = match sequence(&tokens)? {
         Some(statement) => Some(define_sequence(&statement, db)?),
         None => {
-            let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(tokens);
+            let mut parser = crate::parser(tokens);
             let parsed =
                 parser.parse_statement().map_err(|error| Error::new(SqlState::SYNTAX_ERROR, error.to_string()))?;
             assert_eq!(parser.peek_token().token, sqlparser::tokenizer::Token::EOF, "{sql}");
@@ -704,7 +702,7 @@ fn statements_understand_what_descriptions_hold() {
     for table in &tables.0 {
         let one = Bare(vec![Arc::clone(table)]);
         let sql = format!("insert into {} default values", names::quoted(&table.schema.name.table));
-        let parsed = Parser::parse_sql(&PostgreSqlDialect {}, &sql).unwrap().remove(0);
+        let parsed = crate::parser_of(&sql).unwrap().parse_statement().unwrap();
         let compiled = crate::compile(&parsed, &one, &[]);
         // Defaults too long for their columns are told when they are used, as are foreign keys to tables that went away.
         let state = compiled.as_ref().err().map(Error::state);

@@ -51,7 +51,7 @@ fn an_array_parameter_is_looked_up_by_keys() {
         (
             "SELECT a FROM pair WHERE a = ANY($1::int[]) AND b = ANY($2)",
             &["{1,70000}", "{y}"],
-            "ranges 1 of an array",
+            "ranges 1 of an array with 1 tested in the index",
             "1",
         ),
         (

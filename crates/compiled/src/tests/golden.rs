@@ -12,8 +12,9 @@ use sqlparser::ast;
 
 use super::{Db, parse, shown};
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "golden.txt",
+    "golden_calls.txt",
     "golden_functions.txt",
     "golden_foreign.txt",
     "golden_queries.txt",

@@ -6,6 +6,7 @@ mod expressions;
 mod golden;
 mod isolation;
 mod loads;
+mod lookups;
 mod programs;
 mod queries;
 mod random;
@@ -19,9 +20,7 @@ use model::{Datum, Error, Lsn, Result, RowSchema, RowSchemaRef, SequenceRef, Sql
 use rows::row::RowLayout;
 use rows::{IndexData, Isolation, Records, RowTable, Store, Txn};
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::Token;
 
 use crate::cast::{Zone, text_of};
 use crate::{
@@ -205,9 +204,9 @@ impl Outcome {
 
 /// As a session reads it.
 fn parse(sql: &str) -> ast::Statement {
-    let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location().unwrap();
+    let mut tokens = crate::tokenize(sql).unwrap();
     prepared(&mut tokens).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let mut parser = Parser::new(&PostgreSqlDialect {}).with_tokens_with_locations(tokens);
+    let mut parser = crate::parser(tokens);
     let parsed = parser.parse_statement().unwrap_or_else(|error| panic!("{sql}: {error}"));
     assert_eq!(parser.peek_token().token, Token::EOF, "{sql}");
     parsed

@@ -13,7 +13,7 @@ use engine::{
     Batch, ColumnSpec, Durability, Engine, Isolation, KeyList, Manifest, Op, Ops, Options, Rows, ScanRequest,
     ScanStats, SeriesFilter, TableSpec, TableView,
 };
-use env::{DirEntry, Env, Event, File, Open, RealEnv, Step, Worker};
+use env::{DirEntry, Env, Event, File, Folder, Open, RealEnv, Step, Worker};
 use model::{ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableId, TableName, TableOptions, TimeRange, key};
 use parking_lot::Mutex;
 
@@ -202,8 +202,21 @@ impl File for CountedFile {
         self.inner.allocate(bytes)
     }
 
+    fn reserve(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn path(&self) -> &Path {
         self.inner.path()
+    }
+}
+
+/// A folder that is not synced.
+struct Unsynced;
+
+impl Folder for Unsynced {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -239,6 +252,10 @@ impl Env for Counting {
 
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    fn open_dir(&self, _: &Path) -> io::Result<Arc<dyn Folder>> {
+        Ok(Arc::new(Unsynced))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {

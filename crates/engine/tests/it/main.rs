@@ -1,11 +1,13 @@
 //! The engine from outside, on a real directory. Faults are the business of crate `sim`.
 
+mod directory;
 mod histories;
 mod history;
 mod retention;
 mod rows;
 mod scale;
 mod serializable;
+mod space;
 mod workers;
 
 use std::path::Path;

@@ -165,7 +165,7 @@ fn read(txn: &mut Txn, table: &RowTable) -> BTreeMap<i64, Vec<Option<i64>>> {
     all
 }
 
-fn amounts(engine: &Engine, name: &str) -> BTreeMap<i64, i64> {
+pub(crate) fn amounts(engine: &Engine, name: &str) -> BTreeMap<i64, i64> {
     let mut txn = begin(engine);
     let table = table(&mut txn, name);
     read(&mut txn, &table).into_iter().map(|(id, row)| (id, row[1].expect("an amount"))).collect()

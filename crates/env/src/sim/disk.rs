@@ -15,6 +15,7 @@ pub(super) struct Disk {
     /// Numbers of the calls that fail.
     pub(super) fail_calls: Range<u64>,
     pub(super) calls: u64,
+    pub(super) is_out_of_handles: bool,
     pub(super) capacity: u64,
     /// Grows with every end of the process; files opened before are dead.
     pub(super) generation: u64,
@@ -69,6 +70,7 @@ impl Disk {
             faults: Faults::default(),
             fail_calls: 0..0,
             calls: 0,
+            is_out_of_handles: false,
             capacity: u64::MAX,
             generation: 0,
             inodes: BTreeMap::new(),
@@ -97,10 +99,15 @@ impl Disk {
         if self.fails(call) { Err(broken()) } else { Ok(()) }
     }
 
+    fn check_handles(&self) -> io::Result<()> {
+        if self.is_out_of_handles { Err(io::Error::from_raw_os_error(libc::EMFILE)) } else { Ok(()) }
+    }
+
     // Names
 
     pub(super) fn open(&mut self, path: &Path, how: Open) -> io::Result<(u64, u64)> {
         self.check(Call::Name)?;
+        self.check_handles()?;
         let inode = match (self.names.get(path), how) {
             (Some(_), Open::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
             (Some(Node::Folder), _) => return Err(io::ErrorKind::IsADirectory.into()),
@@ -118,6 +125,12 @@ impl Disk {
         self.inodes.insert(self.next_inode, Inode::default());
         self.change_names(vec![(path.to_owned(), Some(Node::File(self.next_inode)))]);
         Ok(self.next_inode)
+    }
+
+    pub(super) fn open_dir(&mut self, dir: &Path) -> io::Result<u64> {
+        self.check_handles()?;
+        self.check_folder(dir)?;
+        Ok(self.generation)
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
@@ -164,6 +177,7 @@ impl Disk {
 
     pub(super) fn list(&mut self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.check(Call::Name)?;
+        self.check_handles()?;
         self.check_folder(dir)?;
         let inside = self.names.iter().filter(|(name, _)| name.parent() == Some(dir));
         let entries = inside.map(|(name, node)| DirEntry {
@@ -285,6 +299,11 @@ impl Disk {
             inode.set_bytes(bytes);
         }
         Ok(())
+    }
+
+    pub(super) fn reserve_space(&mut self, inode: u64, bytes: u64) -> io::Result<()> {
+        self.check(Call::Write)?;
+        self.reserve(inode, bytes)
     }
 
     /// Gives the file its space up to `bytes`.

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{DirEntry, Env, Event, File, Open, Step, Worker};
+use crate::{DirEntry, Env, Event, File, Folder, Open, Step, Worker};
 use disk::Disk;
 use schedule::Schedule;
 
@@ -151,11 +151,17 @@ impl SimEnv {
         let mut disk = self.world.disk.lock();
         disk.fail_calls = 0..0;
         disk.faults = Faults::default();
+        disk.is_out_of_handles = false;
     }
 
     /// Sets how many bytes the disk holds; `u64::MAX` for no end. What is stored already stays.
     pub fn set_capacity(&self, bytes: u64) {
         self.world.disk.lock().capacity = bytes;
+    }
+
+    /// Makes every call that needs a new file handle fail, as in a process that has all it may have, or ends that.
+    pub fn set_out_of_handles(&self, is_out: bool) {
+        self.world.disk.lock().is_out_of_handles = is_out;
     }
 
     /// Bytes that files occupy or have reserved.
@@ -248,8 +254,12 @@ impl Env for SimEnv {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.advance(SYNC_NS);
-        self.world.disk.lock().sync_dir(dir)
+        self.open_dir(dir)?.sync()
+    }
+
+    fn open_dir(&self, dir: &Path) -> io::Result<Arc<dyn Folder>> {
+        let generation = self.world.disk.lock().open_dir(dir)?;
+        Ok(Arc::new(SimFolder { env: self.clone(), generation, path: dir.to_owned() }))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
@@ -348,8 +358,30 @@ impl File for SimFile {
         self.to_write(|disk| disk.allocate(self.inode, bytes))
     }
 
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.to_write(|disk| disk.reserve_space(self.inode, bytes))
+    }
+
     fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// It stands for its name: folders are not renamed here.
+struct SimFolder {
+    env: SimEnv,
+    generation: u64,
+    path: PathBuf,
+}
+
+impl Folder for SimFolder {
+    fn sync(&self) -> io::Result<()> {
+        self.env.advance(SYNC_NS);
+        let mut disk = self.env.world.disk.lock();
+        if disk.generation != self.generation {
+            return Err(io::Error::other("the folder was opened before the crash"));
+        }
+        disk.sync_dir(&self.path)
     }
 }
 

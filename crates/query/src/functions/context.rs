@@ -50,6 +50,11 @@ pub trait ServerFacts: Send + Sync {
         Vec::new()
     }
 
+    /// Signals the session with this number; false if there is none.
+    fn signal(&self, _pid: i32, _signal: Signal) -> bool {
+        false
+    }
+
     /// Bytes of a table on disk and in memory, if known.
     fn table_bytes(&self, _table: TableId) -> Option<i64> {
         None
@@ -79,6 +84,15 @@ pub trait ServerFacts: Send + Sync {
     fn lsn(&self) -> u64 {
         0
     }
+}
+
+/// What one session asks of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Cancel the statement that runs, if one does.
+    Cancel,
+    /// End the session.
+    Terminate,
 }
 
 /// How large a `rows` table is.

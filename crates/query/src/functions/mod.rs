@@ -13,6 +13,7 @@ mod gap_columns;
 mod gap_fill;
 mod gap_fill_exec;
 mod gap_values;
+mod general;
 mod min_max;
 pub(crate) mod moving;
 mod nearest;
@@ -21,10 +22,11 @@ mod planner;
 mod sign;
 mod time_bucket;
 
+pub(crate) use capped::{is_growing, is_too_large};
 pub(crate) use nearest::NEAREST;
 pub use planner::{Planner, rewrite_plan};
 
-pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, StatementFacts};
+pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, Signal, StatementFacts};
 
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;
@@ -39,7 +41,7 @@ pub fn register(session: &SessionContext) {
         session.register_udf(function);
     }
     session.register_udf(nearest::function());
-    for function in capped::functions() {
+    for function in capped::functions().into_iter().chain(general::functions()) {
         session.register_udf(function);
     }
     for function in first_last::functions().into_iter().chain(min_max::functions()) {

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
 use super::*;
 
@@ -36,7 +34,7 @@ async fn session_of_batches(rows: usize) -> SessionContext {
 }
 
 async fn run(session: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
-    let mut statement = Parser::parse_sql(&PostgreSqlDialect {}, sql)?.pop().unwrap();
+    let mut statement = compiled::parser_of(sql)?.parse_statements()?.pop().unwrap();
     crate::rewrite::rewrite(&mut statement);
     crate::pg_catalog::rewrite(&mut statement);
     let plan = session.state().statement_to_plan(Statement::Statement(Box::new(statement))).await?;

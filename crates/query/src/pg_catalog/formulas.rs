@@ -10,8 +10,6 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value, Visit, Visitor,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use model::{RowColumn, RowSchema, Type};
 
 use crate::rewrite::folded;
@@ -56,7 +54,7 @@ pub(crate) fn columns(sql: &str, table: &RowSchema) -> Vec<usize> {
 }
 
 fn parsed(sql: &str) -> Option<Expr> {
-    Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).and_then(|mut parser| parser.parse_expr()).ok()
+    compiled::parser_of(sql).and_then(|mut parser| parser.parse_expr()).ok()
 }
 
 /// With explicit casts, and its type; `None` for a literal in quotes, which has the type of what it is used with.

@@ -17,7 +17,7 @@ use super::cells::field;
 use super::classes::{Class, Constraint};
 use super::oids::{self, Oid, Part};
 use super::{formulas, names, row_tables};
-use crate::functions::{StatementFacts, external};
+use crate::functions::{Signal, StatementFacts, external};
 
 /// The function called `name` (lower case, without schema), bound to the statement.
 pub(crate) fn function(name: &str, facts: impl FnOnce() -> Arc<StatementFacts>) -> Option<Arc<ScalarUDF>> {
@@ -130,6 +130,12 @@ fn texts(values: &[String]) -> Evaluated {
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &DataType::Utf8)))
 }
 
+/// Whether there is a session with the number in the first argument.
+fn signal(call: &Call<'_>, signal: Signal) -> bool {
+    let pid = call.int(0).and_then(|pid| i32::try_from(pid).ok());
+    pid.is_some_and(|pid| call.facts.server.signal(pid, signal))
+}
+
 const TEXT: Gives = Gives::Type(oid::TEXT);
 const NAME: Gives = Gives::Type(oid::NAME);
 const BOOL: Gives = Gives::Type(oid::BOOL);
@@ -163,6 +169,14 @@ const SPECS: &[Spec] = &[
     spec("current_schema", (0, 0), "", NAME, |call| maybe_text(search_path(call.facts).into_iter().next())),
     spec("current_schemas", (1, 1), "b", NAMES, current_schemas),
     spec("pg_backend_pid", (0, 0), "", INT4, |call| Ok(ScalarValue::Int32(Some(call.facts.backend_pid)))),
+    Spec {
+        volatile: true,
+        ..spec("pg_cancel_backend", (1, 1), "i", BOOL, |call| boolean(signal(call, Signal::Cancel)))
+    },
+    Spec {
+        volatile: true,
+        ..spec("pg_terminate_backend", (1, 2), "i", BOOL, |call| boolean(signal(call, Signal::Terminate)))
+    },
     spec("current_setting", (1, 2), "tb", TEXT, current_setting),
     Spec { volatile: true, ..spec("set_config", (3, 3), "ttb", TEXT, set_config) },
     spec("pg_client_encoding getdatabaseencoding", (0, 0), "", NAME, |_| text("UTF8")),

@@ -1,13 +1,15 @@
 //! INSERT into a `rows` table of what DataFusion reads: of `columns` tables, functions, whatever else is not compiled.
 //!
-//! All rows are read before the first is put in, so that the statement does not meet its own. They are held meanwhile, in about the bytes
-//! that they take in the table.
+//! Rows are put in as they are read, some thousand at a time, where what is read cannot meet them. Elsewhere all of them are read before
+//! the first is put in, so that the statement does not meet its own; meanwhile they are counted as memory of statements.
 
 use std::sync::Arc;
 
+use ::rows::RecordId;
 use arrow_array::RecordBatch;
 use compiled::{Incoming, Load, Loaded};
 use datafusion::sql::sqlparser::ast::{self, SetExpr};
+use engine::{Reservation, Work};
 use futures::StreamExt;
 use model::{Error, Result, Type};
 use pg::Form;
@@ -20,8 +22,8 @@ use super::{Named, Verb};
 use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::query::QueryPlan;
-use crate::session::{Plan, Prepared, PreparedStatement, Session};
-use crate::statement::Statement;
+use crate::session::{Batches, Plan, Prepared, PreparedStatement, Session};
+use crate::statement::{Command, Statement};
 use crate::types::{OutputColumn, Value};
 
 /// An INSERT whose source is planned by DataFusion.
@@ -36,10 +38,25 @@ pub(crate) struct FeedPlan {
     pub(crate) columns: Option<Vec<OutputColumn>>,
 }
 
+/// Rows that are put in at a time, about.
+const PART_ROWS: usize = 1_024;
+/// The same in bytes.
+const PART_BYTES: usize = 1 << 20;
+
 impl FeedPlan {
     /// What is read.
     pub(crate) fn source(&self) -> &Prepared {
         &self.source
+    }
+
+    /// Would rows that are put in be read by the same statement? A source sees its snapshot, and what its transaction has changed, also
+    /// later, if that had changed anything before.
+    fn meets_its_own(&self, session: &mut Session, named: &Named<'_>, load: &Load) -> Result<bool> {
+        if session.rows_txn()?.is_empty() {
+            return Ok(false);
+        }
+        let Command::Sql(sql) = &self.source.0.statement.0.command else { return Ok(true) };
+        Ok(named.names(sql, load.table().id()))
     }
 }
 
@@ -132,15 +149,28 @@ pub(crate) async fn feed(
     if entered(session, name).await?.is_none() {
         return Err(Error::unsupported("cached plan must not change result type"));
     }
-    let read = read(session, plan, values).await?;
+    let mut source = Source::start(session, plan, values).await?;
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
-    let load = Load::of(&plan.insert, &plan.types, &Named { snapshot: &snapshot, settings: &settings });
+    let named = Named { snapshot: &snapshot, settings: &settings };
+    let load = Load::of(&plan.insert, &plan.types, &named);
     let load = load.map_err(|error| locate(error, parsed))?;
+    // Two rows of one statement that are the same to ON CONFLICT are found among those put in at once.
+    let at_once = plan.columns.is_some() || plan.insert.on.is_some() || plan.meets_its_own(session, &named, &load)?;
     drop(snapshot);
     let types: Vec<Type> = load.columns().iter().map(|column| column.ty).collect();
     let mut rows = Rows::batches(plan.columns.as_deref(), &types, &session.settings.time_zone());
-    let count = put(session, &load, &read, &types, &mut rows).await.map_err(|error| locate(error, parsed))?;
+    let part_rows = if at_once { usize::MAX } else { PART_ROWS };
+    let (mut count, mut dangling) = (0, Vec::new());
+    while let Some(read) = source.rows(session, part_rows).await? {
+        let part = put(session, &load, &read, &types, &mut rows).await.map_err(|error| locate(error, parsed))?;
+        count += part.0;
+        dangling.extend(part.1);
+        // Others run between two parts.
+        tokio::task::yield_now().await;
+    }
+    let clocks = Clocks(session.settings.zone().clone());
+    super::load::settled(session, &load, &clocks, &dangling).await.map_err(|error| locate(error, parsed))?;
     let seen = session.end_rows_statement();
     if plan.columns.is_some() {
         until_durable(session, seen).await?;
@@ -148,23 +178,28 @@ pub(crate) async fn feed(
     executed(rows, plan.columns.as_deref(), Verb::Insert, count)
 }
 
-async fn put(session: &mut Session, load: &Load, read: &Read, types: &[Type], rows: &mut Rows<'_>) -> Result<u64> {
+/// Puts rows in; how many were inserted or changed, and those that refer to rows which are not there so far.
+async fn put(
+    session: &mut Session,
+    load: &Load,
+    read: &Read,
+    types: &[Type],
+    rows: &mut Rows<'_>,
+) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
     let clocks = Clocks(session.settings.zone().clone());
-    let (count, dangling) = loop {
+    loop {
         let mut offset = |seconds| clocks.offset_at(seconds);
         let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, &mut offset);
         let is_in = |loaded: &std::result::Result<Loaded, _>| matches!(loaded, Ok(Loaded::All { .. }));
         let loaded = within(session, &clocks, is_in, |txn, given, guard| load.run(txn, read, given, guard, &mut take))?;
         match loaded.map_err(|refused| refused.error)? {
-            Loaded::All { rows, dangling } => break (rows, dangling),
+            Loaded::All { rows, dangling } => return Ok((rows, dangling)),
             Loaded::Wait(event) => {
                 rows.clear();
                 wait(&event, session.settings.lock_timeout()).await?;
             }
         }
-    };
-    super::load::settled(session, load, &clocks, &dangling).await?;
-    Ok(count)
+    }
 }
 
 /// The rows of a source, in binary form.
@@ -176,21 +211,55 @@ pub(super) struct Read {
     /// Text or binary, for each column.
     forms: Vec<Form>,
     rows: usize,
+    /// Its memory, where it is counted.
+    held: Option<Reservation>,
 }
 
-async fn read(session: &mut Session, plan: &FeedPlan, values: &[Value]) -> Result<Read> {
-    let Plan::Query(query) = &plan.source.0.plan else { return Err(Error::bug("a source that is no query")) };
-    let ready = crate::query::ready(session, &plan.source, query, values).await?;
-    let columns = ready.columns.clone();
-    let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
-    let mut batches = ready.stream(Arc::clone(&plan.source.0.statement.0))?;
-    // Literals are read as what they are put into.
-    let form = |ty: &Option<Type>| if ty.is_some() { Form::Binary } else { Form::Text };
-    let mut read = Read::new(plan.types.iter().map(form).collect());
-    while let Some(batch) = batches.next().await {
-        read.add(&encoder, &batch?)?;
+/// What an INSERT reads.
+struct Source {
+    batches: Batches,
+    encoder: Encoder,
+    forms: Vec<Form>,
+    /// What is left of a batch.
+    batch: Option<RecordBatch>,
+    ended: bool,
+}
+
+impl Source {
+    async fn start(session: &mut Session, plan: &FeedPlan, values: &[Value]) -> Result<Source> {
+        let Plan::Query(query) = &plan.source.0.plan else { return Err(Error::bug("a source that is no query")) };
+        let ready = crate::query::ready(session, &plan.source, query, values).await?;
+        let encoder = Encoder::new(&ready.columns.clone(), &session.settings.time_zone())?;
+        let batches = ready.stream(Arc::clone(&plan.source.0.statement.0))?;
+        // Literals are read as what they are put into.
+        let form = |ty: &Option<Type>| if ty.is_some() { Form::Binary } else { Form::Text };
+        Ok(Source { batches, encoder, forms: plan.types.iter().map(form).collect(), batch: None, ended: false })
     }
-    Ok(read)
+
+    /// The next rows, about so many; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the query; 53200 when there is no memory for them.
+    async fn rows(&mut self, session: &Session, rows_max: usize) -> Result<Option<Read>> {
+        let mut read = Read::new(self.forms.clone());
+        read.held = Some(session.database.engine().memory().reservation(Work::Statements));
+        while read.rows < rows_max && !self.ended && (rows_max == usize::MAX || read.bytes.len() < PART_BYTES) {
+            let batch = match self.batch.take() {
+                Some(batch) => batch,
+                None => match self.batches.next().await.transpose()? {
+                    Some(batch) => batch,
+                    None => {
+                        self.ended = true;
+                        break;
+                    }
+                },
+            };
+            let rows = batch.num_rows().min(PART_ROWS);
+            self.batch = (rows < batch.num_rows()).then(|| batch.slice(rows, batch.num_rows() - rows));
+            read.add(&self.encoder, &batch.slice(0, rows))?;
+        }
+        Ok((read.rows > 0).then_some(read))
+    }
 }
 
 impl Read {
@@ -212,6 +281,9 @@ impl Read {
             }
         }
         self.rows += batch.num_rows();
+        if let Some(held) = &mut self.held {
+            held.resize((self.bytes.capacity() + self.ends.capacity() * size_of::<(usize, bool)>()) as u64)?;
+        }
         Ok(())
     }
 }

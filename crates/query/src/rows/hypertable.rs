@@ -12,8 +12,6 @@ use datafusion::sql::sqlparser::ast::{
     self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, SelectItem, SetExpr,
     TableFactor, Value as Literal,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use model::{Error, Result, SqlState, TableOptions, Type};
 use pg::types::oid;
 
@@ -244,8 +242,7 @@ impl<'a> Given<'a> {
     /// The table that is meant.
     fn relation(&self) -> Result<ObjectName> {
         let text = self.text("relation")?.ok_or_else(|| constant("relation"))?;
-        let dialect = PostgreSqlDialect {};
-        let name = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_object_name(false));
+        let name = compiled::parser_of(text).and_then(|mut parser| parser.parse_object_name(false));
         name.map_err(|_| Error::new(SqlState::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
     }
 

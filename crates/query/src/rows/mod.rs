@@ -20,6 +20,7 @@ mod zone;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ::rows::RowTable;
 use compiled::{Compiled, ParamType, Tables};
@@ -41,6 +42,7 @@ pub(crate) use feed::{FeedPlan, feed, plan_feed};
 pub(crate) use hypertable::{Call, extension, is_timescale};
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
+pub(crate) use reading::READERS_WAITING_MAX;
 pub use run::{Arguments, Executed, Messages};
 pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
 pub(crate) use unload::{unload, unload_query};
@@ -56,6 +58,8 @@ pub(crate) struct RowsPlan {
     pub(crate) verb: Verb,
     /// Nothing if it names no table: then it always holds.
     valid: Option<Valid>,
+    /// A change that turned out to be long when it ran last: the next run starts where it may take its time.
+    pub(super) was_long: AtomicBool,
 }
 
 /// A plan holds while these are the same.
@@ -201,6 +205,7 @@ pub(crate) fn plan(
         compiled,
         verb,
         valid: on_tables.then(|| Valid { catalog: Arc::clone(snapshot.catalog()), settings }),
+        was_long: AtomicBool::new(false),
     }))
 }
 
@@ -268,6 +273,15 @@ impl Named<'_> {
         let found = ast::visit_relations(sql, |name| match self.find(name) {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    }
+
+    /// Does a statement name this table?
+    fn names(&self, sql: &ast::Statement, table: TableId) -> bool {
+        let found = ast::visit_relations(sql, |name| match self.find(name) {
+            Some(found) if found.id() == table => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         });
         found.is_break()
     }

@@ -1,8 +1,11 @@
-//! Long queries that are compiled: on a thread of their own, rows going out while they are made.
+//! Long queries that are compiled: on threads apart from those of sockets, rows going out while they are made.
 //!
-//! The thread waits for whoever takes the rows, so that few of them are in memory. A query that keeps nothing of the rows that went lets go
-//! of what it reads while it waits; others hold up the freeing of memory that transactions let go, until they are done.
+//! Always true:
+//! - A query that keeps nothing between two rows holds no thread, and nothing of what it reads, while its client does not take rows.
+//! - Others wait on their threads, [`READERS_WAITING_MAX`] of them at a time; what further ones make is kept, counted as memory of results.
+//! - An open result is counted, too, so that there is an end to them.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +14,11 @@ use ::rows::View;
 use arrow_array::RecordBatch;
 use bumpalo::Bump;
 use compiled::Reading;
-use engine::Event;
+use engine::{Event, Reservation, Work};
 use futures::Stream;
 use model::{Datum, Error, Result, SqlState, Type};
 use pg::Form;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::task::JoinHandle;
@@ -26,10 +30,15 @@ use crate::context::StatementContext;
 use crate::copy::{CHUNK_BYTES, Chunk};
 use crate::database::Database;
 use crate::errors::locate;
+use crate::memory::batch_bytes;
 use crate::session::{Outcome, Plan, Prepared, Session};
 
 /// Pieces of a result that wait to be taken.
-const PIECES_MAX: usize = 4;
+const PIECES_MAX: usize = 2;
+/// What an open result takes: its pieces, its plan, and the output that its client has not taken.
+const OPEN_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+/// Queries that hold a thread while their clients take rows.
+pub(crate) const READERS_WAITING_MAX: usize = 32;
 
 /// Begins a query, by the plan that it was prepared with, or a fresh one. Rows are messages in these forms, or batches.
 pub(super) async fn start(
@@ -69,10 +78,10 @@ pub(super) async fn start(
     Ok(match forms {
         Some(forms) => {
             let maker = ChunkMaker { clocks: reader.clocks.clone(), types, forms, chunk: ChunkMaker::empty() };
-            Executed::Stream { chunks: Box::pin(reader.rows(maker)), shows_own }
+            Executed::Stream { chunks: Box::pin(reader.rows(maker)?), shows_own }
         }
         None => {
-            let batches = Box::pin(reader.rows(BatchMaker::new(&columns, &types, &zone)));
+            let batches = Box::pin(reader.rows(BatchMaker::new(&columns, &types, &zone))?);
             Executed::Outcome(Outcome::Rows { columns, batches, tag: "SELECT".into() })
         }
     })
@@ -90,6 +99,9 @@ fn plan_of<'a>(prepared: &'a Prepared, fresh: Option<&'a RowsPlan>) -> Result<&'
 trait Maker: Send + 'static {
     type Piece: Send + 'static;
 
+    /// Bytes of a piece.
+    fn bytes(piece: &Self::Piece) -> usize;
+
     /// Takes a row; a piece, when there are rows enough.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<Self::Piece>>;
 
@@ -99,6 +111,10 @@ trait Maker: Send + 'static {
 
 impl Maker for BatchMaker {
     type Piece = RecordBatch;
+
+    fn bytes(piece: &RecordBatch) -> usize {
+        batch_bytes(piece)
+    }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<RecordBatch>> {
         BatchMaker::row(self, row)
@@ -130,6 +146,10 @@ impl ChunkMaker {
 impl Maker for ChunkMaker {
     type Piece = Chunk;
 
+    fn bytes(piece: &Chunk) -> usize {
+        piece.bytes.capacity()
+    }
+
     fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<Chunk>> {
         let mut offset = |seconds| self.clocks.offset_at(seconds);
         write_row(&mut self.chunk.bytes, row, &self.types, &self.forms, &mut offset);
@@ -158,44 +178,95 @@ struct Reader {
     unwanted: Arc<AtomicBool>,
 }
 
-impl Reader {
-    /// The rows, as a thread makes them from now on.
-    fn rows<M: Maker>(self, maker: M) -> impl Stream<Item = Result<M::Piece>> + Send {
-        futures::stream::unfold(Running::start(self, maker), |mut running| async move {
-            let piece = running.next().await?;
-            Some((piece, running))
-        })
-    }
+/// A query between two of its parts, and the rows that are in no piece yet.
+struct Job<M> {
+    reader: Reader,
+    maker: M,
+}
 
-    /// On the thread: all pieces in turn.
-    fn produce<M: Maker>(mut self, mut maker: M, sender: &Sender<Result<M::Piece>>) -> Result<()> {
-        let cuttable = plan_of(&self.prepared, self.fresh.as_deref())?.compiled.goes_by_parts();
-        while !self.reading.is_done() {
-            let mut waiting = Vec::new();
-            self.part(&mut |row| {
+/// What a thread leaves behind when it goes back.
+struct Left<M: Maker> {
+    /// Pieces that found no room, in order.
+    pieces: VecDeque<M::Piece>,
+    /// Their bytes.
+    held: Reservation,
+    /// The query, unless it is at its end.
+    next: Option<Box<Job<M>>>,
+}
+
+impl<M: Maker> Job<M> {
+    /// On a thread: pieces of rows, until there is no room for more if the query can stop there, and else all of them.
+    fn run(mut self: Box<Self>, sender: &Sender<Result<M::Piece>>) -> Result<Left<M>> {
+        let reader = &mut self.reader;
+        let cuttable = plan_of(&reader.prepared, reader.fresh.as_deref())?.compiled.goes_by_parts();
+        let held = reader.database.engine().memory().reservation(Work::Results);
+        let slots = reader.database.readers().clone();
+        let mut left = Left { pieces: VecDeque::new(), held, next: None };
+        while !reader.reading.is_done() {
+            let maker = &mut self.maker;
+            reader.part(&mut |row| {
                 let Some(piece) = maker.row(row)? else { return Ok(ControlFlow::Continue(())) };
-                if !cuttable {
-                    send(sender, piece)?;
-                    return Ok(ControlFlow::Continue(()));
-                }
-                match sender.try_send(Ok(piece)) {
-                    Ok(()) => Ok(ControlFlow::Continue(())),
-                    Err(TrySendError::Full(piece)) => {
-                        waiting.extend(piece.ok());
-                        Ok(ControlFlow::Break(()))
-                    }
-                    Err(TrySendError::Closed(_)) => Err(canceled()),
-                }
+                let full = left.put(piece, sender, &slots, cuttable)?;
+                Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
-            // Nothing of what was read is held by now.
-            for piece in waiting {
-                send(sender, piece)?;
+            if cuttable && !left.pieces.is_empty() {
+                // Nothing of what was read is held by now: the thread is free until somebody wants more.
+                left.next = Some(self);
+                return Ok(left);
             }
         }
-        match maker.rest()? {
-            Some(piece) => send(sender, piece),
-            None => Ok(()),
+        if let Some(piece) = self.maker.rest()? {
+            left.put(piece, sender, &slots, cuttable)?;
         }
+        Ok(left)
+    }
+}
+
+impl<M: Maker> Left<M> {
+    /// Hands a piece on; true when the query is to stop, if it can. One that cannot, or not yet, waits for room where few others do, and
+    /// else keeps what it makes, as far as there is memory for it.
+    fn put(
+        &mut self,
+        piece: M::Piece,
+        sender: &Sender<Result<M::Piece>>,
+        slots: &Semaphore,
+        stops: bool,
+    ) -> Result<bool> {
+        let piece = if self.pieces.is_empty() {
+            match sender.try_send(Ok(piece)) {
+                Ok(()) => return Ok(false),
+                Err(TrySendError::Closed(_)) => return Err(canceled()),
+                Err(TrySendError::Full(piece)) => piece?,
+            }
+        } else {
+            piece
+        };
+        // One is part of what an open result is counted for.
+        if stops && self.pieces.is_empty() {
+            self.pieces.push_back(piece);
+            return Ok(true);
+        }
+        if let Ok(_slot) = slots.try_acquire() {
+            for piece in self.pieces.drain(..).chain([piece]) {
+                sender.blocking_send(Ok(piece)).map_err(|_| canceled())?;
+            }
+            self.held.shrink_to(0);
+            return Ok(false);
+        }
+        self.held.grow(M::bytes(&piece) as u64)?;
+        self.pieces.push_back(piece);
+        Ok(true)
+    }
+}
+
+impl Reader {
+    /// The rows, as threads make them from now on.
+    fn rows<M: Maker>(self, maker: M) -> Result<impl Stream<Item = Result<M::Piece>> + Send> {
+        let running = Running::start(self, maker)?;
+        Ok(futures::stream::unfold(running, |mut running| async move {
+            let piece = running.next().await?;
+            Some((piece, running))
+        }))
     }
 
     fn part(&mut self, take: &mut dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>>) -> Result<()> {
@@ -213,46 +284,71 @@ impl Reader {
     }
 }
 
-fn send<T>(sender: &Sender<Result<T>>, piece: T) -> Result<()> {
-    sender.blocking_send(Ok(piece)).map_err(|_| canceled())
-}
-
 /// Nobody is told.
 fn canceled() -> Error {
     Error::new(SqlState::QUERY_CANCELED, "the result is not wanted any more")
 }
 
-/// The end of a query where its rows arrive; dropping it stops the query.
-struct Running<T> {
-    pieces: Receiver<Result<T>>,
-    thread: Option<JoinHandle<()>>,
+/// A part of a query on its thread: its pieces as they come, and what it leaves.
+struct Running<M: Maker> {
+    pieces: Receiver<Result<M::Piece>>,
+    thread: Option<JoinHandle<Result<Left<M>>>>,
+    /// What the last thread left.
+    left: Option<Left<M>>,
     unwanted: Arc<AtomicBool>,
+    /// For the pieces that wait.
+    _held: Reservation,
 }
 
-impl<T: Send + 'static> Running<T> {
-    fn start<M: Maker<Piece = T>>(reader: Reader, maker: M) -> Running<T> {
-        let (sender, pieces) = tokio::sync::mpsc::channel(PIECES_MAX);
+impl<M: Maker> Running<M> {
+    fn start(reader: Reader, maker: M) -> Result<Running<M>> {
+        let mut held = reader.database.engine().memory().reservation(Work::Results);
+        held.grow(OPEN_BYTES)?;
         let unwanted = Arc::clone(&reader.unwanted);
-        let thread = tokio::task::spawn_blocking(move || {
-            if let Err(error) = reader.produce(maker, &sender) {
-                // Who is gone need not be told.
-                let _ = sender.blocking_send(Err(error));
-            }
-        });
-        Running { pieces, thread: Some(thread), unwanted }
+        let (pieces, thread) = started(Box::new(Job { reader, maker }));
+        Ok(Running { pieces, thread: Some(thread), left: None, unwanted, _held: held })
     }
 
-    async fn next(&mut self) -> Option<Result<T>> {
-        if let Some(piece) = self.pieces.recv().await {
-            return Some(piece);
+    async fn next(&mut self) -> Option<Result<M::Piece>> {
+        loop {
+            if let Some(piece) = self.pieces.recv().await {
+                return Some(piece);
+            }
+            if let Some(thread) = self.thread.take() {
+                match thread.await {
+                    Ok(Ok(left)) => self.left = Some(left),
+                    Ok(Err(error)) => return Some(Err(error)),
+                    // Rows are missing.
+                    Err(ended) => return Some(Err(Error::bug(format!("a query stopped: {ended}")))),
+                }
+            }
+            let left = self.left.as_mut()?;
+            let piece = left.pieces.pop_front();
+            if let Some(piece) = &piece {
+                left.held.shrink_to(left.held.bytes().saturating_sub(M::bytes(piece) as u64));
+            }
+            if left.pieces.is_empty() {
+                // The next part is made while this piece is sent.
+                if let Some(job) = self.left.take().and_then(|left| left.next) {
+                    let (pieces, thread) = started(job);
+                    (self.pieces, self.thread) = (pieces, Some(thread));
+                }
+            }
+            if let Some(piece) = piece {
+                return Some(Ok(piece));
+            }
         }
-        // The end, unless it came by a panic: then rows are missing.
-        let ended = self.thread.take()?.await;
-        ended.err().map(|error| Err(Error::bug(format!("a query stopped: {error}"))))
     }
 }
 
-impl<T> Drop for Running<T> {
+/// Runs a part of a query on a thread. Its channel closes when the thread has gone back.
+#[expect(clippy::type_complexity, reason = "two things taken apart at once")]
+fn started<M: Maker>(job: Box<Job<M>>) -> (Receiver<Result<M::Piece>>, JoinHandle<Result<Left<M>>>) {
+    let (sender, pieces) = tokio::sync::mpsc::channel(PIECES_MAX);
+    (pieces, tokio::task::spawn_blocking(move || job.run(&sender)))
+}
+
+impl<M: Maker> Drop for Running<M> {
     fn drop(&mut self) {
         self.unwanted.store(true, Ordering::Relaxed);
     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -22,9 +23,11 @@ use ::rows::{Access, Entered};
 use super::reading;
 use super::zone::Clocks;
 use super::{Bound, RowsPlan, Verb};
+use crate::compute::{compute, is_computing};
 use crate::copy::Chunks;
 use crate::database::{Database, when_set};
 use crate::errors::{convert, locate};
+use crate::memory::RESULT_BYTES;
 use crate::provider::BATCH_ROWS;
 use crate::session::{Outcome, Prepared, Session};
 use crate::statement::Command;
@@ -161,8 +164,10 @@ enum Stage {
     Enters(Event),
     /// For another transaction; it was undone.
     Waits(Event),
-    /// It turned out to be long, and goes on elsewhere; it was undone.
+    /// A query that turned out to be long: it goes on as a [`reading`]; it was undone.
     Long,
+    /// A change that turned out to be long: it runs again where it holds up nobody; it was undone.
+    LongChange,
     /// What it shows is not durable yet.
     Shows(Executed, Lsn),
 }
@@ -229,6 +234,7 @@ pub(crate) async fn finish(
                 session.end_rows_statement();
                 return Box::pin(reading::start(session, prepared, fresh, arguments, forms)).await;
             }
+            Stage::LongChange => compute(|| run(session, prepared, plan, fresh, arguments, messages.as_mut()))?,
             Stage::Shows(executed, seen) => {
                 until_durable(session, seen).await?;
                 return Ok(executed);
@@ -270,9 +276,13 @@ fn run(
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
     let clocks = Clocks(session.settings.zone().clone());
-    let given_up = Cell::new(false);
-    let impatient = plan.compiled.is_read_only().then_some(&given_up);
-    let stage = match attempt(session, plan, arguments, &clocks, &mut rows, impatient) {
+    let effort = Effort::new(!plan.compiled.is_read_only() && is_computing());
+    if effort.limited && plan.was_long.load(Ordering::Relaxed) && !plan.compiled.is_read_only() {
+        return Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::LongChange }));
+    }
+    let attempted = attempt(session, plan, arguments, &clocks, &mut rows, &effort);
+    plan.was_long.store(effort.is_long(), Ordering::Relaxed);
+    let stage = match attempted {
         Ok(Ran::Done { rows: count }) => {
             let seen = session.end_rows_statement();
             let executed = executed(rows, plan.columns.as_deref(), plan.verb, count)?;
@@ -286,9 +296,9 @@ fn run(
             rows.clear();
             Stage::Waits(event)
         }
-        Err(_) if given_up.get() => {
+        Err(_) if effort.given_up.get() => {
             rows.clear();
-            Stage::Long
+            if plan.compiled.is_read_only() { Stage::Long } else { Stage::LongChange }
         }
         Err(error) => return Err(locate(error, &prepared.0.statement.0)),
     };
@@ -416,35 +426,58 @@ pub(crate) async fn evaluated(
     Ok(Some(values))
 }
 
-/// Runs the statement once. If it has to wait, or fails, nothing of it stays. It fails too, and says so in `given_up`, if there is that
-/// and it turns out to be long.
+/// How much a statement has done, and whether it may go on for as long as it takes.
+struct Effort {
+    /// It gives up when it turns out to be long.
+    limited: bool,
+    given_up: Cell<bool>,
+    /// Thousands of rows that it looked at.
+    questions: Cell<u32>,
+}
+
+impl Effort {
+    fn new(unlimited: bool) -> Effort {
+        Effort { limited: !unlimited, given_up: Cell::new(false), questions: Cell::new(0) }
+    }
+
+    fn is_long(&self) -> bool {
+        self.questions.get() > LONG_QUESTIONS
+    }
+
+    /// The error by which a statement ends that gives up; nobody sees it.
+    fn give_up(&self) -> Result<()> {
+        self.given_up.set(true);
+        Err(Error::bug("a long statement that was not run again"))
+    }
+
+    /// About a thousand more rows were looked at.
+    fn question(&self) -> Result<()> {
+        self.questions.set(self.questions.get().saturating_add(1));
+        if self.limited && self.is_long() { self.give_up() } else { Ok(()) }
+    }
+}
+
+/// Runs the statement once. If it has to wait, or fails, nothing of it stays. It fails too if it is long and `effort` is limited.
 fn attempt(
     session: &mut Session,
     plan: &RowsPlan,
     arguments: Arguments<'_>,
     clocks: &Clocks,
     rows: &mut Rows<'_>,
-    given_up: Option<&Cell<bool>>,
+    effort: &Effort,
 ) -> Result<Ran> {
     let arena = Bump::new();
     let params = arguments.datums(plan.compiled.params(), &arena)?;
     let mut offset = |seconds| clocks.offset_at(seconds);
-    let give_up = || {
-        given_up.inspect(|given_up| given_up.set(true));
-        Err(Error::bug("a statement that goes on elsewhere"))
-    };
     let mut take = |row: &[Datum<'_>]| {
         rows.take(row, &plan.types, &mut offset)?;
-        if given_up.is_some() && rows.bytes() > LONG_BYTES { give_up() } else { Ok(()) }
-    };
-    let questions = Cell::new(0);
-    let check = |_| {
-        questions.set(questions.get() + 1);
-        if questions.get() > LONG_QUESTIONS { give_up() } else { Ok(()) }
+        if effort.limited && rows.bytes() > LONG_BYTES { effort.give_up() } else { Ok(()) }
     };
     let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
     within(session, clocks, is_done, |txn, given, guard| {
-        let given = if given_up.is_some() { compiled::Session { check: &check, ..given } } else { given };
+        let stops = given.check;
+        let check = |bytes| effort.question().and_then(|()| stops(bytes));
+        let given = compiled::Session { check: &check, ..given };
         compiled::run(&plan.compiled, txn, &params, given, guard, &mut take)
     })?
 }
@@ -641,6 +674,8 @@ pub(super) struct BatchMaker {
     builders: Vec<Builder>,
     schema: SchemaRef,
     pending: usize,
+    /// Of their values, about.
+    bytes: usize,
 }
 
 impl BatchMaker {
@@ -649,21 +684,27 @@ impl BatchMaker {
         let columns = columns.iter().zip(types);
         let fields: Vec<Field> =
             columns.map(|(column, ty)| Field::new(&column.name, arrow_of(carried(*ty), zone), true)).collect();
-        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0 }
+        BatchMaker { builders, schema: Arc::new(Schema::new(fields)), pending: 0, bytes: 0 }
     }
 
     /// Takes a row; a batch, when there are enough of them.
     pub(super) fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<RecordBatch>> {
         for (builder, datum) in self.builders.iter_mut().zip(row) {
             builder.push(datum)?;
+            self.bytes += match datum {
+                Datum::Text(text) => text.len(),
+                Datum::Bytes(bytes) => bytes.len(),
+                _ => size_of::<i64>(),
+            };
         }
         self.pending += 1;
-        if self.pending < BATCH_ROWS { Ok(None) } else { self.rest() }
+        if self.pending < BATCH_ROWS && self.bytes < RESULT_BYTES { Ok(None) } else { self.rest() }
     }
 
     /// The rows that are in no batch yet.
     pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>> {
         let rows = std::mem::take(&mut self.pending);
+        self.bytes = 0;
         if rows == 0 {
             return Ok(None);
         }
@@ -674,7 +715,7 @@ impl BatchMaker {
 
     fn clear(&mut self) {
         self.builders.iter_mut().for_each(|builder| drop(builder.finish()));
-        self.pending = 0;
+        (self.pending, self.bytes) = (0, 0);
     }
 }
 

@@ -26,6 +26,8 @@ use crate::context::{Slot, StatementContext};
 use crate::errors::external;
 use crate::provider::BATCH_ROWS;
 
+/// A batch ends at so many bytes of rows.
+const BATCH_BYTES: usize = 1 << 20;
 /// Records below which a scan is not worth splitting among threads.
 const SPLIT_RECORDS_MIN: u64 = 100_000;
 
@@ -186,13 +188,15 @@ impl Reader {
         let mut rows = 0;
         {
             let guard = crossbeam_epoch::pin();
-            while rows < BATCH_ROWS {
+            let mut bytes = 0;
+            while rows < BATCH_ROWS && bytes < BATCH_BYTES {
                 let Some(record) = self.left.next() else { break };
                 let Some(row) = self.view.row(&self.table, RecordId(record), &guard) else { continue };
                 for (builder, column) in builders.iter_mut().zip(&*self.columns) {
                     builder.push(&self.table.layout.field(row, *column)?)?;
                 }
                 rows += 1;
+                bytes += row.len();
             }
         }
         if rows == 0 {

@@ -12,6 +12,7 @@ use super::shape::{Body, Count, Order, Rows, Shape};
 use super::{Selected, project, relabelled};
 use crate::errors::external;
 use crate::keep::Kept;
+use crate::memory::handed_on;
 
 /// Batches that each thread may be ahead of who reads.
 const BATCHES_AHEAD: usize = 2;
@@ -60,13 +61,17 @@ impl Shape {
             let out = builder.tx();
             builder.spawn_blocking(move || {
                 let Body::Rows(rows) = &shape.body else { return Ok(()) };
+                let mut refused = None;
                 let mut send = |batch| match batch {
-                    Some(batch) => out.blocking_send(Ok(batch)).is_ok(),
+                    Some(batch) => handed_on(&out, Ok(batch)).unwrap_or_else(|error| {
+                        refused = Some(error);
+                        false
+                    }),
                     None => !out.is_closed(),
                 };
                 let read = shape.read_part(rows, &selected, part, &mut send).map_err(external)?;
                 *stats.lock() += read;
-                Ok(())
+                refused.map_or(Ok(()), Err)
             });
         }
         Ok(Streamed { batches: builder.build(), stats, threads })

@@ -8,12 +8,13 @@
 //! - Versions of a place only grow, also when it is used again.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_epoch::Guard;
 
 use super::LeafSeen;
 use super::content::{Content, Fresh, NodeId, View};
+use crate::reclaim::{NODES, Retired};
 use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard};
 
 /// Nodes of the first chunk; each further one is twice as large as the one before.
@@ -51,6 +52,41 @@ pub(super) struct Arena {
     shards: [Shard; SHARDS],
 }
 
+/// Keeps what is found in nodes readable. Held for an operation on the index, or for as long as a scan copies a leaf.
+pub(super) struct NodesGuard(Guard);
+
+impl NodesGuard {
+    pub(super) fn pin() -> NodesGuard {
+        NodesGuard(NODES.pin())
+    }
+}
+
+/// A content that was taken out of its node; dropping it frees it.
+pub(crate) struct RetiredContent(*mut u64);
+
+impl Drop for RetiredContent {
+    fn drop(&mut self) {
+        // SAFETY: `retire` made it, whose caller took the content out of its node, once; and nobody reads it by now.
+        drop(unsafe { Content::from_raw(self.0) });
+    }
+}
+
+/// The place of a dead node.
+pub(crate) struct FreedPlace {
+    /// Weak: garbage must not keep a dropped index alive.
+    arena: Weak<Arena>,
+    fresh: Fresh,
+}
+
+impl FreedPlace {
+    /// Nobody can reach it any more.
+    pub(crate) fn give_back(self) {
+        if let Some(arena) = self.arena.upgrade() {
+            arena.places.lock().spare.push(self.fresh);
+        }
+    }
+}
+
 /// A node whose content only the holder may replace.
 pub(super) struct Locked<'g> {
     pub(super) id: NodeId,
@@ -70,9 +106,7 @@ impl Arena {
     }
 
     /// The node's content, or the link of a dead one.
-    ///
-    /// `guard` must be of crossbeam's default collector.
-    pub(super) fn view<'g>(&'g self, id: NodeId, _guard: &'g Guard) -> Result<View<'g>, NodeId> {
+    pub(super) fn view<'g>(&'g self, id: NodeId, _guard: &'g NodesGuard) -> Result<View<'g>, NodeId> {
         let node = self.node(id);
         let content = node.content.load(Ordering::Acquire);
         if content.is_null() {
@@ -85,7 +119,7 @@ impl Arena {
     }
 
     /// Waits for the node's lock. `Err`: the link of a dead one.
-    pub(super) fn lock<'g>(self: &'g Arc<Arena>, id: NodeId, guard: &'g Guard) -> Result<Locked<'g>, NodeId> {
+    pub(super) fn lock<'g>(self: &'g Arc<Arena>, id: NodeId, guard: &'g NodesGuard) -> Result<Locked<'g>, NodeId> {
         let held = self.node(id).lock.lock();
         Ok(Locked { id, view: self.view(id, guard)?, arena: self, _held: held })
     }
@@ -116,6 +150,16 @@ impl Arena {
     /// Entries came or went in leaf `id`.
     pub(super) fn count_entries(&self, id: NodeId, change: i64) {
         self.shard(id).entries.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// All entries are gone.
+    pub(super) fn forget_entries(&self) {
+        self.shards.iter().for_each(|shard| shard.entries.store(0, Ordering::Relaxed));
+    }
+
+    /// One above the highest place given out.
+    pub(super) fn used(&self) -> NodeId {
+        self.places.lock().used
     }
 
     pub(super) fn entries(&self) -> usize {
@@ -152,30 +196,25 @@ impl Locked<'_> {
     }
 
     /// Replaces the content, for readers in one step.
-    pub(super) fn publish(&self, content: Content, guard: &Guard) {
+    pub(super) fn publish(&self, content: Content, guard: &NodesGuard) {
         let bytes = content.view().bytes() as i64 - self.view.bytes() as i64;
         self.arena.count_bytes(self.id, bytes);
         // Release: who finds the content also finds the nodes it names.
         let place = &self.arena.node(self.id).content;
         let old = place.load(Ordering::Relaxed);
         place.store(content.into_raw(), Ordering::Release);
-        retire(old, guard);
+        retire(old, self.view.bytes(), guard);
     }
 
     /// Ends the node; its left neighbour `into` has its range and entries, and nothing but it led here.
-    pub(super) fn kill(self, into: NodeId, guard: &Guard) {
+    pub(super) fn kill(self, into: NodeId, guard: &NodesGuard) {
         let node = self.arena.node(self.id);
-        self.arena.count_bytes(self.id, -(self.view.bytes() as i64));
+        let bytes = self.view.bytes();
+        self.arena.count_bytes(self.id, -(bytes as i64));
         node.link.store(into, Ordering::Relaxed);
-        retire(node.content.swap(std::ptr::null_mut(), Ordering::Release), guard);
+        retire(node.content.swap(std::ptr::null_mut(), Ordering::Release), bytes, guard);
         let fresh = Fresh { id: self.id, version: self.view.version() + 1 };
-        // Weak: garbage must not keep a dropped index alive.
-        let arena = Arc::downgrade(self.arena);
-        guard.defer(move || {
-            if let Some(arena) = arena.upgrade() {
-                arena.places.lock().spare.push(fresh);
-            }
-        });
+        NODES.retire(Retired::Place(FreedPlace { arena: Arc::downgrade(self.arena), fresh }), 0, &guard.0);
     }
 }
 
@@ -192,10 +231,8 @@ impl Drop for Arena {
 }
 
 /// Frees a content that was just taken out of its node, once no reader can have it any more.
-fn retire(content: *mut u64, guard: &Guard) {
-    // SAFETY: the caller took it out, so it is given back once; every thread that may still read it got it under a
-    // guard that exists now, and the closure runs after those. Freeing may happen on any thread.
-    unsafe { guard.defer_unchecked(move || drop(Content::from_raw(content))) }
+fn retire(content: *mut u64, bytes: usize, guard: &NodesGuard) {
+    NODES.retire(Retired::Content(RetiredContent(content)), bytes, &guard.0);
 }
 
 /// Asks for the lines a search is going to need all at once: it would come to know them one after the other. In an index

@@ -127,6 +127,13 @@ impl Content {
         Content::encode(frame, &Entries::default(), 0..0)
     }
 
+    /// The same, in place of another content.
+    pub(super) fn empty_after(old: View<'_>) -> Content {
+        let version = old.version() + 1;
+        let frame = Frame { version, level: 0, right: 0, low: &[], high: None, run: Run::default() };
+        Content::encode(frame, &Entries::default(), 0..0)
+    }
+
     pub(super) fn view(&self) -> View<'_> {
         View { words: &self.0 }
     }
@@ -166,6 +173,18 @@ impl<'g> View<'g> {
     pub(super) unsafe fn from_raw(raw: *const u64) -> View<'g> {
         // SAFETY: as in `Content::from_raw`; contents do not change, so a shared slice may exist.
         unsafe { View { words: std::slice::from_raw_parts(raw, words_of(*raw)) } }
+    }
+
+    /// Of words that [`View::copy_words`] copied.
+    pub(super) fn of(words: &'g [u64]) -> View<'g> {
+        View { words }
+    }
+
+    /// Makes `words` a copy of the content.
+    #[inline]
+    pub(super) fn copy_words(self, words: &mut Vec<u64>) {
+        words.clear();
+        words.extend_from_slice(self.words);
     }
 
     #[inline]

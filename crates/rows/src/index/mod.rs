@@ -20,9 +20,9 @@
 //! - An insert changes the version of the leaf that answered for the key, and so does the split or the death of that
 //!   leaf. So who saw a key's absence in a leaf, and finds the leaf's version the same, knows that it is still absent.
 //!
-//! Guards: all calls take a guard of crossbeam's default collector (`crossbeam_epoch::pin`). What was replaced while a
-//! guard lives is not freed before it goes, about one node (a kilobyte or two) a write: hold one for a statement's step,
-//! not for a transaction.
+//! Guards: all calls take a guard of crossbeam's default collector (`crossbeam_epoch::pin`): what the values name stays under it. Nodes are
+//! protected by guards of their own (`reclaim::NODES`), held for one operation, of a scan for the copying of one leaf. So what a statement
+//! replaces, about one node (a kilobyte or two) a write, is freed while it runs.
 //!
 //! Not here: what keys and values mean, who may see them, duplicates (put the record into the key).
 
@@ -36,7 +36,8 @@ use std::sync::Arc;
 
 use crossbeam_epoch::{Guard, default_collector};
 
-use arena::{Arena, Locked};
+use arena::{Arena, Locked, NodesGuard};
+pub(crate) use arena::{FreedPlace, RetiredContent};
 use content::{Content, Entries, Frame, Fresh, NodeId, Run, View, separator};
 
 use crate::sync::Mutex;
@@ -129,6 +130,7 @@ impl Index {
     /// As [`Index::get`]; also the leaf that has the key or would have it.
     pub fn get_noting(&self, key: &[u8], guard: &Guard) -> (Option<u64>, LeafSeen) {
         check(guard);
+        let guard = &NodesGuard::pin();
         let (node, view) = self.descend(ROOT, Bound::Included(key), 0, guard);
         (view.search(key).ok().map(|at| view.value(at)), LeafSeen { node, version: view.version() })
     }
@@ -153,6 +155,7 @@ impl Index {
     /// As there.
     pub fn insert_noting(&self, key: &[u8], value: u64, guard: &Guard) -> Result<LeafChange, u64> {
         check(guard);
+        let guard = &NodesGuard::pin();
         assert!(key.len() <= KEY_BYTES_MAX, "BUG: a key of {} bytes, at most {KEY_BYTES_MAX} expected", key.len());
         let leaf = self.lock(key, 0, guard);
         match leaf.view.search(key) {
@@ -168,6 +171,7 @@ impl Index {
     /// Cost: as an insert. For [`Index::still_same`] it counts as one.
     pub fn replace(&self, key: &[u8], value: u64, guard: &Guard) -> Option<u64> {
         check(guard);
+        let guard = &NodesGuard::pin();
         let leaf = self.lock(key, 0, guard);
         let at = leaf.view.search(key).ok()?;
         leaf.publish(leaf.view.replaced(at, value), guard);
@@ -181,6 +185,7 @@ impl Index {
     /// a few microseconds, one thread at a time.
     pub fn remove(&self, key: &[u8], guard: &Guard) -> Option<u64> {
         check(guard);
+        let guard = &NodesGuard::pin();
         let leaf = self.lock(key, 0, guard);
         let at = leaf.view.search(key).ok()?;
         let value = leaf.view.value(at);
@@ -206,7 +211,7 @@ impl Index {
     /// `f` may use the index, change it too. To go on later, start again with `Bound::Excluded` of the last key.
     ///
     /// # Cost
-    /// A get, then a copy of each key, and a cache miss or two every fifty keys or so; backwards a get instead.
+    /// A get, then a copy of each leaf and of each key, and a cache miss or two every fifty keys or so; backwards a get instead.
     pub fn scan(
         &self,
         from: Bound<&[u8]>,
@@ -238,6 +243,7 @@ impl Index {
     /// split or united with another. Cost: two cache misses.
     pub fn still_same(&self, leaf: &LeafSeen, guard: &Guard) -> bool {
         check(guard);
+        let guard = &NodesGuard::pin();
         self.arena.view(leaf.node, guard).is_ok_and(|view| view.version() == leaf.version)
     }
 
@@ -251,6 +257,26 @@ impl Index {
         self.len() == 0
     }
 
+    /// Removes all keys, some nodes at a time: nobody writes any more. Gives where to go on, from 0, until there is nothing left.
+    pub(crate) fn clear_some(&self, from: u32, most: u32) -> Option<u32> {
+        let guard = &NodesGuard::pin();
+        if from == ROOT
+            && let Ok(root) = self.arena.lock(ROOT, guard)
+        {
+            root.publish(Content::empty_after(root.view), guard);
+            self.arena.forget_entries();
+        }
+        let (first, used) = (from.max(ROOT + 1), self.arena.used());
+        let end = first.saturating_add(most).min(used);
+        for id in first..end {
+            // Whoever was on its way to a node goes on at the root, which answers for all keys.
+            if let Ok(node) = self.arena.lock(id, guard) {
+                node.kill(ROOT, guard);
+            }
+        }
+        (end < used).then_some(end)
+    }
+
     /// Memory of all nodes, without the allocator's share and without what waits for guards to go.
     pub fn memory_bytes(&self) -> usize {
         self.arena.content_bytes() + self.arena.place_bytes() + size_of::<Arena>() + size_of::<Index>()
@@ -261,7 +287,7 @@ impl Index {
 impl Index {
     /// The node of `level` that answers for a key, found from node `id`, which is left of it or above it: for
     /// `Included` the key, for `Excluded` the largest below it, for `Unbounded` the largest of all.
-    fn descend<'g>(&'g self, mut id: NodeId, to: Bound<&[u8]>, level: u8, guard: &'g Guard) -> (NodeId, View<'g>) {
+    fn descend<'g>(&'g self, mut id: NodeId, to: Bound<&[u8]>, level: u8, guard: &'g NodesGuard) -> (NodeId, View<'g>) {
         loop {
             let view = match self.arena.view(id, guard) {
                 Ok(view) => view,
@@ -286,7 +312,7 @@ impl Index {
     }
 
     /// The node of `level` that answers for `key`, locked.
-    fn lock<'g>(&'g self, key: &[u8], level: u8, guard: &'g Guard) -> Locked<'g> {
+    fn lock<'g>(&'g self, key: &[u8], level: u8, guard: &'g NodesGuard) -> Locked<'g> {
         let mut id = ROOT;
         loop {
             id = self.descend(id, Bound::Included(key), level, guard).0;
@@ -311,8 +337,8 @@ impl Index {
         check(guard);
         // Breaking is one of the ways to end.
         let _ = match direction {
-            Direction::Forward => self.scan_forward(from, to, guard, note, f),
-            Direction::Backward => self.scan_backward(from, to, guard, note, f),
+            Direction::Forward => self.scan_forward(from, to, note, f),
+            Direction::Backward => self.scan_backward(from, to, note, f),
         };
     }
 
@@ -320,7 +346,6 @@ impl Index {
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
-        guard: &Guard,
         mut note: impl FnMut(LeafSeen),
         mut f: impl FnMut(&[u8], u64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
@@ -328,14 +353,15 @@ impl Index {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
         };
-        let (mut node, mut view) = self.descend(ROOT, Bound::Included(first), 0, guard);
+        let (mut leaf, mut key) = (Vec::new(), Vec::new());
+        self.copy_leaf(&mut leaf, &mut note, Bound::Included(first), None);
         let mut start = match from {
-            Bound::Excluded(key) => view.rank(key, true),
-            _ => view.rank(first, false),
+            Bound::Excluded(key) => View::of(&leaf).rank(key, true),
+            _ => View::of(&leaf).rank(first, false),
         };
-        let mut key = Vec::new();
+        let mut fence = Vec::new();
         loop {
-            note(LeafSeen { node, version: view.version() });
+            let view = View::of(&leaf);
             let body = view.body();
             key.clear();
             key.extend_from_slice(view.prefix());
@@ -354,9 +380,13 @@ impl Index {
             if done {
                 return ControlFlow::Continue(());
             }
-            (node, view) = self.descend(view.right(), Bound::Included(high), 0, guard);
+            fence.clear();
+            fence.extend_from_slice(high);
+            let right = view.right();
+            self.copy_leaf(&mut leaf, &mut note, Bound::Included(&fence), Some(right));
+            let view = View::of(&leaf);
             // The node may have been united with its left one: it starts lower then, and what is below was seen.
-            start = if view.low() == high { 0 } else { view.rank(high, false) };
+            start = if view.low() == fence { 0 } else { view.rank(&fence, false) };
         }
     }
 
@@ -364,15 +394,15 @@ impl Index {
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
-        guard: &Guard,
         mut note: impl FnMut(LeafSeen),
         mut f: impl FnMut(&[u8], u64) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut top = to;
-        let mut key = Vec::new();
+        let (mut leaf, mut key) = (Vec::new(), Vec::new());
+        self.copy_leaf(&mut leaf, &mut note, to, None);
+        let mut end = ranked(View::of(&leaf), to);
+        let mut fence = Vec::new();
         loop {
-            let (node, view) = self.descend(ROOT, top, 0, guard);
-            note(LeafSeen { node, version: view.version() });
+            let view = View::of(&leaf);
             let start = match from {
                 Bound::Included(from) => view.rank(from, false),
                 Bound::Excluded(from) => view.rank(from, true),
@@ -381,7 +411,7 @@ impl Index {
             let body = view.body();
             key.clear();
             key.extend_from_slice(view.prefix());
-            for at in (start..ranked(view, top)).rev() {
+            for at in (start..end).rev() {
                 let (rest, value) = body.entry(at);
                 key.truncate(view.prefix().len());
                 key.extend_from_slice(rest);
@@ -395,15 +425,37 @@ impl Index {
             if done || low.is_empty() {
                 return ControlFlow::Continue(());
             }
-            top = Bound::Excluded(low);
+            fence.clear();
+            fence.extend_from_slice(low);
+            let top = Bound::Excluded(fence.as_slice());
+            self.copy_leaf(&mut leaf, &mut note, top, None);
+            end = ranked(View::of(&leaf), top);
         }
+    }
+
+    /// Copies the leaf that answers for a bound, so that a scan holds no guard while it calls back: what is called may take as long as it
+    /// likes, and change the index. `likely` is the place of the leaf, when the bound was its low fence a moment ago.
+    fn copy_leaf(
+        &self,
+        leaf: &mut Vec<u64>,
+        note: &mut impl FnMut(LeafSeen),
+        bound: Bound<&[u8]>,
+        likely: Option<NodeId>,
+    ) {
+        let guard = &NodesGuard::pin();
+        // The place may be another node's by now. A leaf with this fence is the one.
+        let is_it = |view: &View<'_>| view.level() == 0 && bound == Bound::Included(view.low());
+        let found = likely.and_then(|id| self.arena.view(id, guard).ok().filter(is_it).map(|view| (id, view)));
+        let (node, view) = found.unwrap_or_else(|| self.descend(ROOT, bound, 0, guard));
+        note(LeafSeen { node, version: view.version() });
+        view.copy_words(leaf);
     }
 }
 
 /// Splitting.
 impl Index {
     /// Adds an entry to the node that answers for `key`, in which it belongs at `at`.
-    fn put(&self, node: Locked<'_>, at: usize, key: &[u8], value: u64, guard: &Guard) -> LeafChange {
+    fn put(&self, node: Locked<'_>, at: usize, key: &[u8], value: u64, guard: &NodesGuard) -> LeafChange {
         let before = node.seen();
         let grown = node.view.inserted(at, key, value);
         if grown.view().overflows(self.node_bytes) {
@@ -415,7 +467,7 @@ impl Index {
     }
 
     /// Gives the node half of `grown`, the other half to a new one at its right, and tells the parent.
-    fn split(&self, node: Locked<'_>, grown: View<'_>, guard: &Guard) -> LeafChange {
+    fn split(&self, node: Locked<'_>, grown: View<'_>, guard: &NodesGuard) -> LeafChange {
         let is_root = node.id == ROOT;
         let right = self.arena.allocate();
         let left = if is_root { self.arena.allocate() } else { Fresh { id: node.id, version: grown.version() } };
@@ -441,7 +493,7 @@ impl Index {
 /// Uniting.
 impl Index {
     /// Removes the leaf of `key` if it is empty, and those that could not be removed before.
-    fn unite_around(&self, key: &[u8], guard: &Guard) {
+    fn unite_around(&self, key: &[u8], guard: &NodesGuard) {
         let mut missed = self.uniting.lock();
         let mut keys = std::mem::take(&mut *missed);
         keys.push(key.to_vec());
@@ -460,7 +512,7 @@ impl Index {
 
     /// Unites one node on the way to `key` with a neighbour, the uppermost that needs it and can be: then the ones
     /// below have a neighbour to be united with. To be called under the lock of `uniting`, so nodes seen here live.
-    fn unite_on_path(&self, key: &[u8], guard: &Guard) -> United {
+    fn unite_on_path(&self, key: &[u8], guard: &NodesGuard) -> United {
         let (mut id, mut parent, mut result) = (ROOT, None, United::No);
         loop {
             let Ok(view) = self.arena.view(id, guard) else {
@@ -489,7 +541,7 @@ impl Index {
     }
 
     /// Unites `child` with its left neighbour under `parent`, or as the first one with its right.
-    fn unite(&self, parent: NodeId, child: NodeId, guard: &Guard) -> United {
+    fn unite(&self, parent: NodeId, child: NodeId, guard: &NodesGuard) -> United {
         let Ok(parent) = self.arena.lock(parent, guard) else { return United::NotYet };
         let children = parent.view.values();
         let Some(at) = children.iter().position(|id| *id == u64::from(child)) else { return United::NotYet };

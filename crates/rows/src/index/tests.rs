@@ -62,7 +62,7 @@ fn seen(index: &Index, from: u64, to: u64, direction: Direction) -> Vec<LeafSeen
 /// All that must hold when nobody writes: ranges join, keys ascend within them, parents name exactly the nodes below,
 /// counters are right. Returns the number of leaves.
 fn verify(index: &Index) -> usize {
-    let guard = &pin();
+    let guard = &NodesGuard::pin();
     let live = |id: NodeId| index.arena.view(id, guard).unwrap_or_else(|_| panic!("node {id} is named but dead"));
     let mut expected = vec![(Vec::new(), u64::from(ROOT))];
     let mut level = live(ROOT).level();

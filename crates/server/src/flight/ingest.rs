@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_flight::sql::{CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption};
 use model::{Error, Result, SqlState};
-use query::{BulkTarget, IfMissing, IfThere, Session};
+use query::{BulkTarget, IfMissing, IfThere, Session, computing};
 
 use super::Context;
 use super::decode::Incoming;
@@ -41,9 +41,9 @@ impl Context {
             schema.ok_or_else(|| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, "an ingest without a schema"))?;
         let mut bulk = session.bulk(target, &schema).await?;
         while let Some(batch) = incoming.batch(&self.counters.bytes_ingested).await? {
-            bulk.batch(session, &batch).await.map_err(in_parts)?;
+            computing(Box::pin(bulk.batch(session, &batch))).await.map_err(in_parts)?;
         }
-        bulk.done(session).await
+        computing(Box::pin(bulk.done(session))).await
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use model::{Error, Result, SqlState};
-use query::{Batches, Outcome, Prepared, Session, TxnStatus, Value};
+use query::{Batches, Outcome, Prepared, Session, TxnStatus, Value, compute, computing};
 use tokio::sync::OwnedMutexGuard;
 use tonic::Status;
 
@@ -90,7 +90,7 @@ impl Context {
         }
         let shared = self.session_of(transaction.as_ref())?;
         let mut used = Used::lock(&shared).await;
-        let prepared = used.session().prepare(&statement, &[]).await;
+        let prepared = computing(Box::pin(used.session().prepare(&statement, &[]))).await;
         let (schema, parameters) = match &prepared {
             Ok(prepared) => (prepared.arrow_schema(used.session()), prepared.arrow_parameters(used.session())),
             Err(_) => (None, Arc::new(arrow_schema::Schema::empty())),
@@ -120,7 +120,7 @@ impl Context {
             }
         };
         let mut used = Used::lock(&statement.session).await;
-        let result = self.run_with(used.session(), statement, &values).await;
+        let result = computing(Box::pin(self.run_with(used.session(), statement, &values))).await;
         used.settle();
         result
     }
@@ -151,7 +151,7 @@ impl Context {
         let values = std::mem::take(&mut *statement.values.lock());
         let _slot = self.statement_slot().await?;
         let mut used = Used::lock(&statement.session).await;
-        let result = self.update_with(used.session(), statement, &values).await;
+        let result = computing(Box::pin(self.update_with(used.session(), statement, &values))).await;
         used.settle();
         result
     }
@@ -203,11 +203,14 @@ pub(super) fn encoded(
     schema: SchemaRef,
     batches: BoxStream<'static, std::result::Result<arrow_array::RecordBatch, FlightError>>,
 ) -> Sent {
-    FlightDataEncoderBuilder::new().with_schema(schema).build(batches).map_err(Status::from).boxed()
+    let mut data = FlightDataEncoderBuilder::new().with_schema(schema).build(batches).map_err(Status::from).boxed();
+    // Batches are made, and encoded, when they are asked for.
+    futures::stream::poll_fn(move |context| compute(|| data.poll_next_unpin(context))).boxed()
 }
 
 /// Executes, for as long as `statement_timeout` allows.
 async fn within(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
+    session.stop_flag().arm(session.timeouts().statement);
     let Some(timeout) = session.timeouts().statement else { return session.execute(prepared, values).await };
     let executed = tokio::time::timeout(timeout, session.execute(prepared, values)).await;
     executed.unwrap_or_else(|_| {

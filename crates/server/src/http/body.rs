@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
+use engine::{Reservation, Work};
 use flate2::read::MultiGzDecoder;
 use futures::StreamExt;
 use model::limits::HTTP_BODY_BYTES_MAX;
@@ -35,6 +36,8 @@ pub(super) struct Received<'a> {
     context: &'a Context,
     bytes: BytesMut,
     counted: usize,
+    /// The same, of the budget of everything.
+    held: Reservation,
     gzip: bool,
 }
 
@@ -55,6 +58,8 @@ impl Received<'_> {
             let message = format!("request bodies of {all} bytes are being received already; try again");
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
+        let held = self.held.grow(piece.len() as u64);
+        held.map_err(|error| Refused::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
         self.bytes.extend_from_slice(piece);
         Ok(())
     }
@@ -85,7 +90,8 @@ pub(super) async fn receive<'a>(
     if announced.is_some_and(|length| length > HTTP_BODY_BYTES_MAX as u64) {
         return Err(Refused::too_large(""));
     }
-    let mut received = Received { context, bytes: BytesMut::new(), counted: 0, gzip };
+    let held = context.database.engine().memory().reservation(Work::Requests);
+    let mut received = Received { context, bytes: BytesMut::new(), counted: 0, held, gzip };
     let mut pieces = body.into_data_stream();
     loop {
         match tokio::time::timeout(context.options.body_timeout, pieces.next()).await {

@@ -145,7 +145,8 @@ fn invalid(message: impl Into<String>) -> Error {
 
 async fn answer(context: &Arc<Context>, ask: Result<Ask>) -> Response {
     let result = match ask {
-        Ok(ask) => run(context, ask).await,
+        // Others of this thread are served meanwhile.
+        Ok(ask) => query::computing(Box::pin(run(context, ask))).await,
         Err(error) => Err(error),
     };
     result.unwrap_or_else(|error| {
@@ -244,6 +245,8 @@ async fn execute(session: &mut Session, statement: &Statement, params: &[Json]) 
             value(param, *oid).map_err(|error| error.context(format_args!("parameter ${}", at + 1)))
         })
         .collect::<Result<_>>()?;
+    // What computes without a break looks there.
+    session.stop_flag().arm(session.timeouts().statement);
     session.execute(&prepared, &values).await
 }
 
@@ -293,7 +296,7 @@ async fn rows(mut running: Running) -> Result<Response> {
     }
     let content_type = running.format_content_type();
     let rest = stream::unfold(running, |mut running| async move {
-        let piece = running.next().await?;
+        let piece = query::computing(Box::pin(running.next())).await?;
         Some((piece, running))
     });
     let pieces = stream::once(async { Ok(Bytes::from(start)) }).chain(rest);

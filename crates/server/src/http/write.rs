@@ -180,7 +180,11 @@ async fn store(context: &Context, parameters: &Parameters, lines: Bytes, big: bo
         let prepared = run(big, move || prepare(&engine, &parameters, &lines, request_bytes_max, attempt)).await?;
         let result = match prepared {
             Ok((written, None)) => return Ok(written),
-            Ok((written, Some(committing))) => context.database.finish(committing).await.map(|_| written),
+            Ok((written, Some(committing))) => {
+                let finish = Box::pin(context.database.finish(committing));
+                let finished = if big { query::computing(finish).await } else { finish.await };
+                finished.map(|_| written)
+            }
             Err(error) => Err(error),
         };
         match result {

@@ -23,6 +23,28 @@ pub(super) struct Stop {
     pub(super) waiting: Arc<Notify>,
     pub(super) computing: Arc<StopFlag>,
     pub(super) idle: Arc<Idle>,
+    terminated: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Stops what the session runs at this moment. What begins later goes on: a request that comes between two statements is for neither.
+    pub(super) fn cancel(&self) {
+        // The flag first, for who looks at it when it begins to wait.
+        self.computing.cancel();
+        self.waiting.notify_waiters();
+    }
+
+    /// Ends the session, after its statement if that cannot be stopped.
+    pub(super) fn terminate(&self) {
+        self.terminated.store(true, Ordering::SeqCst);
+        self.cancel();
+        self.idle.hang_up();
+    }
+
+    /// Is the session to end?
+    pub(super) fn is_terminated(&self) -> bool {
+        self.terminated.load(Ordering::SeqCst)
+    }
 }
 
 /// Whether a session waits for its client, and the socket by which it is woken.
@@ -76,7 +98,7 @@ impl Registry {
         // Counted in, so that a number that is used again gets another secret.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let key = Key { process, secret: self.secrets.hash_one((process, turn)) as u32 };
-        let stop = Stop { waiting: Arc::new(Notify::new()), computing, idle: Arc::new(idle) };
+        let stop = Stop { waiting: Arc::default(), computing, idle: Arc::new(idle), terminated: Arc::default() };
         self.sessions.lock().insert(process, (key.secret, stop.clone()));
         Registration { registry: Arc::clone(self), key, stop }
     }
@@ -86,15 +108,17 @@ impl Registry {
         self.sessions.lock().values().for_each(|(_, stop)| stop.idle.hang_up());
     }
 
+    /// Ends all sessions, with what they compute.
+    pub(super) fn terminate_all(&self) {
+        self.sessions.lock().values().for_each(|(_, stop)| stop.terminate());
+    }
+
     /// Stops what the session runs at this moment. A wrong secret does nothing, and nobody is told.
     pub(super) fn cancel(&self, process: u32, secret: &[u8]) -> bool {
         let sessions = self.sessions.lock();
         match sessions.get(&process) {
             Some((expected, stop)) if secret == expected.to_be_bytes() => {
-                // The flag first, for who looks at it when it begins to wait. What begins later takes it down: a request that comes
-                // between two statements is for neither.
-                stop.computing.cancel();
-                stop.waiting.notify_waiters();
+                stop.cancel();
                 true
             }
             _ => false,

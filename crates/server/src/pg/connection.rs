@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::pg::backend::{self, Field, Severity, Status};
 use ::pg::frontend::{self, Frontend};
@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use model::{Error, Result, SqlState};
 use query::{
     Arguments, Batches, Begun, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, Session, Statement,
-    TxnStatus,
+    TxnStatus, computing,
 };
 
 use super::cancel::Registration;
@@ -23,6 +23,11 @@ use super::rows::Encoder;
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
 use super::{Context, Counters, Phase, reached, shutting_down};
+
+/// How long a connection runs before others of its thread do.
+const TURN: Duration = Duration::from_micros(100);
+/// A message with more is answered where others need not wait for it.
+const LONG_MESSAGE_BYTES: usize = 16 << 10;
 
 /// One client's connection and session.
 pub(super) struct Connection<'a> {
@@ -39,6 +44,8 @@ pub(super) struct Connection<'a> {
     pub(super) implicit: bool,
     /// Was the client told that it may send the next statement, and has not yet?
     idle: bool,
+    /// When the connection last let others of its thread run.
+    turn: Instant,
     /// The session's time zone and the setting it was made from.
     zone: (Arc<str>, Zone),
 }
@@ -120,6 +127,7 @@ impl<'a> Connection<'a> {
             skipping: false,
             implicit: false,
             idle: false,
+            turn: Instant::now(),
             zone: ("".into(), Zone::utc()),
         }
     }
@@ -150,6 +158,7 @@ impl<'a> Connection<'a> {
     async fn next_message(&mut self) -> Result<BytesMut, Lost> {
         if let Some(message) = self.wire.message_read()? {
             self.idle = false;
+            self.let_others_run().await;
             return Ok(message);
         }
         if !self.wire.try_flush()? {
@@ -168,9 +177,18 @@ impl<'a> Connection<'a> {
         };
         stops.stop.idle.end();
         self.idle = false;
+        self.turn = Instant::now();
         match message {
             Err(Lost::Gone) if self.is_stopping() => Err(shutting_down()),
             message => message,
+        }
+    }
+
+    /// Lets other connections of this thread run, if this one has had its turn: messages and rows may come without a break.
+    pub(super) async fn let_others_run(&mut self) {
+        if self.turn.elapsed() >= TURN {
+            tokio::task::yield_now().await;
+            self.turn = Instant::now();
         }
     }
 
@@ -186,9 +204,9 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Does the server end? (It ran when the session began.)
+    /// Does the server end, or this session? (The server ran when the session began.)
     fn is_stopping(&self) -> bool {
-        self.stops.phase.has_changed().unwrap_or(true)
+        self.stops.phase.has_changed().unwrap_or(true) || self.stops.stop.is_terminated()
     }
 
     /// How long the client may take to send the next message, and what it is told then.
@@ -216,16 +234,28 @@ impl<'a> Connection<'a> {
         if self.skipping && !matches!(tag, b'S' | b'X') {
             return Ok(Next::Message);
         }
+        let started = Instant::now();
         let result = match frontend::parse(frame) {
             Ok(Frontend::Terminate) => return Ok(Next::End),
+            // Reading a long text and its values takes milliseconds.
+            Ok(message) if frame.len() > LONG_MESSAGE_BYTES => computing(pin!(self.dispatch(message))).await,
             Ok(message) => self.dispatch(message).await,
             // Where this message ends is known, so one bad statement need not cost the connection.
             Err(error) => Err(error.into()),
         };
+        if let Some(slow) = self.session.slow_statement()
+            && matches!(tag, b'Q' | b'E')
+            && started.elapsed() >= slow
+        {
+            self.context.log.slow(self.session.pid(), started.elapsed(), self.text_of(frame).as_deref());
+        }
         match result {
+            Ok(()) if self.stops.stop.is_terminated() => Err(shutting_down()),
             Ok(()) => Ok(Next::Message),
             Err(Fault::Lost(lost)) => Err(lost),
+            Err(Fault::Statement(_)) if self.stops.stop.is_terminated() => Err(shutting_down()),
             Err(Fault::Statement(error)) => {
+                self.context.log.failed(self.session.pid(), &error, self.text_of(frame).as_deref());
                 self.report(&error);
                 if frontend::is_extended(tag) {
                     self.skipping = true;
@@ -234,6 +264,15 @@ impl<'a> Connection<'a> {
                 }
                 Ok(Next::Message)
             }
+        }
+    }
+
+    /// The statement that a message is about, for the log.
+    fn text_of<'f>(&self, frame: &'f [u8]) -> Option<Cow<'f, str>> {
+        match frontend::parse(frame) {
+            Ok(Frontend::Query(sql)) => Some(sql.into()),
+            Ok(Frontend::Parse(parse)) => Some(parse.sql.into()),
+            _ => self.session.statement_text().map(Cow::Owned),
         }
     }
 
@@ -304,7 +343,7 @@ impl<'a> Connection<'a> {
         let guard = self.guard();
         let prepared = {
             let prepare = pin!(async { Ok(self.session.prepare(statement, &[]).await?) });
-            guard.watch(prepare).await?
+            guard.watch(pin!(computing(prepare))).await?
         };
         if !prepared.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
@@ -382,7 +421,7 @@ impl<'a> Connection<'a> {
             }
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 describe_rows(&mut self.wire.output, &columns, &forms);
-                let mut rows = Running::new(columns, forms.to_vec(), self.context.pump.run(batches), tag);
+                let mut rows = Running::new(columns, forms.to_vec(), batches, tag);
                 let sent = Box::pin(self.send_rows(&mut rows, u64::MAX)).await?;
                 self.complete_rows(&rows.tag, sent.rows);
                 Ok(())
@@ -443,8 +482,7 @@ impl<'a> Connection<'a> {
         };
         let mut taken = Taken { output: &mut self.wire.output, before, done: false };
         let messages = Messages { out: &mut *taken.output, forms };
-        let work = pin!(self.session.finish_execute(prepared, arguments, Some(messages), unfinished));
-        let executed = self.context.pump.within(work).await;
+        let executed = self.session.finish_execute(prepared, arguments, Some(messages), unfinished).await;
         taken.done = executed.is_ok();
         executed
     }
@@ -491,6 +529,7 @@ impl<'a> Connection<'a> {
             self.wire.output.append(&mut chunk.bytes);
             rows += chunk.rows;
             self.wire.flush_if_full().await?;
+            self.let_others_run().await;
         }
         Counters::add(&self.context.counters.rows, rows);
         Ok(rows)
@@ -514,6 +553,7 @@ impl<'a> Connection<'a> {
                 running.encoder = None;
             }
             self.wire.flush_if_full().await?;
+            self.let_others_run().await;
         }
         Counters::add(&self.context.counters.rows, sent.rows);
         Ok(sent)
@@ -545,7 +585,6 @@ impl<'a> Connection<'a> {
     /// Tells the client that its statement failed, and the session.
     fn report(&mut self, error: &Error) {
         Counters::add(&self.context.counters.errors, 1);
-        tracing::debug!(state = %error.state(), %error, "statement failed");
         self.session.fail();
         self.send_notices();
         backend::error(&mut self.wire.output, Severity::Error, error);

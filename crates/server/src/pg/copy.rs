@@ -1,11 +1,13 @@
 //! COPY FROM STDIN and COPY TO STDOUT.
 
+use std::pin::pin;
+
 use ::pg::Form;
 use ::pg::backend::{self, CopyDirection};
 use ::pg::frontend::{self, Frontend};
 use futures::{Stream, StreamExt};
 use model::{Error, Result, SqlState};
-use query::{Chunk, CopyForm, CopyIn};
+use query::{Chunk, CopyForm, CopyIn, computing};
 
 use super::connection::Connection;
 use super::guard::Fault;
@@ -14,6 +16,8 @@ use super::guard::Fault;
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Signature, flags, extension length.
 const BINARY_HEADER_BYTES: usize = 19;
+/// A piece with more is read where others need not wait for it.
+const LONG_DATA_BYTES: usize = 8 << 10;
 
 fn form(binary: bool) -> Form {
     if binary { Form::Binary } else { Form::Text }
@@ -26,7 +30,13 @@ impl Connection<'_> {
         loop {
             let frame = self.wire.message().await?;
             match frontend::parse(&frame)? {
-                Frontend::CopyData(bytes) => copy.data(&mut self.session, bytes).await?,
+                Frontend::CopyData(bytes) if bytes.len() > LONG_DATA_BYTES => {
+                    computing(pin!(copy.data(&mut self.session, bytes))).await?;
+                }
+                Frontend::CopyData(bytes) => {
+                    copy.data(&mut self.session, bytes).await?;
+                    self.let_others_run().await;
+                }
                 Frontend::CopyDone => break,
                 Frontend::CopyFail(reason) => {
                     let message = format!("COPY from stdin failed: {reason}");
@@ -40,7 +50,7 @@ impl Connection<'_> {
                 }
             }
         }
-        let tag = copy.done(&mut self.session).await?;
+        let tag = computing(pin!(copy.done(&mut self.session))).await?;
         self.complete(&tag);
         Ok(())
     }

@@ -9,7 +9,10 @@ use ::pg::numeric::decimal128;
 use ::pg::{Datum, Form, decode};
 use futures::StreamExt;
 use model::{Error, Result, SqlState};
-use query::{Arguments, Begun, Bound, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, TxnStatus, Value};
+use query::{
+    Arguments, Begun, Bound, Chunks, Executed, Messages, Outcome, OutputColumn, Prepared, RecalledStatement, TxnStatus,
+    Value, computing,
+};
 use rustc_hash::FxHashMap;
 
 use super::Counters;
@@ -26,6 +29,18 @@ const LEFT_BYTES_MAX: usize = 256 << 20;
 struct PreparedStatement {
     sql: Arc<str>,
     prepared: Option<Prepared>,
+    /// Its constants, if those of `prepared` are parameters: its text differs from others in these alone.
+    constants: Option<Arc<RecalledStatement>>,
+}
+
+impl PreparedStatement {
+    /// Types of the parameters that the client gives.
+    fn parameters(&self) -> &[u32] {
+        match (&self.prepared, &self.constants) {
+            (Some(prepared), None) => prepared.parameters(),
+            _ => &[],
+        }
+    }
 }
 
 /// A statement with its values.
@@ -42,6 +57,8 @@ enum Values {
     /// For a statement that is compiled.
     Bound(Bound),
     Others(Vec<Value>),
+    /// Those in the statement's text.
+    Constants(Arc<RecalledStatement>),
 }
 
 impl Values {
@@ -49,6 +66,7 @@ impl Values {
         match self {
             Values::Bound(bound) => Arguments::Bound(bound),
             Values::Others(values) => Arguments::Values(values),
+            Values::Constants(statement) => statement.arguments(),
         }
     }
 }
@@ -185,11 +203,17 @@ impl Connection<'_> {
             return Err(too_many("prepared statements").into());
         }
         let types: Vec<u32> = parse.types().collect();
-        let prepared = match self.session.recall(parse.sql, &types) {
-            Some(known) => Some(known),
-            None => self.prepare(parse.sql, &types).await?,
+        let (prepared, constants) = if let Some(known) = self.session.recall(parse.sql, &types) {
+            (Some(known), None)
+        } else if types.is_empty()
+            && let Some(known) = self.session.recall_alone(parse.sql)
+        {
+            (Some(known.prepared.clone()), Some(Arc::new(known)))
+        } else {
+            (self.prepare(parse.sql, &types).await?, None)
         };
-        self.named.statements.insert(parse.name.to_owned(), PreparedStatement { sql: parse.sql.into(), prepared });
+        let statement = PreparedStatement { sql: parse.sql.into(), prepared, constants };
+        self.named.statements.insert(parse.name.to_owned(), statement);
         backend::parse_complete(&mut self.wire.output);
         Ok(())
     }
@@ -207,7 +231,10 @@ impl Connection<'_> {
         };
         let guard = self.guard();
         let session = &mut self.session;
-        let prepared = guard.watch(pin!(async { Ok(session.prepare(statement, types).await?) })).await?;
+        let prepared = {
+            let prepare = pin!(async { Ok(session.prepare(statement, types).await?) });
+            guard.watch(pin!(computing(prepare))).await?
+        };
         self.session.remember(sql, types, &prepared);
         Ok(Some(prepared))
     }
@@ -215,7 +242,7 @@ impl Connection<'_> {
     /// Bind: a statement and its values become a portal.
     pub(super) fn bind(&mut self, bind: Bind<'_>) -> Result<(), Fault> {
         let statement = self.named.statement(bind.statement)?;
-        let types = statement.prepared.as_ref().map_or(&[][..], Prepared::parameters);
+        let types = statement.parameters();
         if types.len() != bind.parameter_count() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
@@ -227,11 +254,15 @@ impl Connection<'_> {
         }
         let current = statement.prepared.as_ref().and_then(|prepared| self.session.current(prepared));
         let given = current.as_ref().or(statement.prepared.as_ref());
-        let bound = given.map(|prepared| self.session.bind(prepared, bind.parameters())).transpose()?.flatten();
+        let bound = match (&statement.constants, given) {
+            (Some(constants), _) => Some(Values::Constants(Arc::clone(constants))),
+            (None, Some(prepared)) => self.session.bind(prepared, bind.parameters())?.map(Values::Bound),
+            (None, None) => None,
+        };
         let forms = result_forms(&bind, given)?;
         let (sql, prepared) = (Arc::clone(&statement.sql), given.cloned());
         let values = match bound {
-            Some(bound) => Values::Bound(bound),
+            Some(values) => values,
             None => Values::Others(self.values(&bind, prepared.as_ref())?),
         };
         let portal = Portal { sql, prepared, values, forms, state: PortalState::Bound };
@@ -274,10 +305,9 @@ impl Connection<'_> {
         let out = &mut self.wire.output;
         match target {
             Target::Statement(name) => {
-                let prepared = self.named.statement(name)?.prepared.as_ref();
-                let types = prepared.map_or(&[][..], Prepared::parameters);
-                backend::parameter_description(out, types.iter().copied());
-                describe_columns(out, prepared, &[]);
+                let statement = self.named.statement(name)?;
+                backend::parameter_description(out, statement.parameters().iter().copied());
+                describe_columns(out, statement.prepared.as_ref(), &[]);
             }
             Target::Portal(name) => match (self.named.portal(name), self.session.cursor_columns(name)) {
                 (Ok(portal), _) => describe_columns(out, portal.prepared.as_ref(), &portal.forms),
@@ -396,8 +426,7 @@ impl Connection<'_> {
             self.finish(prepared, portal.values.arguments(), &portal.forms, before, begun).await?
         } else {
             let messages = Messages { out: &mut kept, forms: &portal.forms };
-            let work = pin!(self.session.execute_into(prepared, portal.values.arguments(), Some(messages)));
-            self.context.pump.within(work).await?
+            self.session.execute_into(prepared, portal.values.arguments(), Some(messages)).await?
         };
         match executed.streamed(prepared) {
             Executed::Few { .. } => Err(Error::bug("a short result that was not streamed").into()),
@@ -427,7 +456,6 @@ impl Connection<'_> {
             }
             Executed::Outcome(Outcome::Rows { columns, batches, tag }) => {
                 check_same(prepared.columns(), &columns)?;
-                let batches = self.context.pump.run(batches);
                 let running = Running::new(columns, portal.forms.clone(), batches, tag);
                 Box::pin(self.go_on(portal, running, rows_max)).await
             }

@@ -74,6 +74,9 @@ impl Guard {
         }
         let canceled = |why: &str| Error::new(SqlState::QUERY_CANCELED, format!("canceling statement due to {why}"));
         // A request that came while it computed woke nobody.
+        if stop.is_terminated() && !decided.load(Ordering::Acquire) {
+            return Err(shutting_down().into());
+        }
         if stop.computing.is_canceled() && !decided.load(Ordering::Acquire) {
             return Err(canceled("user request").into());
         }
@@ -81,7 +84,7 @@ impl Guard {
         let fault = tokio::select! {
             biased;
             result = &mut work => return result,
-            () = stopped => canceled("user request").into(),
+            () = stopped => if stop.is_terminated() { shutting_down().into() } else { canceled("user request").into() },
             () = passed(self.until) => canceled("statement timeout").into(),
             () = reached(&mut phase, Phase::Killing) => shutting_down().into(),
             () = gone((**socket).as_ref()) => Lost::Gone.into(),

@@ -5,7 +5,7 @@
 //!
 //! - [`serve_pg`] accepts until [`Context::shut_down`]; `startup` brings a connection to its first ReadyForQuery;
 //!   `connection` runs simple queries, `extended` the extended protocol, `copy` both directions of COPY; `rows` writes
-//!   record batches that `pump` has produced on threads of their own; `guard` stops a statement that is cancelled, too slow, or has lost its client.
+//!   record batches; `guard` stops a statement that is cancelled, too slow, or has lost its client.
 //!
 //! Always true:
 //! - A result is never held in memory: rows are encoded as their batches come, and a client that does not read stops them.
@@ -19,9 +19,9 @@ mod connection;
 mod copy;
 mod extended;
 mod guard;
-mod pump;
 mod rows;
 mod startup;
+mod statement_log;
 mod wire;
 mod zone;
 
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use ::pg::backend::{self, Severity};
 use model::{Error, SqlState};
-use query::Database;
+use query::{Database, Signal};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -39,9 +39,9 @@ use tokio::task::JoinSet;
 use self::cancel::{Idle, Registry};
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
-use self::pump::Pump;
 pub(crate) use self::rows::TextCells;
 use self::startup::Hello;
+use self::statement_log::StatementLog;
 use self::wire::{Budget, Lost, Wire};
 
 /// How long to wait after an accept that failed for want of file handles.
@@ -58,8 +58,6 @@ pub struct Options {
     pub startup_timeout: Duration,
     /// Time that running statements have to finish after [`Context::shut_down`].
     pub shutdown_grace: Duration,
-    /// Threads that compute results, apart from those that serve sockets.
-    pub query_threads: usize,
     /// Memory of messages that have not arrived whole, over all connections; beyond it 53200.
     pub input_bytes_max: usize,
 }
@@ -70,7 +68,6 @@ impl Default for Options {
             connections_max: model::limits::CONNECTIONS_DEFAULT,
             startup_timeout: Duration::from_secs(10),
             shutdown_grace: Duration::from_secs(30),
-            query_threads: std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get),
             input_bytes_max: 256 << 20,
         }
     }
@@ -117,8 +114,8 @@ pub struct Context {
     registry: Arc<Registry>,
     slots: Arc<Semaphore>,
     phase: watch::Sender<Phase>,
-    pump: Pump,
     input: Arc<Budget>,
+    log: StatementLog,
 }
 
 impl Context {
@@ -126,8 +123,8 @@ impl Context {
     #[must_use]
     pub fn new(database: Database, options: Options) -> Arc<Context> {
         Arc::new(Context {
-            pump: Pump::new(options.query_threads),
-            input: Arc::new(Budget::new(options.input_bytes_max)),
+            input: Arc::new(Budget::new(options.input_bytes_max, database.engine().memory().clone())),
+            log: StatementLog::default(),
             database,
             counters: Counters::default(),
             registry: Arc::default(),
@@ -155,6 +152,9 @@ impl Context {
             later
         });
         self.registry.hang_up();
+        if phase == Phase::Killing {
+            self.registry.terminate_all();
+        }
     }
 }
 
@@ -258,6 +258,11 @@ async fn serve_session(
     let mut session = context.database.session(user);
     let registration =
         context.registry.register(session.pid().unsigned_abs(), session.stop_flag(), Idle::at(wire.socket()));
+    let stop = registration.stop.clone();
+    session.on_signal(move |signal| match signal {
+        Signal::Cancel => stop.cancel(),
+        Signal::Terminate => stop.terminate(),
+    });
     startup::welcome(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     Counters::add(&context.counters.sessions, 1);
     tracing::debug!(user, process = registration.key.process, "session started");

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::pg::frontend;
 use bytes::{BufMut, BytesMut};
+use engine::{MemoryBudget, Work};
 use model::{Error, Result, SqlState};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -28,11 +29,13 @@ const FREE_BYTES: usize = 64 << 10;
 pub(super) struct Budget {
     used: AtomicUsize,
     max: usize,
+    /// Of everything; what messages take is a part of it.
+    memory: MemoryBudget,
 }
 
 impl Budget {
-    pub(super) fn new(max: usize) -> Budget {
-        Budget { used: AtomicUsize::new(0), max }
+    pub(super) fn new(max: usize, memory: MemoryBudget) -> Budget {
+        Budget { used: AtomicUsize::new(0), max, memory }
     }
 }
 
@@ -48,6 +51,7 @@ impl Share {
         let wanted = bytes.saturating_sub(FREE_BYTES);
         if wanted <= self.held {
             self.budget.used.fetch_sub(self.held - wanted, Ordering::Relaxed);
+            self.budget.memory.release(Work::Requests, (self.held - wanted) as u64);
         } else {
             let more = wanted - self.held;
             if self.budget.used.fetch_add(more, Ordering::Relaxed) + more > self.budget.max {
@@ -61,6 +65,10 @@ impl Share {
                     error.with_hint("try again later, with smaller messages or fewer connections"),
                 ));
             }
+            if let Err(error) = self.budget.memory.reserve(Work::Requests, more as u64) {
+                self.budget.used.fetch_sub(more, Ordering::Relaxed);
+                return Err(Lost::Fatal(error));
+            }
         }
         self.held = wanted;
         Ok(())
@@ -70,6 +78,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.held, Ordering::Relaxed);
+        self.budget.memory.release(Work::Requests, self.held as u64);
     }
 }
 

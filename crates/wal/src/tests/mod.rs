@@ -112,6 +112,11 @@ fn closed_log(last: u64) -> SimEnv {
     env
 }
 
+/// The last mark of a log that was cleanly closed.
+fn last_mark(env: &SimEnv) -> Lsn {
+    list_files(env, Path::new(DIR)).unwrap().pop().unwrap().check.last.unwrap()
+}
+
 fn offsets(bytes: &[u8]) -> Vec<usize> {
     let mut at = FILE_HEADER_BYTES;
     let mut offsets = vec![at];
@@ -126,7 +131,7 @@ fn offsets(bytes: &[u8]) -> Vec<usize> {
 
 #[test]
 fn header_v1_bytes_are_exactly_these() {
-    let header = FileHeader { identity: IDENTITY, number: 2, first_lsn: Lsn(0x4d2), term: 1 };
+    let header = FileHeader { identity: IDENTITY, number: 2, first_lsn: Lsn(0x4d2), term: 1, reserved: 0x40_0000 };
     let mut bytes = header.encode().to_vec();
     format::push_record(&mut bytes, Lsn(0x4d2), &[b"ab", b"", b"c"]);
     format::push_record(&mut bytes, Lsn(0x4d3), &[]);
@@ -140,8 +145,9 @@ fn header_v1_bytes_are_exactly_these() {
         "0200000000000000",
         "d204000000000000",
         "0100000000000000",
-        "000000000000000000000000",
-        "df4d1de5",
+        "0000400000000000",
+        "00000000",
+        "4df812d8",
         "1cabb4eb",
         "03000000",
         "d204000000000000",
@@ -157,12 +163,12 @@ fn header_v1_bytes_are_exactly_these() {
     let mut seen = Vec::new();
     let check = check_file_bytes(&bytes, &mut |lsn, payload| seen.push((lsn.0, payload.to_vec())));
     assert_eq!(seen, [(0x4d2, b"abc".to_vec()), (0x4d3, vec![])]);
-    assert_eq!((check.records, check.marks, check.problem), (1, 1, None));
+    assert_eq!((check.records, check.marks), (1, 1));
 }
 
 #[test]
 fn the_checksum_covers_identity_term_and_file_number() {
-    let header = FileHeader { identity: 1, number: 2, first_lsn: Lsn(1), term: 3 };
+    let header = FileHeader { identity: 1, number: 2, first_lsn: Lsn(1), term: 3, reserved: 4 };
     let others =
         [FileHeader { identity: 2, ..header }, FileHeader { number: 3, ..header }, FileHeader { term: 4, ..header }];
     for other in others {
@@ -328,21 +334,23 @@ fn a_durable_mark_follows_within_10_ms_when_idle_and_then_no_more() {
     assert_eq!(wal.last(), Lsn(1), "not before it is due");
     env.advance(10_000_000);
     flush(&wal);
-    assert_eq!((wal.last(), wal.durable()), (Lsn(2), Lsn(2)));
+    let last = wal.last();
+    assert!(last > Lsn(1) && wal.durable() == last);
     assert_eq!(wal.flush_step(&|_| {}), Step::Idle);
     env.advance(1_000_000_000);
     flush(&wal);
-    assert_eq!(wal.last(), Lsn(2));
+    assert_eq!(wal.last(), last);
     let check = list_files(&env, Path::new(DIR)).unwrap().remove(0).check;
-    assert_eq!((check.records, check.marks, check.durable), (1, 1, Lsn(1)));
+    assert_eq!((check.records, check.marks, check.durable), (1, last.0 - 1, Lsn(1)));
 }
 
 #[test]
 fn closing_and_opening_again_and_again_adds_no_marks() {
     let env = closed_log(3);
+    let last = last_mark(&env);
     for _ in 0..3 {
         let (wal, records, opened) = open(&env, 1).unwrap();
-        assert_eq!((wal.last(), records.len(), opened.torn_bytes), (Lsn(4), 3, 0));
+        assert_eq!((wal.last(), records.len(), opened.torn_bytes), (last, 3, 0));
         wal.close(&|_| {}).unwrap();
     }
 }
@@ -424,6 +432,70 @@ fn acknowledged_records_turned_to_zeros_are_refused() {
     assert!(error.to_string().contains("record 5") && error.state() == SqlState::DATA_CORRUPTED, "{error}");
 }
 
+/// The bug: a file that was cut short passed for one with a torn tail, though its space is reserved, and its length on disk,
+/// before it gets its name. The fix: its header says how long it is.
+#[test]
+fn a_log_file_that_was_cut_short_is_refused_wherever_it_ends() {
+    let env = world(1);
+    let (wal, ..) = open(&env, 1).unwrap();
+    append_many(&wal, 1..=40);
+    flush(&wal);
+    drop(wal);
+    let file = log_files(&env).remove(0);
+    let bytes = contents(&env, &file);
+    let last_used = format::written_bytes(&bytes);
+    for length in [bytes.len() - 1, last_used, last_used - 1, last_used / 2, FILE_HEADER_BYTES] {
+        env.open(&file, Open::ReadWrite).unwrap().set_bytes(length as u64).unwrap();
+        let error = refused(&env, 1);
+        assert_eq!(error.state(), SqlState::DATA_CORRUPTED, "{length} bytes");
+        let text = error.to_string();
+        assert!(text.contains(&format!("{length} bytes, {} expected", bytes.len())), "{text}");
+        let check = list_files(&env, Path::new(DIR)).unwrap().remove(0).check;
+        assert!(check.is_damaged && check.problem.unwrap().contains("cut short"));
+        env.open(&file, Open::ReadWrite).unwrap().set_bytes(bytes.len() as u64).unwrap();
+        overwrite(&env, &file, 0, &bytes);
+    }
+    assert_eq!(open(&env, 1).unwrap().1, expected(1..=40));
+}
+
+/// The bug: the last record and the mark that says it was durable were in one sector, and a disk that lost it lost an
+/// acknowledged commit without a word. The fix: marks go on into the next sector.
+#[test]
+fn a_lost_sector_of_acknowledged_records_is_noticed_wherever_they_end() {
+    for records in 1..=40 {
+        let env = closed_log(records);
+        let file = log_files(&env).pop().unwrap();
+        let bytes = contents(&env, &file);
+        let end = offsets(&bytes)[records as usize];
+        overwrite(&env, &file, (end as u64 - 1) / 512 * 512, &[0; 512]);
+        // Only the header is that short.
+        if end > 512 {
+            assert_eq!(refused(&env, 1).state(), SqlState::DATA_CORRUPTED, "{records} records up to byte {end}");
+        }
+        overwrite(&env, &file, 0, &bytes);
+        assert_eq!(open(&env, 1).unwrap().1, expected(1..=records));
+    }
+}
+
+#[test]
+fn a_log_that_is_refused_is_left_as_it_was() {
+    let env = closed_log(300);
+    let files = log_files(&env);
+    for name in ["prepared-7.tmp", "thesis.tmp", "prepared-x.tmp"] {
+        env.open(&Path::new(DIR).join(name), Open::CreateNew).unwrap();
+    }
+    let at = offsets(&contents(&env, &files[0]));
+    env.flip_bit(&files[0], at[3] as u64 + 30, 2);
+    let before = env.list(Path::new(DIR)).unwrap();
+    assert_eq!(refused(&env, 1).state(), SqlState::DATA_CORRUPTED);
+    assert_eq!(env.list(Path::new(DIR)).unwrap(), before);
+    env.flip_bit(&files[0], at[3] as u64 + 30, 2);
+    open(&env, 1).unwrap();
+    let names: Vec<String> = env.list(Path::new(DIR)).unwrap().into_iter().map(|entry| entry.name).collect();
+    let is_there = |name: &str| names.iter().any(|there| there == name);
+    assert!(!is_there("prepared-7.tmp") && is_there("thesis.tmp") && is_there("prepared-x.tmp"), "{names:?}");
+}
+
 #[test]
 fn a_damaged_file_that_is_not_the_last_is_refused() {
     let env = closed_log(300);
@@ -440,9 +512,11 @@ fn a_damaged_file_that_is_not_the_last_is_refused() {
 #[test]
 fn records_that_the_caller_has_seen_must_be_there() {
     let env = closed_log(9);
-    assert!(open(&env, 11).unwrap().1.is_empty(), "10 is the mark");
-    let text = refused(&env, 12).to_string();
-    assert!(text.contains("record 11") && text.contains("taken in records up to 11"), "{text}");
+    let last = last_mark(&env).0;
+    assert!(open(&env, last + 1).unwrap().1.is_empty());
+    let text = refused(&env, last + 2).to_string();
+    let parts = [format!("record {}", last + 1), format!("taken in records up to {}", last + 1)];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     assert!(refused(&world(1), 5).to_string().contains("records from 5 on are missing"));
 }
 
@@ -500,6 +574,33 @@ fn failed_sync_makes_every_later_append_fail() {
     drop(wal);
     env.heal();
     assert!(open(&env, 1).unwrap().1.starts_with(&expected(1..=3)));
+}
+
+/// The bug: the folder was opened anew for every sync of it, and where no file handle was left the log failed for good at
+/// its next file. The fix: it is kept open.
+#[test]
+fn a_log_without_a_file_handle_to_spare_goes_on_in_what_is_reserved_and_then_waits() {
+    let env = world(1);
+    let (wal, ..) = open(&env, 1).unwrap();
+    let mut before = 0;
+    while !env.list(Path::new(DIR)).unwrap().iter().any(|entry| entry.name.starts_with("prepared-")) || before < 50 {
+        before += 1;
+        append(&wal, &payload(before));
+        flush(&wal);
+    }
+    let files = log_files(&env).len();
+    env.set_out_of_handles(true);
+    let (appended, error) = fill(&wal, Space::Reserve);
+    flush(&wal);
+    assert_eq!((wal.failure(), wal.durable()), (None, wal.last()));
+    assert!(appended > 0 && error.state() == SqlState::INSUFFICIENT_RESOURCES, "{appended}: {error}");
+    env.set_out_of_handles(false);
+    assert!(log_files(&env).len() > files, "it rolled over meanwhile");
+    env.advance(100_000_000);
+    flush(&wal);
+    append(&wal, b"again");
+    wal.close(&|_| {}).unwrap();
+    assert_eq!(open(&env, 1).unwrap().1.len() as u64, before + appended + 1);
 }
 
 /// Appends until it is refused; how many went in.
@@ -638,7 +739,7 @@ fn a_reader_follows_the_durable_lsn_over_rollovers_and_skips_marks() {
         read.push((lsn.0, payload.to_vec()));
     }
     assert_eq!(read, expected(3..=400));
-    assert_eq!(reader.position(), Lsn(402));
+    assert_eq!(reader.position(), wal.last().next());
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn check(program: impl Fn(&Arc<Index>) + Send + Sync + 'static) {
 }
 
 fn idle_leaves(index: &Index) -> usize {
-    let guard = &pin();
+    let guard = &NodesGuard::pin();
     let mut view = index.descend(ROOT, Bound::Included(&[]), 0, guard).1;
     let mut idle = usize::from(view.is_idle());
     while let Some(high) = view.high() {

@@ -89,7 +89,7 @@ impl Db {
     /// Nobody has locks, nobody waits, and nothing but the rows is left once it was collected.
     fn check_idle(&self) {
         assert_eq!((self.store.waiting(), self.store.recent.len()), (0, 0));
-        self.store.collect(self.now(), usize::MAX).unwrap();
+        self.store.collect(&Readers::new(Vec::new(), self.now()), usize::MAX).unwrap();
         let rows = self.rows(&mut self.begin(Isolation::ReadCommitted)).len();
         assert_eq!(self.entries(), rows * (1 + self.table.secondary.len()), "entries");
         assert_eq!((self.table.records.rows(), self.store.garbage()), (rows as u64, 0));

@@ -20,10 +20,9 @@ impl Snapshots {
         held.swap_remove(at);
     }
 
-    /// No reader is at an older one.
-    fn horizon(&self, db: &Db) -> Lsn {
+    fn readers(&self, db: &Db) -> Readers {
         let held = self.0.lock();
-        held.iter().copied().fold(db.now(), Lsn::min)
+        Readers::new(held.clone(), db.now())
     }
 }
 
@@ -38,7 +37,7 @@ fn with_rows() -> Shared {
 fn collect((db, snapshots): &(Arc<Db>, Snapshots)) {
     for _ in 0..3 {
         // What is locked just now is looked at again and again.
-        db.store.collect(snapshots.horizon(db), 4).unwrap();
+        db.store.collect(&snapshots.readers(db), 4).unwrap();
     }
 }
 

@@ -1,0 +1,441 @@
+//! Deletes in a form that is searched by series and time.
+//!
+//! A client may delete as often as it inserts. So neighbouring deletes are merged into one [`Deletes`], as neighbouring rows are
+//! (`consolidate`): spans of time by series, disjoint and sorted, of each moment the earliest commit that deleted it. That says all
+//! there is to say to rows that are older than every delete of it, and to no other rows it is ever applied.
+//!
+//! # Cost
+//! With `n` deletes: finding those of one series and a range of time is `O(log n)` and one step for each span found. Merging is
+//! `O(n log n)`, and happens `O(log n)` times to a delete. A delete that names more than [`FEW_SERIES`] series counts once, not once a
+//! series; of these, all that share a moment with what is asked for are looked at.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use model::{Lsn, TimeRange};
+
+use crate::history::NOW;
+use crate::segments::ByTime;
+use crate::state::Tombstone;
+
+/// A delete of at most this many series is kept as spans of each.
+const FEW_SERIES: usize = if cfg!(test) { 2 } else { 16 };
+
+/// A span of time, and when it was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    times: TimeRange,
+    /// Wall time of the earliest commit that deleted it.
+    committed: i64,
+}
+
+/// Deletes of neighbouring commits. Immutable.
+#[derive(Debug)]
+pub struct Deletes {
+    /// The lowest and the highest commit.
+    lsns: (Lsn, Lsn),
+    /// Wall times of the earliest and the latest span.
+    committed: (i64, i64),
+    /// From the first to the last moment deleted.
+    times: TimeRange,
+    /// Of all series: sorted, disjoint.
+    all: Vec<Span>,
+    /// Of one series each: sorted by series and time, those of one series disjoint.
+    single: Vec<(u32, Span)>,
+    /// Of more than [`FEW_SERIES`] series.
+    many: Vec<Tombstone>,
+    many_by_time: ByTime,
+}
+
+/// The parts of [`Deletes`] before they are sorted.
+#[derive(Default)]
+struct Parts {
+    lsns: Option<(Lsn, Lsn)>,
+    all: Vec<(u32, Span)>,
+    single: Vec<(u32, Span)>,
+    many: BTreeMap<Arc<[u32]>, Vec<(u32, Span)>>,
+}
+
+impl Parts {
+    fn note(&mut self, (first, last): (Lsn, Lsn)) {
+        let (low, high) = self.lsns.unwrap_or((first, last));
+        self.lsns = Some((low.min(first), high.max(last)));
+    }
+
+    fn add(&mut self, tombstone: &Tombstone) {
+        self.note((tombstone.lsn, tombstone.lsn));
+        let span = Span { times: tombstone.times, committed: tombstone.committed };
+        if span.times.is_empty() {
+            return;
+        }
+        match &tombstone.series {
+            None => self.all.push((0, span)),
+            Some(series) if series.len() <= FEW_SERIES => {
+                self.single.extend(series.iter().map(|series| (*series, span)));
+            }
+            Some(series) => self.many.entry(Arc::clone(series)).or_default().push((0, span)),
+        }
+    }
+
+    fn finish(self, keeps_history: bool) -> Deletes {
+        let lsns = self.lsns.unwrap_or((Lsn::ZERO, Lsn::ZERO));
+        let all: Vec<Span> = disjoint(self.all, keeps_history).into_iter().map(|(_, span)| span).collect();
+        let single = disjoint(self.single, keeps_history);
+        let mut many = Vec::new();
+        for (series, spans) in self.many {
+            let tombstone = |(_, Span { times, committed }): (u32, Span)| Tombstone {
+                lsn: lsns.1,
+                committed,
+                series: Some(Arc::clone(&series)),
+                times,
+            };
+            many.extend(disjoint(spans, keeps_history).into_iter().map(tombstone));
+        }
+        let singles = single.iter().map(|(_, span)| span);
+        let moments = all.iter().chain(singles).map(|span| (span.times, span.committed));
+        let moments = moments.chain(many.iter().map(|delete| (delete.times, delete.committed)));
+        let none = (TimeRange::EMPTY, (i64::MAX, i64::MIN));
+        let (times, committed) = moments
+            .fold(none, |(times, (first, last)), span| (times.union(&span.0), (first.min(span.1), last.max(span.1))));
+        let many_by_time = ByTime::of(many.iter().map(|delete| delete.times));
+        Deletes { lsns, committed, times, all, single, many, many_by_time }
+    }
+}
+
+/// Sorts spans and makes them disjoint: of each moment the earliest commit.
+fn disjoint(mut spans: Vec<(u32, Span)>, keeps_history: bool) -> Vec<(u32, Span)> {
+    work::touch(spans.len());
+    spans.sort_by_key(|(series, span)| (*series, span.times.start));
+    let mut out: Vec<(u32, Span)> = Vec::with_capacity(spans.len());
+    if !keeps_history {
+        // Nobody asks when.
+        for (series, span) in spans {
+            match out.last_mut() {
+                Some((same, last)) if *same == series && reaches(last.times, span.times.start) => {
+                    last.times.last = last.times.last.max(span.times.last);
+                    last.committed = last.committed.min(span.committed);
+                }
+                _ => out.push((series, span)),
+            }
+        }
+        return out;
+    }
+    for run in spans.chunk_by(|a, b| a.0 == b.0) {
+        sweep(run, &mut out);
+    }
+    out
+}
+
+/// The same of the spans of one series, which are sorted by their first moment.
+fn sweep(spans: &[(u32, Span)], out: &mut Vec<(u32, Span)>) {
+    let (series, first) = (spans[0].0, out.len());
+    let mut open: BinaryHeap<Reverse<(i64, i64)>> = BinaryHeap::new();
+    let mut rest = spans.iter().map(|(_, span)| span).peekable();
+    let mut at = i64::MIN;
+    loop {
+        while open.peek().is_some_and(|Reverse((_, last))| *last < at) {
+            open.pop();
+        }
+        let Some(start) = open.peek().map(|_| at).or_else(|| rest.peek().map(|span| span.times.start)) else { return };
+        at = start;
+        while let Some(span) = rest.next_if(|span| span.times.start <= at) {
+            open.push(Reverse((span.committed, span.times.last)));
+        }
+        let Some(Reverse((committed, last))) = open.peek().copied() else { continue };
+        if last < at {
+            continue;
+        }
+        let next = rest.peek().map_or(i64::MAX, |span| span.times.start - 1);
+        let times = TimeRange { start: at, last: last.min(next) };
+        match out[first..].last_mut() {
+            Some((_, before)) if before.committed == committed && reaches(before.times, at) => {
+                before.times.last = times.last;
+            }
+            _ => out.push((series, Span { times, committed })),
+        }
+        let Some(next) = times.last.checked_add(1) else { return };
+        at = next;
+    }
+}
+
+/// Does a span that begins at `start` overlap `times` or follow at once, `times` beginning no later?
+fn reaches(times: TimeRange, start: i64) -> bool {
+    times.last.checked_add(1).is_none_or(|next| start <= next)
+}
+
+impl Deletes {
+    /// Deletes of neighbouring commits, of which no segment and no rows lie in between.
+    #[must_use]
+    pub fn of(tombstones: impl IntoIterator<Item = Tombstone>, keeps_history: bool) -> Deletes {
+        let mut parts = Parts::default();
+        tombstones.into_iter().for_each(|tombstone| parts.add(&tombstone));
+        parts.finish(keeps_history)
+    }
+
+    /// Several of them as one.
+    #[must_use]
+    pub fn merged<'a>(all: impl IntoIterator<Item = &'a Arc<Deletes>>, keeps_history: bool) -> Deletes {
+        let mut parts = Parts::default();
+        for deletes in all {
+            parts.note(deletes.lsns);
+            parts.all.extend(deletes.all.iter().map(|span| (0, *span)));
+            parts.single.extend_from_slice(&deletes.single);
+            deletes.many.iter().for_each(|tombstone| parts.add(tombstone));
+        }
+        parts.finish(keeps_history)
+    }
+
+    /// How many spans it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len() + self.single.len() + self.many.len()
+    }
+
+    /// Does it delete nothing?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The lowest and the highest commit.
+    #[must_use]
+    pub fn lsns(&self) -> (Lsn, Lsn) {
+        self.lsns
+    }
+
+    /// Wall time of the earliest commit.
+    pub(crate) fn committed(&self) -> i64 {
+        self.committed.0
+    }
+
+    /// Wall time of the latest commit of which there is a span.
+    pub(crate) fn committed_last(&self) -> i64 {
+        self.committed.1
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let many = self.many.iter().map(|delete| 80 + delete.series.as_ref().map_or(0, |series| series.len() * 4));
+        size_of::<Deletes>() + self.all.capacity() * 24 + self.single.capacity() * 32 + many.sum::<usize>()
+    }
+
+    /// May it hide a row of the series `first ..= last` at these moments?
+    #[must_use]
+    pub fn touches(&self, series: (u32, u32), times: &TimeRange) -> bool {
+        self.touches_until(series, times, NOW)
+    }
+
+    /// The same of the deletes that were committed by `until`.
+    pub(crate) fn touches_until(&self, (first, last): (u32, u32), times: &TimeRange, until: i64) -> bool {
+        if !self.times.overlaps(times) || self.committed.0 > until {
+            return false;
+        }
+        let within = |span: &Span| span.committed <= until;
+        if overlapping(&self.all, times).any(within) {
+            return true;
+        }
+        let mut at = self.single.partition_point(|(series, _)| *series < first);
+        while let Some((series, _)) = self.single.get(at).filter(|(series, _)| *series <= last) {
+            let end = at + crate::filter::gallop(&self.single[at..], |(other, _)| other == series);
+            if overlapping_of(&self.single[at..end], times).any(|(_, span)| within(span)) {
+                return true;
+            }
+            at = end;
+        }
+        self.many_of(times, until).any(|delete| delete.touches((first, last), times))
+    }
+
+    /// Does it hide every row of all series at these moments?
+    pub(crate) fn hides_all(&self, times: &TimeRange, until: i64) -> bool {
+        let mut next = times.start;
+        for span in overlapping(&self.all, times) {
+            if span.committed > until || span.times.start > next {
+                return false;
+            }
+            match span.times.last.checked_add(1).filter(|after| *after <= times.last) {
+                Some(after) => next = after,
+                None => return true,
+            }
+        }
+        times.is_empty()
+    }
+
+    /// Calls `each` with every span of `times` in which rows of a series are hidden, and when that was committed, in no order.
+    pub(crate) fn spans_of(&self, series: u32, times: &TimeRange, until: i64, mut each: impl FnMut(&TimeRange, i64)) {
+        if !self.times.overlaps(times) || self.committed.0 > until {
+            return;
+        }
+        let mut found = |span: &Span| {
+            work::touch(1);
+            if span.committed <= until {
+                each(&span.times, span.committed);
+            }
+        };
+        overlapping(&self.all, times).for_each(&mut found);
+        let from = self.single.partition_point(|(other, span)| (*other, span.times.last) < (series, times.start));
+        let own =
+            self.single[from..].iter().take_while(|(other, span)| *other == series && span.times.start <= times.last);
+        own.for_each(|(_, span)| found(span));
+        for delete in self.many_of(times, until) {
+            if delete.hides_series(series) {
+                found(&Span { times: delete.times, committed: delete.committed });
+            }
+        }
+    }
+
+    fn many_of(&self, times: &TimeRange, until: i64) -> impl Iterator<Item = &Tombstone> {
+        let many = self.many_by_time.near(times).map(|at| &self.many[at]);
+        many.filter(move |delete| {
+            work::touch(1);
+            delete.committed <= until && delete.times.overlaps(times)
+        })
+    }
+
+    /// As the manifest keeps them: together they hide what this hides.
+    pub(crate) fn tombstones(&self) -> Vec<Tombstone> {
+        let tombstone = |series: Option<Arc<[u32]>>, span: &Span| Tombstone {
+            lsn: self.lsns.1,
+            committed: span.committed,
+            series,
+            times: span.times,
+        };
+        let mut all: Vec<Tombstone> = self.all.iter().map(|span| tombstone(None, span)).collect();
+        // One delete of several series at the same moments is one again.
+        let key = |(series, span): &(u32, Span)| (span.times.start, span.times.last, span.committed, *series);
+        let mut single = self.single.clone();
+        single.sort_unstable_by_key(key);
+        for run in single.chunk_by(|a, b| a.1 == b.1) {
+            for run in run.chunks(FEW_SERIES) {
+                all.push(tombstone(Some(run.iter().map(|(series, _)| *series).collect()), &run[0].1));
+            }
+        }
+        all.extend(self.many.iter().map(|delete| Tombstone { lsn: self.lsns.1, ..delete.clone() }));
+        all
+    }
+
+    /// Without the spans that `keep` does not want, which sees their series (`None`: all) and moments. `None` if it wants all.
+    pub(crate) fn retained(&self, mut keep: impl FnMut(Option<&[u32]>, &TimeRange) -> bool) -> Option<Deletes> {
+        let mut parts = Parts::default();
+        parts.note(self.lsns);
+        parts.all.extend(self.all.iter().filter(|span| keep(None, &span.times)).map(|span| (0, *span)));
+        parts.single.extend(self.single.iter().filter(|(series, span)| keep(Some(&[*series]), &span.times)));
+        for delete in &self.many {
+            if keep(delete.series.as_deref(), &delete.times) {
+                parts.add(delete);
+            }
+        }
+        let kept = parts.all.len() + parts.single.len() + parts.many.values().map(Vec::len).sum::<usize>();
+        (kept < self.len()).then(|| parts.finish(true))
+    }
+}
+
+/// Those of sorted, disjoint spans that share a moment with `times`.
+fn overlapping<'a>(spans: &'a [Span], times: &TimeRange) -> impl Iterator<Item = &'a Span> {
+    let from = spans.partition_point(|span| span.times.last < times.start);
+    let last = times.last;
+    spans[from..].iter().take_while(move |span| span.times.start <= last)
+}
+
+/// The same of the spans of one series.
+fn overlapping_of<'a>(spans: &'a [(u32, Span)], times: &TimeRange) -> impl Iterator<Item = &'a (u32, Span)> {
+    let from = spans.partition_point(|(_, span)| span.times.last < times.start);
+    let last = times.last;
+    spans[from..].iter().take_while(move |(_, span)| span.times.start <= last)
+}
+
+/// The deletes that are newer than some rows, and of these those that were committed by some time.
+#[derive(Clone, Debug)]
+pub(crate) struct Hides {
+    pub(crate) deletes: Vec<Arc<Deletes>>,
+    pub(crate) until: i64,
+}
+
+impl Default for Hides {
+    fn default() -> Hides {
+        Hides { deletes: Vec::new(), until: NOW }
+    }
+}
+
+impl Hides {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deletes.is_empty()
+    }
+
+    /// May one of them hide a row of these series and moments?
+    pub(crate) fn touch(&self, series: (u32, u32), times: &TimeRange) -> bool {
+        self.deletes.iter().any(|deletes| deletes.touches_until(series, times, self.until))
+    }
+
+    /// Does one of them hide all rows of these moments?
+    pub(crate) fn hide_all(&self, times: &TimeRange) -> bool {
+        self.deletes.iter().any(|deletes| deletes.hides_all(times, self.until))
+    }
+
+    /// See [`Deletes::spans_of`].
+    pub(crate) fn spans_of(&self, series: u32, times: &TimeRange, mut each: impl FnMut(&TimeRange, i64)) {
+        self.deletes.iter().for_each(|deletes| deletes.spans_of(series, times, self.until, &mut each));
+    }
+
+    /// Those that may hide a row of these series and moments.
+    pub(crate) fn over(&self, series: (u32, u32), times: &TimeRange) -> Hides {
+        let touches = |deletes: &&Arc<Deletes>| deletes.touches_until(series, times, self.until);
+        Hides { deletes: self.deletes.iter().filter(touches).cloned().collect(), until: self.until }
+    }
+}
+
+/// Most spans of deletes that are merged while entries are gone through.
+const NEWER_SPANS_MAX: usize = 1 << 12;
+
+/// The deletes met so far by who goes through entries, newest first. Merges small ones, so that the list is short however many
+/// there are.
+pub(crate) struct Newer {
+    hides: Hides,
+    keeps_history: bool,
+}
+
+impl Newer {
+    pub(crate) fn new(until: i64, keeps_history: bool) -> Newer {
+        Newer { hides: Hides { deletes: Vec::new(), until }, keeps_history }
+    }
+
+    /// The next older one.
+    pub(crate) fn push(&mut self, deletes: &Arc<Deletes>) {
+        let all = &mut self.hides.deletes;
+        all.push(Arc::clone(deletes));
+        while let [.., newer, older] = all.as_slice() {
+            let (newer_len, older_len) = (newer.len(), older.len());
+            if newer_len > 2 * older_len || newer_len + older_len > NEWER_SPANS_MAX {
+                break;
+            }
+            let both = Arc::new(Deletes::merged([newer, older], self.keeps_history));
+            all.truncate(all.len() - 2);
+            all.push(both);
+        }
+    }
+
+    pub(crate) fn hides(&self) -> &Hides {
+        &self.hides
+    }
+}
+
+/// Counts what is looked at, for tests of cost.
+pub(crate) mod work {
+    #[cfg(test)]
+    thread_local! {
+        static TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    /// Notes that some entries, rows or spans were looked at.
+    #[inline]
+    pub(crate) fn touch(_count: usize) {
+        #[cfg(test)]
+        TOUCHED.set(TOUCHED.get() + _count);
+    }
+
+    /// The count since it was last asked for, on this thread.
+    #[cfg(test)]
+    pub(crate) fn take() -> usize {
+        TOUCHED.take()
+    }
+}

@@ -1,0 +1,272 @@
+//! `--memory` is a limit: whatever clients do, the server's resident memory stays within 1.2 times it plus 256 MiB, what does not fit is
+//! refused with 53200, 53400 or 54000, and others are answered meanwhile.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::server::{Server, folder};
+
+/// Kibibytes: 1.2 times 256 MiB, and 256 MiB.
+const RESIDENT_KIB_MAX: u64 = (256 * 12 / 10 + 256) << 10;
+/// How long `SELECT 1` may take meanwhile, on a machine with other work.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How long a statement may go on after its time-out, likewise.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+async fn connect(server: &Server) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(async move {
+        // Ends when the client is dropped.
+        let _ = connection.await;
+    });
+    client
+}
+
+/// The largest resident memory that a process had, in KiB.
+fn peak_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A server with 256 MiB and somebody who asks `SELECT 1` all the time.
+struct Watched {
+    server: Arc<Server>,
+    over: Arc<AtomicBool>,
+    /// Microseconds of the slowest answer.
+    worst: Arc<AtomicU64>,
+    asking: tokio::task::JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+impl Watched {
+    async fn start() -> Watched {
+        let (folder, data) = folder();
+        let server = Arc::new(Server::start_with(&data, |command| drop(command.args(["--memory", "256MiB"]))));
+        let (over, worst) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let client = connect(&server).await;
+        let (is_over, slowest) = (Arc::clone(&over), Arc::clone(&worst));
+        let asking = tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                client.simple_query("SELECT 1").await.unwrap();
+                slowest.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        Watched { server, over, worst, asking, _folder: folder }
+    }
+
+    async fn end(self, what: &str) {
+        self.over.store(true, Ordering::Relaxed);
+        self.asking.await.unwrap();
+        let (peak, worst) = (peak_kib(self.server.process()), self.worst.load(Ordering::Relaxed));
+        println!("{what}: peak {} MiB, slowest SELECT 1 {} ms", peak >> 10, worst / 1_000);
+        assert!(peak <= RESIDENT_KIB_MAX, "{what}: {} MiB were resident, the limit is 563", peak >> 10);
+        assert!(worst <= ANSWER_MAX.as_micros() as u64, "{what}: SELECT 1 took {worst} µs");
+    }
+}
+
+/// Runs a statement that may be refused for its size, and for nothing else.
+async fn run(client: &Client, sql: &str) {
+    if let Err(error) = client.batch_execute(sql).await {
+        let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+        let refused = ["53200", "53400", "54000"].contains(&code.as_str());
+        assert!(refused, "{sql}: {error:?}");
+    }
+}
+
+/// A client that has sent a query, and reads nothing of its result.
+fn stuck(server: &Server, sql: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(&server.pg).unwrap();
+    let parameters = b"user\0millrace\0database\0millrace\0\0";
+    let mut message = (parameters.len() as u32 + 8).to_be_bytes().to_vec();
+    message.extend_from_slice(&196_608u32.to_be_bytes());
+    message.extend_from_slice(parameters);
+    socket.write_all(&message).unwrap();
+    let mut head = [0; 5];
+    while head[0] != b'Z' {
+        socket.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4;
+        socket.read_exact(&mut vec![0; length]).unwrap();
+    }
+    let mut query = vec![b'Q'];
+    query.extend_from_slice(&(sql.len() as u32 + 5).to_be_bytes());
+    query.extend_from_slice(sql.as_bytes());
+    query.push(0);
+    socket.write_all(&query).unwrap();
+    socket
+}
+
+const ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); \
+    INSERT INTO t SELECT g, 'text of row ' || g FROM generate_series(1, 100000) g;";
+
+#[test]
+fn rows_of_a_query_put_into_a_table_are_not_gathered_first() {
+    for (what, sql) in [
+        (
+            "CREATE TABLE AS",
+            "CREATE TABLE big AS SELECT g AS id, repeat('x', 400) AS v FROM generate_series(1, 20000000) g",
+        ),
+        (
+            "INSERT ... SELECT ... RETURNING",
+            "CREATE TABLE r (id int, v text); INSERT INTO r SELECT g, repeat('x', 400) FROM generate_series(1, 20000000) g RETURNING id",
+        ),
+        (
+            "INSERT ... SELECT into a columns table",
+            "CREATE TABLE c (time timestamptz NOT NULL, k int, v text) WITH (store = 'columns', key = 'k'); \
+             INSERT INTO c SELECT timestamptz '2026-01-01' + g * interval '1 s', 1, repeat('x', 400) FROM generate_series(1, 20000000) g",
+        ),
+    ] {
+        runtime().block_on(async {
+            let watched = Watched::start().await;
+            run(&connect(&watched.server).await, sql).await;
+            watched.end(what).await;
+        });
+    }
+}
+
+#[test]
+fn results_that_nobody_reads_are_bounded() {
+    for (what, clients, sql) in [
+        ("40 stuck clients, wide rows", 40, "SELECT g, repeat('x', 8000) FROM generate_series(1, 10000000) g"),
+        ("200 stuck clients", 200, "SELECT g, g::text || ' is a number' FROM generate_series(1, 10000000) g"),
+        ("200 stuck clients of a rows table", 200, "SELECT * FROM t"),
+        ("200 stuck clients of a sorted rows table", 200, "SELECT * FROM t ORDER BY v"),
+    ] {
+        runtime().block_on(async {
+            let watched = Watched::start().await;
+            let other = connect(&watched.server).await;
+            other.batch_execute(ROWS).await.unwrap();
+            let server = Arc::clone(&watched.server);
+            let opened =
+                tokio::task::spawn_blocking(move || (0..clients).map(|_| stuck(&server, sql)).collect::<Vec<_>>());
+            let opened = opened.await.unwrap();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            run(&other, "SELECT count(*) FROM t WHERE v LIKE '%y'").await;
+            drop(opened);
+            watched.end(what).await;
+        });
+    }
+}
+
+#[test]
+fn suspended_portals_hold_no_thread_and_little_memory() {
+    runtime().block_on(async {
+        let watched = Watched::start().await;
+        let other = connect(&watched.server).await;
+        other.batch_execute(ROWS).await.unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..20 {
+            clients.push(connect(&watched.server).await);
+        }
+        let mut open = Vec::new();
+        let mut refused = 0;
+        for client in &mut clients {
+            let transaction = client.transaction().await.unwrap();
+            for _ in 0..30 {
+                let portal = transaction.bind("SELECT * FROM t", &[]).await.unwrap();
+                match transaction.query_portal(&portal, 10).await {
+                    Ok(rows) => {
+                        assert_eq!(rows.len(), 10);
+                        open.push(portal);
+                    }
+                    Err(error) => {
+                        assert_eq!(error.code().map(|code| code.code()), Some("53200"), "{error:?}");
+                        refused += 1;
+                        break;
+                    }
+                }
+            }
+            std::mem::forget(transaction);
+        }
+        println!("{} portals, {refused} refused", open.len());
+        assert!(open.len() > 100);
+        let counted = tokio::time::timeout(
+            Duration::from_secs(30),
+            other.query_one("SELECT count(*) FROM t WHERE v LIKE '%9'", &[]),
+        );
+        match counted.await.expect("a long query is answered while portals are open") {
+            Ok(row) => assert_eq!(row.get::<_, i64>(0), 10_000),
+            Err(error) => assert_eq!(error.code().map(|code| code.code()), Some("53200"), "{error:?}"),
+        }
+        watched.end("suspended portals").await;
+    });
+}
+
+#[test]
+fn functions_that_grow_text_are_bounded_and_stopped() {
+    runtime().block_on(async {
+        let watched = Watched::start().await;
+        let client = connect(&watched.server).await;
+        client.batch_execute(ROWS).await.unwrap();
+        client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
+        for sql in [
+            "SELECT length(replace(repeat('a', 100000), 'a', repeat('b', 40000)))",
+            "SELECT length(replace(v, '1', repeat('b', 1000000))) FROM t",
+            "SELECT length(replace(repeat(v, 10000), 't', repeat('b', 40000))), row_number() OVER () FROM t",
+            "SELECT length(regexp_replace(repeat('a', 400000), 'a', repeat('b', 3000), 'g'))",
+            "SELECT length(regexp_replace(repeat(v, 20000), 't', repeat('b', 3000), 'g')), row_number() OVER () FROM t",
+            "SELECT length(concat(repeat('a', 60000000), repeat('b', 60000000), repeat('c', 60000000)))",
+            "SELECT length(string_agg(repeat(v, 1000), ',')) FROM t",
+            "SELECT length(string_agg(repeat(g::text, 10000), ',')) FROM generate_series(1, 1000000) g",
+            "SELECT max(repeat('x', 60000000) || g) FROM generate_series(1, 20) g",
+            "SELECT count(*) FROM (SELECT repeat('x', 60000000) AS v, g FROM generate_series(1, 10000) g) x WHERE v > g::text",
+            "SELECT length(array_to_string(array_agg(g), repeat('x', 100000))) FROM generate_series(1, 100000) g",
+            "WITH RECURSIVE d AS (SELECT 'x'::text AS v UNION ALL SELECT v || v FROM d WHERE length(v) < 1000000000) \
+             SELECT max(length(v)) FROM d",
+        ] {
+            let begun = Instant::now();
+            if let Err(error) = client.batch_execute(sql).await {
+                let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+                let stopped = ["53200", "54000", "57014", "42883", "0A000"].contains(&code.as_str());
+                println!("{code} after {:?}: {sql}", begun.elapsed());
+                assert!(stopped, "{sql}: {error:?}");
+            } else {
+                println!("done after {:?}: {sql}", begun.elapsed());
+            }
+            let elapsed = begun.elapsed();
+            assert!(elapsed < Duration::from_secs(10) + STOP_MAX, "{sql}: {elapsed:?} with a time-out of 10 s");
+        }
+        watched.end("functions that grow text").await;
+    });
+}
+
+#[test]
+fn large_requests_and_transactions_share_the_budget() {
+    runtime().block_on(async {
+        let watched = Watched::start().await;
+        let setup = connect(&watched.server).await;
+        let table = "CREATE TABLE c (time timestamptz NOT NULL, k int, v text) WITH (store = 'columns', key = 'k')";
+        setup.batch_execute(table).await.unwrap();
+        let mut clients = Vec::new();
+        for number in 0..8 {
+            let client = connect(&watched.server).await;
+            client.batch_execute("BEGIN").await.unwrap();
+            let sql = format!(
+                "INSERT INTO c SELECT timestamptz '2026-01-01' + g * interval '1 s', {number}, repeat('x', 1000) \
+                 FROM generate_series(1, 40000) g"
+            );
+            run(&client, &sql).await;
+            clients.push(client);
+        }
+        watched.end("8 open transactions").await;
+    });
+    runtime().block_on(async {
+        let watched = Watched::start().await;
+        let client = connect(&watched.server).await;
+        client.batch_execute("CREATE TABLE v (id int, t text)").await.unwrap();
+        let rows: Vec<String> = (0..200_000).map(|at| format!("({at},'r{at}')")).collect();
+        run(&client, &format!("INSERT INTO v VALUES {}", rows.join(","))).await;
+        watched.end("an INSERT of 200,000 rows in one text").await;
+    });
+}

@@ -1,0 +1,148 @@
+//! Results are produced on threads of their own, so that computing never delays a socket.
+//!
+//! A query may compute for long between two batches. On the threads that serve sockets it would delay every other client, its own
+//! cancellation included; here it only delays other queries. DataFusion's operators yield to each other on these threads.
+
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use futures::StreamExt;
+use model::{Error, Result};
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::session::Batches;
+
+/// How long batches are taken without a break.
+const TURN: Duration = Duration::from_millis(10);
+
+/// The threads on which results are produced.
+pub(crate) struct Producer(Option<Runtime>);
+
+impl Producer {
+    /// Starts the threads. Where the system gives none, results are produced where they are asked for.
+    pub(crate) fn new(threads: usize) -> Producer {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_name("query")
+            .thread_stack_size(crate::STACK_BYTES)
+            .enable_all()
+            .build();
+        Producer(runtime.inspect_err(|error| tracing::warn!(%error, "cannot start the query threads")).ok())
+    }
+
+    /// Has tasks that the caller spawns run there, until the guard is dropped: parts of a query start when it is executed.
+    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.0.as_ref().map(Runtime::enter)
+    }
+
+    /// The same rows, produced there. At most two batches are made before they are asked for; dropping the result stops it.
+    pub(crate) fn run(&self, batches: Batches) -> Batches {
+        match &self.0 {
+            Some(runtime) => produced(batches, runtime.handle()),
+            None => batches,
+        }
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Waiting for threads is not allowed where sessions are dropped, and nobody wants any more what they compute.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_timeout(Duration::ZERO);
+        }
+    }
+}
+
+fn produced(mut batches: Batches, on: &Handle) -> Batches {
+    let (sender, receiver) = mpsc::channel(1);
+    let mut task = JoinSet::new();
+    let produce = async move {
+        while let Some(batch) = batches.next().await {
+            if sender.send(batch).await.is_err() {
+                break;
+            }
+        }
+    };
+    task.spawn_on(produce, on);
+    let taken = Taken { receiver, task, turn: Instant::now() };
+    Box::pin(futures::stream::unfold(taken, |mut taken| async move {
+        let batch = taken.next().await?;
+        Some((batch, taken))
+    }))
+}
+
+/// A result where its batches are taken; dropping it stops the production.
+struct Taken {
+    receiver: mpsc::Receiver<Result<RecordBatch>>,
+    task: JoinSet<()>,
+    turn: Instant,
+}
+
+impl Taken {
+    async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        // A loop over batches that are always there must be cancellable as well.
+        if self.turn.elapsed() > TURN {
+            tokio::task::yield_now().await;
+            self.turn = Instant::now();
+        }
+        if let Some(batch) = self.receiver.recv().await {
+            return Some(batch);
+        }
+        // The end, unless it came by a panic: then rows are missing.
+        match self.task.join_next().await {
+            Some(Err(error)) => Some(Err(Error::bug(format!("a query stopped: {error}")))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array};
+
+    use super::*;
+
+    fn batch(value: i64) -> RecordBatch {
+        let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+        RecordBatch::try_from_iter([("v", array)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn batches_arrive_in_order_and_errors_with_them() {
+        let producer = Producer::new(1);
+        let error = Error::unsupported("x");
+        let source = futures::stream::iter(vec![Ok(batch(1)), Ok(batch(2)), Err(error.clone())]);
+        let seen: Vec<_> = producer.run(Box::pin(source)).collect().await;
+        assert_eq!(seen, [Ok(batch(1)), Ok(batch(2)), Err(error)]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_and_no_early_end() {
+        let producer = Producer::new(1);
+        let source = futures::stream::iter(0..3).map(|at| if at < 1 { Ok(batch(at)) } else { panic!("in the query") });
+        let seen: Vec<_> = producer.run(Box::pin(source)).collect().await;
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[1].as_ref().unwrap_err().state(), model::SqlState::INTERNAL_ERROR);
+    }
+
+    #[tokio::test]
+    async fn a_result_that_is_dropped_stops_being_produced() {
+        let producer = Producer::new(1);
+        let alive = Arc::new(());
+        let held = Arc::clone(&alive);
+        let source = futures::stream::iter(0..).map(move |at| {
+            let _ = &held;
+            Ok(batch(at))
+        });
+        let mut rows = producer.run(Box::pin(source));
+        rows.next().await.unwrap().unwrap();
+        drop(rows);
+        while Arc::strong_count(&alive) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What an update of one row costs when many sessions want it: `cargo run --release --example hot -p rows [UPDATES]`.
+//!
+//! Sessions as the SQL front has them: each takes a snapshot, finds the row, asks for its lock, waits, and does all of it again when the lock
+//! is its own. One thread does the work of all.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_epoch::pin;
+use env::Event;
+use model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, TableId, TableName, Type};
+use rows::{Isolation, LockMode, Locked, Put, Readers, RowTable, Store, Txn, WaitPolicy};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+struct Db {
+    store: Arc<Store>,
+    table: Arc<RowTable>,
+    key: Vec<u8>,
+    newest: Lsn,
+}
+
+impl Db {
+    fn new() -> Result<Db> {
+        let column = |name: &str| RowColumn { not_null: true, ..RowColumn::new(name, Type::Int8) };
+        let primary = RowIndex { id: 1, name: "pkey".into(), columns: [0].into(), unique: true, constraint: true };
+        let schema = RowSchema {
+            id: TableId(1),
+            name: TableName::public("t"),
+            version: 1,
+            columns: vec![column("id"), column("n")],
+            primary: Some(primary),
+            secondary: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+        };
+        let table = Arc::new(RowTable::new(Arc::new(schema))?);
+        let mut key = Vec::new();
+        let column = table.primary.as_ref().map(|index| &index.keys()[0]).ok_or_else(|| Error::bug("no key"))?;
+        rows::key::push(&mut key, column, &Datum::Int8(1))?;
+        let mut db = Db { store: Arc::new(Store::new()), table, key, newest: Lsn::ZERO };
+        let mut txn = db.begin();
+        txn.insert(&db.table, db.row(0)?, &pin())?;
+        db.commit(txn)?;
+        Ok(db)
+    }
+
+    fn begin(&self) -> Txn {
+        let mut txn = self.store.begin(Isolation::ReadCommitted);
+        txn.set_snapshot(self.newest);
+        txn
+    }
+
+    fn row(&self, n: i64) -> Result<Box<[u8]>> {
+        let mut out = Vec::new();
+        self.table.layout.encode(&[Datum::Int8(1), Datum::Int8(n)], &mut out)?;
+        Ok(out.into())
+    }
+
+    /// The statement, from its beginning; what to wait for.
+    fn update(&self, txn: &mut Txn) -> Result<Option<Event>> {
+        let guard = &pin();
+        let record = txn.get(&self.table, &self.key, guard)?.ok_or_else(|| Error::bug("no row"))?.0;
+        let locked = txn.lock_row(&self.table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard)?;
+        let n = match locked {
+            Locked::Wait(event) => return Ok(Some(event)),
+            Locked::Row { row, .. } => match self.table.layout.field(row, 1)? {
+                Datum::Int8(n) => n,
+                _ => return Err(Error::bug("no number")),
+            },
+            Locked::Gone | Locked::Skipped => return Err(Error::bug("no row")),
+        };
+        match txn.update(&self.table, record, self.row(n + 1)?, guard)? {
+            Put::Done(_) => Ok(None),
+            _ => Err(Error::bug("not updated")),
+        }
+    }
+
+    fn commit(&mut self, mut txn: Txn) -> Result<()> {
+        self.newest = Lsn(self.newest.0 + 1);
+        txn.commit(self.newest, &pin())
+    }
+}
+
+fn main() -> Result<()> {
+    let updates: u64 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(50_000);
+    println!("{:>8} {:>12}", "sessions", "µs/update");
+    for sessions in [1, 16, 300, 900] {
+        let mut db = Db::new()?;
+        let mut waiting: VecDeque<(Txn, Event)> = VecDeque::new();
+        let mut running = Some(db.begin());
+        let start = Instant::now();
+        for _ in 0..updates {
+            // The others come while the first has the row.
+            while running.is_none() || waiting.len() + 1 < sessions {
+                let mut txn = db.begin();
+                match db.update(&mut txn)? {
+                    Some(event) => waiting.push_back((txn, event)),
+                    None => running = Some(txn),
+                }
+            }
+            let Some(mut txn) = running.take() else { break };
+            if txn.is_empty() && db.update(&mut txn)?.is_some() {
+                return Err(Error::bug("it waits"));
+            }
+            db.commit(txn)?;
+            if db.store.garbage() >= 64 {
+                let oldest = waiting.front().map_or(db.newest, |(txn, _)| txn.snapshot());
+                db.store.collect(&Readers::since(oldest), 130)?;
+            }
+            if let Some((mut txn, event)) = waiting.pop_front() {
+                if !event.is_set() {
+                    return Err(Error::bug("the first was not woken"));
+                }
+                if db.update(&mut txn)?.is_some() {
+                    return Err(Error::bug("it waits again"));
+                }
+                running = Some(txn);
+            }
+        }
+        println!("{sessions:>8} {:>12.2}", start.elapsed().as_secs_f64() * 1e6 / updates as f64);
+    }
+    Ok(())
+}

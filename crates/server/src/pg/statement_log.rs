@@ -1,0 +1,107 @@
+//! Which statements the server's log tells of: those that failed, and slow ones.
+//!
+//! Failures that are ours or the machine's are errors, lacking resources are warnings, mistakes in statements are information. A client
+//! that repeats its mistake must not fill a disk: up to [`LINES_PER_SECOND`] lines are logged, then how many were left out.
+
+use std::time::{Duration, Instant};
+
+use model::Error;
+use parking_lot::Mutex;
+
+/// Lines that all sessions log in a second.
+const LINES_PER_SECOND: u32 = 50;
+/// Bytes of a statement that are logged.
+const STATEMENT_BYTES: usize = 1_000;
+
+/// The log of statements of one listener.
+#[derive(Default)]
+pub(super) struct StatementLog(Mutex<Second>);
+
+/// What was logged in the current second.
+#[derive(Default)]
+struct Second {
+    began: Option<Instant>,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Second {
+    /// May one more line be logged? Also how many were left out in the last second, if it has just ended.
+    fn line(&mut self, now: Instant) -> (bool, u64) {
+        let mut left_out = 0;
+        if self.began.is_none_or(|began| now.duration_since(began) >= Duration::from_secs(1)) {
+            left_out = self.left_out;
+            *self = Second { began: Some(now), lines: 0, left_out: 0 };
+        }
+        self.lines += 1;
+        if self.lines > LINES_PER_SECOND {
+            self.left_out += 1;
+            return (false, left_out);
+        }
+        (true, left_out)
+    }
+}
+
+impl StatementLog {
+    fn may_log(&self) -> bool {
+        let (line, left_out) = self.0.lock().line(Instant::now());
+        if left_out > 0 {
+            tracing::warn!(
+                left_out,
+                "statements that failed or were slow were not logged: more than {LINES_PER_SECOND} a second"
+            );
+        }
+        line
+    }
+
+    /// A statement of this session failed.
+    pub(super) fn failed(&self, pid: i32, error: &Error, statement: Option<&str>) {
+        let state = error.state();
+        let is_ours = matches!(&state.0[..2], "XX" | "58");
+        if !is_ours && !self.may_log() {
+            return;
+        }
+        let statement = shortened(statement.unwrap_or_default());
+        match &state.0[..2] {
+            _ if is_ours => tracing::error!(pid, state = %state, %error, statement, "statement failed"),
+            "53" | "57" => tracing::warn!(pid, state = %state, %error, statement, "statement failed"),
+            _ => tracing::info!(pid, state = %state, %error, statement, "statement failed"),
+        }
+    }
+
+    /// A statement took at least `log_min_duration_statement`, from its message to its last row.
+    pub(super) fn slow(&self, pid: i32, elapsed: Duration, statement: Option<&str>) {
+        if self.may_log() {
+            let statement = shortened(statement.unwrap_or_default());
+            tracing::info!(pid, elapsed_ms = elapsed.as_millis() as u64, statement, "slow statement");
+        }
+    }
+}
+
+/// The beginning of a statement.
+fn shortened(statement: &str) -> &str {
+    &statement[..statement.floor_char_boundary(STATEMENT_BYTES)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_so_many_lines_and_the_next_tells_what_it_left_out() {
+        let mut second = Second::default();
+        let start = Instant::now();
+        let logged = (0..80).filter(|_| second.line(start).0).count();
+        assert_eq!(logged, LINES_PER_SECOND as usize);
+        assert_eq!(second.line(start + Duration::from_secs(1)), (true, 30));
+        assert_eq!(second.line(start + Duration::from_secs(2)), (true, 0));
+    }
+
+    #[test]
+    fn long_statements_are_cut_between_characters() {
+        let statement = "é".repeat(STATEMENT_BYTES);
+        assert_eq!(shortened(&statement).len(), STATEMENT_BYTES);
+        assert_eq!(shortened(&statement[..3 * 2]), "ééé");
+        assert_eq!(shortened(&format!("x{statement}")).len(), STATEMENT_BYTES - 1);
+    }
+}
