@@ -118,7 +118,7 @@ impl Kind {
             // A vertical line has no slope; a horizontal one has, but no correlation.
             _ if xx == 0.0 => return None,
             Kind::Correlation if yy == 0.0 => return None,
-            Kind::Correlation => (xy / (xx.sqrt() * yy.sqrt())).clamp(-1.0, 1.0),
+            Kind::Correlation => xy / (xx * yy).sqrt(),
             Kind::Determination if yy == 0.0 => 1.0,
             Kind::Determination => (xy * xy) / (xx * yy),
             Kind::Slope => xy / xx,
