@@ -170,7 +170,8 @@ impl Generator {
 
     /// A condition by a subquery, which may speak of the rows around it.
     fn subquery_condition(&mut self, outer: &[String], subqueries: usize) -> String {
-        let (from, names) = self.from(self.random_depth());
+        let depth = self.random_depth();
+        let (from, names) = self.from(depth);
         let mut condition = self.condition(&names, 1, subqueries);
         if self.random.one_in(2) {
             let column = self.int_column(&names);
