@@ -151,10 +151,6 @@ impl Visitor for Refuser {
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<&'static str> {
         match expr {
             ast::Expr::SimilarTo { .. } => ControlFlow::Break("SIMILAR TO"),
-            // It is taken for a plain anti join, in which NULLs are other values.
-            ast::Expr::InSubquery { expr, negated: true, .. } if matches!(**expr, ast::Expr::Value(_)) => {
-                ControlFlow::Break("a constant NOT IN (SELECT …)")
-            }
             _ => ControlFlow::Continue(()),
         }
     }

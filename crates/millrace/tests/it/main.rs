@@ -18,6 +18,7 @@ mod inspect;
 mod isolation;
 mod memory;
 mod postgres;
+mod random_queries;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
 mod script;
