@@ -29,9 +29,12 @@ use failure::Failure;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Version, commit with its date where the build knew it, and profile.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BUILD"), ")");
+
 /// A database for what machines say and do: time series, events, and the transactions around them.
 #[derive(Parser)]
-#[command(name = "millrace", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "millrace", version = VERSION, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   millrace demo                                    load real data, ask it questions, see the answers
@@ -126,8 +129,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => {
-            let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-            print(format!("millrace {} ({build})\n", env!("CARGO_PKG_VERSION")).as_bytes())
+            print(format!("millrace {VERSION}\n").as_bytes())
         }
         Command::Completions(arguments) => {
             // Into memory first: clap panics where standard output ends early.
