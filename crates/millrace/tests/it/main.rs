@@ -10,6 +10,7 @@ mod clients;
 mod crash;
 mod demo;
 mod differential;
+mod environment;
 mod fairness;
 mod full_disk;
 mod functions;
