@@ -43,6 +43,7 @@ mod merge;
 #[cfg(test)]
 mod model_test;
 mod packed;
+mod pieces;
 mod plan;
 mod postings;
 mod prune;
@@ -64,6 +65,7 @@ pub use deletes::Deletes;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
 pub use history::{BORN, GONE};
+pub use pieces::Pieces;
 pub use plan::uncoded;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{

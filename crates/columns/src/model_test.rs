@@ -503,7 +503,7 @@ impl World {
             _ => (self.state.clone(), self.model.clone()),
         };
         for _ in 0..1 + self.below(4) {
-            own.entries.push(match self.change() {
+            let entry = match self.change() {
                 Change::Rows(batch) => {
                     model.write(&state.table, &batch);
                     OwnEntry::Rows(Arc::new(batch))
@@ -512,7 +512,8 @@ impl World {
                     model.delete(keys.as_ref(), &times);
                     OwnEntry::Delete(Arc::new(OwnDelete { series: keys.map(Arc::new), times }))
                 }
-            });
+            };
+            own.entries = own.entries.with([entry]);
         }
         let view = TableView::with_own_writes(Arc::new(state), &own);
         assert_eq!(view.series_count() as usize, model.keys.len());

@@ -16,6 +16,7 @@ use crate::filter::Filter;
 use crate::history::{BORN, NOW, Versions};
 use crate::keys::KeyList;
 use crate::merge::{Fold, Merger};
+use crate::pieces::Pieces;
 use crate::plan::Plan;
 use crate::prune;
 use crate::rows::{Batch, Rows, arrow_type, time_array};
@@ -133,8 +134,8 @@ impl std::ops::AddAssign for ScanStats {
 /// Uncommitted writes of the reading transaction itself, newest of all, in order.
 #[derive(Clone, Default)]
 pub struct OwnWrites {
-    /// Rows and deletes in statement order.
-    pub entries: Vec<OwnEntry>,
+    /// Rows and deletes in statement order. A transaction that reads what it writes holds several versions of it.
+    pub entries: Pieces<OwnEntry>,
 }
 
 /// One own write.
@@ -179,7 +180,7 @@ fn own_rows(rows: Arc<Rows>) -> Entry {
 
 impl Own {
     fn number(&mut self, state: &TableState, own: &OwnWrites) {
-        for entry in &own.entries {
+        for entry in own.entries.iter() {
             let entry = match entry {
                 OwnEntry::Rows(batch) => {
                     let numbers = self.numbers(state, &batch.keys);

@@ -11,9 +11,10 @@ use env::Env;
 use model::{Lsn, Result, TableRef, TimeRange};
 
 use crate::cache::SegmentCache;
-use crate::deletes::{Deletes, work};
+use crate::deletes::Deletes;
 use crate::files::{SeriesFile, TableFiles};
 use crate::flush::needed;
+use crate::pieces::Pieces;
 use crate::rows::Rows;
 use crate::segment::Segment;
 use crate::segments::Segments;
@@ -100,59 +101,8 @@ impl Entry {
     }
 }
 
-/// The entries of a memtable, oldest first. Cloning shares them.
-///
-/// # Cost
-/// They lie in pieces, each longer than the next, so that there are `O(log n)` pieces of `n` entries. Adding one copies the references
-/// to the pieces and, `O(log n)` times in its life, each entry.
-#[derive(Clone, Default)]
-pub struct Entries(Arc<[Arc<[Entry]>]>);
-
-impl Entries {
-    /// How many.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.iter().map(|piece| piece.len()).sum()
-    }
-
-    /// None at all?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.0.iter().flat_map(|piece| piece.iter())
-    }
-
-    /// With these at the end.
-    fn with(&self, new: Vec<Entry>) -> Entries {
-        let (mut kept, mut last) = (self.0.len(), new.len());
-        if last == 0 {
-            return self.clone();
-        }
-        // A piece is joined to what follows unless it is longer than that.
-        while kept > 0 && self.0[kept - 1].len() <= last {
-            last += self.0[kept - 1].len();
-            kept -= 1;
-        }
-        work::touch(kept + last);
-        let joined = if kept == self.0.len() {
-            new.into()
-        } else {
-            self.0[kept..].iter().flat_map(|piece| piece.iter()).cloned().chain(new).collect()
-        };
-        Entries(self.0[..kept].iter().cloned().chain([joined]).collect())
-    }
-}
-
-impl FromIterator<Entry> for Entries {
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Entries {
-        let entries: Arc<[Entry]> = entries.into_iter().collect();
-        if entries.is_empty() { Entries::default() } else { Entries([entries].into()) }
-    }
-}
+/// The entries of a memtable, oldest first.
+pub type Entries = Pieces<Entry>;
 
 /// One table at one moment. Cloning is cheap.
 #[derive(Clone)]
@@ -271,7 +221,7 @@ impl TableState {
             Entry::Rows { rows, .. } => !rows.is_empty(),
             Entry::Delete(deletes) => !deletes.is_empty(),
         });
-        let entries = self.entries.with(new.collect());
+        let entries = self.entries.with(new.collect::<Vec<_>>());
         TableState { entries, series_count: series_count.max(self.series_count), ..self.clone() }
     }
 

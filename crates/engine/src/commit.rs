@@ -36,6 +36,8 @@ const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
 const RECHECK_NS: u64 = 250_000_000;
 /// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
 const ROWS_ITEM_BYTES: usize = 768 << 10;
+/// After a commit of no more rows, only one in four looks whether entries are to be merged.
+const SMALL_ROWS: usize = 16;
 /// Replay puts entries into their tables' states this many at a time.
 const PENDING_ENTRIES_MAX: usize = 4_096;
 
@@ -98,6 +100,11 @@ struct TableWrites {
     table: TableId,
     deletes: Vec<Arc<OwnDelete>>,
     batches: Vec<Arc<Batch>>,
+}
+
+/// One commit in four, whoever takes turns.
+fn looks_for_merges(lsn: Lsn) -> bool {
+    lsn.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0
 }
 
 /// The wall time of a commit: whole microseconds, which is what clients see; not before the clock's `now`; and after
@@ -203,7 +210,8 @@ impl Committing {
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        if self.memory.bytes() > 0 {
+        // Deletes alone are let through.
+        if self.memory.bytes() > 0 && self.batches().next().is_some() {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.room() {
@@ -439,7 +447,7 @@ impl Committing {
         self.tables.clear();
         self.inline.clear();
         self.made = Made::default();
-        if !touched.is_empty() {
+        if !touched.is_empty() && (rows > SMALL_ROWS || looks_for_merges(lsn)) {
             inner.consolidate(&touched);
         }
         if changed_rows {
@@ -624,10 +632,10 @@ impl Drop for Committing {
 impl TableWrites {
     fn new(table: TableId, own: OwnWrites) -> Option<TableWrites> {
         let mut writes = TableWrites { table, deletes: Vec::new(), batches: Vec::new() };
-        for entry in own.entries {
+        for entry in own.entries.iter() {
             match entry {
-                OwnEntry::Rows(batch) => writes.batches.push(batch),
-                OwnEntry::Delete(delete) => writes.deletes.push(delete),
+                OwnEntry::Rows(batch) => writes.batches.push(Arc::clone(batch)),
+                OwnEntry::Delete(delete) => writes.deletes.push(Arc::clone(delete)),
             }
         }
         (!writes.deletes.is_empty() || !writes.batches.is_empty()).then_some(writes)

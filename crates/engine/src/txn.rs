@@ -616,14 +616,19 @@ impl Txn {
         Ok(())
     }
 
+    /// A `columns` table as the next statement sees it.
+    pub fn table_now(&mut self, table: TableId) -> Option<TableRef> {
+        let root = self.root();
+        self.catalog_over(&root).table_by_id(table).cloned()
+    }
+
     /// Adds rows. The batch is checked whole before anything is kept.
     ///
     /// # Errors
     /// 22xxx, 23502, 54000 naming row and column; 53200 when the transaction outgrows its share of memory.
     pub fn write(&mut self, table: TableId, batch: Batch) -> Result<()> {
-        let snapshot = self.snapshot();
-        let definition = snapshot.catalog.table_by_id(table).ok_or_else(|| dropped(table))?;
-        batch.check(definition)?;
+        let definition = self.table_now(table).ok_or_else(|| dropped(table))?;
+        batch.check(&definition)?;
         if batch.rows.is_empty() {
             return Ok(());
         }
@@ -643,7 +648,7 @@ impl Txn {
         }
         self.memory.grow(bytes as u64)?;
         let own = Arc::make_mut(self.own.get_or_insert_default()).entry(table).or_default();
-        own.entries.push(OwnEntry::Rows(Arc::new(batch)));
+        own.entries = own.entries.with([OwnEntry::Rows(Arc::new(batch))]);
         Ok(())
     }
 
@@ -661,21 +666,32 @@ impl Txn {
             return Ok(());
         }
         let own = Arc::make_mut(self.own.get_or_insert_default()).entry(id).or_default();
-        for entry in &mut own.entries {
-            if let OwnEntry::Rows(batch) = entry {
-                let kept = without_rows(view, batch, series, times)?;
-                let bytes =
-                    self.memory.bytes().saturating_sub(batch.memory_bytes() as u64) + kept.memory_bytes() as u64;
-                self.memory.count(bytes);
-                *batch = Arc::new(kept);
+        let mut bytes = self.memory.bytes();
+        let mut changed: Vec<OwnEntry> = Vec::with_capacity(own.entries.len() + 1);
+        for entry in own.entries.iter() {
+            match entry {
+                OwnEntry::Rows(batch) => {
+                    let Some(kept) = without_rows(view, batch, series, times)? else {
+                        changed.push(entry.clone());
+                        continue;
+                    };
+                    bytes = bytes.saturating_sub(batch.memory_bytes() as u64);
+                    if !kept.is_empty() {
+                        bytes += kept.memory_bytes() as u64;
+                        changed.push(OwnEntry::Rows(Arc::new(kept)));
+                    }
+                }
+                OwnEntry::Delete(_) => changed.push(entry.clone()),
             }
         }
-        own.entries.retain(|entry| !matches!(entry, OwnEntry::Rows(batch) if batch.rows.is_empty()));
         // Own rows are dealt with; what is left to hide is committed rows. So the delete goes before all rows: it must not hide those
         // that this transaction writes after it, and in the log deletes come first.
         let series = series.map(|numbers| view.keys_of(numbers).map(Arc::new)).transpose()?;
-        let at = own.entries.iter().take_while(|entry| matches!(entry, OwnEntry::Delete(_))).count();
-        own.entries.insert(at, OwnEntry::Delete(Arc::new(OwnDelete { series, times })));
+        let at = changed.iter().take_while(|entry| matches!(entry, OwnEntry::Delete(_))).count();
+        // Counted as memory until the next flush, as rows are.
+        self.memory.count(bytes + (DELETE_BYTES + series.as_ref().map_or(0, |keys| keys.memory_bytes())) as u64);
+        changed.insert(at, OwnEntry::Delete(Arc::new(OwnDelete { series, times })));
+        own.entries = changed.into_iter().collect();
         Ok(())
     }
 
@@ -714,8 +730,11 @@ impl Isolation {
     }
 }
 
-/// `batch` without its rows of `series` in `times`.
-fn without_rows(view: &TableView, batch: &Batch, series: Option<&[u32]>, times: TimeRange) -> Result<Batch> {
+/// What a delete takes in memory, besides the keys it names.
+const DELETE_BYTES: usize = 100;
+
+/// `batch` without its rows of `series` in `times`; `None` if it has none.
+fn without_rows(view: &TableView, batch: &Batch, series: Option<&[u32]>, times: TimeRange) -> Result<Option<Batch>> {
     let hit: Vec<bool> = batch
         .keys
         .iter()
@@ -732,7 +751,7 @@ fn without_rows(view: &TableView, batch: &Batch, series: Option<&[u32]>, times: 
             !(hit[rows.series[row] as usize] && times.contains(rows.times[row]))
         })
         .collect();
-    if keep.len() == rows.len() { Ok(batch.clone()) } else { take(batch, &keep) }
+    if keep.len() == rows.len() { Ok(None) } else { take(batch, &keep).map(Some) }
 }
 
 /// The rows at `keep` of a batch, with all its keys.

@@ -37,6 +37,12 @@ impl Failure {
         self
     }
 
+    /// Changes the message.
+    pub(crate) fn map(mut self, change: impl FnOnce(&str) -> String) -> Failure {
+        self.message = change(&self.message);
+        self
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }

@@ -27,9 +27,12 @@ use failure::Failure;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Version, commit with its date where the build knew it, and profile.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BUILD"), ")");
+
 /// A database for what machines say and do: time series, events, and the transactions around them.
 #[derive(Parser)]
-#[command(name = "millrace", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "millrace", version = VERSION, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   millrace demo                                    load real data, ask it questions, see the answers
@@ -102,11 +105,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => {
-            println!(
-                "millrace {} ({})",
-                env!("CARGO_PKG_VERSION"),
-                if cfg!(debug_assertions) { "debug" } else { "release" }
-            );
+            println!("millrace {VERSION}");
             Ok(())
         }
         Command::Completions(arguments) => {

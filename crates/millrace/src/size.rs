@@ -58,6 +58,11 @@ pub(crate) fn group(value: u64) -> String {
     grouped
 }
 
+/// `1 row`, `2,500 rows`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", group(number), if number == 1 { "" } else { "s" })
+}
+
 /// Half of what the container or the host has.
 pub(crate) fn default_memory() -> u64 {
     let host = host_bytes().unwrap_or(UNKNOWN_HOST_BYTES);

@@ -7,7 +7,7 @@ use arrow_array::builder::{
     ArrayBuilder, BinaryBuilder, BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
     Int64Builder, StringBuilder, TimestampNanosecondBuilder, UInt64Builder,
 };
-use columns::rows::Ops;
+use columns::rows::{Ops, PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
 use engine::{Batch, KeyList, Op, Rows};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, key};
 use pg::types::oid;
@@ -22,7 +22,7 @@ pub(crate) struct RowBuilder<'a> {
     /// For each key column in order: the value's place in a row.
     key_places: Vec<(Option<usize>, &'a Column)>,
     time_place: Option<usize>,
-    fields: Vec<(usize, &'a Column, FieldBuilder)>,
+    fields: Fields<'a>,
     keys: KeyList,
     series: Vec<u32>,
     times: Vec<i64>,
@@ -36,30 +36,36 @@ impl<'a> RowBuilder<'a> {
     /// # Errors
     /// 23502 when a column that must have a value is not among them.
     pub(crate) fn new(table: &'a TableRef, targets: &[usize], zone: &'a Zone, rows: usize) -> Result<RowBuilder<'a>> {
-        let place = |column: &Column| targets.iter().position(|target| table.columns[*target].id == column.id);
+        let mut places = vec![None; table.columns.len()];
+        targets.iter().enumerate().for_each(|(place, target)| places[*target] = Some(place));
+        let few = rows <= PACKED_ROWS_MAX && rows * targets.len() <= FEW_VALUES_MAX;
+        let cells = if few { Vec::with_capacity(rows * targets.len()) } else { Vec::new() };
         let mut builder = RowBuilder {
             table,
             zone,
             key_places: Vec::new(),
             time_place: None,
-            fields: Vec::new(),
+            fields: match few {
+                true => Fields::Few { columns: Vec::with_capacity(targets.len()), cells, texts: Vec::new() },
+                false => Fields::Many(Vec::new()),
+            },
             keys: KeyList::default(),
             series: Vec::with_capacity(rows),
             times: Vec::with_capacity(rows),
             key: Vec::new(),
             last_key: Vec::new(),
         };
-        for column in &table.columns {
-            let place = place(column);
+        for (column, place) in table.columns.iter().zip(places) {
             if place.is_none() && !column.nullable {
                 return Err(null_error(table, column));
             }
             match (column.role, place) {
                 (ColumnRole::Key, place) => builder.key_places.push((place, column)),
                 (ColumnRole::Time, place) => builder.time_place = place,
-                (ColumnRole::Field, Some(place)) => {
-                    builder.fields.push((place, column, FieldBuilder::new(column.ty, rows)));
-                }
+                (ColumnRole::Field, Some(place)) => match &mut builder.fields {
+                    Fields::Few { columns, .. } => columns.push((place, column)),
+                    Fields::Many(fields) => fields.push((place, column, FieldBuilder::new(column.ty, rows))),
+                },
                 (ColumnRole::Field, None) => {}
             }
         }
@@ -78,12 +84,21 @@ impl<'a> RowBuilder<'a> {
             DataType::Int64 => integer(time, at)?,
             _ => timestamp(time, at, self.zone)?,
         });
-        for (place, column, builder) in &mut self.fields {
-            let value = value(*place);
-            if *value == Value::Null && !column.nullable {
-                return Err(null_error(self.table, column));
+        let given = |place: usize, column: &Column| {
+            let value = value(place);
+            if *value == Value::Null && !column.nullable { Err(null_error(self.table, column)) } else { Ok(value) }
+        };
+        match &mut self.fields {
+            Fields::Few { columns, cells, texts } => {
+                for (place, column) in columns {
+                    cells.push(cell(column, given(*place, column)?, self.zone, texts)?);
+                }
             }
-            builder.push(column, value, self.zone)?;
+            Fields::Many(fields) => {
+                for (place, column, builder) in fields {
+                    builder.push(column, given(*place, column)?, self.zone)?;
+                }
+            }
         }
         Ok(())
     }
@@ -117,12 +132,111 @@ impl<'a> RowBuilder<'a> {
     }
 
     /// The batch; its rows do `op`.
-    pub(crate) fn finish(self, op: Op) -> Batch {
-        let mut fields: Vec<(ColumnId, ArrayRef)> =
-            self.fields.into_iter().map(|(_, column, mut builder)| (column.id, builder.finish())).collect();
-        fields.sort_by_key(|(id, _)| *id);
-        Batch::new(self.keys, Rows::new(self.series, self.times, Ops::All(op), fields))
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub(crate) fn finish(self, op: Op) -> Result<Batch> {
+        let RowBuilder { keys, series, times, fields, .. } = self;
+        let rows = match fields {
+            Fields::Few { columns, cells, texts } => {
+                let packed = packed(times.len(), &columns, &cells, &texts)?;
+                let rows = Rows::from_packed(series, times, Ops::All(op), packed);
+                if texts.len() > PACKED_BYTES_MAX / 2 {
+                    let columns = rows.columns().into_owned();
+                    Rows::new(rows.series, rows.times, rows.ops, columns)
+                } else {
+                    rows
+                }
+            }
+            Fields::Many(fields) => {
+                let fields = fields.into_iter().map(|(_, column, mut builder)| (column.id, builder.finish()));
+                let mut fields: Vec<(ColumnId, ArrayRef)> = fields.collect();
+                fields.sort_by_key(|(id, _)| *id);
+                Rows::new(series, times, Ops::All(op), fields)
+            }
+        };
+        Ok(Batch::new(keys, rows))
     }
+}
+
+/// Values of a statement whose rows are packed at once: together they must stay far below [`PACKED_BYTES_MAX`].
+const FEW_VALUES_MAX: usize = 8 << 10;
+
+/// The fields of the rows so far.
+enum Fields<'a> {
+    /// Of as many rows as are kept packed: place in a row and column of each field, their values row by row, and the texts among them.
+    Few {
+        columns: Vec<(usize, &'a Column)>,
+        cells: Vec<FewCell>,
+        texts: Vec<u8>,
+    },
+    Many(Vec<(usize, &'a Column, FieldBuilder)>),
+}
+
+/// A value of one of few rows.
+#[derive(Clone, Copy)]
+enum FewCell {
+    Null,
+    /// The bits of a value of fixed width.
+    Word(u64),
+    /// From where to where in the texts.
+    Text(usize, usize),
+}
+
+fn cell(column: &Column, value: &Value, zone: &Zone, texts: &mut Vec<u8>) -> Result<FewCell> {
+    if *value == Value::Null {
+        return Ok(FewCell::Null);
+    }
+    let word = match column.ty {
+        DataType::Bool => u64::from(boolean(column, value)?),
+        DataType::Int16 => u64::from(narrow::<i16>(column, integer(column, value)?)?.cast_unsigned()),
+        DataType::Int32 => u64::from(narrow::<i32>(column, integer(column, value)?)?.cast_unsigned()),
+        DataType::Int64 => integer(column, value)?.cast_unsigned(),
+        DataType::UInt64 => unsigned(column, value)?,
+        DataType::Float32 => u64::from(single(column, value)?.to_bits()),
+        DataType::Float64 => double(column, value)?.to_bits(),
+        DataType::Timestamp => timestamp(column, value, zone)?.cast_unsigned(),
+        DataType::Text | DataType::Bytes => {
+            let from = texts.len();
+            match (column.ty, value) {
+                (DataType::Text, Value::Text(text)) => texts.extend_from_slice(text.as_bytes()),
+                (DataType::Text, other) => texts.extend_from_slice(text_of(column, other, zone)?.as_bytes()),
+                (_, Value::Bytes(bytes)) => texts.extend_from_slice(bytes),
+                (_, other) => texts.extend_from_slice(&bytes(column, other)?),
+            }
+            return Ok(FewCell::Text(from, texts.len()));
+        }
+    };
+    Ok(FewCell::Word(word))
+}
+
+fn packed(rows: usize, columns: &[(usize, &Column)], cells: &[FewCell], texts: &[u8]) -> Result<Packed> {
+    let mut builder = PackedBuilder::new(rows, columns.len(), columns.len() * (6 + 8 * rows) + texts.len());
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|at| columns[*at].1.id);
+    for at in order {
+        let column = columns[at].1;
+        let own = cells.iter().skip(at).step_by(columns.len());
+        let is_valid = |(row, cell): (usize, &FewCell)| u16::from(!matches!(cell, FewCell::Null)) << row;
+        let valid = own.clone().enumerate().map(is_valid).sum();
+        match column.ty {
+            DataType::Text | DataType::Bytes => {
+                let values = own.filter_map(|cell| match cell {
+                    FewCell::Text(from, to) => Some(&texts[*from..*to]),
+                    _ => None,
+                });
+                builder.varying(column.id, column.ty, valid, values)?;
+            }
+            _ => {
+                let values = own.filter_map(|cell| match cell {
+                    FewCell::Word(word) => Some(*word),
+                    _ => None,
+                });
+                builder.fixed(column.id, column.ty, valid, values);
+            }
+        }
+    }
+    Ok(builder.finish())
 }
 
 /// 23502
@@ -453,6 +567,22 @@ mod tests {
         }
     }
 
+    /// The same of few rows: what the last one has, as it is kept.
+    fn put_few(ty: DataType, values: &[Value]) -> String {
+        let zone = Zone::new("UTC").unwrap();
+        let (column, mut texts) = (column(ty), Vec::new());
+        let cells: Result<Vec<FewCell>> = values.iter().map(|value| cell(&column, value, &zone, &mut texts)).collect();
+        let packed = match cells {
+            Ok(cells) => packed(values.len(), &[(0, &column)], &cells, &texts).unwrap(),
+            Err(error) => return error.state().0.to_owned(),
+        };
+        let rows = values.len();
+        let rows = Rows::from_packed(vec![0; rows], vec![0; rows], Ops::All(Op::Replace), packed);
+        let array = rows.column(column.id).unwrap();
+        assert_eq!(*array.data_type(), columns::rows::arrow_type(ty));
+        datafusion::arrow::util::display::array_value_to_string(&array, values.len() - 1).unwrap()
+    }
+
     #[test]
     fn values_are_assigned_as_postgresql_assigns_them() {
         for (ty, value, expected) in [
@@ -476,6 +606,7 @@ mod tests {
             (DataType::Bytes, Value::Text("\\x0aff".into()), "0aff"),
         ] {
             assert_eq!(put(ty, value.clone()), expected, "{value:?} into {ty:?}");
+            assert_eq!(put_few(ty, &[Value::Null, value.clone()]), expected, "{value:?} into {ty:?}, one of few");
         }
     }
 }

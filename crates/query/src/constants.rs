@@ -1,13 +1,14 @@
-//! Text constants beside timestamps, and as bytes, and numerics beside floats, read as PostgreSQL reads them.
+//! Text constants read as values of the type that they are compared with, and numerics beside floats, as PostgreSQL does it.
 //!
 //! `time >= '2024-07-15 14:00'` compares a timestamp with a text that has no type yet; PostgreSQL reads it as a timestamp of the
-//! session's zone, in any of its spellings. The planner would do so later, but knows few spellings. So such constants become values
-//! here, when the query is analyzed; casts of text columns get a function that reads the same way.
+//! session's zone, in any of its spellings. The planner would do so later, but knows few spellings, takes the text `'\x00ff'` for the
+//! bytes beside it, and compares numbers with texts as texts. So such constants become values here, when the query is analyzed; casts of
+//! text columns to timestamps and bytes get a function that reads the same way.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, TimestampNanosecondArray};
+use arrow_array::{ArrayRef, BinaryArray, TimestampNanosecondArray};
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
@@ -16,12 +17,14 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
+use pg::types::oid;
 
 use crate::errors::external;
+use crate::types::oid_of;
 use crate::zone::Zone;
 
 /// Reads text constants, when a query is analyzed.
@@ -38,24 +41,38 @@ impl FunctionRewrite for TextConstants {
         let expr = floats_beside_decimals(expr, schema);
         match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
-                let (left_ty, right_ty) = (moment_type(&left, schema), moment_type(&right, schema));
-                let left = read_beside(*left, right_ty.as_ref(), zone)?;
-                let right = read_beside(*right, left_ty.as_ref(), zone)?;
+                let (left_kind, right_kind) = (Kind::of(&left, schema), Kind::of(&right, schema));
+                let left = read_beside(*left, right_kind.as_ref(), zone)?;
+                let right = read_beside(*right, left_kind.as_ref(), zone)?;
                 Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))))
             }
             Expr::Between(Between { expr, negated, low, high }) => {
-                let ty = moment_type(&expr, schema);
-                let low = Box::new(read_beside(*low, ty.as_ref(), zone)?);
-                let high = Box::new(read_beside(*high, ty.as_ref(), zone)?);
+                let kind = Kind::of(&expr, schema);
+                let low = Box::new(read_beside(*low, kind.as_ref(), zone)?);
+                let high = Box::new(read_beside(*high, kind.as_ref(), zone)?);
                 Ok(Transformed::yes(Expr::Between(Between { expr, negated, low, high })))
             }
             Expr::InList(InList { expr, list, negated }) => {
-                let ty = moment_type(&expr, schema);
-                let list = list.into_iter().map(|item| read_beside(item, ty.as_ref(), zone)).collect::<Result<_>>()?;
+                let kind = Kind::of(&expr, schema);
+                let list = list.into_iter().map(|item| read_beside(item, kind.as_ref(), zone));
+                let mut list = list.collect::<Result<Vec<_>>>()?;
+                if let Some(Kind::Of(ty)) = &kind {
+                    add_equals(&mut list, ty);
+                }
                 Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
             }
+            Expr::Case(mut case) => {
+                read_case(&mut case, schema, zone)?;
+                Ok(Transformed::yes(Expr::Case(case)))
+            }
+            Expr::ScalarFunction(mut call) if takes_one_type(call.func.name()) => {
+                let kind = call.args.iter().find_map(|argument| Kind::of(argument, schema));
+                let arguments = call.args.into_iter().map(|argument| read_beside(argument, kind.as_ref(), zone));
+                call.args = arguments.collect::<Result<_>>()?;
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
             Expr::Cast(cast) if is_moment(cast.field.data_type()) => read_cast(cast, schema, zone),
-            Expr::Cast(cast) if *cast.field.data_type() == Arrow::Binary => read_bytes(cast),
+            Expr::Cast(cast) if *cast.field.data_type() == Arrow::Binary => read_bytes(cast, schema),
             // Whether it was changed or not: nobody asks again.
             other => Ok(Transformed::yes(other)),
         }
@@ -72,7 +89,7 @@ fn floats_beside_decimals(mut expr: Expr, schema: &DFSchema) -> Expr {
             all.push(expr);
             float_all(all, schema);
         }
-        Expr::ScalarFunction(call) if ["coalesce", "greatest", "least", "nullif"].contains(&call.func.name()) => {
+        Expr::ScalarFunction(call) if takes_one_type(call.func.name()) => {
             float_all(call.args.iter_mut().collect(), schema);
         }
         Expr::Case(case) => {
@@ -116,26 +133,103 @@ fn is_moment(ty: &Arrow) -> bool {
     matches!(ty, Arrow::Timestamp(TimeUnit::Nanosecond, _))
 }
 
-fn moment_type(expr: &Expr, schema: &DFSchema) -> Option<Arrow> {
-    expr.get_type(schema).ok().filter(is_moment)
+/// A list of floats is looked up by their bits: a zero in it brings the other zero along, and NaN that of the other sign.
+pub(crate) fn add_equals(list: &mut Vec<Expr>, ty: &Arrow) {
+    if !ty.is_floating() {
+        return;
+    }
+    let values = list.iter().filter_map(|item| match item {
+        Expr::Literal(value, _) => match value.cast_to(&Arrow::Float64) {
+            Ok(ScalarValue::Float64(Some(value))) => Some(value),
+            _ => None,
+        },
+        _ => None,
+    });
+    let values: Vec<f64> = values.collect();
+    let mut add = |value: f64| {
+        let value = if *ty == Arrow::Float32 { ScalarValue::from(value as f32) } else { ScalarValue::from(value) };
+        list.push(Expr::Literal(value, None));
+    };
+    if values.iter().any(|value| *value == 0.0) {
+        [0.0, -0.0].into_iter().for_each(&mut add);
+    }
+    if values.iter().any(|value| value.is_nan()) {
+        [f64::NAN, -f64::NAN].into_iter().for_each(&mut add);
+    }
 }
 
-/// A text constant beside something of type `ty` is of that type.
-fn read_beside(expr: Expr, ty: Option<&Arrow>, zone: &str) -> Result<Expr> {
-    match (&expr, ty) {
-        (Expr::Literal(ScalarValue::Utf8(Some(text)), metadata), Some(ty)) => {
-            let value = match (read(text, ty, zone), ty) {
-                // A bound that no row can reach is as good as the last one that a row can.
-                (Err(_), Arrow::Timestamp(_, own)) if year(text).is_some_and(|year| !(1677..=2262).contains(&year)) => {
-                    let bound = if year(text) > Some(2262) { i64::MAX } else { i64::MIN };
-                    ScalarValue::TimestampNanosecond(Some(bound), own.clone())
-                }
-                (read, _) => read?,
-            };
-            Ok(Expr::Literal(value, metadata.clone()))
+/// Functions whose arguments are all of one type.
+fn takes_one_type(name: &str) -> bool {
+    ["coalesce", "greatest", "least", "nullif"].contains(&name)
+}
+
+/// What a text constant beside it is read as.
+#[derive(Clone, Debug)]
+enum Kind {
+    Of(Arrow),
+    /// Text, with the canonical form of a `uuid`.
+    Uuid,
+}
+
+impl Kind {
+    /// `None` for text, and types whose constants the planner reads.
+    fn of(expr: &Expr, schema: &DFSchema) -> Option<Kind> {
+        let ty = expr.get_type(schema).ok()?;
+        let is_read = match &ty {
+            Arrow::Boolean | Arrow::Binary | Arrow::Date32 | Arrow::Time64(TimeUnit::Nanosecond) => true,
+            Arrow::Int16 | Arrow::Int32 | Arrow::Int64 | Arrow::UInt64 | Arrow::Float32 | Arrow::Float64 => true,
+            Arrow::Decimal128(..) => true,
+            ty => is_moment(ty),
+        };
+        if is_read {
+            return Some(Kind::Of(ty));
         }
-        _ => Ok(expr),
+        let Expr::Column(column) = expr else { return None };
+        let (_, field) = schema.qualified_field_from_column(column).ok()?;
+        (ty.is_string() && oid_of(field) == oid::UUID).then_some(Kind::Uuid)
     }
+}
+
+/// `CASE b WHEN '…'`, and results of which one has a type.
+fn read_case(case: &mut Case, schema: &DFSchema, zone: &str) -> Result<()> {
+    let read = |expr: &mut Expr, kind: Option<&Kind>| -> Result<()> {
+        *expr = read_beside(std::mem::take(expr), kind, zone)?;
+        Ok(())
+    };
+    if let Some(of) = &case.expr {
+        let kind = Kind::of(of, schema);
+        case.when_then_expr.iter_mut().try_for_each(|(when, _)| read(when, kind.as_ref()))?;
+    }
+    let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+    let kind = results.map(|result| Kind::of(result, schema)).find(Option::is_some).flatten();
+    let results = case.when_then_expr.iter_mut().map(|(_, then)| then).chain(&mut case.else_expr);
+    for result in results {
+        read(result, kind.as_ref())?;
+    }
+    Ok(())
+}
+
+/// A text constant beside something of a type is of that type.
+fn read_beside(expr: Expr, kind: Option<&Kind>, zone: &str) -> Result<Expr> {
+    let (Expr::Literal(ScalarValue::Utf8(Some(text)), metadata), Some(kind)) = (&expr, kind) else { return Ok(expr) };
+    let ty = match kind {
+        Kind::Of(ty) => ty,
+        Kind::Uuid => {
+            let mut canonical = Vec::with_capacity(36);
+            pg::value::uuid_text(&mut canonical, &pg::value::parse_uuid(text).map_err(external)?);
+            let value = ScalarValue::Utf8(Some(String::from_utf8_lossy(&canonical).into_owned()));
+            return Ok(Expr::Literal(value, metadata.clone()));
+        }
+    };
+    let value = match (read(text, ty, zone), ty) {
+        // A bound that no row can reach is as good as the last one that a row can.
+        (Err(_), Arrow::Timestamp(_, own)) if year(text).is_some_and(|year| !(1677..=2262).contains(&year)) => {
+            let bound = if year(text) > Some(2262) { i64::MAX } else { i64::MIN };
+            ScalarValue::TimestampNanosecond(Some(bound), own.clone())
+        }
+        (read, _) => read?,
+    };
+    Ok(Expr::Literal(value, metadata.clone()))
 }
 
 /// The year of `9999-12-31`.
@@ -147,12 +241,40 @@ fn year(text: &str) -> Option<u32> {
     if date { year.parse().ok() } else { None }
 }
 
+/// A text as a value of a type, by PostgreSQL's rules for that type's input.
 fn read(text: &str, ty: &Arrow, zone: &str) -> Result<ScalarValue> {
-    let Arrow::Timestamp(_, own) = ty else {
-        return Ok(ScalarValue::Utf8(Some(text.to_owned())));
+    let int = |oid| pg::value::parse_int(oid, text);
+    let value = match ty {
+        Arrow::Timestamp(_, own) => {
+            return Ok(ScalarValue::TimestampNanosecond(Some(moment(text, own.as_deref(), zone)?), own.clone()));
+        }
+        Arrow::Boolean => pg::value::parse_bool(text).map(|value| ScalarValue::Boolean(Some(value))),
+        Arrow::Binary => pg::value::parse_bytea(text).map(|value| ScalarValue::Binary(Some(value))),
+        // Within range, says the parser.
+        Arrow::Int16 => int(oid::INT2).map(|value| ScalarValue::Int16(i16::try_from(value).ok())),
+        Arrow::Int32 => int(oid::INT4).map(|value| ScalarValue::Int32(i32::try_from(value).ok())),
+        Arrow::Int64 => int(oid::INT8).map(|value| ScalarValue::Int64(Some(value))),
+        Arrow::Float32 => pg::value::parse_float4(text).map(|value| ScalarValue::Float32(Some(value))),
+        Arrow::Float64 => pg::value::parse_float8(text).map(|value| ScalarValue::Float64(Some(value))),
+        Arrow::UInt64 | Arrow::Decimal128(..) => numeric(text, ty),
+        Arrow::Date32 => pg::time::parse_date(text).map(|value| ScalarValue::Date32(Some(value))),
+        Arrow::Time64(_) => {
+            pg::time::parse_time(text).map(|micros| ScalarValue::Time64Nanosecond(Some(micros * 1_000)))
+        }
+        _ => Ok(ScalarValue::Utf8(Some(text.to_owned()))),
     };
-    let value = moment(text, own.as_deref(), zone)?;
-    Ok(ScalarValue::TimestampNanosecond(Some(value), own.clone()))
+    value.map_err(external)
+}
+
+/// NaN, infinities and numbers of more than 38 digits stay texts, which the planner refuses.
+fn numeric(text: &str, ty: &Arrow) -> model::Result<ScalarValue> {
+    Ok(match pg::numeric::decimal128(&text.parse()?)? {
+        Some((value, 0)) if *ty == Arrow::UInt64 && u64::try_from(value).is_ok() => {
+            ScalarValue::UInt64(u64::try_from(value).ok())
+        }
+        Some((value, scale)) => ScalarValue::Decimal128(Some(value), 38, scale.cast_signed()),
+        None => ScalarValue::Utf8(Some(text.to_owned())),
+    })
 }
 
 /// Nanoseconds since 1970: of a moment if the type has a zone, else of the wall's clock.
@@ -172,35 +294,47 @@ fn read_cast(cast: Cast, schema: &DFSchema, zone: &str) -> Result<Transformed<Ex
     if !cast.expr.get_type(schema).is_ok_and(|ty| ty.is_string()) {
         return Ok(Transformed::no(Expr::Cast(cast)));
     }
-    let function = ScalarUDF::from(ReadTimestamp::new(cast.field.data_type().clone(), zone));
+    let function = ScalarUDF::from(ReadText::new(cast.field.data_type().clone(), zone));
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
 }
 
 /// `'\x00ff'::bytea`; the planner would take the text for the bytes.
-fn read_bytes(cast: Cast) -> Result<Transformed<Expr>> {
-    match cast.expr.as_ref() {
-        Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
-            let bytes = pg::value::parse_bytea(text).map_err(external)?;
-            Ok(Transformed::yes(Expr::Literal(ScalarValue::Binary(Some(bytes)), metadata.clone())))
-        }
-        _ => Ok(Transformed::no(Expr::Cast(cast))),
+fn read_bytes(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) = cast.expr.as_ref() {
+        return Ok(Transformed::yes(Expr::Literal(read(text, &Arrow::Binary, "UTC")?, metadata.clone())));
     }
+    if !cast.expr.get_type(schema).is_ok_and(|ty| ty.is_string()) {
+        return Ok(Transformed::no(Expr::Cast(cast)));
+    }
+    let function = ScalarUDF::from(ReadText::new(Arrow::Binary, "UTC"));
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]))))
 }
 
-/// `text::timestamptz` and `text::timestamp` for texts that are no constants.
+/// Texts as PostgreSQL's input of `bytea` reads them.
+pub(crate) fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
+    let texts = datafusion::arrow::compute::cast(texts, &Arrow::Utf8)?;
+    let read = |text: Option<&str>| text.map(pg::value::parse_bytea).transpose().map_err(external);
+    let values = texts.as_string::<i32>().iter().map(read).collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>()))
+}
+
+/// `text::timestamptz`, `text::timestamp` and `text::bytea` for texts that are no constants.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct ReadTimestamp {
+struct ReadText {
     ty: Arrow,
     zone: String,
     signature: Signature,
 }
 
-impl ReadTimestamp {
-    fn new(ty: Arrow, zone: &str) -> ReadTimestamp {
-        ReadTimestamp { ty, zone: zone.to_owned(), signature: Signature::any(1, Volatility::Stable) }
+impl ReadText {
+    fn new(ty: Arrow, zone: &str) -> ReadText {
+        ReadText { ty, zone: zone.to_owned(), signature: Signature::any(1, Volatility::Stable) }
     }
 
     fn read_all(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        if self.ty == Arrow::Binary {
+            return bytes_of_texts(array);
+        }
         let texts = datafusion::arrow::compute::cast(array, &Arrow::Utf8)?;
         let Arrow::Timestamp(_, own) = &self.ty else {
             return Ok(texts);
@@ -211,9 +345,9 @@ impl ReadTimestamp {
     }
 }
 
-impl ScalarUDFImpl for ReadTimestamp {
+impl ScalarUDFImpl for ReadText {
     fn name(&self) -> &str {
-        "timestamp_from_text"
+        if self.ty == Arrow::Binary { "bytea_from_text" } else { "timestamp_from_text" }
     }
 
     fn signature(&self) -> &Signature {

@@ -38,7 +38,6 @@ pub(crate) struct InsertPlan {
     pub(crate) parameters: Vec<u32>,
 }
 
-/// Where the rows come from.
 impl InsertPlan {
     /// Does it write few rows, whatever its parameters are?
     pub(crate) fn is_short(&self) -> bool {
@@ -49,6 +48,7 @@ impl InsertPlan {
 /// Rows that are inserted where others wait meanwhile: less than a millisecond.
 const SHORT_ROWS: usize = 100;
 
+/// Where the rows come from.
 enum Source {
     /// Values one by one.
     Rows(Vec<Vec<Cell>>),
@@ -510,16 +510,33 @@ pub(crate) async fn execute(
     plan: &InsertPlan,
     values: &[Value],
 ) -> Result<Outcome> {
-    let context = session.context();
-    let current = context.snapshot.catalog().table_by_id(plan.table.id);
+    let current = session.writer()?.table_now(plan.table.id);
     if current.is_none_or(|table| table.version != plan.table.version) {
         return Box::pin(execute_anew(session, prepared, values)).await;
     }
     let count = match &plan.source {
-        Source::Rows(rows) => insert_rows(session, &context, plan, rows, values)?,
+        Source::Rows(rows) => insert_rows(session, plan, rows, values)?,
         Source::Query(query) => insert_query(session, plan, query, values).await?,
     };
-    Ok(Outcome::command(format!("INSERT 0 {count}")))
+    Ok(outcome(count))
+}
+
+fn outcome(rows: usize) -> Outcome {
+    // The commonest, without formatting.
+    if rows == 1 { Outcome::command("INSERT 0 1") } else { Outcome::command(format!("INSERT 0 {rows}")) }
+}
+
+/// Runs an INSERT of values, all of it, on the spot; `None` if it needs more than that.
+pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]) -> Result<Option<Outcome>> {
+    let Source::Rows(rows) = &plan.source else { return Ok(None) };
+    if !plan.is_short() {
+        return Ok(None);
+    }
+    let current = session.writer()?.table_now(plan.table.id);
+    if current.is_none_or(|table| table.version != plan.table.version) {
+        return Ok(None);
+    }
+    insert_rows(session, plan, rows, values).map(|count| Some(outcome(count)))
 }
 
 /// The table changed since the statement was prepared: work it out again.
@@ -532,15 +549,9 @@ async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Valu
     execute(session, prepared, &fresh, values).await
 }
 
-fn insert_rows(
-    session: &mut Session,
-    context: &StatementContext,
-    plan: &InsertPlan,
-    rows: &[Vec<Cell>],
-    values: &[Value],
-) -> Result<usize> {
-    let zone = context.settings.zone();
-    let now = Value::Timestamptz(context.now_ns);
+fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], values: &[Value]) -> Result<usize> {
+    let zone = session.settings.zone();
+    let now = Value::Timestamptz(session.now_ns());
     let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, rows.len())?;
     for (number, row) in rows.iter().enumerate() {
         let value = |place: usize| match &row[place] {
@@ -550,7 +561,7 @@ fn insert_rows(
         };
         builder.push(&value).map_err(|error| in_row(error, number, rows.len()))?;
     }
-    let batch = builder.finish(plan.op.clone());
+    let batch = builder.finish(plan.op.clone())?;
     session.writer()?.write(plan.table.id, batch)?;
     Ok(rows.len())
 }
@@ -645,6 +656,9 @@ fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayR
     // A time of day on the wall is one in the session's zone.
     let local = matches!(to, Arrow::Timestamp(..)) && !matches!(from, Arrow::Timestamp(_, Some(_)));
     let array = if local { checked_cast(&array, &timestamptz(zone))? } else { array };
+    if to == Arrow::Binary && array.data_type().is_string() {
+        return crate::constants::bytes_of_texts(&array).or_error();
+    }
     checked_cast(&array, &to)
 }
 

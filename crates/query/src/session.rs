@@ -524,6 +524,13 @@ impl Session {
             {
                 return Ok(Ok(executed));
             }
+            if let Plan::Insert(plan) = &prepared.0.plan {
+                let begun = crate::insert::at_once(self, plan, arguments.values()?)?.map(Executed::Outcome);
+                // An INSERT of its own is to be committed.
+                return Ok(begun
+                    .ok_or(Stage::Start)
+                    .and_then(|done| if alone { Err(Stage::Commit(done)) } else { Ok(done) }));
+            }
             let begun = match &prepared.0.statement.0.command {
                 Command::Sql(sql) => crate::transaction::at_once(self, sql)?,
                 _ => None,

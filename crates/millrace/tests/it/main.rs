@@ -12,11 +12,13 @@ mod demo;
 mod differential;
 mod fairness;
 mod full_disk;
+mod functions;
 mod http;
 mod inspect;
 mod isolation;
 mod memory;
 mod postgres;
+mod random_queries;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
 mod script;

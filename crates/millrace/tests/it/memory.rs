@@ -51,7 +51,9 @@ struct Watched {
 impl Watched {
     async fn start() -> Watched {
         let (folder, data) = folder();
-        let server = Arc::new(Server::start_with(&data, |command| drop(command.args(["--memory", "256MiB"]))));
+        let server = Arc::new(Server::start_with(&data, |command| {
+            command.args(["--memory", "256MiB"]);
+        }));
         let (over, worst) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let client = connect(&server).await;
         let (is_over, slowest) = (Arc::clone(&over), Arc::clone(&worst));
@@ -69,7 +71,7 @@ impl Watched {
     async fn end(self, what: &str) {
         self.over.store(true, Ordering::Relaxed);
         self.asking.await.unwrap();
-        let (peak, worst) = (peak_kib(self.server.process()), self.worst.load(Ordering::Relaxed));
+        let (peak, worst) = (peak_kib(self.server.pid()), self.worst.load(Ordering::Relaxed));
         println!("{what}: peak {} MiB, slowest SELECT 1 {} ms", peak >> 10, worst / 1_000);
         assert!(peak <= RESIDENT_KIB_MAX, "{what}: {} MiB were resident, the limit is 563", peak >> 10);
         assert!(worst <= ANSWER_MAX.as_micros() as u64, "{what}: SELECT 1 took {worst} µs");

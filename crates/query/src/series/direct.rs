@@ -477,7 +477,12 @@ impl Binder<'_> {
             ast::Expr::InList { expr, list, negated: false } => {
                 let column = self.column(expr)?;
                 let ty = self.type_of(&column)?;
-                let list = list.iter().map(|item| self.constant(item, &ty)).collect::<Option<Vec<_>>>()?;
+                let mut list = list.iter().map(|item| self.constant(item, &ty)).collect::<Option<Vec<_>>>()?;
+                // Zeros of both signs are equal, which is not known of a parameter.
+                if ty.is_floating() && list.iter().any(|item| !matches!(item, Expr::Literal(..))) {
+                    return None;
+                }
+                crate::constants::add_equals(&mut list, &ty);
                 Some(Expr::InList(InList::new(Box::new(column), list, false)))
             }
             ast::Expr::AnyOp { left, compare_op: B::Eq, right, .. } => {
