@@ -229,7 +229,7 @@ impl Locks {
             if !is_circle(&shards) {
                 return false;
             }
-            let mut change = |shards: &mut [MutexGuard<'_, Queues>], mode| {
+            let change = |shards: &mut [MutexGuard<'_, Queues>], mode| {
                 shards[at].get_mut(&name).map(|queue| queue.waiters.change(txn, mode))
             };
             if let Some(old) = before {
