@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::say;
+
 /// Why a command ended before it was done.
 pub(crate) struct Failure {
     code: u8,
@@ -50,10 +52,10 @@ impl Failure {
     /// To stderr, in the form every command uses.
     pub(crate) fn print(&self) {
         if !self.message.is_empty() {
-            eprintln!("ERROR:  {}", self.message);
+            say::err(&format!("ERROR:  {}", self.message));
         }
         if let Some(hint) = &self.hint {
-            eprintln!("HINT:   {hint}");
+            say::err(&format!("HINT:   {hint}"));
         }
     }
 

@@ -65,8 +65,13 @@ pub(crate) fn count(number: u64, thing: &str) -> String {
 
 /// Half of what the container or the host has.
 pub(crate) fn default_memory() -> u64 {
-    let host = host_bytes().unwrap_or(UNKNOWN_HOST_BYTES);
-    container_bytes().map_or(host, |container| container.min(host)) / 2
+    machine_memory().unwrap_or(UNKNOWN_HOST_BYTES) / 2
+}
+
+/// What the container or the host has, if that is known.
+pub(crate) fn machine_memory() -> Option<u64> {
+    let host = host_bytes();
+    container_bytes().into_iter().chain(host).min()
 }
 
 fn host_bytes() -> Option<u64> {

@@ -26,6 +26,8 @@ use crate::size;
 use crate::table::{Align, draw};
 
 const DATA_DEFAULT: &str = "./millrace-demo";
+/// All that a demo's directory holds.
+const OURS: [&str; 7] = [MARKER, "MANIFEST", "MANIFEST.tmp", "LOCK", "data", "log", "tmp"];
 /// Says that a directory is ours to load anew.
 const MARKER: &str = "MILLRACE-DEMO";
 
@@ -94,8 +96,10 @@ struct Loaded {
 /// Makes the directory anew, unless it holds something that is not a demo.
 fn prepare(dir: &Path) -> Result<(), Failure> {
     let failed = |what: &str, error: io::Error| Failure::new(format!("cannot {what} {}: {error}", dir.display()));
-    let is_demo = dir.join(MARKER).exists();
-    let is_empty = fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
+    let names: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    // What somebody put there since is not a demo's.
+    let is_demo = dir.join(MARKER).exists() && names.iter().all(|name| OURS.iter().any(|ours| name == *ours));
+    let is_empty = names.is_empty();
     if !is_demo && !is_empty {
         return Err(Failure::usage(format!("{} is not empty and not a demo's; nothing was touched", dir.display()))
             .with_hint("give another directory: --data DIR"));
@@ -261,6 +265,11 @@ mod tests {
         let refused = prepare(dir.path()).err().map(|failure| failure.text()).unwrap_or_default();
         assert!(refused.contains("not a demo's"), "{refused}");
         assert!(dir.path().join("thesis.tex").exists());
+        fs::write(dir.path().join(MARKER), "").unwrap();
+        assert!(
+            prepare(dir.path()).is_err() && dir.path().join("thesis.tex").exists(),
+            "a demo's, and somebody else's"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod clients;
 mod crash;
 mod demo;
 mod differential;
+mod environment;
 mod fairness;
 mod full_disk;
 mod functions;
@@ -18,6 +19,7 @@ mod inspect;
 mod isolation;
 mod memory;
 mod postgres;
+mod random_queries;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
 mod script;
