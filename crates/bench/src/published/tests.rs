@@ -40,7 +40,8 @@ fn row(runs: &[RunResult], figure: &str) -> String {
     let reports = Reports { runs: runs.to_vec(), ..Reports::default() };
     let text = page(&reports).expect("a page");
     let from = text.find("### writes, IoTDB 0.13").expect("the use case");
-    let mut rows = text[from..].lines().filter(|line| line.starts_with(&format!("| {figure} ")) || line.starts_with("Not run"));
+    let mut rows =
+        text[from..].lines().filter(|line| line.starts_with(&format!("| {figure} ")) || line.starts_with("Not run"));
     rows.next().expect("a row").to_owned()
 }
 
