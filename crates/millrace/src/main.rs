@@ -128,9 +128,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
         Command::Bench(_) => Ok(()),
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),
-        Command::Version(_) => {
-            print(format!("millrace {VERSION}\n").as_bytes())
-        }
+        Command::Version(_) => print(format!("millrace {VERSION}\n").as_bytes()),
         Command::Completions(arguments) => {
             // Into memory first: clap panics where standard output ends early.
             let mut script = Vec::new();

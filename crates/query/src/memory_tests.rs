@@ -1,3 +1,5 @@
+//! Tests of the memory of statements: what is reserved, refused and given back.
+
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};

@@ -3,7 +3,7 @@
 //! A query may compute for long between two batches. On the threads that serve sockets it would delay every other client, its own
 //! cancellation included; here it only delays other queries. DataFusion's operators yield to each other on these threads.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use futures::StreamExt;
@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 
 use crate::session::Batches;
 
-/// How long batches are taken without a break.
-const TURN: Duration = Duration::from_millis(10);
+/// Batches that are taken without a break.
+const BATCHES_PER_TURN: u64 = 8;
 
 /// The threads on which results are produced.
 pub(crate) struct Producer(Option<Runtime>);
@@ -66,7 +66,7 @@ fn produced(mut batches: Batches, on: &Handle) -> Batches {
         }
     };
     task.spawn_on(produce, on);
-    let taken = Taken { receiver, task, turn: Instant::now() };
+    let taken = Taken { receiver, task, batches: 0 };
     Box::pin(futures::stream::unfold(taken, |mut taken| async move {
         let batch = taken.next().await?;
         Some((batch, taken))
@@ -77,15 +77,16 @@ fn produced(mut batches: Batches, on: &Handle) -> Batches {
 struct Taken {
     receiver: mpsc::Receiver<Result<RecordBatch>>,
     task: JoinSet<()>,
-    turn: Instant,
+    /// Taken so far.
+    batches: u64,
 }
 
 impl Taken {
     async fn next(&mut self) -> Option<Result<RecordBatch>> {
         // A loop over batches that are always there must be cancellable as well.
-        if self.turn.elapsed() > TURN {
+        self.batches += 1;
+        if self.batches.is_multiple_of(BATCHES_PER_TURN) {
             tokio::task::yield_now().await;
-            self.turn = Instant::now();
         }
         if let Some(batch) = self.receiver.recv().await {
             return Some(batch);
