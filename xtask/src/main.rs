@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod fuzz_sql;
 mod instructions;
 mod model;
 mod peers;
@@ -34,6 +35,8 @@ cargo xtask <command>
   scale [FOLDER]                 what grows with series and segments, at 1/1000 and 1/100 of 100 TB; release build, a
                                  minute and 100 MB (docs/scale.md)
   fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
+  fuzz-sql [--seconds N] [--seed S]  random queries over both stores, PostgreSQL as judge (default 600 seconds, a new
+                                 seed); prints seeds and the queries that are answered otherwise
   bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
   bench-instructions [NAME]      instructions of the hot kernels under callgrind, as ratios to a stored baseline, which
                                  --save makes anew
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         "sim" => sim::run(rest),
         "scale" => scale::run(rest),
         "fuzz" => fuzz::run(rest),
+        "fuzz-sql" => fuzz_sql::run(rest),
         "bench-compare" => bench::run(rest),
         "bench-instructions" => instructions::run(rest),
         "--help" | "-h" | "help" => {

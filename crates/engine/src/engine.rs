@@ -112,8 +112,8 @@ const START_WORKERS: usize = 4;
 const OPEN_SEGMENTS_MAX: u64 = 65_536;
 /// A commit throws away so many old versions at most; the governor does the rest.
 const COLLECT_COMMIT: usize = 1_024;
-/// With less garbage a commit leaves it alone.
-const COLLECT_MIN: usize = 64;
+/// After so many changes a commit throws some away.
+const COLLECT_EACH: u64 = 64;
 /// Bytes of `rows` tables are counted anew after so many commits …
 const RECOUNT_COMMITS: u64 = 1_024;
 /// … and when rows alone grew by this share of what they may take.
@@ -182,6 +182,8 @@ pub(crate) struct Inner {
     pub(crate) memory: MemoryBudget,
     /// Commits that changed rows, to count their bytes anew every so often.
     row_commits: AtomicU64,
+    /// Changes of rows so far.
+    rows_changed: AtomicU64,
     /// Bytes of `rows` tables when they were counted last.
     rows_counted: AtomicU64,
     /// Does the governor look after garbage of rows?
@@ -605,6 +607,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         store,
         memory,
         row_commits: AtomicU64::new(0),
+        rows_changed: AtomicU64::new(0),
         rows_counted: AtomicU64::new(0),
         collecting: AtomicBool::new(false),
         dir: dir.to_owned(),
@@ -1006,10 +1009,11 @@ impl Inner {
     /// when it is time.
     pub(crate) fn after_row_commit(&self, changes: usize) {
         // Some at a time: a row that is changed again and again is gone through once for all of them.
-        if self.store.garbage() >= COLLECT_MIN {
+        let before = self.rows_changed.fetch_add(changes as u64, Ordering::Relaxed);
+        if before / COLLECT_EACH != (before + changes as u64) / COLLECT_EACH {
             // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
             let readers = Readers::since(self.roots.horizon());
-            self.collect_rows(&readers, (2 * changes + 2 * COLLECT_MIN).min(COLLECT_COMMIT));
+            self.collect_rows(&readers, (2 * changes + 2 * COLLECT_EACH as usize).min(COLLECT_COMMIT));
         }
         // Indexes grow with the rows, and are only counted here.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));

@@ -67,6 +67,8 @@ pub struct LogEnd {
     pub bytes: u64,
     /// Records handed out.
     pub records: u64,
+    /// The first intact record or mark; `None` if there is none.
+    pub first: Option<Lsn>,
     /// The last intact record or mark.
     pub last: Lsn,
     /// A torn tail: never acknowledged, dropped at the next start.
@@ -92,6 +94,7 @@ pub fn log(env: &Arc<dyn Env>, dir: &Path, from: Lsn, each: &mut dyn FnMut(LogRe
         file.read_at(&mut bytes, 0).map_err(|error| io("read", &path, error))?;
         let mut outcome = Ok(());
         let check = wal::check_file_bytes(&bytes, &mut |lsn, payload| {
+            end.first = end.first.or(Some(lsn));
             if lsn >= from && outcome.is_ok() {
                 end.records += 1;
                 outcome = each(describe_record(lsn, payload));
@@ -233,6 +236,12 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
             progress(&log_dir(dir), end.bytes);
             report.notes.extend(end.torn.map(|torn| format!("torn tail, never acknowledged: {torn}")));
             report.findings.extend(end.findings);
+            if let Some(first) = end.first.filter(|first| *first > manifest.replay_from) {
+                let needed = manifest.replay_from;
+                let problem = format!("the log begins at record {first}, but records from {needed} on are needed");
+                report.findings.push(Finding { file: log_dir(dir), problem });
+            }
+            report.notes.extend(unclean(&**env, dir, &manifest, end.last));
         }
         Err(error) => report.findings.push(Finding { file: log_dir(dir), problem: error.to_string() }),
     }
@@ -268,6 +277,35 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
         }
     }
     Ok(report)
+}
+
+/// What says that no clean stop preceded: commits that are in the log alone, and files that the manifest does not name. A
+/// crash leaves both, and so does a server that runs; but a copy with them was made of one or the other, file by file.
+fn unclean(env: &dyn Env, dir: &Path, manifest: &Manifest, last: Lsn) -> Option<String> {
+    let mut reasons = Vec::new();
+    if last > manifest.flushed_lsn {
+        reasons.push(format!("records {} to {last} are in the log only", manifest.flushed_lsn.next()));
+    }
+    let data = data_dir(dir);
+    let mut named: Vec<PathBuf> = Vec::new();
+    for files in manifest.files.values() {
+        named.extend(files.series_files.iter().map(|file| columns::series_path(&data, file.file)));
+        named.extend(files.segments.iter().map(|meta| columns::segment_path(&data, meta.file)));
+    }
+    named.extend(manifest.row_files.values().flat_map(|files| files.files()).map(|file| row_file_path(&data, file)));
+    let named: std::collections::BTreeSet<PathBuf> = named.into_iter().collect();
+    let entries = env.list(&data).unwrap_or_default();
+    let unnamed = entries.iter().filter(|entry| !named.contains(&data.join(&entry.name))).count();
+    if unnamed > 0 {
+        reasons.push(format!("{unnamed} files in data/ are not named by the manifest"));
+    }
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "not stopped cleanly ({}): a running or crashed server leaves this and recovers it. A copy made file by file \
+             while a server ran also looks like this, and is not a backup",
+            reasons.join("; ")
+        )
+    })
 }
 
 impl CheckReport {

@@ -5,6 +5,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::parser::ValueSource;
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub(crate) const HEALTH_DEFAULT: &str = "127.0.0.1:7490";
 pub(crate) const DATA_DEFAULT: &str = "./millrace-data";
 /// Less than this and the smallest memtable, cache and query do not fit together.
 const MEMORY_MIN: u64 = 64 << 20;
+/// Running statements may take so many seconds after SIGTERM, unless stated: with what follows, `docker stop` is content, which
+/// kills after ten.
+const GRACE_SECONDS: u64 = 5;
 /// Whoever sets less has most likely forgotten the unit.
 const COMPACTION_RATE_MIN: u64 = 1 << 20;
 
@@ -70,6 +74,9 @@ pub(crate) struct Shared {
     /// What compactions may read and write in a second, like 64MiB; 0 is no limit [default: 0].
     #[arg(long, global = true, value_name = "SIZE", env = "MILLRACE_COMPACTION_RATE")]
     pub(crate) compaction_rate: Option<String>,
+    /// Seconds that running statements may take to finish after SIGTERM [default: 5].
+    #[arg(long, global = true, value_name = "SECONDS", env = "MILLRACE_GRACE")]
+    pub(crate) grace: Option<u64>,
 }
 
 /// How log messages look.
@@ -108,6 +115,7 @@ struct File {
     log_compression: Option<Switch>,
     max_connections: Option<usize>,
     compaction_rate: Option<String>,
+    grace: Option<u64>,
 }
 
 /// What was stated, wherever.
@@ -134,6 +142,8 @@ pub(crate) struct Settings {
     pub(crate) max_connections: usize,
     /// Bytes a second; 0 = no limit.
     pub(crate) compaction_rate: u64,
+    /// How long running statements may take to finish after SIGTERM.
+    pub(crate) grace: Duration,
 }
 
 impl Given {
@@ -188,6 +198,7 @@ impl Given {
             log_compression: shared.log_compression != Some(Switch::Off),
             max_connections: self.max_connections()?,
             compaction_rate: self.compaction_rate()?,
+            grace: Duration::from_secs(shared.grace.unwrap_or(GRACE_SECONDS)),
         })
     }
 
@@ -246,6 +257,7 @@ fn merge(shared: Shared, file: File) -> Shared {
         log_compression: shared.log_compression.or(file.log_compression),
         max_connections: shared.max_connections.or(file.max_connections),
         compaction_rate: shared.compaction_rate.or(file.compaction_rate),
+        grace: shared.grace.or(file.grace),
     }
 }
 
@@ -279,10 +291,11 @@ mod tests {
     fn a_flag_beats_the_file_and_the_file_beats_the_default() {
         let shared = Shared { pg: Some("127.0.0.1:1".into()), ..Shared::default() };
         let file = "pg = \"127.0.0.1:2\"\nhttp = \"127.0.0.1:3\"\nmax-connections = 7\nmemory = \"512MiB\"\n\
-                    log-compression = \"off\"";
+                    log-compression = \"off\"\ngrace = 20";
         let settings = given(shared, file).settings().map_err(|failure| failure.text()).unwrap();
         assert_eq!((settings.pg.port(), settings.http.port(), settings.health.port()), (1, 3, 7490));
         assert_eq!((settings.max_connections, settings.memory_bytes, settings.log_compression), (7, 512 << 20, false));
+        assert_eq!(settings.grace, Duration::from_secs(20));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::say;
+
 /// Why a command ended before it was done.
 pub(crate) struct Failure {
     code: u8,
@@ -37,6 +39,12 @@ impl Failure {
         self
     }
 
+    /// Changes the message.
+    pub(crate) fn map(mut self, change: impl FnOnce(&str) -> String) -> Failure {
+        self.message = change(&self.message);
+        self
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
@@ -44,10 +52,10 @@ impl Failure {
     /// To stderr, in the form every command uses.
     pub(crate) fn print(&self) {
         if !self.message.is_empty() {
-            eprintln!("ERROR:  {}", self.message);
+            say::err(&format!("ERROR:  {}", self.message));
         }
         if let Some(hint) = &self.hint {
-            eprintln!("HINT:   {hint}");
+            say::err(&format!("HINT:   {hint}"));
         }
     }
 

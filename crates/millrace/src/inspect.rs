@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use engine::{Manifest, inspect};
 use env::{Env, RealEnv};
-use model::{Lsn, TableRef};
+use model::{Lsn, TableName, TableRef};
+use serde_json::{Value, json};
 
 use crate::config::{DATA_DEFAULT, Given};
 use crate::failure::Failure;
@@ -25,10 +26,22 @@ Examples:
   millrace inspect segments --table weather
   millrace inspect segment 2a                       its blocks
   millrace inspect segment 2a --block 0             how each column of a block is encoded
-  millrace inspect segment 2a --column temp         a column's statistics, block by block")]
+  millrace inspect segment 2a --column temp         a column's statistics, block by block
+  millrace inspect segments --format json           for a program: an array of objects")]
 pub(crate) struct InspectArguments {
     #[command(subcommand)]
     what: What,
+    /// How it is printed.
+    #[arg(long, global = true, value_enum, default_value = "table")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For reading.
+    Table,
+    /// An array of objects; of the log an object a line.
+    Json,
 }
 
 /// Verifies every checksum of a directory and says what is wrong where.
@@ -79,7 +92,7 @@ enum What {
 
 /// Shows what was asked for.
 pub(crate) fn run(given: &Given, arguments: &InspectArguments) -> Result<(), Failure> {
-    let directory = Directory::of(given);
+    let directory = Directory::of(given, arguments.format);
     let mut out = BufWriter::new(io::stdout().lock());
     let shown = match &arguments.what {
         What::Log { from, limit } => directory.log(Lsn(*from), *limit, &mut out),
@@ -99,7 +112,7 @@ pub(crate) fn run(given: &Given, arguments: &InspectArguments) -> Result<(), Fai
 
 /// Verifies everything and reports.
 pub(crate) fn check(given: &Given) -> Result<(), Failure> {
-    let directory = Directory::of(given);
+    let directory = Directory::of(given, Format::Table);
     let bar = indicatif::ProgressBar::new_spinner();
     let mut seen = 0;
     let report = inspect::check(&directory.env, &directory.dir, &mut |path, bytes| {
@@ -146,12 +159,55 @@ impl From<model::Error> for Shown {
 struct Directory {
     env: Arc<dyn Env>,
     dir: PathBuf,
+    format: Format,
+}
+
+/// A value of a table.
+enum Cell {
+    Nothing,
+    Text(String),
+    Count(u64),
+    Bytes(u64),
+}
+
+impl Cell {
+    fn shown(self) -> Option<String> {
+        match self {
+            Cell::Nothing => None,
+            Cell::Text(text) => Some(text),
+            Cell::Count(count) => Some(size::group(count)),
+            Cell::Bytes(bytes) => Some(size::show(bytes)),
+        }
+    }
+
+    fn json(self) -> Value {
+        match self {
+            Cell::Nothing => Value::Null,
+            Cell::Text(text) => text.into(),
+            Cell::Count(number) | Cell::Bytes(number) => number.into(),
+        }
+    }
 }
 
 impl Directory {
-    fn of(given: &Given) -> Directory {
+    fn of(given: &Given, format: Format) -> Directory {
         let dir = given.data().unwrap_or(Path::new(DATA_DEFAULT)).to_owned();
-        Directory { env: Arc::new(RealEnv::new()), dir }
+        Directory { env: Arc::new(RealEnv::new()), dir, format }
+    }
+
+    /// Prints rows under titles; a title that ends in `>` stands to the right.
+    fn table(&self, titles: &[&str], rows: Vec<Vec<Cell>>, out: &mut impl Write) -> Result<(), Shown> {
+        match self.format {
+            Format::Table => {
+                let rows: Vec<Vec<Option<String>>> =
+                    rows.into_iter().map(|row| row.into_iter().map(Cell::shown).collect()).collect();
+                Ok(write!(out, "{}", draw(&head(titles), &rows, ""))?)
+            }
+            Format::Json => {
+                let objects = rows.into_iter().map(|row| object(titles, row)).collect();
+                Ok(writeln!(out, "{:#}", Value::Array(objects))?)
+            }
+        }
     }
 
     fn read_manifest(&self) -> Result<Manifest, Shown> {
@@ -163,13 +219,22 @@ impl Directory {
         let end = inspect::log(&self.env, &self.dir, from, &mut |record| {
             if left > 0 && failed.is_none() {
                 left -= 1;
-                let shown = writeln!(out, "{:>10}  {:>8} bytes  {}", record.lsn, record.bytes, record.text);
+                let shown = match self.format {
+                    Format::Table => writeln!(out, "{:>10}  {:>8} bytes  {}", record.lsn, record.bytes, record.text),
+                    Format::Json => {
+                        let (lsn, bytes) = (record.lsn.0, record.bytes);
+                        writeln!(out, "{}", json!({ "lsn": lsn, "bytes": bytes, "text": record.text }))
+                    }
+                };
                 failed = shown.err();
             }
             Ok(())
         })?;
         if let Some(error) = failed {
             return Err(error.into());
+        }
+        if self.format == Format::Json {
+            return Ok(());
         }
         let (records, files, bytes) = (size::group(end.records), end.files, size::show(end.bytes));
         writeln!(out, "{records} records in {files} files of {bytes}; the last intact one is {}", end.last)?;
@@ -184,41 +249,76 @@ impl Directory {
 
     fn manifest(&self, out: &mut impl Write) -> Result<(), Shown> {
         let manifest = self.read_manifest()?;
-        writeln!(out, "database {:016x}", manifest.identity)?;
-        writeln!(out, "flushed up to LSN {}; the log is needed from {}", manifest.flushed_lsn, manifest.replay_from)?;
         let mut rows = Vec::new();
         for table in manifest.catalog.tables() {
             let files = manifest.files.get(&table.id).cloned().unwrap_or_default();
             rows.push(vec![
                 text(table.name.to_string()),
+                text("columns".to_owned()),
                 text(table.id.to_string()),
-                text(table.columns.len().to_string()),
-                text(size::group(files.series_count().into())),
-                text(files.segments.len().to_string()),
-                text(size::group(files.segments.iter().map(|segment| segment.rows).sum())),
-                text(size::show(files.segments.iter().map(|segment| segment.bytes).sum())),
-                text(files.tombstones.len().to_string()),
+                Cell::Count(table.columns.len() as u64),
+                Cell::Count(files.series_count().into()),
+                Cell::Count(files.segments.len() as u64),
+                Cell::Count(files.segments.iter().map(|segment| segment.rows).sum()),
+                Cell::Bytes(files.segments.iter().map(|segment| segment.bytes).sum()),
+                Cell::Count(files.tombstones.len() as u64),
             ]);
         }
-        let head =
-            head(&["table", "number>", "columns>", "series>", "segments>", "row versions>", "bytes>", "deletes>"]);
-        Ok(write!(out, "\n{}", draw(&head, &rows, ""))?)
+        for table in manifest.catalog.row_tables() {
+            let files = manifest.row_files.get(&table.id).cloned().unwrap_or_default();
+            rows.push(vec![
+                text(table.name.to_string()),
+                text("rows".to_owned()),
+                text(table.id.to_string()),
+                Cell::Count(table.columns.len() as u64),
+                Cell::Nothing,
+                Cell::Count(files.files().count() as u64),
+                Cell::Count(files.parts.iter().map(|part| part.rows).sum()),
+                Cell::Bytes(files.parts.iter().map(|part| part.bytes).sum()),
+                Cell::Nothing,
+            ]);
+        }
+        let titles =
+            ["table", "store", "number>", "columns>", "series>", "files>", "row versions>", "bytes>", "deletes>"];
+        if self.format == Format::Json {
+            let tables: Vec<Value> = rows.into_iter().map(|row| object(&titles, row)).collect();
+            let database = json!({
+                "database": format!("{:016x}", manifest.identity),
+                "flushed_lsn": manifest.flushed_lsn.0,
+                "replay_from": manifest.replay_from.0,
+                "tables": tables,
+            });
+            return Ok(writeln!(out, "{database:#}")?);
+        }
+        writeln!(out, "database {:016x}", manifest.identity)?;
+        writeln!(out, "flushed up to LSN {}; the log is needed from {}\n", manifest.flushed_lsn, manifest.replay_from)?;
+        self.table(&titles, rows, out)
     }
 
     fn segments(&self, only: Option<&str>, out: &mut impl Write) -> Result<(), Shown> {
         let manifest = self.read_manifest()?;
-        let wanted = |table: &TableRef| {
-            let full = format!("{}.{}", table.name.schema, table.name.table);
-            only.is_none_or(|only| only == table.name.table || only == full)
+        let is_wanted = |name: &TableName| {
+            let full = format!("{}.{}", name.schema, name.table);
+            only.is_none_or(|only| only == name.table || only == full)
         };
+        if let Some(only) = only
+            && !manifest.catalog.tables().any(|table| is_wanted(&table.name))
+        {
+            return Err(Shown::Failed(match manifest.catalog.row_tables().any(|table| is_wanted(&table.name)) {
+                true => Failure::usage(format!("{only} is a rows table: it has no segments"))
+                    .with_hint("`millrace inspect manifest` shows its files"),
+                false => Failure::usage(format!("there is no table {only:?} in {}", self.dir.display()))
+                    .with_hint("`millrace inspect manifest` lists the tables as of the last flush"),
+            }));
+        }
         let mut rows = Vec::new();
-        for table in manifest.catalog.tables().filter(|table| wanted(table)) {
+        for table in manifest.catalog.tables().filter(|table| is_wanted(&table.name)) {
             for segment in manifest.files.get(&table.id).into_iter().flat_map(|files| &files.segments) {
                 rows.push(vec![
                     text(format!("{:x}", segment.file)),
                     text(table.name.to_string()),
-                    text(size::group(segment.rows)),
-                    text(size::show(segment.bytes)),
+                    Cell::Count(segment.rows),
+                    Cell::Bytes(segment.bytes),
                     text(format!("{} .. {}", segment.series.0, segment.series.1)),
                     text(time(segment.times.start)),
                     text(time(segment.times.last)),
@@ -226,8 +326,7 @@ impl Directory {
                 ]);
             }
         }
-        let head = head(&["file>", "table", "row versions>", "bytes>", "series>", "first", "last", "LSNs>"]);
-        Ok(write!(out, "{}", draw(&head, &rows, ""))?)
+        self.table(&["file>", "table", "row versions>", "bytes>", "series>", "first", "last", "LSNs>"], rows, out)
     }
 
     fn blocks(&self, file: &Path, out: &mut impl Write) -> Result<(), Shown> {
@@ -236,23 +335,21 @@ impl Directory {
         let columns = segment.columns()?.len();
         let settled = if segment.settled()? { "one version of each row" } else { "several versions of rows" };
         let share = directory as f64 * 100.0 / bytes.max(1) as f64;
-        writeln!(
-            out,
-            "{}, {columns} columns, {settled}; directory {} ({share:.1} %)\n",
-            size::show(bytes),
-            size::show(directory)
-        )?;
+        if self.format == Format::Table {
+            let (bytes, directory) = (size::show(bytes), size::show(directory));
+            writeln!(out, "{bytes}, {columns} columns, {settled}; directory {directory} ({share:.1} %)\n")?;
+        }
         let mut rows = Vec::new();
         for (number, block) in segment.blocks()?.iter().enumerate() {
             rows.push(vec![
-                text(number.to_string()),
-                text(block.rows.to_string()),
+                Cell::Count(number as u64),
+                Cell::Count(u64::from(block.rows)),
                 text(format!("{} .. {}", block.first.0, block.last.0)),
                 text(time(block.times.start)),
                 text(time(block.times.last)),
             ]);
         }
-        Ok(write!(out, "{}", draw(&head(&["block>", "rows>", "series>", "first", "last"]), &rows, ""))?)
+        self.table(&["block>", "rows>", "series>", "first", "last"], rows, out)
     }
 
     fn block(&self, file: &Path, block: usize, out: &mut impl Write) -> Result<(), Shown> {
@@ -267,8 +364,8 @@ impl Directory {
         let described = segment.describe_rows(block)?;
         rows.push(vec![
             text("(series, times)".to_owned()),
-            text(described.bytes.to_string()),
-            None,
+            Cell::Count(described.bytes as u64),
+            Cell::Nothing,
             text(described.encoding),
         ]);
         for (id, _) in segment.columns()?.iter() {
@@ -276,13 +373,13 @@ impl Directory {
             let name = name.unwrap_or_else(|| format!("column {id}"));
             rows.push(match segment.describe_chunk(block, *id)? {
                 Some(chunk) => {
-                    let nulls = chunk.stats.map(|stats| stats.nulls.to_string());
-                    vec![text(name), text(chunk.bytes.to_string()), nulls, text(chunk.encoding)]
+                    let nulls = chunk.stats.map_or(Cell::Nothing, |stats| Cell::Count(stats.nulls as u64));
+                    vec![text(name), Cell::Count(chunk.bytes as u64), nulls, text(chunk.encoding)]
                 }
-                None => vec![text(name), text("0".to_owned()), None, text("all NULL".to_owned())],
+                None => vec![text(name), Cell::Count(0), Cell::Nothing, text("all NULL".to_owned())],
             });
         }
-        Ok(write!(out, "{}", draw(&head(&["column", "bytes>", "NULLs>", "encoding"]), &rows, ""))?)
+        self.table(&["column", "bytes>", "NULLs>", "encoding"], rows, out)
     }
 
     fn column(&self, file: &Path, name: &str, out: &mut impl Write) -> Result<(), Shown> {
@@ -298,18 +395,17 @@ impl Directory {
         for (number, stats) in stats.iter().enumerate() {
             let (min, max) = stats.range.as_ref().map_or((None, None), |(min, max)| (Some(min), Some(max)));
             rows.push(vec![
-                text(number.to_string()),
-                text(stats.nulls.to_string()),
-                min.map(ToString::to_string),
-                max.map(ToString::to_string),
-                stats.sum.map(|sum| sum.to_string()),
-                stats.first.as_ref().map(ToString::to_string),
-                stats.last.as_ref().map(ToString::to_string),
-                text(stats.bytes.to_string()),
+                Cell::Count(number as u64),
+                Cell::Count(stats.nulls as u64),
+                maybe(min),
+                maybe(max),
+                maybe(stats.sum.as_ref()),
+                maybe(stats.first.as_ref()),
+                maybe(stats.last.as_ref()),
+                Cell::Count(stats.bytes as u64),
             ]);
         }
-        let head = head(&["block>", "NULLs>", "min>", "max>", "sum>", "first>", "last>", "bytes>"]);
-        Ok(write!(out, "{}", draw(&head, &rows, ""))?)
+        self.table(&["block>", "NULLs>", "min>", "max>", "sum>", "first>", "last>", "bytes>"], rows, out)
     }
 
     /// The segment that `file` names by number or path, and its table.
@@ -334,8 +430,18 @@ impl Directory {
     }
 }
 
-fn text(text: String) -> Option<String> {
-    Some(text)
+fn text(text: String) -> Cell {
+    Cell::Text(text)
+}
+
+fn maybe(value: Option<&impl ToString>) -> Cell {
+    value.map_or(Cell::Nothing, |value| Cell::Text(value.to_string()))
+}
+
+/// A row as an object whose names are the titles.
+fn object(titles: &[&str], row: Vec<Cell>) -> Value {
+    let names = titles.iter().map(|title| title.trim_end_matches('>').replace(' ', "_"));
+    Value::Object(names.zip(row.into_iter().map(Cell::json)).collect())
 }
 
 /// Titles; those that end in `>` stand to the right.

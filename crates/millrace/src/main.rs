@@ -10,7 +10,9 @@ mod embedded;
 mod failure;
 mod inspect;
 mod logging;
+mod say;
 mod serve;
+mod signals;
 mod size;
 mod sql;
 mod table;
@@ -27,9 +29,12 @@ use failure::Failure;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Version, commit with its date where the build knew it, and profile.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MILLRACE_BUILD"), ")");
+
 /// A database for what machines say and do: time series, events, and the transactions around them.
 #[derive(Parser)]
-#[command(name = "millrace", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "millrace", version = VERSION, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   millrace demo                                    load real data, ask it questions, see the answers
@@ -91,27 +96,46 @@ fn main() -> ExitCode {
     }
 }
 
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    say::piped(bytes).map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+}
+
+/// Environment variables that begin like ours and are none: misspelt settings, most likely.
+fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut cli = Cli::command();
+    cli.build();
+    let commands: Vec<&clap::Command> = std::iter::once(&cli).chain(cli.get_subcommands()).collect();
+    let known: Vec<&std::ffi::OsStr> =
+        commands.iter().flat_map(|command| command.get_arguments()).filter_map(clap::Arg::get_env).collect();
+    let is_unknown = |name: &String| {
+        name.starts_with("MILLRACE_")
+            && !name.starts_with("MILLRACE_TEST_")
+            && !known.iter().any(|known| *known == name.as_str())
+    };
+    names.filter(is_unknown).collect()
+}
+
 fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
     let given = Given::new(cli.shared, matches)?;
     match cli.command {
         Command::Demo(arguments) => demo::run(&given, &arguments),
-        Command::Serve(_) => serve::run(&given),
+        Command::Serve(_) => {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            serve::run(&given, &unknown_variables(names))
+        }
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
         Command::Bench(_) => Ok(()),
         Command::Inspect(arguments) => inspect::run(&given, &arguments),
         Command::Check(_) => inspect::check(&given),
         Command::Version(_) => {
-            println!(
-                "millrace {} ({})",
-                env!("CARGO_PKG_VERSION"),
-                if cfg!(debug_assertions) { "debug" } else { "release" }
-            );
-            Ok(())
+            print(format!("millrace {VERSION}\n").as_bytes())
         }
         Command::Completions(arguments) => {
-            clap_complete::generate(arguments.shell, &mut Cli::command(), "millrace", &mut std::io::stdout());
-            Ok(())
+            // Into memory first: clap panics where standard output ends early.
+            let mut script = Vec::new();
+            clap_complete::generate(arguments.shell, &mut Cli::command(), "millrace", &mut script);
+            print(&script)
         }
     }
 }
@@ -119,6 +143,12 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_that_begin_like_ours_and_are_no_settings_are_found() {
+        let names = ["MILLRACE_MEMRY", "MILLRACE_MEMORY", "MILLRACE_URL", "MILLRACE_GRACE", "MILLRACE_TEST_X", "MEMRY"];
+        assert_eq!(unknown_variables(names.map(str::to_owned).into_iter()), ["MILLRACE_MEMRY"]);
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_every_command_shows_an_example() {

@@ -2,26 +2,27 @@
 //!
 //! Order matters. Addresses are bound first: a second start fails at once and touches nothing. Then the directory is opened and
 //! recovered, then clients are let in. At the end no one is let in, statements finish, memtables are flushed, and the log
-//! gets its durable mark. A second signal ends it at once, which loses nothing that was acknowledged.
+//! gets its durable mark. A second signal ends it at once, which loses nothing that was acknowledged (`signals`).
 
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use engine::{Engine, Recovery};
 use env::RealEnv;
 use query::Database;
 use server::Server;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Given, LogFormat, Settings};
 use crate::failure::Failure;
 use crate::logging;
+use crate::say;
+use crate::signals::Stop;
 use crate::size;
 
-/// How long running statements may take to finish after SIGTERM.
-const GRACE: Duration = Duration::from_secs(30);
 /// What is left of the budget for queries when memtables and caches have theirs: one in this many.
 const QUERY_MEMORY_SHARE: u64 = 2;
 
@@ -34,19 +35,34 @@ Examples:
   millrace serve --config /etc/millrace.toml --log-format json
   MILLRACE_PG=127.0.0.1:5432 millrace serve
 
-Ends with exit code 0 after SIGTERM or Ctrl-C, when all that was acknowledged is in its place; a
-second signal ends it at once. Without authentication, which this version does not have, only
-loopback addresses are served.")]
+Ends with exit code 0 after SIGTERM or Ctrl-C: running statements may finish for --grace seconds and
+are cancelled then, and memtables are flushed. A second signal ends it at once. Without
+authentication, which this version does not have, only loopback addresses are served.")]
 pub(crate) struct Arguments {}
 
 /// Serves until told to stop.
-pub(crate) fn run(given: &Given) -> Result<(), Failure> {
+pub(crate) fn run(given: &Given, unknown_variables: &[String]) -> Result<(), Failure> {
     let settings = given.settings()?;
     logging::start(&settings.log_level, settings.log_format);
     refuse_beyond_loopback(&settings)?;
+    warn_of(&settings, unknown_variables);
     let runtime = server::runtime(settings.max_connections);
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
-    runtime.block_on(serve(&settings))
+    let served = runtime.block_on(serve(&settings));
+    // Statements that compute on threads of their own and were not done by now are nobody's any more.
+    runtime.shutdown_background();
+    served
+}
+
+/// Settings that are possible and hardly meant.
+fn warn_of(settings: &Settings, unknown_variables: &[String]) {
+    for name in unknown_variables {
+        tracing::warn!(variable = %name, "no such setting: the environment variable is ignored");
+    }
+    if let Some(machine) = size::machine_memory().filter(|machine| settings.memory_bytes > *machine) {
+        let (memory, machine) = (size::show(settings.memory_bytes), size::show(machine));
+        tracing::warn!(%memory, %machine, "--memory is more than this machine or container has: it may run out of memory");
+    }
 }
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
@@ -58,16 +74,21 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
         max_connections: settings.max_connections,
     })
     .await?;
-    let stop = Stop::listen()?;
+    let stop = Stop::listen(settings.grace)?;
     let Settings { memory_bytes, compaction_rate, log_compression, .. } = *settings;
     let options = engine::Options { memory_bytes, compaction_rate, log_compression, ..engine::Options::default() };
     let (engine, recovery) = open(&settings.data, options).await?;
+    stop.opened(&engine);
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
     let addresses = [server.pg(), server.http(), server.flight(), server.health()];
-    let server = server.ready(&database, GRACE);
+    let server = server.ready(&database, settings.grace);
     // Said when it is true: whoever waits for these lines is served at once.
     announce(settings, addresses, &recovery);
-    server.run(stop.wait()).await;
+    server.run(stop.clone().wait()).await;
+    if !stop.may_close() {
+        // The thread of signals was first, and ends the process.
+        std::future::pending::<()>().await;
+    }
     close(engine).await
 }
 
@@ -93,14 +114,46 @@ fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
 /// Opens a directory and says what was recovered.
 pub(crate) async fn open(dir: &Path, options: engine::Options) -> Result<(Engine, Recovery), Failure> {
     tracing::info!(data = %dir.display(), "opening");
-    let dir = dir.to_owned();
+    let (dir, place) = (dir.to_owned(), dir.to_owned());
     let opened = blocking(move || Engine::open(Arc::new(RealEnv::new()), &dir, options)).await?;
     opened.map_err(|error| match error.state() {
         model::SqlState::LOCK_NOT_AVAILABLE if error.hint().is_none() => {
             Failure::from(error.with_hint("another process serves it: stop that one, or give another --data"))
         }
+        model::SqlState::IO_ERROR if error.hint().is_none() => {
+            let hint = not_writable(&place, error.message());
+            let failure = Failure::from(error);
+            match hint {
+                Some(hint) => failure.with_hint(hint),
+                None => failure,
+            }
+        }
         _ => Failure::from(error),
     })
+}
+
+/// What to do about a directory that this process may not write to, if that is what is wrong.
+fn not_writable(dir: &Path, message: &str) -> Option<String> {
+    if message.contains("Read-only file system") {
+        return Some(format!("the file system of {} is mounted read-only", dir.display()));
+    }
+    if !message.contains("Permission denied") {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = |uid: u32| {
+        let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let found = fields.find(|fields| fields.get(2).is_some_and(|field| field.parse() == Ok(uid)));
+        found.and_then(|fields| fields.first().map(|name| format!("{name} ({uid})"))).unwrap_or_else(|| uid.to_string())
+    };
+    let me = fs::metadata("/proc/self").map_or_else(|_| "this one".to_owned(), |process| name(process.uid()));
+    // Where it does not exist yet, what is above it counts.
+    let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    let (there, owner) =
+        (there.display(), fs::metadata(there).map_or_else(|_| "another".to_owned(), |there| name(there.uid())));
+    Some(format!(
+        "the server runs as user {me}, and {there} belongs to user {owner}: chown it, or name another with --data"
+    ))
 }
 
 /// The SQL runtime's part of a memory budget, and its folder of files.
@@ -157,7 +210,7 @@ fn announce(settings: &Settings, addresses: [Option<SocketAddr>; 4], recovery: &
         "serving"
     );
     if settings.log_format == LogFormat::Text {
-        print!("{}", banner(settings, recovery, [pg, http, flight, health]));
+        say::out(&banner(settings, recovery, [pg, http, flight, health]));
     }
 }
 
@@ -194,36 +247,4 @@ fn banner(settings: &Settings, recovery: &Recovery, [pg, http, flight, health]: 
         settings.data.display(),
         size::show(settings.memory_bytes),
     )
-}
-
-/// The signals that ask for an end.
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    /// From here on signals are ours.
-    fn listen() -> Result<Stop, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::new(format!("cannot listen to signals: {error}")));
-        Ok(Stop { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    /// Until the first; the second ends the process.
-    async fn wait(mut self) {
-        let name = self.next().await;
-        tracing::info!(signal = name, "stopping: running statements finish, no new ones begin");
-        tokio::spawn(async move {
-            let name = self.next().await;
-            tracing::warn!(signal = name, "stopped at once; the log is recovered at the next start");
-            std::process::exit(1);
-        });
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

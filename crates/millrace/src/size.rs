@@ -58,10 +58,20 @@ pub(crate) fn group(value: u64) -> String {
     grouped
 }
 
+/// `1 row`, `2,500 rows`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", group(number), if number == 1 { "" } else { "s" })
+}
+
 /// Half of what the container or the host has.
 pub(crate) fn default_memory() -> u64 {
-    let host = host_bytes().unwrap_or(UNKNOWN_HOST_BYTES);
-    container_bytes().map_or(host, |container| container.min(host)) / 2
+    machine_memory().unwrap_or(UNKNOWN_HOST_BYTES) / 2
+}
+
+/// What the container or the host has, if that is known.
+pub(crate) fn machine_memory() -> Option<u64> {
+    let host = host_bytes();
+    container_bytes().into_iter().chain(host).min()
 }
 
 fn host_bytes() -> Option<u64> {

@@ -13,53 +13,82 @@ pub(crate) enum Align {
 
 /// Draws rows under a head, each line indented. `None` is NULL, shown as nothing, as in psql.
 pub(crate) fn draw(head: &[(String, Align)], rows: &[Vec<Option<String>>], indent: &str) -> String {
-    let widths = widths(head, rows);
+    let grid = Grid::new(head, rows, "");
     let mut out = String::new();
-    let titles: Vec<&str> = head.iter().map(|(title, _)| title.as_str()).collect();
-    line(&mut out, indent, &titles, &widths, head);
-    out.push_str(indent);
-    for (at, width) in widths.iter().enumerate() {
-        out.push_str(if at == 0 { "─" } else { "┼─" });
-        out.push_str(&"─".repeat(width + 1));
-    }
-    out.push('\n');
+    grid.head(&mut out, indent);
     for row in rows {
-        // A cell with line breaks takes several lines; the other cells stay empty below their first.
-        let cells: Vec<Vec<&str>> =
-            row.iter().map(|cell| cell.as_deref().unwrap_or_default().split('\n').collect()).collect();
-        let height = cells.iter().map(Vec::len).max().unwrap_or(1);
-        for at in 0..height {
-            let texts: Vec<&str> = cells.iter().map(|lines| lines.get(at).copied().unwrap_or_default()).collect();
-            line(&mut out, indent, &texts, &widths, head);
-        }
+        grid.row(&mut out, indent, row);
     }
     out
 }
 
-fn widths(head: &[(String, Align)], rows: &[Vec<Option<String>>]) -> Vec<usize> {
-    let mut widths: Vec<usize> = head.iter().map(|(title, _)| title.width()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            let widest = cell.as_deref().unwrap_or_default().split('\n').map(UnicodeWidthStr::width).max();
-            *width = (*width).max(widest.unwrap_or(0));
-        }
-    }
-    widths
+/// Columns of fixed widths: the head and the widest cell of some rows. Later rows may be wider; their cells stick out.
+pub(crate) struct Grid {
+    columns: Vec<(String, Align)>,
+    widths: Vec<usize>,
+    /// Text of a NULL.
+    null: String,
 }
 
-fn line(out: &mut String, indent: &str, texts: &[&str], widths: &[usize], head: &[(String, Align)]) {
-    out.push_str(indent);
-    for (at, (text, width)) in texts.iter().zip(widths).enumerate() {
-        out.push_str(if at == 0 { " " } else { " │ " });
-        let padding = " ".repeat(width.saturating_sub(text.width()));
-        let right = head.get(at).is_some_and(|(_, align)| *align == Align::Right);
-        let (before, after) = if right { (padding.as_str(), "") } else { ("", padding.as_str()) };
-        out.push_str(before);
-        out.push_str(text);
-        out.push_str(after);
+impl Grid {
+    /// Measures `head` and `rows`.
+    pub(crate) fn new(head: &[(String, Align)], rows: &[Vec<Option<String>>], null: &str) -> Grid {
+        let mut widths: Vec<usize> = head.iter().map(|(title, _)| title.width()).collect();
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(widest_line(cell.as_deref().unwrap_or(null)));
+            }
+        }
+        Grid { columns: head.to_vec(), widths, null: null.to_owned() }
     }
-    out.truncate(out.trim_end_matches(' ').len());
-    out.push('\n');
+
+    /// Terminal columns of a line, without indentation.
+    pub(crate) fn width(&self) -> usize {
+        self.widths.iter().map(|width| width + 3).sum::<usize>().saturating_sub(1)
+    }
+
+    /// Titles and the line below them.
+    pub(crate) fn head(&self, out: &mut String, indent: &str) {
+        let titles: Vec<&str> = self.columns.iter().map(|(title, _)| title.as_str()).collect();
+        self.line(out, indent, &titles);
+        out.push_str(indent);
+        for (at, width) in self.widths.iter().enumerate() {
+            out.push_str(if at == 0 { "─" } else { "┼─" });
+            out.push_str(&"─".repeat(width + 1));
+        }
+        out.push('\n');
+    }
+
+    /// One row. A cell with line breaks takes several lines; the other cells stay empty below their first.
+    pub(crate) fn row(&self, out: &mut String, indent: &str, row: &[Option<String>]) {
+        let cells: Vec<Vec<&str>> =
+            row.iter().map(|cell| cell.as_deref().unwrap_or(&self.null).split('\n').collect()).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(1);
+        for at in 0..height {
+            let texts: Vec<&str> = cells.iter().map(|lines| lines.get(at).copied().unwrap_or_default()).collect();
+            self.line(out, indent, &texts);
+        }
+    }
+
+    fn line(&self, out: &mut String, indent: &str, texts: &[&str]) {
+        out.push_str(indent);
+        for (at, (text, width)) in texts.iter().zip(&self.widths).enumerate() {
+            out.push_str(if at == 0 { " " } else { " │ " });
+            let padding = " ".repeat(width.saturating_sub(text.width()));
+            let right = self.columns.get(at).is_some_and(|(_, align)| *align == Align::Right);
+            let (before, after) = if right { (padding.as_str(), "") } else { ("", padding.as_str()) };
+            out.push_str(before);
+            out.push_str(text);
+            out.push_str(after);
+        }
+        out.truncate(out.trim_end_matches(' ').len());
+        out.push('\n');
+    }
+}
+
+/// Terminal columns of the widest line of `text`.
+pub(crate) fn widest_line(text: &str) -> usize {
+    text.split('\n').map(UnicodeWidthStr::width).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef, Datum, PrimitiveArray, Scalar};
+use arrow_array::{Array, ArrayRef, Datum, Decimal128Array, PrimitiveArray, Scalar};
 use arrow_schema::DataType as Arrow;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::common::DFSchema;
+use datafusion::common::cast::as_decimal128_array;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -19,7 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use model::{Error, SqlState};
+use model::{Error, Numeric, SqlState};
 
 use crate::errors::external;
 use crate::types::{out_of_range, sql_name};
@@ -70,7 +71,10 @@ impl ExprPlanner for Arithmetic {
         let (Ok(left_ty), Ok(right_ty)) = types else {
             return Ok(PlannerResult::Original(RawBinaryExpr { op: raw.op, left, right }));
         };
-        match result_type(op, &left_ty, &right_ty) {
+        // The planner's own keeps four digits more than the dividend has.
+        let is_quotient = op == Op::Divide && digits(&left_ty).is_some() && digits(&right_ty).is_some();
+        let quotient = Arrow::Decimal128(DIGITS_MAX, QUOTIENT_SCALE);
+        match result_type(op, &left_ty, &right_ty).or(is_quotient.then_some(quotient)) {
             Some(ty) => {
                 let function = ScalarUDF::from(Checked::new(op, ty));
                 Ok(PlannerResult::Planned(function.call(vec![left, right])))
@@ -131,7 +135,13 @@ fn result_type(op: Op, left: &Arrow, right: &Arrow) -> Option<Arrow> {
     Some(if single { Arrow::Float32 } else { Arrow::Float64 })
 }
 
-/// One operator over one type.
+/// Digits after the point of a quotient of numerics, as PostgreSQL has of quotients from 1 to 9999.
+const QUOTIENT_SCALE: i8 = 16;
+/// Most digits of a numeric here.
+const DIGITS_MAX: u8 = 38;
+
+/// One operator. Mostly over one type; a side that was an integer when the statement was planned may turn out to be a numeric
+/// (`sum(bigint)` is one), and then all is computed in numerics.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     op: Op,
@@ -141,7 +151,22 @@ struct Checked {
 
 impl Checked {
     fn new(op: Op, ty: Arrow) -> Checked {
-        Checked { op, signature: Signature::exact(vec![ty.clone(), ty.clone()], Volatility::Immutable), ty }
+        Checked { op, signature: Signature::user_defined(Volatility::Immutable), ty }
+    }
+
+    /// What sides of these types are brought to, and the type of the result.
+    fn types(&self, left: &Arrow, right: &Arrow) -> ([Arrow; 2], Arrow) {
+        if let Some(ty) = result_type(self.op, left, right) {
+            return ([ty.clone(), ty.clone()], ty);
+        }
+        let is_numeric = |ty: &Arrow| matches!(ty, Arrow::Decimal128(..));
+        if (is_numeric(left) || is_numeric(right))
+            && let (Some(a), Some(b)) = (digits(left), digits(right))
+        {
+            let (precision, scale) = self.op.digits(a, b);
+            return ([Arrow::Decimal128(a.0, a.1), Arrow::Decimal128(b.0, b.1)], Arrow::Decimal128(precision, scale));
+        }
+        ([self.ty.clone(), self.ty.clone()], self.ty.clone())
     }
 
     fn written(&self, arguments: &[Expr], name: impl Fn(&Expr) -> String) -> String {
@@ -156,12 +181,15 @@ impl Checked {
     }
 
     fn compute(&self, left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef> {
+        if let (Op::Divide, Arrow::Decimal128(..)) = (self.op, left.get().0.data_type()) {
+            return quotients(left, right);
+        }
         let result = match self.op {
             Op::Add => numeric::add(left, right),
             Op::Subtract => numeric::sub(left, right),
             Op::Multiply => numeric::mul(left, right),
             Op::Divide => {
-                refuse_zero(&self.ty, right.get().0)?;
+                refuse_zero(right.get().0)?;
                 numeric::div(left, right)
             }
             Op::Remainder => numeric::rem(left, right),
@@ -178,8 +206,8 @@ impl Checked {
 }
 
 /// Float division gives infinity for a zero divisor; PostgreSQL refuses it.
-fn refuse_zero(ty: &Arrow, divisor: &dyn Array) -> Result<()> {
-    let zero = match ty {
+fn refuse_zero(divisor: &dyn Array) -> Result<()> {
+    let zero = match divisor.data_type() {
         Arrow::Float32 => has_zero::<Float32Type>(divisor),
         Arrow::Float64 => has_zero::<Float64Type>(divisor),
         _ => false,
@@ -204,8 +232,18 @@ impl ScalarUDFImpl for Checked {
         &self.signature
     }
 
-    fn return_type(&self, _arguments: &[Arrow]) -> Result<Arrow> {
-        Ok(self.ty.clone())
+    fn coerce_types(&self, types: &[Arrow]) -> Result<Vec<Arrow>> {
+        Ok(match types {
+            [left, right] => self.types(left, right).0.into(),
+            _ => types.to_vec(),
+        })
+    }
+
+    fn return_type(&self, types: &[Arrow]) -> Result<Arrow> {
+        Ok(match types {
+            [left, right] => self.types(left, right).1,
+            _ => self.ty.clone(),
+        })
     }
 
     fn display_name(&self, arguments: &[Expr]) -> Result<String> {
@@ -224,33 +262,86 @@ impl ScalarUDFImpl for Checked {
                 arguments.args.len()
             ))));
         };
+        let ([left_ty, right_ty], _) = self.types(&left.data_type(), &right.data_type());
         match (left, right) {
             (ColumnarValue::Scalar(left), ColumnarValue::Scalar(right)) => {
-                let array = self.compute(&self.scalar(left)?, &self.scalar(right)?)?;
+                let array = self.compute(&scalar(left, &left_ty)?, &scalar(right, &right_ty)?)?;
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
             }
             (ColumnarValue::Array(left), ColumnarValue::Scalar(right)) => {
-                Ok(ColumnarValue::Array(self.compute(&self.array(left)?, &self.scalar(right)?)?))
+                Ok(ColumnarValue::Array(self.compute(&array(left, &left_ty)?, &scalar(right, &right_ty)?)?))
             }
             (ColumnarValue::Scalar(left), ColumnarValue::Array(right)) => {
-                Ok(ColumnarValue::Array(self.compute(&self.scalar(left)?, &self.array(right)?)?))
+                Ok(ColumnarValue::Array(self.compute(&scalar(left, &left_ty)?, &array(right, &right_ty)?)?))
             }
             (ColumnarValue::Array(left), ColumnarValue::Array(right)) => {
-                Ok(ColumnarValue::Array(self.compute(&self.array(left)?, &self.array(right)?)?))
+                Ok(ColumnarValue::Array(self.compute(&array(left, &left_ty)?, &array(right, &right_ty)?)?))
             }
         }
     }
 }
 
-impl Checked {
-    fn scalar(&self, value: &ScalarValue) -> Result<Scalar<ArrayRef>> {
-        Ok(Scalar::new(self.array(&value.to_array()?)?))
-    }
+fn scalar(value: &ScalarValue, ty: &Arrow) -> Result<Scalar<ArrayRef>> {
+    Ok(Scalar::new(array(&value.to_array()?, ty)?))
+}
 
-    fn array(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        if *array.data_type() == self.ty { Ok(Arc::clone(array)) } else { Ok(cast(array, &self.ty)?) }
+fn array(array: &ArrayRef, ty: &Arrow) -> Result<ArrayRef> {
+    if array.data_type() == ty { Ok(Arc::clone(array)) } else { Ok(cast(array, ty)?) }
+}
+
+/// Digits in all, and those after the point, of a numeric that holds every value of a type.
+fn digits(ty: &Arrow) -> Option<(u8, i8)> {
+    Some(match ty {
+        Arrow::Int16 => (5, 0),
+        Arrow::Int32 => (10, 0),
+        Arrow::Int64 => (19, 0),
+        Arrow::Decimal128(precision, scale) => (*precision, *scale),
+        _ => return None,
+    })
+}
+
+impl Op {
+    /// Digits of a result: those that arrow's kernels give it.
+    fn digits(self, (a, a_scale): (u8, i8), (b, b_scale): (u8, i8)) -> (u8, i8) {
+        let scale = a_scale.max(b_scale);
+        let whole = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
+        let (a_whole, b_whole) = (whole(a, a_scale), whole(b, b_scale));
+        let (precision, scale) = match self {
+            Op::Add | Op::Subtract => (i16::from(scale) + a_whole.max(b_whole) + 1, scale),
+            Op::Multiply => (i16::from(a) + i16::from(b) + 1, a_scale.saturating_add(b_scale)),
+            Op::Divide => (i16::from(DIGITS_MAX), QUOTIENT_SCALE.max(scale)),
+            Op::Remainder => (i16::from(scale) + a_whole.min(b_whole), scale),
+        };
+        (u8::try_from(precision).unwrap_or(DIGITS_MAX).min(DIGITS_MAX), scale)
     }
 }
+
+/// Numerics divided as PostgreSQL divides them.
+fn quotients(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef> {
+    let side = |datum: &dyn Datum| -> Result<(Decimal128Array, bool)> {
+        let (array, is_constant) = datum.get();
+        Ok((as_decimal128_array(array)?.clone(), is_constant))
+    };
+    let ((left, left_is_constant), (right, right_is_constant)) = (side(left)?, side(right)?);
+    let rows = if left_is_constant { right.len() } else { left.len() };
+    let scale = QUOTIENT_SCALE.max(left.scale()).max(right.scale());
+    let value = |array: &Decimal128Array, is_constant: bool, row: usize| {
+        let row = if is_constant { 0 } else { row };
+        array.is_valid(row).then(|| Numeric::new(array.value(row), u32::from(array.scale().unsigned_abs())))
+    };
+    let quotient = |row: usize| -> model::Result<Option<i128>> {
+        let both = value(&left, left_is_constant, row).zip(value(&right, right_is_constant, row));
+        let Some((dividend, divisor)) = both else { return Ok(None) };
+        let rounded = dividend.div(&divisor)?.round(i32::from(scale))?;
+        let unscaled = rounded.unscaled(i32::from(scale)).filter(|value| value.unsigned_abs() < DECIMAL_END);
+        unscaled.map(Some).ok_or_else(|| out_of_range("numeric"))
+    };
+    let values: Decimal128Array = (0..rows).map(quotient).collect::<model::Result<_>>().map_err(external)?;
+    Ok(Arc::new(values.with_precision_and_scale(DIGITS_MAX, scale)?))
+}
+
+/// 10^38
+const DECIMAL_END: u128 = 100_000_000_000_000_000_000_000_000_000_000_000_000;
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

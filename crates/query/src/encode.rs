@@ -13,21 +13,42 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Decimal256Array, RecordBatch};
 use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
-use model::{Error, Result};
+use model::{Error, Result, Type};
 use pg::time::Interval;
 use pg::types::oid;
 
-use crate::types::{OutputColumn, oid_of};
+use crate::types::{NUMERIC_SCALE, OutputColumn, oid_of};
 use crate::zone::Zone;
 
 /// Days from 1970-01-01 to 2000-01-01, where PostgreSQL's binary dates begin.
 const PG_EPOCH_DAYS: i32 = 10_957;
 
+/// What carries a `numeric` without a scale.
+const UNSCALED: Arrow = Arrow::Decimal128(38, NUMERIC_SCALE);
+
 /// Knows the columns of a result.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    oids: Vec<u32>,
+    shown: Vec<Shown>,
     zone: Zone,
+}
+
+/// How a column is shown.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    oid: u32,
+    /// Characters of a `char(n)`, which has blanks up to them; 0 for other types.
+    characters: usize,
+}
+
+impl Shown {
+    fn of(column: &OutputColumn) -> Shown {
+        let characters = match Type::from_oid(column.oid, column.typmod) {
+            Some(Type::Char(Some(characters))) => characters as usize,
+            _ => 0,
+        };
+        Shown { oid: column.oid, characters }
+    }
 }
 
 impl Encoder {
@@ -36,7 +57,7 @@ impl Encoder {
     /// # Errors
     /// 22023 for an unknown zone.
     pub fn new(columns: &[OutputColumn], zone: &str) -> Result<Encoder> {
-        Ok(Encoder { oids: columns.iter().map(|column| column.oid).collect(), zone: Zone::new(zone)? })
+        Ok(Encoder { shown: columns.iter().map(Shown::of).collect(), zone: Zone::new(zone)? })
     }
 
     /// Looks at a batch of the result.
@@ -44,14 +65,14 @@ impl Encoder {
     /// # Errors
     /// XX000 when the batch is not of these columns or holds a type that has no PostgreSQL form.
     pub fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<Rows<'a>> {
-        if batch.num_columns() != self.oids.len() {
+        if batch.num_columns() != self.shown.len() {
             return Err(Error::bug(format!(
                 "{} columns where {} were announced",
                 batch.num_columns(),
-                self.oids.len()
+                self.shown.len()
             )));
         }
-        let columns = batch.columns().iter().zip(&self.oids).map(|(array, oid)| Column::new(array, *oid));
+        let columns = batch.columns().iter().zip(&self.shown).map(|(array, shown)| Column::new(array, *shown));
         Ok(Rows { columns: columns.collect::<Result<_>>()?, zone: &self.zone })
     }
 }
@@ -77,6 +98,7 @@ impl Rows<'_> {
 struct Column<'a> {
     array: &'a dyn Array,
     oid: u32,
+    characters: usize,
     cell: Cell<'a>,
 }
 
@@ -134,10 +156,10 @@ where
 }
 
 impl<'a> Column<'a> {
-    fn new(array: &'a ArrayRef, oid: u32) -> Result<Column<'a>> {
+    fn new(array: &'a ArrayRef, Shown { oid, characters }: Shown) -> Result<Column<'a>> {
         let array: &'a dyn Array = array.as_ref();
         let cell = cell(array)?;
-        Ok(Column { array, oid, cell })
+        Ok(Column { array, oid, characters, cell })
     }
 
     fn text(&self, row: usize, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
@@ -151,9 +173,12 @@ impl<'a> Column<'a> {
             Cell::UInt(value) => pg::value::uint_text(out, value(row)),
             Cell::Float4(values) => pg::value::float4_text(out, values[row]),
             Cell::Float8(values) => pg::value::float8_text(out, values[row]),
-            Cell::Decimal(value, scale) => pg::numeric::numeric_text(out, value(row), *scale),
+            Cell::Decimal(value, scale) => {
+                let (value, scale) = self.decimal(value(row), *scale);
+                pg::numeric::numeric_text(out, value, scale);
+            }
             Cell::Decimal256(values) => out.extend_from_slice(values.value_as_string(row).as_bytes()),
-            Cell::Text(value) => out.extend_from_slice(value(row).as_bytes()),
+            Cell::Text(value) => self.padded(value(row), out),
             Cell::Bytes(value) => pg::value::bytea_text(out, value(row)),
             Cell::Moment(value, true) => {
                 let ns = value(row);
@@ -180,7 +205,10 @@ impl<'a> Column<'a> {
             Cell::UInt(value) => pg::numeric::numeric_binary(out, i128::from(value(row)), 0),
             Cell::Float4(values) => out.extend_from_slice(&values[row].to_be_bytes()),
             Cell::Float8(values) => out.extend_from_slice(&values[row].to_be_bytes()),
-            Cell::Decimal(value, scale) => pg::numeric::numeric_binary(out, value(row), *scale),
+            Cell::Decimal(value, scale) => {
+                let (value, scale) = self.decimal(value(row), *scale);
+                pg::numeric::numeric_binary(out, value, scale);
+            }
             Cell::Decimal256(values) => pg::numeric::decimal_text_binary(out, &values.value_as_string(row))?,
             Cell::Text(value) => self.text_binary(value(row), out)?,
             Cell::Bytes(value) => out.extend_from_slice(value(row)),
@@ -213,9 +241,27 @@ impl<'a> Column<'a> {
                 out.push(1);
                 out.extend_from_slice(value.as_bytes());
             }
-            _ => out.extend_from_slice(value.as_bytes()),
+            _ => self.padded(value, out),
         }
         Ok(())
+    }
+
+    /// A `numeric` without a scale has no zeros at its end: which of them were written is not known.
+    fn decimal(&self, mut value: i128, mut scale: i8) -> (i128, i8) {
+        if *self.array.data_type() == UNSCALED {
+            while scale > 0 && value % 10 == 0 {
+                (value, scale) = (value / 10, scale - 1);
+            }
+        }
+        (value, scale)
+    }
+
+    fn padded(&self, text: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(text.as_bytes());
+        if self.characters > 0 {
+            let blanks = self.characters.saturating_sub(text.chars().count());
+            out.resize(out.len() + blanks, b' ');
+        }
     }
 
     fn item_oid(&self, item: u32) -> u32 {
@@ -223,7 +269,7 @@ impl<'a> Column<'a> {
     }
 
     fn list_text(&self, items: &ArrayRef, item: u32, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
-        let column = Column::new(items, self.item_oid(item))?;
+        let column = Column::new(items, Shown { oid: self.item_oid(item), characters: 0 })?;
         if self.oid == oid::INT2VECTOR || self.oid == oid::OIDVECTOR {
             for row in 0..items.len() {
                 if row > 0 {
@@ -249,7 +295,7 @@ impl<'a> Column<'a> {
 
     fn list_binary(&self, items: &ArrayRef, item: u32, zone: &Zone, out: &mut Vec<u8>) -> Result<bool> {
         let item = self.item_oid(item);
-        let column = Column::new(items, item)?;
+        let column = Column::new(items, Shown { oid: item, characters: 0 })?;
         if matches!(column.cell, Cell::List(..)) {
             return Err(Error::unsupported("arrays of arrays have no binary form here"));
         }

@@ -20,8 +20,10 @@ use crate::session::Batches;
 
 /// Bytes of rows that are handed on at a time. Smaller results are not counted.
 pub(crate) const RESULT_BYTES: usize = 256 << 10;
-/// What an open result takes apart from its rows: its plan, its state, buffers.
-const OPEN_RESULT_BYTES: u64 = 64 << 10;
+/// What a result that waits for its client takes at least: its plan, its state, buffers.
+const OPEN_RESULT_BYTES: u64 = 128 << 10;
+/// More rows are likely to follow a batch of so many.
+const LONG_ROWS: usize = 1_024;
 
 /// DataFusion's memory: what the budget has for statements. Operators that can spill have equal parts of it.
 pub(crate) struct Pool {
@@ -168,18 +170,14 @@ pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(bytes).sum()
 }
 
-/// The same rows in pieces of about [`RESULT_BYTES`]. The batch that is being handed on is counted as memory of results, and so is the
-/// result itself for as long as it is open.
-///
-/// # Errors
-/// 53200 where the results that are open hold all of their memory already; also from the stream.
-pub(crate) fn counted(batches: Batches, budget: &MemoryBudget) -> Result<Batches> {
-    let mut held = budget.reservation(Work::Results);
-    held.grow(OPEN_RESULT_BYTES)?;
+/// The same rows in pieces of about [`RESULT_BYTES`]. A batch that is being handed on is counted as memory of results, unless it is all of
+/// a short result; from the stream comes 53200 where the results that are open hold all of their memory.
+pub(crate) fn counted(batches: Batches, budget: &MemoryBudget) -> Batches {
+    let held = budget.reservation(Work::Results);
     let cutting = Cutting { batches, held, batch: None, next: 0, rows: 0 };
-    Ok(Box::pin(futures::stream::try_unfold(cutting, |mut cutting| async move {
+    Box::pin(futures::stream::try_unfold(cutting, |mut cutting| async move {
         Ok(cutting.next().await?.map(|piece| (piece, cutting)))
-    })))
+    }))
 }
 
 struct Cutting {
@@ -197,13 +195,16 @@ impl Cutting {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.batch.is_none() {
             // Whoever took the last piece is done with it.
-            self.held.shrink_to(OPEN_RESULT_BYTES);
+            self.held.shrink_to(0);
             let Some(batch) = self.batches.next().await.transpose()? else { return Ok(None) };
             let bytes = batch_bytes(&batch);
             if bytes <= RESULT_BYTES {
+                if batch.num_rows() >= LONG_ROWS {
+                    self.held.resize(OPEN_RESULT_BYTES.max(bytes as u64))?;
+                }
                 return Ok(Some(batch));
             }
-            self.held.grow(bytes as u64)?;
+            self.held.resize(bytes as u64)?;
             let rows = batch.num_rows() as u64 * RESULT_BYTES as u64 / bytes as u64;
             self.rows = usize::try_from(rows).unwrap_or(usize::MAX).max(1);
             (self.batch, self.next) = (Some(batch), 0);

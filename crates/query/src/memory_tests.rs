@@ -26,7 +26,7 @@ fn a_wide_batch_is_cut_and_counted_until_its_last_piece_was_taken() {
     let budget = engine.memory();
     let (wide, small) = (batch(1_024, 8 << 10), batch(10, 10));
     let batches = futures::stream::iter(vec![Ok(wide.clone()), Ok(small.clone())]);
-    let mut pieces = counted(Box::pin(batches), budget).unwrap();
+    let mut pieces = counted(Box::pin(batches), budget);
     let mut rows = 0;
     while rows < wide.num_rows() {
         let piece = futures::executor::block_on(pieces.next()).unwrap().unwrap();
@@ -35,7 +35,7 @@ fn a_wide_batch_is_cut_and_counted_until_its_last_piece_was_taken() {
         rows += piece.num_rows();
     }
     assert_eq!(futures::executor::block_on(pieces.next()), Some(Ok(small)));
-    assert_eq!(budget.used(Work::Results), OPEN_RESULT_BYTES);
+    assert_eq!(budget.used(Work::Results), 0);
     assert_eq!(futures::executor::block_on(pieces.next()), None);
     drop(pieces);
     assert_eq!(budget.used(Work::Results), 0);
@@ -48,17 +48,17 @@ fn results_beyond_their_memory_are_refused() {
     let mut open = Vec::new();
     let refused = loop {
         let batches = futures::stream::iter(vec![Ok(batch(1_024, 4 << 10))]);
-        let mut pieces = counted(Box::pin(batches), budget).unwrap();
+        let mut pieces = counted(Box::pin(batches), budget);
         match futures::executor::block_on(pieces.next()).unwrap() {
             Ok(_) => open.push(pieces),
             Err(error) => break error,
         }
     };
     assert_eq!(refused.state(), model::SqlState::OUT_OF_MEMORY);
-    assert_eq!(open.len() as u64, budget.max_of(Work::Results) / (4 * MIB + OPEN_RESULT_BYTES));
+    assert_eq!(open.len() as u64, budget.max_of(Work::Results) / batch_bytes(&batch(1_024, 4 << 10)) as u64);
     open.pop();
-    let again = counted(Box::pin(futures::stream::iter(vec![Ok(batch(1_024, 4 << 10))])), budget);
-    assert!(futures::executor::block_on(again.unwrap().next()).unwrap().is_ok());
+    let mut again = counted(Box::pin(futures::stream::iter(vec![Ok(batch(1_024, 4 << 10))])), budget);
+    assert!(futures::executor::block_on(again.next()).unwrap().is_ok());
 }
 
 #[test]

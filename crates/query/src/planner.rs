@@ -55,6 +55,7 @@ pub(crate) fn plan(
     let mut statement = statement.clone();
     crate::asof::rewrite(&mut statement).map_err(|error| locate(error, parsed))?;
     crate::rewrite::rewrite(&mut statement);
+    crate::row_values::rewrite(&mut statement).map_err(|error| locate(error, parsed))?;
     crate::hooks::rewrite(&mut statement);
     let mut tables = Tables { statement: Some((parsed, &statement)), ..Tables::new(state, context) };
     let mut types = known_types(&tables, parsed, &statement, declared)?;

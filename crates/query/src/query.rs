@@ -151,10 +151,6 @@ impl Visitor for Refuser {
     fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<&'static str> {
         match expr {
             ast::Expr::SimilarTo { .. } => ControlFlow::Break("SIMILAR TO"),
-            // It is taken for a plain anti join, in which NULLs are other values.
-            ast::Expr::InSubquery { expr, negated: true, .. } if matches!(**expr, ast::Expr::Value(_)) => {
-                ControlFlow::Break("a constant NOT IN (SELECT …)")
-            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -198,14 +194,24 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
+    /// Starts it, for a client: its rows come in small pieces, which are counted as memory of results.
+    fn result(self, parsed: Arc<Parsed>) -> Result<Batches> {
+        let memory = self.database.engine().memory().clone();
+        self.produced(parsed, |batches| counted(batches, &memory))
+    }
+
     /// Starts it. Its rows are produced on threads of their own.
     pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
+        self.produced(parsed, |batches| batches)
+    }
+
+    fn produced(self, parsed: Arc<Parsed>, and: impl FnOnce(Batches) -> Batches) -> Result<Batches> {
         let producer = self.database.producer();
         let stream = {
             let _inside = producer.enter();
             execute_stream(self.plan, self.task).or_error_in(&parsed)?
         };
-        Ok(producer.run(Box::pin(self.interrupt.held_by(located(stream, &parsed)))))
+        Ok(producer.run(and(Box::pin(self.interrupt.held_by(located(stream, &parsed))))))
     }
 }
 
@@ -383,14 +389,13 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
         let batches: Batches = match long {
             Long::Ran(ran) => Box::pin(futures::stream::iter(ran.batches.into_iter().map(Ok))),
             Long::Streamed(streamed) => {
-                counted(located(streamed.batches, &prepared.0.statement.0), session.database.engine().memory())?
+                counted(located(streamed.batches, &prepared.0.statement.0), session.database.engine().memory())
             }
         };
         return Ok(Outcome::Rows { columns: plan.columns.clone(), batches, tag: "SELECT".into() });
     }
     let ready = ready(session, prepared, plan, values).await?;
     let columns = ready.columns.clone();
-    let batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
-    let batches = counted(batches, session.database.engine().memory())?;
+    let batches = ready.result(Arc::clone(&prepared.0.statement.0))?;
     Ok(Outcome::Rows { columns, batches, tag: "SELECT".into() })
 }

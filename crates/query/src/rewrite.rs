@@ -5,15 +5,17 @@
 //! - An alias of the outermost SELECT that ORDER BY also uses as a table's column (`SELECT t.a::text … ORDER BY t.a`) is private too,
 //!   because the planner would find the column's name twice.
 //! - A number with an exponent is a float: the planner takes it for a decimal, and few of those fit.
-//! - Ranks and row numbers are integers (the planner counts without signs).
+//! - Ranks and row numbers, and lengths of arrays and places in them, are integers (the planner counts without signs).
+//! - `= ANY ('{a,b}')` is a list of constants, which have the type of what they are compared with.
 //! - Integer literals that stand alone become `integer` (the planner reads them as `bigint`).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+    Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 /// Starts a private alias; then the item's number, a colon, and the name to show.
@@ -108,6 +110,12 @@ impl VisitorMut for Rewriter {
                     format: None,
                 };
             }
+            Expr::AnyOp { compare_op: BinaryOperator::Eq, right, .. }
+            | Expr::AllOp { compare_op: BinaryOperator::NotEq, right, .. } => {
+                if let Some(list) = items_of(right) {
+                    among(expr, list);
+                }
+            }
             Expr::Function(function) if cast_by_name(function).is_some() => {
                 if let Some((inner, data_type)) = cast_by_name(function) {
                     *expr = Expr::Cast {
@@ -128,8 +136,10 @@ impl VisitorMut for Rewriter {
                 *expr = call("array_element", vec![found, Expr::Value(Value::Number("1".into(), false).into())]);
             }
             Expr::Function(function) if takes_values(&function.name) => demote_arguments(&mut function.args),
-            Expr::Function(function) if function.over.is_some() => {
-                if let Some(data_type) = rank_type(&function.name) {
+            Expr::Function(function) => {
+                let is_window = function.over.is_some();
+                let data_type = if is_window { rank_type(&function.name) } else { count_type(&function.name) };
+                if let Some(data_type) = data_type {
                     let inner = std::mem::replace(expr, Expr::Value(Value::Null.into()));
                     *expr = Expr::Cast {
                         kind: CastKind::Cast,
@@ -144,6 +154,41 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The items of an array that is a text: `'{a,b}'`.
+fn items_of(array: &Expr) -> Option<Vec<Expr>> {
+    let text = match array {
+        Expr::Nested(inner) => return items_of(inner),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => text,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let item = |item: Option<Cow<'_, str>>| {
+        let value = item.map_or(Value::Null, |text| Value::SingleQuotedString(text.into_owned()));
+        Expr::Value(value.into())
+    };
+    Some(pg::array::parse_array_text(text).ok()?.into_iter().map(item).collect())
+}
+
+/// `= ANY` and `<> ALL` of a list: the items have the type of what they are compared with, which the planner does not find out for
+/// an array.
+fn among(expr: &mut Expr, list: Vec<Expr>) {
+    let (left, negated) = match std::mem::replace(expr, Expr::Value(Value::Null.into())) {
+        Expr::AnyOp { left, .. } => (left, false),
+        Expr::AllOp { left, .. } => (left, true),
+        other => {
+            *expr = other;
+            return;
+        }
+    };
+    *expr = if list.is_empty() {
+        Expr::Value(Value::Boolean(negated).into())
+    } else {
+        Expr::InList { expr: left, list, negated }
+    };
 }
 
 /// A call of a type's name, which casts its only argument: `date('2024-01-01')`.
@@ -200,6 +245,13 @@ fn rank_type(name: &ast::ObjectName) -> Option<DataType> {
         "ntile" => DataType::Integer(None),
         _ => return None,
     })
+}
+
+/// The type of a function that counts or numbers what is in an array.
+fn count_type(name: &ast::ObjectName) -> Option<DataType> {
+    let counts = ["cardinality", "array_length", "array_ndims", "array_position"];
+    let name = name.to_string();
+    counts.iter().any(|known| name.eq_ignore_ascii_case(known)).then_some(DataType::Integer(None))
 }
 
 fn takes_values(name: &ast::ObjectName) -> bool {

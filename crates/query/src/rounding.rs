@@ -1,5 +1,5 @@
 //! Casts of numbers to integers, and `round`, round as PostgreSQL rounds: floats to the nearest even, decimals away from zero.
-//! And `sum` of integers does not wrap.
+//! And `sum` of integers does not wrap, and window functions of floats keep nothing of rows that left their frame.
 
 use std::sync::Arc;
 
@@ -15,9 +15,12 @@ use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    WindowFunctionDefinition,
 };
+use datafusion::scalar::ScalarValue;
 
 use crate::errors::external;
+use crate::functions::moving::moving;
 
 /// Largest number of digits a decimal of 128 bits holds.
 const DIGITS_MAX: u8 = 38;
@@ -38,12 +41,32 @@ impl FunctionRewrite for RoundingCasts {
                 let inner = ScalarUDF::from(Round::default()).call(call.args);
                 return Ok(Transformed::yes(inner));
             }
+            Expr::ScalarFunction(call) if call.func.name() == "round" => {
+                return Ok(match digits_of_round(&call, schema) {
+                    Some(digits) => {
+                        let value = call.args.into_iter().take(1).collect();
+                        Transformed::yes(ScalarUDF::from(RoundTo::new(digits)).call(value))
+                    }
+                    None => Transformed::no(Expr::ScalarFunction(call)),
+                });
+            }
             Expr::AggregateFunction(mut call) if call.func.name() == "sum" => {
                 let changed = widen(&mut call.params.args, schema);
                 return Ok(Transformed::new_transformed(Expr::AggregateFunction(call), changed));
             }
-            Expr::WindowFunction(mut call) if call.fun.name() == "sum" => {
-                let changed = widen(&mut call.params.args, schema);
+            Expr::WindowFunction(mut call) => {
+                let is_sum = call.fun.name() == "sum";
+                let changed = is_sum && widen(&mut call.params.args, schema);
+                let types = call.params.args.iter().map(|argument| argument.get_type(schema));
+                let types = types.collect::<Result<Vec<_>>>().unwrap_or_default();
+                let moving = match &call.fun {
+                    WindowFunctionDefinition::AggregateUDF(inner) => moving(inner, &types),
+                    WindowFunctionDefinition::WindowUDF(_) => None,
+                };
+                let changed = changed || moving.is_some();
+                if let Some(moving) = moving {
+                    call.fun = WindowFunctionDefinition::AggregateUDF(moving);
+                }
                 return Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed));
             }
             other => return Ok(Transformed::no(other)),
@@ -82,6 +105,76 @@ fn is_widened(arg: &Expr, schema: &DFSchema) -> bool {
 fn is_round_of_float(call: &ScalarFunction, schema: &DFSchema) -> bool {
     matches!(call.args.as_slice(), [one] if one.get_type(schema).is_ok_and(|ty| ty.is_floating()))
         && call.func.name() == "round"
+}
+
+/// The digits of `round(numeric, 2)`, if they are a constant. The planner's own changes the type of its result while it plans: it
+/// looks for a literal, which is a cast between two steps.
+fn digits_of_round(call: &ScalarFunction, schema: &DFSchema) -> Option<i8> {
+    let [value, digits] = call.args.as_slice() else { return None };
+    let Arrow::Decimal128(_, scale) = value.get_type(schema).ok()? else { return None };
+    let digits = match digits {
+        Expr::Literal(digits, _) => digits.cast_to(&Arrow::Int64).ok()?,
+        Expr::Negative(inner) => match inner.as_ref() {
+            Expr::Literal(digits, _) => digits.cast_to(&Arrow::Int64).ok()?.arithmetic_negate().ok()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let ScalarValue::Int64(Some(digits)) = digits else { return None };
+    i8::try_from(digits.clamp(-i64::from(DIGITS_MAX), i64::from(scale))).ok()
+}
+
+/// `round(numeric, n)`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RoundTo {
+    /// After the point; fewer than none: zeros before it. No more than the argument has.
+    digits: i8,
+    signature: Signature,
+}
+
+impl RoundTo {
+    fn new(digits: i8) -> RoundTo {
+        RoundTo { digits, signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+/// 99 becomes 100.
+fn carried(precision: u8) -> u8 {
+    precision.saturating_add(1).min(DIGITS_MAX)
+}
+
+impl ScalarUDFImpl for RoundTo {
+    fn name(&self) -> &str {
+        "round"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[Arrow]) -> Result<Arrow> {
+        Ok(match arguments {
+            [Arrow::Decimal128(precision, _)] => Arrow::Decimal128(carried(*precision), self.digits.max(0)),
+            [ty] => ty.clone(),
+            _ => Arrow::Null,
+        })
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalar = matches!(arguments.args.as_slice(), [ColumnarValue::Scalar(_)]);
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let Arrow::Decimal128(precision, scale) = *arrays[0].data_type() else {
+            return Err(external(model::Error::bug(format!("round to digits of {}", arrays[0].data_type()))));
+        };
+        let unit = 10_i128.checked_pow(u32::from(self.digits.min(0).unsigned_abs())).unwrap_or(0);
+        let rounded = |value: i128| crate::builder::round_decimal(value, scale - self.digits).saturating_mul(unit);
+        let values: Decimal128Array = arrays[0].as_primitive::<Decimal128Type>().unary(rounded);
+        let values: ArrayRef = Arc::new(values.with_precision_and_scale(carried(precision), self.digits.max(0))?);
+        if scalar {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?));
+        }
+        Ok(ColumnarValue::Array(values))
+    }
 }
 
 /// A plan may be analyzed twice.
@@ -127,7 +220,7 @@ impl ScalarUDFImpl for Round {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
         let rounded = rounded(&arrays[0])?;
         if scalar {
-            return Ok(ColumnarValue::Scalar(datafusion::scalar::ScalarValue::try_from_array(&rounded, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?));
         }
         Ok(ColumnarValue::Array(rounded))
     }

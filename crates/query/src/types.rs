@@ -9,6 +9,8 @@ use pg::types::oid;
 
 /// A field with this metadata is shown with that OID, whatever carries the value.
 pub(crate) const OID_KEY: &str = "pg:oid";
+/// A field with this metadata is shown with that type modifier.
+pub(crate) const TYPMOD_KEY: &str = "pg:typmod";
 /// `numeric(20)`: 20 digits before the point, none after.
 const UINT64_TYPMOD: i32 = (20 << 16) + 4;
 /// Digits after the point that a `numeric` without a scale keeps.
@@ -104,13 +106,14 @@ pub(crate) fn oid_of_arrow(ty: &Arrow) -> u32 {
 }
 
 /// The type modifier clients see for a column.
-pub(crate) fn typmod_of(ty: &Arrow) -> i32 {
-    if *ty == Arrow::UInt64 { UINT64_TYPMOD } else { -1 }
+pub(crate) fn typmod_of(field: &Field) -> i32 {
+    let written = field.metadata().get(TYPMOD_KEY).and_then(|text| text.parse().ok());
+    written.unwrap_or(if *field.data_type() == Arrow::UInt64 { UINT64_TYPMOD } else { -1 })
 }
 
 /// The column as clients see it.
 pub(crate) fn output_column(field: &Field) -> OutputColumn {
-    OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field.data_type()), origin: None }
+    OutputColumn { name: field.name().clone(), oid: oid_of(field), typmod: typmod_of(field), origin: None }
 }
 
 /// The arrow type that carries a parameter of type `oid`; `None` for 0 and types we do not know.

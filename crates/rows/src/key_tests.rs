@@ -1,6 +1,6 @@
 //! The order of keys against the order of values, prefixes, limits, the bytes.
 
-use super::key::{KeyColumn, check_size, prefix_end, push, push_not_null_prefix};
+use super::key::{KeyColumn, check_size, is_null, prefix_end, push, push_not_null_prefix, value_bytes};
 use super::samples::{Sample, types, values};
 use model::limits::INDEX_KEY_BYTES_MAX;
 use model::{Datum, Interval, SqlState, Type};
@@ -126,6 +126,10 @@ proptest! {
         prop_assert_eq!(key_a.cmp(&key_b), order(column, &a, &b), "{:?} against {:?}", a, b);
         // Otherwise the bytes of one column would not be a prefix of their own.
         prop_assert!(key_a == key_b || !(key_a.starts_with(&key_b) || key_b.starts_with(&key_a)));
+        // Whatever comes behind, it is known where the first ends.
+        let both = [key_a.as_slice(), &key_b].concat();
+        prop_assert_eq!(value_bytes(&column, &both), (!descending).then_some(key_a.len()));
+        prop_assert!(descending || is_null(&column, &both) == (nullable && a == Datum::Null));
     }
 
     #[test]

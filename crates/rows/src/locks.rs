@@ -216,20 +216,34 @@ impl Locks {
         Ok(Request::Wait(event))
     }
 
-    /// Is it true that a transaction waits for itself? Nothing changes meanwhile. Then its wait is taken back.
+    /// Is it true that a transaction waits for itself, by what it asked for last? Nothing changes meanwhile. Then that is taken back.
+    /// `before` is the mode that it waited for already: a circle that is there with that one is for whoever closed it to find.
     fn is_victim(&self, txn: TxnId, name: LockName, before: Option<LockMode>) -> bool {
         let mut granted = Vec::new();
         {
             let mut shards: Vec<MutexGuard<'_, Queues>> = self.shards.iter().map(Mutex::lock).collect();
-            let found =
-                self.waits_for_itself(txn, name, |_, name, look| look(shards[Locks::shard_of(name)].get(&name)));
-            if !found {
+            let at = Locks::shard_of(name);
+            let is_circle = |shards: &[MutexGuard<'_, Queues>]| {
+                self.waits_for_itself(txn, name, |_, name, look| look(shards[Locks::shard_of(name)].get(&name)))
+            };
+            if !is_circle(&shards) {
                 return false;
             }
-            let Some(queue) = shards[Locks::shard_of(name)].get_mut(&name) else { return false };
-            match before {
-                Some(mode) => queue.waiters.change(txn, mode),
-                None => self.forget_wait(queue, txn),
+            let change = |shards: &mut [MutexGuard<'_, Queues>], mode| {
+                shards[at].get_mut(&name).map(|queue| queue.waiters.change(txn, mode))
+            };
+            if let Some(old) = before {
+                let asked =
+                    shards[at].get(&name).and_then(|queue| queue.waiters.get(txn)).map_or(old, |(mode, _)| mode);
+                change(&mut shards, old);
+                if is_circle(&shards) {
+                    change(&mut shards, asked);
+                    return false;
+                }
+            }
+            let Some(queue) = shards[at].get_mut(&name) else { return false };
+            if before.is_none() {
+                self.forget_wait(queue, txn);
             }
             // Others may have come behind it.
             self.grant(queue, &mut granted);

@@ -60,9 +60,11 @@ impl Retired {
 }
 
 /// Versions and numbers of records.
-pub(crate) static VERSIONS: Domain = Domain::new(crossbeam_epoch::pin, || &VERSIONS_BATCH);
+pub(crate) static VERSIONS: Domain =
+    Domain::new(crossbeam_epoch::pin, |with| VERSIONS_BATCH.try_with(|batch| with(&mut batch.borrow_mut())).is_ok());
 /// Contents and places of index nodes.
-pub(crate) static NODES: Domain = Domain::new(pin_nodes, || &NODES_BATCH);
+pub(crate) static NODES: Domain =
+    Domain::new(pin_nodes, |with| NODES_BATCH.try_with(|batch| with(&mut batch.borrow_mut())).is_ok());
 
 static NODES_COLLECTOR: LazyLock<Collector> = LazyLock::new(Collector::new);
 
@@ -77,10 +79,13 @@ fn pin_nodes() -> Guard {
     NODES_HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| NODES_COLLECTOR.register().pin())
 }
 
+/// Calls something with the batch of this thread; false if the thread is about to end and has none any more.
+type WithBatch = fn(&mut dyn FnMut(&mut Batch)) -> bool;
+
 /// What one kind of guard protects.
 pub(crate) struct Domain {
     pin: fn() -> Guard,
-    batch: fn() -> &'static std::thread::LocalKey<RefCell<Batch>>,
+    with_batch: WithBatch,
     /// Bytes of batches that are not freed yet.
     deferred_bytes: AtomicI64,
     /// From so many deferred bytes on it is worth trying again.
@@ -95,8 +100,8 @@ struct Batch {
 }
 
 impl Domain {
-    const fn new(pin: fn() -> Guard, batch: fn() -> &'static std::thread::LocalKey<RefCell<Batch>>) -> Domain {
-        Domain { pin, batch, deferred_bytes: AtomicI64::new(0), try_at: AtomicI64::new(CATCH_UP_BYTES) }
+    const fn new(pin: fn() -> Guard, with_batch: WithBatch) -> Domain {
+        Domain { pin, with_batch, deferred_bytes: AtomicI64::new(0), try_at: AtomicI64::new(CATCH_UP_BYTES) }
     }
 
     /// A guard of this domain.
@@ -106,17 +111,19 @@ impl Domain {
 
     /// Frees something of `bytes` when all guards that exist now are gone. `guard` is of this domain, and nobody can find the item by now.
     pub(crate) fn retire(&'static self, item: Retired, bytes: usize, guard: &Guard) {
-        let mut item = Some(item);
-        let full = (self.batch)().try_with(|batch| {
-            let mut batch = batch.borrow_mut();
+        let (mut item, mut full) = (Some(item), None);
+        let is_kept = (self.with_batch)(&mut |batch| {
             batch.items.extend(item.take());
             batch.bytes += bytes;
-            (batch.items.len() >= BATCH_ITEMS || batch.bytes >= BATCH_BYTES).then(|| batch.take())
+            if batch.items.len() >= BATCH_ITEMS || batch.bytes >= BATCH_BYTES {
+                full = Some(batch.take());
+            }
         });
-        match full {
-            Ok(None) => {}
-            Ok(Some(mut batch)) => batch.defer(guard),
-            Err(_) => Batch { domain: self, items: item.into_iter().collect(), bytes }.defer(guard),
+        if !is_kept {
+            full = Some(Batch { domain: self, items: item.into_iter().collect(), bytes });
+        }
+        if let Some(mut batch) = full {
+            batch.defer(guard);
         }
     }
 
@@ -164,8 +171,9 @@ impl Domain {
     /// Frees all that this thread has retired and all that others have deferred, if no guard is held.
     #[cfg(test)]
     pub(crate) fn drain(&'static self) {
-        let mut batch = (self.batch)().with(|batch| batch.borrow_mut().take());
-        if !batch.items.is_empty() {
+        let mut own = None;
+        (self.with_batch)(&mut |batch| own = Some(batch.take()));
+        if let Some(mut batch) = own.filter(|batch| !batch.items.is_empty()) {
             batch.defer(&self.pin());
         }
         for _ in 0..2_000 {

@@ -55,7 +55,8 @@ impl Db {
     /// As the engine commits: what was changed before is thrown away.
     fn commit(&mut self, mut txn: Txn) {
         self.newest = Lsn(self.newest.0 + 1);
-        txn.commit(self.newest, &pin()).unwrap();
+        txn.prepare(&pin()).unwrap();
+        txn.commit(self.newest, &pin());
         drop(txn);
         while self.store.collect(&Readers::since(self.newest), 1_024).unwrap() > 0 {}
     }

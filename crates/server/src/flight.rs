@@ -39,11 +39,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tonic::transport::server::Connected;
 
+use crate::accept::Acceptor;
 use crate::metrics::{Counter, Exposition, Family, Gauge};
 use open::Open;
 
-/// How long to wait after an accept that failed for want of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often what nobody asks for is looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// Bytes of a stream that a client may have on its way: several of the pieces in which clients send batches.
@@ -231,24 +230,19 @@ async fn sweep(context: &Context) {
 /// Connections as they come, each with a slot.
 fn incoming(listener: TcpListener, context: &Arc<Context>) -> impl Stream<Item = io::Result<Socket>> + use<> {
     let context = Arc::clone(context);
-    futures::stream::unfold((listener, context), |(listener, context)| async move {
-        let socket = accept(&listener, &context).await;
-        Some((Ok(socket), (listener, context)))
+    let acceptor = Acceptor::new("Flight", context.database.engine().env().open_files_max());
+    futures::stream::unfold((listener, acceptor, context), |(listener, mut acceptor, context)| async move {
+        let socket = accept(&listener, &mut acceptor, &context).await;
+        Some((Ok(socket), (listener, acceptor, context)))
     })
 }
 
-async fn accept(listener: &TcpListener, context: &Arc<Context>) -> Socket {
+async fn accept(listener: &TcpListener, acceptor: &mut Acceptor, context: &Arc<Context>) -> Socket {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a Flight connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+        let (stream, has_room) = acceptor.accept(listener).await;
         context.counters.connections.add(1);
-        let Ok(slot) = Arc::clone(&context.connection_slots).try_acquire_owned() else {
+        let slot = Arc::clone(&context.connection_slots).try_acquire_owned().ok().filter(|_| has_room);
+        let Some(slot) = slot else {
             context.counters.connections_refused.add(1);
             continue;
         };

@@ -33,7 +33,9 @@ use crate::{flight, http, pg};
 const CONNECTIONS_MAX: usize = 64;
 /// Time for the head of a request, and between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pauses after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Where the server is in its life.
 #[derive(Clone)]
@@ -109,15 +111,21 @@ async fn serve_health(listener: TcpListener, health: Arc<Health>) {
         .route("/metrics", get(metrics))
         .with_state(health);
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut pause = ACCEPT_PAUSE;
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a health connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                // The first of a shortage is logged; probes come again.
+                if pause == ACCEPT_PAUSE {
+                    tracing::warn!(%error, "cannot accept a health connection");
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
                 continue;
             }
         };
+        pause = ACCEPT_PAUSE;
         // One too many is closed at once; the next probe will find a place.
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
         crate::pg::prepare_socket(&stream);

@@ -47,12 +47,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::accept::Acceptor;
 use crate::metrics::{Counter, Exposition, Family, Gauge, Histogram};
 
 /// What `X-Influxdb-Version` says: clients look for the version of the API, and people for ours.
 const INFLUX_VERSION: &str = concat!("v2.7.4-millrace-", env!("CARGO_PKG_VERSION"));
-/// How long to wait after an accept that failed for want of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -217,19 +216,14 @@ impl Route {
 pub async fn serve_http(listener: TcpListener, context: Arc<Context>) {
     let router = router(Arc::clone(&context));
     let mut connections = JoinSet::new();
+    let mut acceptor = Acceptor::new("HTTP", context.database.engine().env().open_files_max());
     loop {
         tokio::select! {
             () = context.stopped() => break,
             Some(ended) = connections.join_next() => report_panic(ended),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve(stream, Arc::clone(&context), router.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept an HTTP connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            (stream, has_room) = acceptor.accept(&listener) => {
+                connections.spawn(serve(stream, Arc::clone(&context), router.clone(), has_room));
+            }
         }
     }
     drop(listener);
@@ -250,11 +244,12 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// One connection from its first to its last byte.
-async fn serve(mut stream: TcpStream, context: Arc<Context>, router: Router) {
+async fn serve(mut stream: TcpStream, context: Arc<Context>, router: Router, has_room: bool) {
     context.counters.connections.add(1);
     let _open = context.counters.connections_open.hold();
     crate::pg::prepare_socket(&stream);
-    let Ok(_slot) = context.connection_slots.try_acquire() else {
+    let slot = context.connection_slots.try_acquire().ok().filter(|_| has_room);
+    let Some(_slot) = slot else {
         context.counters.connections_refused.add(1);
         let refusal =
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";

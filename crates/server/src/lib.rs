@@ -6,6 +6,7 @@
 //! - [`health`]: health, readiness and metrics, on a listener of their own.
 //! - [`Server`]: all of them together.
 
+mod accept;
 pub mod flight;
 pub mod health;
 pub mod http;

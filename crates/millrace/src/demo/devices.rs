@@ -22,6 +22,8 @@ const FIELDS: [&str; 10] =
     ["temperature", "humidity", "pressure", "vibration", "power", "voltage", "current", "speed", "torque", "noise"];
 /// Where each field's walk starts, in hundredths.
 const STARTS: [i64; 10] = [2_000, 5_000, 101_300, 200, 30_000, 23_000, 130, 150_000, 4_500, 6_000];
+/// The beginning of a row as CSV, and its line break.
+const TIME_AND_DEVICE_BYTES: u64 = "2026-01-01T00:00:00Z,device-000\n".len() as u64;
 const DEVICES: u64 = 100;
 const ROWS_PER_COMMIT: u64 = 50_000;
 /// 2026-01-01T00:00:00Z, and a reading every second.
@@ -55,7 +57,20 @@ pub(super) async fn generate(session: &mut Session, engine: &Engine, rows: u64) 
         show_time(elapsed),
         size::group((points as f64 / elapsed.as_secs_f64()) as u64)
     );
-    Ok(Loaded { table: "sensors", what: "100 devices, each second", rows: written, points, elapsed })
+    Ok(Loaded {
+        table: "sensors",
+        what: "100 devices, each second",
+        rows: written,
+        points,
+        csv_bytes: walks.csv_bytes,
+        elapsed,
+    })
+}
+
+/// A value in hundredths as `,-1.25`.
+fn csv_bytes(hundredths: i64) -> u64 {
+    let whole = (hundredths.unsigned_abs() / 100).checked_ilog10().unwrap_or(0) + 1;
+    u64::from(whole) + ",.25".len() as u64 + u64::from(hundredths < 0)
 }
 
 fn bar(rows: u64) -> ProgressBar {
@@ -72,13 +87,15 @@ struct Walks {
     values: Vec<[i64; 10]>,
     /// Rows made so far.
     made: u64,
+    /// Bytes of all rows as CSV: `2026-01-01T00:00:00Z,device-000,20.00,…`.
+    csv_bytes: u64,
     noise: u64,
 }
 
 impl Walks {
     fn new() -> Walks {
         let start = |device: u64| STARTS.map(|start| start + start * device as i64 / 500);
-        Walks { values: (0..DEVICES).map(start).collect(), made: 0, noise: 0x9e37_79b9_7f4a_7c15 }
+        Walks { values: (0..DEVICES).map(start).collect(), made: 0, csv_bytes: 0, noise: 0x9e37_79b9_7f4a_7c15 }
     }
 
     /// The next rows: a reading of each device, then the next second.
@@ -94,9 +111,11 @@ impl Walks {
             series.push(ids[device]);
             times.push(START_NS + (row / DEVICES) as i64 * STEP_NS);
             let steps = self.steps();
+            self.csv_bytes += TIME_AND_DEVICE_BYTES;
             for ((value, step), column) in self.values[device].iter_mut().zip(steps).zip(&mut columns) {
                 *value += step;
                 column.push(*value as f64 / 100.0);
+                self.csv_bytes += csv_bytes(*value);
             }
         }
         self.made += rows;
@@ -114,5 +133,17 @@ impl Walks {
             let bits = (self.noise >> (field * 6)) & 63;
             if bits < 31 { bits as i64 - 15 } else { 0 }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_takes_the_bytes_it_has_as_text() {
+        for (hundredths, text) in [(0, ",0.00"), (125, ",1.25"), (-99_999, ",-999.99"), (100_000, ",1000.00")] {
+            assert_eq!(csv_bytes(hundredths), text.len() as u64, "{text}");
+        }
     }
 }

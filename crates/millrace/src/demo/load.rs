@@ -52,7 +52,8 @@ pub(super) async fn measurements(session: &mut Session) -> Result<Vec<Loaded>, F
         let (rows, points) = copy(session, source).await?;
         let elapsed = started.elapsed();
         println!("  {:<8} {} rows by COPY in {}", source.table, size::group(rows), show_time(elapsed));
-        loaded.push(Loaded { table: source.table, what: source.what, rows, points, elapsed });
+        let csv_bytes = source.file.len() as u64;
+        loaded.push(Loaded { table: source.table, what: source.what, rows, points, csv_bytes, elapsed });
     }
     Ok(loaded)
 }

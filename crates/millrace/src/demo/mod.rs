@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use engine::Engine;
 use env::RealEnv;
+use jiff::tz::TimeZone;
 use model::TableName;
 use query::{Database, Outcome, Session};
 
@@ -25,6 +26,8 @@ use crate::size;
 use crate::table::{Align, draw};
 
 const DATA_DEFAULT: &str = "./millrace-demo";
+/// All that a demo's directory holds.
+const OURS: [&str; 7] = [MARKER, "MANIFEST", "MANIFEST.tmp", "LOCK", "data", "log", "tmp"];
 /// Says that a directory is ours to load anew.
 const MARKER: &str = "MILLRACE-DEMO";
 
@@ -64,7 +67,7 @@ async fn run_async(dir: &Path, memory_bytes: u64, rows: u64) -> Result<(), Failu
     let database =
         Database::new(engine.clone(), query::Options { memory_bytes: memory_bytes / 2, threads, files: None })?;
     let mut session = database.session("millrace");
-    println!("Millrace {}: an embedded database in {}\n", env!("CARGO_PKG_VERSION"), dir.display());
+    println!("Millrace {}: an embedded database in {}\n", crate::VERSION, dir.display());
     let mut tables = load::measurements(&mut session).await?;
     tables.push(devices::generate(&mut session, &engine, rows).await?);
     settle(&engine)?;
@@ -85,14 +88,18 @@ struct Loaded {
     rows: u64,
     /// Values that are there: missing ones are no points.
     points: u64,
+    /// Size of the rows as CSV.
+    csv_bytes: u64,
     elapsed: Duration,
 }
 
 /// Makes the directory anew, unless it holds something that is not a demo.
 fn prepare(dir: &Path) -> Result<(), Failure> {
     let failed = |what: &str, error: io::Error| Failure::new(format!("cannot {what} {}: {error}", dir.display()));
-    let is_demo = dir.join(MARKER).exists();
-    let is_empty = fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
+    let names: Vec<_> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    // What somebody put there since is not a demo's.
+    let is_demo = dir.join(MARKER).exists() && names.iter().all(|name| OURS.iter().any(|ours| name == *ours));
+    let is_empty = names.is_empty();
     if !is_demo && !is_empty {
         return Err(Failure::usage(format!("{} is not empty and not a demo's; nothing was touched", dir.display()))
             .with_hint("give another directory: --data DIR"));
@@ -137,7 +144,9 @@ fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
             size::group(loaded.rows),
             size::group(loaded.points),
             show_time(loaded.elapsed),
+            size::show(loaded.csv_bytes),
             size::show(bytes),
+            format!("{:.0}×", loaded.csv_bytes as f64 / bytes.max(1) as f64),
             format!("{:.2}", bytes as f64 / loaded.points as f64),
         ];
         rows.push(cells.into_iter().map(Some).collect());
@@ -148,7 +157,9 @@ fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
         ("rows", Align::Right),
         ("points", Align::Right),
         ("load", Align::Right),
+        ("as CSV", Align::Right),
         ("on disk", Align::Right),
+        ("smaller", Align::Right),
         ("bytes/point", Align::Right),
     ];
     Ok(draw(&head.map(|(title, align)| (title.to_owned(), align)), &rows, "  "))
@@ -167,7 +178,8 @@ async fn ask(session: &mut Session, question: &questions::Question) -> Result<()
     }
     command(session, question.before).await?;
     let started = Instant::now();
-    let answer = answer::run(session, question.sql).await?;
+    let zone = TimeZone::get(question.zone).map_err(Failure::new)?;
+    let answer = answer::run(session, question.sql, &zone).await?;
     let elapsed = started.elapsed();
     let plural = if answer.rows.len() == 1 { "" } else { "s" };
     println!(
@@ -176,10 +188,28 @@ async fn ask(session: &mut Session, question: &questions::Question) -> Result<()
         answer.rows.len(),
         show_time(elapsed)
     );
+    if let Some((column, unit)) = question.chart
+        && let Some(line) = chart(&answer, column, unit)
+    {
+        println!("  {line}\n");
+    }
     if let Some(remark) = question.remark {
         println!("  {remark}\n");
     }
+    if question.zone != "UTC" {
+        command(session, "SET TimeZone = 'UTC'").await?;
+    }
     Ok(())
+}
+
+/// A column as a line of bars, from the least value to the greatest.
+fn chart(answer: &answer::Answer, column: &str, unit: &str) -> Option<String> {
+    const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+    let at = answer.head.iter().position(|(name, _)| name == column)?;
+    let values: Vec<f64> = answer.rows.iter().filter_map(|row| row[at].as_ref()?.parse().ok()).collect();
+    let (least, most) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+    let bar = |value: &f64| BARS[((value - least) / (most - least).max(1e-9) * 7.0).round().clamp(0.0, 7.0) as usize];
+    Some(format!("{column}  {}  {least} to {most} {unit}", values.iter().map(bar).collect::<Vec<_>>().join(" ")))
 }
 
 /// Runs a statement that has no result.
@@ -195,13 +225,28 @@ async fn command(session: &mut Session, sql: &str) -> Result<(), Failure> {
 }
 
 fn farewell(dir: &Path) {
+    let program = program();
+    // Absolute, so that the command works in a terminal that is somewhere else.
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let dir = dir.display();
     println!(
         "Go on with it:\n\n  \
-         serve it on this machine          millrace serve --data {dir}\n  \
-         a shell; \\d lists the tables      millrace sql\n  \
-         or any PostgreSQL client          psql -h 127.0.0.1 -p 7432 -U millrace\n"
+         {program} serve --data {dir}\n      \
+         serves this demo on this machine (without --data it would serve ./millrace-data)\n  \
+         {program} sql\n      \
+         a shell on the server; \\d lists the tables, help helps\n  \
+         psql -h 127.0.0.1 -p 7432 -U millrace\n      \
+         or any PostgreSQL client\n"
     );
+}
+
+/// How this program is called from a terminal: by its name where that finds it, else by its path.
+fn program() -> String {
+    let Ok(path) = std::env::current_exe() else { return "millrace".to_owned() };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join("millrace")).find(|found| found.is_file());
+    let is_this = |found: PathBuf| fs::canonicalize(found).is_ok_and(|found| found == path);
+    if found.is_some_and(is_this) { "millrace".to_owned() } else { path.display().to_string() }
 }
 
 fn show_time(elapsed: Duration) -> String {
@@ -220,6 +265,11 @@ mod tests {
         let refused = prepare(dir.path()).err().map(|failure| failure.text()).unwrap_or_default();
         assert!(refused.contains("not a demo's"), "{refused}");
         assert!(dir.path().join("thesis.tex").exists());
+        fs::write(dir.path().join(MARKER), "").unwrap();
+        assert!(
+            prepare(dir.path()).is_err() && dir.path().join("thesis.tex").exists(),
+            "a demo's, and somebody else's"
+        );
     }
 
     #[test]

@@ -3,8 +3,12 @@
 //! Statements are split here, not by the server, so that each is timed and reported by itself and a failure says which
 //! one it was. The text of values is the server's; only JSON and the side a column stands on need its types.
 
+mod complete;
+mod describe;
 mod format;
+mod help;
 mod meta;
+mod output;
 mod session;
 mod shell;
 mod split;
@@ -17,7 +21,7 @@ use crate::connect::connect;
 use crate::embedded::with_database;
 use crate::failure::Failure;
 use session::Session;
-use split::Splitter;
+use split::{Piece, Splitter};
 
 /// Runs SQL on a server: interactively, from the command line, a file or standard input.
 #[derive(clap::Args)]
@@ -48,6 +52,18 @@ pub(crate) struct Arguments {
     /// Print how long each statement took.
     #[arg(long)]
     timing: bool,
+    /// Show one value a line, as `\\x` does.
+    #[arg(short = 'x', long)]
+    expanded: bool,
+    /// Set a variable: `:NAME` in a statement stands for it.
+    #[arg(short = 'v', long = "set", value_name = "NAME=VALUE", value_parser = variable)]
+    variables: Vec<(String, String)>,
+    /// Text of a NULL in tables.
+    #[arg(long, value_name = "TEXT", default_value = "NULL")]
+    null: String,
+    /// Show results larger than the screen without a pager.
+    #[arg(long)]
+    no_pager: bool,
 }
 
 /// Connects and runs what was asked for.
@@ -66,39 +82,56 @@ async fn run_async(given: &Given, arguments: &Arguments) -> Result<(), Failure> 
 async fn run_at(address: &str, arguments: &Arguments) -> Result<(), Failure> {
     let connected = connect(arguments.url.as_deref(), address).await?;
     let mut session = Session::new(connected, arguments.format, arguments.timing);
+    session.variables.extend(arguments.variables.iter().cloned());
+    session.look.null.clone_from(&arguments.null);
+    if arguments.expanded {
+        session.look.expanded = format::Expanded::On;
+    }
+    if arguments.no_pager {
+        session.pager = None;
+    }
     if !arguments.commands.is_empty() {
         for text in &arguments.commands {
-            run_text(&mut session, text, true).await?;
+            if run_text(&mut session, text, true).await? == meta::Next::Quit {
+                break;
+            }
         }
-        return Ok(());
+        return session.close();
     }
     match &arguments.file {
-        Some(path) => run_text(&mut session, &read(path)?, false).await,
-        None if std::io::stdin().is_terminal() => shell::run(&mut session).await,
-        None => run_text(&mut session, &read(&PathBuf::from("-"))?, false).await,
+        Some(path) => run_text(&mut session, &read(path)?, false).await.map(|_| ())?,
+        None if std::io::stdin().is_terminal() => shell::run(&mut session).await?,
+        None => run_text(&mut session, &read(&PathBuf::from("-"))?, false).await.map(|_| ())?,
     }
+    session.close()
 }
 
 /// Runs statements and backslash commands one after the other, up to the first that fails. `copy_stdin`: may COPY read
 /// our standard input? Not when the statements themselves come from there.
-async fn run_text(session: &mut Session, text: &str, copy_stdin: bool) -> Result<(), Failure> {
+async fn run_text(session: &mut Session, text: &str, copy_stdin: bool) -> Result<meta::Next, Failure> {
     session.copy_stdin = copy_stdin;
     let mut splitter = Splitter::default();
     for line in text.lines() {
-        if splitter.is_empty() && line.trim_start().starts_with('\\') {
-            if meta::run(session, line.trim()).await? == meta::Next::Quit {
-                return Ok(());
+        for piece in splitter.push(line) {
+            match piece {
+                Piece::Statement(statement) => session.run(&statement).await?,
+                Piece::Command(command) => {
+                    if meta::run(session, &mut splitter, &command).await? == meta::Next::Quit {
+                        return Ok(meta::Next::Quit);
+                    }
+                }
             }
-            continue;
-        }
-        for statement in splitter.push(line) {
-            session.run(&statement).await?;
         }
     }
-    match splitter.finish() {
-        Some(statement) => session.run(&statement).await,
-        None => Ok(()),
+    if let Some(statement) = splitter.finish() {
+        session.run(&statement).await?;
     }
+    Ok(meta::Next::Go)
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?}: expected NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn read(path: &PathBuf) -> Result<String, Failure> {

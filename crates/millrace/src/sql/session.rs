@@ -1,59 +1,106 @@
-//! Running one statement and printing what came of it.
+//! Running one statement and printing its result.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt, TryStreamExt, pin_mut};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_postgres::error::{DbError, ErrorPosition};
+use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
-use super::format::{Format, Head, Writer};
+use super::format::{Expanded, Format, Head, Look, Writer};
+use super::output::{Output, default_pager};
+use super::split::interpolate;
 use crate::connect::{Connected, innermost};
 use crate::failure::Failure;
 
 /// A piece of COPY data on its way to the server.
 const COPY_CHUNK_BYTES: usize = 256 << 10;
 
-/// A connection and how its answers are shown.
+/// State of the connection's transaction, as its statements and their errors tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transaction {
+    None,
+    Open,
+    Failed,
+}
+
+/// A connection and how its results are shown.
 pub(super) struct Session {
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
     notices: UnboundedReceiver<DbError>,
-    pub(super) format: Format,
+    pub(super) look: Look,
     pub(super) timing: bool,
     /// May `COPY … FROM STDIN` read our standard input?
     pub(super) copy_stdin: bool,
+    /// Command that shows results larger than the screen.
+    pub(super) pager: Option<String>,
+    /// Where `\o` sends results.
+    pub(super) output: Option<Output>,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) transaction: Transaction,
+    /// No transaction is open: the catalog may be read without being part of one.
+    pub(super) idle: Arc<AtomicBool>,
+    /// The last statement, for `\g`, `\watch` and `\e`.
+    pub(super) last: Option<String>,
 }
 
 impl Session {
     pub(super) fn new(connected: Connected, format: Format, timing: bool) -> Session {
-        Session { client: connected.client, notices: connected.notices, format, timing, copy_stdin: true }
+        Session {
+            client: Arc::new(connected.client),
+            notices: connected.notices,
+            look: Look::new(format),
+            timing,
+            copy_stdin: true,
+            pager: default_pager(),
+            output: None,
+            variables: BTreeMap::new(),
+            transaction: Transaction::None,
+            idle: Arc::new(AtomicBool::new(true)),
+            last: None,
+        }
     }
 
     /// Runs one statement. Ctrl-C cancels it on the server, whose answer then says so.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), Failure> {
-        let started = Instant::now();
-        let cancel = self.client.cancel_token();
-        let result = {
-            let work = self.execute(sql);
-            pin_mut!(work);
-            loop {
-                tokio::select! {
-                    result = &mut work => break result,
-                    Ok(()) = tokio::signal::ctrl_c() => {
-                        // Best effort: when the server cannot be reached, the statement's own error says so.
-                        let _ = cancel.cancel_query(NoTls).await;
-                    }
-                }
+        self.run_to(sql, None).await
+    }
+
+    /// Runs one statement, its result to the file or command `to` instead of where results go.
+    pub(super) async fn run_to(&mut self, sql: &str, to: Option<&str>) -> Result<(), Failure> {
+        self.last = Some(sql.to_owned());
+        let sql = interpolate(sql, &self.variables);
+        let (mut out, is_kept) = match (to, self.output.take()) {
+            (Some(to), kept) => {
+                self.output = kept;
+                (Output::open(to)?, false)
             }
+            (None, Some(kept)) => (kept, true),
+            (None, None) => (Output::stdout(self.pager.as_deref()), false),
         };
+        let started = Instant::now();
+        let result = self.cancellable(&sql, &mut out).await;
         let elapsed = started.elapsed();
+        let closed = if is_kept {
+            let flushed = out.flush();
+            self.output = Some(out);
+            flushed
+        } else {
+            let is_command = out.is_command();
+            // A pager that was left early is no failure.
+            out.close().or_else(|error| if is_command { Ok(()) } else { Err(error) })
+        };
         self.print_notices();
-        match result {
+        self.note_transaction(&sql, &result);
+        match result.and(closed.map_err(Trouble::from)) {
             Ok(()) => {}
             Err(Trouble::Server(error)) => {
-                print_error(sql, &error);
+                print_error(&sql, &error);
                 return Err(Failure::told());
             }
             Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::told()),
@@ -65,57 +112,133 @@ impl Session {
         Ok(())
     }
 
-    async fn execute(&self, sql: &str) -> Result<(), Trouble> {
+    async fn cancellable(&self, sql: &str, out: &mut Output) -> Result<(), Trouble> {
+        let cancel = self.client.cancel_token();
+        let work = self.execute(sql, out);
+        pin_mut!(work);
+        loop {
+            tokio::select! {
+                result = &mut work => return result,
+                Ok(()) = tokio::signal::ctrl_c() => {
+                    // Best effort: when the server cannot be reached, the statement's own error says so.
+                    let _ = cancel.cancel_query(NoTls).await;
+                }
+            }
+        }
+    }
+
+    fn note_transaction(&mut self, sql: &str, result: &Result<(), Trouble>) {
+        let failed = match result {
+            Err(Trouble::Server(error)) => Some(error.code()),
+            _ => None,
+        };
+        self.transaction = transaction_after(self.transaction, sql, failed, result.is_ok());
+        self.idle.store(self.transaction == Transaction::None, Ordering::Relaxed);
+    }
+
+    /// Writes what `\o` has not written yet.
+    pub(super) fn close(self) -> Result<(), Failure> {
+        self.output.map_or(Ok(()), |out| out.close().map_err(|error| Failure::new(format!("\\o: {error}"))))
+    }
+
+    /// Notes that a command of the shell failed on the server.
+    pub(super) fn note_failure(&mut self, error: &Error) {
+        self.transaction = transaction_after(self.transaction, "", Some(error.code()), false);
+    }
+
+    async fn execute(&self, sql: &str, out: &mut Output) -> Result<(), Trouble> {
         match copy_direction(sql) {
             Some(Copy::FromStdin) if self.copy_stdin => self.copy_in(sql, &mut io::stdin()).await,
             Some(Copy::FromStdin) => Err(Trouble::Output(io::Error::other(
                 "COPY … FROM STDIN needs standard input for its data; give the statement by -c, or use \\copy",
             ))),
-            Some(Copy::ToStdout) => self.copy_out(sql, &mut io::stdout()).await,
-            None => self.query(sql).await,
+            Some(Copy::ToStdout) => self.copy_out(sql, out).await,
+            None => self.query(sql, out).await,
         }
     }
 
-    async fn query(&self, sql: &str) -> Result<(), Trouble> {
-        let types = self.types(sql).await;
+    async fn query(&self, sql: &str, out: &mut Output) -> Result<(), Trouble> {
+        let types = self.types(sql).await?;
         let messages = self.client.simple_query_raw(sql).await?;
         pin_mut!(messages);
-        let mut out = BufWriter::new(io::stdout().lock());
         let mut writer = None;
         while let Some(message) = messages.try_next().await? {
-            match message {
+            let written = match message {
                 SimpleQueryMessage::RowDescription(columns) => {
                     let ty = |at: usize| types.as_ref().and_then(|types| types.get(at).cloned());
                     let columns = columns.iter().enumerate();
                     let head =
                         columns.map(|(at, column)| Head { name: column.name().to_owned(), ty: ty(at) }).collect();
-                    writer = Some(Writer::new(self.format, head, &mut out)?);
+                    Writer::new(&self.look, head, out).map(|begun| writer = Some(begun))
                 }
-                SimpleQueryMessage::Row(row) => {
-                    if let Some(writer) = &mut writer {
-                        writer.row((0..row.len()).map(|at| row.get(at)), &mut out)?;
-                    }
-                }
-                SimpleQueryMessage::CommandComplete(rows) => match writer.take() {
-                    Some(writer) => writer.finish(&mut out)?,
-                    None if self.format == Format::Table => writeln!(out, "{}", tag(sql, rows))?,
-                    None => {}
+                SimpleQueryMessage::Row(row) => match &mut writer {
+                    Some(writer) => writer.row((0..row.len()).map(|at| row.get(at)), out),
+                    None => Ok(()),
                 },
-                _ => {}
+                SimpleQueryMessage::CommandComplete(rows) => match writer.take() {
+                    Some(writer) => writer.finish(out),
+                    None if self.look.format == Format::Table => writeln!(out, "{}", tag(sql, rows, self.transaction)),
+                    None => Ok(()),
+                },
+                _ => Ok(()),
+            };
+            match written {
+                // The pager was left: the rest of the result is not wanted.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe && out.is_command() => {
+                    let _ = self.client.cancel_token().cancel_query(NoTls).await;
+                    while let Ok(Some(_)) = messages.try_next().await {}
+                    return Ok(());
+                }
+                written => written?,
             }
         }
-        out.flush()?;
+        out.flush().or_else(|error| if out.is_command() { Ok(()) } else { Err(error) })?;
         Ok(())
     }
 
     /// Types of the result's columns. Simple protocol's answers do not carry them to us, so the statement is described
-    /// first where it has a result and the format needs types; a failure is left to the statement itself.
-    async fn types(&self, sql: &str) -> Option<Vec<tokio_postgres::types::Type>> {
-        if self.format == Format::Csv || !has_result(sql) {
-            return None;
+    /// first where it has a result and the format needs types. A failure is left to the statement itself, except in a
+    /// transaction: the failed description has ended it, and the statement would only be told that.
+    async fn types(&self, sql: &str) -> Result<Option<Vec<tokio_postgres::types::Type>>, Error> {
+        if self.look.format == Format::Csv || self.transaction == Transaction::Failed || !has_result(sql) {
+            return Ok(None);
         }
-        let statement = self.client.prepare(sql).await.ok()?;
-        Some(statement.columns().iter().map(|column| column.type_().clone()).collect())
+        match self.client.prepare(sql).await {
+            Ok(statement) => Ok(Some(statement.columns().iter().map(|column| column.type_().clone()).collect())),
+            Err(error) if self.transaction == Transaction::Open => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Shows a result that the shell made itself, as results are shown.
+    pub(super) fn show(&self, titles: &[&str], rows: &[Vec<Option<String>>]) -> Result<(), Failure> {
+        let mut out = Output::stdout(self.pager.as_deref());
+        let head = titles.iter().map(|title| Head { name: (*title).to_owned(), ty: None }).collect();
+        let look = Look { expanded: Expanded::Off, null: String::new(), ..self.look.clone() };
+        let shown = (|| {
+            let mut writer = Writer::new(&look, head, &mut out)?;
+            for row in rows {
+                writer.row(row.iter().map(Option::as_deref), &mut out)?;
+            }
+            writer.finish(&mut out)
+        })();
+        shown.and(out.close()).or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(Failure::new(error)),
+        })
+    }
+
+    /// Rows of a query of the shell's own, as text.
+    pub(super) async fn ask(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Failure> {
+        let messages = self.client.simple_query(sql).await.map_err(|error| {
+            print_error(sql, &error);
+            Failure::told()
+        })?;
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()),
+            _ => None,
+        });
+        Ok(rows.collect())
     }
 
     /// Feeds `from` to a COPY statement.
@@ -132,8 +255,8 @@ impl Session {
             sink.send(Bytes::from(chunk)).await?;
         }
         let rows = sink.finish().await?;
-        if self.format == Format::Table {
-            println!("COPY {rows}");
+        if self.look.format == Format::Table {
+            writeln!(io::stdout(), "COPY {rows}")?;
         }
         Ok(())
     }
@@ -153,10 +276,37 @@ impl Session {
     pub(super) fn print_notices(&mut self) {
         while let Ok(notice) = self.notices.try_recv() {
             eprintln!("{}:  {}", notice.severity(), notice.message());
-            if let Some(hint) = notice.hint() {
-                eprintln!("HINT:  {hint}");
+            for (name, text) in [("DETAIL", notice.detail()), ("HINT", notice.hint())] {
+                if let Some(text) = text {
+                    eprintln!("{name}:  {text}");
+                }
             }
         }
+    }
+}
+
+/// The transaction's state after `sql`, which was `done` or failed with an SQLSTATE of the server.
+fn transaction_after(before: Transaction, sql: &str, failed: Option<Option<&SqlState>>, done: bool) -> Transaction {
+    let words: Vec<String> = words(sql).take(6).collect();
+    let has = |word: &str| words.iter().any(|found| found == word);
+    let ends = match words.first().map(String::as_str) {
+        Some("commit" | "end" | "abort") => true,
+        Some("rollback") => !has("to"),
+        _ => false,
+    };
+    match failed {
+        Some(Some(state)) if *state == SqlState::IN_FAILED_SQL_TRANSACTION => Transaction::Failed,
+        // A COMMIT that fails has ended its transaction.
+        Some(_) if ends => Transaction::None,
+        Some(_) if before == Transaction::None => Transaction::None,
+        Some(_) => Transaction::Failed,
+        None if !done => before,
+        None if ends && has("chain") && !has("no") => Transaction::Open,
+        None if ends => Transaction::None,
+        None => match words.first().map(String::as_str) {
+            Some("begin" | "start" | "rollback") => Transaction::Open,
+            _ => before,
+        },
     }
 }
 
@@ -203,7 +353,10 @@ fn copy_direction(sql: &str) -> Option<Copy> {
 
 fn has_result(sql: &str) -> bool {
     let first = words(sql).next().unwrap_or_default();
-    matches!(first.as_str(), "select" | "with" | "values" | "table" | "show" | "explain") || sql.starts_with('(')
+    matches!(
+        first.as_str(),
+        "select" | "with" | "values" | "table" | "show" | "explain" | "fetch" | "describe" | "summarize"
+    ) || sql.starts_with('(')
 }
 
 /// The words of a statement in lower case, comments left out.
@@ -227,13 +380,18 @@ fn words(sql: &str) -> impl Iterator<Item = String> {
 }
 
 /// What a statement without a result did, in the words of the protocol's command tags.
-fn tag(sql: &str, rows: u64) -> String {
+fn tag(sql: &str, rows: u64, before: Transaction) -> String {
     let mut words = words(sql);
     let first = words.next().unwrap_or_default().to_uppercase();
     match first.as_str() {
         "INSERT" => format!("INSERT 0 {rows}"),
         "DELETE" | "UPDATE" | "COPY" => format!("{first} {rows}"),
         "CREATE" | "DROP" | "ALTER" => format!("{first} {}", words.next().unwrap_or_default().to_uppercase()),
+        // A failed transaction cannot be committed; the server rolls it back.
+        "COMMIT" | "END" if before == Transaction::Failed => "ROLLBACK".to_owned(),
+        "START" => "START TRANSACTION".to_owned(),
+        "END" => "COMMIT".to_owned(),
+        "ABORT" => "ROLLBACK".to_owned(),
         _ => first,
     }
 }
@@ -303,8 +461,34 @@ mod tests {
             ("CREATE /* a */ TABLE t ()", "CREATE TABLE"),
             ("delete from t", "DELETE 3"),
             ("begin", "BEGIN"),
+            ("end", "COMMIT"),
         ] {
-            assert_eq!(tag(sql, 3), expected);
+            assert_eq!(tag(sql, 3, Transaction::None), expected);
         }
+    }
+
+    #[test]
+    fn the_state_of_the_transaction_follows_its_statements_and_errors() {
+        use Transaction::{Failed, None as No, Open};
+        let error = || Some(Some(&SqlState::UNDEFINED_TABLE));
+        let cases = [
+            (No, "SELECT 1", None, No),
+            (No, "SELECT nope", error(), No),
+            (No, "BEGIN", None, Open),
+            (No, "start transaction read only", None, Open),
+            (Open, "SELECT 1", None, Open),
+            (Open, "SELECT nope", error(), Failed),
+            (Failed, "SELECT 1", Some(Some(&SqlState::IN_FAILED_SQL_TRANSACTION)), Failed),
+            (Failed, "ROLLBACK TO SAVEPOINT a", None, Open),
+            (Failed, "COMMIT", None, No),
+            (Open, "commit /* and */ and chain", None, Open),
+            (Open, "COMMIT AND NO CHAIN", None, No),
+            (Open, "COMMIT", Some(Some(&SqlState::T_R_SERIALIZATION_FAILURE)), No),
+            (Open, "abort", None, No),
+        ];
+        for (before, sql, failed, after) in cases {
+            assert_eq!(transaction_after(before, sql, failed, failed.is_none()), after, "{before:?} {sql}");
+        }
+        assert_eq!(tag("COMMIT", 0, Failed), "ROLLBACK");
     }
 }

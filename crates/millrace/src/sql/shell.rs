@@ -1,57 +1,86 @@
-//! The interactive shell: lines with history, statements over several of them.
+//! The interactive shell: lines with history and completion, statements over several of them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor};
+use rustyline::{CompletionType, Config, Editor};
 
+use super::complete::Assistant;
+use super::help;
 use super::meta::{self, Next};
-use super::session::Session;
-use super::split::Splitter;
+use super::session::{Session, Transaction};
+use super::split::{Piece, Splitter};
 use crate::failure::Failure;
 
-const HISTORY_LINES_MAX: usize = 10_000;
+/// Statements and commands that the history keeps.
+const HISTORY_ENTRIES_MAX: usize = 10_000;
+
+type Lines = Editor<Assistant, FileHistory>;
 
 /// Reads and runs until `\q` or the end of input. A failed statement is reported and the shell goes on.
 pub(super) async fn run(session: &mut Session) -> Result<(), Failure> {
-    println!("millrace {}; \\? for help, \\q to leave", env!("CARGO_PKG_VERSION"));
+    println!("millrace {}; \"help\" for help, \\q to leave", crate::VERSION);
+    run_startup_file(session).await;
     let config =
-        Config::builder().max_history_size(HISTORY_LINES_MAX).and_then(|config| config.history_ignore_dups(true));
-    let config = config.map_err(Failure::new)?.auto_add_history(true).build();
-    let mut editor: Editor<(), FileHistory> = Editor::with_config(config).map_err(Failure::new)?;
-    let history = history_file();
-    if let Some(path) = &history {
+        Config::builder().max_history_size(HISTORY_ENTRIES_MAX).and_then(|config| config.history_ignore_dups(true));
+    let config = config.map_err(Failure::new)?.completion_type(CompletionType::List).build();
+    let mut editor: Lines = Editor::with_config(config).map_err(Failure::new)?;
+    editor.set_helper(Some(Assistant::new(Arc::clone(&session.client), Arc::clone(&session.idle))));
+    let mut history = History { path: history_file(), entry: String::new() };
+    if let Some(path) = &history.path {
         // There is none the first time.
         let _ = editor.load_history(path);
     }
-    let result = read_lines(session, &mut editor).await;
-    if let Some(path) = &history
-        && let Err(error) = editor.save_history(path)
-    {
-        eprintln!("WARNING:  history not kept in {}: {error}", path.display());
-    }
-    result
+    read_lines(session, &mut editor, &mut history).await
 }
 
-async fn read_lines(session: &mut Session, editor: &mut Editor<(), FileHistory>) -> Result<(), Failure> {
+/// Runs `~/.millracerc`; an error there is reported and keeps nobody out.
+async fn run_startup_file(session: &mut Session) {
+    let path = std::env::var_os("MILLRACERC").map(PathBuf::from);
+    let path = path.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".millracerc")));
+    let Some(path) = path else { return };
+    let Ok(text) = std::fs::read_to_string(&path) else { return };
+    if let Err(failure) = super::run_text(session, &text, false).await {
+        failure.print();
+        eprintln!("WARNING:  the rest of {} was not run", path.display());
+    }
+}
+
+async fn read_lines(session: &mut Session, editor: &mut Lines, history: &mut History) -> Result<(), Failure> {
     let mut splitter = Splitter::default();
     loop {
-        let prompt = match splitter.is_empty() {
-            true => "millrace=> ".to_owned(),
-            false => format!("millrace{}> ", splitter.waiting_for()),
-        };
-        let line = match editor.readline(&prompt) {
-            Ok(line) => line,
+        if let Some(assistant) = editor.helper_mut() {
+            assistant.pending = splitter.pending().to_owned();
+        }
+        let text = match editor.readline(&prompt(&splitter, session.transaction)) {
+            Ok(text) => text,
             Err(ReadlineError::Interrupted) => {
                 splitter.clear();
+                history.forget();
                 continue;
             }
-            Err(ReadlineError::Eof) => return Ok(()),
+            Err(ReadlineError::Eof) => {
+                say_discarded(&splitter);
+                return Ok(());
+            }
             Err(error) => return Err(Failure::new(error)),
         };
-        if run_line(session, &mut splitter, &line).await == Next::Quit {
-            return Ok(());
+        // A pasted text and one from the history have several lines.
+        let mut failed = false;
+        for line in text.lines() {
+            match run_line(session, &mut splitter, line, |complete| history.line(editor, complete, line)).await {
+                Ok(Next::Go) => {}
+                Ok(Next::Quit) => return Ok(()),
+                Err(failure) => {
+                    failure.print();
+                    failed = true;
+                }
+            }
+            if failed {
+                break;
+            }
         }
         if session.client.is_closed() {
             return Err(Failure::new("the server closed the connection"));
@@ -59,21 +88,135 @@ async fn read_lines(session: &mut Session, editor: &mut Editor<(), FileHistory>)
     }
 }
 
-async fn run_line(session: &mut Session, splitter: &mut Splitter, line: &str) -> Next {
-    if splitter.is_empty() && line.trim_start().starts_with('\\') {
-        return meta::run(session, line.trim()).await.unwrap_or_else(|failure| {
-            failure.print();
-            Next::Go
-        });
-    }
-    session.copy_stdin = false;
-    for statement in splitter.push(line) {
-        if let Err(failure) = session.run(&statement).await {
-            failure.print();
-            break;
+fn prompt(splitter: &Splitter, transaction: Transaction) -> String {
+    let mark = match transaction {
+        Transaction::None => "",
+        Transaction::Open => "*",
+        Transaction::Failed => "!",
+    };
+    let waits = if splitter.is_empty() { "=" } else { splitter.waiting_for() };
+    format!("millrace{waits}{mark}> ")
+}
+
+async fn run_line(
+    session: &mut Session,
+    splitter: &mut Splitter,
+    line: &str,
+    keep: impl FnOnce(bool),
+) -> Result<Next, Failure> {
+    if let Some(word) = Word::of(line) {
+        if splitter.is_inside() {
+            println!(
+                "({:?} is part of the text that {} began; Ctrl-C forgets the statement)",
+                line.trim(),
+                splitter.waiting_for()
+            );
+        } else {
+            keep(false);
+            return Ok(run_word(splitter, word));
         }
     }
-    Next::Go
+    let pieces = splitter.push(line);
+    // Before it runs: a terminal that closes meanwhile loses nothing.
+    let runs =
+        |piece: &Piece| matches!(piece, Piece::Command(text) if text.starts_with("\\g") || text.starts_with("\\w"));
+    keep(splitter.is_empty() || pieces.last().is_some_and(runs));
+    session.copy_stdin = false;
+    for piece in pieces {
+        match piece {
+            Piece::Statement(sql) => session.run(&sql).await?,
+            Piece::Command(command) => {
+                let next = meta::run(session, splitter, &command).await?;
+                if next == Next::Quit {
+                    say_discarded(splitter);
+                    return Ok(next);
+                }
+            }
+        }
+    }
+    Ok(Next::Go)
+}
+
+/// What people type into a shell before they know it, alone on a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Help,
+    Leave,
+}
+
+impl Word {
+    fn of(line: &str) -> Option<Word> {
+        match line.trim().trim_end_matches(';').trim_end().to_lowercase().as_str() {
+            "help" | "?" | ".help" => Some(Word::Help),
+            "exit" | "quit" | ".exit" | ".quit" => Some(Word::Leave),
+            _ => None,
+        }
+    }
+}
+
+fn run_word(splitter: &Splitter, word: Word) -> Next {
+    match word {
+        Word::Help => {
+            print!("{}", help::HELP);
+            if !splitter.is_empty() {
+                println!(
+                    "Pending: {}\n  A line with ; runs it, \\r or Ctrl-C forgets it.",
+                    splitter.pending().replace('\n', "\n         ")
+                );
+            }
+            Next::Go
+        }
+        Word::Leave => {
+            say_discarded(splitter);
+            Next::Quit
+        }
+    }
+}
+
+fn say_discarded(splitter: &Splitter) {
+    if !splitter.is_empty() {
+        println!("Not run, its semicolon was missing: {}", splitter.pending());
+    }
+}
+
+/// The history's file, and the lines of the statement that is being typed: a statement is one entry.
+struct History {
+    path: Option<PathBuf>,
+    entry: String,
+}
+
+impl History {
+    /// Takes a line; with the statement's last one (`complete`), the entry is added and written to the file. Writing
+    /// appends, so that two shells do not overwrite each other's entries.
+    fn line(&mut self, editor: &mut Lines, complete: bool, line: &str) {
+        let is_command = line.trim_start().starts_with('\\') || Word::of(line).is_some();
+        let entry = match (is_command, complete) {
+            (true, false) => line.to_owned(),
+            (_, complete) => {
+                if !self.entry.is_empty() {
+                    self.entry.push('\n');
+                }
+                self.entry.push_str(line);
+                if !complete {
+                    return;
+                }
+                std::mem::take(&mut self.entry)
+            }
+        };
+        if entry.trim().is_empty() || !matches!(editor.add_history_entry(entry.trim_end()), Ok(true)) {
+            return;
+        }
+        if let Some(path) = &self.path
+            && let Err(error) = editor.append_history(path)
+        {
+            eprintln!("WARNING:  history not kept in {}: {error}", path.display());
+            self.path = None;
+        }
+    }
+
+    fn forget(&mut self) {
+        self.entry.clear();
+    }
 }
 
 /// `$XDG_STATE_HOME/millrace/sql_history`, its folder made.
@@ -85,4 +228,32 @@ fn history_file() -> Option<PathBuf> {
     let folder = state.join("millrace");
     std::fs::create_dir_all(&folder).ok()?;
     Some(folder.join("sql_history"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_shells_are_understood_alone_on_a_line() {
+        for (line, word) in [
+            ("help", Some(Word::Help)),
+            ("HELP;", Some(Word::Help)),
+            (" exit ", Some(Word::Leave)),
+            ("quit;", Some(Word::Leave)),
+            ("SELECT help", None),
+            ("", None),
+        ] {
+            assert_eq!(Word::of(line), word, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_prompt_shows_what_is_missing_and_the_transaction() {
+        let mut splitter = Splitter::default();
+        assert_eq!(prompt(&splitter, Transaction::None), "millrace=> ");
+        assert_eq!(prompt(&splitter, Transaction::Open), "millrace=*> ");
+        splitter.push("SELECT 'a");
+        assert_eq!(prompt(&splitter, Transaction::Failed), "millrace'!> ");
+    }
 }

@@ -1,4 +1,16 @@
-//! Text into statements: at semicolons that are not inside quotes, dollar quotes or comments.
+//! Text into statements and backslash commands, at semicolons and backslashes that are not inside quotes, dollar quotes or
+//! comments; and variables in a statement.
+
+use std::collections::BTreeMap;
+
+/// What a line completes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// A statement, without its semicolon.
+    Statement(String),
+    /// A backslash command, to the end of its line. What the line has before it is still pending.
+    Command(String),
+}
 
 /// Collects lines until statements are complete.
 #[derive(Default)]
@@ -40,14 +52,28 @@ impl Splitter {
         }
     }
 
-    /// Adds a line and gives the statements it completes, without their semicolons.
-    pub(super) fn push(&mut self, line: &str) -> Vec<String> {
+    /// Is the end of the text inside quotes or a comment?
+    pub(super) fn is_inside(&self) -> bool {
+        self.state != State::Plain
+    }
+
+    /// What waits for its semicolon.
+    pub(super) fn pending(&self) -> &str {
+        self.pending.trim()
+    }
+
+    /// Adds a line and gives what it completes.
+    pub(super) fn push(&mut self, line: &str) -> Vec<Piece> {
         let mut done = Vec::new();
         let mut rest = line;
         while let Some(c) = rest.chars().next() {
+            if c == '\\' && self.state == State::Plain {
+                done.push(Piece::Command(rest.trim().to_owned()));
+                break;
+            }
             let bytes = self.step(c, rest);
             if bytes == 0 {
-                done.extend(self.take());
+                done.extend(self.take().map(Piece::Statement));
                 rest = &rest[1..];
                 continue;
             }
@@ -58,9 +84,11 @@ impl Splitter {
         done
     }
 
-    /// What is left at the end: a last statement needs no semicolon.
-    pub(super) fn finish(mut self) -> Option<String> {
-        self.take()
+    /// Takes what is pending; a last statement needs no semicolon.
+    pub(super) fn finish(&mut self) -> Option<String> {
+        let text = self.take();
+        self.clear();
+        text
     }
 
     /// Forgets what is pending.
@@ -135,6 +163,53 @@ impl Splitter {
     }
 }
 
+/// `sql` with `:name`, `:'name'` and `:"name"` replaced by the variable's text, that text as a literal and as a name.
+/// Names that are no variable are left as they are, as psql does: `a[1:n]` and `::int` are SQL.
+pub(super) fn interpolate(sql: &str, variables: &BTreeMap<String, String>) -> String {
+    if variables.is_empty() || !sql.contains(':') {
+        return sql.to_owned();
+    }
+    let (mut walk, mut out, mut rest) = (Splitter::default(), String::with_capacity(sql.len()), sql);
+    while let Some(c) = rest.chars().next() {
+        if c == ':' && walk.state == State::Plain {
+            let is_cast = rest.starts_with("::");
+            if !is_cast && let Some((value, bytes)) = variable(rest, variables) {
+                out.push_str(&value);
+                walk.pending.push(' ');
+                rest = &rest[bytes..];
+                continue;
+            }
+            let bytes = if is_cast { 2 } else { 1 };
+            out.push_str(&rest[..bytes]);
+            walk.pending.push_str(&rest[..bytes]);
+            rest = &rest[bytes..];
+            continue;
+        }
+        let bytes = walk.step(c, rest).max(1);
+        out.push_str(&rest[..bytes]);
+        walk.pending.push_str(&rest[..bytes]);
+        rest = &rest[bytes..];
+    }
+    out
+}
+
+/// The variable that `rest` names at its beginning, as it stands in SQL, and the bytes of its mention.
+fn variable(rest: &str, variables: &BTreeMap<String, String>) -> Option<(String, usize)> {
+    let quote = rest[1..].chars().next().filter(|c| matches!(c, '\'' | '"'));
+    let start = 1 + usize::from(quote.is_some());
+    let length = rest[start..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len() - start);
+    let value = variables.get(&rest[start..start + length])?;
+    let end = start + length;
+    match quote {
+        None => Some((value.clone(), end)),
+        Some(quote) => {
+            let closed = rest[end..].starts_with(quote);
+            let doubled = value.replace(quote, &format!("{quote}{quote}"));
+            closed.then(|| (format!("{quote}{doubled}{quote}"), end + 1))
+        }
+    }
+}
+
 fn dollar_tag(rest: &str) -> Option<&str> {
     let end = rest[1..].find('$')? + 2;
     let name = &rest[1..end - 1];
@@ -148,14 +223,24 @@ mod tests {
 
     fn split(text: &str) -> Vec<String> {
         let mut splitter = Splitter::default();
-        let mut done: Vec<String> = text.lines().flat_map(|line| splitter.push(line)).collect();
+        let pieces: Vec<Piece> = text.lines().flat_map(|line| splitter.push(line)).collect();
+        let mut done: Vec<String> = pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Statement(text) => text,
+                Piece::Command(text) => format!("command {text}"),
+            })
+            .collect();
         done.extend(splitter.finish());
         done
     }
 
     #[test]
     fn semicolons_split_only_where_sql_means_them() {
-        let cases: [(&str, &[&str]); 11] = [
+        let cases: [(&str, &[&str]); 14] = [
+            ("SELECT 1 \\gx", &["command \\gx", "SELECT 1"]),
+            ("SELECT 1; \\d t\nSELECT '\\d'", &["SELECT 1", "command \\d t", "SELECT '\\d'"]),
+            ("/* \\q */ SELECT $$\\q$$ -- \\q", &["/* \\q */ SELECT $$\\q$$ -- \\q"]),
             ("SELECT 1; SELECT 2", &["SELECT 1", "SELECT 2"]),
             ("SELECT ';'; x", &["SELECT ';'", "x"]),
             ("SELECT 'it''s;'; x", &["SELECT 'it''s;'", "x"]),
@@ -178,7 +263,22 @@ mod tests {
         let mut splitter = Splitter::default();
         assert!(splitter.push("SELECT 'a").is_empty());
         assert_eq!(splitter.waiting_for(), "'");
-        assert_eq!(splitter.push("b';"), ["SELECT 'a\nb'"]);
+        assert!(splitter.is_inside());
+        assert_eq!(splitter.push("b';"), [Piece::Statement("SELECT 'a\nb'".to_owned())]);
         assert!(splitter.is_empty());
+    }
+
+    #[test]
+    fn variables_are_replaced_outside_quotes_only() {
+        let variables = BTreeMap::from([("n".to_owned(), "it's".to_owned()), ("k".to_owned(), "5".to_owned())]);
+        for (sql, expected) in [
+            ("SELECT :k", "SELECT 5"),
+            ("SELECT :'n', :\"n\"", "SELECT 'it''s', \"it's\""),
+            ("SELECT ':k' -- :k", "SELECT ':k' -- :k"),
+            ("SELECT x::k, a[1:z], :other, :'k", "SELECT x::k, a[1:z], :other, :'k"),
+            ("SELECT $$:k$$, E'\\':k', \"µ\" = :k", "SELECT $$:k$$, E'\\':k', \"µ\" = 5"),
+        ] {
+            assert_eq!(interpolate(sql, &variables), expected, "{sql}");
+        }
     }
 }

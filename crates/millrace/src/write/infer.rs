@@ -2,6 +2,7 @@
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder};
 
+use super::times::{is_named_like_time, looks_like_time};
 use crate::failure::Failure;
 
 /// A column as `--create` makes it.
@@ -9,6 +10,8 @@ use crate::failure::Failure;
 pub(super) struct Column {
     name: String,
     ty: Type,
+    /// The first value, and its row, that made text of a column of numbers, times or truth values.
+    became_text: Option<(u64, String)>,
 }
 
 /// From the narrowest to the widest; a column's type is the narrowest that all its values fit.
@@ -45,37 +48,89 @@ impl Type {
     }
 }
 
-/// `2013-01-01`, with a time of day and a zone or without.
-fn looks_like_time(value: &str) -> bool {
-    let bytes = value.as_bytes();
-    let digits =
-        |range: std::ops::Range<usize>| bytes.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit));
-    let date =
-        digits(0..4) && bytes.get(4) == Some(&b'-') && digits(5..7) && bytes.get(7) == Some(&b'-') && digits(8..10);
-    let clock = matches!(bytes.get(10), Some(b'T' | b' ' | b't')) && digits(11..13) && bytes.get(13) == Some(&b':');
-    date && (bytes.len() == 10 || clock)
+/// Types of columns, narrowed row by row.
+pub(super) struct Inference {
+    names: Vec<String>,
+    delimiter: u8,
+    null: String,
+    fitting: Vec<Vec<Type>>,
+    seen: Vec<bool>,
+    became_text: Vec<Option<(u64, String)>>,
+    rows: u64,
 }
 
-/// Columns of the names in the header, typed by sample rows.
-pub(super) fn columns(names: &[String], rows: &[Vec<u8>], delimiter: u8, null: &str) -> Result<Vec<Column>, Failure> {
-    let mut fitting = vec![Type::ALL.to_vec(); names.len()];
-    let mut seen = vec![false; names.len()];
-    for (number, row) in rows.iter().enumerate() {
-        let fields = fields(row, delimiter);
-        if fields.len() != names.len() {
-            let (has, expected) = (fields.len(), names.len());
-            return Err(Failure::new(format!("row {} has {has} fields; the header has {expected}", number + 1)));
-        }
-        for (at, value) in fields.iter().enumerate().filter(|(_, value)| !value.is_empty() && *value != null) {
-            seen[at] = true;
-            fitting[at].retain(|ty| ty.fits(value));
+impl Inference {
+    /// Begins with columns of these names, of which nothing is known.
+    pub(super) fn new(names: &[String], delimiter: u8, null: &str) -> Inference {
+        Inference {
+            names: names.to_vec(),
+            delimiter,
+            null: null.to_owned(),
+            fitting: vec![Type::ALL.to_vec(); names.len()],
+            seen: vec![false; names.len()],
+            became_text: vec![None; names.len()],
+            rows: 0,
         }
     }
-    let ty = |at: usize| if seen[at] { fitting[at].first().copied().unwrap_or(Type::Text) } else { Type::Text };
-    Ok(names.iter().enumerate().map(|(at, name)| Column { name: name.clone(), ty: ty(at) }).collect())
+
+    /// Looks at a row.
+    ///
+    /// # Errors
+    /// It has another number of fields than the header.
+    pub(super) fn add(&mut self, row: &[u8]) -> Result<(), Failure> {
+        self.rows += 1;
+        let fields = fields(row, self.delimiter);
+        if fields.len() != self.names.len() {
+            let (number, has, expected) = (self.rows, fields.len(), self.names.len());
+            return Err(Failure::new(format!("row {number} has {has} fields; the header has {expected}")));
+        }
+        for (at, value) in fields.into_iter().enumerate() {
+            let fitting = &mut self.fitting[at];
+            if value.is_empty() || value == self.null || (self.seen[at] && fitting.len() == 1) {
+                continue;
+            }
+            let had = fitting.len();
+            fitting.retain(|ty| ty.fits(&value));
+            if self.seen[at] && had > 1 && fitting.len() == 1 {
+                self.became_text[at] = Some((self.rows, value));
+            }
+            self.seen[at] = true;
+        }
+        Ok(())
+    }
+
+    /// The columns by all rows so far; one without a value is text.
+    pub(super) fn columns(self) -> Vec<Column> {
+        let types = self.fitting.iter().zip(&self.seen).map(|(fitting, seen)| match seen {
+            true => fitting.first().copied().unwrap_or(Type::Text),
+            false => Type::Text,
+        });
+        let types: Vec<Type> = types.collect();
+        let columns = self.names.into_iter().zip(types).zip(self.became_text);
+        columns.map(|((name, ty), became_text)| Column { name, ty, became_text }).collect()
+    }
 }
 
-/// The statement that makes the table.
+/// Columns of these names, typed by rows.
+#[cfg(test)]
+fn columns(names: &[String], rows: &[Vec<u8>], delimiter: u8, null: &str) -> Result<Vec<Column>, Failure> {
+    let mut inference = Inference::new(names, delimiter, null);
+    rows.iter().try_for_each(|row| inference.add(row))?;
+    Ok(inference.columns())
+}
+
+/// The column that is named like a time and holds times, else the first that holds times.
+pub(super) fn time_column(columns: &[Column]) -> Option<&str> {
+    let times = || columns.iter().filter(|column| column.ty == Type::Time).map(|column| column.name.as_str());
+    times().find(|name| is_named_like_time(name)).or_else(|| times().next())
+}
+
+/// Does this column hold times the server reads?
+pub(super) fn holds_times(columns: &[Column], name: &str) -> bool {
+    columns.iter().any(|column| column.name == name && column.ty == Type::Time)
+}
+
+/// The statement that makes the table, a line a column: a `columns` table if there is a time, else a `rows` table.
 pub(super) fn create_table(
     table: &str,
     columns: &[Column],
@@ -83,36 +138,50 @@ pub(super) fn create_table(
     time: Option<&str>,
 ) -> Result<String, Failure> {
     let names = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
-    let time = time_column(columns, time)
-        .ok_or_else(|| Failure::new(format!("no column holds times (there are: {})", names())))
-        .map_err(|failure| failure.with_hint("say which: --time COLUMN; times look like 2026-01-31T12:00:00Z"))?;
     for key in key {
         if !columns.iter().any(|column| column.name == *key) {
-            return Err(Failure::new(format!("--key {key:?} is no column of the file; there are: {}", names())));
+            return Err(Failure::new(format!("--key: there is no column {key:?}; the file has: {}", names())));
         }
     }
     let define = |column: &Column| {
-        let not_null = if column.name == time { " NOT NULL" } else { "" };
+        let not_null = if time == Some(column.name.as_str()) { " NOT NULL" } else { "" };
         // Numbers of devices and the like are names, not quantities; only floats cannot be keys.
         let ty = if key.contains(&column.name) && column.ty == Type::Float { Type::Text } else { column.ty };
         format!("{} {}{not_null}", quote(&column.name), ty.sql())
     };
-    let columns: Vec<String> = columns.iter().map(define).collect();
-    let mut options = format!("store = 'columns', time = '{}'", time.replace('\'', "''"));
-    if !key.is_empty() {
-        options.push_str(&format!(", key = '{}'", key.join(", ").replace('\'', "''")));
-    }
-    Ok(format!("CREATE TABLE IF NOT EXISTS {} ({}) WITH ({options})", table_name(table), columns.join(", ")))
+    let mut lines: Vec<(String, String)> = columns.iter().map(|column| (define(column), comment(column))).collect();
+    let options = match time {
+        Some(time) => {
+            let mut options = format!("store = 'columns', time = '{}'", time.replace('\'', "''"));
+            if !key.is_empty() {
+                options.push_str(&format!(", key = '{}'", key.join(", ").replace('\'', "''")));
+            }
+            format!(" WITH ({options})")
+        }
+        None if key.is_empty() => String::new(),
+        None => {
+            let key: Vec<String> = key.iter().map(|key| quote(key)).collect();
+            lines.push((format!("PRIMARY KEY ({})", key.join(", ")), String::new()));
+            String::new()
+        }
+    };
+    let last = lines.len().saturating_sub(1);
+    let lines: Vec<String> = lines
+        .into_iter()
+        .enumerate()
+        .map(|(at, (line, comment))| format!("    {line}{}{comment}\n", if at == last { "" } else { "," }))
+        .collect();
+    Ok(format!("CREATE TABLE {} (\n{}){options}", table_name(table), lines.concat()))
 }
 
-/// The column asked for, else the one that is named like a time and holds times, else the first that holds times.
-fn time_column<'a>(columns: &'a [Column], wanted: Option<&str>) -> Option<&'a str> {
-    let times = || columns.iter().filter(|column| column.ty == Type::Time).map(|column| column.name.as_str());
-    match wanted {
-        Some(wanted) => times().find(|name| *name == wanted),
-        None => times()
-            .find(|name| matches!(name.to_lowercase().as_str(), "time" | "timestamp" | "ts" | "datetime" | "date"))
-            .or_else(|| times().next()),
+/// Why a column is text, as a comment of SQL.
+fn comment(column: &Column) -> String {
+    match &column.became_text {
+        Some((row, value)) => {
+            let value: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(40).collect();
+            format!("  -- text because of {value:?} in row {row}")
+        }
+        None => String::new(),
     }
 }
 
@@ -155,34 +224,45 @@ pub(super) fn table_name(table: &str) -> String {
 mod tests {
     use super::*;
 
-    fn statement(text: &str, key: &[&str], time: Option<&str>) -> Result<String, String> {
+    fn statement(text: &str, key: &[&str]) -> Result<String, String> {
         let mut rows = text.split_inclusive('\n').map(|line| line.as_bytes().to_vec());
         let names = fields(&rows.next().unwrap_or_default(), b',');
         let key: Vec<String> = key.iter().map(|&key| key.to_owned()).collect();
         let columns = columns(&names, &rows.collect::<Vec<_>>(), b',', "NA").map_err(|failure| failure.text())?;
-        create_table("t", &columns, &key, time).map_err(|failure| failure.text())
+        create_table("t", &columns, &key, time_column(&columns)).map_err(|failure| failure.text())
     }
 
     #[test]
     fn types_time_and_key_come_from_file_and_flags() {
         let text = "dev,at,n,v,ok,note\n7,2026-01-01T00:00:00Z,1,NA,t,x\n8,2026-01-01 00:01:00+01,2,2.5,f,\"a,b\"\n";
-        let expected = "CREATE TABLE IF NOT EXISTS \"t\" (\"dev\" bigint, \"at\" timestamptz NOT NULL, \"n\" bigint, \
-                        \"v\" double precision, \"ok\" boolean, \"note\" text) \
+        let expected = "CREATE TABLE \"t\" (\n    \"dev\" bigint,\n    \"at\" timestamptz NOT NULL,\n    \"n\" bigint,\n    \
+                        \"v\" double precision,\n    \"ok\" boolean,\n    \"note\" text\n) \
                         WITH (store = 'columns', time = 'at', key = 'dev')";
-        assert_eq!(statement(text, &["dev"], None).unwrap(), expected);
+        assert_eq!(statement(text, &["dev"]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_without_times_makes_a_rows_table() {
+        let made = statement("id,name\n1,x\n", &["id"]).unwrap();
+        assert!(made.ends_with("\"name\" text,\n    PRIMARY KEY (\"id\")\n)"), "{made}");
+        assert!(statement("id\n1\n", &[]).unwrap().ends_with("bigint\n)"));
+    }
+
+    #[test]
+    fn the_value_that_made_a_column_text_is_named() {
+        let made = statement("t,v,w\n2026-01-01,1,a\n2026-01-02,-,b\n", &[]).unwrap();
+        assert!(made.contains("\"v\" text,  -- text because of \"-\" in row 2\n    \"w\" text\n"), "{made}");
     }
 
     #[test]
     fn what_cannot_be_inferred_is_said() {
-        assert!(statement("a,b\n1,2\n", &[], None).unwrap_err().contains("no column holds times"));
-        assert!(statement("a,t\n1,2026-01-01\n", &["x"], None).unwrap_err().contains("--key \"x\""));
-        assert!(statement("a,t\n1\n", &[], None).unwrap_err().contains("row 1 has 1 fields"));
-        assert!(statement("a,t\n1,2026-01-01\n", &[], Some("a")).unwrap_err().contains("--time"));
+        assert!(statement("a,t\n1,2026-01-01\n", &["x"]).unwrap_err().contains("no column \"x\""));
+        assert!(statement("a,t\n1\n", &[]).unwrap_err().contains("row 1 has 1 fields"));
     }
 
     #[test]
     fn a_column_called_time_is_preferred_to_an_earlier_one_that_holds_times() {
-        let made = statement("born,time\n2020-01-01,2026-01-01\n", &[], None).unwrap();
+        let made = statement("born,time\n2020-01-01,2026-01-01\n", &[]).unwrap();
         assert!(made.contains("time = 'time'"), "{made}");
     }
 }

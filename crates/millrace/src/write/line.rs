@@ -1,5 +1,6 @@
 //! Line protocol by HTTP, in batches of lines.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +17,12 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 const TRIES_MAX: u32 = 10;
 /// Refused lines that are named.
 const REFUSED_SHOWN_MAX: usize = 5;
+/// Tables that are named with their rows.
+const TABLES_SHOWN_MAX: usize = 8;
+/// Tables that are counted: a file may have a name of its own on each line.
+const TABLES_COUNTED_MAX: usize = 10_000;
+/// Times that are expected of people's data, in seconds: 1980 to 2100.
+const LIKELY_SECONDS: std::ops::Range<i128> = 315_532_800..4_102_444_800;
 
 /// Loads all of `source`.
 pub(super) fn load(given: &Given, arguments: &Arguments, source: &mut Source) -> Result<Loaded, Failure> {
@@ -24,24 +31,99 @@ pub(super) fn load(given: &Given, arguments: &Arguments, source: &mut Source) ->
         Failure::usage(format!("cannot connect to http://{host}: {error}"))
             .with_hint("is `millrace serve` running there? --http ADDR says where to look")
     })?;
-    let target = format!("/write?precision={}&db={}", arguments.precision, percent(&arguments.schema));
-    let mut loaded = Loaded { rows: 0, batches: 0, into: format!("http://{host}/write") };
+    let precision = arguments.precision.as_deref().unwrap_or("ns");
+    let target = format!("/write?precision={precision}&db={}", percent(&arguments.schema));
+    let mut loaded = Loaded::default();
+    let mut tables = BTreeMap::new();
     let (mut body, mut line) = (Vec::new(), 1);
     loop {
         body.clear();
         let (lines, rows) = fill(source, &mut body, arguments.batch)?;
         if lines == 0 {
+            loaded.into = table_list(&tables);
             return Ok(loaded);
+        }
+        if arguments.precision.is_none() && loaded.rows == 0 {
+            refuse_wrong_precision(&body)?;
         }
         let reply = send(&mut client, &target, &body)?;
         if reply.status != 204 {
             return Err(refused(&reply, line, lines, &loaded));
         }
+        count_tables(&body, &mut tables);
         line += lines;
         loaded.rows += rows;
         loaded.batches += 1;
         source.show_rows(loaded.rows);
     }
+}
+
+/// Counts rows by table: a line begins with its table's name, in which a backslash precedes commas and spaces.
+fn count_tables(body: &[u8], tables: &mut BTreeMap<String, u64>) {
+    for line in body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start) {
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let (mut name, mut bytes) = (Vec::new(), line.iter().peekable());
+        while let Some(&byte) = bytes.next() {
+            match (byte, bytes.peek()) {
+                (b'\\', Some(&&next @ (b',' | b' '))) => {
+                    name.push(next);
+                    bytes.next();
+                }
+                (b',' | b' ', _) => break,
+                _ => name.push(byte),
+            }
+        }
+        let name = String::from_utf8_lossy(&name).into_owned();
+        if tables.len() < TABLES_COUNTED_MAX || tables.contains_key(&name) {
+            *tables.entry(name).or_default() += 1;
+        }
+    }
+}
+
+/// `weather`, or `cpu (20 rows), disk (10 rows)`.
+fn table_list(tables: &BTreeMap<String, u64>) -> String {
+    if tables.len() == 1 {
+        return tables.keys().next().cloned().unwrap_or_default();
+    }
+    let shown =
+        tables.iter().take(TABLES_SHOWN_MAX).map(|(name, rows)| format!("{name} ({})", size::count(*rows, "row")));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match tables.len().saturating_sub(TABLES_SHOWN_MAX) {
+        0 if tables.is_empty() => "no table".to_owned(),
+        0 => shown,
+        more => format!("{shown} and {more} more tables"),
+    }
+}
+
+/// Timestamps of seconds that are taken as nanoseconds all become times of 1970, which is seldom meant and hard to undo.
+fn refuse_wrong_precision(body: &[u8]) -> Result<(), Failure> {
+    let lines = body.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#")).take(1_000);
+    let times = lines.map(|line| {
+        let last = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+        std::str::from_utf8(last).ok()?.parse::<i128>().ok()
+    });
+    let times: Vec<i128> = times.flatten().collect();
+    let is_likely = |ns_per_unit: i128| {
+        !times.is_empty() && times.iter().all(|time| LIKELY_SECONDS.contains(&(time * ns_per_unit / 1_000_000_000)))
+    };
+    if is_likely(1) {
+        return Ok(());
+    }
+    let Some((unit, name, _)) =
+        [("s", "seconds", 1_000_000_000), ("ms", "milliseconds", 1_000_000), ("us", "microseconds", 1_000)]
+            .into_iter()
+            .find(|(_, _, length)| is_likely(*length))
+    else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "timestamps such as {} look like {name}; as nanoseconds they are times of 1970",
+        times[0]
+    ))
+    .with_hint(format!("--precision {unit}, or --precision ns to load them as nanoseconds; nothing was loaded")))
 }
 
 /// Lines of one request, and how many of them hold a point.
@@ -78,7 +160,10 @@ fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failu
     let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap_or_default();
     let said = body["error"].as_str().unwrap_or(reply.body.trim());
     let place = format!("lines {first_line} to {} of the file", first_line + lines - 1);
-    let before = format!("the {} points before them are in", size::group(loaded.rows));
+    let before = match loaded.rows {
+        0 => "no line before them was sent".to_owned(),
+        rows => format!("the {} before them are stored", size::count(rows, "row")),
+    };
     let Some(bad) = body["lines"].as_array().filter(|bad| !bad.is_empty()) else {
         return Failure::new(format!("{place}: {said} ({})", reply.status)).with_hint(before);
     };
@@ -90,7 +175,7 @@ fn refused(reply: &Reply, first_line: u64, lines: u64, loaded: &Loaded) -> Failu
     let more = bad.len().saturating_sub(REFUSED_SHOWN_MAX);
     let more = if more > 0 { format!("\n        and {more} more") } else { String::new() };
     Failure::new(format!("{place}: some were refused ({}):{}{more}", reply.status, shown.collect::<String>()))
-        .with_hint(format!("the other lines of these are in, and {before}; mend the file and write it again"))
+        .with_hint(format!("the other lines of this batch were stored, and {before}; fix the file and load it again"))
 }
 
 fn percent(text: &str) -> String {
@@ -125,7 +210,7 @@ mod tests {
     fn refused_lines_are_named_by_their_number_in_the_file() {
         let body = r#"{"error":"partial write: x dropped=1","lines":[{"line":3,"message":"line 3: v is text"}]}"#;
         let reply = Reply { status: 400, body: body.to_owned(), retry_after: None };
-        let loaded = Loaded { rows: 1_000, batches: 1, into: String::new() };
+        let loaded = Loaded { rows: 1_000, batches: 1, ..Loaded::default() };
         let text = refused(&reply, 1_001, 500, &loaded).text();
         assert!(text.contains("lines 1001 to 1500") && text.contains("line 1003: v is text"), "{text}");
     }
@@ -133,5 +218,24 @@ mod tests {
     #[test]
     fn a_schema_name_cannot_change_the_address() {
         assert_eq!(percent("a&b c/é"), "a%26b%20c%2F%C3%A9");
+    }
+
+    #[test]
+    fn tables_are_counted_by_name() {
+        let mut tables = BTreeMap::new();
+        count_tables(b"cpu,host=a v=1 1\ncpu v=2 2\n# x\n\ndisk\\ io,a=b v=1\n", &mut tables);
+        assert_eq!(table_list(&tables), "cpu (2 rows), disk io (1 row)");
+        tables.remove("cpu");
+        assert_eq!(table_list(&tables), "disk io");
+    }
+
+    #[test]
+    fn seconds_taken_as_nanoseconds_are_refused() {
+        let said = |body: &[u8]| refuse_wrong_precision(body).err().map(|failure| failure.text()).unwrap_or_default();
+        assert!(said(b"w t=1 1767225600\nw t=2 1767225601\n").contains("--precision s"));
+        assert!(said(b"w t=1 1767225600000\n").contains("--precision ms"));
+        for good in [&b"w t=1 1767225600000000000\n"[..], b"w t=1\n", b"w t=1 5\n"] {
+            assert_eq!(said(good), "");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod http;
 mod infer;
 mod line;
 mod source;
+mod times;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -24,11 +25,13 @@ Examples:
   millrace write --file readings.csv --table readings
   millrace write --file readings.csv.gz --table readings --create --key device,site --null NA
   millrace write --file metrics.lp --precision ms
+  millrace write --file air.csv --table air --create --time year,month,day,hour --timezone Asia/Shanghai --null NA
+  millrace write --file log.csv --table log --create --time stamp --time-format '%d.%m.%Y %H:%M'
   zcat old.lp.gz | millrace write --file - --format lp
 
 CSV needs a header line; its names are the table's columns, in any order. With --create the
-table is made if it does not exist: types from the first rows, the time from --time or from the
-column that holds times.")]
+table is made if it does not exist, and the statement is printed: types from the rows of the file, the
+time from --time or from the column that holds times. A file without times makes a rows table.")]
 pub(crate) struct Arguments {
     /// File to load, gzip or plain; `-` is standard input.
     #[arg(long, short = 'f', value_name = "FILE")]
@@ -42,21 +45,33 @@ pub(crate) struct Arguments {
     /// Make the table if it does not exist (CSV; line protocol always does).
     #[arg(long)]
     create: bool,
-    /// With --create: the columns that name a series, separated by commas.
+    /// With --create: the columns that name a series, separated by commas; the primary key of a table without time.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "create")]
     key: Vec<String>,
-    /// With --create: the column that holds the time.
-    #[arg(long, value_name = "COLUMN", requires = "create")]
-    time: Option<String>,
-    /// CSV text that stands for a missing value, beside the empty one.
+    /// The column that holds the time, or several that do together: year,month,day,hour or date,clock.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    time: Vec<String>,
+    /// How times are written: a pattern of strptime such as '%d.%m.%Y %H:%M', or s, ms, us, ns for numbers since 1970.
+    #[arg(long, value_name = "FORMAT")]
+    time_format: Option<String>,
+    /// Zone of times without an offset, for example Europe/Berlin [default: UTC].
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
+    /// With --create: make a rows table, without time.
+    #[arg(long, requires = "create", conflicts_with_all = ["time", "time_format"])]
+    no_time: bool,
+    /// CSV columns that are not loaded, separated by commas.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// CSV text that stands for a missing value, in addition to the empty one.
     #[arg(long, value_name = "TEXT", default_value = "")]
     null: String,
     /// CSV field separator.
     #[arg(long, value_name = "CHAR", default_value = ",")]
     delimiter: String,
-    /// Line protocol: unit of the timestamps (ns, us, ms or s).
-    #[arg(long, default_value = "ns", value_parser = ["ns", "us", "ms", "s"])]
-    precision: String,
+    /// Line protocol: unit of the timestamps (ns, us, ms or s) [default: ns].
+    #[arg(long, value_parser = ["ns", "us", "ms", "s"])]
+    precision: Option<String>,
     /// Line protocol: schema to write to.
     #[arg(long, value_name = "NAME", default_value = "public")]
     schema: String,
@@ -80,10 +95,14 @@ enum Format {
 }
 
 /// What was loaded.
+#[derive(Default)]
 struct Loaded {
     rows: u64,
     batches: u64,
+    /// The table, or tables with their rows.
     into: String,
+    /// How many rows took the place of others, in words; `None` if none did or it is not known.
+    replaced: Option<String>,
 }
 
 /// Loads the file and prints totals.
@@ -99,13 +118,16 @@ pub(crate) fn run(given: &Given, arguments: &Arguments) -> Result<(), Failure> {
     let loaded = result?;
     let seconds = started.elapsed().as_secs_f64().max(1e-9);
     println!(
-        "{}: {} rows in {} commits, {} read in {seconds:.2} s ({} rows/s)",
+        "{}: {} in {}, {} read in {seconds:.2} s ({} rows/s)",
         loaded.into,
-        size::group(loaded.rows),
-        size::group(loaded.batches),
+        size::count(loaded.rows, "row"),
+        size::count(loaded.batches, "commit"),
         size::show(source.bytes()),
         size::group((loaded.rows as f64 / seconds) as u64)
     );
+    if let Some(replaced) = loaded.replaced {
+        println!("{replaced}");
+    }
     Ok(())
 }
 

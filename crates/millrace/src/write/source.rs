@@ -18,6 +18,8 @@ pub(super) struct Source {
     bar: ProgressBar,
     /// Plain bytes handed out.
     bytes: u64,
+    /// Lines handed out.
+    lines: u64,
 }
 
 impl Source {
@@ -40,7 +42,7 @@ impl Source {
         } else {
             Box::new(raw)
         };
-        Ok(Source { reader, bar, bytes: 0 })
+        Ok(Source { reader, bar, bytes: 0, lines: 0 })
     }
 
     /// Appends the next line with its line break to `out`; `false` at the end.
@@ -48,7 +50,13 @@ impl Source {
         let read = self.reader.read_until(b'\n', out);
         let bytes = read.map_err(|error| Failure::new(format!("cannot read the file: {error}")))?;
         self.bytes += bytes as u64;
+        self.lines += u64::from(bytes > 0);
         Ok(bytes > 0)
+    }
+
+    /// Lines handed out so far: the number of the last one in the file.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
     }
 
     /// Plain bytes handed out so far.

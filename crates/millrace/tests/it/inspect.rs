@@ -75,10 +75,41 @@ fn inspect_shows_manifest_log_segments_blocks_and_statistics() {
 }
 
 #[test]
+fn inspect_prints_json_and_the_files_of_rows_tables() {
+    let (_folder, dir) = folder();
+    let server = crate::server::Server::start(&dir);
+    server.sql("CREATE TABLE machine (id int PRIMARY KEY); INSERT INTO machine VALUES (1), (2)");
+    server.stop();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let (code, text) = run(&dir, &[arguments, &["--format", "json"]].concat());
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let manifest = json(&["inspect", "manifest"]);
+    let machine = &manifest["tables"][0];
+    assert_eq!((&machine["store"], &machine["row_versions"]), (&"rows".into(), &2.into()), "{manifest}");
+    assert_eq!(json(&["inspect", "segments"]), serde_json::json!([]));
+    let (code, text) = run(&dir, &["inspect", "segments", "--table", "machine"]);
+    assert!(code == Some(2) && text.contains("rows table"), "{text}");
+    assert!(!run(&dir, &["check"]).1.contains("not stopped cleanly"));
+}
+
+#[test]
+fn check_says_that_a_copy_of_a_running_server_is_none_of_a_clean_stop() {
+    let (_folder, dir) = folder();
+    let server = crate::server::Server::start(&dir);
+    server.sql("CREATE TABLE machine (id int PRIMARY KEY); INSERT INTO machine VALUES (1), (2)");
+    let (code, text) = run(&dir, &["check"]);
+    assert!(code == Some(0) && text.contains("not stopped cleanly") && text.contains("not a backup"), "{text}");
+    server.stop();
+}
+
+#[test]
 fn inspect_says_what_is_not_there() {
     let (_folder, dir) = folder();
     make(&dir);
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["inspect", "segments", "--table", "nope"], "there is no table \"nope\""),
         (&["inspect", "segment", "ffff"], "names no segment ffff"),
         (&["inspect", "segment", "weather"], "neither a segment's number nor its file"),
         (&["inspect", "segment", "1", "--block", "99"], "there"),

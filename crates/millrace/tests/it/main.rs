@@ -10,13 +10,16 @@ mod clients;
 mod crash;
 mod demo;
 mod differential;
+mod environment;
 mod fairness;
 mod full_disk;
+mod functions;
 mod http;
 mod inspect;
 mod isolation;
 mod memory;
 mod postgres;
+mod random_queries;
 mod random_rows;
 #[path = "../../../query/tests/it/script.rs"]
 mod script;

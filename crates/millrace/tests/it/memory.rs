@@ -51,7 +51,9 @@ struct Watched {
 impl Watched {
     async fn start() -> Watched {
         let (folder, data) = folder();
-        let server = Arc::new(Server::start_with(&data, |command| drop(command.args(["--memory", "256MiB"]))));
+        let server = Arc::new(Server::start_with(&data, |command| {
+            command.args(["--memory", "256MiB"]);
+        }));
         let (over, worst) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let client = connect(&server).await;
         let (is_over, slowest) = (Arc::clone(&over), Arc::clone(&worst));

@@ -2,7 +2,7 @@
 //!
 //! The same statements each time, unless `MILLRACE_RANDOM_SEED` says others (`now`: new ones); `MILLRACE_RANDOM_STATEMENTS` makes it long.
 
-mod generate;
+pub(crate) mod generate;
 
 use tokio_postgres::Client;
 
@@ -41,7 +41,7 @@ fn random_statements_on_rows_tables_are_answered_as_by_postgresql() {
     server.stop();
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -103,7 +103,7 @@ fn code(answer: &str) -> Option<&str> {
     answer.strip_prefix("error ").and_then(|rest| rest.split(':').next())
 }
 
-fn sorted(answer: &str) -> Vec<&str> {
+pub(crate) fn sorted(answer: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = answer.split(" / ").collect();
     lines.sort_unstable();
     lines

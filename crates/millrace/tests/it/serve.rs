@@ -92,7 +92,9 @@ fn a_directory_that_is_served_already_is_refused() {
 #[test]
 fn a_busy_session_finishes_its_statement_before_the_server_ends() {
     let (_folder, data) = folder();
-    let mut server = Server::start(&data);
+    let mut server = Server::start_with(&data, |command| {
+        command.args(["--grace", "60"]);
+    });
     let url = server.url();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let answer = runtime.block_on(async {

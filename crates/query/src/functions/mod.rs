@@ -15,9 +15,11 @@ mod gap_fill_exec;
 mod gap_values;
 mod general;
 mod min_max;
+pub(crate) mod moving;
 mod nearest;
 mod nearest_exec;
 mod planner;
+mod sign;
 mod time_bucket;
 
 pub(crate) use capped::{is_growing, is_too_large};
@@ -47,7 +49,7 @@ pub fn register(session: &SessionContext) {
     for function in first_last::functions().into_iter().chain(min_max::functions()) {
         session.register_udaf(function);
     }
-    session.register_udf(datafusion::functions::math::signum().as_ref().clone().with_aliases(["sign"]));
+    session.register_udf(sign::function());
     let variance = datafusion::functions_aggregate::variance::var_samp_udaf();
     session.register_udaf(variance.as_ref().clone().with_aliases(["variance"]));
 }

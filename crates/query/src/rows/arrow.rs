@@ -3,6 +3,7 @@
 //! Arrow's types are narrower in places: moments are nanoseconds there (1677 to 2262), and a `numeric` without scale keeps
 //! [`NUMERIC_SCALE`] digits after the point. A value that does not fit is an error (22008, 22003), never another value.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -16,7 +17,7 @@ use arrow_schema::{DataType as Arrow, Field, IntervalUnit, TimeUnit};
 use model::numeric::Precision;
 use model::{Datum, Error, Numeric, Result, RowColumn, SqlState, Type};
 
-use crate::types::{NUMERIC_SCALE, OID_KEY, timestamptz};
+use crate::types::{NUMERIC_SCALE, OID_KEY, TYPMOD_KEY, timestamptz};
 
 /// Most digits of arrow's decimals that are used.
 const DIGITS_MAX: u16 = 38;
@@ -25,7 +26,12 @@ const DIGITS_MAX: u16 = 38;
 pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
     let field = Field::new(&column.name, arrow_of(column.ty, zone), !column.not_null);
     // Several types share arrow's text.
-    field.with_metadata([(OID_KEY.to_owned(), column.ty.oid().to_string())].into())
+    let mut metadata = HashMap::from([(OID_KEY.to_owned(), column.ty.oid().to_string())]);
+    if matches!(column.ty, Type::Char(_)) {
+        // By which its blanks come back when it is shown.
+        metadata.insert(TYPMOD_KEY.to_owned(), column.ty.typmod().to_string());
+    }
+    field.with_metadata(metadata)
 }
 
 /// The arrow type that carries a type's values.

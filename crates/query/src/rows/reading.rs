@@ -3,7 +3,7 @@
 //! Always true:
 //! - A query that keeps nothing between two rows holds no thread, and nothing of what it reads, while its client does not take rows.
 //! - Others wait on their threads, [`READERS_WAITING_MAX`] of them at a time; what further ones make is kept, counted as memory of results.
-//! - An open result is counted, too, so that there is an end to them.
+//! - A result that waits for its client is counted, too, so that there is an end to them; one that fits its first piece is not.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -34,9 +34,9 @@ use crate::memory::batch_bytes;
 use crate::session::{Outcome, Plan, Prepared, Session};
 
 /// Pieces of a result that wait to be taken.
-const PIECES_MAX: usize = 2;
-/// What an open result takes: its pieces, its plan, and the output that its client has not taken.
-const OPEN_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+const PIECES_MAX: usize = 1;
+/// What a result takes that waits for its client: its pieces, its plan, and the output that its client has not taken.
+const OPEN_BYTES: u64 = 3 * CHUNK_BYTES as u64;
 /// Queries that hold a thread while their clients take rows.
 pub(crate) const READERS_WAITING_MAX: usize = 32;
 
@@ -78,10 +78,10 @@ pub(super) async fn start(
     Ok(match forms {
         Some(forms) => {
             let maker = ChunkMaker { clocks: reader.clocks.clone(), types, forms, chunk: ChunkMaker::empty() };
-            Executed::Stream { chunks: Box::pin(reader.rows(maker)?), shows_own }
+            Executed::Stream { chunks: Box::pin(reader.rows(maker)), shows_own }
         }
         None => {
-            let batches = Box::pin(reader.rows(BatchMaker::new(&columns, &types, &zone))?);
+            let batches = Box::pin(reader.rows(BatchMaker::new(&columns, &types, &zone)));
             Executed::Outcome(Outcome::Rows { columns, batches, tag: "SELECT".into() })
         }
     })
@@ -135,7 +135,7 @@ struct ChunkMaker {
 
 impl ChunkMaker {
     fn empty() -> Chunk {
-        Chunk { bytes: Vec::new(), rows: 0 }
+        Chunk { bytes: Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8), rows: 0 }
     }
 
     fn take(&mut self) -> Chunk {
@@ -241,7 +241,8 @@ impl<M: Maker> Left<M> {
         } else {
             piece
         };
-        // One is part of what an open result is counted for.
+        self.held.resize(self.held.bytes().max(OPEN_BYTES))?;
+        // One is part of what a waiting result is counted for.
         if stops && self.pieces.is_empty() {
             self.pieces.push_back(piece);
             return Ok(true);
@@ -250,7 +251,7 @@ impl<M: Maker> Left<M> {
             for piece in self.pieces.drain(..).chain([piece]) {
                 sender.blocking_send(Ok(piece)).map_err(|_| canceled())?;
             }
-            self.held.shrink_to(0);
+            self.held.shrink_to(OPEN_BYTES);
             return Ok(false);
         }
         self.held.grow(M::bytes(&piece) as u64)?;
@@ -261,12 +262,11 @@ impl<M: Maker> Left<M> {
 
 impl Reader {
     /// The rows, as threads make them from now on.
-    fn rows<M: Maker>(self, maker: M) -> Result<impl Stream<Item = Result<M::Piece>> + Send> {
-        let running = Running::start(self, maker)?;
-        Ok(futures::stream::unfold(running, |mut running| async move {
+    fn rows<M: Maker>(self, maker: M) -> impl Stream<Item = Result<M::Piece>> + Send {
+        futures::stream::unfold(Running::start(self, maker), |mut running| async move {
             let piece = running.next().await?;
             Some((piece, running))
-        }))
+        })
     }
 
     fn part(&mut self, take: &mut dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>>) -> Result<()> {
@@ -296,17 +296,13 @@ struct Running<M: Maker> {
     /// What the last thread left.
     left: Option<Left<M>>,
     unwanted: Arc<AtomicBool>,
-    /// For the pieces that wait.
-    _held: Reservation,
 }
 
 impl<M: Maker> Running<M> {
-    fn start(reader: Reader, maker: M) -> Result<Running<M>> {
-        let mut held = reader.database.engine().memory().reservation(Work::Results);
-        held.grow(OPEN_BYTES)?;
+    fn start(reader: Reader, maker: M) -> Running<M> {
         let unwanted = Arc::clone(&reader.unwanted);
         let (pieces, thread) = started(Box::new(Job { reader, maker }));
-        Ok(Running { pieces, thread: Some(thread), left: None, unwanted, _held: held })
+        Running { pieces, thread: Some(thread), left: None, unwanted }
     }
 
     async fn next(&mut self) -> Option<Result<M::Piece>> {
@@ -325,7 +321,8 @@ impl<M: Maker> Running<M> {
             let left = self.left.as_mut()?;
             let piece = left.pieces.pop_front();
             if let Some(piece) = &piece {
-                left.held.shrink_to(left.held.bytes().saturating_sub(M::bytes(piece) as u64));
+                let held = left.held.bytes().saturating_sub(M::bytes(piece) as u64);
+                left.held.shrink_to(held.max(OPEN_BYTES));
             }
             if left.pieces.is_empty() {
                 // The next part is made while this piece is sent.

@@ -407,7 +407,8 @@ pub(super) fn order(batch: &RecordBatch, sort: &[Sort], most: Option<u64>) -> Re
     let most = most.map_or(rows, |most| usize::try_from(most).unwrap_or(usize::MAX).min(rows));
     let columns = sort.iter().map(|by| {
         let values = by.by.evaluate(batch).and_then(|values| values.into_array(rows)).or_error()?;
-        Ok(SortColumn { values, options: Some(by.options) })
+        // Zeros of both signs are equal, and what comes next decides.
+        Ok(SortColumn { values: crate::floats::canonical(&values), options: Some(by.options) })
     });
     let columns = columns.collect::<Result<Vec<SortColumn>>>()?;
     if columns.is_empty() {

@@ -424,7 +424,8 @@ impl Compiler<'_> {
             }
             Above::Keep(expr, input) => Step::Keep(self.closed(expr, input)?),
             Above::Sort(exprs, input) => {
-                let sort = |by: &SortExpr| Some(Sort { by: self.closed(&by.expr, input)?, options: options(by) });
+                let sort =
+                    |by: &SortExpr| Some(Sort { by: self.closed(without_key(&by.expr), input)?, options: options(by) });
                 Step::Sort(exprs.iter().map(sort).collect::<Option<_>>()?)
             }
             Above::Limit(Count::Of(skip), None) => Step::Limit(*skip, None),
@@ -471,11 +472,28 @@ impl Compiler<'_> {
         }
         let source = groups::Source::of(call, table);
         let planning = PhysicalPlanningContext::default();
-        let lowered = LoweredAggregateBuilder::new(expr, &schema, scanned, self.state.execution_props(), &planning)
+        let expr = self.with_simple_filter(expr, &schema)?;
+        let lowered = LoweredAggregateBuilder::new(&expr, &schema, scanned, self.state.execution_props(), &planning)
             .build()
             .ok()?;
         let LoweredAggregate { aggregate: function, filter, .. } = lowered;
         function.groups_accumulator_supported().then(|| Aggregated::new(function, filter, source))
+    }
+
+    /// Some functions (`coalesce`) are only run once they were simplified.
+    fn with_simple_filter(&self, expr: &Expr, schema: &DFSchema) -> Option<Expr> {
+        let mut expr = expr.clone();
+        let call = match &mut expr {
+            Expr::Alias(alias) => alias.expr.as_mut(),
+            expr => expr,
+        };
+        if let Expr::AggregateFunction(call) = call
+            && let Some(filter) = &mut call.params.filter
+        {
+            let taken = std::mem::take(filter.as_mut());
+            **filter = simplified(self.state, taken, &Arc::new(schema.clone()))?;
+        }
+        Some(expr)
     }
 }
 
@@ -638,8 +656,14 @@ fn options(by: &SortExpr) -> SortOptions {
 
 /// How rows are sorted, by expressions over what `inputs` are over.
 fn sorted_by(exprs: &[SortExpr], schema: &DFSchema, inputs: &[Expr]) -> Option<Vec<SortExpr>> {
-    let one = |by: &SortExpr| Some(SortExpr { expr: substituted(&by.expr, schema, inputs)?, ..by.clone() });
+    let one =
+        |by: &SortExpr| Some(SortExpr { expr: substituted(without_key(&by.expr), schema, inputs)?, ..by.clone() });
     exprs.iter().map(one).collect()
+}
+
+/// What is sorted by: floats are made comparable when they are sorted here ([`super::rows::order`]).
+fn without_key(expr: &Expr) -> &Expr {
+    crate::floats::without_key(expr)
 }
 
 /// The columns of a table as expressions.

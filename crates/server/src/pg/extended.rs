@@ -206,6 +206,8 @@ impl Connection<'_> {
         let (prepared, constants) = if let Some(known) = self.session.recall(parse.sql, &types) {
             (Some(known), None)
         } else if types.is_empty()
+            // One with a name may be executed when its tables are others; then its constants are to be read anew.
+            && parse.name.is_empty()
             && let Some(known) = self.session.recall_alone(parse.sql)
         {
             (Some(known.prepared.clone()), Some(Arc::new(known)))

@@ -36,6 +36,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::accept::Acceptor;
+
 use self::cancel::{Idle, Registry};
 use self::connection::Connection;
 pub(crate) use self::extended::value_of;
@@ -44,10 +46,12 @@ use self::startup::Hello;
 use self::statement_log::StatementLog;
 use self::wire::{Budget, Lost, Wire};
 
-/// How long to wait after an accept that failed for want of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections beyond the limit that may say what they want: to cancel a statement, mostly. Others are told that it is reached.
+const EXTRA_CONNECTIONS: usize = 32;
 /// How long statements that were told to stop may take to do so.
 const KILL_GRACE: Duration = Duration::from_secs(2);
+/// How long a connection that is refused at once may take to read why.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How the listener behaves; the default is right for users.
 #[derive(Clone, Debug)]
@@ -112,7 +116,9 @@ pub struct Context {
     options: Options,
     counters: Counters,
     registry: Arc<Registry>,
+    /// Connections, from their first byte on.
     slots: Arc<Semaphore>,
+    extra_slots: Semaphore,
     phase: watch::Sender<Phase>,
     input: Arc<Budget>,
     log: StatementLog,
@@ -129,6 +135,7 @@ impl Context {
             counters: Counters::default(),
             registry: Arc::default(),
             slots: Arc::new(Semaphore::new(options.connections_max)),
+            extra_slots: Semaphore::new(EXTRA_CONNECTIONS),
             phase: watch::Sender::new(Phase::Running),
             options,
         })
@@ -162,20 +169,14 @@ impl Context {
 pub async fn serve_pg(listener: TcpListener, context: Arc<Context>) {
     let mut phase = context.phase.subscribe();
     let mut connections = JoinSet::new();
+    let mut acceptor = Acceptor::new("PostgreSQL", context.database.engine().env().open_files_max());
     loop {
         tokio::select! {
             () = reached(&mut phase, Phase::Stopping) => break,
             Some(ended) = connections.join_next() => report_panic(ended),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    tracing::debug!(%address, "connection accepted");
-                    connections.spawn(serve(stream, Arc::clone(&context)));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            (stream, has_room) = acceptor.accept(&listener) => {
+                connections.spawn(serve(stream, Arc::clone(&context), has_room));
+            }
         }
     }
     drop(listener);
@@ -192,6 +193,12 @@ async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
 async fn finish(context: &Context, mut connections: JoinSet<()>) {
     for (phase, grace) in [(Phase::Stopping, context.options.shutdown_grace), (Phase::Killing, KILL_GRACE)] {
         context.set_phase(phase);
+        if phase == Phase::Killing {
+            tracing::warn!(sessions = connections.len(), "running statements are cancelled");
+        } else if !connections.is_empty() {
+            let (sessions, grace_s) = (connections.len(), grace.as_secs());
+            tracing::info!(sessions, grace_s, "waiting for sessions with a running statement");
+        }
         let all = async {
             while let Some(ended) = connections.join_next().await {
                 report_panic(ended);
@@ -211,13 +218,26 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// One connection from its first to its last byte.
-async fn serve(stream: TcpStream, context: Arc<Context>) {
+async fn serve(stream: TcpStream, context: Arc<Context>, has_room: bool) {
     Counters::add(&context.counters.connections, 1);
     prepare_socket(&stream);
     let mut wire = Wire::new(stream, Arc::clone(&context.input));
+    // Who has not said yet what it wants counts: clients that never do must not use up what there is.
+    let slot = if has_room { slot(&context) } else { Err(no_handles(&context)) };
+    let extra = if slot.is_err() && has_room { context.extra_slots.try_acquire().ok() } else { None };
+    if let Err(error) = &slot
+        && extra.is_none()
+    {
+        backend::error(&mut wire.output, Severity::Fatal, error);
+        let _ = tokio::time::timeout(REFUSAL_TIMEOUT, wire.close()).await;
+        return;
+    }
     let greeting = tokio::time::timeout(context.options.startup_timeout, startup::greet(&mut wire, &context)).await;
     let end = match greeting {
-        Ok(Ok(Hello::Session { user, settings })) => serve_session(&mut wire, &context, &user, &settings).await,
+        Ok(Ok(Hello::Session { user, settings })) => match slot {
+            Ok(_slot) => serve_session(&mut wire, &context, &user, &settings).await,
+            Err(error) => Err(Lost::Fatal(error)),
+        },
         Ok(Ok(Hello::Nothing)) => Err(Lost::Gone),
         Ok(Err(lost)) => Err(lost),
         Err(_) => Err(Lost::Fatal(Error::new(
@@ -254,7 +274,6 @@ async fn serve_session(
     if *context.phase.borrow() != Phase::Running {
         return Err(Lost::Fatal(Error::new(SqlState::CANNOT_CONNECT_NOW, "the database system is shutting down")));
     }
-    let _slot = slot(context).map_err(Lost::Fatal)?;
     let mut session = context.database.session(user);
     let registration =
         context.registry.register(session.pid().unsigned_abs(), session.stop_flag(), Idle::at(wire.socket()));
@@ -280,6 +299,15 @@ fn slot(context: &Context) -> model::Result<OwnedSemaphorePermit> {
             format!("sorry, too many clients already: all {} connections are taken", context.options.connections_max);
         Error::new(SqlState::TOO_MANY_CONNECTIONS, message).with_hint("close some, or raise --max-connections")
     })
+}
+
+fn no_handles(context: &Context) -> Error {
+    Counters::add(&context.counters.refused, 1);
+    Error::new(
+        SqlState::TOO_MANY_CONNECTIONS,
+        "sorry, too many clients already: the server has no file handle to spare",
+    )
+    .with_hint("close some, or raise the server's limit of open files (ulimit -n)")
 }
 
 fn shutting_down() -> Lost {

@@ -1,0 +1,66 @@
+//! Whether other programs kept the machine busy while a run was measured, by the samples of the run itself.
+
+use super::format::percent;
+use crate::result::RunResult;
+
+/// Share of the machine's processors that others may use before a reader is warned. Work of the kernel for server and
+/// tool (writing back pages, interrupts) is counted as others'.
+const OTHERS_SHARE_MAX: f64 = 0.15;
+/// Spans that say something.
+const SPAN_MIN_S: f64 = 2.0;
+
+/// Processors that others used on average, and those that there are. `None`: the samples do not tell, for example because
+/// the server's processes cannot be seen.
+pub(crate) fn others(run: &RunResult) -> Option<(f64, f64)> {
+    let (first, last) = (run.resources.first()?, run.resources.last()?);
+    let span_s = last.at_s - first.at_s;
+    let server_s = last.server_cpu_s? - first.server_cpu_s?;
+    let tool_s = last.client_cpu_s - first.client_cpu_s;
+    let all_s = last.host_cpu_s - first.host_cpu_s;
+    let cpus = f64::from(run.machine.cpus);
+    (span_s >= SPAN_MIN_S && cpus > 0.0).then(|| ((all_s - server_s - tool_s).max(0.0) / span_s, cpus))
+}
+
+/// The same as a share, if it is too much.
+pub(crate) fn share(run: &RunResult) -> Option<f64> {
+    others(run).map(|(others, cpus)| others / cpus).filter(|share| *share > OTHERS_SHARE_MAX)
+}
+
+/// A sentence for the reader of the figures, if the machine was busy.
+pub(crate) fn warning(run: &RunResult) -> Option<String> {
+    let share = share(run)?;
+    let (others, cpus) = others(run)?;
+    Some(format!(
+        "this machine was busy: other programs used {others:.1} of {cpus} processors ({}) while this ran; rates and \
+         latencies are worse than on an idle machine, CPU figures less so",
+        percent(share)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Machine, ResourceSample};
+
+    fn run(server_cpu_s: Option<f64>, host_cpu_s: f64) -> RunResult {
+        let sample = |at_s: f64| ResourceSample {
+            at_s,
+            server_cpu_s: server_cpu_s.map(|cpu| cpu * at_s),
+            client_cpu_s: 0.5 * at_s,
+            host_cpu_s: host_cpu_s * at_s,
+            ..ResourceSample::default()
+        };
+        let machine = Machine { cpus: 2, ..Machine::default() };
+        RunResult { resources: vec![sample(0.0), sample(10.0)], machine, ..RunResult::default() }
+    }
+
+    #[test]
+    fn a_machine_is_busy_when_others_than_server_and_tool_use_it() {
+        let (others, cpus) = others(&run(Some(0.3), 2.0)).unwrap();
+        assert!((others - 1.2).abs() < 1e-9 && cpus == 2.0);
+        assert!(warning(&run(Some(0.3), 2.0)).unwrap().contains("1.2 of 2 processors (60 %)"));
+        assert_eq!(warning(&run(Some(1.3), 2.0)), None, "0.2 processors are the kernel's");
+        assert_eq!(warning(&run(None, 2.0)), None, "a server that is not seen may be what uses them");
+        assert_eq!(warning(&RunResult::default()), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! The manual's page of functions: every example gives what the page says.
+
+use crate::server::{Server, folder};
+
+const PAGE: &str = include_str!("../../../../docs/manual/functions.md");
+
+/// Cells of a row of a table; `&#124;` is a bar.
+fn cells(line: &str) -> Option<Vec<String>> {
+    let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
+    Some(line.split(" | ").map(|cell| cell.trim().replace("&#124;", "|")).collect())
+}
+
+#[test]
+fn every_example_of_the_manual_gives_what_it_says() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let (mut from, mut checked, mut wrong) = (String::new(), 0, Vec::new());
+    for line in PAGE.lines() {
+        if line.starts_with("## ") {
+            from.clear();
+        }
+        if let Some(found) = line.strip_prefix("Examples are over `").and_then(|line| line.split('`').next()) {
+            from = found.to_owned();
+        }
+        let Some(cells) = cells(line) else { continue };
+        let [_, _, example] = &cells[..] else { panic!("{line}") };
+        let Some((expression, expected)) = example.split_once(" → ") else { continue };
+        let (expression, expected) = (expression.trim_matches('`'), expected.trim_matches('`'));
+        let got = server.sql(&format!("SELECT {expression} AS x {from}"));
+        let got = got.lines().nth(1).unwrap_or_default().trim_matches('"').to_owned();
+        checked += 1;
+        if got != expected {
+            wrong.push(format!("{expression}: the page says {expected}, the server {got}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(checked > 50, "{checked} examples");
+    server.stop();
+}

@@ -1,0 +1,211 @@
+//! `IN (SELECT …)` and `EXISTS` where DataFusion would answer wrongly, or not at all.
+//!
+//! DataFusion makes joins of subqueries that are whole conditions of a WHERE. Within a larger expression it makes a column of a join
+//! that says whether there is an equal row, which is never NULL: `NOT (x IN (…) AND …)` and `(x IN (…)) IS NULL` need the third value.
+//! There `x IN (SELECT y …)` becomes
+//!
+//! ```text
+//! CASE WHEN EXISTS (SELECT … WHERE y = x) THEN true
+//!      WHEN x IS NULL AND EXISTS (SELECT …) THEN NULL
+//!      WHEN EXISTS (SELECT … WHERE y IS NULL) THEN NULL
+//!      ELSE false END
+//! ```
+//!
+//! Outside of a WHERE, where there are no such joins, an EXISTS is a count that is not zero.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Spans};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::count::count_all;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{
+    BinaryExpr, Case, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit,
+};
+use datafusion::scalar::ScalarValue;
+
+/// Rewrites the subqueries of a plan as it comes from SQL.
+pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Filter(filter) if has_subquery(&filter.predicate) => conditions(filter),
+        LogicalPlan::Projection(_) | LogicalPlan::Window(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_) => {
+            values(node)
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    expr.exists(|part| Ok(matches!(part, Expr::InSubquery(_) | Expr::Exists(_)))).unwrap_or(false)
+}
+
+fn conditions(filter: Filter) -> Result<Transformed<LogicalPlan>> {
+    let schema = filter.input.schema();
+    let conjuncts = split_conjunction(&filter.predicate).into_iter().map(|one| condition(one.clone(), schema));
+    let Some(predicate) = conjunction(conjuncts.collect::<Result<Vec<_>>>()?) else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
+    Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
+}
+
+/// A whole condition: false and NULL are the same.
+fn condition(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr {
+        Expr::Exists(_) | Expr::InSubquery(InSubquery { negated: false, .. }) => Ok(expr),
+        Expr::InSubquery(ref within) if is_joined(within) => Ok(expr),
+        Expr::Not(inner) => match *inner {
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                condition(Expr::InSubquery(InSubquery { expr, subquery, negated: !negated }), schema)
+            }
+            Expr::Exists(Exists { subquery, negated }) => Ok(Expr::Exists(Exists { subquery, negated: !negated })),
+            inner => expanded(Expr::Not(Box::new(inner)), schema, Place::Condition),
+        },
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            let (left, right) = (part(*left, schema)?, part(*right, schema)?);
+            Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+        }
+        other => expanded(other, schema, Place::Condition),
+    }
+}
+
+/// One side of an OR, or of an AND below one.
+fn part(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    match expr {
+        Expr::Exists(_) | Expr::InSubquery(InSubquery { negated: false, .. }) => Ok(expr),
+        Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) => condition(expr, schema),
+        other => expanded(other, schema, Place::Condition),
+    }
+}
+
+/// DataFusion joins by the one column of a NOT IN, and knows NULLs there.
+fn is_joined(within: &InSubquery) -> bool {
+    within.subquery.outer_ref_columns.is_empty() && !within.expr.column_refs().is_empty()
+}
+
+/// Expressions that make values.
+fn values(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut has_some = false;
+    node.apply_expressions(|expr| {
+        has_some |= has_subquery(expr);
+        Ok(if has_some { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !has_some {
+        return Ok(Transformed::no(node));
+    }
+    let Some(input) = node.inputs().first().map(|input| Arc::clone(input.schema())) else {
+        return Ok(Transformed::no(node));
+    };
+    let names = NamePreserver::new(&node);
+    let mapped = node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(Transformed::yes(name.restore(expanded(expr, &input, Place::Value)?)))
+    })?;
+    Ok(Transformed::yes(mapped.data.recompute_schema()?))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Within a WHERE or HAVING.
+    Condition,
+    Value,
+}
+
+fn expanded(expr: Expr, schema: &DFSchema, place: Place) -> Result<Expr> {
+    let rewritten = expr.transform_down(|part| match part {
+        Expr::InSubquery(within) => match membership(&within, schema, place)? {
+            Some(case) => Ok(Transformed::new(case, true, TreeNodeRecursion::Jump)),
+            None => Ok(Transformed::no(Expr::InSubquery(within))),
+        },
+        Expr::Exists(Exists { subquery, negated }) if place == Place::Value => {
+            let Subquery { subquery: plan, outer_ref_columns, .. } = subquery;
+            let exists = not_empty(Arc::unwrap_or_clone(plan), outer_ref_columns, place)?;
+            Ok(Transformed::new(negate(exists, negated), true, TreeNodeRecursion::Jump))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
+/// `x IN (SELECT y …)` with all three values; `None` to leave it as it is.
+fn membership(within: &InSubquery, schema: &DFSchema, place: Place) -> Result<Option<Expr>> {
+    let InSubquery { expr: sought, subquery, negated } = within;
+    let plan = subquery.subquery.as_ref();
+    let Some(found) = plan.schema().columns().into_iter().next().map(Expr::Column) else { return Ok(None) };
+    let may_be_null = sought.nullable(schema)?;
+    let has_null = plan.schema().field(0).is_nullable();
+    if place == Place::Condition && !may_be_null && !has_null {
+        return Ok(None);
+    }
+    let Some((outer, references)) = from_inside(sought, schema)? else { return Ok(None) };
+    let among = |condition: Option<Expr>, more: &[Expr]| {
+        let mut references: Vec<Expr> = more.iter().chain(&subquery.outer_ref_columns).cloned().collect();
+        references.dedup();
+        let plan = match condition {
+            Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::clone(&subquery.subquery))?),
+            None => plan.clone(),
+        };
+        not_empty(plan, references, place)
+    };
+    let unknown = || Box::new(lit(ScalarValue::Boolean(None)));
+    let mut cases = vec![(Box::new(among(Some(found.clone().eq(outer)), &references)?), Box::new(lit(true)))];
+    if may_be_null {
+        let is_null = sought.as_ref().clone().is_null().and(among(None, &[])?);
+        cases.push((Box::new(is_null), unknown()));
+    }
+    if has_null {
+        cases.push((Box::new(among(Some(found.is_null()), &[])?), unknown()));
+    }
+    let case = Expr::Case(Case::new(None, cases, Some(Box::new(lit(false)))));
+    Ok(Some(negate(case, *negated)))
+}
+
+fn negate(expr: Expr, negated: bool) -> Expr {
+    if negated { Expr::Not(Box::new(expr)) } else { expr }
+}
+
+/// An expression over the outer rows, as it is written within a subquery, and the references it has. `None` for one that refers
+/// further out, or has subqueries of its own.
+fn from_inside(expr: &Expr, schema: &DFSchema) -> Result<Option<(Expr, Vec<Expr>)>> {
+    let is_strange = |part: &Expr| {
+        Ok(matches!(
+            part,
+            Expr::OuterReferenceColumn(..)
+                | Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+        ))
+    };
+    if expr.exists(is_strange)? {
+        return Ok(None);
+    }
+    let mut references = Vec::new();
+    let outer = expr.clone().transform(|part| match part {
+        Expr::Column(column) => {
+            let (_, field) = schema.qualified_field_from_column(&column)?;
+            let reference = Expr::OuterReferenceColumn(Arc::clone(field), column);
+            references.push(reference.clone());
+            Ok(Transformed::yes(reference))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(Some((outer.data, references)))
+}
+
+/// Has a subquery rows?
+fn not_empty(plan: LogicalPlan, outer_ref_columns: Vec<Expr>, place: Place) -> Result<Expr> {
+    let subquery =
+        |plan, outer_ref_columns| Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() };
+    if !outer_ref_columns.is_empty() && place == Place::Condition {
+        return Ok(Expr::Exists(Exists { subquery: subquery(plan, outer_ref_columns), negated: false }));
+    }
+    let builder = LogicalPlanBuilder::from(plan);
+    // One row is enough, if it is the same for all outer rows.
+    let builder = if outer_ref_columns.is_empty() { builder.limit(0, Some(1))? } else { builder };
+    let count = builder.aggregate(Vec::<Expr>::new(), vec![count_all()])?.build()?;
+    Ok(Expr::ScalarSubquery(subquery(count, outer_ref_columns)).gt(lit(0_i64)))
+}
