@@ -6,6 +6,7 @@
 //! | names  | table, tags and their values, fields: `\,` `\=` `\ ` `\\` stand for the character; any other `\` is itself |
 //! | tags   | in any order; an empty value and a name twice are refused; each is a key column of type text          |
 //! | fields | `1.5` `-2e3` float · `1i` integer · `1u` unsigned · `"a"` text · `t T true True TRUE f …` boolean     |
+//! |        | `1t` a time in microseconds, `1n` in nanoseconds, as QuestDB's clients write them                     |
 //! |        | in a string `\"` and `\\` stand for the character; a name twice: the last one counts                  |
 //! | time   | an integer in the unit of the request; without one, the time the caller gives, cut to that unit       |
 //!

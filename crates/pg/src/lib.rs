@@ -6,7 +6,7 @@
 //! - [`frontend`]: what clients send. [`frontend::frame_len`] asks "is a whole message here?", [`frontend::parse`] reads it
 //!   without copying.
 //! - [`backend`]: what servers send, appended to a `Vec<u8>` without further allocation.
-//! - [`types`]: the OIDs, names and lengths that clients see.
+//! - [`types`]: the OIDs, names and lengths that clients see; [`type_functions`]: what reads and writes them.
 //! - [`value`]: numbers, text, bytes, uuid and arrays; [`time`]: dates, times, timestamps, intervals; [`numeric`]; [`json`].
 //! - [`row_value`]: values of `rows` tables in both forms.
 //! - [`decode`]: a bound parameter, in either form, as a [`Datum`].
@@ -24,6 +24,7 @@ pub mod numeric;
 pub mod row_value;
 pub mod time;
 mod time_parse;
+pub mod type_functions;
 pub mod types;
 pub mod value;
 

@@ -50,7 +50,7 @@ impl Prepared {
             Plan::Query(_) => true,
             Plan::Rows(plan) => plan.verb == Verb::Select,
             Plan::Execute(inner) => inner.only_reads(),
-            Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) => false,
+            Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) | Plan::Advisory(_) => false,
             Plan::Other => self.columns().is_some() && !matches!(self.0.statement.0.command, Command::Cursor(_)),
         }
     }

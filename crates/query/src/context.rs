@@ -8,7 +8,9 @@ use engine::{Engine, Snapshot};
 use model::{Error, Result, TableName};
 use parking_lot::Mutex;
 
+use crate::database::Database;
 use crate::files::{FileRoot, INSUFFICIENT_PRIVILEGE, Source};
+use crate::functions::OpenCursor;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 
@@ -34,6 +36,10 @@ pub(crate) struct StatementContext {
     pub(crate) now_ns: i64,
     /// `pg_backend_pid()`.
     pub(crate) backend_pid: i32,
+    /// For what is asked of it seldom.
+    pub(crate) database: Database,
+    /// The session's cursors, if it has any.
+    pub(crate) cursors: Option<Arc<[OpenCursor]>>,
     /// Everybody who is connected.
     pub(crate) sessions: Sessions,
     /// SETs that functions of the statement ask for (`set_config`), carried out before the session's next statement.

@@ -419,7 +419,9 @@ impl Cursor<'_, '_> {
         if self.take(&Token::LParen) {
             columns = self.names()?;
         }
-        Ok(Source::Table(ast::ObjectName(parts), columns))
+        let mut table = ast::ObjectName(parts);
+        crate::syntax::local(&mut table)?;
+        Ok(Source::Table(table, columns))
     }
 
     /// Names up to the closing parenthesis.
@@ -771,9 +773,21 @@ fn chunks(encoder: Encoder, writer: Writer, batches: crate::session::Batches) ->
 }
 
 /// Rows between what the format has before and after them.
+///
+/// The header is in the first row's message, or in the trailer's where there is no row, as PostgreSQL sends it: clients read the
+/// first message as one that has both (psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream`, ADBC).
 pub(crate) fn whole(head: Vec<u8>, rows: Chunks, tail: Vec<u8>) -> Chunks {
-    let end = |bytes: Vec<u8>| futures::stream::iter((!bytes.is_empty()).then_some(Ok(Chunk { bytes, rows: 0 })));
-    Box::pin(end(head).chain(rows).chain(end(tail)))
+    let end = Chunk { bytes: tail, rows: 0 };
+    let mut head = head;
+    let chunks = rows.chain(futures::stream::iter([Ok(end)])).map(move |chunk| {
+        let mut chunk = chunk?;
+        if !head.is_empty() {
+            head.extend_from_slice(&chunk.bytes);
+            chunk.bytes = std::mem::take(&mut head);
+        }
+        Ok(chunk)
+    });
+    Box::pin(chunks.filter(|chunk| futures::future::ready(!chunk.as_ref().is_ok_and(|chunk| chunk.bytes.is_empty()))))
 }
 
 /// Writes rows for COPY TO.

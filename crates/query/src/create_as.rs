@@ -19,6 +19,9 @@ pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
         return;
     }
     let Some(open) = tokens.iter().position(|token| token.token == Token::LParen) else { return };
+    if !tokens[..open].iter().any(|token| is_word(token, "table")) {
+        return;
+    }
     let mut places = Vec::new();
     let mut words = (open + 1..tokens.len()).filter(|at| !is_blank(&tokens[*at]));
     loop {

@@ -19,6 +19,7 @@ use model::{Error, Result, SqlState};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::errors::convert;
+use crate::functions::OpenCursor;
 use crate::rewrite::folded;
 use crate::rows::{Arguments, Executed, Verb};
 use crate::session::{Batches, Outcome, Plan, Prepared, Session};
@@ -236,6 +237,7 @@ struct Cursor {
     columns: Vec<OutputColumn>,
     rows: Rows,
     life: Life,
+    shown: OpenCursor,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -259,6 +261,11 @@ impl Cursors {
     /// What rows of a cursor are, if it is there.
     pub(crate) fn columns(&self, name: &str) -> Option<&[OutputColumn]> {
         self.0.get(name).map(|cursor| cursor.columns.as_slice())
+    }
+
+    /// What `pg_cursors` says; `None` where there is none.
+    pub(crate) fn listed(&self) -> Option<Arc<[OpenCursor]>> {
+        (!self.0.is_empty()).then(|| self.0.values().map(|cursor| cursor.shown.clone()).collect())
     }
 
     pub(crate) fn close(&mut self, name: &str) -> bool {
@@ -345,7 +352,7 @@ pub(crate) async fn execute(session: &mut Session, statement: &CursorStatement) 
 /// Runs DECLARE: `query` is the cursor's, as planned.
 pub(crate) async fn declare(
     session: &mut Session,
-    statement: &CursorStatement,
+    (statement, sql): (&CursorStatement, &str),
     query: &Prepared,
     values: &[Value],
 ) -> Result<Outcome> {
@@ -391,7 +398,14 @@ pub(crate) async fn declare(
         }
     };
     let life = if *hold { Life::Hold { savepoints } } else { Life::Transaction { savepoints } };
-    session.cursors.0.insert(name.clone(), Cursor { columns, rows, life });
+    let shown = OpenCursor {
+        name: name.clone(),
+        statement: sql.to_owned(),
+        holdable: *hold,
+        scrollable: *scroll,
+        created_ns: session.database.engine().env().now_ns(),
+    };
+    session.cursors.0.insert(name.clone(), Cursor { columns, rows, life, shown });
     Ok(Outcome::command("DECLARE CURSOR"))
 }
 

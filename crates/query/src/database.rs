@@ -16,6 +16,7 @@ use engine::{Committing, Engine, Event, Progress};
 use model::{Lsn, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::advisory::Locks;
 use crate::errors::OrError;
 use crate::files::FileRoot;
 use crate::memory::Pool;
@@ -46,6 +47,8 @@ struct Inner {
     state: SessionState,
     next_pid: AtomicI32,
     sessions: Sessions,
+    advisory: Locks,
+    started_ns: i64,
     files: Option<Arc<FileRoot>>,
     producer: Producer,
     /// For cursors whose rows are made while they are fetched: each may hold a thread.
@@ -96,7 +99,9 @@ impl Database {
         let (next_pid, sessions) = (AtomicI32::new(1), Sessions::default());
         let readers = Arc::new(Semaphore::new(crate::rows::READERS_WAITING_MAX));
         let producer = Producer::new(options.threads * THREADS_PER_PARTITION);
-        let inner = Inner { engine, state, next_pid, sessions, files, producer, passing, readers };
+        let (advisory, started_ns) = (Locks::default(), engine.env().now_ns());
+        let inner =
+            Inner { engine, state, next_pid, sessions, advisory, started_ns, files, producer, passing, readers };
         Ok(Database(Arc::new(inner)))
     }
 
@@ -155,6 +160,17 @@ impl Database {
 
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.0.sessions
+    }
+
+    /// Advisory locks of all sessions.
+    pub(crate) fn advisory(&self) -> &Locks {
+        &self.0.advisory
+    }
+
+    /// When it was opened, nanoseconds since 1970 UTC.
+    #[must_use]
+    pub fn started_ns(&self) -> i64 {
+        self.0.started_ns
     }
 
     pub(crate) fn state(&self) -> &SessionState {

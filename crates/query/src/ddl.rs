@@ -41,6 +41,24 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
                  changes single columns",
             ))
         }
+        // Nothing was ever listened to.
+        Statement::UNLISTEN { .. } => Ok(Outcome::command("UNLISTEN")),
+        Statement::DropFunction(ast::DropFunction { if_exists, func_desc, .. }) => {
+            let names = func_desc.iter().map(|function| function.name.to_string());
+            drop_nothing(session, "FUNCTION", "function", *if_exists, names, SqlState::UNDEFINED_FUNCTION)
+        }
+        Statement::DropProcedure { if_exists, proc_desc, .. } => {
+            let names = proc_desc.iter().map(|procedure| procedure.name.to_string());
+            drop_nothing(session, "PROCEDURE", "procedure", *if_exists, names, SqlState::UNDEFINED_FUNCTION)
+        }
+        Statement::DropTrigger(ast::DropTrigger { if_exists, trigger_name, .. }) => {
+            let names = std::iter::once(trigger_name.to_string());
+            drop_nothing(session, "TRIGGER", "trigger", *if_exists, names, SqlState::UNDEFINED_OBJECT)
+        }
+        Statement::DropExtension(ast::DropExtension { names, if_exists, .. }) => {
+            let names = names.iter().map(folded);
+            drop_nothing(session, "EXTENSION", "extension", *if_exists, names, SqlState::UNDEFINED_OBJECT)
+        }
         // Statistics are not the user's business here; tools send this unasked.
         Statement::Analyze(_) => Ok(Outcome::command("ANALYZE")),
         other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
@@ -50,11 +68,12 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, sql: &Statement) -
 
 /// The first words of a statement, to name it by.
 fn words(sql: &str, _statement: &Statement) -> String {
-    let kind: Vec<String> = sql
-        .split_whitespace()
-        .take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()))
-        .take(2)
+    let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));
+    let kind: Vec<String> = words
         .map(str::to_ascii_uppercase)
+        // CREATE OR REPLACE VIEW is as much CREATE VIEW as CREATE VIEW is.
+        .filter(|word| !["OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE", "CONSTRAINT"].contains(&word.as_str()))
+        .take(2)
         .collect();
     if kind.is_empty() { "this statement".to_owned() } else { kind.join(" ") }
 }
@@ -527,10 +546,46 @@ fn drop_objects(
         match kind {
             ObjectType::Table => drop_table(session, name, if_exists)?,
             ObjectType::Schema => drop_schema(session, name, if_exists, cascade)?,
+            ObjectType::View | ObjectType::MaterializedView => drop_view(session, kind, name, if_exists)?,
+            ObjectType::Type => {
+                let names = std::iter::once(name.to_string());
+                return drop_nothing(session, "TYPE", "type", if_exists, names, SqlState::UNDEFINED_OBJECT);
+            }
             other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
         }
     }
     Ok(Outcome::command(format!("DROP {kind}")))
+}
+
+/// There are no views: it is a table, or not there.
+fn drop_view(session: &mut Session, kind: ObjectType, name: &ObjectName, if_exists: bool) -> Result<()> {
+    let context = session.context();
+    let shown = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect::<Vec<_>>().join(".");
+    let what = kind.to_string().to_lowercase();
+    let named = crate::rows::Named { snapshot: &context.snapshot, settings: &context.settings };
+    if named.find(name).is_some() || find_table(&context, name).is_ok() {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a {what}"))
+            .with_hint("use DROP TABLE to remove a table"));
+    }
+    drop_nothing(session, "VIEW", &what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
+}
+
+/// Drops what there is none of here.
+fn drop_nothing(
+    session: &mut Session,
+    tag: &str,
+    what: &str,
+    if_exists: bool,
+    names: impl Iterator<Item = String>,
+    state: SqlState,
+) -> Result<Outcome> {
+    for name in names {
+        if !if_exists {
+            return Err(Error::new(state, format!("{what} \"{name}\" does not exist")));
+        }
+        session.notice(format!("{what} \"{name}\" does not exist, skipping"));
+    }
+    Ok(Outcome::command(format!("DROP {tag}")))
 }
 
 fn drop_table(session: &mut Session, name: &ObjectName, if_exists: bool) -> Result<()> {

@@ -67,7 +67,7 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             }
             lines
         }
-        Plan::Execute(_) | Plan::Declare(_) => vec!["Utility statement".to_owned()],
+        Plan::Execute(_) | Plan::Declare(_) | Plan::Advisory(_) => vec!["Utility statement".to_owned()],
         Plan::Other => match statement.as_ref() {
             ast::Statement::Delete(delete) => {
                 let target = crate::delete::target(session, &inner.0.statement.0, delete, values, &inner.0.parameters)?;

@@ -129,6 +129,22 @@ impl ServerFacts for Live {
         i64::try_from(stats.segment_bytes + stats.log_disk_bytes).unwrap_or(i64::MAX)
     }
 
+    fn locks(&self) -> Vec<crate::advisory::Shown> {
+        self.0.database.advisory().list()
+    }
+
+    fn cursors(&self) -> Vec<functions::OpenCursor> {
+        self.0.cursors.as_deref().unwrap_or_default().to_vec()
+    }
+
+    fn commits(&self) -> Option<i64> {
+        i64::try_from(self.0.engine.stats().commits).ok()
+    }
+
+    fn started_ns(&self) -> i64 {
+        self.0.database.started_ns()
+    }
+
     fn lsn(&self) -> u64 {
         self.0.snapshot.lsn().0
     }

@@ -9,6 +9,7 @@
 //! - No engine lock is held across an await; waits are parked on `env::Event`.
 //! - Nothing a client is told names DataFusion: its errors are translated in one place (`errors`).
 
+mod advisory;
 mod announced;
 mod arithmetic;
 mod asof;
@@ -68,6 +69,8 @@ mod statement;
 mod stop;
 mod subqueries;
 mod summary;
+mod syntax;
+mod table_store;
 mod transaction;
 mod type_planner;
 mod types;

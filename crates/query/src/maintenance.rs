@@ -1,4 +1,5 @@
-//! CHECKPOINT, VACUUM and LOCK TABLE: work that the database does behind the scenes, done now and waited for.
+//! CHECKPOINT, VACUUM and LOCK TABLE: work that the database does behind the scenes, done now and waited for. REINDEX, CLUSTER and
+//! COMMENT, which change nothing here and say so.
 
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -23,6 +24,10 @@ pub(crate) enum Maintenance {
     Constraints { deferred: bool },
     /// ALTER TABLE … SET (timescaledb…): how TimescaleDB is to compress, which happens here anyway.
     Compress { table: ObjectName },
+    /// REINDEX, CLUSTER: indexes and rows have their order at all times. `tables` are those that it names.
+    Reorder { tag: &'static str, tables: Vec<ObjectName> },
+    /// COMMENT ON: comments are not stored. `table`: the one that it names, or whose column it names.
+    Comment { table: Option<ObjectName> },
     /// LOCK TABLE. `alone`: nobody else may write, and not only alter, the tables.
     Lock { tables: Vec<ObjectName>, alone: bool, nowait: bool },
 }
@@ -57,7 +62,9 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
     }
     let is_checkpoint = is_word(&tokens[0], "checkpoint");
     let is_lock = is_word(&tokens[0], "lock");
-    if !is_checkpoint && !is_lock && !is_word(&tokens[0], "vacuum") {
+    let others = ["vacuum", "reindex", "cluster", "comment"];
+    let other = others.into_iter().find(|word| is_word(&tokens[0], word)).unwrap_or_default();
+    if !is_checkpoint && !is_lock && other.is_empty() {
         return Ok(None);
     }
     let rest = tokens[1..].iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).cloned();
@@ -66,10 +73,13 @@ pub(crate) fn parse(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<
         text.unexpected(&token.token, if token.token == Token::EOF { end } else { token.span.start })
     };
     let mut parser = compiled::parser(rest.collect());
-    let read = match (is_checkpoint, is_lock) {
+    let read = match (is_checkpoint, other) {
         (true, _) => Ok(Maintenance::Checkpoint),
-        (_, true) => lock(&mut parser),
-        _ => vacuum(&mut parser),
+        (_, "vacuum") => vacuum(&mut parser),
+        (_, "reindex") => reindex(&mut parser),
+        (_, "cluster") => cluster(&mut parser),
+        (_, "comment") => comment(&mut parser),
+        _ => lock(&mut parser),
     };
     match read {
         Ok(maintenance) if parser.peek_token_ref().token == Token::EOF => Ok(Some(maintenance)),
@@ -134,6 +144,88 @@ fn vacuum(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> 
     Ok(Maintenance::Vacuum { full, tables })
 }
 
+/// The next token, if it is this word.
+fn take(parser: &mut Parser<'_>, word: &str) -> bool {
+    let found = is_word(parser.peek_token_ref(), word);
+    if found {
+        parser.advance_token();
+    }
+    found
+}
+
+/// Options in parentheses, whatever they are.
+fn skip_options(parser: &mut Parser<'_>) {
+    if parser.consume_token(&Token::LParen) {
+        while !matches!(parser.next_token().token, Token::RParen | Token::EOF) {}
+    }
+}
+
+/// What follows `REINDEX`: an index names no table.
+fn reindex(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
+    skip_options(parser);
+    let of_table = take(parser, "table");
+    if !of_table && !["index", "schema", "database", "system"].iter().any(|word| take(parser, word)) {
+        return Err(Refused::Token);
+    }
+    take(parser, "concurrently");
+    let names = table_names(parser)?;
+    Ok(Maintenance::Reorder { tag: "REINDEX", tables: if of_table { names } else { Vec::new() } })
+}
+
+/// What follows `CLUSTER`.
+fn cluster(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
+    skip_options(parser);
+    take(parser, "verbose");
+    let mut tables = Vec::new();
+    if parser.peek_token_ref().token != Token::EOF {
+        tables = table_names(parser)?;
+    }
+    if take(parser, "using") {
+        table_names(parser)?;
+    }
+    Ok(Maintenance::Reorder { tag: "CLUSTER", tables })
+}
+
+/// What follows `COMMENT`.
+fn comment(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
+    if !take(parser, "on") {
+        return Err(Refused::Token);
+    }
+    let of_column = take(parser, "column");
+    let of_table = !of_column && take(parser, "table");
+    let mut table = None;
+    if of_column || of_table {
+        let mut name = parser.parse_object_name(false).map_err(|_| Refused::Token)?;
+        if of_column {
+            name.0.pop();
+        }
+        table = Some(name).filter(|name| !name.0.is_empty());
+    }
+    while !take(parser, "is") {
+        if parser.next_token().token == Token::EOF {
+            return Err(Refused::Token);
+        }
+    }
+    match parser.next_token().token {
+        Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_) | Token::DollarQuotedString(_) => {}
+        Token::Word(word) if word.value.eq_ignore_ascii_case("null") => {}
+        _ => return Err(Refused::Token),
+    }
+    Ok(Maintenance::Comment { table })
+}
+
+/// Whether tables are there, in either store.
+///
+/// # Errors
+/// 42P01.
+fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a ObjectName>) -> Result<()> {
+    // Not kept while waiting: a snapshot keeps what it sees, files and memory.
+    let context = session.context();
+    let named = Named { snapshot: &context.snapshot, settings: &context.settings };
+    let columns = tables.into_iter().filter(|table| named.find(table).is_none());
+    columns.map(|table| find_table(&context, table)).try_for_each(|found| found.map(drop))
+}
+
 /// Modes of LOCK TABLE, and whether they keep others from writing.
 const LOCK_MODES: &[(&[&str], bool)] = &[
     (&["access", "share"], false),
@@ -175,7 +267,9 @@ fn table_names(parser: &mut Parser<'_>) -> std::result::Result<Vec<ObjectName>, 
         if !matches!(parser.peek_token_ref().token, Token::Word(_)) {
             return Err(Refused::Token);
         }
-        tables.push(parser.parse_object_name(false).map_err(|_| Refused::Token)?);
+        let mut name = parser.parse_object_name(false).map_err(|_| Refused::Token)?;
+        crate::syntax::local(&mut name).map_err(Refused::Option)?;
+        tables.push(name);
         if !parser.consume_token(&Token::Comma) {
             return Ok(tables);
         }
@@ -226,6 +320,16 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             session.notice(format!("hypertable \"{table}\" is always compressed: its options are ignored"));
             Ok(Outcome::command("ALTER TABLE"))
         }
+        Maintenance::Reorder { tag, tables } => {
+            check_tables(session, tables)?;
+            session.notice(format!("{tag} is ignored: rows and indexes are in order at all times"));
+            Ok(Outcome::command(*tag))
+        }
+        Maintenance::Comment { table } => {
+            check_tables(session, table)?;
+            session.notice("COMMENT is ignored: comments are not stored");
+            Ok(Outcome::command("COMMENT"))
+        }
         Maintenance::Checkpoint => {
             finished(engine.start_flush()).await?;
             Ok(Outcome::command("CHECKPOINT"))
@@ -239,13 +343,7 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
                 let message = "VACUUM cannot run inside a transaction block";
                 return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
-            {
-                // Not kept while waiting: a snapshot keeps what it sees, files and memory.
-                let context = session.context();
-                let named = Named { snapshot: &context.snapshot, settings: &context.settings };
-                let columns = tables.iter().filter(|table| named.find(table).is_none());
-                columns.map(|table| find_table(&context, table)).try_for_each(|found| found.map(drop))?;
-            }
+            check_tables(session, tables)?;
             if *full {
                 finished(engine.start_flush()).await?;
                 finished(engine.start_settle()).await?;

@@ -19,6 +19,7 @@ use engine::{Isolation, Snapshot, Txn};
 use futures::{Stream, StreamExt};
 use model::{Error, Lsn, Result, SqlState};
 
+use crate::advisory::{Calls, Held};
 use crate::compute::{compute, computing};
 use crate::context::{Pending, Slot, StatementContext};
 use crate::copy::{Chunk, CopyForm, CopyIn};
@@ -120,6 +121,7 @@ pub(crate) enum Plan {
     /// DECLARE of a cursor for this.
     Declare(Prepared),
     Feed(Box<FeedPlan>),
+    Advisory(Box<Calls>),
     /// Worked out when it is executed.
     Other,
 }
@@ -219,6 +221,7 @@ pub struct Session {
     /// SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
     pub(crate) cursors: Cursors,
+    pub(crate) advisory: Held,
     /// The cursor of the last statement, if that was a FETCH, and whether all its rows were taken.
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
     /// DataFusion's side; made at the first statement that needs it.
@@ -295,10 +298,13 @@ impl Session {
         let mut settings = Settings::default();
         // The name cannot be refused.
         let _ = settings.set("session_authorization", user);
+        let spill = database.engine().spill_dir();
+        settings.fix("data_directory", &spill.parent().unwrap_or(&spill).to_string_lossy());
         let settings = Arc::new(settings);
         let told = (settings.reported(), Arc::clone(&settings));
         let user: Arc<str> = user.into();
         let env = Arc::clone(database.engine().env());
+        let advisory = Held::new(database.advisory().clone(), pid);
         let stop = Arc::new(StopFlag::new(env));
         let now_ns = database.engine().env().now_ns();
         let entered = database.sessions().enter(pid, &user, now_ns, Arc::clone(&stop));
@@ -314,6 +320,7 @@ impl Session {
             notices: Vec::new(),
             named: BTreeMap::new(),
             cursors: Cursors::default(),
+            advisory,
             fetching: None,
             state: None,
             slot: Arc::new(Slot::default()),
@@ -615,6 +622,7 @@ impl Session {
         let statement = &prepared.0.statement;
         match &prepared.0.plan {
             Plan::Query(_) => return crate::query::execute(self, prepared, values).await,
+            Plan::Advisory(calls) => return Box::pin(calls.execute(self, values)).await,
             Plan::Insert(plan) => return crate::insert::execute(self, prepared, plan, values).await,
             Plan::Rows(_) | Plan::Feed(_) | Plan::Execute(_) => {
                 return Err(Error::bug("a compiled statement among the others"));
@@ -623,7 +631,7 @@ impl Session {
                 let Command::Cursor(cursor) = &statement.0.command else {
                     return Err(Error::bug("a DECLARE that is none"));
                 };
-                return Box::pin(crate::cursor::declare(self, cursor, query, values)).await;
+                return Box::pin(crate::cursor::declare(self, (&**cursor, statement.sql()), query, values)).await;
             }
             Plan::Other => {}
         }
@@ -649,9 +657,7 @@ impl Session {
             ast::Statement::Prepare { .. } | ast::Statement::Deallocate { .. } => {
                 Box::pin(crate::named::define(self, &prepared.0.statement, sql)).await
             }
-            ast::Statement::CreateTable(create @ ast::CreateTable { query: Some(query), .. }) => {
-                Box::pin(crate::create_as::execute(self, parsed, create, query)).await
-            }
+            ast::Statement::CreateTable(create) => Box::pin(self.create_table(parsed, create)).await,
             ast::Statement::Query(_) => match (Sleep::of(sql), rows::Call::of(sql)) {
                 (Some(sleep), _) => sleep.execute(values).await,
                 (None, Some(call)) => Box::pin(call.execute(self, parsed)).await,
@@ -663,6 +669,21 @@ impl Session {
                 None => crate::ddl::execute(self, parsed, sql),
             },
         }
+    }
+
+    async fn create_table(&mut self, parsed: &Parsed, create: &ast::CreateTable) -> Result<Outcome> {
+        let create = crate::table_store::with_default(self, create);
+        if let Some(query) = &create.query {
+            return crate::create_as::execute(self, parsed, &create, query).await;
+        }
+        let sql = ast::Statement::CreateTable(create.into_owned());
+        let Some(outcome) = crate::rows::define(self, parsed, &sql).await? else {
+            return crate::ddl::execute(self, parsed, &sql);
+        };
+        if let ast::Statement::CreateTable(create) = &sql {
+            crate::table_store::tell(self, create);
+        }
+        Ok(outcome)
     }
 
     pub(crate) fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
@@ -691,6 +712,9 @@ impl Session {
         }
         if let Some(call) = rows::Call::of(sql) {
             return Ok((Vec::new(), Some(call.columns()), Plan::Other));
+        }
+        if let Some(calls) = Calls::plan(self, statement, sql, types)? {
+            return Ok((calls.parameters(), Some(calls.columns()), Plan::Advisory(Box::new(calls))));
         }
         if let Some(plan) = crate::rows::plan(self, statement, sql, types)? {
             return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan))));
@@ -772,6 +796,10 @@ impl Session {
         }
         self.fetching = None;
         self.input = None;
+        if self.block.is_none() {
+            // Left by a commit that nobody waited for to its end.
+            self.advisory.end_transaction(0);
+        }
         self.assign_pending();
     }
 
@@ -799,6 +827,7 @@ impl Session {
             Some(block) if block.implicit => self.roll_back(),
             Some(block) => {
                 block.failed = true;
+                self.advisory.end_transaction(block.savepoints.len());
                 // Its locks are let go now, and not only when the client says ROLLBACK.
                 let undone = if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() };
                 if undone.is_err() {
@@ -870,6 +899,7 @@ impl Session {
     pub(crate) fn roll_back_to(&mut self, at: usize) -> Result<()> {
         let Some(block) = &mut self.block else { return Ok(()) };
         block.savepoints.truncate(at + 1);
+        self.advisory.end_transaction(at + 1);
         self.cursors.roll_back_to(at);
         if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() }?;
         block.failed = false;
@@ -890,6 +920,7 @@ impl Session {
         self.keep_settings(&after);
         // In its place, as it is large.
         self.block = None;
+        self.advisory.end_transaction(0);
         self.cursors.end_transaction(true);
         true
     }
@@ -914,12 +945,14 @@ impl Session {
                 Ok(lsn) => self.seen = self.seen.max(lsn),
                 Err(error) => {
                     self.settings = before;
+                    self.advisory.end_transaction(0);
                     self.cursors.end_transaction(false);
                     return Err(error);
                 }
             }
         }
         self.keep_settings(&block.after);
+        self.advisory.end_transaction(0);
         self.cursors.end_transaction(true);
         Ok(())
     }
@@ -935,6 +968,7 @@ impl Session {
     pub(crate) fn roll_back(&mut self) {
         if let Some(block) = self.block.take() {
             self.settings = Arc::clone(&block.before);
+            self.advisory.end_transaction(0);
             self.cursors.end_transaction(false);
             if block.is_large() { compute(|| drop(block)) } else { drop(block) }
         }
@@ -1020,6 +1054,8 @@ impl Session {
             settings: Arc::clone(&self.settings),
             user: Arc::clone(&self.user),
             backend_pid: self.pid,
+            database: self.database.clone(),
+            cursors: self.cursors.listed(),
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
             files: self.database.files().cloned(),

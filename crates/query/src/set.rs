@@ -28,6 +28,12 @@ pub(crate) fn set(session: &mut Session, set: &Set) -> Result<Outcome> {
             }
         }
         Set::SetTimeZone { local, value } => match value_of(std::slice::from_ref(value))? {
+            Some(hours) if matches!(value, Expr::Interval(_)) => {
+                let east = pg::time::parse_interval(&hours).ok().map(|span| span.micros / 1_000_000);
+                let shown = east.and_then(|east| crate::zone::Zone::setting_of_offset(i32::try_from(east).ok()?));
+                let zone = shown.map_or(hours, |(shown, _)| shown);
+                assign(session, "TimeZone", &zone, *local)?;
+            }
             Some(zone) if !zone.eq_ignore_ascii_case("local") => assign(session, "TimeZone", &zone, *local)?,
             _ => change(session, *local, |settings| settings.reset("TimeZone"))?,
         },
@@ -141,7 +147,7 @@ fn text_of(value: &Expr) -> Result<String> {
 pub(crate) fn reset(session: &mut Session, reset: &Reset) -> Result<Outcome> {
     match reset {
         Reset::ALL => change(session, false, |settings| {
-            *settings = Settings::default();
+            settings.reset_all();
             Ok(())
         })?,
         Reset::ConfigurationParameter(name) => {
@@ -165,7 +171,8 @@ pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Out
     }
     session.named.clear();
     session.cursors.close_all();
-    session.settings = Arc::new(Settings::default());
+    session.advisory.unlock_all();
+    Arc::make_mut(&mut session.settings).reset_all();
     Ok(Outcome::command("DISCARD ALL"))
 }
 

@@ -26,8 +26,10 @@ enum Kind {
     MillisecondsOrNever,
     /// One of these; the first that matches in any case is kept.
     OneOf(&'static [&'static str]),
-    /// A time zone name, abbreviation or offset.
+    /// A time zone name or offset.
     TimeZone,
+    /// The store of tables that name none: `columns`, or `heap`, as PostgreSQL's catalog calls that of rows.
+    Store,
     /// Cannot be changed.
     Fixed,
 }
@@ -58,23 +60,39 @@ pub(crate) const SERVER_VERSION: &str = crate::pg_catalog::SERVER_VERSION;
 #[rustfmt::skip]
 const KNOWN: &[Known] = &[
     reported("application_name", "", Kind::Text),
+    known("allow_system_table_mods", "off", Kind::Fixed),
+    known("archive_mode", "off", Kind::Fixed),
+    known("array_nulls", "on", Kind::Bool),
+    known("backslash_quote", "safe_encoding", Kind::Text),
     known("bytea_output", "hex", Kind::OneOf(&["hex", "escape"])),
     known("check_function_bodies", "on", Kind::Bool),
     reported("client_encoding", "UTF8", Kind::Text),
     known("client_min_messages", "notice", Kind::OneOf(&["notice", "warning", "error", "log", "debug", "debug1", "debug2", "debug3", "debug4", "debug5", "info"])),
     known("cursor_tuple_fraction", "0.1", Kind::Text),
+    known("data_directory", "", Kind::Fixed),
     reported("DateStyle", "ISO, MDY", Kind::Text),
-    known("default_table_access_method", "columns", Kind::Text),
+    known("default_table_access_method", "heap", Kind::Store),
     known("default_tablespace", "", Kind::Text),
     known("default_text_search_config", "pg_catalog.simple", Kind::Text),
     known("default_transaction_deferrable", "off", Kind::Bool),
     known("default_transaction_isolation", "read committed", ISOLATION),
     reported("default_transaction_read_only", "off", Kind::Bool),
+    known("enable_bitmapscan", "on", Kind::Bool),
+    known("enable_hashagg", "on", Kind::Bool),
+    known("enable_hashjoin", "on", Kind::Bool),
+    known("enable_indexonlyscan", "on", Kind::Bool),
+    known("enable_indexscan", "on", Kind::Bool),
+    known("enable_material", "on", Kind::Bool),
+    known("enable_mergejoin", "on", Kind::Bool),
+    known("enable_nestloop", "on", Kind::Bool),
     known("enable_seqscan", "on", Kind::Bool),
     known("enable_series", "on", Kind::Bool),
+    known("enable_sort", "on", Kind::Bool),
     known("escape_string_warning", "on", Kind::Bool),
     known("extra_float_digits", "1", Kind::Int),
+    known("fsync", "on", Kind::Fixed),
     known("geqo", "on", Kind::Bool),
+    known("hot_standby", "off", Kind::Fixed),
     known("idle_in_transaction_session_timeout", "0", Kind::Milliseconds),
     known("idle_session_timeout", "0", Kind::Milliseconds),
     reported("in_hot_standby", "off", Kind::Fixed),
@@ -96,6 +114,8 @@ const KNOWN: &[Known] = &[
     known("max_identifier_length", "128", Kind::Fixed),
     known("max_index_keys", "32", Kind::Fixed),
     known("max_parallel_workers_per_gather", "2", Kind::Int),
+    known("max_prepared_transactions", "0", Kind::Fixed),
+    known("plan_cache_mode", "auto", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"])),
     known("quote_all_identifiers", "off", Kind::Bool),
     known("random_page_cost", "4", Kind::Text),
     known("role", "none", Kind::Text),
@@ -116,6 +136,7 @@ const KNOWN: &[Known] = &[
     known("transaction_deferrable", "off", Kind::Bool),
     known("transaction_isolation", "read committed", ISOLATION),
     known("transaction_read_only", "off", Kind::Bool),
+    known("transform_null_equals", "off", Kind::Bool),
     known("transaction_timeout", "0", Kind::Milliseconds),
     known("vacuum_cost_delay", "0", Kind::Text),
     known("wal_level", "logical", Kind::Fixed),
@@ -209,6 +230,22 @@ impl Settings {
         Ok(())
     }
 
+    /// Back to the defaults, but for what says who and where the session is.
+    pub(crate) fn reset_all(&mut self) {
+        self.changed.retain(|name, _| ["session_authorization", "data_directory"].contains(&name.as_str()));
+        self.derive();
+    }
+
+    /// Sets what no statement may set.
+    pub(crate) fn fix(&mut self, name: &str, value: &str) {
+        self.changed.insert(canonical(name), value.to_owned());
+    }
+
+    /// Whether tables that name no store are `columns` tables.
+    pub(crate) fn makes_columns_tables(&self) -> bool {
+        self.changed.get("default_table_access_method").is_some_and(|store| store == "columns")
+    }
+
     fn derive(&mut self) {
         let is = |settings: &Settings, name: &str, values: &[&str]| {
             settings.get(name).is_some_and(|value| values.contains(&value.as_str()))
@@ -216,7 +253,8 @@ impl Settings {
         let time = |name: &str| self.get(name).as_deref().and_then(duration);
         let path = self.get("search_path").unwrap_or_default();
         let schemas = split_names(&path).into_iter().filter(|name| name != "$user" && name != "pg_catalog");
-        let zone = self.get("timezone").unwrap_or_default();
+        let zone = self.get("timezone").and_then(|value| Zone::setting(&value));
+        let zone = zone.map_or_else(|| "UTC".to_owned(), |(_, name)| name);
         self.derived = Derived {
             // Checked when it was set.
             zone: Zone::new(&zone).unwrap_or_else(|_| Zone::utc()),
@@ -357,6 +395,11 @@ fn check(known: &Known, value: &str) -> Result<String> {
             .map(|item| (*item).to_owned())
             .ok_or_else(|| invalid(known, value).with_hint(format!("available values: {}", list.join(", ")))),
         Kind::TimeZone => check_time_zone(known, value),
+        Kind::Store => match value.to_ascii_lowercase().as_str() {
+            "heap" | "rows" => Ok("heap".to_owned()),
+            "columns" => Ok("columns".to_owned()),
+            _ => Err(invalid(known, value).with_hint("the stores are heap, also called rows, and columns")),
+        },
         Kind::Fixed if value.eq_ignore_ascii_case(known.default) => Ok(known.default.to_owned()),
         Kind::Fixed => Err(Error::new(
             SqlState::INVALID_PARAMETER_VALUE,
@@ -391,35 +434,11 @@ fn check_date_style(known: &Known, value: &str) -> Result<String> {
 
 fn check_time_zone(known: &Known, value: &str) -> Result<String> {
     let value = value.trim();
-    if value.eq_ignore_ascii_case("utc") || value.eq_ignore_ascii_case("gmt") || value.eq_ignore_ascii_case("z") {
-        return Ok("UTC".to_owned());
-    }
     if value.eq_ignore_ascii_case("default") || value.eq_ignore_ascii_case("local") {
         return Ok("UTC".to_owned());
     }
-    // SET TIME ZONE 2 and SET TIME ZONE INTERVAL '+02:00' mean hours east of Greenwich.
-    if let Some(offset) = offset_text(value) {
-        return Ok(offset);
-    }
-    match jiff::tz::TimeZone::get(value) {
-        Ok(zone) => Ok(zone.iana_name().unwrap_or(value).to_owned()),
-        Err(_) => {
-            Err(invalid(known, value).with_hint("use an IANA name such as Europe/Berlin, or an offset such as +02:00"))
-        }
-    }
-}
-
-fn offset_text(value: &str) -> Option<String> {
-    let (sign, digits) = match value.as_bytes().first()? {
-        b'-' => ('-', &value[1..]),
-        b'+' => ('+', &value[1..]),
-        b'0'..=b'9' => ('+', value),
-        _ => return None,
-    };
-    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
-    let hours: u8 = hours.parse().ok()?;
-    let minutes: u8 = minutes.parse().ok()?;
-    (hours <= 15 && minutes < 60).then(|| format!("{sign}{hours:02}:{minutes:02}"))
+    let hint = "use an IANA name such as Europe/Berlin, hours east of Greenwich such as 2, or POSIX text such as GMT-2";
+    Zone::setting(value).map(|(shown, _)| shown).ok_or_else(|| invalid(known, value).with_hint(hint))
 }
 
 fn bool_text(value: &str) -> Option<&'static str> {
@@ -523,7 +542,8 @@ mod tests {
         for (name, value, expected) in [
             ("timezone", "Europe/Berlin", "Europe/Berlin"),
             ("TIMEZONE", "utc", "UTC"),
-            ("timezone", "+02", "+02:00"),
+            ("timezone", "+02", "<+02>-02"),
+            ("timezone", "GMT-08:00", "GMT-08:00"),
             ("timezone", "Mars/Olympus", "22023"),
             ("statement_timeout", "5000", "5s"),
             ("statement_timeout", "1500", "1500ms"),

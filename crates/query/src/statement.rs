@@ -151,6 +151,11 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     if let Some(cursor) = crate::cursor::parse(tokens, text, |query| query_of(query, text))? {
         return Ok((Command::Cursor(Box::new(cursor)), Vec::new()));
     }
+    // What the parser has no word for. It would say that no statement begins so.
+    let unknown = ["do", "refresh", "reassign", "security", "import", "notify", "listen"];
+    if let Some(word) = unknown.iter().find(|word| is_word(&tokens[0], word)) {
+        return Err(Error::unsupported(format!("{} is not supported", word.to_uppercase())));
+    }
     let mut tokens = prepared(tokens);
     let notices = compiled::prepared(&mut tokens)?;
     if let Some(sequence) = compiled::sequence(&tokens)? {
@@ -159,9 +164,10 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
     let mut parser = Parser::new(&compiled::PostgreSql)
         .with_recursion_limit(PARSER_DEPTH_MAX)
         .with_tokens_with_locations(tokens.clone());
-    let statement = parser.parse_statement().map_err(|error| text.parse_error(&error, &tokens))?;
+    let mut statement = parser.parse_statement().map_err(|error| text.parse_error(&error, &tokens))?;
     let next = parser.peek_token();
     if next.token == Token::EOF {
+        crate::syntax::without_database(&tokens, &mut statement)?;
         Ok((Command::Sql(statement), notices))
     } else {
         Err(text.unexpected(&next.token, next.span.start))
@@ -188,6 +194,7 @@ fn prepared(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     reset_time_zone(&mut tokens);
     weaker_locks(&mut tokens);
     extension_alone(&mut tokens);
+    crate::syntax::prepare(&mut tokens);
     crate::asof::prepare(&mut tokens);
     crate::create_as::prepare(&mut tokens);
     crate::past::prepare(&mut tokens);

@@ -50,6 +50,7 @@ fn release(session: &mut Session, name: &str) -> Result<Outcome> {
     let block = in_block(session, "RELEASE SAVEPOINT")?;
     let at = position(block, name)?;
     block.savepoints.truncate(at);
+    session.advisory.release_savepoint(at);
     session.cursors.release(at);
     Ok(Outcome::command("RELEASE"))
 }

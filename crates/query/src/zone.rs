@@ -1,4 +1,10 @@
-//! The session's time zone, for reading and writing timestamps.
+//! Time zones: the one reader of their names, and reading and writing timestamps in them.
+//!
+//! | who names a zone                                | function          | `+02`, `UTC-2`                      |
+//! |-------------------------------------------------|-------------------|-------------------------------------|
+//! | SET TimeZone, start-up parameters               | [`Zone::setting`] | a number is east, POSIX text is not |
+//! | AT TIME ZONE, `timezone()`, names in timestamps | [`Zone::read`]    | POSIX: `UTC-2` is east of Greenwich |
+//! | settings, plans, Arrow types                    | [`Zone::new`]     | `+02:00` is east; no POSIX text     |
 
 use jiff::tz::{Offset, TimeZone};
 use model::{Error, Result, SqlState};
@@ -17,14 +23,59 @@ impl Zone {
         Zone(TimeZone::UTC)
     }
 
-    /// The zone called `name`.
+    /// The zone by the name that settings and Arrow types have: IANA, or an offset such as `+02:00`, east of Greenwich.
     ///
     /// # Errors
     /// 22023 when there is none.
     pub fn new(name: &str) -> Result<Zone> {
-        find(name).map(Zone).ok_or_else(|| {
-            Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
-        })
+        let zone = if is_utc_name(name) { Some(TimeZone::UTC) } else { east(name).or_else(|| by_iana_name(name)) };
+        zone.map(Zone).ok_or_else(|| unknown(name))
+    }
+
+    /// The zone that a user names in a statement, as PostgreSQL reads it: an abbreviation, an IANA name, or POSIX text such as
+    /// `GMT-8`, which is east of Greenwich.
+    ///
+    /// # Errors
+    /// 22023 when there is none.
+    pub fn read(name: &str) -> Result<Zone> {
+        let name = name.trim();
+        let abbreviation = |(_, offset): &(&str, i32)| fixed(*offset);
+        let known = ABBREVIATIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).and_then(abbreviation);
+        known.or_else(|| by_iana_name(name)).or_else(|| posix(name)).map(Zone).ok_or_else(|| unknown(name))
+    }
+
+    /// A value of the setting `TimeZone`: what SHOW says, and the name for [`Zone::new`]. A number is hours east of Greenwich; `None`
+    /// when there is no such zone, or none that Arrow could name (POSIX text with daylight saving).
+    #[must_use]
+    pub fn setting(value: &str) -> Option<(String, String)> {
+        if is_utc_name(value) {
+            return Some((value.to_ascii_uppercase(), "UTC".to_owned()));
+        }
+        if let Ok(hours) = value.parse::<f64>() {
+            return Zone::setting_of_offset((hours * 3_600.0) as i32);
+        }
+        if let Some(zone) = by_iana_name(value) {
+            let name = zone.iana_name().unwrap_or(value).to_owned();
+            let shown = if has_prefix(value, POSIX_FOLDER) { format!("{POSIX_FOLDER}{name}") } else { name.clone() };
+            return Some((shown, name));
+        }
+        let (west, rule) = posix_offset(value)?;
+        offset_name(-west).filter(|_| rule.is_empty()).map(|name| (value.to_owned(), name))
+    }
+
+    /// As [`Zone::setting`], of seconds east of Greenwich: `<+02>-02`, as PostgreSQL shows it.
+    #[must_use]
+    pub fn setting_of_offset(seconds: i32) -> Option<(String, String)> {
+        let name = offset_name(seconds)?;
+        let short = name.strip_suffix(":00").unwrap_or(&name);
+        let opposite = if seconds < 0 { '+' } else { '-' };
+        Some((format!("<{short}>{opposite}{}", &short[1..]), name))
+    }
+
+    /// The zone as the library of zones has it.
+    #[must_use]
+    pub fn time_zone(&self) -> &TimeZone {
+        &self.0
     }
 
     /// For `ingest`, which asks for offsets: of a named zone or (`None`) of this one, at a local time in seconds since 1970.
@@ -32,7 +83,7 @@ impl Zone {
     pub fn lookup(&self) -> Box<Offsets> {
         let own = self.0.clone();
         Box::new(move |name, local| match name {
-            Some(name) => find(name).map(|zone| offset_of_local(&zone, local)),
+            Some(name) => Zone::read(name).ok().map(|zone| zone.offset_at_local(local)),
             None => Some(offset_of_local(&own, local)),
         })
     }
@@ -66,7 +117,8 @@ impl Zone {
     }
 
     /// Seconds east of UTC at a local time in seconds since 1970.
-    pub(crate) fn offset_at_local(&self, local_seconds: i64) -> i32 {
+    #[must_use]
+    pub fn offset_at_local(&self, local_seconds: i64) -> i32 {
         offset_of_local(&self.0, local_seconds)
     }
 
@@ -88,8 +140,8 @@ impl Zone {
 
     fn offset_of(&self, name: Option<&str>, local: i64) -> Option<i32> {
         match name {
-            Some(name) => find(name).map(|zone| offset_of_local(&zone, local)),
-            None => Some(offset_of_local(&self.0, local)),
+            Some(name) => Zone::read(name).ok().map(|zone| zone.offset_at_local(local)),
+            None => Some(self.offset_at_local(local)),
         }
     }
 
@@ -101,18 +153,111 @@ impl Zone {
     }
 }
 
-fn find(name: &str) -> Option<TimeZone> {
-    if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") || name.eq_ignore_ascii_case("gmt") {
-        return Some(TimeZone::UTC);
-    }
-    if let Some((sign, rest)) = name.split_at_checked(1).filter(|(sign, _)| *sign == "+" || *sign == "-") {
-        let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
-        let seconds = hours.parse::<i32>().ok()? * 3_600 + minutes.parse::<i32>().ok()? * 60;
-        let seconds = if sign == "-" { -seconds } else { seconds };
-        return Offset::from_seconds(seconds).ok().map(TimeZone::fixed);
-    }
-    TimeZone::get(name).ok()
+/// The folder in which many systems keep zones without leap seconds, which are all that there are here.
+const POSIX_FOLDER: &str = "posix/";
+
+fn unknown(name: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
 }
+
+fn is_utc_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("gmt")
+}
+
+fn has_prefix(name: &str, prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+fn by_iana_name(name: &str) -> Option<TimeZone> {
+    let bare = if has_prefix(name, POSIX_FOLDER) { &name[POSIX_FOLDER.len()..] } else { name };
+    if is_utc_name(bare) { Some(TimeZone::UTC) } else { TimeZone::get(bare).ok() }
+}
+
+fn fixed(seconds: i32) -> Option<TimeZone> {
+    Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
+}
+
+/// `+02`, `-03:30`: east of Greenwich.
+fn east(name: &str) -> Option<TimeZone> {
+    let (seconds, rest) = offset(name).filter(|_| name.starts_with(['+', '-']))?;
+    fixed(seconds).filter(|_| rest.is_empty())
+}
+
+/// `+02:00`; `None` for what has seconds, which Arrow has no name for.
+fn offset_name(seconds: i32) -> Option<String> {
+    let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.abs() / 60);
+    let is_named = seconds % 60 == 0 && minutes < 24 * 60;
+    is_named.then(|| format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+}
+
+/// POSIX text: an abbreviation (letters, or anything in angle brackets, or nothing), then hours *west* of Greenwich, then, with
+/// daylight saving, a second abbreviation and its rule, which is that of the United States unless given.
+fn posix(text: &str) -> Option<TimeZone> {
+    let (west, rest) = posix_offset(text)?;
+    if rest.is_empty() {
+        // The library keeps the abbreviation, of which it wants three letters.
+        return TimeZone::posix(text).ok().or_else(|| fixed(-west));
+    }
+    let rule = if rest.contains(',') { "" } else { ",M3.2.0,M11.1.0" };
+    TimeZone::posix(&format!("{text}{rule}")).ok()
+}
+
+/// Seconds west of Greenwich of POSIX text, and what it says of daylight saving.
+fn posix_offset(text: &str) -> Option<(i32, &str)> {
+    let after_name = match text.strip_prefix('<') {
+        Some(rest) => &rest[rest.find('>')? + 1..],
+        None => text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
+    };
+    offset(after_name)
+}
+
+/// Seconds of `[+-]hh[:mm[:ss]]`, and the text after it.
+fn offset(text: &str) -> Option<(i32, &str)> {
+    let (sign, mut rest) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    let mut seconds = 0;
+    for (unit, limit) in [(3_600, 26), (60, 60), (1, 60)] {
+        if unit != 3_600 {
+            let Some(after) = rest.strip_prefix(':') else { break };
+            rest = after;
+        }
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: i32 = rest[..end].parse().ok().filter(|number| *number < limit)?;
+        (seconds, rest) = (seconds + number * unit, &rest[end..]);
+    }
+    Some((sign * seconds, rest))
+}
+
+/// PostgreSQL's default abbreviations that always had one offset, in seconds east of Greenwich.
+#[rustfmt::skip]
+pub(crate) const ABBREVIATIONS: &[(&str, i32)] = &[
+    ("ACDT", 37800), ("ACSST", 37800), ("ACST", 34200), ("ACT", -18000), ("ACWST", 31500), ("ADT", -10800),
+    ("AEDT", 39600), ("AESST", 39600), ("AEST", 36000), ("AFT", 16200), ("AKDT", -28800), ("AKST", -32400),
+    ("ALMST", 25200), ("ALMT", 21600), ("AMT", -14400), ("AST", -14400), ("AWSST", 32400), ("AWST", 28800),
+    ("AZOST", 0), ("AZOT", -3600), ("BDST", 7200), ("BDT", 21600), ("BNT", 28800), ("BORT", 28800), ("BOT", -14400),
+    ("BRA", -10800), ("BRST", -7200), ("BRT", -10800), ("BST", 3600), ("BTT", 21600), ("CADT", 37800),
+    ("CAST", 34200), ("CCT", 28800), ("CDT", -18000), ("CEST", 7200), ("CET", 3600), ("CETDST", 7200),
+    ("CHADT", 49500), ("CHAST", 45900), ("CHUT", 36000), ("CLST", -10800), ("COT", -18000), ("CST", -21600),
+    ("CXT", 25200), ("DDUT", 36000), ("EAT", 10800), ("EDT", -14400), ("EEST", 10800), ("EET", 7200),
+    ("EETDST", 10800), ("EGST", 0), ("EGT", -3600), ("EST", -18000), ("FET", 10800), ("FJST", 46800), ("FJT", 43200),
+    ("FNST", -3600), ("FNT", -7200), ("GALT", -21600), ("GAMT", -32400), ("GFT", -10800), ("GILT", 43200), ("GMT", 0),
+    ("HKT", 28800), ("HST", -36000), ("ICT", 25200), ("IDT", 10800), ("IRT", 12600), ("IST", 7200), ("JAYT", 32400),
+    ("JST", 32400), ("KDT", 36000), ("KGST", 21600), ("KST", 32400), ("LHST", 37800), ("LIGT", 36000),
+    ("MART", -34200), ("MDT", -21600), ("MEST", 7200), ("MESZ", 7200), ("MET", 3600), ("METDST", 7200), ("MEZ", 3600),
+    ("MHT", 43200), ("MMT", 23400), ("MPT", 36000), ("MSD", 14400), ("MST", -25200), ("MUST", 18000), ("MUT", 14400),
+    ("MVT", 18000), ("MYT", 28800), ("NDT", -9000), ("NFT", -12600), ("NPT", 20700), ("NST", -12600), ("NZDT", 46800),
+    ("NZST", 43200), ("NZT", 43200), ("PDT", -25200), ("PET", -18000), ("PGT", 36000), ("PHT", 28800),
+    ("PKST", 21600), ("PKT", 18000), ("PMDT", -7200), ("PMST", -10800), ("PONT", 39600), ("PST", -28800),
+    ("PWT", 32400), ("PYST", -10800), ("RET", 14400), ("SADT", 37800), ("SAST", 7200), ("SCT", 14400),
+    ("TAHT", -36000), ("TFT", 18000), ("TJT", 18000), ("TOT", 46800), ("TRUT", 36000), ("TVT", 43200), ("UCT", 0),
+    ("ULAST", 32400), ("UT", 0), ("UTC", 0), ("UYST", -7200), ("UYT", -10800), ("UZST", 21600), ("UZT", 18000),
+    ("VUT", 39600), ("WADT", 28800), ("WAKT", 43200), ("WAST", 25200), ("WAT", 3600), ("WDT", 32400), ("WET", 0),
+    ("WETDST", 3600), ("WFT", 43200), ("WGST", -7200), ("WGT", -10800), ("XJT", 21600), ("YAPT", 36000),
+    ("YEKST", 21600), ("Z", 0), ("ZULU", 0),
+];
 
 /// The offset that holds at a local time. In a gap or fold the earlier offset, as PostgreSQL does.
 fn offset_of_local(zone: &TimeZone, local_seconds: i64) -> i32 {
@@ -155,5 +300,44 @@ mod tests {
         assert_eq!(zone.offset_at(1_705_316_400_000_000_000), 3_600);
         assert_eq!(zone.offset_at(1_721_037_600_000_000_000), 7_200);
         assert_eq!(Zone::new("-03:30").unwrap().offset_at(0), -12_600);
+    }
+
+    /// JVMs send their zone at start-up: `-Duser.timezone=GMT+8` as `GMT-08:00`, which was refused. Values are PostgreSQL 15's.
+    #[test]
+    fn names_of_zones_are_read_as_postgresql_reads_them() {
+        let hours = |hours: f64| Some((hours * 3_600.0) as i32);
+        for (text, shown, set, read) in [
+            ("GMT-08:00", "GMT-08:00", hours(8.0), hours(8.0)),
+            ("GMT-8", "GMT-8", hours(8.0), hours(8.0)),
+            ("UTC+8", "UTC+8", hours(-8.0), hours(-8.0)),
+            ("UTC-5:30", "UTC-5:30", hours(5.5), hours(5.5)),
+            ("<+08>-08", "<+08>-08", hours(8.0), hours(8.0)),
+            ("posix/UTC", "posix/UTC", hours(0.0), hours(0.0)),
+            ("AB3", "AB3", hours(-3.0), hours(-3.0)),
+            ("+02:00", "+02:00", hours(-2.0), hours(-2.0)),
+            ("-8", "<-08>+08", hours(-8.0), hours(8.0)),
+            ("+8", "<+08>-08", hours(8.0), hours(-8.0)),
+            ("2.5", "<+02:30>-02:30", hours(2.5), None),
+            ("gmt", "GMT", hours(0.0), hours(0.0)),
+            ("europe/berlin", "Europe/Berlin", hours(1.0), hours(1.0)),
+            ("PST", "", None, hours(-8.0)),
+            ("CEST", "", None, hours(2.0)),
+            ("foo", "", None, None),
+            ("", "", None, None),
+            ("200", "", None, None),
+            ("UTC+169", "", None, None),
+            ("<+08", "", None, None),
+            ("+", "", None, None),
+            ("é-1", "", None, None),
+        ] {
+            let at = |zone: Zone| zone.offset_at(0);
+            let setting = Zone::setting(text);
+            assert_eq!(setting.as_ref().map_or("", |(shown, _)| shown), shown, "{text}");
+            assert_eq!(setting.map(|(_, name)| at(Zone::new(&name).unwrap())), set, "SET TimeZone = '{text}'");
+            assert_eq!(Zone::read(text).ok().map(at), read, "AT TIME ZONE '{text}'");
+        }
+        let summer = 1_719_792_000_000_000_000;
+        assert_eq!(Zone::read("CET-1CEST,M3.5.0,M10.5.0/3").unwrap().offset_at(summer), 7_200);
+        assert_eq!(Zone::read("ABC3DEF").unwrap().offset_at(summer), -7_200);
     }
 }

@@ -5,7 +5,9 @@
 //! | `POST /write`                  | line protocol as InfluxDB 1 takes it: `db`, `rp`, `precision`, `consistency`           |
 //! | `POST /api/v2/write`           | line protocol as InfluxDB 2 takes it: `org`, `bucket`, `precision`                     |
 //! | `GET /ping`, `GET /health`     | what line-protocol clients ask before they write                                       |
-//! | `GET, POST /query`             | answers `CREATE DATABASE`, which Telegraf sends first; other InfluxQL is refused       |
+//! | `GET /ready`, `/api/v2/orgs`, `GET, POST, DELETE /api/v2/buckets` | what clients of InfluxDB 2 ask and arrange          |
+//! | `GET, POST /query`             | the few statements of InfluxQL that writers send; others are refused                   |
+//! | `GET /settings`                | what QuestDB's clients ask before they write                                           |
 //! | `GET, POST /sql`               | one or several SQL statements; JSON, CSV or NDJSON                                     |
 //!
 //! Always true:
@@ -16,6 +18,7 @@
 //! Not here: the grammar of line protocol (`ingest`), SQL (`query`), health and metrics (`health`, on its own listener).
 
 mod body;
+mod influx;
 mod reply;
 mod rows;
 mod sql;
@@ -33,7 +36,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -282,7 +285,12 @@ fn router(context: Arc<Context>) -> Router {
         .route("/api/v2/write", post(write::v2))
         .route("/ping", get(ping))
         .route("/health", get(health))
-        .route("/query", any(write::influxql))
+        .route("/ready", get(influx::ready))
+        .route("/query", any(influx::query))
+        .route("/api/v2/buckets", get(influx::buckets).post(influx::create_bucket))
+        .route("/api/v2/buckets/{id}", delete(influx::delete_bucket))
+        .route("/api/v2/orgs", get(influx::organizations))
+        .route("/settings", get(influx::settings))
         .route("/sql", get(sql::get).post(sql::post))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)

@@ -33,6 +33,7 @@ pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
         return Ok(notices);
     }
     let is_create = is(0, "create");
+    let alters_table = is(0, "alter") && is(1, "table");
     let is_table = (1..3).any(|at| is(at, "table") || is(at, "index")) || is(2, "index");
     if is(1, "foreign") && is(2, "table") {
         tokens.remove(words[1]);
@@ -45,7 +46,9 @@ pub fn prepared(tokens: &mut Vec<TokenWithSpan>) -> Result<Vec<Notice>> {
         notices.push(Notice::new("UNLOGGED is ignored: every table is logged"));
     }
     if is_create && is_table {
-        without_places(tokens, &mut notices);
+        without_places(tokens, &mut notices, false);
+    } else if alters_table {
+        without_places(tokens, &mut notices, true);
     }
     order_identities(tokens, &mut notices);
     Ok(notices)
@@ -275,7 +278,8 @@ fn without_server(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
 }
 
 /// Takes out where on disk a new table or index is to be: behind its parentheses, or behind a key within them.
-fn without_places(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>) {
+/// `of_keys`: only those of the indexes of keys.
+fn without_places(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>, of_keys: bool) {
     let (mut at, mut depth) = (0, 0_usize);
     while at < tokens.len() {
         let word = |place: usize, word: &str| next(tokens, place).filter(|at| is_word(&tokens[*at].token, word));
@@ -283,7 +287,7 @@ fn without_places(tokens: &mut Vec<TokenWithSpan>, notices: &mut Vec<Notice>) {
         let of_key =
             here("using").and_then(|using| word(using + 1, "index")).and_then(|index| word(index + 1, "tablespace"));
         // Elsewhere it may be the name of a column.
-        let outside = depth == 0;
+        let outside = depth == 0 && !of_keys;
         let place = of_key.or(here("tablespace").filter(|_| outside)).and_then(|place| next(tokens, place + 1));
         let oids = here("without").filter(|_| outside).and_then(|without| word(without + 1, "oids"));
         if let Some(name) = place {

@@ -74,13 +74,15 @@ impl<'a> TableBuild<'a> {
     fn number(&mut self, text: &[u8], slot: usize, budget: &mut Budget) -> Parse<usize> {
         let Some(decimal) = number::scan(text) else { return Err(self.no_value(text, 0, slot)) };
         let suffix = text.get(decimal.len).copied();
-        let len = decimal.len + usize::from(matches!(suffix, Some(b'i' | b'u')));
+        let len = decimal.len + usize::from(matches!(suffix, Some(b'i' | b'u' | b't' | b'n')));
         if !matches!(text.get(len), None | Some(b',' | b' ' | b'\n' | b'\r')) {
             return Err(self.no_value(text, 0, slot));
         }
         let seen = match suffix {
             Some(b'i') => self.integer(decimal, text, slot)?,
             Some(b'u') => self.unsigned(decimal, text, slot)?,
+            Some(b't') => self.moment(decimal, text, slot, 1_000)?,
+            Some(b'n') => self.moment(decimal, text, slot, 1)?,
             _ => Seen::Float(decimal.to_f64(text)),
         };
         if matches!(seen, Seen::Float(value) if value.is_infinite()) {
@@ -102,6 +104,15 @@ impl<'a> TableBuild<'a> {
             return Err(self.no_value(text, 0, slot));
         }
         decimal.to_u64(text).map(Seen::Unsigned).ok_or_else(|| self.out_of_range(text, slot, "unsigned 64-bit"))
+    }
+
+    /// A time as QuestDB's clients write it, in units of so many nanoseconds.
+    fn moment(&self, decimal: Decimal, text: &[u8], slot: usize, unit: i64) -> Parse<Seen<'static>> {
+        if !decimal.integer {
+            return Err(self.no_value(text, 0, slot));
+        }
+        let moment = decimal.to_i64(text).and_then(|count| count.checked_mul(unit));
+        moment.map(Seen::Moment).ok_or_else(|| self.out_of_range(text, slot, "timestamptz"))
     }
 
     fn string(&mut self, text: &[u8], slot: usize, budget: &mut Budget) -> Parse<usize> {

@@ -22,6 +22,8 @@ pub(super) enum Seen<'a> {
     Integer(i64),
     Unsigned(u64),
     Bool(bool),
+    /// Nanoseconds since 1970.
+    Moment(i64),
     Text(&'a [u8]),
 }
 
@@ -277,6 +279,7 @@ impl<'a> TableBuild<'a> {
             Seen::Integer(value) => column.put_i64(row, value),
             Seen::Unsigned(value) => column.put_u64(row, value),
             Seen::Bool(value) => column.put_bool(row, value),
+            Seen::Moment(value) => column.put_timestamp(row, value),
             Seen::Text(value) => {
                 self.line.text_bytes += value.len();
                 is_text(&self.slots[slot].kind) && self.put_text(slot, row, value)
@@ -489,6 +492,7 @@ impl Seen<'_> {
             Seen::Integer(_) => DataType::Int64,
             Seen::Unsigned(_) => DataType::UInt64,
             Seen::Bool(_) => DataType::Bool,
+            Seen::Moment(_) => DataType::Timestamp,
             Seen::Text(_) => DataType::Text,
         }
     }
@@ -499,6 +503,7 @@ impl Seen<'_> {
             Seen::Integer(_) => "integer",
             Seen::Unsigned(_) => "unsigned integer",
             Seen::Bool(_) => "boolean",
+            Seen::Moment(_) => "timestamp",
             Seen::Text(_) => "string",
         }
     }

@@ -70,6 +70,21 @@ pub trait ServerFacts: Send + Sync {
         None
     }
 
+    /// Advisory locks that are held or waited for, for `pg_locks`.
+    fn locks(&self) -> Vec<crate::advisory::Shown> {
+        Vec::new()
+    }
+
+    /// The session's cursors, for `pg_cursors`.
+    fn cursors(&self) -> Vec<OpenCursor> {
+        Vec::new()
+    }
+
+    /// Commits that wrote since the server started, if known.
+    fn commits(&self) -> Option<i64> {
+        None
+    }
+
     /// Bytes of the whole database.
     fn database_bytes(&self) -> i64 {
         0
@@ -131,6 +146,21 @@ pub struct Setting {
     pub boot_value: String,
     /// What it does.
     pub description: String,
+}
+
+/// One row of `pg_cursors`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenCursor {
+    /// Its name.
+    pub name: String,
+    /// The statement that declared it.
+    pub statement: String,
+    /// WITH HOLD.
+    pub holdable: bool,
+    /// SCROLL.
+    pub scrollable: bool,
+    /// When it was declared, nanoseconds since 1970.
+    pub created_ns: i64,
 }
 
 /// One row of `pg_stat_activity`.

@@ -26,7 +26,9 @@ pub(crate) use capped::{is_growing, is_too_large};
 pub(crate) use nearest::NEAREST;
 pub use planner::{Planner, rewrite_plan};
 
-pub use context::{Activity, CopyActivity, NoServer, RowTableSize, ServerFacts, Setting, Signal, StatementFacts};
+pub use context::{
+    Activity, CopyActivity, NoServer, OpenCursor, RowTableSize, ServerFacts, Setting, Signal, StatementFacts,
+};
 
 use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;

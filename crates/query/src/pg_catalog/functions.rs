@@ -189,6 +189,13 @@ const SPECS: &[Spec] = &[
         Ok(ScalarValue::TimestampNanosecond(Some(call.facts.server.started_ns()), Some("UTC".into())))
     }),
     spec("pg_my_temp_schema", (0, 0), "", OID, |_| number(Some(0))),
+    spec("pg_is_other_temp_schema", (1, 1), "o", BOOL, |_| boolean(false)),
+    spec(ADVISORY, (0, 2), "i", BOOL, |_| {
+        Err(Error::unsupported("advisory locks are taken and released by statements of their own")
+            .with_hint("write SELECT pg_advisory_lock(…), with nothing else but such calls in the statement"))
+    }),
+    // NULL stands for the default wherever it is compared with.
+    spec("acldefault", (2, 2), "to", Gives::Type(1034), |_| Ok(ScalarValue::new_null_list(DataType::Utf8, true, 1))),
     // Names and numbers of objects.
     spec("pg_get_userbyid", (1, 1), "o", NAME, |call| match call.oid(0) {
         Some(oids::ROLE) => text(call.facts.user.as_str()),
@@ -321,10 +328,14 @@ const SPECS: &[Spec] = &[
     spec("millrace_subscripts", (2, 2), "ai", Gives::Subscripts, |call| subscripts(call, 1)),
     spec("millrace_vector_subscripts", (2, 2), "ai", Gives::Subscripts, |call| subscripts(call, 0)),
     spec("millrace_expand", (1, 1), "a", Gives::Expanded, expand),
+    lenient(spec("millrace_names", (1, 1), "a", NAMES, |call| Ok(call.args[0].clone()))),
     spec("millrace_prefix", (2, 2), "at", Gives::Same, prefix),
     lenient(spec("array_out", (1, 1), "a", TEXT, |call| maybe_text(call.list().map(|list| array_text(&list))))),
 ];
 
+const ADVISORY: &str = "pg_advisory_lock pg_advisory_lock_shared pg_advisory_xact_lock pg_advisory_xact_lock_shared \
+    pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock pg_try_advisory_xact_lock_shared \
+    pg_advisory_unlock pg_advisory_unlock_shared pg_advisory_unlock_all";
 const NOTHING: &str = "obj_description col_description shobj_description pg_get_viewdef pg_get_ruledef pg_get_triggerdef \
     pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_statisticsobjdef \
     pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";

@@ -135,14 +135,36 @@ fn unfolded(factor: &mut TableFactor) -> Option<Expr> {
     }
     let (_, relation, key) = UNFOLDED.iter().find(|(lists, ..)| *lists == columns.as_slice())?;
     let ident = |name: &str| Ident::with_quote('"', name);
-    let name = [ident("()"), ident(relation)].map(ast::ObjectNamePart::Identifier).to_vec();
     let mut alias = alias.clone();
     alias.columns.insert(0, ast::TableAliasColumnDef { name: ident("millrace_of"), data_type: None });
     let own = Expr::CompoundIdentifier(vec![alias.name.clone(), ident("millrace_of")]);
     let mut outer = of?;
     outer.push(ident(key));
-    *factor = TableFactor::Table {
-        name: ast::ObjectName(name),
+    *factor = hidden(relation, alias);
+    let (left, right) = (Box::new(own), Box::new(Expr::CompoundIdentifier(outer)));
+    Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })
+}
+
+/// What a query of asyncpg about types gives, in this order.
+const TYPE_INFO: [&str; 10] =
+    ["oid", "ns", "name", "kind", "basetype", "elemtype", "elemdelim", "range_subtype", "attrtypoids", "attrnames"];
+
+/// asyncpg's subquery about types, known by its columns, as the relation that has them.
+pub(super) fn type_info(factor: &mut TableFactor) {
+    let TableFactor::Derived { subquery, alias: Some(alias), .. } = &*factor else { return };
+    let SetExpr::Select(select) = &*subquery.body else { return };
+    let named = |(item, name): (&SelectItem, &&str)| matches!(item, SelectItem::ExprWithAlias { alias, .. } if alias.value == **name);
+    if select.projection.len() != TYPE_INFO.len() || !select.projection.iter().zip(&TYPE_INFO).all(named) {
+        return;
+    }
+    *factor = hidden("type_info", alias.clone());
+}
+
+/// A hidden relation.
+fn hidden(relation: &str, alias: ast::TableAlias) -> TableFactor {
+    let ident = |name: &str| Ident::with_quote('"', name);
+    TableFactor::Table {
+        name: ast::ObjectName([ident("()"), ident(relation)].map(ast::ObjectNamePart::Identifier).to_vec()),
         alias: Some(alias),
         args: None,
         with_hints: Vec::new(),
@@ -152,9 +174,7 @@ fn unfolded(factor: &mut TableFactor) -> Option<Expr> {
         json_path: None,
         sample: None,
         index_hints: Vec::new(),
-    };
-    let (left, right) = (Box::new(own), Box::new(Expr::CompoundIdentifier(outer)));
-    Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })
+    }
 }
 
 /// Makes `(SELECT x … ORDER BY t DESC LIMIT 1)` among the arguments `(SELECT last(x, t) …)`, and ascending order `first`; and

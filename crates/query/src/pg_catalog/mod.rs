@@ -2,7 +2,7 @@
 //! with them, and a rewrite of the statements clients send into what DataFusion can plan.
 //!
 //! - `relations`, `information_schema`: relations as data, made from the catalog of the statement's snapshot; `row_tables` has what
-//!   they say of `rows` tables.
+//!   they say of `rows` tables, `statistics` views of what happens.
 //! - `classes`: what has a number in `pg_class`. `formulas`: defaults and conditions as PostgreSQL shows them.
 //! - `functions`: session and catalog functions, bound to a statement's [`StatementFacts`].
 //! - `rewrite`: on the syntax tree, before planning.
@@ -21,6 +21,7 @@ mod oids;
 mod relations;
 mod rewrite;
 mod row_tables;
+mod statistics;
 
 use std::sync::Arc;
 

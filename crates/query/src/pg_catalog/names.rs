@@ -260,36 +260,13 @@ pub(crate) struct Procedure {
 
 /// Functions clients look up: those that read and write types, and a choice of what SQL may call.
 pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
-    let mut all: Vec<Procedure> = TYPE_FUNCTIONS
-        .iter()
-        .map(|(oid, name)| Procedure {
-            oid: *oid,
-            name,
-            kind: "f",
-            arguments: vec![pg::types::oid::CSTRING],
-            result: pg::types::oid::ANY,
-        })
-        .collect();
+    let (arguments, result) = (vec![pg::types::oid::CSTRING], pg::types::oid::ANY);
+    let of_types = pg::type_functions::all();
+    let mut all: Vec<Procedure> =
+        of_types.map(|(oid, name)| Procedure { oid, name, kind: "f", arguments: arguments.clone(), result }).collect();
     all.extend((10_000..).zip(CALLABLE.lines()).filter_map(|(oid, line)| callable(oid, line)));
     all
 });
-
-/// Numbers PostgreSQL gives to what clients tell kinds of types by.
-const TYPE_FUNCTIONS: [(Oid, &str); 12] = [
-    (750, "array_in"),
-    (751, "array_out"),
-    (2400, "array_recv"),
-    (2401, "array_send"),
-    (2290, "record_in"),
-    (2291, "record_out"),
-    (2402, "record_recv"),
-    (2403, "record_send"),
-    // Any base type: nobody asks further.
-    (9_001, "base_in"),
-    (9_002, "base_out"),
-    (9_003, "base_recv"),
-    (9_004, "base_send"),
-];
 
 /// Numbered as they stand here: new ones go to the end.
 const CALLABLE: &str = "\
@@ -340,16 +317,4 @@ fn callable(oid: Oid, line: &'static str) -> Option<Procedure> {
 pub(crate) fn procedure(name: &str) -> Option<&'static Procedure> {
     let name = split_name(name)?.pop()?;
     PROCEDURES.iter().find(|procedure| procedure.name == name)
-}
-
-/// The number of the function that reads or writes (`in`, `out`, `recv`, `send`) a type.
-pub(crate) fn type_function(ty: &str, kind: &str, what: &str) -> Oid {
-    let family = match (ty.starts_with('_'), kind) {
-        (true, _) => "array",
-        (_, "c") => "record",
-        _ if ty == "record" => "record",
-        _ => "base",
-    };
-    let name = format!("{family}_{what}");
-    TYPE_FUNCTIONS.iter().find(|(_, known)| *known == name).map_or(0, |(oid, _)| *oid)
 }

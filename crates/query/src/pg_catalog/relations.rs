@@ -15,6 +15,7 @@ use crate::functions::StatementFacts;
 /// Every catalog relation, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     let mut relations: Vec<Relation> = stored().into_iter().chain(empty()).collect();
+    relations.extend(super::statistics::relations());
     relations.extend(information_schema::relations());
     relations.push(Relation::new(
         (13_100, "()", "pg_get_keywords"),
@@ -25,6 +26,13 @@ pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     relations.push(hidden(13_101, "index_columns", "millrace_of oid,a int2,b int2,n int8", |facts| {
         unfolded(&indexes(facts), "indexrelid", &["indkey", "indoption"])
     }));
+    relations.push(hidden(
+        13_105,
+        "type_info",
+        "oid oid,ns name,name name,kind char,basetype oid,elemtype oid,elemdelim char,range_subtype oid,attrtypoids oid[],\
+         attrnames text[]",
+        type_info,
+    ));
     relations.push(hidden(13_102, "index_keys", "millrace_of oid,a int2,n int8", |facts| {
         unfolded(&indexes(facts), "indexrelid", &["indkey"])
     }));
@@ -251,8 +259,6 @@ fn empty() -> Vec<Relation> {
         (3079, "pg_extension", "oid oid,extname name,extowner oid,extnamespace oid,extrelocatable bool,extversion text,extconfig oid[],\
             extcondition text[],tableoid oid"),
         (12_023, "pg_available_extensions", "name name,default_version text,installed_version text,comment text"),
-        (12_024, "pg_locks", "locktype text,database oid,relation oid,page int4,tuple int2,virtualxid text,transactionid xid,classid oid,\
-            objid oid,objsubid int2,virtualtransaction text,pid int4,mode text,granted bool,fastpath bool,waitstart timestamptz"),
         (3118, "pg_foreign_table", "ftrelid oid,ftserver oid,ftoptions text[],tableoid oid"),
         (1417, "pg_foreign_server", "oid oid,srvname name,srvowner oid,srvfdw oid,srvtype text,srvversion text,srvacl aclitem[],\
             srvoptions text[],tableoid oid"),
@@ -281,6 +287,23 @@ fn empty() -> Vec<Relation> {
         (3602, "pg_ts_config", "oid oid,cfgname name,cfgnamespace oid,cfgowner oid,cfgparser oid,tableoid oid"),
         (3600, "pg_ts_dict", "oid oid,dictname name,dictnamespace oid,dictowner oid,dicttemplate oid,dictinitoption text,tableoid oid"),
         (3596, "pg_seclabel", "objoid oid,classoid oid,objsubid int4,provider text,label text,tableoid oid"),
+        (3601, "pg_ts_parser", "oid oid,prsname name,prsnamespace oid,prsstart regproc,prstoken regproc,prsend regproc,\
+            prsheadline regproc,prslextype regproc,tableoid oid"),
+        (3764, "pg_ts_template", "oid oid,tmplname name,tmplnamespace oid,tmplinit regproc,tmpllexize regproc,tableoid oid"),
+        (3592, "pg_shseclabel", "objoid oid,classoid oid,provider text,label text,tableoid oid"),
+        (3394, "pg_init_privs", "objoid oid,classoid oid,objsubid int4,privtype char,initprivs aclitem[],tableoid oid"),
+        (3576, "pg_transform", "oid oid,trftype oid,trflang oid,trffromsql regproc,trftosql regproc,tableoid oid"),
+        (2602, "pg_amop", "oid oid,amopfamily oid,amoplefttype oid,amoprighttype oid,amopstrategy int2,amoppurpose char,amopopr oid,\
+            amopmethod oid,amopsortfamily oid,tableoid oid"),
+        (2603, "pg_amproc", "oid oid,amprocfamily oid,amproclefttype oid,amprocrighttype oid,amprocnum int2,amproc regproc,tableoid oid"),
+        (2995, "pg_largeobject_metadata", "oid oid,lomowner oid,lomacl aclitem[],tableoid oid"),
+        (6243, "pg_parameter_acl", "oid oid,parname text,paracl aclitem[],tableoid oid"),
+        (12_049, "pg_rules", "schemaname name,tablename name,rulename name,definition text"),
+        (12_050, "pg_replication_slots", "slot_name name,plugin name,slot_type text,datoid oid,database name,temporary bool,active bool,\
+            active_pid int4,xmin xid,catalog_xmin xid,restart_lsn text,confirmed_flush_lsn text,wal_status text,safe_wal_size int8,\
+            two_phase bool"),
+        (12_051, "pg_stat_gssapi", "pid int4,gss_authenticated bool,principal text,encrypted bool"),
+        (12_052, "pg_stat_user_functions", "funcid oid,schemaname name,funcname name,calls int8,total_time float8,self_time float8"),
         (12_028, "pg_prepared_xacts", "transaction xid,gid text,prepared timestamptz,owner name,database name"),
         (12_029, "pg_stat_replication", "pid int4,usesysid oid,usename name,application_name text,state text,sync_state text"),
         (12_030, "pg_stat_ssl", "pid int4,ssl bool,version text,cipher text,bits int4,client_dn text"),
@@ -487,6 +510,46 @@ fn types(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
+/// What asyncpg asks of types, by recursive queries within queries, which the planner does not know.
+fn type_info(facts: &StatementFacts) -> Vec<Row> {
+    use super::cells::Cell;
+    let cell = |row: &Row, name: &str| row.iter().find(|(own, _)| *own == name).map(|(_, cell)| cell.clone());
+    let int = |row: &Row, name: &str| match cell(row, name) {
+        Some(Cell::Int(value)) => value,
+        _ => 0,
+    };
+    let attributes = attributes(facts);
+    let info = |ty: &Row| {
+        let (relation, element) = (int(ty, "typrelid"), int(ty, "typelem"));
+        let is_own = |row: &&Row| {
+            int(row, "attrelid") == relation
+                && int(row, "attnum") > 0
+                && cell(row, "attisdropped") != Some(Cell::Bool(true))
+        };
+        let own: Vec<&Row> = attributes.iter().filter(|row| relation != 0 && is_own(row)).collect();
+        let name = |row: &&Row| match cell(row, "attname") {
+            Some(Cell::Text(name)) => name,
+            _ => String::new(),
+        };
+        let listed = |list: Cell| if relation == 0 { Cell::Null } else { list };
+        let schema =
+            names::schemas(facts).into_iter().find(|name| i64::from(oids::of_schema(name)) == int(ty, "typnamespace"));
+        row! {
+            oid: int(ty, "oid"),
+            ns: schema,
+            name: cell(ty, "typname").unwrap_or(Cell::Null),
+            kind: cell(ty, "typtype").unwrap_or(Cell::Null),
+            basetype: Cell::Null,
+            elemtype: element,
+            elemdelim: if element != 0 && int(ty, "typlen") == -1 { Cell::from(",") } else { Cell::Null },
+            range_subtype: Cell::Null,
+            attrtypoids: listed(Cell::Ints(own.iter().map(|row| int(row, "atttypid")).collect())),
+            attrnames: listed(Cell::Texts(own.iter().map(name).collect())),
+        }
+    };
+    types(facts).iter().map(info).collect()
+}
+
 fn base_type(ty: &Type) -> Row {
     let is_array = ty.name.starts_with('_');
     let category = match ty.name {
@@ -515,8 +578,10 @@ fn type_row(
     (kind, category, len): (&str, &str, i16),
     (relation, element, array): (Oid, Oid, Oid),
 ) -> Row {
-    let (input, output) = (names::type_function(name, kind, "in"), names::type_function(name, kind, "out"));
-    let (receive, send) = (names::type_function(name, kind, "recv"), names::type_function(name, kind, "send"));
+    // The type of a table's rows is a record to these.
+    let known = Type::by_oid(oid).map_or(if kind == "c" { "record" } else { "_record" }, |ty| ty.name);
+    let functions = pg::type_functions::of_type(known);
+    let [input, output, receive, send] = functions.map(|(oid, _)| oid);
     row! {
         oid: oid,
         typname: name,

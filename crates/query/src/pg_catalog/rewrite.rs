@@ -8,6 +8,10 @@
 //! | `x::regclass::text`, or `x::regclass` as output | `regclassout(x)`: the name                                          |
 //! | `x::name`, `x::"char"`, `x::pg_catalog.int4`    | `x::text`, `x::text`, `x::int4`                                     |
 //! | `v[i]`, `indkey[i]`                             | `array_element(v, i)`; vectors count from 0                         |
+//! | `x = ANY('{a,b}')`                              | `x IN ('a', 'b')`                                                   |
+//! | `array_agg(attname)`                            | `millrace_names(array_agg(attname))`: of type name[]                |
+//! | `FROM f(x)` of a function with one value        | `FROM (SELECT f(x) AS f) AS f`                                      |
+//! | `LEFT JOIN` of a relation without rows `ON …`   | `… ON false`                                                        |
 //! | `(f(x)).n`                                      | `get_field(f(x), 'n')`                                              |
 //! | `ARRAY(SELECT x …)`                             | `(SELECT array_agg(x) …)`                                           |
 //! | `generate_subscripts(v, 1)`, `_pg_expandarray`  | `unnest(…)` of a list                                               |
@@ -18,6 +22,7 @@
 //! | an item with `json_build_object(…)`             | `millrace_json(item)`: the same text, known to be JSON              |
 //! | `EXISTS (SELECT … FROM pg_…)` as a value        | `(SELECT max(1) …) IS NOT NULL`                                     |
 //! | `indkey::text`                                  | `array_to_string(indkey, ' ')`                                      |
+//! | `typreceive::text`                              | `regprocout(typreceive)`: the name                                  |
 //! | a subquery over a relation that has no rows     | NULL                                                                |
 //! | `p LIKE q ESCAPE '/'`                           | `p LIKE` with the pattern in the default escape                     |
 //! | `x AT TIME ZONE z`                              | `timezone(z, x)`                                                    |
@@ -56,12 +61,16 @@ impl VisitorMut for Rewriter {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         lookups::unfold(select);
         let hollow = select.from.iter().any(is_empty);
+        select.from.iter_mut().flat_map(|from| &mut from.joins).for_each(joined_to_nothing);
         for item in &mut select.projection {
             let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
             if let Some((family, inner)) = registered(expr) {
                 *expr = call(&format!("{family}out"), vec![inner]);
             }
             let _ = expr.visit(&mut ExistsAsValues::default());
+            if aggregates_names(expr) {
+                *expr = call("millrace_names", vec![expr.clone()]);
+            }
             if lookups::makes_json(expr) {
                 *expr = call("millrace_json", vec![expr.clone()]);
             }
@@ -88,6 +97,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        lookups::type_info(factor);
         table_function(factor);
         ControlFlow::Continue(())
     }
@@ -157,6 +167,8 @@ fn before_children(expr: &mut Expr) -> Option<Expr> {
             }
         }
         Expr::Subquery(query) => scalar_subquery(query),
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => in_list(left, right, false),
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
         Expr::Function(_) => array_subquery(expr),
         Expr::BinaryOp { left, op, right } => {
             *op = plain_operator(op)?;
@@ -245,6 +257,9 @@ fn plain_cast(expr: &mut Expr) -> Option<Expr> {
     if matches!(type_name(data_type).as_str(), "text" | "varchar") && names_vector(inner) {
         return Some(call("array_to_string", vec![(**inner).clone(), string(" ")]));
     }
+    if matches!(type_name(data_type).as_str(), "text" | "varchar" | "name") && names_function(inner) {
+        return Some(call("regprocout", vec![(**inner).clone()]));
+    }
     if let Some(elements) = array_literal(inner, data_type) {
         **inner = elements;
     }
@@ -332,6 +347,42 @@ fn array_literal(expr: &Expr, ty: &DataType) -> Option<Expr> {
     let parsed = array_elements(inside)?;
     let elem = parsed.into_iter().map(|element| element.map_or_else(null, |text| string(&text))).collect();
     Some(Expr::Array(Array { elem, named: true }))
+}
+
+/// `x = ANY('{a,b}')`, whose text has the type of an array of `x`: as a list of texts, each of which gets the type of `x`.
+fn in_list(expr: &Expr, array: &Expr, negated: bool) -> Option<Expr> {
+    let inside = literal(array)?.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let list: Vec<Expr> =
+        array_elements(inside)?.into_iter().map(|element| element.map_or_else(null, |text| string(&text))).collect();
+    if list.is_empty() {
+        return Some(Expr::Value(Value::Boolean(negated).into()));
+    }
+    Some(Expr::InList { expr: Box::new(expr.clone()), list, negated })
+}
+
+/// `array_agg` of a column of type name.
+fn aggregates_names(expr: &Expr) -> bool {
+    const NAMES: [&str; 7] = ["attname", "relname", "conname", "nspname", "typname", "proname", "rolname"];
+    let Expr::Function(function) = expr else { return false };
+    if last_name(&function.name).as_deref() != Some("array_agg") {
+        return false;
+    }
+    let is_name = |name: &Ident| NAMES.contains(&name.value.to_lowercase().as_str());
+    match arguments(function).as_deref() {
+        Some([Expr::Identifier(name)]) => is_name(name),
+        Some([Expr::CompoundIdentifier(names)]) => names.last().is_some_and(is_name),
+        _ => false,
+    }
+}
+
+/// A condition on what has no rows need not be plannable.
+fn joined_to_nothing(join: &mut ast::Join) {
+    use ast::{JoinConstraint, JoinOperator};
+    if catalog_relation(&join.relation).is_some_and(|relation| relation.empty)
+        && let JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) = &mut join.join_operator
+    {
+        *constraint = JoinConstraint::On(Expr::Value(Value::Boolean(false).into()));
+    }
 }
 
 /// The elements of a one-dimensional array's text; `None` for NULL.
@@ -465,6 +516,19 @@ fn names_vector(expr: &Expr) -> bool {
     }
 }
 
+/// Columns of type regproc: as text they are names.
+fn names_function(expr: &Expr) -> bool {
+    let is_function = |name: &Ident| {
+        let name = name.value.to_lowercase();
+        ["typinput", "typoutput", "typreceive", "typsend", "typsubscript", "amhandler"].contains(&name.as_str())
+    };
+    match expr {
+        Expr::Identifier(name) => is_function(name),
+        Expr::CompoundIdentifier(names) => names.last().is_some_and(is_function),
+        _ => false,
+    }
+}
+
 fn plain_call(function: &mut Function) -> Option<Expr> {
     let name = function.name.0.last()?.as_ident()?.value.to_lowercase();
     if let [ObjectNamePart::Identifier(schema), last] = function.name.0.as_slice()
@@ -491,6 +555,9 @@ fn plain_call(function: &mut Function) -> Option<Expr> {
             Some(call("unnest", vec![function_of("generate_series", function.args.clone())]))
         }
         "to_timestamp" if arguments(function)?.len() == 2 => Some(call("millrace_to_timestamp", arguments(function)?)),
+        "localtime" if matches!(function.args, FunctionArguments::None) => {
+            Some(cast(call("now", Vec::new()), DataType::Time(None, ast::TimezoneInfo::None)))
+        }
         "mod" => remainder(arguments(function)?),
         "to_date" if arguments(function)?.len() == 2 => Some(call("millrace_to_date", arguments(function)?)),
         "age" => age(arguments(function)?),
@@ -817,6 +884,10 @@ fn catalog_relation(factor: &TableFactor) -> Option<&'static super::cells::Relat
 
 /// `FROM pg_catalog.f(…)`: the schema goes, and `unnest` is what the parser makes of it without one.
 fn table_function(factor: &mut TableFactor) {
+    if let Some(derived) = of_value(factor) {
+        *factor = derived;
+        return;
+    }
     let TableFactor::Table { name, args: Some(args), alias, with_ordinality, .. } = factor else { return };
     if let [ObjectNamePart::Identifier(schema), last] = name.0.as_slice()
         && schema.value == "pg_catalog"
@@ -861,6 +932,54 @@ fn table_function(factor: &mut TableFactor) {
             with_ordinality: *with_ordinality,
         };
     }
+}
+
+/// Functions of FROM that give rows, and are found under their names.
+const OF_ROWS: [&str; 12] = [
+    "generate_series",
+    "range",
+    "unnest",
+    "pg_get_keywords",
+    "json_each",
+    "jsonb_each",
+    "json_array_elements",
+    "jsonb_array_elements",
+    "regexp_matches",
+    "regexp_split_to_table",
+    "string_to_table",
+    "_pg_expandarray",
+];
+
+/// `f(x)` in FROM, of a function that gives a value: a table with one row.
+fn of_value(factor: &TableFactor) -> Option<TableFactor> {
+    let TableFactor::Table { name, args: Some(args), alias, with_ordinality: false, .. } = factor else { return None };
+    let function = last_name(name)?;
+    if OF_ROWS.contains(&function.as_str())
+        || function.starts_with("read_")
+        || relations::find("()", &function).is_some()
+    {
+        return None;
+    }
+    let of_alias =
+        |alias: &TableAlias| alias.columns.first().map_or_else(|| alias.name.clone(), |column| column.name.clone());
+    let column = alias.as_ref().map_or_else(|| Ident::with_quote('"', &function), of_alias);
+    let list: Vec<String> = args.args.iter().map(ToString::to_string).collect();
+    let text = format!("SELECT {name}({}) AS {column}", list.join(", "));
+    let dialect = compiled::PostgreSql;
+    let parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, &text).ok()?;
+    let [Statement::Query(query)] = <[Statement; 1]>::try_from(parsed).ok()? else { return None };
+    let named = || TableAlias {
+        explicit: true,
+        name: Ident::with_quote('"', function.as_str()),
+        columns: Vec::new(),
+        at: None,
+    };
+    Some(TableFactor::Derived {
+        lateral: false,
+        subquery: query,
+        alias: Some(alias.clone().unwrap_or_else(named)),
+        sample: None,
+    })
 }
 
 /// Is a bound computed, or a parameter, and an integer?

@@ -44,7 +44,7 @@ pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
 pub(crate) use reading::READERS_WAITING_MAX;
 pub use run::{Arguments, Executed, Messages};
-pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
+pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable, wait};
 pub(crate) use unload::{unload, unload_query};
 
 /// A compiled statement and what it was compiled against.

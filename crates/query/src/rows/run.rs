@@ -567,7 +567,7 @@ impl compiled::Numbers for Numbers<'_> {
 }
 
 /// Waits for a lock, as long as `lock_timeout` allows.
-pub(super) async fn wait(event: &Event, patience: Option<Duration>) -> Result<()> {
+pub(crate) async fn wait(event: &Event, patience: Option<Duration>) -> Result<()> {
     let Some(patience) = patience else {
         when_set(event).await;
         return Ok(());

@@ -60,19 +60,6 @@ pub(super) async fn v2(State(context): State<Arc<Context>>, uri: Uri, headers: H
     handle(&context, Version::Two, &uri, &headers, body).await
 }
 
-/// `/query`: Telegraf and others make their database before they write. Schemas are made when they are needed.
-pub(super) async fn influxql(uri: Uri, body: String) -> Response {
-    let pairs = pairs(&uri).unwrap_or_default();
-    let in_body =
-        body.split('&').find_map(|pair| pair.strip_prefix("q=")).unwrap_or("").replace(['+'], " ").replace("%20", " ");
-    let statement = pairs.iter().find(|(name, _)| name == "q").map_or(in_body, |(_, value)| value.clone());
-    if statement.trim_start().to_ascii_lowercase().starts_with("create database") {
-        return reply::json(StatusCode::OK, &json!({ "results": [{ "statement_id": 0 }] }));
-    }
-    let message = "InfluxQL is not spoken here; send SQL to /sql";
-    reply::json(StatusCode::BAD_REQUEST, &json!({ "error": message }))
-}
-
 async fn handle(context: &Context, version: Version, uri: &Uri, headers: &HeaderMap, body: Body) -> Response {
     let parameters = match parameters(version, uri) {
         Ok(parameters) => parameters,
@@ -99,7 +86,7 @@ async fn handle(context: &Context, version: Version, uri: &Uri, headers: &Header
     }
 }
 
-fn pairs(uri: &Uri) -> Result<Vec<(String, String)>> {
+pub(super) fn pairs(uri: &Uri) -> Result<Vec<(String, String)>> {
     Query::try_from_uri(uri).map(|Query(pairs)| pairs).map_err(|error| {
         Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the parameters cannot be read: {error}"))
     })
@@ -126,7 +113,7 @@ fn parameters(version: Version, uri: &Uri) -> Result<Parameters> {
 }
 
 /// The schema a database or bucket is. A bucket may be `database/retention-policy`, as clients of version 1 write it for version 2.
-fn schema(name: &str) -> Result<Cow<'_, str>> {
+pub(super) fn schema(name: &str) -> Result<Cow<'_, str>> {
     let name = name.split('/').next().unwrap_or("");
     if name.starts_with("pg_") || name == "information_schema" {
         return Err(Error::new(SqlState::RESERVED_NAME, format!("schema \"{name}\" belongs to the system")));

@@ -277,7 +277,7 @@ impl Connection<'_> {
     fn values(&mut self, bind: &Bind<'_>, prepared: Option<&Prepared>) -> Result<Vec<Value>> {
         let zone = self.zone();
         let zones = |name: Option<&str>, local: i64| match name {
-            Some(name) => super::zone::Zone::named(name).map(|zone| zone.offset_at_local(local)),
+            Some(name) => query::Zone::read(name).ok().map(|zone| zone.offset_at_local(local)),
             None => Some(zone.offset_at_local(local)),
         };
         let types = prepared.map_or(&[][..], Prepared::parameters);

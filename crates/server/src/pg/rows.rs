@@ -222,6 +222,12 @@ fn text_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
         DataType::Int64 => primitive!(array, Int64Type, |out, v| int_text(out, v)),
         DataType::UInt8 => primitive!(array, UInt8Type, |out, v| uint_text(out, v.into())),
         DataType::UInt16 => primitive!(array, UInt16Type, |out, v| uint_text(out, v.into())),
+        DataType::UInt32 if matches!(ty, oid::REGPROC | oid::REGTYPE) => {
+            primitive!(array, UInt32Type, |out, v| match ::pg::type_functions::object_name(ty, v) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => uint_text(out, v.into()),
+            })
+        }
         DataType::UInt32 => primitive!(array, UInt32Type, |out, v| uint_text(out, v.into())),
         DataType::UInt64 => primitive!(array, UInt64Type, |out, v| uint_text(out, v)),
         DataType::Float32 => primitive!(array, Float32Type, |out, v| float4_text(out, v)),

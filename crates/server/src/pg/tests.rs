@@ -535,6 +535,52 @@ async fn copy_out_sends_each_row_in_its_own_message() {
     assert_eq!(client.query("COPY (SELECT dev, n FROM m ORDER BY n) TO STDOUT").await, rows);
 }
 
+/// psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream` (connectorx) and ADBC read the first message as header and first row: with the
+/// header in a message of its own they failed ("fields number truncated", "unexpected EOF", "expected 2 bytes but found 0").
+#[tokio::test]
+async fn the_header_of_a_binary_copy_is_in_the_first_rows_message() {
+    let server = Server::start().await;
+    let mut client = with_table(&server).await;
+    fill(&mut client, 2).await;
+    client.check("CREATE TABLE r (id int)", &["C CREATE TABLE", "Z I"]).await;
+    for (sql, rows) in [
+        ("COPY (SELECT n FROM m ORDER BY n) TO STDOUT (FORMAT binary)", 2),
+        ("COPY (SELECT n FROM m WHERE n < 0) TO STDOUT (FORMAT binary)", 0),
+        ("COPY (SELECT 1) TO STDOUT (FORMAT binary)", 1),
+        ("COPY m (n) TO STDOUT (FORMAT binary)", 2),
+        ("COPY r TO STDOUT (FORMAT binary)", 0),
+        ("COPY (SELECT id FROM r) TO STDOUT (FORMAT binary)", 0),
+    ] {
+        client.send(&[(b'Q', format!("{sql}\0").as_bytes())]).await;
+        let mut data = Vec::new();
+        while let Some((tag, body)) = client.receive().await {
+            match tag {
+                b'd' => data.push(body),
+                b'Z' => break,
+                tag => assert!(b"HcC".contains(&tag), "{sql}: {}", line(tag, &body)),
+            }
+        }
+        let (row, trailer) = (2 + 4 + 4, 2);
+        let lengths: Vec<usize> = data.iter().map(Vec::len).collect();
+        let expected = match rows {
+            0 => vec![19 + trailer],
+            rows => [vec![19 + row], vec![row; rows - 1], vec![trailer]].concat(),
+        };
+        assert_eq!(lengths, expected, "{sql}");
+        assert!(data[0].starts_with(b"PGCOPY\n\xff\r\n\0"), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn start_up_takes_time_zones_of_jvms() {
+    let server = Server::start().await;
+    let mut client = server.open().await;
+    let greeting = client.start_up(b"user\0ann\0database\0millrace\0TimeZone\0GMT-08:00\0").await;
+    assert!(greeting.contains(&"S TimeZone=GMT-08:00".to_owned()), "{greeting:?}");
+    let shown = client.query("SELECT timestamptz '2024-07-01 00:00Z'").await;
+    assert_eq!(shown[1], "D 2024-07-01 08:00:00+08");
+}
+
 #[tokio::test]
 async fn cancel_stops_the_running_statement_and_nothing_else() {
     let server = Server::start().await;

@@ -1,6 +1,6 @@
 //! Line protocol over HTTP.
 
-use crate::harness::{gzip, start};
+use crate::harness::{Reply, gzip, start};
 
 #[test]
 fn lines_of_both_versions_are_answered_by_sql_and_survive_a_restart() {
@@ -155,7 +155,47 @@ fn what_clients_ask_before_they_write_is_answered() {
     ] {
         assert_eq!((reply.status, &reply.json()["results"][0]["statement_id"]), (200, &0.into()));
     }
-    assert_eq!(server.get("/query?q=SHOW+DATABASES").status, 400);
+    let names = |reply: Reply| reply.json()["results"][0]["series"][0]["values"].to_string();
+    assert_eq!(names(server.get("/query?q=SHOW+DATABASES")), r#"[["millrace"],["telegraf"]]"#);
+    assert_eq!(server.get("/query?q=SELECT+*+FROM+cpu").status, 400);
+}
+
+/// iot-benchmark and TSBS stop, and influxdb-python raises, when these are refused.
+#[test]
+fn statements_that_writers_send_first_are_answered() {
+    let server = start();
+    let ask =
+        |text: &str| server.get(&format!("/query?db=plant&q={}", text.replace(' ', "+").replace('"', "%22"))).json();
+    assert_eq!(ask("CREATE DATABASE \"plant\" WITH REPLICATION 1").to_string(), r#"{"results":[{"statement_id":0}]}"#);
+    assert_eq!(ask("SHOW MEASUREMENTS").to_string(), r#"{"results":[{"statement_id":0}]}"#);
+    assert_eq!(server.post("/write?db=plant", &[], b"cpu,host=a v=1 1\nmem v=2 1").status, 204);
+    assert_eq!(ask("SHOW MEASUREMENTS")["results"][0]["series"][0]["values"].to_string(), r#"[["cpu"],["mem"]]"#);
+    let policies = ask("SHOW RETENTION POLICIES ON plant");
+    assert_eq!(policies["results"][0]["series"][0]["values"][0][0], "autogen");
+    let warned = ask("CREATE RETENTION POLICY p ON plant DURATION 30d REPLICATION 1");
+    assert_eq!(warned["results"][0]["messages"][0]["level"], "warning");
+    let two = ask("DROP DATABASE plant; SHOW DATABASES");
+    assert_eq!(two["results"][1]["series"][0]["values"].to_string(), r#"[["millrace"]]"#);
+    assert!(ask("DROP DATABASE millrace")["results"][0]["error"].is_string());
+    assert_eq!(server.get("/query").status, 400);
+}
+
+/// iot-benchmark's adapter of InfluxDB 2, influxdb-client's `ready()` and buckets API, and QuestDB's clients got 404.
+#[test]
+fn buckets_organizations_readiness_and_settings_are_told() {
+    let server = start();
+    let made =
+        server.post("/api/v2/buckets", &[], br#"{"orgID":"0000000000000001","name":"plant","retentionRules":[]}"#);
+    assert_eq!((made.status, &made.json()["name"]), (201, &"plant".into()));
+    let found = server.get("/api/v2/buckets?name=plant").json();
+    let id = found["buckets"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.get("/api/v2/orgs?org=acme").json()["orgs"][0]["name"], "acme");
+    assert_eq!(server.connect().request("DELETE", &format!("/api/v2/buckets/{id}"), &[], b"").status, 204);
+    assert_eq!(server.connect().request("DELETE", &format!("/api/v2/buckets/{id}"), &[], b"").status, 404);
+    assert_eq!(server.get("/api/v2/buckets?name=plant").json()["buckets"].to_string(), "[]");
+    assert_eq!(server.get("/ready").json()["status"], "ready");
+    let versions = server.get("/settings").json()["config"]["line.proto.support.versions"].to_string();
+    assert_eq!(versions, "[1]");
 }
 
 #[test]

@@ -507,7 +507,7 @@ fn read_name<'a>(read: &mut Read, word: &str, text: &'a str) -> std::result::Res
         "AD" | "A.D." => Ok(text.get(word.len()..).unwrap_or("")),
         "TZH" | "OF" => read_offset(read, word == "OF", text).ok_or("an offset was expected"),
         "TZ" => {
-            let zone = crate::zone::Zone::new(&text[..letters]).map_err(|_| "no such time zone")?;
+            let zone = crate::zone::Zone::read(&text[..letters]).map_err(|_| "no such time zone")?;
             read.offset = Some(i64::from(zone.offset_at(0)));
             Ok(&text[letters..])
         }

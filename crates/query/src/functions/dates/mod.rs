@@ -243,7 +243,7 @@ struct Zones(Option<(String, Zone)>);
 impl Zones {
     fn get(&mut self, name: &str) -> model::Result<&Zone> {
         if self.0.as_ref().is_none_or(|(known, _)| known != name) {
-            self.0 = Some((name.to_owned(), Zone::new(name)?));
+            self.0 = Some((name.to_owned(), Zone::read(name)?));
         }
         self.0.as_ref().map(|(_, zone)| zone).ok_or_else(|| Error::bug("a zone that was just found"))
     }

@@ -1,0 +1,659 @@
+//! Advisory locks: `SELECT pg_advisory_lock(17)` and its like, by which migration tools and schedulers keep each other out.
+//!
+//! The call is a statement, not a function within a query: only so does a wait hold no thread, and end with a cancel.
+//!
+//! Always true:
+//! - A key has holders whose modes agree, and a queue in the order of arrival. Whoever asks anew waits behind the queue.
+//! - A session waits for one key at a time; whoever would close a circle of waiting sessions gets 40P01 at once. Circles over row locks
+//!   are not seen here: `lock_timeout` ends those.
+//! - What a session holds ends with it; what it holds for its transaction ends with that.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
+use arrow_schema::{Field, Schema};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, SelectItem, SetExpr, TableFactor,
+};
+use engine::Event;
+use futures::StreamExt;
+use model::{Error, Result, SqlState};
+use parking_lot::Mutex;
+use pg::types::oid;
+
+use crate::rewrite::folded;
+use crate::session::{Outcome, Prepared, Session};
+use crate::statement::{Command, Statement, parse};
+use crate::types::{OutputColumn, Value};
+
+/// Keys that are locked or waited for at a time, in the whole database.
+const ADVISORY_LOCKS_MAX: usize = 100_000;
+
+/// What is locked: a number, or a pair of them. The two do not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// One number.
+    One(i64),
+    /// Two.
+    Pair(i32, i32),
+}
+
+/// Whether others may hold the lock too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mode {
+    /// Others may share it.
+    Shared,
+    /// Nobody else may.
+    Exclusive,
+}
+
+impl Mode {
+    fn conflicts(self, other: Mode) -> bool {
+        self == Mode::Exclusive || other == Mode::Exclusive
+    }
+
+    /// The name in messages and in `pg_locks`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Shared => "ShareLock",
+            Mode::Exclusive => "ExclusiveLock",
+        }
+    }
+}
+
+/// A row of `pg_locks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// What is locked.
+    pub key: Key,
+    /// The session.
+    pub pid: i32,
+    /// How.
+    pub mode: Mode,
+    /// Whether it is held, and not waited for.
+    pub granted: bool,
+}
+
+/// The advisory locks of a database. Cloning shares them.
+#[derive(Clone, Default)]
+pub(crate) struct Locks(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    locks: HashMap<Key, Lock>,
+    /// What each waiting session waits for.
+    waiting: HashMap<i32, Key>,
+}
+
+#[derive(Default)]
+struct Lock {
+    /// How often each session holds it in each mode.
+    holders: BTreeMap<(i32, Mode), u32>,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    pid: i32,
+    mode: Mode,
+    granted: Event,
+}
+
+impl Lock {
+    /// Whether another session's hold conflicts.
+    fn is_held_against(&self, pid: i32, mode: Mode) -> bool {
+        self.holders.keys().any(|(holder, held)| *holder != pid && held.conflicts(mode))
+    }
+
+    /// Whether a new request must wait: for holders, or for those who asked before.
+    fn must_wait(&self, pid: i32, mode: Mode) -> bool {
+        if self.holders.contains_key(&(pid, mode)) {
+            return false;
+        }
+        self.is_held_against(pid, mode) || self.queue.iter().any(|waiter| waiter.mode.conflicts(mode))
+    }
+
+    fn hold(&mut self, pid: i32, mode: Mode) {
+        *self.holders.entry((pid, mode)).or_default() += 1;
+    }
+}
+
+impl State {
+    /// Gives a key to those at the head of its queue who can have it.
+    fn grant(&mut self, key: Key) -> Vec<Event> {
+        let mut granted = Vec::new();
+        let Some(lock) = self.locks.get_mut(&key) else { return granted };
+        while let Some(waiter) = lock.queue.front()
+            && !lock.is_held_against(waiter.pid, waiter.mode)
+        {
+            let (pid, mode, event) = (waiter.pid, waiter.mode, waiter.granted.clone());
+            lock.queue.pop_front();
+            lock.hold(pid, mode);
+            self.waiting.remove(&pid);
+            granted.push(event);
+        }
+        if lock.holders.is_empty() && lock.queue.is_empty() {
+            self.locks.remove(&key);
+        }
+        granted
+    }
+
+    /// Whether `pid` would wait for itself if it waited for `key`.
+    fn is_circle(&self, pid: i32, key: Key, mode: Mode) -> bool {
+        let mut seen = HashSet::new();
+        let mut next = vec![(pid, key, mode)];
+        while let Some((waiter, key, mode)) = next.pop() {
+            let Some(lock) = self.locks.get(&key) else { continue };
+            let holders = lock.holders.keys().filter(|(_, held)| held.conflicts(mode)).map(|(holder, _)| *holder);
+            let before = lock.queue.iter().take_while(|other| other.pid != waiter);
+            let before = before.filter(|other| other.mode.conflicts(mode)).map(|other| other.pid);
+            for other in holders.chain(before).filter(|other| *other != waiter) {
+                if other == pid {
+                    return true;
+                }
+                if seen.insert(other)
+                    && let Some(waits_for) = self.waiting.get(&other)
+                    && let Some(lock) = self.locks.get(waits_for)
+                    && let Some(own) = lock.queue.iter().find(|own| own.pid == other)
+                {
+                    next.push((other, *waits_for, own.mode));
+                }
+            }
+        }
+        false
+    }
+}
+
+/// A request for a lock.
+enum Asked {
+    Granted,
+    Wait(Event),
+}
+
+impl Locks {
+    fn ask(&self, pid: i32, key: Key, mode: Mode, waits: bool) -> Result<Option<Asked>> {
+        let mut state = self.0.lock();
+        if state.locks.len() >= ADVISORY_LOCKS_MAX && !state.locks.contains_key(&key) {
+            let text = format!("{ADVISORY_LOCKS_MAX} advisory locks are held; there can be no more");
+            return Err(Error::new(SqlState::OUT_OF_MEMORY, text).with_hint("release some by pg_advisory_unlock"));
+        }
+        let lock = state.locks.entry(key).or_default();
+        if !lock.must_wait(pid, mode) {
+            lock.hold(pid, mode);
+            return Ok(Some(Asked::Granted));
+        }
+        if !waits {
+            return Ok(None);
+        }
+        if state.is_circle(pid, key, mode) {
+            let detail = format!("session {pid} waits for advisory lock {key:?} behind sessions that wait for it");
+            return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected").with_detail(detail));
+        }
+        let granted = Event::new();
+        state.waiting.insert(pid, key);
+        if let Some(lock) = state.locks.get_mut(&key) {
+            lock.queue.push_back(Waiter { pid, mode, granted: granted.clone() });
+        }
+        Ok(Some(Asked::Wait(granted)))
+    }
+
+    fn release(&self, pid: i32, key: Key, mode: Mode) {
+        let granted = {
+            let mut state = self.0.lock();
+            if let Some(lock) = state.locks.get_mut(&key)
+                && let Some(count) = lock.holders.get_mut(&(pid, mode))
+            {
+                *count -= 1;
+                if *count == 0 {
+                    lock.holders.remove(&(pid, mode));
+                }
+            }
+            state.grant(key)
+        };
+        granted.iter().for_each(Event::set);
+    }
+
+    /// Takes a request back, granted meanwhile or not.
+    fn give_up(&self, pid: i32, key: Key, mode: Mode, event: &Event) {
+        if event.is_set() {
+            return self.release(pid, key, mode);
+        }
+        let granted = {
+            let mut state = self.0.lock();
+            let found = state.locks.get_mut(&key).and_then(|lock| {
+                let at = lock.queue.iter().position(|waiter| waiter.pid == pid)?;
+                lock.queue.remove(at)
+            });
+            if found.is_none() {
+                // Granted between the look at the event and the lock.
+                drop(state);
+                return self.release(pid, key, mode);
+            }
+            state.waiting.remove(&pid);
+            state.grant(key)
+        };
+        granted.iter().for_each(Event::set);
+    }
+
+    /// All locks that are held or waited for.
+    pub(crate) fn list(&self) -> Vec<Shown> {
+        let state = self.0.lock();
+        let mut shown = Vec::new();
+        for (key, lock) in &state.locks {
+            let holders = lock.holders.keys().map(|(pid, mode)| (*pid, *mode, true));
+            let queue = lock.queue.iter().map(|waiter| (waiter.pid, waiter.mode, false));
+            shown.extend(holders.chain(queue).map(|(pid, mode, granted)| Shown { key: *key, pid, mode, granted }));
+        }
+        shown.sort_unstable_by_key(|shown| (shown.key, !shown.granted, shown.pid));
+        shown
+    }
+}
+
+/// The advisory locks of one session.
+pub(crate) struct Held {
+    locks: Locks,
+    pid: i32,
+    session: BTreeMap<(Key, Mode), u32>,
+    /// With the number of savepoints that there were, in this order.
+    transaction: Vec<(Key, Mode, usize)>,
+}
+
+impl Held {
+    pub(crate) fn new(locks: Locks, pid: i32) -> Held {
+        Held { locks, pid, session: BTreeMap::new(), transaction: Vec::new() }
+    }
+
+    /// The locks of all sessions.
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Releases what the transaction took while it had `savepoints` savepoints or more.
+    pub(crate) fn end_transaction(&mut self, savepoints: usize) {
+        while let Some((key, mode, _)) = self.transaction.pop_if(|(.., taken)| *taken >= savepoints) {
+            self.locks.release(self.pid, key, mode);
+        }
+    }
+
+    /// The transaction has so many savepoints now: what was taken since belongs to the last of them.
+    pub(crate) fn release_savepoint(&mut self, savepoints: usize) {
+        self.transaction.iter_mut().for_each(|(.., taken)| *taken = savepoints.min(*taken));
+    }
+
+    /// Releases all that is held for the session.
+    pub(crate) fn unlock_all(&mut self) {
+        for ((key, mode), count) in std::mem::take(&mut self.session) {
+            (0..count).for_each(|_| self.locks.release(self.pid, key, mode));
+        }
+    }
+
+    fn unlock(&mut self, key: Key, mode: Mode) -> bool {
+        let Some(count) = self.session.get_mut(&(key, mode)) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            self.session.remove(&(key, mode));
+        }
+        self.locks.release(self.pid, key, mode);
+        true
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.end_transaction(0);
+        self.unlock_all();
+    }
+}
+
+/// Takes the request back unless it was granted and kept.
+struct Waiting<'a> {
+    locks: &'a Locks,
+    pid: i32,
+    key: Key,
+    mode: Mode,
+    event: Event,
+    kept: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.locks.give_up(self.pid, self.key, self.mode, &self.event);
+        }
+    }
+}
+
+/// What a function does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Lock { mode: Mode, waits: bool, transaction: bool },
+    Unlock(Mode),
+    UnlockAll,
+}
+
+impl Act {
+    fn of(name: &str) -> Option<Act> {
+        let (rest, waits) = match name.strip_prefix("pg_try_advisory_") {
+            Some(rest) => (rest, false),
+            None => (name.strip_prefix("pg_advisory_")?, true),
+        };
+        let (rest, mode) = match rest.strip_suffix("_shared") {
+            Some(rest) => (rest, Mode::Shared),
+            None => (rest, Mode::Exclusive),
+        };
+        Some(match (rest, waits) {
+            ("lock", _) => Act::Lock { mode, waits, transaction: false },
+            ("xact_lock", _) => Act::Lock { mode, waits, transaction: true },
+            ("unlock", true) => Act::Unlock(mode),
+            ("unlock_all", true) if mode == Mode::Exclusive => Act::UnlockAll,
+            _ => return None,
+        })
+    }
+
+    /// Whether it says if it succeeded.
+    fn answers(self) -> bool {
+        matches!(self, Act::Lock { waits: false, .. } | Act::Unlock(_))
+    }
+}
+
+/// A statement of nothing but calls of these functions.
+pub(crate) struct Calls {
+    calls: Vec<Call>,
+    /// Computes the arguments of all of them; `None` where there is none.
+    arguments: Option<Prepared>,
+}
+
+struct Call {
+    act: Act,
+    name: String,
+    arguments: Vec<Expr>,
+}
+
+impl Calls {
+    /// The calls that a statement is made of, planned.
+    ///
+    /// # Errors
+    /// What planning the arguments meets; 42883 for a wrong number of them.
+    pub(crate) fn plan(
+        session: &mut Session,
+        statement: &Statement,
+        sql: &ast::Statement,
+        types: &[u32],
+    ) -> Result<Option<Calls>> {
+        let Some(calls) = calls(sql) else { return Ok(None) };
+        let mut texts = Vec::new();
+        for call in &calls {
+            let ty = match (call.act, call.arguments.len()) {
+                (Act::UnlockAll, 0) => continue,
+                (Act::Lock { .. } | Act::Unlock(_), 1) => "bigint",
+                (Act::Lock { .. } | Act::Unlock(_), 2) => "integer",
+                _ => {
+                    let text = format!("function {}() does not exist with these arguments", call.name);
+                    return Err(Error::new(SqlState::UNDEFINED_FUNCTION, text)
+                        .with_hint("advisory locks take a bigint or two integers"));
+                }
+            };
+            texts.extend(call.arguments.iter().map(|argument| format!("CAST(({argument}) AS {ty})")));
+        }
+        let arguments = if texts.is_empty() {
+            None
+        } else {
+            let inner = parse(&format!("SELECT {}", texts.join(", ")))?;
+            let Some(Command::Sql(inner)) = inner.first().map(|inner| &inner.0.command) else {
+                return Err(Error::bug("arguments of advisory locks that are no query"));
+            };
+            let inner = Statement::of(inner.clone(), statement.0.sql.clone(), statement.0.offset).without_place();
+            Some(session.plan_statement(&inner, types)?)
+        };
+        Ok(Some(Calls { calls, arguments }))
+    }
+
+    pub(crate) fn parameters(&self) -> Vec<u32> {
+        self.arguments.as_ref().map_or_else(Vec::new, |arguments| arguments.parameters().to_vec())
+    }
+
+    pub(crate) fn columns(&self) -> Vec<OutputColumn> {
+        let column = |call: &Call| {
+            let oid = if call.act.answers() { oid::BOOL } else { oid::VOID };
+            OutputColumn { name: call.name.clone(), oid, typmod: -1, origin: None }
+        };
+        self.calls.iter().map(column).collect()
+    }
+
+    /// Runs the calls in their order.
+    ///
+    /// # Errors
+    /// 40P01; 55P03 after `lock_timeout`; what computing an argument meets.
+    pub(crate) async fn execute(&self, session: &mut Session, values: &[Value]) -> Result<Outcome> {
+        let mut numbers = match &self.arguments {
+            Some(arguments) => numbers(session, arguments, values).await?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
+        let (mut arrays, mut fields): (Vec<ArrayRef>, Vec<Field>) = (Vec::new(), Vec::new());
+        for call in &self.calls {
+            let given: Vec<Option<i64>> = numbers.by_ref().take(call.arguments.len()).collect();
+            let answer = match given.as_slice() {
+                [] => call.run(session, None).await?,
+                [Some(one)] => call.run(session, Some(Key::One(*one))).await?,
+                [Some(first), Some(second)] => {
+                    let part = |number: i64| i32::try_from(number).map_err(Error::bug);
+                    call.run(session, Some(Key::Pair(part(*first)?, part(*second)?))).await?
+                }
+                // A lock by NULL is none.
+                _ => None,
+            };
+            let array: ArrayRef = if call.act.answers() {
+                Arc::new(BooleanArray::from(vec![answer]))
+            } else {
+                Arc::new(StringArray::from(vec![Some("")]))
+            };
+            fields.push(Field::new(&call.name, array.data_type().clone(), true));
+            arrays.push(array);
+        }
+        if session.block.is_none() {
+            // A transaction of its own, which ends here.
+            session.advisory.end_transaction(0);
+        }
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::bug)?;
+        let batches = Box::pin(futures::stream::iter([Ok(batch)]));
+        Ok(Outcome::Rows { columns: self.columns(), batches, tag: "SELECT".into() })
+    }
+}
+
+impl Call {
+    async fn run(&self, session: &mut Session, key: Option<Key>) -> Result<Option<bool>> {
+        let (mode, waits, transaction, key) = match (self.act, key) {
+            (Act::UnlockAll, _) => {
+                session.advisory.unlock_all();
+                return Ok(None);
+            }
+            (Act::Unlock(mode), Some(key)) => {
+                let found = session.advisory.unlock(key, mode);
+                if !found {
+                    session.warn(SqlState("01000"), format!("you don't own a lock of type {}", mode.name()));
+                }
+                return Ok(Some(found));
+            }
+            (Act::Lock { mode, waits, transaction }, Some(key)) => (mode, waits, transaction, key),
+            (Act::Lock { .. } | Act::Unlock(_), None) => return Err(Error::bug("a lock of nothing")),
+        };
+        let patience = session.settings.lock_timeout();
+        let held = &mut session.advisory;
+        match held.locks.ask(held.pid, key, mode, waits)? {
+            None => return Ok(Some(false)),
+            Some(Asked::Granted) => {}
+            Some(Asked::Wait(event)) => {
+                let mut waiting = Waiting { locks: &held.locks, pid: held.pid, key, mode, event, kept: false };
+                crate::rows::wait(&waiting.event, patience).await?;
+                waiting.kept = true;
+            }
+        }
+        if transaction {
+            let savepoints = session.block.as_ref().map_or(0, |block| block.savepoints.len());
+            held.transaction.push((key, mode, savepoints));
+        } else {
+            *held.session.entry((key, mode)).or_default() += 1;
+        }
+        Ok(Some(true))
+    }
+}
+
+/// The one row that the arguments are.
+async fn numbers(session: &mut Session, arguments: &Prepared, values: &[Value]) -> Result<Vec<Option<i64>>> {
+    let Outcome::Rows { mut batches, .. } = Box::pin(session.execute(arguments, values)).await? else {
+        return Err(Error::bug("arguments of advisory locks without a row"));
+    };
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        if batch.num_rows() == 0 {
+            continue;
+        }
+        let number = |array: &ArrayRef| {
+            if let Some(array) = array.as_primitive_opt::<Int64Type>() {
+                return Ok(array.is_valid(0).then(|| array.value(0)));
+            }
+            let array = array.as_primitive_opt::<Int32Type>();
+            let array = array.ok_or_else(|| Error::bug("an advisory lock that is no integer"))?;
+            Ok(array.is_valid(0).then(|| i64::from(array.value(0))))
+        };
+        return batch.columns().iter().map(number).collect();
+    }
+    Err(Error::bug("arguments of advisory locks without a row"))
+}
+
+fn calls(sql: &ast::Statement) -> Option<Vec<Call>> {
+    let ast::Statement::Query(query) = sql else { return None };
+    let SetExpr::Select(select) = &*query.body else { return None };
+    if select.selection.is_some() || query.with.is_some() || query.limit_clause.is_some() {
+        return None;
+    }
+    match (select.projection.as_slice(), select.from.as_slice()) {
+        ([SelectItem::Wildcard(_)], [from]) if from.joins.is_empty() => match &from.relation {
+            TableFactor::Table { name, args: Some(args), alias, .. } => {
+                let alias = alias.as_ref().map(|alias| folded(&alias.name));
+                call(name, &args.args, alias).map(|call| vec![call])
+            }
+            _ => None,
+        },
+        (items, []) => items.iter().map(item).collect(),
+        _ => None,
+    }
+}
+
+fn item(item: &SelectItem) -> Option<Call> {
+    let (expr, alias) = match item {
+        SelectItem::UnnamedExpr(expr) => (expr, None),
+        SelectItem::ExprWithAlias { expr, alias } => (expr, Some(folded(alias))),
+        _ => return None,
+    };
+    let Expr::Function(function) = expr else { return None };
+    match &function.args {
+        FunctionArguments::List(list) => call(&function.name, &list.args, alias),
+        _ => None,
+    }
+}
+
+fn call(name: &ObjectName, arguments: &[FunctionArg], alias: Option<String>) -> Option<Call> {
+    let own = name.0.last()?.as_ident().map(folded)?;
+    let act = Act::of(&own)?;
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value.clone()),
+        _ => None,
+    };
+    let arguments = arguments.iter().map(argument).collect::<Option<_>>()?;
+    Some(Call { act, name: alias.unwrap_or(own), arguments })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Key = Key::One(1);
+    const B: Key = Key::Pair(0, 1);
+
+    /// What asking gives: `t` granted, `f` not, `w` waits, or the SQLSTATE.
+    fn ask(locks: &Locks, pid: i32, key: Key, mode: Mode, waits: bool) -> (&'static str, Option<Event>) {
+        match locks.ask(pid, key, mode, waits) {
+            Ok(None) => ("f", None),
+            Ok(Some(Asked::Granted)) => ("t", None),
+            Ok(Some(Asked::Wait(event))) => ("w", Some(event)),
+            Err(error) => (error.state().0, None),
+        }
+    }
+
+    #[test]
+    fn modes_conflict_as_in_postgresql_and_the_queue_is_fair() {
+        use Mode::{Exclusive, Shared};
+        let locks = Locks::default();
+        assert_eq!(ask(&locks, 1, A, Shared, true).0, "t");
+        assert_eq!(ask(&locks, 2, A, Shared, true).0, "t");
+        assert_eq!(ask(&locks, 1, B, Exclusive, true).0, "t", "a pair is another key");
+        let (waits, third) = ask(&locks, 3, A, Exclusive, true);
+        assert_eq!(waits, "w");
+        assert_eq!(ask(&locks, 4, A, Shared, false).0, "f", "nobody overtakes who waits");
+        assert_eq!(ask(&locks, 2, A, Shared, false).0, "t", "a holder has it again");
+        locks.release(1, A, Shared);
+        locks.release(2, A, Shared);
+        assert!(!third.as_ref().unwrap().is_set());
+        locks.release(2, A, Shared);
+        assert!(third.unwrap().is_set());
+        assert_eq!(ask(&locks, 1, A, Shared, false).0, "f");
+        locks.release(3, A, Exclusive);
+        locks.release(1, B, Exclusive);
+        assert_eq!(locks.list(), []);
+    }
+
+    #[test]
+    fn a_circle_of_waiting_sessions_is_refused_and_giving_up_lets_others_on() {
+        use Mode::Exclusive;
+        let locks = Locks::default();
+        assert_eq!(ask(&locks, 1, A, Exclusive, true).0, "t");
+        assert_eq!(ask(&locks, 2, B, Exclusive, true).0, "t");
+        let (_, first) = ask(&locks, 1, B, Exclusive, true);
+        assert_eq!(ask(&locks, 2, A, Exclusive, true).0, "40P01");
+        let (_, third) = ask(&locks, 3, B, Exclusive, true);
+        locks.give_up(1, B, Exclusive, &first.unwrap());
+        locks.release(2, B, Exclusive);
+        assert!(third.unwrap().is_set());
+        locks.release(3, B, Exclusive);
+        locks.release(1, A, Exclusive);
+        assert_eq!(locks.list(), []);
+    }
+
+    #[test]
+    fn locks_of_a_transaction_end_with_their_savepoint() {
+        let locks = Locks::default();
+        let mut held = Held::new(locks.clone(), 1);
+        for (number, savepoints) in [(1, 0), (2, 1), (3, 2)] {
+            assert_eq!(ask(&locks, 1, Key::One(number), Mode::Exclusive, true).0, "t");
+            held.transaction.push((Key::One(number), Mode::Exclusive, savepoints));
+        }
+        let keys = |locks: &Locks| locks.list().iter().map(|shown| shown.key).collect::<Vec<_>>();
+        held.end_transaction(2);
+        assert_eq!(keys(&locks), [Key::One(1), Key::One(2)]);
+        held.release_savepoint(0);
+        held.end_transaction(1);
+        assert_eq!(keys(&locks), [Key::One(1), Key::One(2)]);
+        held.end_transaction(0);
+        assert_eq!(keys(&locks), []);
+    }
+
+    #[test]
+    fn every_function_is_known_by_its_name() {
+        for (name, known) in [
+            ("pg_advisory_lock", true),
+            ("pg_advisory_xact_lock_shared", true),
+            ("pg_try_advisory_lock_shared", true),
+            ("pg_try_advisory_xact_lock", true),
+            ("pg_advisory_unlock_shared", true),
+            ("pg_advisory_unlock_all", true),
+            ("pg_try_advisory_unlock", false),
+            ("pg_advisory_unlock_all_shared", false),
+            ("pg_advisory", false),
+        ] {
+            assert_eq!(Act::of(name).is_some(), known, "{name}");
+        }
+    }
+}

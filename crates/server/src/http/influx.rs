@@ -1,0 +1,354 @@
+//! What InfluxDB's writers ask and arrange before they write: the few statements of InfluxQL at `/query`, buckets and organizations of
+//! version 2, `/ready`; and what QuestDB's clients ask at `/settings`.
+//!
+//! A database, or bucket, is a schema: `millrace` is `public`. Queries are not answered here: those are SQL's.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use model::{Error, Lsn, Result, SqlState, limits};
+use query::Outcome;
+use serde_json::{Value, json};
+
+use super::{Context, reply, write};
+
+/// The database that is the schema `public`.
+const PUBLIC: &str = "millrace";
+/// The only organization's number; any name is its name.
+const ORGANIZATION: &str = "0000000000000001";
+/// Statements of one request to `/query`.
+const STATEMENTS_MAX: usize = 100;
+
+/// `/query`
+pub(super) async fn query(State(context): State<Arc<Context>>, uri: Uri, body: String) -> Response {
+    let mut pairs = write::pairs(&uri).unwrap_or_default();
+    if let Ok(form) = format!("/query?{body}").parse::<Uri>() {
+        pairs.extend(write::pairs(&form).unwrap_or_default());
+    }
+    let given = |name: &str| pairs.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    let (text, database) = (given("q").unwrap_or_default(), given("db"));
+    let statements: Vec<Vec<String>> = match words(&text) {
+        Some(words) => words.split(|word| word == ";").filter(|words| !words.is_empty()).map(<[_]>::to_vec).collect(),
+        None => Vec::new(),
+    };
+    if statements.is_empty() || statements.len() > STATEMENTS_MAX {
+        return refused(&text);
+    }
+    let mut results = Vec::new();
+    for (id, words) in statements.iter().enumerate() {
+        let Some(asked) = Asked::of(words) else { return refused(&text) };
+        let mut result = match asked.answer(&context, database.as_deref()).await {
+            Ok(result) => result,
+            Err(error) => {
+                context.counters.errors.add(error.state().0);
+                json!({ "error": error.message() })
+            }
+        };
+        result["statement_id"] = id.into();
+        results.push(result);
+    }
+    reply::json(StatusCode::OK, &json!({ "results": results }))
+}
+
+fn refused(text: &str) -> Response {
+    let message = if text.trim().is_empty() {
+        "missing required parameter \"q\"".to_owned()
+    } else {
+        "InfluxQL is not spoken here, but for SHOW DATABASES, SHOW MEASUREMENTS, SHOW RETENTION POLICIES, CREATE and DROP \
+         DATABASE, CREATE RETENTION POLICY; send SQL to /sql"
+            .to_owned()
+    };
+    reply::json(StatusCode::BAD_REQUEST, &json!({ "error": message }))
+}
+
+/// A statement that is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    Databases,
+    Measurements(Option<String>),
+    Policies(Option<String>),
+    Create(String),
+    Drop(String),
+    CreatePolicy { forever: bool },
+}
+
+impl Asked {
+    fn of(words: &[String]) -> Option<Asked> {
+        let is = |at: usize, keyword: &str| words.get(at).is_some_and(|word| word.eq_ignore_ascii_case(keyword));
+        let starts = |keywords: &[&str]| keywords.iter().enumerate().all(|(at, keyword)| is(at, keyword));
+        let on = || (0..words.len()).find(|at| is(*at, "on")).and_then(|on| words.get(on + 1).cloned());
+        Some(if starts(&["show", "databases"]) {
+            Asked::Databases
+        } else if starts(&["show", "measurements"]) && (words.len() == 2 || is(2, "on")) {
+            Asked::Measurements(on())
+        } else if starts(&["show", "retention", "policies"]) {
+            Asked::Policies(on())
+        } else if starts(&["create", "database"]) {
+            // `IF NOT EXISTS` is of old versions; what stands behind WITH says how to keep what is kept.
+            let name = if starts(&["create", "database", "if", "not", "exists"]) { 5 } else { 2 };
+            Asked::Create(words.get(name)?.clone())
+        } else if starts(&["drop", "database"]) {
+            let name = if starts(&["drop", "database", "if", "exists"]) { 4 } else { 2 };
+            Asked::Drop(words.get(name)?.clone())
+        } else if starts(&["create", "retention", "policy"]) {
+            let duration = (0..words.len()).find(|at| is(*at, "duration")).and_then(|at| words.get(at + 1))?;
+            Asked::CreatePolicy { forever: ["inf", "0s", "0"].contains(&duration.to_lowercase().as_str()) }
+        } else {
+            return None;
+        })
+    }
+
+    async fn answer(self, context: &Context, database: Option<&str>) -> Result<Value> {
+        let series = |name: &str, columns: &[&str], values: Vec<Vec<Value>>| json!({ "series": [{ "name": name, "columns": columns, "values": values }] });
+        match self {
+            Asked::Databases => {
+                let names = databases(context).into_iter().map(|name| vec![name.into()]).collect();
+                Ok(series("databases", &["name"], names))
+            }
+            Asked::Measurements(on) => {
+                let schema = schema(on.as_deref().or(database).unwrap_or(PUBLIC))?;
+                let names: Vec<Vec<Value>> =
+                    tables(context, &schema).into_iter().map(|name| vec![name.into()]).collect();
+                Ok(if names.is_empty() { json!({}) } else { series("measurements", &["name"], names) })
+            }
+            Asked::Policies(on) => {
+                let name = on.as_deref().or(database).unwrap_or(PUBLIC);
+                if !databases(context).iter().any(|known| known == name) {
+                    return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("database not found: {name}")));
+                }
+                let columns = ["name", "duration", "shardGroupDuration", "replicaN", "default"];
+                Ok(series(
+                    "",
+                    &columns,
+                    vec![vec!["autogen".into(), "0s".into(), "24h0m0s".into(), 1.into(), true.into()]],
+                ))
+            }
+            Asked::Create(name) => create(context, &name).await.map(|()| json!({})),
+            Asked::Drop(name) => drop_schema(context, &name).await.map(|()| json!({})),
+            Asked::CreatePolicy { forever: true } => Ok(json!({})),
+            Asked::CreatePolicy { forever: false } => {
+                let text = "rows are kept for ever, not for this duration: retention belongs to a table here, \
+                            ALTER TABLE … SET (retention = '30 days')";
+                Ok(json!({ "messages": [{ "level": "warning", "text": text }] }))
+            }
+        }
+    }
+}
+
+/// The words of a text of InfluxQL, `;` among them; quoted names without their quotes. `None` for a quote that is never closed.
+fn words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        if let '"' | '\'' = first {
+            let end = rest[1..].find(first)? + 1;
+            words.push(rest[1..end].to_owned());
+            rest = &rest[end + 1..];
+        } else if first == ';' {
+            words.push(";".to_owned());
+            rest = &rest[1..];
+        } else {
+            let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';')).unwrap_or(rest.len());
+            words.push(rest[..end].to_owned());
+            rest = &rest[end..];
+        }
+        rest = rest.trim_start();
+    }
+    Some(words)
+}
+
+/// The schema of a database.
+fn schema(name: &str) -> Result<String> {
+    write::schema(name).map(std::borrow::Cow::into_owned)
+}
+
+/// The databases: schemas by the names that writers give.
+fn databases(context: &Context) -> Vec<String> {
+    let snapshot = context.database.engine().snapshot(Lsn::ZERO);
+    let mut names: Vec<String> = snapshot
+        .catalog()
+        .schemas()
+        .filter(|schema| !schema.starts_with("pg_") && *schema != "information_schema")
+        .map(|schema| if schema == "public" { PUBLIC } else { schema }.to_owned())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn tables(context: &Context, schema: &str) -> Vec<String> {
+    let snapshot = context.database.engine().snapshot(Lsn::ZERO);
+    let catalog = snapshot.catalog();
+    let all = catalog.tables().map(|table| &table.name).chain(catalog.row_tables().map(|table| &table.name));
+    let mut names: Vec<String> = all.filter(|name| name.schema == schema).map(|name| name.table.clone()).collect();
+    names.sort_unstable();
+    names
+}
+
+async fn create(context: &Context, name: &str) -> Result<()> {
+    match schema(name)?.as_str() {
+        "public" => Ok(()),
+        schema => run(context, &format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema))).await,
+    }
+}
+
+async fn drop_schema(context: &Context, name: &str) -> Result<()> {
+    match schema(name)?.as_str() {
+        "public" => Err(Error::unsupported(format!("database \"{name}\" cannot be dropped; drop its tables by SQL"))),
+        schema => run(context, &format!("DROP SCHEMA IF EXISTS {} CASCADE", quoted(schema))).await,
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Runs a statement that gives nothing.
+async fn run(context: &Context, sql: &str) -> Result<()> {
+    let mut session = context.database.session("millrace");
+    for statement in query::parse(sql)? {
+        let prepared = session.prepare(&statement, &[]).await?;
+        let Outcome::Command { .. } = session.execute(&prepared, &[]).await? else {
+            return Err(Error::bug("a definition that gives rows"));
+        };
+    }
+    Ok(())
+}
+
+fn failed(context: &Context, error: &Error) -> Response {
+    context.counters.errors.add(error.state().0);
+    let status = reply::status(error);
+    reply::json(status, &json!({ "code": reply::code(status), "message": error.to_string() }))
+}
+
+/// A bucket as version 2 describes it. Its number is its name in hexadecimal digits.
+fn bucket(name: &str) -> Value {
+    json!({
+        "id": hex(name),
+        "orgID": ORGANIZATION,
+        "type": "user",
+        "name": name,
+        "retentionRules": [],
+        "labels": [],
+    })
+}
+
+fn hex(name: &str) -> String {
+    name.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn named(id: &str) -> Option<String> {
+    let digits = |at: usize| u8::from_str_radix(id.get(at..at + 2)?, 16).ok();
+    let bytes = (0..id.len()).step_by(2).map(digits).collect::<Option<Vec<u8>>>()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// `GET /api/v2/buckets`: all, or the one that `name` or `id` says.
+pub(super) async fn buckets(State(context): State<Arc<Context>>, uri: Uri) -> Response {
+    let pairs = write::pairs(&uri).unwrap_or_default();
+    let wanted = pairs.into_iter().find_map(|(name, value)| match name.as_str() {
+        "name" => Some(value),
+        "id" => Some(named(&value).unwrap_or_default()),
+        _ => None,
+    });
+    let is_wanted = |name: &&String| wanted.as_ref().is_none_or(|wanted| wanted == *name);
+    let found: Vec<Value> = databases(&context).iter().filter(is_wanted).map(|name| bucket(name)).collect();
+    reply::json(StatusCode::OK, &json!({ "links": { "self": "/api/v2/buckets" }, "buckets": found }))
+}
+
+/// `POST /api/v2/buckets`
+pub(super) async fn create_bucket(State(context): State<Arc<Context>>, body: String) -> Response {
+    let asked: Value = serde_json::from_str(&body).unwrap_or_default();
+    let Some(name) = asked["name"].as_str().filter(|name| !name.is_empty()) else {
+        let error = Error::new(SqlState::INVALID_PARAMETER_VALUE, "a bucket needs a name");
+        return failed(&context, &error);
+    };
+    match create(&context, name).await {
+        // Without the rules of retention that were asked for: it has none.
+        Ok(()) => reply::json(StatusCode::CREATED, &bucket(name)),
+        Err(error) => failed(&context, &error),
+    }
+}
+
+/// `DELETE /api/v2/buckets/ID`
+pub(super) async fn delete_bucket(State(context): State<Arc<Context>>, Path(id): Path<String>) -> Response {
+    let found = named(&id).filter(|name| databases(&context).contains(name));
+    let Some(name) = found else {
+        let body = json!({ "code": "not found", "message": "bucket not found" });
+        return reply::json(StatusCode::NOT_FOUND, &body);
+    };
+    match drop_schema(&context, &name).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => failed(&context, &error),
+    }
+}
+
+/// `GET /api/v2/orgs`: one, which has whatever name it is asked for by.
+pub(super) async fn organizations(uri: Uri) -> Response {
+    let pairs = write::pairs(&uri).unwrap_or_default();
+    let name = pairs.into_iter().find(|(name, _)| name == "org").map_or_else(|| PUBLIC.to_owned(), |(_, value)| value);
+    let body = json!({ "links": { "self": "/api/v2/orgs" }, "orgs": [{ "id": ORGANIZATION, "name": name }] });
+    reply::json(StatusCode::OK, &body)
+}
+
+/// `GET /ready`, in InfluxDB 2's form.
+pub(super) async fn ready(State(context): State<Arc<Context>>) -> Response {
+    if let Some(error) = context.database.engine().failure() {
+        let body = json!({ "code": "unavailable", "status": "fail", "message": error.to_string() });
+        return reply::json(StatusCode::SERVICE_UNAVAILABLE, &body);
+    }
+    let started_ns = context.database.started_ns();
+    let now_ns = context.database.engine().env().now_ns();
+    let started = jiff::Timestamp::from_nanosecond(i128::from(started_ns)).unwrap_or_default();
+    let up = now_ns.saturating_sub(started_ns).max(0) / 1_000_000_000;
+    let body = json!({ "status": "ready", "started": started.to_string(), "up": format!("{up}s") });
+    reply::json(StatusCode::OK, &body)
+}
+
+/// `GET /settings`: QuestDB's clients look which versions of their line protocol are read here.
+pub(super) async fn settings() -> Response {
+    let config = json!({
+        "line.proto.support.versions": [1],
+        "cairo.max.file.name.length": limits::NAME_BYTES_MAX,
+    });
+    reply::json(StatusCode::OK, &json!({ "config": config, "preferences.version": 0, "preferences": {} }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_of_writers_are_known() {
+        let asked = |text: &str| Asked::of(&words(text).unwrap());
+        for (text, expected) in [
+            ("SHOW DATABASES", Some(Asked::Databases)),
+            ("show databases", Some(Asked::Databases)),
+            ("SHOW MEASUREMENTS", Some(Asked::Measurements(None))),
+            ("SHOW MEASUREMENTS ON \"a b\"", Some(Asked::Measurements(Some("a b".into())))),
+            ("SHOW MEASUREMENTS WITH MEASUREMENT =~ /x/", None),
+            ("SHOW RETENTION POLICIES ON db", Some(Asked::Policies(Some("db".into())))),
+            ("CREATE DATABASE \"bench\" WITH REPLICATION 1", Some(Asked::Create("bench".into()))),
+            ("DROP DATABASE \"bench\"", Some(Asked::Drop("bench".into()))),
+            (
+                "CREATE RETENTION POLICY \"p\" ON \"d\" DURATION INF REPLICATION 1",
+                Some(Asked::CreatePolicy { forever: true }),
+            ),
+            ("CREATE RETENTION POLICY p ON d DURATION 30d REPLICATION 1", Some(Asked::CreatePolicy { forever: false })),
+            ("SELECT * FROM cpu", None),
+        ] {
+            assert_eq!(asked(text), expected, "{text}");
+        }
+        assert_eq!(words("a \"b"), None);
+        assert_eq!(words("a;'b c'").unwrap(), ["a", ";", "b c"]);
+    }
+
+    #[test]
+    fn the_number_of_a_bucket_is_its_name() {
+        assert_eq!(named(&hex("plant é")).as_deref(), Some("plant é"));
+        for bad in ["0", "zz", "ff", "é0"] {
+            assert_eq!(named(bad), None, "{bad}");
+        }
+    }
+}
