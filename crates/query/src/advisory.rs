@@ -265,11 +265,6 @@ impl Held {
         Held { locks, pid, session: BTreeMap::new(), transaction: Vec::new() }
     }
 
-    /// The locks of all sessions.
-    pub(crate) fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
     /// Releases what the transaction took while it had `savepoints` savepoints or more.
     pub(crate) fn end_transaction(&mut self, savepoints: usize) {
         while let Some((key, mode, _)) = self.transaction.pop_if(|(.., taken)| *taken >= savepoints) {
