@@ -298,6 +298,7 @@ impl Db {
 
     fn commit(&self, mut txn: Txn) {
         self.newest.set(self.newest.get() + 1);
+        txn.prepare(&crossbeam_epoch::pin()).unwrap();
         txn.commit(Lsn(self.newest.get()), &crossbeam_epoch::pin());
     }
 
