@@ -297,8 +297,10 @@ impl<'a> World<'a> {
     /// 54000 if no value may be so large; what the question whether to go on gives, which is asked with each MiB.
     pub(crate) fn room(&self, bytes: usize) -> Result<()> {
         if bytes > limits::COMPUTED_BYTES_MAX {
-            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
-                .with_detail(format!("{bytes} bytes, the limit is {}", limits::COMPUTED_BYTES_MAX)));
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large").with_hint(format!(
+                "the value would have {bytes} bytes; the limit is {}",
+                limits::COMPUTED_BYTES_MAX
+            )));
         }
         let all = self.kept.get() + self.arena.allocated_bytes() + bytes;
         if all < self.asked.get() + BYTES_PER_CHECK {
