@@ -88,7 +88,7 @@ mod tests {
         let mut lines = Vec::new();
         for (is_full, line) in [(false, "a\n"), (true, "b\n"), (true, "c\n"), (false, "{}\n"), (false, "e\n")] {
             let mut writer = LogWriter(Full { is_full, lines: &mut lines });
-            assert_eq!(writer.write(line.as_bytes()).unwrap(), 2);
+            assert_eq!(writer.write(line.as_bytes()).unwrap(), line.len());
             writer.flush().unwrap();
         }
         let text = String::from_utf8(lines).unwrap();
