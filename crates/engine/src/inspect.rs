@@ -71,6 +71,8 @@ pub struct LogEnd {
     pub first: Option<Lsn>,
     /// The last intact record or mark.
     pub last: Lsn,
+    /// The last intact record that is no mark; zero if there is none.
+    pub last_change: Lsn,
     /// A torn tail: never acknowledged, dropped at the next start.
     pub torn: Option<String>,
     /// Damage to what had been acknowledged, and files that do not belong.
@@ -95,6 +97,9 @@ pub fn log(env: &Arc<dyn Env>, dir: &Path, from: Lsn, each: &mut dyn FnMut(LogRe
         let mut outcome = Ok(());
         let check = wal::check_file_bytes(&bytes, &mut |lsn, payload| {
             end.first = end.first.or(Some(lsn));
+            if !payload.is_empty() {
+                end.last_change = lsn;
+            }
             if lsn >= from && outcome.is_ok() {
                 end.records += 1;
                 outcome = each(describe_record(lsn, payload));
@@ -241,7 +246,7 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
                 let problem = format!("the log begins at record {first}, but records from {needed} on are needed");
                 report.findings.push(Finding { file: log_dir(dir), problem });
             }
-            report.notes.extend(unclean(&**env, dir, &manifest, end.last));
+            report.notes.extend(unclean(&**env, dir, &manifest, end.last_change));
         }
         Err(error) => report.findings.push(Finding { file: log_dir(dir), problem: error.to_string() }),
     }

@@ -408,7 +408,7 @@ fn name_of(expr: &Expr) -> Option<String> {
         Expr::Overlay { .. } => "overlay".to_owned(),
         Expr::Ceil { .. } => "ceil".to_owned(),
         Expr::Floor { .. } => "floor".to_owned(),
-        Expr::Exists { .. } => "exists".to_owned(),
+        Expr::Exists { negated: false, .. } => "exists".to_owned(),
         Expr::Array(_) => "array".to_owned(),
         Expr::Tuple(_) => "row".to_owned(),
         Expr::Value(value) => match &value.value {

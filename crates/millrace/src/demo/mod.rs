@@ -160,7 +160,7 @@ fn sizes(engine: &Engine, tables: &[Loaded]) -> Result<String, Failure> {
         ("as CSV", Align::Right),
         ("on disk", Align::Right),
         ("smaller", Align::Right),
-        ("bytes/point", Align::Right),
+        ("B/point", Align::Right),
     ];
     Ok(draw(&head.map(|(title, align)| (title.to_owned(), align)), &rows, "  "))
 }

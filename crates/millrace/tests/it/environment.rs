@@ -236,9 +236,9 @@ fn settings_that_are_hardly_meant_are_warned_of() {
     let mut server = Server::start_with(&data, |command| {
         command.env("MILLRACE_MEMRY", "1GiB").args(["--memory", "100000GiB"]);
     });
-    let unknown = server.wait_for("no such setting: the environment variable is ignored");
-    assert_eq!(unknown["variable"], "MILLRACE_MEMRY");
+    server.wait_for("no such setting: the environment variable is ignored");
     let log = server.log_text();
+    assert!(log.contains("MILLRACE_MEMRY"), "{log}");
     assert!(log.contains("--memory is more than this machine or container has"), "{log}");
     server.stop();
 }

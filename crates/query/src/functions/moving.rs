@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn a_value_that_left_the_frame_leaves_no_trace() {
         for width in [1, 3, 64, 65, 100, 1000] {
-            for outlier in [1e20, -1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            for outlier in [1e20, -1e150, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 let mut values: Vec<f64> = (0..3 * width).map(|at| (at % 7) as f64).collect();
                 let clean = values.clone();
                 values[width / 2] = outlier;

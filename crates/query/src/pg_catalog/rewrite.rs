@@ -955,7 +955,7 @@ fn of_value(factor: &TableFactor) -> Option<TableFactor> {
     let TableFactor::Table { name, args: Some(args), alias, with_ordinality: false, .. } = factor else { return None };
     let function = last_name(name)?;
     if OF_ROWS.contains(&function.as_str())
-        || function.starts_with("read_")
+        || crate::files::FilesTable::function(&function).is_some()
         || relations::find("()", &function).is_some()
     {
         return None;

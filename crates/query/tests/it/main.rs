@@ -15,7 +15,9 @@ mod summaries;
 use client::{Client, Fixture, Storage};
 
 fn run(storage: Storage) {
-    let files = script::files();
+    let mut files = script::files();
+    // What clients ask has the forms of the wire: names of zones, of types and of functions.
+    files.retain(|path| !path.components().any(|part| part.as_os_str() == "clients"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut failures = Vec::new();
     for path in &files {
