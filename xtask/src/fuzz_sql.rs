@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &[String]) -> Result {
     nothing_left(&arguments)?;
     let mut command =
         cargo(&["test", "--quiet", "--locked", "--package", "millrace", "--test", "it", "random_queries"]);
-    command.args(["--", "--nocapture"]);
+    command.args(["--", "--include-ignored", "--nocapture"]);
     command.env("MILLRACE_RANDOM_SECONDS", seconds.to_string());
     command.env("MILLRACE_RANDOM_SEED", seed.map_or_else(|| "now".to_owned(), |seed| seed.to_string()));
     passes(&mut command)

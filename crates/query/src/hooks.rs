@@ -79,7 +79,11 @@ impl ServerFacts for Live {
             let default = known.iter().find(|known| known.name.eq_ignore_ascii_case(&name));
             Setting {
                 description: default.map(|known| known.description.clone()).unwrap_or_default(),
-                boot_value: crate::settings::Settings::default().get(&name).unwrap_or_else(|| value.clone()),
+                boot_value: match crate::settings::Settings::default().get(&name) {
+                    // The directory is the server's, and no session's.
+                    Some(default) if name != "data_directory" => default,
+                    _ => value.clone(),
+                },
                 name,
                 value,
             }

@@ -13,7 +13,7 @@ fn it_loads_asks_answers_and_leaves_a_directory_that_can_be_served() {
             "43,824",
             "26,115",
             "20,000",
-            "bytes/point",
+            "B/point",
             // Midnight in Beijing, and a week of days.
             "2013-01-08 00:00+08",
             "pm25  ",

@@ -211,10 +211,6 @@ fn suspended_portals_hold_no_thread_and_little_memory() {
 #[test]
 fn functions_that_grow_text_are_bounded_and_stopped() {
     runtime().block_on(async {
-        let watched = Watched::start().await;
-        let client = connect(&watched.server).await;
-        client.batch_execute(ROWS).await.unwrap();
-        client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
         for sql in [
             "SELECT length(replace(repeat('a', 100000), 'a', repeat('b', 40000)))",
             "SELECT length(replace(v, '1', repeat('b', 1000000))) FROM t",
@@ -230,6 +226,10 @@ fn functions_that_grow_text_are_bounded_and_stopped() {
             "WITH RECURSIVE d AS (SELECT 'x'::text AS v UNION ALL SELECT v || v FROM d WHERE length(v) < 100000000) \
              SELECT max(length(v)) FROM d",
         ] {
+            let watched = Watched::start().await;
+            let client = connect(&watched.server).await;
+            client.batch_execute(ROWS).await.unwrap();
+            client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
             let begun = Instant::now();
             if let Err(error) = client.batch_execute(sql).await {
                 let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
@@ -241,8 +241,8 @@ fn functions_that_grow_text_are_bounded_and_stopped() {
             }
             let elapsed = begun.elapsed();
             assert!(elapsed < Duration::from_secs(10) + STOP_MAX, "{sql}: {elapsed:?} with a time-out of 10 s");
+            watched.end(sql).await;
         }
-        watched.end("functions that grow text").await;
     });
 }
 

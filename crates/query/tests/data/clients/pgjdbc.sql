@@ -11,6 +11,8 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|public|t_dev_time_key|INDEX|~|||||
 ~|pg_catalog|pg_aggregate|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_am|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_amop|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_amproc|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_attrdef|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_attribute|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_auth_members|SYSTEM TABLE|~|||||
@@ -33,11 +35,14 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_foreign_table|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_index|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_inherits|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_init_privs|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_language|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_largeobject_metadata|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_namespace|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_opclass|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_operator|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_opfamily|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_parameter_acl|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_partitioned_table|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_policy|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_proc|SYSTEM TABLE|~|||||
@@ -50,13 +55,17 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_sequence|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_shdepend|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_shdescription|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_shseclabel|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_statistic|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_statistic_ext|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_subscription|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_tablespace|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_transform|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_trigger|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_ts_config|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_ts_dict|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_ts_parser|SYSTEM TABLE|~|||||
+~|pg_catalog|pg_ts_template|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_type|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_user_mapping|SYSTEM TABLE|~|||||
 ~|information_schema|applicable_roles|SYSTEM VIEW|~|||||
@@ -77,6 +86,7 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|information_schema|triggers|SYSTEM VIEW|~|||||
 ~|information_schema|views|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_available_extensions|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_cursors|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_group|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_indexes|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_locks|SYSTEM VIEW|~|||||
@@ -84,16 +94,28 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_policies|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_prepared_xacts|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_publication_tables|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_replication_slots|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_roles|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_rules|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_sequences|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_settings|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_activity|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_archiver|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_bgwriter|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_database|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_database_conflicts|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_gssapi|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_progress_copy|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_replication|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_ssl|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_user_functions|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_stat_user_indexes|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_user_tables|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_statio_user_indexes|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_statio_user_tables|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stats|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_tables|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_timezone_abbrevs|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_timezone_names|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_user|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_views|SYSTEM VIEW|~|||||
@@ -340,10 +362,10 @@ public
 === resultSetMetaData
 SELECT c.oid, a.attnum, a.attname, c.relname, n.nspname, a.attnotnull OR (t.typtype = 'd' AND t.typnotnull), a.attidentity != '' OR pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON (c.relnamespace = n.oid) JOIN pg_catalog.pg_attribute a ON (c.oid = a.attrelid) JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid) LEFT JOIN pg_catalog.pg_attrdef d ON (d.adrelid = a.attrelid AND d.adnum = a.attnum) JOIN (SELECT 16392 AS oid , 1 AS attnum UNION ALL SELECT 16392, 2 UNION ALL SELECT 16392, 3 UNION ALL SELECT 16392, 4) vals ON (c.oid = vals.oid AND a.attnum = vals.attnum)
 ---
+16392|4|n|t|public|f|~
 16392|1|dev|t|public|f|~
 16392|2|time|t|public|t|~
 16392|3|v|t|public|f|~
-16392|4|n|t|public|f|~
 === getArray
 select '{a}'::text[]
 ---

@@ -230,5 +230,5 @@ FROM pg_catalog.pg_class LEFT OUTER JOIN pg_catalog.pg_am ON pg_catalog.pg_class
 FROM pg_catalog.pg_inherits JOIN pg_catalog.pg_class ON pg_catalog.pg_inherits.inhparent = pg_catalog.pg_class.oid GROUP BY pg_catalog.pg_inherits.inhrelid) AS inherits ON pg_catalog.pg_class.oid = inherits.inhrelid LEFT OUTER JOIN pg_catalog.pg_tablespace ON pg_catalog.pg_tablespace.oid = pg_catalog.pg_class.reltablespace JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
 WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r'::VARCHAR, 'p'::VARCHAR, 'f'::VARCHAR]) AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) AND pg_catalog.pg_namespace.nspname != 'pg_catalog'::VARCHAR AND pg_catalog.pg_class.relname IN ('t'::VARCHAR, 'ev'::VARCHAR)
 ---
-16400|ev|{store=columns,time=time,"partition=86400 s"}|~|~|~|~
-16392|t|{store=columns,time=time,key=dev,"partition=86400 s"}|~|~|~|~
+16400|ev|{store=columns,time=time,"partition=86400 s"}|~|columns|~|~
+16392|t|{store=columns,time=time,key=dev,"partition=86400 s"}|~|columns|~|~
