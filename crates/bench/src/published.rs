@@ -1,7 +1,7 @@
 //! `millrace bench published`: what others have published, and our figures beside it.
 //!
 //! A published page is a table in code, with the configuration that repeats it. Our figures come from `report.json` of
-//! runs of that configuration, and from nowhere else: a measurement without such a run is one line, "not run here".
+//! runs of that configuration, and from nowhere else: a number without such a run is "not measured".
 //!
 //! Always true: nothing is multiplied. A run of a part of the published work says which part, and only figures that do
 //! not depend on the amount of work are called comparable. A run that failed its verification gives no figure.
@@ -123,16 +123,6 @@ Written by `millrace bench published --from REPORT…`; changes by hand are lost
   the last answer. Their latencies include putting rows into the product's form; ours do not.
 ";
 
-const TABLE_HEAD: &str = "\
-| figure | published | ours | CPU per unit | comparable? |
-|---|---:|---:|---|---|
-";
-
-/// One line for a measurement that no run of ours repeats: its numbers say nothing alone.
-fn not_run(figures: usize, command: &str, text: &mut String) {
-    let _ = write!(text, "\nNot run here ({figures} figures). The command: `millrace {command}`.\n");
-}
-
 fn page(reports: &Reports) -> Result<String> {
     let mut text = HEAD.to_owned();
     for page in PAGES {
@@ -140,7 +130,7 @@ fn page(reports: &Reports) -> Result<String> {
         let _ = write!(text, "\n## {title}\n\nSource: {source}. Their machine: {machine}.\n");
         for case in *cases {
             let runs = reports.runs.iter().filter(|run| run.workload == page.workload);
-            case.write(runs, &mut text)?;
+            case.write(machine, runs, &mut text)?;
         }
     }
     mot::write(reports, &mut text);
@@ -148,7 +138,7 @@ fn page(reports: &Reports) -> Result<String> {
 }
 
 impl Case {
-    fn write<'a>(&self, runs: impl Iterator<Item = &'a RunResult>, text: &mut String) -> Result {
+    fn write<'a>(&self, machine: &str, runs: impl Iterator<Item = &'a RunResult>, text: &mut String) -> Result {
         let _ = write!(text, "\n### {}\n", self.name);
         if !self.note.is_empty() {
             let _ = write!(text, "\n{}\n", self.note);
@@ -160,17 +150,25 @@ impl Case {
         }
         let settings = self.settings()?;
         let ours: Vec<Ours<'_>> = runs.filter_map(|run| Ours::of(run, self, &settings)).collect();
-        if ours.is_empty() {
-            not_run(numbers.len(), self.command, text);
-            return Ok(());
-        }
-        let _ = write!(text, "\nOur command: `millrace {}`.\n\n{TABLE_HEAD}", self.command);
+        text.push_str("\n| figure | published | their machine | our command | ours | CPU per unit | comparable? |\n");
+        text.push_str("|---|---:|---|---|---:|---|---|\n");
         for number in &numbers {
-            let (name, published) = (&number.name, number.unit.show(number.value));
+            let published = number.unit.show(number.value);
+            let mut row = |ours: &str, cpu: &str, comparable: &str| {
+                let Number { name, .. } = number;
+                let command = self.command;
+                let _ = writeln!(
+                    text,
+                    "| {name} | {published} | {machine} | `millrace {command}` | {ours} | {cpu} | {comparable} |"
+                );
+            };
+            if ours.is_empty() {
+                row("not measured", "", "");
+            }
             for ours in &ours {
                 let (value, comparable) = ours.compare(number);
                 let cpu = ours.cpu_per_unit(number.read);
-                let _ = writeln!(text, "| {name} | {published} | {value} | {cpu} | {comparable} |");
+                row(&value, &cpu, &comparable);
             }
         }
         Ok(())

@@ -25,10 +25,9 @@ pub(super) fn coordinate(workload: &str, options: &RunOptions, config: &Config, 
         let missing = format!("part of the run is missing: {}", missing.join("; "));
         result.stopped = Some(result.stopped.map_or(missing.clone(), |why| format!("{why}; {missing}")));
     }
-    print_result(&result, options.verbose);
+    print_result(&result);
     let results = [result];
     options.write(&results)?;
-    options.say_files();
     Ok(verdict(&results))
 }
 

@@ -25,7 +25,7 @@ use crate::config::{self, Config, Source, WorkMode};
 use crate::drivers::{DRIVERS, Target};
 use crate::error::Result;
 use crate::published;
-use crate::report::{self, busy, matrix};
+use crate::report::{self, matrix};
 use crate::result::{RunResult, ServerResult};
 use crate::run::{self, INTERRUPTED, Order};
 use crate::workload;
@@ -97,7 +97,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct PublishedOptions {
-    /// Results of ours (`--json` of iot, tpcc, rowload, coldstart); without any, every measurement is "not run here".
+    /// Results of ours (`--json` of iot, tpcc, rowload, coldstart); without any, every figure of ours is "not measured".
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
     /// The page to write.
@@ -268,7 +268,7 @@ fn measure_here(
                 }
             };
             result.notes.splice(0..0, warnings.iter().cloned());
-            print_result(&result, options.verbose);
+            print_result(&result);
             finish_one(&result, config)?;
             results.push(result);
             // Whatever becomes of the targets that follow, which may take hours.
@@ -277,9 +277,6 @@ fn measure_here(
     }
     results::print_side_by_side(&results)?;
     options.write(&results)?;
-    if !results.is_empty() {
-        options.say_files();
-    }
     Ok(results)
 }
 
@@ -336,7 +333,6 @@ fn tune(workload: &str, options: &TuneOptions) -> Result<ExitCode> {
     }
     let results: Vec<RunResult> = tried.into_iter().map(|(_, _, result)| result).collect();
     options.run.write(&results)?;
-    options.run.say_files();
     Ok(verdict(&results))
 }
 
@@ -407,25 +403,17 @@ fn finish_one(result: &RunResult, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// The two figures first, then what was measured on, what was verified, and what a reader should know; with `verbose`
-/// everything that IoT-benchmark prints.
-fn print_result(result: &RunResult, verbose: bool) {
+/// The two figures, the matrices, what was verified, and what a reader should know.
+fn print_result(result: &RunResult) {
     let target = &result.target;
-    println!("\n{} {}: {}", target.product, target.version, matrix::work(result));
-    print_figures(result);
-    if verbose {
-        println!("\n{}", matrix::report(result));
-        println!("{}", matrix::statements(result));
-    } else {
-        println!("\n{}", matrix::brief(result));
-    }
-    println!("write path: {}; acknowledged {}", target.write_path, target.durability);
+    println!("{}", matrix::report(result));
+    println!("{}", matrix::statements(result));
+    println!("target: {} {} ({})", target.product, target.version, target.write_path);
+    println!("durability: {}", target.durability);
     if !target.proof.starts_with("tested with") {
         println!("driver: {}", target.proof);
     }
-    if let Some(warning) = busy::warning(result) {
-        println!("WARNING: {warning}");
-    }
+    print_figures(result);
     print_client_bound(result);
     let mut told = Vec::new();
     for operation in result.phases.iter().flat_map(|phase| &phase.operations) {
@@ -463,12 +451,13 @@ fn print_figures(result: &RunResult) {
         return;
     }
     let Some(server) = &result.server else { return };
+    println!();
     if server.points_per_cpu_s > 0.0 {
-        println!("  points per server-CPU-second  {}", report::format::whole(server.points_per_cpu_s as u64));
+        println!("points per server-CPU-second: {}", report::format::whole(server.points_per_cpu_s as u64));
     }
     if server.settled_bytes > 0 && server.points > 0 {
         println!(
-            "  settled bytes per point       {:.3}  ({} bytes, {} points{})",
+            "settled bytes per point: {:.3} ({} bytes, {} points{})",
             server.bytes_per_point,
             report::format::whole(server.settled_bytes),
             report::format::whole(server.points),
@@ -476,16 +465,16 @@ fn print_figures(result: &RunResult) {
         );
     }
     if let Some(line) = written_line(server) {
-        println!("  {line}");
+        println!("{line}");
     }
     if let Some(lag) = &server.lag_ms {
-        println!("  acknowledged to seen: {}", run::quantile_line(lag));
+        println!("acknowledged to seen: {}", run::quantile_line(lag));
     }
     let writes = result.phases.iter().filter_map(|phase| phase.operations.first()).find(|writes| writes.ok > 0);
     if let (Some(writes), Some(fsync)) = (writes, &server.fsync_ms) {
         let text = report::format::milliseconds;
         println!(
-            "  longest writes: p99.9 {}, max {}; an fsync of this tool at the same time: p99.9 {}, max {}",
+            "longest writes: p99.9 {}, max {}; an fsync of this tool beside them: p99.9 {}, max {}",
             text(writes.latency_ms.p999),
             text(writes.latency_ms.max),
             text(fsync.p999),

@@ -41,9 +41,6 @@ pub(crate) struct RunOptions {
     /// No progress, results only.
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Print the configuration, IoT-benchmark's matrices and a statement of each kind as well.
-    #[arg(long, short)]
-    pub(super) verbose: bool,
     /// Run everything so many times, targets taking turns.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) repeat: u32,
@@ -160,21 +157,18 @@ impl RunOptions {
         given.iter().find(|(_, given)| *given).map(|(option, _)| *option)
     }
 
-    /// Writes the files asked for.
+    /// Files asked for.
     pub(super) fn write(&self, results: &[RunResult]) -> Result<()> {
         let report = report::json::Report::new(results.to_vec());
         if let Some(path) = &self.json {
             report.write(path)?;
+            say(path);
         }
         if let Some(path) = &self.html {
             report::html::write(&report, path)?;
+            say(path);
         }
         Ok(())
-    }
-
-    /// Lists the files that [`RunOptions::write`] has written.
-    pub(super) fn say_files(&self) {
-        [&self.json, &self.html].into_iter().flatten().for_each(|path| say(path));
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::fmt::Write;
 
-use super::not_run;
 use crate::report::format::{short, whole};
 use crate::report::read::Reports;
 use crate::result::Machine;
@@ -86,19 +85,21 @@ pub(super) fn write(reports: &Reports, text: &mut String) {
 }
 
 fn section(name: &str, rows: &[Row], text: &mut String) {
-    let _ = writeln!(text, "\n### {name}");
-    let measured = || rows.iter().filter(|row| !row.ours.is_empty());
-    let command = rows.first().map_or("", |row| row.command);
-    if measured().next().is_none() {
-        not_run(rows.len(), command, text);
-        return;
-    }
-    let _ = write!(text, "\nOur command: `millrace {command}`.\n\n");
-    text.push_str("| figure | published | their machine | ours | CPU per unit | comparable? |\n");
-    text.push_str("|---|---:|---|---:|---|---|\n");
-    for Row { name, published, machine, ours, .. } in measured() {
-        for Ours { value, whose, cpu, comparable } in ours {
-            let _ = writeln!(text, "| {name} | {published} | {machine} | {value} ({whose}) | {cpu} | {comparable} |");
+    let _ = write!(text, "\n### {name}\n\n");
+    text.push_str("| figure | published | their machine | our command | ours | CPU per unit | comparable? |\n");
+    text.push_str("|---|---:|---|---|---:|---|---|\n");
+    for Row { name, published, machine, command, ours } in rows {
+        let mut row = |ours: &str, cpu: &str, comparable: &str| {
+            let _ = writeln!(
+                text,
+                "| {name} | {published} | {machine} | `millrace {command}` | {ours} | {cpu} | {comparable} |"
+            );
+        };
+        if ours.is_empty() {
+            row("not measured", "", "");
+        }
+        for ours in ours {
+            row(&format!("{} ({})", ours.value, ours.whose), &ours.cpu, &ours.comparable);
         }
     }
 }

@@ -15,8 +15,6 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 36.0;
-/// Lines of no more points have a mark at each.
-const MARKED_POINTS_MAX: usize = 12;
 /// More bands than that hide each other.
 const BANDS_MAX: usize = 3;
 /// Width of a character of a label, for deciding whether it fits.
@@ -298,20 +296,7 @@ fn nines(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// A title that says when equal distances are equal ratios.
-fn titled(title: &str, scale: Scale) -> String {
-    match scale {
-        Scale::Log => format!("{title} (logarithmic axis)"),
-        Scale::Linear | Scale::Nines => title.to_owned(),
-    }
-}
-
 impl Chart {
-    /// Is there anything but zero to draw?
-    pub(super) fn has_values(&self) -> bool {
-        self.lines.iter().flat_map(|line| &line.points).any(|point| point.y.is_finite() && point.y != 0.0)
-    }
-
     /// The chart with its legend as HTML. `id` must be unique in the page.
     pub(super) fn render(&self, id: &str, html: &mut String) {
         let (width, height) = self.size;
@@ -319,18 +304,14 @@ impl Chart {
         let ys = self.lines.iter().flat_map(|line| line.points.iter().flat_map(|point| [point.low, point.high]));
         let x = Ruler::new(&self.x, xs, LEFT, width - RIGHT);
         let y = Ruler::new(&self.y, ys, height - BOTTOM, TOP);
-        let _ = write!(
-            html,
-            "<figure class=\"chart\" id=\"{id}\"><figcaption>{}</figcaption>",
-            escape(&titled(&self.title, self.y.scale))
-        );
+        let _ = write!(html, "<figure class=\"chart\" id=\"{id}\"><figcaption>{}</figcaption>", escape(&self.title));
         if self.lines.len() > 1 {
             legend(id, self.lines.iter().map(|line| (line.name.as_str(), line.color)), html);
         }
         let _ = write!(
             html,
             "<svg{} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
-            style_of_width(width),
+            class_of_width(width),
             escape(&format!("{}: {}", self.title, self.y.label))
         );
         self.shades(&x, html);
@@ -428,12 +409,9 @@ fn legend<'a>(id: &str, names: impl Iterator<Item = (&'a str, usize)>, html: &mu
     }
 }
 
-/// How far a chart may shrink, so that the texts of all charts have nearly the same size; a smaller screen scrolls it.
-const SHRINK_MIN: f64 = 0.86;
-
-/// A chart is drawn at its own size or a little smaller, never larger.
-fn style_of_width(width: f64) -> String {
-    format!(" style=\"max-width:{width}px;min-width:{:.0}px\"", width * SHRINK_MIN)
+/// A chart over the whole page would not be readable on a small screen if it shrank to it.
+fn class_of_width(width: f64) -> &'static str {
+    if width > 800.0 { " class=\"full\"" } else { "" }
 }
 
 fn grid(x: &Ruler, y: &Ruler, x_axis: &Axis, y_axis: &Axis, (width, height): (f64, f64), html: &mut String) {
@@ -465,7 +443,7 @@ fn grid(x: &Ruler, y: &Ruler, x_axis: &Axis, y_axis: &Axis, (width, height): (f6
         width - RIGHT,
         f64::midpoint(LEFT, width - RIGHT),
         height - 4.0,
-        escape(&titled(&x_axis.label, x_axis.scale))
+        escape(&x_axis.label)
     );
 }
 
@@ -479,11 +457,10 @@ impl Line {
             let _ = write!(html, "<path class=\"band s{number} c{color}\" d=\"{}\"/>", self.band(x, y));
         }
         let _ = write!(html, "<path class=\"{class}\" d=\"{}\"/>", self.path(x, y));
-        // Of few points each is a measurement of its own; a point between two gaps has no line to lie on.
-        let few = self.points.len() <= MARKED_POINTS_MAX && !self.thin;
-        for point in self.runs().filter(|run| few || run.len() == 1).flatten() {
-            let (x, y) = (x.pixel(point.x), y.pixel(point.y));
-            let _ = write!(html, "<circle class=\"dot s{number} c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>");
+        // A point between two gaps has no line to lie on.
+        for run in self.runs().filter(|run| run.len() == 1) {
+            let (x, y) = (x.pixel(run[0].x), y.pixel(run[0].y));
+            let _ = write!(html, "<circle class=\"dot s{number} c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\"/>");
         }
     }
 
@@ -593,18 +570,15 @@ impl Bars {
             // The least bar must have a length.
             ruler.low /= 2.0;
         }
-        let _ = write!(
-            html,
-            "<figure class=\"chart bars\" id=\"{id}\"><figcaption>{}</figcaption>",
-            escape(&titled(&self.title, axis.scale))
-        );
+        let _ =
+            write!(html, "<figure class=\"chart bars\" id=\"{id}\"><figcaption>{}</figcaption>", escape(&self.title));
         if self.names.len() > 1 {
             legend(id, self.names.iter().enumerate().map(|(number, name)| (name.as_str(), number)), html);
         }
         let _ = write!(
             html,
             "<svg{} viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">",
-            style_of_width(self.width),
+            class_of_width(self.width),
             self.width,
             escape(&self.title)
         );

@@ -470,36 +470,18 @@ fn differences(sides: &[Side]) -> Vec<(String, Vec<String>)> {
 }
 
 fn obstacles(sides: &[Side]) -> Vec<String> {
+    let mut obstacles = Vec::new();
     let base = &sides[0];
-    // Sides that differ from the base in the same way are named together.
-    let mut unlike_base: Vec<(&str, String, Vec<(String, Vec<&str>)>)> = Vec::new();
-    let mut other_work: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
     for side in &sides[1..] {
         for (what, of_base, of_side) in unlike(base.runs[0], side.runs[0]) {
-            if !unlike_base.iter().any(|(found, _, _)| *found == what) {
-                unlike_base.push((what, of_base, Vec::new()));
-            }
-            for (_, _, sides) in unlike_base.iter_mut().filter(|(found, _, _)| *found == what) {
-                named_together(sides, of_side.clone(), &side.label);
-            }
+            obstacles.push(format!("{what}: {} {of_base}; {} {of_side}", base.label, side.label));
         }
         let keys: Vec<String> =
             differing_keys(base.runs[0], side.runs[0]).into_iter().filter(|key| is_work(key)).collect();
         if !keys.is_empty() {
-            named_together(&mut other_work, keys, &side.label);
+            obstacles.push(format!("not the same work: {} has other values of {}", side.label, some_of(&keys)));
         }
     }
-    let mut obstacles: Vec<String> = unlike_base
-        .into_iter()
-        .map(|(what, of_base, sides)| {
-            let sides = sides.iter().map(|(of_side, labels)| format!("; {} {of_side}", labels.join(", ")));
-            format!("{what}: {} {of_base}{}", base.label, sides.collect::<String>())
-        })
-        .collect();
-    obstacles.extend(other_work.iter().map(|(keys, labels)| {
-        let has = if labels.len() == 1 { "has" } else { "have" };
-        format!("not the same work: {} {has} other values of {}", labels.join(", "), some_of(keys))
-    }));
     for side in sides {
         let failed = side.runs.iter().filter(|run| !matrix::throughput_shown(run)).count();
         if failed > 0 {
@@ -515,13 +497,6 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
         }
     }
     obstacles
-}
-
-fn named_together<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
-    match groups.iter_mut().find(|(found, _)| *found == what) {
-        Some((_, labels)) => labels.push(label),
-        None => groups.push((what, vec![label])),
-    }
 }
 
 /// What must be alike, and is not: (what, of the base, of the other).

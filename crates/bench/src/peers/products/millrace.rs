@@ -26,7 +26,8 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         launch.argument(format!("--{name}={value}"));
     }
     Ok(Recipe {
-        version: version.split_whitespace().last().unwrap_or("unknown").to_owned(),
+        // "millrace 0.0.0 (abc1234 2026-11-23)"
+        version: version.split_whitespace().nth(1).unwrap_or("unknown").to_owned(),
         launches: vec![launch],
         data_dirs: vec![setup.data()],
         log_dirs: vec![setup.data().join("log")],

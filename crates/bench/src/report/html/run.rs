@@ -1,7 +1,6 @@
 //! The sections of one run.
 
 use super::{Cell, Page, Row, name};
-use crate::report::busy;
 use crate::report::charts::{Axis, Chart, Line, Scale, Unit, fitting_scale};
 use crate::report::format::{bytes, milliseconds, percent, quoted, seconds, short, whole};
 use crate::report::matrix::{self, LATENCY_COLUMNS};
@@ -24,10 +23,7 @@ pub(super) fn header(page: &mut Page, run: &RunResult) {
     page.raw("<header>\n");
     page.element("p class=\"eyebrow\"", &format!("Workload {} · {} · {}", run.workload, run.started, run.tool));
     page.element("h1", format!("{} {}", target.product, target.version).trim());
-    page.element("p", &matrix::work(run));
-    let machine = &run.machine;
-    let place = format!("{} × {}, {}", machine.cpus, machine.cpu, bytes(machine.memory_bytes as f64));
-    page.element("p class=\"soft\"", &format!("Written by {}, on {place}", target.write_path));
+    page.element("p class=\"soft\"", &format!("{} — {}", target.url, target.write_path));
     page.raw("<div class=\"badges\">");
     for (class, text) in badges(run) {
         page.raw("<span class=\"badge ").raw(class).raw("\">").text(&text).raw("</span>");
@@ -49,15 +45,7 @@ fn badges(run: &RunResult) -> Vec<(&'static str, String)> {
         _ => ("", "open and closed loop".to_owned()),
     });
     let bound = run.phases.iter().any(|phase| phase.client_bound);
-    let busy = busy::share(run);
-    badges.push(match (bound, busy) {
-        (true, _) => ("bad", "client-bound: yes".to_owned()),
-        (false, Some(_)) => ("", "client-bound: no".to_owned()),
-        (false, None) => ("good", "client-bound: no".to_owned()),
-    });
-    if let Some(share) = busy {
-        badges.push(("bad", format!("machine busy: {} used by others", percent(share))));
-    }
+    badges.push(if bound { ("bad", "client-bound: yes".to_owned()) } else { ("good", "client-bound: no".to_owned()) });
     badges
 }
 
@@ -96,9 +84,6 @@ fn banners(page: &mut Page, run: &RunResult) {
             "Never run against the product.",
             &["Its driver has not been tried with the real product:", &run.target.proof],
         );
-    }
-    if let Some(warning) = busy::warning(run) {
-        banner("", "This machine was busy.", &[&capital(&warning)]);
     }
     if let Some(stopped) = &run.stopped {
         banner("", "Stopped before its end.", &[stopped]);
@@ -139,11 +124,8 @@ fn cards(page: &mut Page, run: &RunResult) {
         headline(page, run.server.as_ref());
         page.raw("</div>\n");
     }
-    let figures = small_figures(run);
-    // More than a row holds are two rows of four, not one and a last card alone.
-    let class = if figures.len() > 6 { "cards halves" } else { "cards" };
-    page.raw("<div class=\"").raw(class).raw("\">\n");
-    for (name, value, more) in figures {
+    page.raw("<div class=\"cards\">\n");
+    for (name, value, more) in small_figures(run) {
         card(page, name, &value, &more);
     }
     page.raw("</div>\n");
@@ -245,23 +227,22 @@ fn results(page: &mut Page, run: &RunResult) {
 }
 
 fn result_matrix(page: &mut Page, results: &[KindResult], shown: bool) {
-    // Columns of failures only where something failed.
-    let failed = results.iter().any(|result| result.operation.failed + result.operation.failed_points > 0);
-    let mut columns = vec!["Operation", "#operations", "#points"];
-    if failed {
-        columns.extend(["#failed operations", "#failed points"]);
-    }
-    columns.extend(["#points/s", "#operations/s"]);
+    let columns = [
+        "Operation",
+        "#okOperation",
+        "#okPoint",
+        "#failOperation",
+        "#failPoint",
+        "#throughput (point/s)",
+        "#operation/s",
+    ];
     let line = |result: &KindResult| {
         let operation = result.operation;
-        let rate = |count: f64| if shown { digits(count) } else { "–".to_owned() };
+        let rate = |count: f64| if shown { grouped(count) } else { "–".to_owned() };
         let per_s = if result.elapsed_s > 0.0 { operation.ok as f64 / result.elapsed_s } else { 0.0 };
-        let mut counts = vec![operation.ok, operation.ok_points];
-        if failed {
-            counts.extend([operation.failed, operation.failed_points]);
-        }
+        let counts = [operation.ok, operation.ok_points, operation.failed, operation.failed_points];
         let mut cells = vec![name(&result.name)];
-        cells.extend(counts.into_iter().map(|count| Cell::from(whole(count))));
+        cells.extend(counts.map(|count| Cell::from(whole(count))));
         cells.extend([operation.throughput, per_s].map(|count| Cell::from(rate(count))));
         Row { class: class_of(result), cells }
     };
@@ -269,47 +250,29 @@ fn result_matrix(page: &mut Page, results: &[KindResult], shown: bool) {
 }
 
 fn latency_matrix(page: &mut Page, results: &[KindResult], latency: fn(&OperationResult) -> &Latency) {
-    const COLUMNS: [&str; LATENCY_COLUMNS.len()] = [
-        "Operation",
-        "#mean",
-        "#min",
-        "#p10",
-        "#p25",
-        "#p50",
-        "#p75",
-        "#p90",
-        "#p95",
-        "#p99",
-        "#p99.9",
-        "#max",
-        "#slowest client",
-    ];
+    let columns: Vec<String> = LATENCY_COLUMNS[1..].iter().map(|column| format!("#{column}")).collect();
+    let columns: Vec<&str> = std::iter::once(LATENCY_COLUMNS[0]).chain(columns.iter().map(String::as_str)).collect();
     let line = |result: &KindResult| {
         let values = matrix::latency_values(latency(result.operation));
         let cells =
-            std::iter::once(name(&result.name)).chain(values.iter().map(|(_, value)| Cell::from(digits(*value))));
+            std::iter::once(name(&result.name)).chain(values.iter().map(|(_, value)| Cell::from(grouped(*value))));
         Row { class: class_of(result), cells: cells.collect() }
     };
-    page.table("full", &COLUMNS, results.iter().map(line));
+    page.table("full", &columns, results.iter().map(line));
 }
 
 fn class_of(result: &KindResult) -> &'static str {
     if result.ran() { "" } else { "none" }
 }
 
-/// As many decimals as say something: three digits, and commas between thousands.
-fn digits(number: f64) -> String {
-    match number {
-        bad if !bad.is_finite() || bad < 0.0 => "–".to_owned(),
-        large if large >= 99.95 => whole(large.round() as u64),
-        middle if middle >= 9.995 => format!("{middle:.1}"),
-        small => format!("{small:.2}"),
+/// Two decimals, and commas between thousands.
+fn grouped(number: f64) -> String {
+    if !number.is_finite() || number < 0.0 {
+        return "–".to_owned();
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    let text = format!("{number:.2}");
+    let (before, after) = text.split_once('.').unwrap_or((&text, "00"));
+    format!("{}.{after}", whole(before.parse().unwrap_or(u64::MAX)))
 }
 
 /// Why a row is empty, or what is special about it.
@@ -355,9 +318,8 @@ fn over_time(page: &mut Page, run: &RunResult) {
         page.chart(&timeline(run, "Points written per second", Unit::PerSecond, FULL, vec![line]));
     }
     let queries = active.iter().filter(|kind| **kind > 0);
-    let lines = queries.map(|kind| series::rate(run, *kind, Counted::Operations, kinds[*kind], *kind));
-    // A kind that ran for a second or two is a dot, of which the matrix says more.
-    let lines: Vec<Line> = lines.filter(|line| line.points.len() >= POINTS_WORTH_A_CHART).collect();
+    let lines: Vec<Line> =
+        queries.map(|kind| series::rate(run, *kind, Counted::Operations, kinds[*kind], *kind)).collect();
     if !lines.is_empty() {
         let mut chart = timeline(run, "Queries per second", Unit::PerSecond, FULL, lines);
         within_own_time(&mut chart);
@@ -542,7 +504,7 @@ fn phases(page: &mut Page, run: &RunResult) {
             }
             _ => "–".to_owned(),
         };
-        let bound = if phase.client_bound { "yes" } else { "no" };
+        let bound = if phase.client_bound { "yes: " } else { "no: " };
         Row::new(vec![
             name(&phase.name),
             seconds(phase.began_s).into(),
@@ -553,16 +515,10 @@ fn phases(page: &mut Page, run: &RunResult) {
             phase.server_cpu_s.map_or_else(|| "–".to_owned(), seconds).into(),
             each.into(),
             seconds(phase.client_cpu_s).into(),
-            bound.into(),
+            Cell { class: "why", text: format!("{bound}{}", phase.client_bound_why) },
         ])
     };
     page.table("full", &columns, run.phases.iter().map(line));
-    let whys = run.phases.iter().filter(|phase| !phase.client_bound_why.is_empty());
-    let whys: Vec<(&str, String)> = whys.map(|phase| (phase.name.as_str(), phase.client_bound_why.clone())).collect();
-    if !whys.is_empty() {
-        page.raw("<details><summary>Why client-bound or not</summary>\n").facts(whys);
-        page.raw("</details>\n");
-    }
 }
 
 fn verification(page: &mut Page, run: &RunResult) {
@@ -599,10 +555,8 @@ fn verification(page: &mut Page, run: &RunResult) {
         let cells = std::iter::once(name(&checked.name)).chain(counts.map(Cell::from)).collect();
         Row { class: if checked.wrong > 0 { "bad" } else { "" }, cells }
     };
-    // Writes have no answers.
-    let answered = || verification.answers.iter().filter(|checked| checked.answers > 0);
-    if answered().next().is_some() {
-        page.table("", &columns, answered().map(line));
+    if !verification.answers.is_empty() {
+        page.table("", &columns, verification.answers.iter().map(line));
     }
     if !verification.findings.is_empty() {
         page.element("h3", "Findings").element("pre", &verification.findings.join("\n"));
