@@ -39,11 +39,11 @@ pub struct Deletes {
     committed: (i64, i64),
     /// From the first to the last moment deleted.
     times: TimeRange,
-    /// Of all series: sorted, disjoint.
+    /// Spans of all series: sorted, disjoint.
     all: Vec<Span>,
-    /// Of one series each: sorted by series and time, those of one series disjoint.
+    /// Spans of one series each: sorted by series and time, those of one series disjoint.
     single: Vec<(u32, Span)>,
-    /// Of more than [`FEW_SERIES`] series.
+    /// Deletes of more than [`FEW_SERIES`] series.
     many: Vec<Tombstone>,
     many_by_time: ByTime,
 }

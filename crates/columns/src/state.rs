@@ -69,7 +69,7 @@ impl Entry {
         }
     }
 
-    /// Of one delete.
+    /// An entry of one delete.
     #[must_use]
     pub fn delete(tombstone: Tombstone) -> Entry {
         Entry::Delete(Arc::new(Deletes::of([tombstone], true)))

@@ -10,7 +10,7 @@ use crate::exec::World;
 use crate::expr::{Expr, Frame, Function, Operator, arithmetic, compare};
 use crate::moment;
 
-/// What a function of these arguments gives; all but `NULLIF`, `num_nulls` and the kin of `concat` give NULL for NULL.
+/// Evaluates a function. All but `NULLIF`, `num_nulls` and those like `concat` give NULL for NULL.
 pub(crate) fn call<'a>(function: Function, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
     if matches!(function, Function::Concat | Function::ConcatWith) {
         return concat(of, function == Function::ConcatWith, frame);

@@ -136,7 +136,7 @@ pub(crate) struct End {
     pub(crate) fit: bool,
 }
 
-/// What must hold of a later column of an index: asked of its keys, before their rows are read. The rows are asked as well.
+/// A condition on a later column of an index: tested on its keys before their rows are read. The rows are tested as well.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyTest {
     /// Which column of the index.
@@ -144,7 +144,7 @@ pub(crate) struct KeyTest {
     pub(crate) what: Tested,
 }
 
-/// What a column of a key must be.
+/// The condition on one column of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Tested {
     /// One of these.

@@ -112,7 +112,7 @@ enum Width {
     Given(Option<usize>),
 }
 
-/// What stands behind a `%`.
+/// A mark of `format`: the part behind a `%`.
 struct Mark {
     position: Option<usize>,
     left: bool,
