@@ -4,8 +4,11 @@
 //! A text without parameters has its constants in it, and in the simple protocol may be of several statements, so each is *stripped* first:
 //! constants that are operands become parameters of the types they have as constants, and what is left is looked up. Constants on which a
 //! plan could depend stay: those of ORDER BY, GROUP BY and LIMIT, of calls, types and patterns. A stripped text is planned with the types of
-//! the constants (of an INSERT into a `columns` table, of their columns), and counts if that gives the same columns and, of a query, the
-//! same way to the rows.
+//! the constants, and counts if that gives the same columns and, of a query, the same way to the rows.
+//!
+//! A constant that is alone a value of `INSERT … VALUES` gets its column's type, whatever it is written as: rows of one client differ in
+//! signs, NULLs and digits, and one text stands for all of them. What its column's type does not read (`1.5` for an `integer`) takes the
+//! long way.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -134,13 +137,19 @@ impl Session {
             }
             let constants = match &prepared.0.plan {
                 Plan::Rows(plan) => {
-                    let constants = stripped.constants.iter().map(|(_, text)| (Form::Text, Some(text.as_bytes())));
+                    if !stripped.fits(prepared.parameters()) {
+                        return None;
+                    }
+                    let constants = stripped.constants.iter().map(|constant| (Form::Text, constant.bytes()));
                     // What cannot be read is an error with its place, which only the whole text has.
                     Constants::Bound(plan.bind(constants, &self.settings).ok()?)
                 }
                 Plan::Query(_) | Plan::Insert(_) => {
+                    if !stripped.fits(prepared.parameters()) {
+                        return None;
+                    }
                     let constants = stripped.constants.iter().zip(prepared.parameters());
-                    let value = |((_, text), oid): (&(u32, Cow<'_, str>), &u32)| value(*oid, text, &self.settings);
+                    let value = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings);
                     Constants::Values(constants.map(value).collect::<Option<_>>()?)
                 }
                 _ => Constants::None,
@@ -186,32 +195,34 @@ impl Session {
     fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
         let statements = crate::statement::parse(stripped.text()).ok()?;
         let [statement]: [Statement; 1] = statements.try_into().ok()?;
-        let types: Vec<u32> = stripped.constants.iter().map(|(ty, _)| *ty).collect();
         let floats = matches!(whole.0.plan, Plan::Query(_));
-        let inserts = matches!(whole.0.plan, Plan::Insert(_));
-        let types = types.into_iter().map(|ty| match ty {
-            // A value has the type of its column.
-            _ if inserts => 0,
+        let types = stripped.constants.iter().map(|constant| match constant.ty {
+            // It gets the type of its column.
+            _ if constant.is_value => 0,
             // Beside floats, which is where a series statement has them, numerics are floats.
             oid::NUMERIC if floats => oid::FLOAT8,
             ty => ty,
         });
         let types: Vec<u32> = types.collect();
         let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
+        if !stripped.fits(prepared.parameters()) {
+            return None;
+        }
         let is_same = match (&prepared.0.plan, &whole.0.plan) {
             (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
             (Plan::Query(plan), Plan::Query(way)) => {
                 let (plan, way) = (plan.series.as_ref()?, way.series.as_ref()?);
-                let is_numeric = |at: &usize| stripped.constants[*at].0 == oid::NUMERIC;
+                let is_numeric = |at: &usize| stripped.constants[*at].ty == oid::NUMERIC;
                 let numerics: Vec<usize> = (0..stripped.constants.len()).filter(is_numeric).collect();
                 plan.is_like(way) && numerics.into_iter().all(|at| plan.is_beside_float(at))
             }
             (Plan::Insert(plan), Plan::Insert(way)) => {
-                // A number is one of a number's column only, and what is not read as its column's type here never will be.
-                let is_value = |((ty, text), oid): (&(u32, Cow<'_, str>), &u32)| {
-                    (*ty == 0 || NUMBERS.contains(oid)) && value(*oid, text, &self.settings).is_some()
-                };
-                plan.is_like(way) && stripped.constants.iter().zip(prepared.parameters()).all(is_value)
+                let constants = || stripped.constants.iter();
+                // What is not read as its column's type here never will be.
+                let is_read = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings).is_some();
+                plan.is_like(way)
+                    && constants().all(|constant| constant.is_value)
+                    && constants().zip(prepared.parameters()).all(is_read)
             }
             _ => false,
         };
@@ -243,7 +254,7 @@ fn is_kept(prepared: &Prepared) -> bool {
     inserts || is_planned(prepared) || is_control(&prepared.0.statement)
 }
 
-const NUMBERS: [u32; 5] = [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8];
+const NUMBERS: [u32; 6] = [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::NUMERIC];
 
 /// Is its plan worth keeping: of a statement that is compiled, or a series statement?
 fn is_planned(prepared: &Prepared) -> bool {
@@ -255,7 +266,8 @@ fn is_planned(prepared: &Prepared) -> bool {
 }
 
 /// A constant as a value of a parameter's type, read as it would be read in its place; `None` for what is not read here, or cannot be.
-fn value(oid: u32, text: &str, settings: &Settings) -> Option<Value> {
+fn value(oid: u32, constant: &Constant<'_>, settings: &Settings) -> Option<Value> {
+    let Some(text) = constant.text.as_deref() else { return Some(Value::Null) };
     Some(match oid {
         oid::TEXT | oid::VARCHAR => Value::Text(text.to_owned()),
         oid::TIMESTAMPTZ => Value::Timestamptz(settings.zone().parse_timestamptz(text).ok()?),
@@ -288,8 +300,33 @@ struct Stripped<'a> {
     key: String,
     /// Bytes of the text.
     text_bytes: usize,
-    /// Type (0: not known) and text of each.
-    constants: Vec<(u32, Cow<'a, str>)>,
+    constants: Vec<Constant<'a>>,
+}
+
+/// A constant that was taken out of a text.
+struct Constant<'a> {
+    /// Its type; 0 of a string and of NULL, which have that of their place.
+    ty: u32,
+    /// `None` is NULL, which goes only as a value.
+    text: Option<Cow<'a, str>>,
+    /// Is it, alone, a value of `INSERT … VALUES`?
+    is_value: bool,
+}
+
+impl Constant<'_> {
+    fn bytes(&self) -> Option<&[u8]> {
+        self.text.as_deref().map(str::as_bytes)
+    }
+
+    /// Is it read as a parameter's type by what it is written as? A number is one of a number's column only.
+    fn fits(&self, oid: u32) -> bool {
+        !self.is_value
+            || match self.ty {
+                0 => true,
+                oid::BOOL => oid == oid::BOOL,
+                _ => NUMBERS.contains(&oid),
+            }
+    }
 }
 
 impl<'a> Stripped<'a> {
@@ -310,8 +347,8 @@ impl<'a> Stripped<'a> {
             match lexer.token()? {
                 Token::End => break,
                 Token::Stays => {}
-                Token::Goes(ty, text) => {
-                    stripped.constants.push((ty, text));
+                Token::Goes(constant) => {
+                    stripped.constants.push(constant);
                     stripped.key.push_str(&sql[copied..begin]);
                     stripped.key.push('$');
                     push_number(&mut stripped.key, stripped.constants.len());
@@ -327,7 +364,8 @@ impl<'a> Stripped<'a> {
         stripped.text_bytes = stripped.key.trim_ascii_end().len();
         stripped.key.truncate(stripped.text_bytes);
         stripped.key.push(';');
-        stripped.key.extend(stripped.constants.iter().map(|(ty, _)| match *ty {
+        stripped.key.extend(stripped.constants.iter().map(|constant| match constant.ty {
+            _ if constant.is_value => 'v',
             oid::INT4 => 'i',
             oid::INT8 => 'l',
             oid::NUMERIC => 'n',
@@ -338,6 +376,12 @@ impl<'a> Stripped<'a> {
 
     fn text(&self) -> &str {
         &self.key[..self.text_bytes]
+    }
+
+    /// Are all constants written as parameters of these types may be?
+    fn fits(&self, parameters: &[u32]) -> bool {
+        self.constants.len() == parameters.len()
+            && self.constants.iter().zip(parameters).all(|(constant, oid)| constant.fits(*oid))
     }
 }
 
@@ -355,8 +399,7 @@ fn push_number(out: &mut String, number: usize) {
 
 enum Token<'a> {
     Stays,
-    /// A constant; its type and text.
-    Goes(u32, Cow<'a, str>),
+    Goes(Constant<'a>),
     /// The end of the statement.
     End,
 }
@@ -428,6 +471,17 @@ struct Lexer<'a> {
     after_point: bool,
     /// The last token was a parenthesis or comma before a value.
     begins_value: bool,
+    /// Is it an INSERT, and where in it are we?
+    insert: Insert,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Insert {
+    /// It is none, or its rows are over.
+    No,
+    Head,
+    /// Behind its VALUES.
+    Rows,
 }
 
 impl<'a> Lexer<'a> {
@@ -441,6 +495,7 @@ impl<'a> Lexer<'a> {
             strips: None,
             after_point: false,
             begins_value: false,
+            insert: Insert::No,
         }
     }
 
@@ -454,14 +509,14 @@ impl<'a> Lexer<'a> {
         }
         let begins_value = std::mem::take(&mut self.begins_value);
         match class(*first) {
-            Class::Letter => return self.word(),
-            Class::Digit => return self.number(),
+            Class::Letter => return self.word(begins_value),
+            Class::Digit => return self.number(begins_value),
             Class::Dollar => return None,
             Class::Blank | Class::Other => {}
         }
         let length = match first {
             b';' => return Some(Token::End),
-            b'\'' => return self.string(),
+            b'\'' => return self.string(begins_value),
             b'"' => {
                 self.before = Before::Other;
                 rest[1..].iter().position(|byte| *byte == b'"')? + 2
@@ -491,13 +546,14 @@ impl<'a> Lexer<'a> {
             }
             b'-' | b'/' if matches!((first, rest.get(1)), (b'-', Some(b'-')) | (b'/', Some(b'*'))) => return None,
             // The sign of a value in a list.
-            b'-' if begins_value && self.is_signed_value() => return self.number(),
+            b'-' if begins_value && self.is_signed_value() => return self.number(true),
             b'=' | b'<' | b'>' | b'+' | b'*' | b'%' | b'!' | b'-' | b'/' => self.operator(1),
             b'|' if rest.get(1) == Some(&b'|') => self.operator(2),
             b':' if rest.get(1) == Some(&b':') => {
                 self.before = Before::Other;
                 2
             }
+            b'.' if begins_value && rest.get(1).is_some_and(u8::is_ascii_digit) => return self.number(true),
             b'.' => {
                 self.before = Before::Other;
                 self.after_point = true;
@@ -519,7 +575,7 @@ impl<'a> Lexer<'a> {
         Token::Stays
     }
 
-    fn word(&mut self) -> Option<Token<'a>> {
+    fn word(&mut self, begins_value: bool) -> Option<Token<'a>> {
         let rest = &self.sql.as_bytes()[self.at..];
         let is_part = |byte: &&u8| matches!(class(**byte), Class::Letter | Class::Digit | Class::Dollar);
         let length = rest.iter().take_while(is_part).count();
@@ -527,12 +583,27 @@ impl<'a> Lexer<'a> {
         if matches!(rest.get(length), Some(b'\'' | b'&')) {
             return None;
         }
+        let word = &self.sql[self.at..self.at + length];
         if std::mem::take(&mut self.after_point) {
             self.before = Before::Other;
+        } else if self.is_value(begins_value, length)
+            && let Some((ty, text)) = constant_word(word)
+        {
+            self.before = Before::Other;
+            self.at += length;
+            return Some(Token::Goes(Constant { ty, text: text.map(Cow::Borrowed), is_value: true }));
         } else {
-            self.note_word(&rest[..length]);
+            self.note_word(word.as_bytes());
         }
         Some(self.stays(length))
+    }
+
+    /// Are so many bytes, alone, a value of `INSERT … VALUES`?
+    fn is_value(&self, begins_value: bool, length: usize) -> bool {
+        let rest = &self.sql.as_bytes()[self.at + length..];
+        let follows = || rest.iter().find(|byte| class(**byte) != Class::Blank);
+        let is_there = begins_value && self.insert == Insert::Rows && self.outside.len() == 1;
+        is_there && matches!(follows(), Some(b',' | b')'))
     }
 
     fn note_word(&mut self, word: &[u8]) {
@@ -545,7 +616,16 @@ impl<'a> Lexer<'a> {
         lower.copy_from_slice(word);
         lower.make_ascii_lowercase();
         let changes = matches!(&*lower, b"insert" | b"update" | b"delete");
+        if self.strips.is_none() && lower == b"insert" {
+            self.insert = Insert::Head;
+        }
         self.strips.get_or_insert(changes || lower == b"select");
+        self.insert = match (&*lower, self.insert, self.outside.is_empty()) {
+            (b"values", Insert::Head, true) => Insert::Rows,
+            // ON CONFLICT, RETURNING, or SELECT in the place of VALUES.
+            (b"on" | b"returning" | b"select" | b"with", _, true) => Insert::No,
+            (_, insert, _) => insert,
+        };
         match &*lower {
             b"select" => {
                 self.before = Before::List;
@@ -573,24 +653,23 @@ impl<'a> Lexer<'a> {
     /// Is a sign followed by a number, and that by nothing else before the next value?
     fn is_signed_value(&self) -> bool {
         let rest = &self.sql.as_bytes()[self.at + 1..];
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
-        let blanks = rest[digits..].iter().take_while(|byte| class(**byte) == Class::Blank).count();
-        digits > 0 && matches!(rest.get(digits + blanks), Some(b',' | b')'))
+        let length =
+            if rest.first().is_some_and(|byte| matches!(byte, b'0'..=b'9' | b'.')) { number_length(rest) } else { 0 };
+        let blanks = rest[length..].iter().take_while(|byte| class(**byte) == Class::Blank).count();
+        length > 0 && matches!(rest.get(length + blanks), Some(b',' | b')'))
     }
 
     /// A number, with its sign if it begins with one.
-    fn number(&mut self) -> Option<Token<'a>> {
+    fn number(&mut self, begins_value: bool) -> Option<Token<'a>> {
         let rest = &self.sql[self.at..];
         let sign = usize::from(rest.starts_with('-'));
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
-        let length = sign + rest.bytes().skip(sign).take_while(is_part).count();
+        let length = sign + number_length(&rest.as_bytes()[sign..]);
         if rest.as_bytes().get(length).is_some_and(|byte| !byte.is_ascii()) {
             return None;
         }
         let text = &rest[..length];
-        let dots = text.bytes().filter(|byte| *byte == b'.').count();
-        let is_plain = dots <= 1 && text[sign..].bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        if !self.goes() || !is_plain {
+        let is_value = self.is_value(begins_value, length);
+        if !self.goes() || !is_plain(&text[sign..], is_value) {
             return Some(self.stays(length));
         }
         self.at += length;
@@ -600,10 +679,13 @@ impl<'a> Lexer<'a> {
             Ok(_) => oid::INT8,
             Err(_) => oid::NUMERIC,
         };
-        Some(Token::Goes(ty, Cow::Borrowed(text)))
+        // `-0.0` is a numeric, which has no zero of that sign.
+        let is_zero = text.bytes().take_while(|byte| !is_exponent(*byte)).all(|byte| !matches!(byte, b'1'..=b'9'));
+        let text = if is_zero { &text[sign..] } else { text };
+        Some(Token::Goes(Constant { ty, text: Some(Cow::Borrowed(text)), is_value }))
     }
 
-    fn string(&mut self) -> Option<Token<'a>> {
+    fn string(&mut self, begins_value: bool) -> Option<Token<'a>> {
         let rest = &self.sql[self.at..];
         let mut end = 1;
         loop {
@@ -613,14 +695,53 @@ impl<'a> Lexer<'a> {
             }
             end += 1;
         }
+        let is_value = self.is_value(begins_value, end);
         if !self.goes() {
             return Some(self.stays(end));
         }
         self.at += end;
         let text = &rest[1..end - 1];
         let text = if text.contains('\'') { Cow::Owned(text.replace("''", "'")) } else { Cow::Borrowed(text) };
-        Some(Token::Goes(0, text))
+        Some(Token::Goes(Constant { ty: 0, text: Some(text), is_value }))
     }
+}
+
+/// Type and text of a word that is a constant.
+fn constant_word(word: &str) -> Option<(u32, Option<&str>)> {
+    if word.eq_ignore_ascii_case("null") {
+        return Some((0, None));
+    }
+    let is_bool = word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false");
+    is_bool.then_some((oid::BOOL, Some(word)))
+}
+
+/// Bytes of a number: digits, letters and points, and behind an `e` a sign.
+fn number_length(rest: &[u8]) -> usize {
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+    let length = rest.iter().take_while(is_part).count();
+    match rest[length..] {
+        [b'+' | b'-', b'0'..=b'9', ..] if length > 0 && is_exponent(rest[length - 1]) => {
+            length + 1 + rest[length + 1..].iter().take_while(is_part).count()
+        }
+        _ => length,
+    }
+}
+
+fn is_exponent(byte: u8) -> bool {
+    matches!(byte, b'e' | b'E')
+}
+
+/// Is it a number as everybody writes it: digits with at most one point, and with an exponent, if one may be?
+fn is_plain(text: &str, may_have_exponent: bool) -> bool {
+    let bytes = text.as_bytes();
+    let mantissa = bytes.iter().position(|byte| is_exponent(*byte)).unwrap_or(bytes.len());
+    let dots = bytes[..mantissa].iter().filter(|byte| **byte == b'.').count();
+    let digits = bytes[..mantissa].iter().filter(|byte| byte.is_ascii_digit()).count();
+    let exponent =
+        bytes.get(mantissa + 1..).map(|rest| rest.strip_prefix(b"-").or(rest.strip_prefix(b"+")).unwrap_or(rest));
+    let is_exponent_plain =
+        exponent.is_none_or(|rest| may_have_exponent && !rest.is_empty() && rest.iter().all(u8::is_ascii_digit));
+    dots <= 1 && digits > 0 && dots + digits == mantissa && is_exponent_plain
 }
 
 /// Bytes of the longest word that is looked at.
@@ -639,7 +760,10 @@ mod tests {
                 Some(None) => return all.join(" ; "),
                 Some(Some(stripped)) if stripped.constants.is_empty() => all.push(stripped.text().to_owned()),
                 Some(Some(stripped)) => {
-                    let constants = stripped.constants.iter().map(|(ty, text)| format!("{ty} {text}"));
+                    let constants = stripped.constants.iter().map(|constant| {
+                        let text = constant.text.as_deref().unwrap_or("null");
+                        format!("{}{} {text}", if constant.is_value { "v" } else { "" }, constant.ty)
+                    });
                     all.push(format!("{} | {}", stripped.text(), constants.collect::<Vec<_>>().join(", ")));
                 }
             }
@@ -653,12 +777,32 @@ mod tests {
             ("update a set b = b + -5 where id=3", "update a set b = b + -$1 where id=$2 | 23 5, 23 3"),
             (
                 "INSERT INTO h (a, b) VALUES (1, 'it''s', 2.50), (3000000000, '', NULL)",
-                "INSERT INTO h (a, b) VALUES ($1, $2, $3), ($4, $5, NULL) | 23 1, 0 it's, 1700 2.50, 20 3000000000, 0 ",
+                "INSERT INTO h (a, b) VALUES ($1, $2, $3), ($4, $5, $6) \
+                 | v23 1, v0 it's, v1700 2.50, v20 3000000000, v0 , v0 null",
             ),
             (
                 "INSERT INTO h VALUES (-1, - 2, -2.5 , -3 + 1, - -4, -2147483648)",
                 "INSERT INTO h VALUES ($1, - $2, $3 , -$4 + $5, - -$6, $7) \
-                 | 23 -1, 23 2, 1700 -2.5, 23 3, 23 1, 23 4, 20 -2147483648",
+                 | v23 -1, 23 2, v1700 -2.5, 23 3, 23 1, 23 4, v20 -2147483648",
+            ),
+            (
+                "insert into h values (-0, -0.0, 1e-5, -2.5E+3, -1e, 1e5x, .5, .) on conflict (a) do update set b = 1, c = true",
+                "insert into h values ($1, $2, $3, $4, -1e, 1e5x, $5, .) on conflict (a) do update set b = $6, c = true \
+                 | v23 0, v1700 0.0, v1700 1e-5, v1700 -2.5E+3, v1700 .5, 23 1",
+            ),
+            (
+                "INSERT INTO h VALUES (true, FALSE, Null, null, true AND false, f(true), now(), default)",
+                "INSERT INTO h VALUES ($1, $2, $3, $4, true AND false, f(true), now(), default) \
+                 | v16 true, v16 FALSE, v0 null, v0 null",
+            ),
+            (
+                "INSERT INTO h SELECT x FROM (VALUES (1, NULL, true)) t (x, y, z) WHERE a IN (2, NULL) AND x > 1e-5 - 3",
+                "INSERT INTO h SELECT x FROM (VALUES ($1, NULL, true)) t (x, y, z) WHERE a IN ($2, NULL) AND x > 1e-5 - $3 \
+                 | 23 1, 23 2, 23 3",
+            ),
+            (
+                "SELECT 1e-5, x FROM t WHERE a IN (NULL, true, 1)",
+                "SELECT 1e-5, x FROM t WHERE a IN (NULL, true, $1) | 23 1",
             ),
             (
                 "INSERT INTO h SELECT 1, x - 2, 3 FROM t, u WHERE a = 4",
@@ -728,7 +872,7 @@ mod tests {
     fn texts_cut_anywhere_are_understood_or_left() {
         let texts = [
             "SELECT „ä“ FROM \"tä\" WHERE ä1 = 'ö''' AND n >= 12.5 -- ü",
-            "insert into t values (1, 'zwölf', -3.), ('''', .5, 1.2.3) on conflict do nothing",
+            "insert into t values (1, 'zwölf', -3.), ('''', .5, 1.2.3, 1e-7, null, -2E5, true) on conflict do nothing",
             "update t set a = a || 'é' || 7::text where b[1] = '{\"x\": 1}' -> 'x'",
             "delete from t where a in ('\u{1F600}', '') and (b, c) = (1, 2) limit 1",
         ];
@@ -736,10 +880,13 @@ mod tests {
             for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
                 let Some(Some(stripped)) = Stripped::next(&text[..cut], &mut 0) else { continue };
                 let mut whole = stripped.text().to_owned();
-                for (at, (ty, constant)) in stripped.constants.iter().enumerate().rev() {
-                    let quoted = format!("'{}'", constant.replace('\'', "''"));
-                    let constant = if *ty == 0 { quoted.as_str() } else { constant };
-                    whole = whole.replacen(&format!("${}", at + 1), constant, 1);
+                for (at, constant) in stripped.constants.iter().enumerate().rev() {
+                    let written = match &constant.text {
+                        None => "null".to_owned(),
+                        Some(text) if constant.ty == 0 => format!("'{}'", text.replace('\'', "''")),
+                        Some(text) => text.to_string(),
+                    };
+                    whole = whole.replacen(&format!("${}", at + 1), &written, 1);
                 }
                 assert_eq!(whole, text[..cut].trim_end());
             }

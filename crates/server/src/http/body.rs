@@ -69,9 +69,23 @@ impl Received<'_> {
         self.gzip || self.bytes.len() > 64 << 10
     }
 
-    /// The bytes as they were sent, and whether they are compressed.
-    pub(super) fn take(&mut self) -> (Bytes, bool) {
-        (std::mem::take(&mut self.bytes).freeze(), self.gzip)
+    /// The bytes, decompressed, which takes its time on another thread; they count until all of this is dropped.
+    ///
+    /// # Errors
+    /// As [`gunzip`].
+    pub(super) async fn contents(&mut self) -> Result<Bytes, Refused> {
+        let bytes = std::mem::take(&mut self.bytes).freeze();
+        if !self.gzip {
+            return Ok(bytes);
+        }
+        let mut held = self.context.database.engine().memory().reservation(Work::Requests);
+        let work = move || gunzip(&bytes, |size| held.resize(size)).map(|contents| (contents, held));
+        let done = tokio::task::spawn_blocking(work).await;
+        let failed = |error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("decompressing: {error}"));
+        let (contents, held) = done.map_err(failed)??;
+        // Those of the compressed bytes are gone.
+        self.held = held;
+        Ok(contents)
     }
 }
 
@@ -127,20 +141,30 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
 /// The contents of a gzip stream, which may be of several members.
 ///
 /// # Errors
-/// 413 when they are larger than a body may be, found out after that many bytes; 400 when the stream is cut or damaged.
-pub(super) fn gunzip(compressed: &[u8]) -> Result<Bytes, Refused> {
-    let mut contents = Vec::new();
-    let limit = HTTP_BODY_BYTES_MAX as u64 + 1;
-    let read = MultiGzDecoder::new(compressed).take(limit).read_to_end(&mut contents);
-    if let Err(error) = read {
-        let message = format!("the gzip stream is cut or damaged after {} bytes of contents: {error}", contents.len());
-        return Err(Refused::new(StatusCode::BAD_REQUEST, message));
+/// 413 when they are larger than a body may be, found out after that many bytes; 400 when the stream is cut or damaged; 503 when the
+/// memory budget has no room for them, which `hold` says of so many bytes.
+fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> model::Result<()>) -> Result<Bytes, Refused> {
+    let (mut stream, mut contents) = (MultiGzDecoder::new(compressed), Vec::new());
+    loop {
+        let before = contents.len();
+        if let Err(error) = stream.by_ref().take(INFLATED_BYTES).read_to_end(&mut contents) {
+            let message =
+                format!("the gzip stream is cut or damaged after {} bytes of contents: {error}", contents.len());
+            return Err(Refused::new(StatusCode::BAD_REQUEST, message));
+        }
+        if contents.len() > HTTP_BODY_BYTES_MAX {
+            return Err(Refused::too_large(" when it is decompressed"));
+        }
+        let counted = hold(contents.capacity() as u64);
+        counted.map_err(|error| Refused::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        if contents.len() == before {
+            return Ok(contents.into());
+        }
     }
-    if contents.len() > HTTP_BODY_BYTES_MAX {
-        return Err(Refused::too_large(" when it is decompressed"));
-    }
-    Ok(contents.into())
 }
+
+/// Contents are decompressed so many bytes at a time before they are counted.
+const INFLATED_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -150,6 +174,22 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
+
+    fn gunzip(compressed: &[u8]) -> Result<Bytes, Refused> {
+        super::gunzip(compressed, |_| Ok(()))
+    }
+
+    #[test]
+    fn contents_that_memory_has_no_room_for_are_refused_while_they_are_read() {
+        let mut largest = 0;
+        let hold = |bytes| {
+            largest = bytes;
+            if bytes > 4 << 20 { Err(model::Error::new(model::SqlState::OUT_OF_MEMORY, "no room")) } else { Ok(()) }
+        };
+        let refused = super::gunzip(&gzip(&vec![b'x'; 32 << 20]), hold).unwrap_err();
+        assert_eq!(refused, Refused::new(StatusCode::SERVICE_UNAVAILABLE, "no room"));
+        assert!(largest < 16 << 20, "{largest}");
+    }
 
     fn gzip(contents: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -50,11 +50,12 @@ pub(super) async fn get(State(context): State<Arc<Context>>, uri: Uri, headers: 
 pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let received = async {
         let mut received = body::receive(&context, &headers, body).await?;
-        let (bytes, gzip) = received.take();
-        if gzip { body::gunzip(&bytes) } else { Ok(bytes) }
+        let contents = received.contents().await?;
+        // What is taken of the contents is copied; they go before the statement runs.
+        Ok::<_, body::Refused>(ask(&uri, &headers, &contents))
     };
     match received.await {
-        Ok(bytes) => answer(&context, ask(&uri, &headers, &bytes)).await,
+        Ok(ask) => answer(&context, ask).await,
         Err(refused) => reply::json(refused.status, &json!({ "error": refused.message })),
     }
 }

@@ -74,11 +74,9 @@ async fn handle(context: &Context, version: Version, uri: &Uri, headers: &Header
         return failed(context, version, &Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, message));
     };
     let big = received.is_big();
-    let (bytes, gzip) = received.take();
-    let lines = match if gzip { run(big, move || body::gunzip(&bytes)).await } else { Ok(Ok(bytes)) } {
-        Ok(Ok(lines)) => lines,
-        Ok(Err(refused)) => return refusal(version, &refused),
-        Err(error) => return failed(context, version, &error),
+    let lines = match received.contents().await {
+        Ok(lines) => lines,
+        Err(refused) => return refusal(version, &refused),
     };
     match store(context, &parameters, lines, big).await {
         Ok(written) => answer(context, version, &parameters, &written),
