@@ -1,7 +1,8 @@
 //! `millrace bench published`: what others have published, and our figures beside it.
 //!
 //! A published page is a table in code, with the configuration that repeats it. Our figures come from `report.json` of
-//! runs of that configuration, and from nowhere else: a number without such a run is "not measured".
+//! runs of that configuration, and from nowhere else. Measurements without such a run are listed in one line for each
+//! source, "not run here".
 //!
 //! Always true: nothing is multiplied. A run of a part of the published work says which part, and only figures that do
 //! not depend on the amount of work are called comparable. A run that failed its verification gives no figure.
@@ -123,52 +124,67 @@ Written by `millrace bench published --from REPORT…`; changes by hand are lost
   the last answer. Their latencies include putting rows into the product's form; ours do not.
 ";
 
+const TABLE_HEAD: &str = "\
+| figure | published | ours | CPU per unit | comparable? |
+|---|---:|---:|---|---|
+";
+
+/// Measurements of a source that no run of ours repeats. Their numbers say nothing alone, so they have one line together.
+#[derive(Default)]
+struct NotRun(Vec<String>);
+
+impl NotRun {
+    fn add(&mut self, name: &str, figures: usize, command: &str) {
+        self.0.push(format!("{name} ({figures} figures, `millrace {command}`)"));
+    }
+
+    fn write(&self, text: &mut String) {
+        if !self.0.is_empty() {
+            let _ = write!(text, "\nNot run here: {}.\n", self.0.join("; "));
+        }
+    }
+}
+
 fn page(reports: &Reports) -> Result<String> {
     let mut text = HEAD.to_owned();
     for page in PAGES {
         let Page { title, source, machine, cases, .. } = page;
         let _ = write!(text, "\n## {title}\n\nSource: {source}. Their machine: {machine}.\n");
+        let mut not_run = NotRun::default();
         for case in *cases {
             let runs = reports.runs.iter().filter(|run| run.workload == page.workload);
-            case.write(machine, runs, &mut text)?;
+            case.write(runs, &mut text, &mut not_run)?;
         }
+        not_run.write(&mut text);
     }
     mot::write(reports, &mut text);
     Ok(text)
 }
 
 impl Case {
-    fn write<'a>(&self, machine: &str, runs: impl Iterator<Item = &'a RunResult>, text: &mut String) -> Result {
+    fn write<'a>(&self, runs: impl Iterator<Item = &'a RunResult>, text: &mut String, not_run: &mut NotRun) -> Result {
+        let numbers = (self.numbers)();
+        let settings = self.settings()?;
+        let ours: Vec<Ours<'_>> = runs.filter_map(|run| Ours::of(run, self, &settings)).collect();
+        if ours.is_empty() && !numbers.is_empty() {
+            not_run.add(self.name, numbers.len(), self.command);
+            return Ok(());
+        }
         let _ = write!(text, "\n### {}\n", self.name);
         if !self.note.is_empty() {
             let _ = write!(text, "\n{}\n", self.note);
         }
-        let numbers = (self.numbers)();
         if numbers.is_empty() {
             let _ = write!(text, "\nOur command: `millrace {}`. Comparable: impossible.\n", self.command);
             return Ok(());
         }
-        let settings = self.settings()?;
-        let ours: Vec<Ours<'_>> = runs.filter_map(|run| Ours::of(run, self, &settings)).collect();
-        text.push_str("\n| figure | published | their machine | our command | ours | CPU per unit | comparable? |\n");
-        text.push_str("|---|---:|---|---|---:|---|---|\n");
+        let _ = write!(text, "\nOur command: `millrace {}`.\n\n{TABLE_HEAD}", self.command);
         for number in &numbers {
-            let published = number.unit.show(number.value);
-            let mut row = |ours: &str, cpu: &str, comparable: &str| {
-                let Number { name, .. } = number;
-                let command = self.command;
-                let _ = writeln!(
-                    text,
-                    "| {name} | {published} | {machine} | `millrace {command}` | {ours} | {cpu} | {comparable} |"
-                );
-            };
-            if ours.is_empty() {
-                row("not measured", "", "");
-            }
+            let (name, published) = (&number.name, number.unit.show(number.value));
             for ours in &ours {
                 let (value, comparable) = ours.compare(number);
                 let cpu = ours.cpu_per_unit(number.read);
-                row(&value, &cpu, &comparable);
+                let _ = writeln!(text, "| {name} | {published} | {value} | {cpu} | {comparable} |");
             }
         }
         Ok(())

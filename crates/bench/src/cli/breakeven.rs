@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::options::say;
+use super::options::say_files;
 use super::progress::Terminal;
 use super::tpcc::{ServerOptions, each_target, targets, verdict};
 use crate::breakeven::{self, Report, Requests};
@@ -97,11 +97,9 @@ impl BreakevenOptions {
     fn write(&self, reports: &[Report]) -> Result<()> {
         if let Some(path) = &self.json {
             write_list(&reports.iter().map(Report::honest).collect::<Vec<Report>>(), path)?;
-            say(path);
         }
         if let Some(path) = &self.html {
             html::breakeven::write(reports, path)?;
-            say(path);
         }
         Ok(())
     }
@@ -121,5 +119,8 @@ pub(super) fn run(options: &BreakevenOptions) -> Result<ExitCode> {
         reports.push(report);
         options.write(reports)
     });
+    if !reports.is_empty() {
+        say_files([&options.json, &options.html]);
+    }
     Ok(not_run.unwrap_or_else(|| verdict(reports.iter().all(Report::passed), false)))
 }

@@ -25,9 +25,10 @@ pub(super) fn coordinate(workload: &str, options: &RunOptions, config: &Config, 
         let missing = format!("part of the run is missing: {}", missing.join("; "));
         result.stopped = Some(result.stopped.map_or(missing.clone(), |why| format!("{why}; {missing}")));
     }
-    print_result(&result);
+    print_result(&result, options.verbose);
     let results = [result];
     options.write(&results)?;
+    options.say_files();
     Ok(verdict(&results))
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::options::say;
+use super::options::say_files;
 use super::progress::Terminal;
 use super::tpcc::{ServerOptions, each_target, targets, verdict};
 use crate::error::{Error, Result};
@@ -125,11 +125,9 @@ impl ColdstartOptions {
     fn write(&self, reports: &[Report]) -> Result<()> {
         if let Some(path) = &self.json {
             write_list(&reports.iter().map(Report::honest).collect::<Vec<Report>>(), path)?;
-            say(path);
         }
         if let Some(path) = &self.html {
             html::coldstart::write(reports, path)?;
-            say(path);
         }
         Ok(())
     }
@@ -149,6 +147,9 @@ pub(super) fn run(options: &ColdstartOptions) -> Result<ExitCode> {
         reports.push(report);
         options.write(reports)
     });
+    if !reports.is_empty() {
+        say_files([&options.json, &options.html]);
+    }
     Ok(not_run.unwrap_or_else(|| verdict(reports.iter().all(Report::passed), false)))
 }
 

@@ -25,8 +25,8 @@ use crate::config::{self, Config, Source, WorkMode};
 use crate::drivers::{DRIVERS, Target};
 use crate::error::Result;
 use crate::published;
-use crate::report::{self, matrix};
-use crate::result::{RunResult, ServerResult};
+use crate::report::{self, busy, matrix};
+use crate::result::{Failure, Latency, PhaseResult, RunResult, ServerResult};
 use crate::run::{self, INTERRUPTED, Order};
 use crate::workload;
 use options::RunOptions;
@@ -97,7 +97,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct PublishedOptions {
-    /// Results of ours (`--json` of iot, tpcc, rowload, coldstart); without any, every figure of ours is "not measured".
+    /// Results of ours (`--json` of iot, tpcc, rowload, coldstart); without any, every measurement is "not run here".
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
     /// The page to write.
@@ -268,7 +268,7 @@ fn measure_here(
                 }
             };
             result.notes.splice(0..0, warnings.iter().cloned());
-            print_result(&result);
+            print_result(&result, options.verbose);
             finish_one(&result, config)?;
             results.push(result);
             // Whatever becomes of the targets that follow, which may take hours.
@@ -277,6 +277,9 @@ fn measure_here(
     }
     results::print_side_by_side(&results)?;
     options.write(&results)?;
+    if !results.is_empty() {
+        options.say_files();
+    }
     Ok(results)
 }
 
@@ -333,6 +336,7 @@ fn tune(workload: &str, options: &TuneOptions) -> Result<ExitCode> {
     }
     let results: Vec<RunResult> = tried.into_iter().map(|(_, _, result)| result).collect();
     options.run.write(&results)?;
+    options.run.say_files();
     Ok(verdict(&results))
 }
 
@@ -403,29 +407,31 @@ fn finish_one(result: &RunResult, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// The two figures, the matrices, what was verified, and what a reader should know.
-fn print_result(result: &RunResult) {
+/// The two figures first, then what was measured on, what was verified, and what a reader should know; with `verbose`
+/// everything that IoT-benchmark prints.
+fn print_result(result: &RunResult, verbose: bool) {
     let target = &result.target;
-    println!("{}", matrix::report(result));
-    println!("{}", matrix::statements(result));
-    println!("target: {} {} ({})", target.product, target.version, target.write_path);
-    println!("durability: {}", target.durability);
+    println!("\n{} {}: {}", target.product, target.version, matrix::work(result));
+    print_figures(result);
+    if verbose {
+        println!("\n{}", matrix::report(result));
+        println!("{}", matrix::statements(result));
+    } else {
+        println!("\n{}", matrix::brief(result));
+    }
+    println!("write path: {}; acknowledged {}", target.write_path, target.durability);
     if !target.proof.starts_with("tested with") {
         println!("driver: {}", target.proof);
     }
-    print_figures(result);
-    print_client_bound(result);
-    let mut told = Vec::new();
-    for operation in result.phases.iter().flat_map(|phase| &phase.operations) {
-        let note = operation.note.iter().filter(|note| !note.starts_with("its share in OPERATION_PROPORTION"));
-        for line in note.map(|note| format!("{}: {note}", operation.name)) {
-            if !told.contains(&line) {
-                println!("{line}");
-                told.push(line);
-            }
-        }
+    if let Some(warning) = busy::warning(result) {
+        println!("WARNING: {}: {warning}", busy::TITLE);
     }
-    for failure in &result.failures {
+    println!("{}", client_bound_line(result));
+    let notes = kind_notes(result);
+    for (names, note) in &notes {
+        println!("{}: {note}", names.join(", "));
+    }
+    for failure in result.failures.iter().filter(|failure| !was_not_asked(failure, &notes)) {
         println!("failed: {} x {} ({}): {}", failure.count, failure.operation, failure.class, failure.first);
     }
     for note in &result.notes {
@@ -434,16 +440,34 @@ fn print_result(result: &RunResult) {
     print_verification(result);
 }
 
-/// One line: whose figures are these?
-fn print_client_bound(result: &RunResult) {
-    let bound: Vec<&str> =
-        result.phases.iter().filter(|phase| phase.client_bound).map(|phase| phase.name.as_str()).collect();
-    let first = result.phases.first().map_or("", |phase| phase.client_bound_why.as_str());
-    if bound.is_empty() {
-        println!("client-bound: no ({first})");
-    } else {
-        println!("client-bound: yes, in {} ({first})", bound.join(", "));
+/// Notes of kinds of operations, each once, with the kinds that have it.
+fn kind_notes(result: &RunResult) -> Vec<(Vec<&str>, &str)> {
+    let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
+    for operation in result.phases.iter().flat_map(|phase| &phase.operations) {
+        let note = operation.note.as_deref().filter(|note| !note.starts_with("its share in OPERATION_PROPORTION"));
+        let Some(note) = note else { continue };
+        match notes.iter_mut().find(|(_, other)| *other == note) {
+            Some((names, _)) if names.contains(&operation.name.as_str()) => {}
+            Some((names, _)) => names.push(&operation.name),
+            None => notes.push((vec![&operation.name], note)),
+        }
     }
+    notes
+}
+
+/// Whether a note says already that the target cannot do this.
+fn was_not_asked(failure: &Failure, notes: &[(Vec<&str>, &str)]) -> bool {
+    let note = format!("not asked: {}", failure.first);
+    notes.iter().any(|(names, other)| *other == note && names.contains(&failure.operation.as_str()))
+}
+
+/// One line: whose figures are these?
+fn client_bound_line(result: &RunResult) -> String {
+    let bound: Vec<&PhaseResult> = result.phases.iter().filter(|phase| phase.client_bound).collect();
+    let reason = |phase: Option<&PhaseResult>| phase.map_or_else(String::new, |phase| phase.client_bound_why.clone());
+    let Some(first) = bound.first() else { return format!("client-bound: no ({})", reason(result.phases.first())) };
+    let names: Vec<&str> = bound.iter().map(|phase| phase.name.as_str()).collect();
+    format!("client-bound: yes, in {} ({})", names.join(", "), reason(Some(first)))
 }
 
 fn print_figures(result: &RunResult) {
@@ -451,40 +475,40 @@ fn print_figures(result: &RunResult) {
         return;
     }
     let Some(server) = &result.server else { return };
-    println!();
+    let whole = report::format::whole;
     if server.points_per_cpu_s > 0.0 {
-        println!("points per server-CPU-second: {}", report::format::whole(server.points_per_cpu_s as u64));
+        print_figure("points per server-CPU-second", &whole(server.points_per_cpu_s as u64));
     }
     if server.settled_bytes > 0 && server.points > 0 {
-        println!(
-            "settled bytes per point: {:.3} ({} bytes, {} points{})",
-            server.bytes_per_point,
-            report::format::whole(server.settled_bytes),
-            report::format::whole(server.points),
-            if server.settled { "" } else { ", not at rest" }
-        );
+        let at_rest = if server.settled { "" } else { ", not at rest" };
+        let (bytes, points) = (whole(server.settled_bytes), whole(server.points));
+        let text = format!("{:.3} ({bytes} bytes, {points} points{at_rest})", server.bytes_per_point);
+        print_figure("settled bytes per point", &text);
     }
-    if let Some(line) = written_line(server) {
-        println!("{line}");
+    if let Some(text) = written_text(server) {
+        print_figure("bytes written to disk per point", &text);
     }
     if let Some(lag) = &server.lag_ms {
-        println!("acknowledged to seen: {}", run::quantile_line(lag));
+        print_figure("acknowledged to seen", &run::quantile_line(lag));
     }
     let writes = result.phases.iter().filter_map(|phase| phase.operations.first()).find(|writes| writes.ok > 0);
     if let (Some(writes), Some(fsync)) = (writes, &server.fsync_ms) {
-        let text = report::format::milliseconds;
-        println!(
-            "longest writes: p99.9 {}, max {}; an fsync of this tool beside them: p99.9 {}, max {}",
-            text(writes.latency_ms.p999),
-            text(writes.latency_ms.max),
-            text(fsync.p999),
-            text(fsync.max)
-        );
+        let tail = |latency: &Latency| {
+            let [p999, max] = [latency.p999, latency.max].map(report::format::milliseconds);
+            format!("p99.9 {p999}, max {max}")
+        };
+        let text = format!("{} (fsync by this tool meanwhile: {})", tail(&writes.latency_ms), tail(fsync));
+        print_figure("longest writes", &text);
     }
 }
 
-/// One line: what the server made the disks write, whatever the product, by what `/proc` counts of its processes.
-fn written_line(server: &ServerResult) -> Option<String> {
+/// A line of the figures; all values begin in one column.
+fn print_figure(name: &str, text: &str) {
+    println!("  {name:<31}  {text}");
+}
+
+/// What the server made the disks write, whatever the product, by what `/proc` counts of its processes.
+fn written_text(server: &ServerResult) -> Option<String> {
     if server.written_bytes == 0 || server.points == 0 {
         return None;
     }
@@ -492,7 +516,7 @@ fn written_line(server: &ServerResult) -> Option<String> {
     let kept = server.settled_bytes as f64;
     let factor = if kept > 0.0 { format!(", {:.1} times what is kept", written / kept) } else { String::new() };
     let bytes = report::format::whole(server.written_bytes);
-    Some(format!("bytes written to disk per point: {:.3} ({bytes} bytes{factor})", written / server.points as f64))
+    Some(format!("{:.3} ({bytes} bytes{factor})", written / server.points as f64))
 }
 
 fn print_verification(result: &RunResult) {
@@ -563,17 +587,58 @@ fn stop_at_interrupt() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::OperationResult;
+
+    #[test]
+    fn a_note_of_many_kinds_is_one_line_and_not_repeated_as_a_failure() {
+        let operation = |name: &str, note: Option<&str>| OperationResult {
+            name: name.to_owned(),
+            note: note.map(str::to_owned),
+            ..OperationResult::default()
+        };
+        let operations = vec![
+            operation("A", Some("not asked: no sets")),
+            operation("B", Some("not asked: no sets")),
+            operation("C", Some("all failed: out of memory")),
+            operation("D", Some("its share in OPERATION_PROPORTION is 0")),
+            operation("E", None),
+        ];
+        let phase = PhaseResult { operations, ..PhaseResult::default() };
+        let result = RunResult { phases: vec![phase.clone(), phase], ..RunResult::default() };
+        let notes = kind_notes(&result);
+        assert_eq!(notes, [(vec!["A", "B"], "not asked: no sets"), (vec!["C"], "all failed: out of memory")]);
+        let failure = |operation: &str, first: &str| Failure {
+            operation: operation.to_owned(),
+            first: first.to_owned(),
+            ..Failure::default()
+        };
+        assert!(was_not_asked(&failure("B", "no sets"), &notes));
+        assert!(!was_not_asked(&failure("E", "no sets"), &notes), "another kind");
+        assert!(!was_not_asked(&failure("C", "out of memory"), &notes), "it was asked, and the count is of interest");
+    }
+
+    #[test]
+    fn the_reason_of_a_client_bound_phase_is_its_own() {
+        let phase = |name: &str, client_bound, why: &str| PhaseResult {
+            name: name.to_owned(),
+            client_bound,
+            client_bound_why: why.to_owned(),
+            ..PhaseResult::default()
+        };
+        let phases = vec![phase("write", false, "7 %"), phase("A", true, "80 %"), phase("B", true, "90 %")];
+        let line =
+            |phases: &[PhaseResult]| client_bound_line(&RunResult { phases: phases.to_vec(), ..RunResult::default() });
+        assert_eq!(line(&phases), "client-bound: yes, in A, B (80 %)");
+        assert_eq!(line(&phases[..1]), "client-bound: no (7 %)");
+    }
 
     #[test]
     fn what_was_written_is_told_over_points_and_over_what_is_kept_if_it_could_be_seen() {
         let seen =
             ServerResult { points: 1_000, written_bytes: 9_500, settled_bytes: 5_000, ..ServerResult::default() };
-        let line = |server: &ServerResult| written_line(server).unwrap_or_default();
-        assert_eq!(line(&seen), "bytes written to disk per point: 9.500 (9,500 bytes, 1.9 times what is kept)");
-        assert_eq!(
-            line(&ServerResult { settled_bytes: 0, ..seen.clone() }),
-            "bytes written to disk per point: 9.500 (9,500 bytes)"
-        );
+        let line = |server: &ServerResult| written_text(server).unwrap_or_default();
+        assert_eq!(line(&seen), "9.500 (9,500 bytes, 1.9 times what is kept)");
+        assert_eq!(line(&ServerResult { settled_bytes: 0, ..seen.clone() }), "9.500 (9,500 bytes)");
         assert_eq!(line(&ServerResult { written_bytes: 0, ..seen.clone() }), "");
         assert_eq!(line(&ServerResult { points: 0, ..seen }), "");
     }

@@ -41,6 +41,9 @@ pub(crate) struct RunOptions {
     /// No progress, results only.
     #[arg(long, short)]
     pub(super) quiet: bool,
+    /// Print the configuration, IoT-benchmark's matrices and a statement of each kind as well.
+    #[arg(long, short)]
+    pub(super) verbose: bool,
     /// Run everything so many times, targets taking turns.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) repeat: u32,
@@ -157,19 +160,27 @@ impl RunOptions {
         given.iter().find(|(_, given)| *given).map(|(option, _)| *option)
     }
 
-    /// Files asked for.
+    /// Writes the files asked for.
     pub(super) fn write(&self, results: &[RunResult]) -> Result<()> {
         let report = report::json::Report::new(results.to_vec());
         if let Some(path) = &self.json {
             report.write(path)?;
-            say(path);
         }
         if let Some(path) = &self.html {
             report::html::write(&report, path)?;
-            say(path);
         }
         Ok(())
     }
+
+    /// Lists the files that [`RunOptions::write`] has written.
+    pub(super) fn say_files(&self) {
+        say_files([&self.json, &self.html]);
+    }
+}
+
+/// Lists files that were asked for and written: the last lines of a command.
+pub(super) fn say_files<const FILES: usize>(files: [&Option<PathBuf>; FILES]) {
+    files.into_iter().flatten().for_each(|path| say(path));
 }
 
 pub(super) fn say(path: &Path) {

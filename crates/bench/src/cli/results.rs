@@ -12,7 +12,7 @@ use crate::result::RunResult;
 use crate::tpcc::report::side_by_side;
 
 pub(super) const COMPARE_HELP: &str = "\
-The first target of the first file is the base, 100 %. Runs of a file are told apart by target and settings; files with
+The first target of the first file is the base of all ratios. Runs of a file are told apart by target and settings; files with
 a comma between them are repeats of each other. Intervals need 3 runs of each, better 5 (--repeat 5).
 
 Examples:

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::options::say;
+use super::options::say_files;
 use super::progress::Terminal;
 use crate::drivers::Target;
 use crate::error::{Error, Result};
@@ -252,11 +252,9 @@ impl TpccOptions {
     fn write(&self, reports: &[report::Report]) -> Result<()> {
         if let Some(path) = &self.json {
             report::write_json(reports, path)?;
-            say(path);
         }
         if let Some(path) = &self.html {
             html::tpcc::write(reports, path)?;
-            say(path);
         }
         Ok(())
     }
@@ -334,6 +332,9 @@ pub(super) fn run(options: &TpccOptions) -> Result<ExitCode> {
         options.write(reports)
     });
     print!("{}", report::side_by_side(&reports));
+    if !reports.is_empty() {
+        say_files([&options.json, &options.html]);
+    }
     let failed =
         |report: &report::Report| report.points.iter().flat_map(|point| &point.kinds).any(|kind| kind.failed > 0);
     let verdict = verdict(reports.iter().all(report::Report::passed), reports.iter().any(failed));
@@ -363,9 +364,9 @@ pub(super) fn rowload(options: &RowloadOptions) -> Result<ExitCode> {
         reports.push(report);
         if let Some(path) = &options.json {
             report::write_list(&reports, path)?;
-            say(path);
         }
     }
+    say_files([&options.json]);
     let failed = reports.iter().any(|report| !report.errors.is_empty());
     Ok(verdict(reports.iter().all(rowload::Report::passed), failed))
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use super::NotRun;
 use crate::report::format::{short, whole};
 use crate::report::read::Reports;
 use crate::result::Machine;
@@ -63,7 +64,6 @@ struct Row {
     name: &'static str,
     published: String,
     machine: String,
-    command: &'static str,
     ours: Vec<Ours>,
 }
 
@@ -79,27 +79,26 @@ pub(super) fn write(reports: &Reports, text: &mut String) {
          server. What is for each core is their figure by all cores of the machine, ours by the time that the server's \
          processes used a processor.\n",
     );
-    section("TPC-C, interactive SQL", &tpcc(reports), text);
-    section("ingestion: 500 connections, rows of 200 bytes, ten an insert", &rowload(reports), text);
-    section("cold start", &cold_start(reports), text);
+    let mut not_run = NotRun::default();
+    section("TPC-C, interactive SQL", TPCC_COMMAND, &tpcc(reports), text, &mut not_run);
+    let ingestion = "ingestion by 500 connections, rows of 200 bytes, ten an insert";
+    section(ingestion, ROWLOAD_COMMAND, &rowload(reports), text, &mut not_run);
+    section("cold start", COLDSTART_COMMAND, &cold_start(reports), text, &mut not_run);
+    not_run.write(text);
 }
 
-fn section(name: &str, rows: &[Row], text: &mut String) {
-    let _ = write!(text, "\n### {name}\n\n");
-    text.push_str("| figure | published | their machine | our command | ours | CPU per unit | comparable? |\n");
-    text.push_str("|---|---:|---|---|---:|---|---|\n");
-    for Row { name, published, machine, command, ours } in rows {
-        let mut row = |ours: &str, cpu: &str, comparable: &str| {
-            let _ = writeln!(
-                text,
-                "| {name} | {published} | {machine} | `millrace {command}` | {ours} | {cpu} | {comparable} |"
-            );
-        };
-        if ours.is_empty() {
-            row("not measured", "", "");
-        }
-        for ours in ours {
-            row(&format!("{} ({})", ours.value, ours.whose), &ours.cpu, &ours.comparable);
+fn section(name: &str, command: &str, rows: &[Row], text: &mut String, not_run: &mut NotRun) {
+    let measured = || rows.iter().filter(|row| !row.ours.is_empty());
+    if measured().next().is_none() {
+        not_run.add(name, rows.len(), command);
+        return;
+    }
+    let _ = write!(text, "\n### {name}\n\nOur command: `millrace {command}`.\n\n");
+    text.push_str("| figure | published | their machine | ours | CPU per unit | comparable? |\n");
+    text.push_str("|---|---:|---|---:|---|---|\n");
+    for Row { name, published, machine, ours, .. } in measured() {
+        for Ours { value, whose, cpu, comparable } in ours {
+            let _ = writeln!(text, "| {name} | {published} | {machine} | {value} ({whose}) | {cpu} | {comparable} |");
         }
     }
 }
@@ -143,7 +142,6 @@ fn tpcc(reports: &Reports) -> Vec<Row> {
             name: "new orders a minute",
             published: whole(run.tpmc as u64),
             machine: machine.clone(),
-            command: TPCC_COMMAND,
             ours: of_points(reports, "no: of a whole machine, and ours is smaller", |point| {
                 Some(whole(point.nopm as u64))
             }),
@@ -152,7 +150,6 @@ fn tpcc(reports: &Reports) -> Vec<Row> {
             name: "the same for each core",
             published: whole(run.per_core() as u64),
             machine,
-            command: TPCC_COMMAND,
             ours: of_points(reports, of_core, |point| point.nopm_per_server_core.map(|nopm| whole(nopm as u64))),
         });
     }
@@ -165,7 +162,6 @@ fn tpcc(reports: &Reports) -> Vec<Row> {
         name: "90th percentile, mean of the transactions by their share",
         published: format!("{TPCC_P90_MS} ms"),
         machine: "Kunpeng 920, 2 sockets, 128 cores; tables MOT".to_owned(),
-        command: TPCC_COMMAND,
         ours: of_points(reports, "no: at another load; their number of connections is not said", p90),
     });
     rows
@@ -196,14 +192,12 @@ fn rowload(reports: &Reports) -> Vec<Row> {
             name: "rows a second for each core",
             published: format!("{} /s", whole(ROWS_PER_CORE as u64)),
             machine: machine.clone(),
-            command: ROWLOAD_COMMAND,
             ours: runs().filter_map(per_core).collect(),
         },
         Row {
             name: "an insert of ten rows",
             published: format!("{INSERT_MS} ms"),
             machine,
-            command: ROWLOAD_COMMAND,
             ours: runs().map(|report| ours(report, format!("{:.2} ms", report.latency_ms.avg))).collect(),
         },
     ]
@@ -227,7 +221,6 @@ fn cold_start(reports: &Reports) -> Vec<Row> {
         name,
         published: format!("{published} GB/s"),
         machine: "Kunpeng, NVMe disk, 100 GB of checkpoint".to_owned(),
-        command: COLDSTART_COMMAND,
         ours: reports.coldstart.iter().filter_map(ours).collect(),
     };
     vec![

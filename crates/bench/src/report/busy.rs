@@ -7,7 +7,10 @@ use crate::result::RunResult;
 /// tool (writing back pages, interrupts) is counted as others'.
 const OTHERS_SHARE_MAX: f64 = 0.15;
 /// Spans that say something.
-const SPAN_MIN_S: f64 = 2.0;
+pub(crate) const SPAN_MIN_S: f64 = 2.0;
+
+/// Heading of the warning.
+pub(crate) const TITLE: &str = "This machine was busy";
 
 /// Processors that others used on average, and those that there are. `None`: the samples do not tell, for example because
 /// the server's processes cannot be seen.
@@ -23,17 +26,25 @@ pub(crate) fn others(run: &RunResult) -> Option<(f64, f64)> {
 
 /// The same as a share, if it is too much.
 pub(crate) fn share(run: &RunResult) -> Option<f64> {
-    others(run).map(|(others, cpus)| others / cpus).filter(|share| *share > OTHERS_SHARE_MAX)
+    others(run).and_then(|(others, cpus)| too_much(others, cpus))
 }
 
 /// A sentence for the reader of the figures, if the machine was busy.
 pub(crate) fn warning(run: &RunResult) -> Option<String> {
-    let share = share(run)?;
-    let (others, cpus) = others(run)?;
+    others(run).and_then(|(others, cpus)| sentence(others, cpus))
+}
+
+/// Share of `cpus` processors that others used, if it is too much.
+fn too_much(others: f64, cpus: f64) -> Option<f64> {
+    Some(others / cpus).filter(|share| *share > OTHERS_SHARE_MAX)
+}
+
+/// The warning where others used `others` of `cpus` processors on average; [`TITLE`] stands before it.
+pub(crate) fn sentence(others: f64, cpus: f64) -> Option<String> {
+    let share = percent(too_much(others, cpus)?);
     Some(format!(
-        "this machine was busy: other programs used {others:.1} of {cpus} processors ({}) while this ran; rates and \
-         latencies are worse than on an idle machine, CPU figures less so",
-        percent(share)
+        "other programs used {others:.1} of {cpus} processors ({share}) while this ran; rates and latencies are worse than \
+         on an idle machine, CPU figures less so"
     ))
 }
 
@@ -58,7 +69,7 @@ mod tests {
     fn a_machine_is_busy_when_others_than_server_and_tool_use_it() {
         let (others, cpus) = others(&run(Some(0.3), 2.0)).unwrap();
         assert!((others - 1.2).abs() < 1e-9 && cpus == 2.0);
-        assert!(warning(&run(Some(0.3), 2.0)).unwrap().contains("1.2 of 2 processors (60 %)"));
+        assert!(warning(&run(Some(0.3), 2.0)).unwrap().starts_with("other programs used 1.2 of 2 processors (60 %)"));
         assert_eq!(warning(&run(Some(1.3), 2.0)), None, "0.2 processors are the kernel's");
         assert_eq!(warning(&run(None, 2.0)), None, "a server that is not seen may be what uses them");
         assert_eq!(warning(&RunResult::default()), None);

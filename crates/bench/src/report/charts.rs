@@ -15,6 +15,8 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 36.0;
+/// Lines of no more points have a mark at each.
+const MARKED_POINTS_MAX: usize = 12;
 /// More bands than that hide each other.
 const BANDS_MAX: usize = 3;
 /// Width of a character of a label, for deciding whether it fits.
@@ -296,7 +298,20 @@ fn nines(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
+/// A title that says when equal distances are equal ratios.
+fn titled(title: &str, scale: Scale) -> String {
+    match scale {
+        Scale::Log => format!("{title} (logarithmic axis)"),
+        Scale::Linear | Scale::Nines => title.to_owned(),
+    }
+}
+
 impl Chart {
+    /// Is there anything but zero to draw?
+    pub(super) fn has_values(&self) -> bool {
+        self.lines.iter().flat_map(|line| &line.points).any(|point| point.y.is_finite() && point.y != 0.0)
+    }
+
     /// The chart with its legend as HTML. `id` must be unique in the page.
     pub(super) fn render(&self, id: &str, html: &mut String) {
         let (width, height) = self.size;
@@ -304,14 +319,18 @@ impl Chart {
         let ys = self.lines.iter().flat_map(|line| line.points.iter().flat_map(|point| [point.low, point.high]));
         let x = Ruler::new(&self.x, xs, LEFT, width - RIGHT);
         let y = Ruler::new(&self.y, ys, height - BOTTOM, TOP);
-        let _ = write!(html, "<figure class=\"chart\" id=\"{id}\"><figcaption>{}</figcaption>", escape(&self.title));
+        let _ = write!(
+            html,
+            "<figure class=\"chart\" id=\"{id}\"><figcaption>{}</figcaption>",
+            escape(&titled(&self.title, self.y.scale))
+        );
         if self.lines.len() > 1 {
             legend(id, self.lines.iter().map(|line| (line.name.as_str(), line.color)), html);
         }
         let _ = write!(
             html,
             "<svg{} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
-            class_of_width(width),
+            style_of_width(width),
             escape(&format!("{}: {}", self.title, self.y.label))
         );
         self.shades(&x, html);
@@ -409,9 +428,12 @@ fn legend<'a>(id: &str, names: impl Iterator<Item = (&'a str, usize)>, html: &mu
     }
 }
 
-/// A chart over the whole page would not be readable on a small screen if it shrank to it.
-fn class_of_width(width: f64) -> &'static str {
-    if width > 800.0 { " class=\"full\"" } else { "" }
+/// How far a chart may shrink, so that the texts of all charts have nearly the same size; a smaller screen scrolls it.
+const SHRINK_MIN: f64 = 0.86;
+
+/// A chart is drawn at its own size or a little smaller, never larger.
+fn style_of_width(width: f64) -> String {
+    format!(" style=\"max-width:{width}px;min-width:{:.0}px\"", width * SHRINK_MIN)
 }
 
 fn grid(x: &Ruler, y: &Ruler, x_axis: &Axis, y_axis: &Axis, (width, height): (f64, f64), html: &mut String) {
@@ -443,7 +465,7 @@ fn grid(x: &Ruler, y: &Ruler, x_axis: &Axis, y_axis: &Axis, (width, height): (f6
         width - RIGHT,
         f64::midpoint(LEFT, width - RIGHT),
         height - 4.0,
-        escape(&x_axis.label)
+        escape(&titled(&x_axis.label, x_axis.scale))
     );
 }
 
@@ -457,11 +479,17 @@ impl Line {
             let _ = write!(html, "<path class=\"band s{number} c{color}\" d=\"{}\"/>", self.band(x, y));
         }
         let _ = write!(html, "<path class=\"{class}\" d=\"{}\"/>", self.path(x, y));
-        // A point between two gaps has no line to lie on.
-        for run in self.runs().filter(|run| run.len() == 1) {
-            let (x, y) = (x.pixel(run[0].x), y.pixel(run[0].y));
-            let _ = write!(html, "<circle class=\"dot s{number} c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\"/>");
+        // Of few points each is a measurement of its own; a point between two gaps has no line to lie on.
+        let few = self.points.len() <= MARKED_POINTS_MAX && !self.thin;
+        for point in self.runs().filter(|run| few || run.len() == 1).flatten() {
+            let (x, y) = (x.pixel(point.x), y.pixel(point.y));
+            let _ = write!(html, "<circle class=\"dot s{number} c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>");
         }
+    }
+
+    /// Points of the longest piece between two gaps.
+    pub(super) fn longest_piece(&self) -> usize {
+        self.runs().map(<[Point]>::len).max().unwrap_or(0)
     }
 
     /// Points between gaps.
@@ -570,15 +598,18 @@ impl Bars {
             // The least bar must have a length.
             ruler.low /= 2.0;
         }
-        let _ =
-            write!(html, "<figure class=\"chart bars\" id=\"{id}\"><figcaption>{}</figcaption>", escape(&self.title));
+        let _ = write!(
+            html,
+            "<figure class=\"chart bars\" id=\"{id}\"><figcaption>{}</figcaption>",
+            escape(&titled(&self.title, axis.scale))
+        );
         if self.names.len() > 1 {
             legend(id, self.names.iter().enumerate().map(|(number, name)| (name.as_str(), number)), html);
         }
         let _ = write!(
             html,
             "<svg{} viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">",
-            class_of_width(self.width),
+            style_of_width(self.width),
             self.width,
             escape(&self.title)
         );
@@ -750,10 +781,24 @@ mod tests {
 
     #[test]
     fn a_gap_is_not_bridged_and_a_lonely_point_is_seen() {
-        let html = rendered(&chart(Scale::Linear, vec![line("a", &[1.0, 2.0, f64::NAN, 4.0, f64::NAN, 5.0, 6.0])]));
-        assert_eq!(places(&html).len(), 4, "{html}");
+        // More points than are marked each, so that only the lonely one has a mark.
+        let mut ys = vec![1.0, 2.0, f64::NAN, 4.0, f64::NAN];
+        ys.extend((5..=5 + MARKED_POINTS_MAX).map(|y| y as f64));
+        let html = rendered(&chart(Scale::Linear, vec![line("a", &ys)]));
+        assert_eq!(places(&html).len(), 2 + MARKED_POINTS_MAX + 1, "{html}");
         assert_eq!(html.matches("<circle").count(), 1);
-        assert!(html.contains("[1,2,null,4,null,5,6]"), "{html}");
+        assert!(html.contains("[1,2,null,4,null,5,6,"), "{html}");
+    }
+
+    #[test]
+    fn few_points_have_a_mark_each_and_more_have_none() {
+        let circles = |points: usize| {
+            let ys: Vec<f64> = (0..points).map(|y| y as f64).collect();
+            rendered(&chart(Scale::Linear, vec![line("a", &ys)])).matches("<circle").count()
+        };
+        assert_eq!([2, MARKED_POINTS_MAX, MARKED_POINTS_MAX + 1].map(circles), [2, MARKED_POINTS_MAX, 0]);
+        let faint = Line { thin: true, ..line("a", &[1.0, 2.0]) };
+        assert_eq!(rendered(&chart(Scale::Linear, vec![faint])).matches("<circle").count(), 0, "a faint line");
     }
 
     #[test]

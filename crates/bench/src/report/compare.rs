@@ -1,6 +1,6 @@
 //! Runs side by side: ratios with intervals, and whether the runs did the same work at all.
 //!
-//! A *side* is one target's repeats; the first side is the base, 100 %. Sides that did not do the same work are still
+//! A *side* is one target's repeats; the first side is the base. Sides that did not do the same work are still
 //! set side by side, but the first thing said is that they are not comparable, and why.
 
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::charts::Unit;
-use super::format::percent;
+use super::format::{percent, times};
 use super::json::Report;
 use super::statistics::{self, Estimate, REPEATS_GOOD, REPEATS_MIN};
-use super::{matrix, series};
+use super::{busy, matrix, series};
 use crate::config;
 use crate::error::{Error, Result};
 use crate::result::{Latency, RunResult};
@@ -119,7 +119,7 @@ pub(crate) enum Better {
 pub(crate) enum Finding {
     Better,
     Worse,
-    /// The interval holds 100 %.
+    /// The interval holds 1.
     Same,
     /// There is no interval.
     Unknown,
@@ -284,7 +284,7 @@ impl<'a> Comparison<'a> {
             for side in 1..self.sides.len() {
                 let estimate = metric.estimate(side);
                 row.push(metric.text(metric.mean(side)));
-                row.push(estimate.map_or_else(|| "–".to_owned(), |estimate| percent(estimate.ratio)));
+                row.push(estimate.map_or_else(|| "–".to_owned(), |estimate| times(estimate.ratio)));
                 row.push(interval_text(estimate));
                 row.push(metric.finding(side).text().to_owned());
             }
@@ -294,10 +294,10 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// `93.1 … 104 %`; nothing where there is no interval.
+/// `0.93 … 1.04×`; nothing where there is no interval.
 pub(super) fn interval_text(estimate: Option<Estimate>) -> String {
     let Some((low, high)) = estimate.and_then(|estimate| estimate.interval) else { return String::new() };
-    format!("{} … {}", percent(low).trim_end_matches(" %"), percent(high))
+    format!("{} … {}", times(low).trim_end_matches('×'), times(high))
 }
 
 /// Columns of a table for a terminal: the first left, numbers right.
@@ -470,18 +470,36 @@ fn differences(sides: &[Side]) -> Vec<(String, Vec<String>)> {
 }
 
 fn obstacles(sides: &[Side]) -> Vec<String> {
-    let mut obstacles = Vec::new();
     let base = &sides[0];
+    // Sides that differ from the base in the same way are named together.
+    let mut unlike_base: Vec<(&str, String, Vec<(String, Vec<&str>)>)> = Vec::new();
+    let mut other_work: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
     for side in &sides[1..] {
         for (what, of_base, of_side) in unlike(base.runs[0], side.runs[0]) {
-            obstacles.push(format!("{what}: {} {of_base}; {} {of_side}", base.label, side.label));
+            if !unlike_base.iter().any(|(found, _, _)| *found == what) {
+                unlike_base.push((what, of_base, Vec::new()));
+            }
+            for (_, _, sides) in unlike_base.iter_mut().filter(|(found, _, _)| *found == what) {
+                named_together(sides, of_side.clone(), &side.label);
+            }
         }
         let keys: Vec<String> =
             differing_keys(base.runs[0], side.runs[0]).into_iter().filter(|key| is_work(key)).collect();
         if !keys.is_empty() {
-            obstacles.push(format!("not the same work: {} has other values of {}", side.label, some_of(&keys)));
+            named_together(&mut other_work, keys, &side.label);
         }
     }
+    let mut obstacles: Vec<String> = unlike_base
+        .into_iter()
+        .map(|(what, of_base, sides)| {
+            let sides = sides.iter().map(|(of_side, labels)| format!("; {} {of_side}", labels.join(", ")));
+            format!("{what}: {} {of_base}{}", base.label, sides.collect::<String>())
+        })
+        .collect();
+    obstacles.extend(other_work.iter().map(|(keys, labels)| {
+        let has = if labels.len() == 1 { "has" } else { "have" };
+        format!("not the same work: {} {has} other values of {}", labels.join(", "), some_of(keys))
+    }));
     for side in sides {
         let failed = side.runs.iter().filter(|run| !matrix::throughput_shown(run)).count();
         if failed > 0 {
@@ -497,6 +515,13 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
         }
     }
     obstacles
+}
+
+fn named_together<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
+    match groups.iter_mut().find(|(found, _)| *found == what) {
+        Some((_, labels)) => labels.push(label),
+        None => groups.push((what, vec![label])),
+    }
 }
 
 /// What must be alike, and is not: (what, of the base, of the other).
@@ -549,6 +574,9 @@ fn cautions(sides: &[Side], interleaved: bool) -> Vec<String> {
             "had not come to rest when its bytes were counted",
         );
         say(some(&|run| series::failed(run) > 0), "some operations failed");
+        let busy: Vec<f64> = side.runs.iter().filter_map(|run| busy::share(run)).collect();
+        let most = busy.iter().copied().fold(0.0, f64::max);
+        say(busy.len(), &format!("the machine was busy, other programs used up to {} of it", percent(most)));
         let proof = &side.runs[0].target.proof;
         if !proof.is_empty() && !proof.starts_with("tested with") {
             cautions.push(format!("{}: its driver was {proof}", side.label));

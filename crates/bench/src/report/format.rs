@@ -88,9 +88,35 @@ pub(crate) fn seconds(number: f64) -> String {
     }
 }
 
+/// As many decimals as say something: three digits, and commas between thousands.
+pub(crate) fn digits(number: f64) -> String {
+    match number {
+        bad if !bad.is_finite() || bad < 0.0 => "–".to_owned(),
+        large if large >= 99.95 => whole(large.round() as u64),
+        middle if middle >= 9.995 => format!("{middle:.1}"),
+        small => format!("{small:.2}"),
+    }
+}
+
+/// A text that begins a sentence.
+pub(crate) fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
 /// A ratio as a percentage, with the digits it needs: `98.7 %`, `412 %`.
 pub(crate) fn percent(ratio: f64) -> String {
     format!("{} %", significant(ratio * 100.0))
+}
+
+/// A ratio of a value to its base: `2.40×`, `14.2×`, `266×`.
+pub(crate) fn times(ratio: f64) -> String {
+    match ratio {
+        bad if !bad.is_finite() => "–".to_owned(),
+        large if large >= 99.95 => format!("{}×", whole(large.round() as u64)),
+        middle if middle >= 9.995 => format!("{middle:.1}×"),
+        small => format!("{small:.2}×"),
+    }
 }
 
 /// An argument as a shell would take it.

@@ -79,7 +79,7 @@ fn footer(page: &mut Page, tools: &[&str]) {
     tools.sort_unstable();
     tools.dedup();
     page.raw("<footer>");
-    page.text(&format!("Measured by {}. All figures are in report.json beside this page.", tools.join(", ")));
+    page.text(&format!("Measured by {}. A report written with --json has all figures.", tools.join(", ")));
     page.raw("</footer>\n");
 }
 

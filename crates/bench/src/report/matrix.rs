@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use super::format;
 use crate::result::{Latency, OperationResult, PhaseResult, RunResult};
 
 /// Width of each column of the Result Matrix, and of the first of the Latency Matrix.
@@ -28,6 +29,55 @@ pub(crate) fn report(result: &RunResult) -> String {
     let _ = writeln!(text, "\nCreate schema cost {:.2} second", result.schema_s);
     let _ = writeln!(text, "Test elapsed time (not include schema creation): {:.2} second", elapsed_s(result));
     text.push_str(&matrices(result));
+    text
+}
+
+/// The work in a line: `iot, 100 devices × 300 sensors, 100 clients, 10 s`.
+pub(crate) fn work(result: &RunResult) -> String {
+    let value = |key: &str| {
+        let found = result.configuration.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    };
+    let mut parts = vec![result.workload.clone()];
+    if let (Some(devices), Some(sensors)) = (value("DEVICE_NUMBER"), value("SENSOR_NUMBER")) {
+        parts.push(format!("{devices} devices × {sensors} sensors"));
+    }
+    parts.extend(value("DATA_CLIENT_NUMBER").map(|clients| format!("{clients} clients")));
+    parts.push(format::seconds(elapsed_s(result)));
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+/// A line for each kind of operation that ran: counts, rate and the latencies that most readers ask for. A run that
+/// failed its verification has counts alone.
+pub(crate) fn brief(result: &RunResult) -> String {
+    let shown = throughput_shown(result);
+    let head = ["operation", "operations", "points", "points/s", "p50", "p99", "max", "failed"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    for group in groups(result) {
+        for row in group.rows.iter().filter(|row| row.ok + row.failed > 0) {
+            let name =
+                if group.title.is_empty() { row.name.clone() } else { format!("{} ({})", row.name, group.title) };
+            let latency = [row.latency_ms.median, row.latency_ms.p99, row.latency_ms.max].map(format::milliseconds);
+            let figures = [format::whole(row.throughput as u64)].into_iter().chain(latency);
+            let mut cells = vec![name, format::whole(row.ok), format::whole(row.ok_points)];
+            cells.extend(figures.map(|figure| if shown { figure } else { "–".to_owned() }));
+            cells.push(if row.failed > 0 { format::whole(row.failed) } else { String::new() });
+            rows.push(cells);
+        }
+    }
+    let failed = rows[1..].iter().any(|row| row.last().is_some_and(|cell| !cell.is_empty()));
+    let columns = if failed { head.len() } else { head.len() - 1 };
+    let widths: Vec<usize> =
+        (0..columns).map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = format!("  {:<1$}", row[0], widths[0]);
+        for (cell, width) in row[1..columns].iter().zip(&widths[1..]) {
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
     text
 }
 
@@ -374,6 +424,19 @@ pub(super) mod tests {
         let mut result = sample(vec![phase("mixed", 1238.79, &[(0, 500_000, 25_000_000_000), (2, 1_000, 51_000)])]);
         result.phases[0].operations[2].failed = 3;
         result
+    }
+
+    #[test]
+    fn the_brief_report_has_a_line_for_each_kind_that_ran_and_no_configuration() {
+        let text = brief(&one_phase());
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains("INGESTION") && text.contains("500,000") && text.contains("p99"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+        assert!(work(&one_phase()).contains("devices × "), "{}", work(&one_phase()));
+        let mut failed = one_phase();
+        (failed.verification.on, failed.verification.passed) = (true, false);
+        let text = brief(&failed);
+        assert!(text.contains("500,000") && text.contains('–') && !text.contains(" ms"), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What is made of a result: the original's matrices and files, and stores that keep every operation.
 
+pub(crate) mod busy;
 mod charts;
 pub(crate) mod compare;
 pub(crate) mod csv_output;

@@ -190,7 +190,10 @@ impl<'a> Run<'a> {
         self.result.target.version = if version.starts_with("unknown") { started.unwrap_or(version) } else { version };
         let notes = self.lock_place().server.as_ref().map(|server| {
             let mut notes = server.notes().to_vec();
-            notes.push(format!("started with: {}", server.settings().join(", ")));
+            let settings = server.settings().join(", ");
+            if !settings.is_empty() {
+                notes.push(format!("the server was started with: {settings}"));
+            }
             notes
         });
         self.result.notes.extend(notes.unwrap_or_default());

@@ -14,6 +14,7 @@ use super::load::Loaded;
 use super::{Isolation, Mode, Settings};
 use crate::error::{Error, Result};
 use crate::measure::proc;
+use crate::report::busy;
 use crate::report::format::{bytes, milliseconds, percent, seconds, short, whole};
 use crate::result::{Latency, Machine};
 
@@ -185,6 +186,14 @@ impl Point {
         Shares { server: server.map(share), client: share(client), host: share(host) }
     }
 
+    /// A warning, if other programs than the server and this tool kept the machine busy.
+    pub(crate) fn busy(&self, cpus: u32) -> Option<String> {
+        let (server, client) = self.cores();
+        let others = self.host_cpu_s / self.seconds - server? - client;
+        let tells = self.seconds >= busy::SPAN_MIN_S && cpus > 0;
+        tells.then(|| busy::sentence(others.max(0.0), f64::from(cpus))).flatten()
+    }
+
     /// Attempts that failed, the warm-up's and those that were tried again included.
     pub(crate) fn attempts_failed(&self) -> u64 {
         self.errors.iter().map(|error| error.count).sum()
@@ -245,12 +254,14 @@ impl Report {
         if let Some(loaded) = &report.loaded {
             let _ = writeln!(out, "{}", loaded.line());
         }
-        conditions("before the run", &report.before, &mut out);
+        // Conditions that hold are a line, unless there is nothing else to tell.
+        let brief = !report.points.is_empty();
+        conditions("before the run", &report.before, brief, &mut out);
         for Between { clients, verdict } in &report.between {
-            conditions(&format!("after {clients} clients"), verdict, &mut out);
+            conditions(&format!("after {clients} clients"), verdict, brief, &mut out);
         }
         if let Some(after) = &report.after {
-            conditions("after the run", after, &mut out);
+            conditions("after the run", after, brief, &mut out);
         }
         if let Some(kills) = &report.kills {
             kills.text(report.after.as_ref(), &mut out);
@@ -375,9 +386,14 @@ impl Loaded {
     }
 }
 
-fn conditions(when: &str, verdict: &Verdict, out: &mut String) {
+fn conditions(when: &str, verdict: &Verdict, brief: bool, out: &mut String) {
+    let took = seconds(verdict.seconds);
+    if brief && verdict.passed() {
+        let _ = writeln!(out, "consistency {when}: all {} conditions hold ({took})", verdict.conditions.len());
+        return;
+    }
     let word = if verdict.passed() { "all hold" } else { "FAILED" };
-    let _ = writeln!(out, "\nconsistency {when}: {word} ({})", seconds(verdict.seconds));
+    let _ = writeln!(out, "\nconsistency {when}: {word} ({took})");
     for Condition { name, rule, offending, seconds: took } in &verdict.conditions {
         let state = if offending.is_empty() { "ok" } else { "FAILED" };
         let _ = writeln!(out, "  {name:>8}  {state:<6}  {rule} ({})", seconds(*took));
@@ -415,6 +431,9 @@ impl Point {
         let _ = writeln!(out, "  client CPU: {client:.2} of {cpus} cores; round trips: {}", whole(self.trips));
         if client >= 0.7 * f64::from(cpus) {
             let _ = writeln!(out, "  client-bound: this tool used most of the machine; the throughput is its own");
+        }
+        if let Some(warning) = self.busy(cpus) {
+            let _ = writeln!(out, "  WARNING: {}: {warning}", busy::TITLE);
         }
         let _ = writeln!(
             out,
@@ -554,6 +573,22 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_others_keep_busy_is_told_at_the_run() {
+        let busy = |host_cpu_s| Point { host_cpu_s, ..point() }.busy(4);
+        assert_eq!(busy(27.0 + 15.0), None, "an eighth of the machine");
+        assert!(busy(27.0 + 60.0).unwrap().contains("used 2.0 of 4 processors (50 %)"));
+        assert_eq!(
+            Point { host_cpu_s: 90.0, server_cpu_s: None, ..point() }.busy(4),
+            None,
+            "a server that is not seen"
+        );
+        let machine = Machine { cpus: 4, ..Machine::default() };
+        let points = vec![Point { host_cpu_s: 87.0, ..point() }];
+        let report = Report { points, machine, before: verdict(&[]), ..Report::default() };
+        assert!(report.text().contains("WARNING: This machine was busy: other"), "{}", report.text());
+    }
+
+    #[test]
     fn a_failed_condition_leaves_no_throughput_in_any_form() {
         let report = Report {
             before: verdict(&[]),
@@ -570,7 +605,14 @@ mod tests {
         let earlier = Report { after: Some(verdict(&[])), between: vec![between(&["x=1"])], ..report.clone() };
         assert!(!earlier.passed() && !earlier.text().contains("12,000"), "{}", earlier.text());
         let passed = Report { after: Some(verdict(&[])), between: vec![between(&[])], ..report };
-        assert!(passed.passed() && passed.text().contains("12,000 new orders/min"), "{}", passed.text());
+        let text = passed.text();
+        assert!(passed.passed() && text.contains("12,000 new orders/min"), "{text}");
+        assert!(
+            text.contains("consistency after the run: all 1 conditions hold") && !text.contains("  ok  "),
+            "{text}"
+        );
+        let checked = Report { points: Vec::new(), ..passed }.text();
+        assert!(checked.contains("  ok  "), "a check alone lists its conditions: {checked}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn a_data_set_is_generated_once_more_written_and_refused_where_it_does_not_fit()
     let cases: &[(&str, &[&str], i32, &str)] = &[
         ("generateDataMode", &[], 0, "set: 120 points in 6 files of "),
         ("generateDataMode", &[], 0, "set: 120 points in 6 files of "),
-        ("verificationWriteMode", &["--target", "null"], 0, "INGESTION                24 "),
+        ("verificationWriteMode", &["--target", "null"], 0, "INGESTION          24 "),
         (
             "verificationWriteMode",
             &["--target", "null", "--set", "DATA_SEED=7"],

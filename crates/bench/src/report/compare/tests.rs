@@ -100,6 +100,24 @@ fn another_seed_workload_durability_or_machine_is_said_first() {
 }
 
 #[test]
+fn a_side_on_a_busy_machine_is_a_caution_and_ratios_are_factors() {
+    let mut runs = rounds(3);
+    for sample in runs.iter_mut().filter(|run| run.target.name == "questdb").flat_map(|run| &mut run.resources) {
+        sample.host_cpu_s += sample.at_s;
+    }
+    let sources = source(runs);
+    let comparison = Comparison::new(sides(&sources)).unwrap();
+    let cautions = comparison.cautions.join("; ");
+    assert!(cautions.contains("QuestDB 9.3.4: the machine was busy, other programs used up to 5"), "{cautions}");
+    assert!(
+        cautions.contains("of it (3 of 3 runs)") && !cautions.contains("Millrace 0.0.0: the machine"),
+        "{cautions}"
+    );
+    let text = comparison.text();
+    assert!(text.contains("0.40×") && text.lines().any(|line| line.contains(" … ") && line.contains('×')), "{text}");
+}
+
+#[test]
 fn an_address_or_a_name_of_an_output_is_no_obstacle() {
     let mut runs = rounds(3);
     for run in runs.iter_mut().filter(|run| run.target.name == "questdb") {

@@ -2,8 +2,8 @@
 
 use super::{Cell, Page, Row, name, run};
 use crate::report::charts::{Axis, Bar, Bars, Chart, Group, Line, Scale, Unit, fitting_scale};
-use crate::report::compare::{BYTES_PER_POINT, Comparison, Finding, Metric, POINTS_PER_CPU, interval_text};
-use crate::report::format::{percent, seconds, short};
+use crate::report::compare::{BYTES_PER_POINT, Better, Comparison, Finding, Metric, POINTS_PER_CPU, interval_text};
+use crate::report::format::{capital, seconds, short, times};
 use crate::report::matrix;
 use crate::report::series::{self, Counted};
 use crate::result::{ResourceSample, RunResult};
@@ -11,12 +11,16 @@ use crate::result::{ResourceSample, RunResult};
 const FULL: f64 = 1120.0;
 const HALF: (f64, f64) = (550.0, 220.0);
 const THIRD: (f64, f64) = (370.0, 220.0);
+/// Ratios of single runs that are marked as better or worse.
+const MARKED_RATIO: f64 = 1.5;
 
 /// Everything between the page's head and its foot.
 pub(super) fn sections(page: &mut Page, comparison: &Comparison) {
     header(page, comparison);
-    headline(page, comparison);
+    ratios(page, comparison);
     by_kind(page, comparison);
+    doubts(page, comparison);
+    headline(page, comparison);
     over_time(page, comparison);
     distributions(page, comparison);
     resources(page, comparison);
@@ -29,15 +33,93 @@ fn header(page: &mut Page, comparison: &Comparison) {
     let first = comparison.sides[0].runs[0];
     page.raw("<header>\n").element("p class=\"eyebrow\"", &format!("Workload {} · {}", first.workload, first.started));
     let labels: Vec<&str> = comparison.sides.iter().map(|side| side.label.as_str()).collect();
-    page.element("h1", &labels.join(" · "));
+    match labels.as_slice() {
+        [one, other] => page.element("h1", &format!("{one} and {other}")),
+        _ => page.element("h1", &format!("{} targets compared", labels.len())),
+    };
+    page.element("p", &matrix::work(first));
+    let repeated = comparison.sides[0].runs.len() > 1;
+    let turns = if repeated && comparison.interleaved { " The targets took turns." } else { "" };
+    let machine = &first.machine;
+    let place = format!("{} × {}", machine.cpus, machine.cpu);
+    page.element("p class=\"soft\"", &format!("Ratios are to {}, on {place}.{turns}", labels[0]));
+    let doubts = match (comparison.obstacles.len(), comparison.cautions.len()) {
+        (0, 0) => None,
+        (0, _) => Some(("warn", "comparable, with cautions: see below")),
+        _ => Some(("bad", "not the same promise or work on all sides: see below")),
+    };
+    page.raw("<div class=\"badges\">");
+    if let Some((class, text)) = doubts {
+        page.raw("<span class=\"badge ").raw(class).raw("\">").text(text).raw("</span>");
+    }
+    page.raw("</div>\n</header>\n");
+}
+
+/// What stands in the way of comparing, and what to keep in mind; how each side was run.
+fn doubts(page: &mut Page, comparison: &Comparison) {
+    page.element("h2", "What is compared");
     page.facts(
         comparison.sides.iter().enumerate().map(|(number, side)| (side.label.as_str(), comparison.description(number))),
     );
-    let turns = if comparison.interleaved { "; they took turns" } else { "" };
-    page.element("p class=\"soft\"", &format!("{} is 100 %{turns}.", labels[0]));
     banner(page, "bad", "Not comparable.", &comparison.obstacles);
     banner(page, "", "To keep in mind.", &comparison.cautions);
-    page.raw("</header>\n");
+}
+
+/// A row of a metric: the base's value, then value and ratio of each other side.
+fn ratio_row(title: &str, metric: &Metric, sides: &[usize]) -> Row {
+    let mut cells = vec![name(title)];
+    for side in sides {
+        let value = metric.text(metric.mean(*side));
+        let ratio = match (*side, metric.mean(*side), metric.mean(0)) {
+            (0, ..) => None,
+            (_, Some(value), Some(base)) if base > 0.0 => Some(value / base),
+            _ => None,
+        };
+        let class = match (metric.finding(*side), ratio, metric.better) {
+            (Finding::Better, ..) => "better",
+            (Finding::Worse, ..) => "worse",
+            (Finding::Same, ..) | (_, None, _) => "",
+            // Of a single run nothing is known but the figure: only large differences are marked.
+            (Finding::Unknown, Some(ratio), Better::Higher) if ratio > MARKED_RATIO => "better",
+            (Finding::Unknown, Some(ratio), Better::Higher) if ratio < 1.0 / MARKED_RATIO => "worse",
+            (Finding::Unknown, Some(ratio), Better::Lower) if ratio < 1.0 / MARKED_RATIO => "better",
+            (Finding::Unknown, Some(ratio), Better::Lower) if ratio > MARKED_RATIO => "worse",
+            (Finding::Unknown, ..) => "",
+        };
+        let text = ratio.map_or_else(|| value.clone(), |ratio| format!("{}  ({value})", times(ratio)));
+        cells.push(Cell { class, text });
+    }
+    Row::new(cells)
+}
+
+/// The figures by which targets are compared, as a table of ratios.
+fn ratios(page: &mut Page, comparison: &Comparison) {
+    page.element("h2", "Ratios");
+    let metrics = headline_metrics(comparison);
+    let sides: Vec<usize> = (0..comparison.sides.len()).collect();
+    let columns = columns_of(comparison, "Figure", &sides);
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let row = |metric: &&Metric| {
+        let better = if metric.better == Better::Higher { "more is better" } else { "less is better" };
+        ratio_row(&format!("{} ({better})", capital(&metric.name)), metric, &sides)
+    };
+    page.table("full", &columns, metrics.iter().map(row));
+}
+
+fn columns_of(comparison: &Comparison, first: &str, sides: &[usize]) -> Vec<String> {
+    let labels = sides.iter().map(|side| format!("#{}", comparison.sides[*side].label));
+    std::iter::once(first.to_owned()).chain(labels).collect()
+}
+
+fn headline_metrics<'a>(comparison: &'a Comparison) -> Vec<&'a Metric> {
+    let writes = comparison.metrics.iter().find(|metric| metric.name.ends_with(": points/s"));
+    let metrics = [
+        comparison.metric(POINTS_PER_CPU),
+        comparison.metric(BYTES_PER_POINT),
+        writes,
+        comparison.metric("server memory, most"),
+    ];
+    metrics.into_iter().flatten().collect()
 }
 
 fn banner(page: &mut Page, class: &str, title: &str, texts: &[String]) {
@@ -55,19 +137,8 @@ fn banner(page: &mut Page, class: &str, title: &str, texts: &[String]) {
 
 fn headline(page: &mut Page, comparison: &Comparison) {
     page.element("h2", "Figures").raw("<div class=\"two\">\n");
-    let writes = comparison.metrics.iter().find(|metric| metric.name.ends_with(": points/s"));
-    let metrics = [
-        comparison.metric(POINTS_PER_CPU),
-        comparison.metric(BYTES_PER_POINT),
-        writes,
-        comparison.metric("server memory, most"),
-    ];
-    for metric in metrics.into_iter().flatten() {
-        let title = if metric.name.ends_with("/s") || metric.name == POINTS_PER_CPU {
-            "more is better"
-        } else {
-            "less is better"
-        };
+    for metric in headline_metrics(comparison) {
+        let title = if metric.better == Better::Higher { "more is better" } else { "less is better" };
         let group = |(number, side): (usize, &crate::report::compare::Side)| Group {
             label: side.label.clone(),
             bars: vec![bar(metric, number)],
@@ -84,11 +155,6 @@ fn headline(page: &mut Page, comparison: &Comparison) {
     page.raw("</div>\n");
 }
 
-fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
-}
-
 fn bar(metric: &Metric, side: usize) -> Option<Bar> {
     let value = metric.mean(side)?;
     let estimate = metric.estimate(side);
@@ -97,28 +163,32 @@ fn bar(metric: &Metric, side: usize) -> Option<Bar> {
     Some(Bar {
         value,
         color: side,
-        remark: estimate.map_or_else(String::new, |estimate| percent(estimate.ratio)),
+        remark: estimate.map_or_else(String::new, |estimate| times(estimate.ratio)),
         interval: interval.map(|((low, high), base)| (low * base, high * base)),
     })
 }
 
 fn by_kind(page: &mut Page, comparison: &Comparison) {
-    page.element("h2", "Latency by kind of operation");
-    for (percentile, title) in [("p50", "Median (less is better)"), ("p99", "99th percentile (less is better)")] {
+    for (percentile, title) in
+        [("p50", "Median latency by kind of operation"), ("p99", "99th percentile by kind of operation")]
+    {
         let suffix = format!(": {percentile}");
-        let of_it = comparison
+        let metrics: Vec<&Metric> = comparison
             .metrics
             .iter()
-            .filter(|metric| metric.name.ends_with(&suffix) && !metric.name.starts_with("write to"));
-        let group = |metric: &Metric| Group {
-            label: metric.name.trim_end_matches(&suffix).to_owned(),
-            bars: (0..comparison.sides.len()).map(|side| bar(metric, side)).collect(),
-        };
-        let groups: Vec<Group> = of_it.map(group).collect();
-        if !groups.is_empty() {
-            let names = comparison.sides.iter().map(|side| side.label.clone()).collect();
-            page.bars(&Bars { title: title.to_owned(), width: FULL, unit: Unit::Milliseconds, names, groups });
+            .filter(|metric| metric.name.ends_with(&suffix) && !metric.name.starts_with("write to"))
+            .collect();
+        if metrics.is_empty() {
+            continue;
         }
+        // A side without any of these figures has no column.
+        let has = |side: &usize| metrics.iter().any(|metric| metric.mean(*side).is_some());
+        let sides: Vec<usize> = (0..comparison.sides.len()).filter(has).collect();
+        page.element("h3", &format!("{title} (less is better)"));
+        let columns = columns_of(comparison, "Operation", &sides);
+        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let row = |metric: &&Metric| ratio_row(metric.name.trim_end_matches(&suffix), metric, &sides);
+        page.table("full", &columns, metrics.iter().map(row));
     }
 }
 
@@ -259,8 +329,7 @@ fn table(page: &mut Page, comparison: &Comparison) {
             };
             cells.push(metric.text(metric.mean(side)).into());
             cells.push(Cell {
-                class,
-                text: estimate.map_or_else(|| "–".to_owned(), |estimate| percent(estimate.ratio)),
+                class, text: estimate.map_or_else(|| "–".to_owned(), |estimate| times(estimate.ratio))
             });
             cells.push(interval_text(estimate).into());
         }

@@ -1,8 +1,9 @@
 //! The sections of one run.
 
 use super::{Cell, Page, Row, name};
+use crate::report::busy;
 use crate::report::charts::{Axis, Chart, Line, Scale, Unit, fitting_scale};
-use crate::report::format::{bytes, milliseconds, percent, quoted, seconds, short, whole};
+use crate::report::format::{bytes, capital, digits, milliseconds, percent, quoted, seconds, short, whole};
 use crate::report::matrix::{self, LATENCY_COLUMNS};
 use crate::report::series::{self, Counted, KindResult, of_kind};
 use crate::result::{Latency, OperationResult, PhaseResult, ResourceSample, RunResult, ServerResult};
@@ -23,7 +24,10 @@ pub(super) fn header(page: &mut Page, run: &RunResult) {
     page.raw("<header>\n");
     page.element("p class=\"eyebrow\"", &format!("Workload {} · {} · {}", run.workload, run.started, run.tool));
     page.element("h1", format!("{} {}", target.product, target.version).trim());
-    page.element("p class=\"soft\"", &format!("{} — {}", target.url, target.write_path));
+    page.element("p", &matrix::work(run));
+    let machine = &run.machine;
+    let place = format!("{} × {}, {}", machine.cpus, machine.cpu, bytes(machine.memory_bytes as f64));
+    page.element("p class=\"soft\"", &format!("Written by {}, on {place}", target.write_path));
     page.raw("<div class=\"badges\">");
     for (class, text) in badges(run) {
         page.raw("<span class=\"badge ").raw(class).raw("\">").text(&text).raw("</span>");
@@ -45,7 +49,15 @@ fn badges(run: &RunResult) -> Vec<(&'static str, String)> {
         _ => ("", "open and closed loop".to_owned()),
     });
     let bound = run.phases.iter().any(|phase| phase.client_bound);
-    badges.push(if bound { ("bad", "client-bound: yes".to_owned()) } else { ("good", "client-bound: no".to_owned()) });
+    let busy = busy::share(run);
+    badges.push(match (bound, busy) {
+        (true, _) => ("bad", "client-bound: yes".to_owned()),
+        (false, Some(_)) => ("", "client-bound: no".to_owned()),
+        (false, None) => ("good", "client-bound: no".to_owned()),
+    });
+    if let Some(share) = busy {
+        badges.push(("bad", format!("machine busy: {} used by others", percent(share))));
+    }
     badges
 }
 
@@ -84,6 +96,9 @@ fn banners(page: &mut Page, run: &RunResult) {
             "Never run against the product.",
             &["Its driver has not been tried with the real product:", &run.target.proof],
         );
+    }
+    if let Some(warning) = busy::warning(run) {
+        banner("", busy::TITLE, &[&capital(&warning)]);
     }
     if let Some(stopped) = &run.stopped {
         banner("", "Stopped before its end.", &[stopped]);
@@ -124,8 +139,11 @@ fn cards(page: &mut Page, run: &RunResult) {
         headline(page, run.server.as_ref());
         page.raw("</div>\n");
     }
-    page.raw("<div class=\"cards\">\n");
-    for (name, value, more) in small_figures(run) {
+    let figures = small_figures(run);
+    // More than a row holds are two rows of four, not one and a last card alone.
+    let class = if figures.len() > 6 { "cards halves" } else { "cards" };
+    page.raw("<div class=\"").raw(class).raw("\">\n");
+    for (name, value, more) in figures {
         card(page, name, &value, &more);
     }
     page.raw("</div>\n");
@@ -192,7 +210,10 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
     let failed = series::failed(run);
     let all: u64 =
         run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.ok + operation.failed).sum();
-    figures.push(("Failed operations", whole(failed), format!("of {}", whole(all))));
+    // Of none the verdict and the section of failures tell.
+    if failed > 0 {
+        figures.push(("Failed operations", whole(failed), format!("of {}", whole(all))));
+    }
     figures
 }
 
@@ -227,22 +248,23 @@ fn results(page: &mut Page, run: &RunResult) {
 }
 
 fn result_matrix(page: &mut Page, results: &[KindResult], shown: bool) {
-    let columns = [
-        "Operation",
-        "#okOperation",
-        "#okPoint",
-        "#failOperation",
-        "#failPoint",
-        "#throughput (point/s)",
-        "#operation/s",
-    ];
+    // Columns of failures only where something failed.
+    let failed = results.iter().any(|result| result.operation.failed + result.operation.failed_points > 0);
+    let mut columns = vec!["Operation", "#operations", "#points"];
+    if failed {
+        columns.extend(["#failed operations", "#failed points"]);
+    }
+    columns.extend(["#points/s", "#operations/s"]);
     let line = |result: &KindResult| {
         let operation = result.operation;
-        let rate = |count: f64| if shown { grouped(count) } else { "–".to_owned() };
+        let rate = |count: f64| if shown { digits(count) } else { "–".to_owned() };
         let per_s = if result.elapsed_s > 0.0 { operation.ok as f64 / result.elapsed_s } else { 0.0 };
-        let counts = [operation.ok, operation.ok_points, operation.failed, operation.failed_points];
+        let mut counts = vec![operation.ok, operation.ok_points];
+        if failed {
+            counts.extend([operation.failed, operation.failed_points]);
+        }
         let mut cells = vec![name(&result.name)];
-        cells.extend(counts.map(|count| Cell::from(whole(count))));
+        cells.extend(counts.into_iter().map(|count| Cell::from(whole(count))));
         cells.extend([operation.throughput, per_s].map(|count| Cell::from(rate(count))));
         Row { class: class_of(result), cells }
     };
@@ -250,29 +272,32 @@ fn result_matrix(page: &mut Page, results: &[KindResult], shown: bool) {
 }
 
 fn latency_matrix(page: &mut Page, results: &[KindResult], latency: fn(&OperationResult) -> &Latency) {
-    let columns: Vec<String> = LATENCY_COLUMNS[1..].iter().map(|column| format!("#{column}")).collect();
-    let columns: Vec<&str> = std::iter::once(LATENCY_COLUMNS[0]).chain(columns.iter().map(String::as_str)).collect();
+    const COLUMNS: [&str; LATENCY_COLUMNS.len()] = [
+        "Operation",
+        "#mean",
+        "#min",
+        "#p10",
+        "#p25",
+        "#p50",
+        "#p75",
+        "#p90",
+        "#p95",
+        "#p99",
+        "#p99.9",
+        "#max",
+        "#slowest client",
+    ];
     let line = |result: &KindResult| {
         let values = matrix::latency_values(latency(result.operation));
         let cells =
-            std::iter::once(name(&result.name)).chain(values.iter().map(|(_, value)| Cell::from(grouped(*value))));
+            std::iter::once(name(&result.name)).chain(values.iter().map(|(_, value)| Cell::from(digits(*value))));
         Row { class: class_of(result), cells: cells.collect() }
     };
-    page.table("full", &columns, results.iter().map(line));
+    page.table("full", &COLUMNS, results.iter().map(line));
 }
 
 fn class_of(result: &KindResult) -> &'static str {
     if result.ran() { "" } else { "none" }
-}
-
-/// Two decimals, and commas between thousands.
-fn grouped(number: f64) -> String {
-    if !number.is_finite() || number < 0.0 {
-        return "–".to_owned();
-    }
-    let text = format!("{number:.2}");
-    let (before, after) = text.split_once('.').unwrap_or((&text, "00"));
-    format!("{}.{after}", whole(before.parse().unwrap_or(u64::MAX)))
 }
 
 /// Why a row is empty, or what is special about it.
@@ -315,20 +340,28 @@ fn over_time(page: &mut Page, run: &RunResult) {
     bucket_note(page, run);
     if active.contains(&0) {
         let line = series::rate(run, 0, Counted::Points, "points", 0);
-        page.chart(&timeline(run, "Points written per second", Unit::PerSecond, FULL, vec![line]));
+        let mut chart = timeline(run, "Points written per second", Unit::PerSecond, FULL, vec![line]);
+        within_own_time(&mut chart);
+        page.chart(&chart);
     }
     let queries = active.iter().filter(|kind| **kind > 0);
-    let lines: Vec<Line> =
-        queries.map(|kind| series::rate(run, *kind, Counted::Operations, kinds[*kind], *kind)).collect();
+    let lines = queries.map(|kind| series::rate(run, *kind, Counted::Operations, kinds[*kind], *kind));
+    // A kind that ran for a second or two is a dot, of which the matrix says more.
+    let lines: Vec<Line> = lines.filter(|line| line.longest_piece() >= POINTS_WORTH_A_CHART).collect();
     if !lines.is_empty() {
-        let mut chart = timeline(run, "Queries per second", Unit::PerSecond, FULL, lines);
+        // One line has no legend.
+        let title = match lines.as_slice() {
+            [line] => format!("Queries per second: {}", line.name),
+            _ => "Queries per second".to_owned(),
+        };
+        let mut chart = timeline(run, &title, Unit::PerSecond, FULL, lines);
         within_own_time(&mut chart);
         page.chart(&chart);
     }
     let long: Vec<(usize, Vec<Line>)> = active
         .into_iter()
         .map(|kind| (kind, series::latencies(run, kind)))
-        .filter(|(_, lines)| lines.iter().any(|line| line.points.len() >= POINTS_WORTH_A_CHART))
+        .filter(|(_, lines)| lines.iter().any(|line| line.longest_piece() >= POINTS_WORTH_A_CHART))
         .collect();
     if long.is_empty() {
         return;
@@ -504,7 +537,7 @@ fn phases(page: &mut Page, run: &RunResult) {
             }
             _ => "–".to_owned(),
         };
-        let bound = if phase.client_bound { "yes: " } else { "no: " };
+        let bound = if phase.client_bound { "yes" } else { "no" };
         Row::new(vec![
             name(&phase.name),
             seconds(phase.began_s).into(),
@@ -515,10 +548,16 @@ fn phases(page: &mut Page, run: &RunResult) {
             phase.server_cpu_s.map_or_else(|| "–".to_owned(), seconds).into(),
             each.into(),
             seconds(phase.client_cpu_s).into(),
-            Cell { class: "why", text: format!("{bound}{}", phase.client_bound_why) },
+            bound.into(),
         ])
     };
     page.table("full", &columns, run.phases.iter().map(line));
+    let whys = run.phases.iter().filter(|phase| !phase.client_bound_why.is_empty());
+    let whys: Vec<(&str, String)> = whys.map(|phase| (phase.name.as_str(), phase.client_bound_why.clone())).collect();
+    if !whys.is_empty() {
+        page.raw("<details><summary>Why client-bound or not</summary>\n").facts(whys);
+        page.raw("</details>\n");
+    }
 }
 
 fn verification(page: &mut Page, run: &RunResult) {
@@ -555,8 +594,10 @@ fn verification(page: &mut Page, run: &RunResult) {
         let cells = std::iter::once(name(&checked.name)).chain(counts.map(Cell::from)).collect();
         Row { class: if checked.wrong > 0 { "bad" } else { "" }, cells }
     };
-    if !verification.answers.is_empty() {
-        page.table("", &columns, verification.answers.iter().map(line));
+    // Writes have no answers.
+    let answered = || verification.answers.iter().filter(|checked| checked.answers > 0);
+    if answered().next().is_some() {
+        page.table("", &columns, answered().map(line));
     }
     if !verification.findings.is_empty() {
         page.element("h3", "Findings").element("pre", &verification.findings.join("\n"));

@@ -65,7 +65,7 @@ fn a_page_is_well_formed_and_has_every_section() {
         assert!(html.contains(&format!("<h2>{section}</h2>")), "{section}");
     }
     for said in
-        ["5.84 M", "acknowledged after fsync", "client-bound: no", "REMARK=it&#39;\\&#39;&#39;s a test", "6,929,500.00"]
+        ["5.84 M", "acknowledged after fsync", "client-bound: no", "REMARK=it&#39;\\&#39;&#39;s a test", "6,929,500<"]
     {
         assert!(html.contains(said), "{said}");
     }
@@ -96,7 +96,7 @@ fn a_kind_of_several_phases_has_a_row_for_each() {
     run.phases.push(again);
     let html = page_of(run);
     let rows = |name: &str| html.matches(&format!("<td class=\"k\">{name}</td>")).count();
-    // The two matrices and the phases.
+    // The two matrices and the phases; of a kind also the verification and the statements.
     assert_eq!([rows("TIME_RANGE x10"), rows("TIME_RANGE x100"), rows("VALUE_RANGE")], [3, 3, 5]);
 }
 
@@ -149,7 +149,7 @@ fn a_driver_that_was_never_tried_is_said_first() {
     run.target.proof = crate::drivers::Proof::Documents.text();
     let html = page_of(run);
     let said = html.find("<strong>Never run against the product.</strong>").expect("a banner");
-    assert!(said < html.find("class=\"cards\"").unwrap(), "before the figures");
+    assert!(said < html.find("class=\"cards").unwrap(), "before the figures");
     assert!(html.contains("badge bad\">driver never run against the product"), "a badge");
 }
 
@@ -204,11 +204,13 @@ fn several_runs_are_set_side_by_side() {
     keep("comparison.html", &html);
     elements(&html);
     for said in [
-        "Millrace 0.0.0 · QuestDB 9.3.4",
+        "Millrace 0.0.0 and QuestDB 9.3.4",
+        "<h2>Ratios</h2>",
+        "×  (",
         "Not comparable.",
         "Points per server-CPU-second (more is better)",
         "worse\">",
-        "they took turns",
+        "The targets took turns.",
         "<details class=\"run\">",
     ] {
         assert!(html.contains(said), "{said}");
@@ -229,4 +231,61 @@ fn hostile_texts_stay_texts_side_by_side() {
     let html = page(&Report::new(vec![fixture::hostile(), fixture::run("millrace", 1.0)])).unwrap();
     elements(&html);
     assert!(!html.contains("<script>alert") && !html.contains("<img"), "markup from outside");
+}
+
+#[test]
+fn axis_texts_have_one_scale_on_all_charts() {
+    let html = page_of(fixture::run("millrace", 1.0));
+    let drawings = html.matches("<svg").count();
+    assert!(drawings > 5 && html.matches("<svg style=\"max-width:").count() == drawings, "a chart may be stretched");
+}
+
+#[test]
+fn a_kind_of_a_second_or_two_is_no_line_of_dots() {
+    let mut run = fixture::run("millrace", 1.0);
+    // The fixture has one kind that is asked for nine seconds.
+    run.phases[1..].iter_mut().for_each(|phase| phase.elapsed_s = phase.elapsed_s.min(2.0));
+    let began_s: Vec<f64> = run.phases.iter().map(|phase| phase.began_s).collect();
+    run.seconds
+        .retain(|second| second.kind == 0 || f64::from(second.at_s) < began_s[second.phase as usize].trunc() + 2.0);
+    let title = |kind: &str| format!("<figcaption>{kind} (logarithmic axis)</figcaption>");
+    let html = page_of(run.clone());
+    assert!(!html.contains("Queries per second") && !html.contains(&title("AGG_VALUE")));
+    assert!(html.contains(&title("INGESTION")));
+    let html = page_of(fixture::run("millrace", 1.0));
+    assert!(html.contains("Queries per second: AGG_VALUE") && html.contains(&title("AGG_VALUE")));
+    // Many short phases of one kind are dots as well.
+    for second in run.seconds.iter_mut().filter(|second| second.kind > 0) {
+        second.kind = 1;
+    }
+    for phase in &mut run.phases[2..] {
+        let asked = phase.operations.iter().position(|operation| operation.ok > 0).expect("a kind");
+        phase.operations.swap(1, asked);
+    }
+    assert!(!page_of(run).contains("Queries per second"));
+}
+
+#[test]
+fn a_busy_machine_is_said_before_the_figures_and_says_no_good_of_the_client() {
+    let mut run = fixture::run("millrace", 1.0);
+    let cpus = f64::from(run.machine.cpus);
+    for sample in &mut run.resources {
+        sample.host_cpu_s = sample.at_s * cpus;
+        sample.server_cpu_s = Some(sample.at_s * cpus * 0.3);
+        sample.client_cpu_s = sample.at_s * cpus * 0.1;
+    }
+    let html = page_of(run);
+    let said = html.find("<strong>This machine was busy</strong>\n<p>Other programs used 1.2 of 2").expect("a banner");
+    assert!(said < html.find("class=\"cards").unwrap());
+    assert!(html.contains("machine busy: 60 % used by others") && !html.contains("good\">client-bound"));
+    assert!(!page_of(fixture::run("millrace", 1.0)).contains("machine busy"));
+}
+
+#[test]
+fn a_page_has_no_column_of_zeros_and_no_empty_note() {
+    let html = page_of(fixture::run("millrace", 1.0));
+    assert!(!html.contains("okOperation") && !html.contains("failOperation"));
+    let mut failing = fixture::run("millrace", 1.0);
+    failing.phases[2].operations[2].failed = 3;
+    assert!(page_of(failing).contains("failed operations"));
 }

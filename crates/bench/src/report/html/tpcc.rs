@@ -3,8 +3,9 @@
 use super::{Cell, Page, Row, document, name, save};
 use crate::error::Result;
 use crate::published::mot::{self, SOURCE};
+use crate::report::busy;
 use crate::report::charts::{Axis, Chart, Line, Point, Scale, Unit, fitting_scale};
-use crate::report::format::{milliseconds, percent, seconds, whole};
+use crate::report::format::{capital, digits, milliseconds, percent, seconds, whole};
 use crate::result::Latency;
 use crate::tpcc::report::{DISCLAIMER, KindResult, Point as Run, Report, for_page};
 
@@ -60,8 +61,10 @@ fn by_clients(page: &mut Page, reports: &[Report]) {
         ("Attempts that failed", Unit::Number, Scale::Linear, |run, _| Some(run.attempts_failed() as f64)),
     ];
     for (title, unit, scale, of) in figures {
-        let lines = lines(reports, of);
-        page.chart(&chart(title, Axis::new("", unit, scale), lines));
+        let chart = chart(title, Axis::new("", unit, scale), lines(reports, of));
+        if chart.has_values() {
+            page.chart(&chart);
+        }
     }
     page.raw("</div>\n");
     reports.iter().for_each(|report| table_of_points(page, report));
@@ -127,20 +130,20 @@ fn table_of_points(page: &mut Page, report: &Report) {
         "A server core: of those that the server kept busy. CPU: of the whole machine.",
     );
     page.table("", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
-    page.element("h3", &format!("{}: latency, 50th / 90th / 99th percentile", report.target.product));
+    page.element("h3", &format!("{}: latency in ms, 50th / 90th / 99th percentile", report.target.product));
     let kinds: Vec<&str> = report.points[0].kinds.iter().map(|kind| kind.title.as_str()).collect();
     let columns: Vec<String> =
         std::iter::once("clients".to_owned()).chain(kinds.iter().map(|title| format!("#{title}"))).collect();
     let row = |run: &Run| {
         let latency = |kind: &KindResult| {
             let latency = &kind.latency_ms;
-            let three = [latency.median, latency.p90, latency.p99].map(milliseconds);
+            let three = [latency.median, latency.p90, latency.p99].map(digits);
             Cell::from(if kind.ok > 0 { three.join(" / ") } else { "–".to_owned() })
         };
         Row::new(std::iter::once(name(&run.clients.to_string())).chain(run.kinds.iter().map(latency)).collect())
     };
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    page.table("", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
+    page.table("full slim", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
 }
 
 /// What MOT's makers publish, on other hardware: with ours, but in charts and a table of its own.
@@ -223,7 +226,7 @@ fn section(page: &mut Page, report: &Report) {
         page.element("p", note);
     });
     conditions(page, report);
-    report.points.iter().for_each(|run| one_run(page, run));
+    report.points.iter().for_each(|run| one_run(page, run, report.machine.cpus));
     page.raw("</section>\n");
 }
 
@@ -249,7 +252,7 @@ fn conditions(page: &mut Page, report: &Report) {
     page.table("", &["condition", "rule", "run", "state", "#took"], rows.collect::<Vec<Row>>());
 }
 
-fn one_run(page: &mut Page, run: &Run) {
+fn one_run(page: &mut Page, run: &Run, cpus: u32) {
     let (server, client) = run.cores();
     page.element("h3", &format!("{} clients: {} new orders a minute", run.clients, whole(run.nopm as u64)));
     page.facts([
@@ -263,6 +266,10 @@ fn one_run(page: &mut Page, run: &Run) {
         ("round trips", whole(run.trips)),
         ("retries", whole(run.retries)),
     ]);
+    if let Some(warning) = run.busy(cpus) {
+        page.raw("<div class=\"banner\">").element("strong", busy::TITLE).element("p", &capital(&warning));
+        page.raw("</div>\n");
+    }
     let rows = run.kinds.iter().map(|kind| {
         let latency = &kind.latency_ms;
         let mut cells: Vec<Cell> = vec![name(&kind.title), whole(kind.ok).into(), whole(kind.failed).into()];
@@ -325,8 +332,13 @@ mod tests {
 
     #[test]
     fn the_page_shows_every_run_and_says_what_it_is_not() {
-        let kind =
-            KindResult { name: "NEW_ORDER".to_owned(), title: "New-Order".to_owned(), ok: 99, ..KindResult::default() };
+        let kind = KindResult {
+            name: "NEW_ORDER".to_owned(),
+            title: "New-Order".to_owned(),
+            ok: 99,
+            latency_ms: Latency { median: 1.0, p90: 2.0, p99: 3.0, ..Latency::default() },
+            ..KindResult::default()
+        };
         let second = |at: u32| SecondOfKind {
             at_s: f64::from(at),
             kind: "NEW_ORDER".to_owned(),
@@ -336,19 +348,29 @@ mod tests {
         };
         let run = |clients| Run {
             clients,
+            seconds: 3.0,
             nopm: 4321.0,
+            server_cpu_s: Some(2.0),
+            server_cpu_us_per_new_order: Some(900.0),
+            host_cpu_s: 3.0,
             kinds: vec![kind.clone()],
             by_second: (0..3).map(second).collect(),
             ..Run::default()
         };
         let mut report = Report { points: vec![run(1), run(16)], ..Report::default() };
         report.target.product = "A<b>".to_owned();
-        let html = page(&[report.clone(), report]);
+        let html = page(&[report.clone(), report.clone()]);
         assert!(html.contains("Not audited TPC results") && html.contains("4,321 new orders a minute"), "{html}");
         assert!(html.contains("16 clients") && html.contains("By number of clients"));
         assert!(!html.contains("<b>") && html.contains("A&lt;b&gt;"));
         assert!(html.contains("Published figures, measured on other hardware") && html.contains("4,800,000"));
         assert!(html.contains("256 cores, 768 connections"), "the one point that has a number of connections");
+        // Seven by number of clients, two of what is published, and two of each run.
+        assert_eq!(html.matches("<svg").count(), 7 + 2 + 2 * 2 * 2);
+        assert!(!html.contains("Attempts that failed"), "nothing failed");
+        report.points[0].errors.push(crate::tpcc::report::ErrorCount { count: 5, ..Default::default() });
+        let html = page(&[report.clone(), report]);
         assert_eq!(html.matches("<svg").count(), 8 + 2 + 2 * 2 * 2);
+        assert!(html.contains("Attempts that failed"));
     }
 }
