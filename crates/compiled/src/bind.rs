@@ -154,6 +154,8 @@ pub(crate) struct Binder {
     pub(crate) counts: bool,
     /// Is any expression a time of day, a moment or an interval?
     pub(crate) moments: bool,
+    /// Is it an INSERT, UPDATE or DELETE?
+    pub(crate) writes: bool,
 }
 
 /// A query while one within it is bound.
@@ -191,7 +193,7 @@ impl Binder {
             },
             E::Value(value) => self.value(&value.value),
             E::TypedString(string) => {
-                let to = data_type(&string.data_type)?;
+                let to = self.data_type(&string.data_type)?;
                 let ast::Value::SingleQuotedString(text) = &string.value.value else { return Err(Refusal::Other) };
                 self.literal(text, to)
             }
@@ -211,7 +213,7 @@ impl Binder {
                 array: false,
                 format: None,
             } => {
-                let to = data_type(to)?;
+                let to = self.data_type(to)?;
                 let what = self.expr(expr, around)?;
                 self.cast(what, to, Context::Explicit)
             }
@@ -327,6 +329,15 @@ impl Binder {
     /// Is there a query around the one at hand, whose tables it sees?
     pub(crate) fn is_inside(&self) -> bool {
         self.outer.iter().any(|level| !level.hidden && !level.sources.is_empty())
+    }
+
+    /// The type that a cast names. Columns keep `jsonb` as `json`, so a statement that writes casts to `json`; a query does not, because
+    /// its result would be described as `json`.
+    fn data_type(&self, ty: &ast::DataType) -> Bind<Type> {
+        match ty {
+            ast::DataType::JSONB if self.writes => Ok(Type::Json),
+            ty => data_type(ty),
+        }
     }
 
     /// A column of the query at hand, or of the nearest around it that has one of the name.

@@ -476,6 +476,9 @@ fn name_of(expr: &ast::Expr) -> Option<String> {
 
 /// A type by the name it has in `pg_type`.
 fn type_name(ty: &ast::DataType) -> Option<String> {
+    if *ty == ast::DataType::JSONB {
+        return Some("jsonb".into());
+    }
     let name = match crate::types::data_type(ty).ok()? {
         Type::Bool => "bool",
         Type::Int2 => "int2",

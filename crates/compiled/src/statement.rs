@@ -205,6 +205,7 @@ pub fn compile(sql: &ast::Statement, tables: &dyn Tables, declared: &[Option<Par
 }
 
 fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<Work> {
+    binder.writes |= writes(sql);
     match sql {
         ast::Statement::Query(query) => match &*query.body {
             ast::SetExpr::Insert(changes) | ast::SetExpr::Update(changes) | ast::SetExpr::Delete(changes) => {
@@ -219,6 +220,17 @@ fn work(binder: &mut Binder, sql: &ast::Statement, tables: &dyn Tables) -> Bind<
         ast::Statement::Update(update) => dml::update(binder, update, tables).map(Work::Change),
         ast::Statement::Delete(delete) => dml::delete(binder, delete, tables).map(Work::Change),
         _ => Err(Refusal::Other),
+    }
+}
+
+/// Is it an INSERT, UPDATE or DELETE, with or without WITH before it?
+fn writes(sql: &ast::Statement) -> bool {
+    match sql {
+        ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => true,
+        ast::Statement::Query(query) => {
+            matches!(&*query.body, ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_))
+        }
+        _ => false,
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn run(given: &Given, unknown_variables: &[String]) -> Result<(), Fai
     logging::start(&settings.log_level, settings.log_format);
     refuse_beyond_loopback(&settings)?;
     warn_of(&settings, unknown_variables);
+    size::keep_pages_small(settings.memory_bytes);
     let runtime = server::runtime(settings.max_connections);
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let served = runtime.block_on(serve(&settings));

@@ -6,6 +6,21 @@ use std::path::Path;
 /// What the default is taken of when the machine does not say how much it has.
 const UNKNOWN_HOST_BYTES: u64 = 4 << 30;
 
+/// Below this budget huge pages cost more memory than they save time.
+const HUGE_PAGES_FROM: u64 = 1 << 30;
+
+/// Has the kernel back this process with pages of 4 KiB, if its budget is small. A page of 2 MiB is resident as a whole for whatever part of
+/// it is used: with 200 results that nobody reads that was a quarter of the resident memory.
+pub(crate) fn keep_pages_small(memory_bytes: u64) {
+    if memory_bytes < HUGE_PAGES_FROM {
+        // SAFETY: the call takes numbers, and decides how memory is backed that is touched later. Where it fails nothing changes.
+        #[cfg(target_os = "linux")]
+        unsafe {
+            libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
+        }
+    }
+}
+
 /// Reads `512MiB`, `2GiB`, `1.5GB`, `1048576`: binary units are powers of 1024, decimal ones of 1000.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();

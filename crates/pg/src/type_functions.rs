@@ -47,6 +47,7 @@ const FUNCTIONS: &[(&str, TypeFunctions)] = &[
     ("any", [(2294, "any_in"), (2295, "any_out"), (0, "-"), (0, "-")]),
     ("anyarray", [(2296, "anyarray_in"), (2297, "anyarray_out"), (2502, "anyarray_recv"), (2503, "anyarray_send")]),
     ("void", [(2298, "void_in"), (2299, "void_out"), (3120, "void_recv"), (3121, "void_send")]),
+    ("trigger", [(2300, "trigger_in"), (2301, "trigger_out"), (0, "-"), (0, "-")]),
     ("uuid", [(2952, "uuid_in"), (2953, "uuid_out"), (2961, "uuid_recv"), (2962, "uuid_send")]),
     ("jsonb", [(3806, "jsonb_in"), (3804, "jsonb_out"), (3805, "jsonb_recv"), (3803, "jsonb_send")]),
     ("regnamespace", [(4084, "regnamespacein"), (4085, "regnamespaceout"), (4087, "regnamespacerecv"), (4088, "regnamespacesend")]),

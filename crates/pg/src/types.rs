@@ -92,6 +92,7 @@ types! {
     ANY = 2276, "any", 4, 0;
     ANYARRAY = 2277, "anyarray", -1, 0;
     VOID = 2278, "void", 4, 0;
+    TRIGGER = 2279, "trigger", 4, 0;
     UUID = 2950, "uuid", 16, 2951, "_uuid";
     JSONB = 3802, "jsonb", -1, 3807, "_jsonb";
     REGNAMESPACE = 4089, "regnamespace", 4, 4090, "_regnamespace";

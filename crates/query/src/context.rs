@@ -64,6 +64,17 @@ impl StatementContext {
         )
     }
 
+    /// The columns table whose name is nearest to `name`, for hints: with its schema unless the search path finds it.
+    pub(crate) fn nearest_table(&self, name: &str) -> Option<String> {
+        let catalog = self.snapshot.catalog();
+        let near = crate::errors::nearest(name, catalog.tables().map(|table| table.name.table.as_str()))?;
+        if self.resolve(near).is_some_and(|found| catalog.table(&found).is_some()) {
+            return Some(near.to_owned());
+        }
+        let found = catalog.tables().find(|table| table.name.table == near)?;
+        Some(format!("{}.{near}", found.name.schema))
+    }
+
     /// The folder in which statements may name files.
     ///
     /// # Errors

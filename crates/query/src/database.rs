@@ -76,7 +76,7 @@ impl Database {
             .with_disk_manager_builder(disk)
             .build_arc()
             .or_error()?;
-        let context = SessionContext::new_with_config_rt(config(&options), runtime);
+        let context = SessionContext::new_with_config_rt(config(&options, engine.memory().total()), runtime);
         crate::hooks::register(&context);
         let planner = Arc::new(crate::functions::Planner);
         let mut rules = PhysicalOptimizer::new().rules;
@@ -109,6 +109,14 @@ impl Database {
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.0.engine
+    }
+
+    /// As [`crate::parse`], of a text that a client sent: a long one counts in the memory budget while its statements are there.
+    ///
+    /// # Errors
+    /// As [`crate::parse`]; 53200 when there is no room for it.
+    pub fn parse(&self, sql: &str) -> Result<Vec<crate::Statement>> {
+        crate::statement::parse_within(sql, self.0.engine.memory())
     }
 
     /// A new session with default settings. `user` is shown by `current_user`.
@@ -188,16 +196,28 @@ pub(crate) async fn when_set(event: &Event) {
     let _ = ready.await;
 }
 
-fn config(options: &Options) -> SessionConfig {
+/// Below this budget batches are short.
+const SHORT_BATCHES_BELOW: u64 = 1 << 30;
+
+/// Rows of a batch. A statement holds several batches between its operators, which no budget counts: where memory is small they are
+/// short, so that hundreds of results that nobody reads fit.
+fn batch_rows(memory_bytes: u64) -> usize {
+    if memory_bytes < SHORT_BATCHES_BELOW { crate::provider::BATCH_ROWS / 4 } else { crate::provider::BATCH_ROWS }
+}
+
+/// `memory_bytes`: the budget of everything.
+fn config(options: &Options, memory_bytes: u64) -> SessionConfig {
     let mut config = SessionConfig::new()
         .with_target_partitions(options.threads.max(1))
-        .with_batch_size(crate::provider::BATCH_ROWS)
+        .with_batch_size(batch_rows(memory_bytes))
         .with_information_schema(false)
         .with_create_default_catalog_and_schema(false);
     let settings = config.options_mut();
     settings.execution.time_zone = Some("UTC".to_owned());
     settings.execution.spill_compression = SpillCompression::Uncompressed;
     settings.execution.collect_statistics = false;
+    // It compares what fields say beyond their types (which PostgreSQL type they are), which a UNION of others knows of one side alone.
+    settings.execution.skip_physical_aggregate_schema_check = true;
     settings.sql_parser.map_string_types_to_utf8view = false;
     settings.explain.show_schema = false;
     config

@@ -42,7 +42,7 @@ pub(crate) fn parameters(
     }
     let state = session.state(&context);
     let types = types(&context, declared);
-    let planned = plan_query(&state, &context, &statement.0, &as_query(&table, delete), &types);
+    let planned = plan_query(&state, &context, &statement.0, &as_query(&table, delete), &types, &[]);
     session.keep(state);
     Ok(planned?.parameters.iter().map(oid_of_arrow).collect())
 }
@@ -140,7 +140,7 @@ fn target_in(
     declared: &[u32],
 ) -> Result<Target> {
     let zone = context.settings.time_zone();
-    let planned = plan_query(state, context, parsed, &as_query(&table, delete), &types(context, declared))?;
+    let planned = plan_query(state, context, parsed, &as_query(&table, delete), &types(context, declared), &[])?;
     let scalars = values.iter().zip(&planned.parameters).map(|(value, ty)| scalar(value, ty, &zone));
     let scalars = scalars.collect::<Result<Vec<_>>>()?;
     let plan = planned.plan.with_param_values(scalars).or_error()?;

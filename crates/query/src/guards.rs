@@ -45,7 +45,7 @@ impl PhysicalOptimizerRule for Guards {
 }
 
 /// The condition with guards, if it needs any. NULL and false are the same here.
-fn guarded(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+pub(crate) fn guarded(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Arc<dyn PhysicalExpr>>> {
     if !may_fail(predicate, schema)? {
         return Ok(None);
     }
@@ -91,7 +91,7 @@ fn within(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn Physi
 /// Functions and operators that fail for some values of their types, and are common in conditions.
 const FAILING: [&str; 9] = ["/", "%", "sqrt", "ln", "log", "log2", "log10", "power", "pow"];
 
-fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
+pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
     expr.exists(|part| {
         if let Some(call) = part.downcast_ref::<ScalarFunctionExpr>() {
             return Ok(FAILING.contains(&call.name()));

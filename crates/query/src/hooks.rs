@@ -24,7 +24,8 @@ pub(crate) fn rewrite(statement: &mut Statement) {
 
 /// Changes the logical plan, before it is optimized.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> datafusion::error::Result<LogicalPlan> {
-    let plan = crate::subqueries::rewrite_plan(crate::set_operations::rewrite_plan(plan)?)?;
+    let plan = crate::recursion::rewrite_plan(crate::set_operations::rewrite_plan(plan)?)?;
+    let plan = crate::subqueries::rewrite_plan(plan)?;
     functions::rewrite_plan(plan)
 }
 

@@ -164,6 +164,7 @@ fn planned_query(
         command: Command::Sql(sql.clone()),
         parameters: statement.0.parameters,
         notices: Vec::new(),
+        held: statement.0.held.clone(),
     }));
     let plan: QueryPlan = crate::query::plan(session, &inner, &sql, declared)?;
     let given = plan.columns.len();
@@ -259,8 +260,7 @@ pub(crate) fn find_table(context: &StatementContext, name: &ObjectName) -> Resul
     }
     let shown = parts.join(".");
     let error = Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
-    let names = context.snapshot.catalog().tables().map(|table| table.name.table.as_str());
-    Err(match parts.last().and_then(|last| nearest(last, names)) {
+    Err(match parts.last().and_then(|last| context.nearest_table(last)) {
         Some(near) => error.with_hint(format!("perhaps you meant the table \"{near}\"")),
         None => error,
     })

@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use columns::{Scan, ScanRequest, Scanned};
 use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::compute::filter;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -17,6 +18,7 @@ use model::{ColumnId, Error, Result};
 
 use crate::compare::{Comparison, mask};
 use crate::errors::OrError;
+use crate::guards;
 use crate::provider::{Predicate, is_sure, relabel};
 
 /// A condition.
@@ -36,6 +38,8 @@ struct Test {
     positions: Vec<usize>,
     schema: SchemaRef,
     passes: Predicate,
+    /// Does it fail for some values? Then it is asked of rows only that pass all else.
+    may_fail: bool,
 }
 
 impl Keep {
@@ -84,7 +88,10 @@ impl Keep {
         }
         if let Some(rest) = self.rest.as_ref().filter(|_| mask.count_set_bits() > 0) {
             let arrays = rest.positions.iter().map(|at| Arc::clone(batch.column(*at))).collect();
-            mask = &mask & &rest.passing(arrays, batch.num_rows())?;
+            mask = match rest.may_fail && mask.count_set_bits() < batch.num_rows() {
+                true => rest.passing_among(arrays, &mask)?,
+                false => &mask & &rest.passing(arrays, batch.num_rows())?,
+            };
         }
         Ok(BooleanArray::new(mask, None))
     }
@@ -105,7 +112,19 @@ impl Test {
         let positions = positions(expr, schema)?;
         let schema = Arc::new(schema.project(&positions).ok()?);
         let passes = make(expr, DFSchema::try_from(Arc::clone(&schema)).ok()?)?;
-        Some(Test { positions, schema, passes })
+        let may_fail = guards::may_fail(&passes, &schema).ok()?;
+        let passes = guards::guarded(&passes, &schema).ok()?.unwrap_or(passes);
+        Some(Test { positions, schema, passes, may_fail })
+    }
+
+    /// As [`Test::passing`], of the rows of a mask; the others do not pass.
+    fn passing_among(&self, arrays: Vec<ArrayRef>, mask: &BooleanBuffer) -> Result<BooleanBuffer> {
+        let chosen = BooleanArray::new(mask.clone(), None);
+        let arrays = arrays.iter().map(|array| filter(array, &chosen)).collect::<std::result::Result<Vec<_>, _>>();
+        let passing = self.passing(arrays.map_err(Error::bug)?, mask.count_set_bits())?;
+        let mut all = vec![false; mask.len()];
+        mask.set_indices().zip(passing.iter()).for_each(|(row, passes)| all[row] = passes);
+        Ok(BooleanBuffer::from(all))
     }
 
     /// Which rows of these columns pass; where it is not known they do not.

@@ -52,6 +52,7 @@ mod produce;
 mod provider;
 mod query;
 mod recall;
+mod recursion;
 mod rewrite;
 mod rounding;
 mod row_values;

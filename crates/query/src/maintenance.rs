@@ -1,13 +1,17 @@
 //! CHECKPOINT, VACUUM and LOCK TABLE: work that the database does behind the scenes, done now and waited for. REINDEX, CLUSTER and
 //! COMMENT, which change nothing here and say so.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use engine::Pending;
 use model::{Error, Result, SqlState};
 
+use crate::context::StatementContext;
 use crate::insert::find_table;
+use crate::rewrite::folded;
 use crate::rows::Named;
 use crate::session::{Outcome, Session};
 use crate::statement::{Text, is_word};
@@ -28,8 +32,19 @@ pub(crate) enum Maintenance {
     Reorder { tag: &'static str, tables: Vec<ObjectName> },
     /// COMMENT ON: comments are not stored. `table`: the one that it names, or whose column it names.
     Comment { table: Option<ObjectName> },
-    /// LOCK TABLE. `alone`: nobody else may write, and not only alter, the tables.
-    Lock { tables: Vec<ObjectName>, alone: bool, nowait: bool },
+    /// LOCK TABLE.
+    Lock { tables: Vec<ObjectName>, mode: LockMode, nowait: bool },
+}
+
+/// Lock strength of LOCK TABLE: PostgreSQL's eight modes fall into these three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockMode {
+    /// ACCESS SHARE, the lock of a reader.
+    AccessShare,
+    /// ROW SHARE and ROW EXCLUSIVE: other transactions may write to the table, but not alter it.
+    Shared,
+    /// SHARE UPDATE EXCLUSIVE and stronger: no other transaction may write to the table or alter it.
+    Alone,
 }
 
 /// Words that may stand between VACUUM and the tables.
@@ -226,16 +241,27 @@ fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a 
     columns.map(|table| find_table(&context, table)).try_for_each(|found| found.map(drop))
 }
 
-/// Modes of LOCK TABLE, and whether they keep others from writing.
-const LOCK_MODES: &[(&[&str], bool)] = &[
-    (&["access", "share"], false),
-    (&["row", "share"], false),
-    (&["row", "exclusive"], false),
-    (&["share", "update", "exclusive"], true),
-    (&["share", "row", "exclusive"], true),
-    (&["share"], true),
-    (&["exclusive"], true),
-    (&["access", "exclusive"], true),
+/// Whether a name means a relation of `pg_catalog` or `information_schema`. `pg_catalog` is searched first.
+fn is_system(context: &Arc<StatementContext>, name: &ObjectName) -> bool {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    let (schema, table) = match parts.as_slice() {
+        [table] => ("pg_catalog", table),
+        [schema, table] if schema == "pg_catalog" || schema == "information_schema" => (schema.as_str(), table),
+        _ => return false,
+    };
+    crate::hooks::table(context, schema, table).is_some()
+}
+
+/// PostgreSQL's modes of LOCK TABLE, the longer of two that begin alike first.
+const LOCK_MODES: &[(&[&str], LockMode)] = &[
+    (&["access", "share"], LockMode::AccessShare),
+    (&["row", "share"], LockMode::Shared),
+    (&["row", "exclusive"], LockMode::Shared),
+    (&["share", "update", "exclusive"], LockMode::Alone),
+    (&["share", "row", "exclusive"], LockMode::Alone),
+    (&["share"], LockMode::Alone),
+    (&["exclusive"], LockMode::Alone),
+    (&["access", "exclusive"], LockMode::Alone),
 ];
 
 /// What follows `LOCK`.
@@ -248,16 +274,16 @@ fn lock(parser: &mut Parser<'_>) -> std::result::Result<Maintenance, Refused> {
     take(parser, &["table"]);
     take(parser, &["only"]);
     let tables = table_names(parser)?;
-    let mut alone = true;
+    let mut mode = LockMode::Alone;
     if take(parser, &["in"]) {
-        let mode = LOCK_MODES.iter().find(|(words, _)| take(parser, words));
-        alone = mode.ok_or(Refused::Token)?.1;
+        let found = LOCK_MODES.iter().find(|(words, _)| take(parser, words));
+        mode = found.ok_or(Refused::Token)?.1;
         if !take(parser, &["mode"]) {
             return Err(Refused::Token);
         }
     }
     let nowait = take(parser, &["nowait"]);
-    Ok(Maintenance::Lock { tables, alone, nowait })
+    Ok(Maintenance::Lock { tables, mode, nowait })
 }
 
 /// Names with commas between them.
@@ -334,8 +360,8 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             finished(engine.start_flush()).await?;
             Ok(Outcome::command("CHECKPOINT"))
         }
-        Maintenance::Lock { tables, alone, nowait } => {
-            crate::rows::lock_tables(session, tables, *alone, *nowait).await?;
+        Maintenance::Lock { tables, mode, nowait } => {
+            crate::rows::lock_tables(session, tables, *mode, *nowait).await?;
             Ok(Outcome::command("LOCK TABLE"))
         }
         Maintenance::Vacuum { full, tables } => {
@@ -343,7 +369,12 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
                 let message = "VACUUM cannot run inside a transaction block";
                 return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, message));
             }
-            check_tables(session, tables)?;
+            // vacuumdb names the relations of the system catalogs too, which are not stored.
+            let stored: Vec<&ObjectName> = {
+                let context = session.context();
+                tables.iter().filter(|table| !is_system(&context, table)).collect()
+            };
+            check_tables(session, stored)?;
             if *full {
                 finished(engine.start_flush()).await?;
                 finished(engine.start_settle()).await?;
@@ -367,20 +398,20 @@ mod tests {
     #[test]
     fn lock_table_is_read_with_its_modes_and_refused_without() {
         for (sql, names, expected) in [
-            ("LOCK a", "a", (true, false)),
-            ("lock table only s.a, b in share mode nowait", "s.a,b", (true, true)),
-            ("LOCK TABLE a IN ROW EXCLUSIVE MODE", "a", (false, false)),
-            ("LOCK TABLE a IN ACCESS SHARE MODE", "a", (false, false)),
-            ("LOCK a IN ACCESS EXCLUSIVE MODE", "a", (true, false)),
-            ("LOCK a IN SHARE ROW EXCLUSIVE MODE", "a", (true, false)),
-            ("LOCK a NOWAIT", "a", (true, true)),
+            ("LOCK a", "a", (LockMode::Alone, false)),
+            ("lock table only s.a, b in share mode nowait", "s.a,b", (LockMode::Alone, true)),
+            ("LOCK TABLE a IN ROW EXCLUSIVE MODE", "a", (LockMode::Shared, false)),
+            ("LOCK TABLE a IN ACCESS SHARE MODE", "a", (LockMode::AccessShare, false)),
+            ("LOCK a IN ACCESS EXCLUSIVE MODE", "a", (LockMode::Alone, false)),
+            ("LOCK a IN SHARE ROW EXCLUSIVE MODE", "a", (LockMode::Alone, false)),
+            ("LOCK a NOWAIT", "a", (LockMode::Alone, true)),
         ] {
             let parsed = parse(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-            let Command::Maintenance(Maintenance::Lock { tables, alone, nowait }) = &parsed[0].0.command else {
+            let Command::Maintenance(Maintenance::Lock { tables, mode, nowait }) = &parsed[0].0.command else {
                 panic!("{sql}")
             };
             let found: Vec<String> = tables.iter().map(ToString::to_string).collect();
-            assert_eq!((found.join(",").as_str(), (*alone, *nowait)), (names, expected), "{sql}");
+            assert_eq!((found.join(",").as_str(), (*mode, *nowait)), (names, expected), "{sql}");
         }
         for sql in
             ["LOCK", "LOCK TABLE", "LOCK a,", "LOCK a IN MODE", "LOCK a IN SHARE", "LOCK a IN UPDATE MODE", "LOCK a b"]

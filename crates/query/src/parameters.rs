@@ -2,10 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, Visit, VisitMut, Visitor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, TableFactor, Value, Visit, VisitMut, Visitor,
+    VisitorMut,
+};
+use pg::types::oid;
 
-use crate::statement::parameter_number;
+use crate::statement::{Command, Parsed, Statement, parameter_number};
 
 /// The highest `$n` of a statement.
 pub(crate) fn highest(statement: &ast::Statement) -> usize {
@@ -131,5 +136,97 @@ impl<F: Fn(usize) -> bool> VisitorMut for Elements<F> {
             *expr = Expr::Nested(Box::new(Expr::BinaryOp { left, op, right }));
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The statement without the parameters declared `void` among the arguments of its functions; `None` if there are none.
+///
+/// pgjdbc sends `{? = call f(?)}` as `f($1, $2)` and declares the result `$1` as `void`. PostgreSQL leaves it out too.
+pub(crate) fn without_void(statement: &Statement, declared: &[u32]) -> Option<Statement> {
+    if !declared.contains(&oid::VOID) {
+        return None;
+    }
+    let parsed = &statement.0;
+    let Command::Sql(sql) = &parsed.command else { return None };
+    let mut sql = sql.clone();
+    let mut results = Results { declared, found: false };
+    let _ = VisitMut::visit(&mut sql, &mut results);
+    if !results.found {
+        return None;
+    }
+    Some(Statement(Arc::new(Parsed {
+        sql: parsed.sql.clone(),
+        offset: parsed.offset,
+        command: Command::Sql(sql),
+        // Clients bind a value for each parameter, also for those left out.
+        parameters: parsed.parameters,
+        notices: parsed.notices.clone(),
+        held: parsed.held.clone(),
+    })))
+}
+
+/// Takes parameters declared `void` from calls.
+struct Results<'a> {
+    declared: &'a [u32],
+    found: bool,
+}
+
+impl Results<'_> {
+    fn leave_out(&mut self, arguments: &mut Vec<FunctionArg>) {
+        let before = arguments.len();
+        arguments.retain(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => !self.is_void(expr),
+            _ => true,
+        });
+        self.found |= arguments.len() < before;
+    }
+
+    fn is_void(&self, expr: &Expr) -> bool {
+        number(expr).and_then(|number| self.declared.get(number - 1)) == Some(&oid::VOID)
+    }
+}
+
+impl VisitorMut for Results<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        match factor {
+            TableFactor::Table { args: Some(arguments), .. } => self.leave_out(&mut arguments.args),
+            TableFactor::Function { args, .. } => self.leave_out(args),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expr
+            && let ast::FunctionArguments::List(list) = &mut function.args
+        {
+            self.leave_out(&mut list.args);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_declared_void_are_no_arguments() {
+        let text = |sql: &str, declared: &[u32]| {
+            let statement = crate::statement::parse(sql).unwrap().remove(0);
+            let without = without_void(&statement, declared)?;
+            assert_eq!(without.0.parameters, statement.0.parameters, "{sql}");
+            match &without.0.command {
+                Command::Sql(sql) => Some(sql.to_string()),
+                _ => None,
+            }
+        };
+        let call = "select * from upper($1, $2) as result";
+        assert_eq!(text(call, &[oid::VOID, oid::TEXT]).unwrap(), "SELECT * FROM upper($2) AS result");
+        assert_eq!(text("select now($1)", &[oid::VOID]).unwrap(), "SELECT now()");
+        assert_eq!(text(call, &[oid::TEXT, oid::TEXT]), None);
+        assert_eq!(text("select $1", &[oid::VOID]), None);
     }
 }

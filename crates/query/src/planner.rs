@@ -16,12 +16,13 @@ use datafusion::logical_expr::planner::{ExprPlanner, RelationPlanner, TypePlanne
 use datafusion::logical_expr::{
     AggregateUDF, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::planner::{ContextProvider, NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use model::{Error, Result, SqlState, TableName};
 
 use crate::context::{DATABASE, StatementContext};
-use crate::errors::{OrError, convert, external, locate, nearest};
+use crate::errors::{OrError, convert, external, locate};
 use crate::files::FilesTable;
 use crate::mentions::Mentions;
 use crate::past::Moment;
@@ -45,20 +46,23 @@ pub(crate) struct Planned {
 /// Plans a query.
 ///
 /// - `declared`: types of `$1 ..` that are known; may be shorter than there are parameters.
+/// - `given`: their values, once they are known. Arguments of table functions must be.
 pub(crate) fn plan(
     state: &SessionState,
     context: &Arc<StatementContext>,
     parsed: &Parsed,
     statement: &ast::Statement,
     declared: &[Option<Arrow>],
+    given: &[ScalarValue],
 ) -> Result<Planned> {
+    let declared = with_oids(parsed, statement, declared);
     let mut statement = statement.clone();
     crate::asof::rewrite(&mut statement).map_err(|error| locate(error, parsed))?;
     crate::rewrite::rewrite(&mut statement);
     crate::row_values::rewrite(&mut statement).map_err(|error| locate(error, parsed))?;
     crate::hooks::rewrite(&mut statement);
-    let mut tables = Tables { statement: Some((parsed, &statement)), ..Tables::new(state, context) };
-    let mut types = known_types(&tables, parsed, &statement, declared)?;
+    let mut tables = Tables { statement: Some((parsed, &statement)), given, ..Tables::new(state, context) };
+    let mut types = known_types(&tables, parsed, &statement, &declared)?;
     if types.iter().any(Option::is_none) {
         let open = |number: usize| number.checked_sub(1).and_then(|at| types.get(at)) == Some(&None);
         let (asked, arrays) = crate::parameters::by_element(statement.clone(), open);
@@ -70,6 +74,31 @@ pub(crate) fn plan(
     let columns = output(state, &plan).or_error_in(parsed)?;
     let parameters = types.into_iter().map(|ty| ty.unwrap_or(Arrow::Utf8)).collect();
     Ok(Planned { plan, columns, parameters, reusable: !tables.bound.get() })
+}
+
+/// The declared types, and those of parameters that the statement casts to `oid` or `oid[]`; `hooks::rewrite` replaces these casts.
+///
+/// asyncpg looks types up by `$1::oid[]`. That parameter was described as `bigint[]`, a type that asyncpg has to look up too, and so on
+/// without end.
+fn with_oids(parsed: &Parsed, statement: &ast::Statement, declared: &[Option<Arrow>]) -> Vec<Option<Arrow>> {
+    let mut types = declared.to_vec();
+    if parsed.parameters == 0 {
+        return types;
+    }
+    for (number, written) in crate::parameters::written(statement) {
+        let ty = match written.to_string().to_lowercase().as_str() {
+            "oid" | "pg_catalog.oid" => Arrow::UInt32,
+            "oid[]" | "pg_catalog.oid[]" => types::array_of(Arrow::UInt32),
+            _ => continue,
+        };
+        if types.len() < number {
+            types.resize(number, None);
+        }
+        if let Some(slot @ None) = types.get_mut(number - 1) {
+            *slot = Some(ty);
+        }
+    }
+    types
 }
 
 /// Types declared by the client or written in the statement.
@@ -119,6 +148,8 @@ pub(crate) struct Tables<'a> {
     planners: Vec<Arc<dyn ExprPlanner>>,
     /// Did the plan take something that belongs to this very statement?
     bound: Cell<bool>,
+    /// Values of parameters; none before the statement is executed.
+    given: &'a [ScalarValue],
     /// What is planned, if it is more than a type.
     statement: Option<(&'a Parsed, &'a ast::Statement)>,
     /// Of the statement, once there was a wide table.
@@ -134,7 +165,15 @@ impl<'a> Tables<'a> {
         let dates = crate::functions::dates::DateOperators { zone: context.settings.time_zone() };
         let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(dates), Arc::new(crate::arithmetic::Arithmetic)];
         planners.extend(state.expr_planners().iter().cloned());
-        Tables { state, context, planners, bound: Cell::new(false), statement: None, mentions: OnceCell::new() }
+        Tables {
+            state,
+            context,
+            planners,
+            bound: Cell::new(false),
+            given: &[],
+            statement: None,
+            mentions: OnceCell::new(),
+        }
     }
 
     fn converter(&self) -> SqlToRel<'_, Tables<'a>> {
@@ -257,8 +296,7 @@ impl<'a> Tables<'a> {
     fn unknown(&self, schema: Option<&str>, table: &str) -> Error {
         let shown = schema.map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"));
         let error = Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
-        let names = self.context.snapshot.catalog().tables().map(|table| table.name.table.as_str());
-        match nearest(table, names) {
+        match self.context.nearest_table(table) {
             Some(near) => error.with_hint(format!("perhaps you meant the table \"{near}\"")),
             None => error,
         }
@@ -399,9 +437,32 @@ impl Tables<'_> {
             .build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
-        arguments
-            .into_iter()
-            .map(|argument| simplifier.coerce(argument, &schema).and_then(|argument| simplifier.simplify(argument)))
-            .collect()
+        let simple = |argument: Expr| {
+            let argument = self.with_given(argument)?;
+            simplifier.coerce(argument, &schema).and_then(|argument| simplifier.simplify(argument))
+        };
+        arguments.into_iter().map(simple).collect()
+    }
+
+    /// With values in the places of parameters, or NULL before they are known: then the plan is of this execution alone.
+    fn with_given(&self, argument: Expr) -> Result<Expr, DataFusionError> {
+        use datafusion::common::tree_node::{Transformed, TreeNode};
+        let replaced = argument.transform(|part| {
+            let Expr::Placeholder(parameter) = part else { return Ok(Transformed::no(part)) };
+            self.bound.set(true);
+            let number = parameter.id.trim_start_matches('$').parse::<usize>().unwrap_or(0);
+            let value = number.checked_sub(1).and_then(|at| self.given.get(at)).cloned();
+            let value = match value {
+                // Of a parameter whose type nobody said: the functions here take integers.
+                Some(ScalarValue::Utf8(Some(text))) => match text.trim().parse::<i64>() {
+                    Ok(number) => ScalarValue::Int64(Some(number)),
+                    Err(_) => ScalarValue::Utf8(Some(text)),
+                },
+                Some(value) => value,
+                None => ScalarValue::Null,
+            };
+            Ok(Transformed::yes(Expr::Literal(value, None)))
+        })?;
+        Ok(replaced.data)
     }
 }

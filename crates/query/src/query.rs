@@ -71,7 +71,7 @@ pub(crate) fn plan(
         session.keep(state);
         return Ok(plan);
     }
-    let planned = plan_in(&state, &context, &statement.0, sql, declared);
+    let planned = plan_in(&state, &context, &statement.0, sql, declared, &[]);
     session.keep(state);
     planned.map(|planned| QueryPlan { plan: planned.plan.filter(|_| planned.valid.is_some()), ..planned })
 }
@@ -114,11 +114,12 @@ fn plan_in(
     parsed: &Parsed,
     sql: &ast::Statement,
     declared: &[u32],
+    given: &[ScalarValue],
 ) -> Result<QueryPlan> {
     refuse(sql)?;
     let zone = context.settings.time_zone();
     let types: Vec<Option<Arrow>> = declared.iter().map(|oid| arrow_of_oid(*oid, &zone)).collect();
-    let Planned { plan, columns, parameters, reusable } = plan_query(state, context, parsed, sql, &types)?;
+    let Planned { plan, columns, parameters, reusable } = plan_query(state, context, parsed, sql, &types, given)?;
     let oids = parameters.iter().enumerate().map(|(at, ty)| match declared.get(at) {
         Some(oid) if *oid != 0 => *oid,
         _ => oid_of_arrow(ty),
@@ -257,7 +258,8 @@ async fn ready_in(
         let Command::Sql(sql) = &parsed.command else { return Err(Error::bug("a query that is no SQL")) };
         // Of a statement that was not planned the parameters are settled all the same.
         let declared = if plan.plan.is_none() { &plan.parameters } else { &prepared.0.declared };
-        fresh = plan_in(state, context, parsed, sql, declared)?;
+        let given = plan.scalars(values, &context.settings.time_zone())?;
+        fresh = plan_in(state, context, parsed, sql, declared, &given)?;
         let same = fresh.columns.iter().map(|column| column.oid).eq(plan.columns.iter().map(|column| column.oid));
         if !same {
             return Err(Error::unsupported("cached plan must not change result type"));

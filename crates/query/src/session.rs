@@ -687,6 +687,9 @@ impl Session {
     }
 
     pub(crate) fn plan_statement(&mut self, statement: &Statement, types: &[u32]) -> Result<Prepared> {
+        if let Some(statement) = crate::parameters::without_void(statement, types) {
+            return self.plan_statement(&statement, types);
+        }
         let (parameters, columns, plan) = match &statement.0.command {
             Command::Copy(_) | Command::Maintenance(_) | Command::Sequence(_) => (Vec::new(), None, Plan::Other),
             Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
+use engine::{MemoryBudget, Reservation, Work};
 use model::{Error, Result, SqlState, limits};
 
 use crate::copy::CopyStatement;
@@ -45,6 +46,8 @@ pub(crate) struct Parsed {
     pub(crate) parameters: usize,
     /// What is said about words that were passed over.
     pub(crate) notices: Vec<Notice>,
+    /// Of a long text: what it takes of the memory budget.
+    pub(crate) held: Option<Arc<Reservation>>,
 }
 
 /// Who understands the statement.
@@ -89,7 +92,7 @@ impl Statement {
     pub(crate) fn of(statement: ast::Statement, sql: String, offset: u32) -> Statement {
         let parameters = crate::parameters::highest(&statement);
         let (command, notices) = (Command::Sql(statement), Vec::new());
-        Statement(Arc::new(Parsed { sql, offset, command, parameters, notices }))
+        Statement(Arc::new(Parsed { sql, offset, command, parameters, notices, held: None }))
     }
 }
 
@@ -98,6 +101,34 @@ impl Statement {
 /// # Errors
 /// 42601 with the position in characters; 54000 for a text that is too long, 54001 for one that nests too deeply.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    parse_held(sql, None)
+}
+
+/// As [`parse`], of a text that a client sent: a long one is counted while its statements are there.
+///
+/// # Errors
+/// As [`parse`]; 53200 when memory has no room for its tree.
+pub(crate) fn parse_within(sql: &str, memory: &MemoryBudget) -> Result<Vec<Statement>> {
+    if sql.len() < COUNTED_BYTES_MIN {
+        return parse(sql);
+    }
+    let mut held = memory.reservation(Work::Statements);
+    held.grow(tree_bytes(sql)).map_err(|error| error.with_hint("send fewer rows in one statement, or use COPY"))?;
+    parse_held(sql, Some(Arc::new(held)))
+}
+
+/// Shorter texts are not counted: as many as there are sessions take little.
+const COUNTED_BYTES_MIN: usize = 64 << 10;
+/// What tokens, tree and plan of a value take at most at one time, measured with `VALUES (1, 'x'), …`: of each row's commas and parentheses.
+const BYTES_PER_MARK: u64 = 200;
+
+/// Bytes that a text takes while it is parsed, planned and run, about.
+fn tree_bytes(sql: &str) -> u64 {
+    let marks = sql.bytes().filter(|byte| matches!(byte, b',' | b'(' | b')')).count();
+    3 * sql.len() as u64 + BYTES_PER_MARK * marks as u64
+}
+
+fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement>> {
     if sql.len() > limits::STATEMENT_BYTES_MAX {
         return Err(Error::new(
             SqlState::PROGRAM_LIMIT_EXCEEDED,
@@ -108,13 +139,17 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = compiled::tokenize(sql).map_err(|error| text.token_error(&error))?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
-        statements.extend(statement_of(part, &text)?);
+        statements.extend(statement_of(part, &text, held.clone())?);
     }
     Ok(statements)
 }
 
 /// The statement that these tokens of a text are, if they are not all blank.
-fn statement_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Statement>> {
+fn statement_of(
+    tokens: &[TokenWithSpan],
+    text: &Text<'_>,
+    held: Option<Arc<Reservation>>,
+) -> Result<Option<Statement>> {
     let tokens = trim(tokens);
     let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Ok(None) };
     let (from, offset) = text.at(first.span.start);
@@ -123,7 +158,7 @@ fn statement_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Option<Stat
     let (command, notices) = parse_one(tokens, text)?;
     let parameters = highest_parameter(tokens)?;
     let sql = text.sql[from..to].to_owned();
-    Ok(Some(Statement(Arc::new(Parsed { sql, offset, command, parameters, notices }))))
+    Ok(Some(Statement(Arc::new(Parsed { sql, offset, command, parameters, notices, held }))))
 }
 
 fn trim(mut tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
@@ -176,7 +211,7 @@ fn parse_one(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<(Command, Vec<
 
 /// The query that a cursor is declared for.
 fn query_of(tokens: &[TokenWithSpan], text: &Text<'_>) -> Result<Statement> {
-    let statement = statement_of(tokens, text)?
+    let statement = statement_of(tokens, text, None)?
         .filter(|statement| matches!(&statement.0.command, Command::Sql(ast::Statement::Query(_))));
     let first = trim(tokens).first();
     statement.ok_or_else(|| match first {

@@ -12,11 +12,15 @@
 //! ```
 //!
 //! Outside of a WHERE, where there are no such joins, an EXISTS is a count that is not zero.
+//!
+//! Conditions that name outer rows become conditions of those joins, where DataFusion knows the subquery's columns by their names alone:
+//! of `SELECT t3.id FROM t3 JOIN t4 … WHERE t4.id < outer.y` it would compare `t3.id`. So such conditions get columns of their own, whose
+//! names nothing else has.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Spans};
+use datafusion::common::{Column, DFSchema, Spans};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::count::count_all;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
@@ -36,7 +40,59 @@ pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         other => Ok(Transformed::no(other)),
     })?;
+    let mut names = 0;
+    let rewritten = rewritten.data.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Filter(filter) if filter.predicate.contains_outer() => named_apart(filter, &mut names),
+        other => Ok(Transformed::no(other)),
+    })?;
     Ok(rewritten.data)
+}
+
+/// Gives the columns that conditions on outer rows name names of their own.
+fn named_apart(filter: Filter, names: &mut usize) -> Result<Transformed<LogicalPlan>> {
+    // HAVING: its columns are the aggregate's, which have their own.
+    if matches!(filter.input.as_ref(), LogicalPlan::Aggregate(_)) {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let mut copies: Vec<(Column, String)> = Vec::new();
+    let mut conditions = Vec::new();
+    for condition in split_conjunction(&filter.predicate) {
+        let condition = condition.clone();
+        if !condition.contains_outer() || has_inner_plan(&condition) {
+            conditions.push(condition);
+            continue;
+        }
+        let renamed = condition.transform(|part| {
+            let Expr::Column(column) = part else { return Ok(Transformed::no(part)) };
+            let known = copies.iter().find(|(of, _)| *of == column).map(|(_, name)| name.clone());
+            let name = known.unwrap_or_else(|| {
+                *names += 1;
+                let name = format!("{OWN_NAME}{names}");
+                copies.push((column, name.clone()));
+                name
+            });
+            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(name))))
+        })?;
+        conditions.push(renamed.data);
+    }
+    let Some(predicate) = conjunction(conditions).filter(|_| !copies.is_empty()) else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
+    let columns = || filter.input.schema().columns().into_iter().map(Expr::Column);
+    let copied = copies.into_iter().map(|(column, name)| Expr::Column(column).alias(name));
+    let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(Arc::clone(&filter.input)));
+    let wide = input.project(columns().chain(copied).collect::<Vec<_>>())?.filter(predicate)?;
+    Ok(Transformed::yes(wide.project(columns().collect::<Vec<_>>())?.build()?))
+}
+
+/// Beginning of the names of such columns, which no column of a table has.
+const OWN_NAME: &str = "\u{1}outer";
+
+fn has_inner_plan(expr: &Expr) -> bool {
+    let is_one = |part: &Expr| {
+        Ok(matches!(part, Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)))
+    };
+    expr.exists(is_one).unwrap_or(true)
 }
 
 fn has_subquery(expr: &Expr) -> bool {

@@ -8,12 +8,14 @@
 //! | `SHOW TABLES`, `DESCRIBE t`, `SHOW COLUMNS …`| a query of the catalog                           |
 //! | `CREATE TABLE t (…) USING columns`           | `CREATE TABLE t (…) WITH (store = 'columns')`    |
 //! | `millrace.public.t`                          | `public.t`: there is one database                |
+//! | `INSERT INTO t (WITH … SELECT …)`            | `INSERT INTO t WITH … SELECT …`                  |
+//! | `BEGIN … [NOT] DEFERRABLE`, `SET TRANSACTION`| the same without it                              |
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use model::{Error, Result};
 
 use crate::context::DATABASE;
@@ -40,6 +42,8 @@ pub(crate) fn prepare(tokens: &mut Vec<TokenWithSpan>) {
     plain_operators(tokens);
     keyword_functions(tokens);
     access_method(tokens);
+    inserted_query(tokens);
+    deferrable_transactions(tokens);
 }
 
 fn word(value: &str) -> Token {
@@ -156,6 +160,91 @@ fn access_method(tokens: &mut Vec<TokenWithSpan>) {
     };
     let with = with.into_iter().map(|token| TokenWithSpan { token, span });
     tokens.splice(using..=end, with);
+}
+
+/// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION, SET TRANSACTION and SET SESSION CHARACTERISTICS, with one comma next to it. It only
+/// tells PostgreSQL whether a transaction waits for a safe snapshot, and no transaction waits for one here.
+fn deferrable_transactions(tokens: &mut Vec<TokenWithSpan>) {
+    const STARTS: [&[&str]; 4] = [
+        &["begin"],
+        &["start", "transaction"],
+        &["set", "transaction"],
+        &["set", "session", "characteristics", "as", "transaction"],
+    ];
+    let begins = ["begin", "start", "set"].iter().any(|word| is_word(&tokens[0], word));
+    if !begins || !tokens.iter().any(|token| is_word(token, "deferrable")) {
+        return;
+    }
+    let first = heads(tokens, 5);
+    let starts = |words: &&[&str]| {
+        words.iter().enumerate().all(|(at, word)| first.get(at).is_some_and(|at| is_word(&tokens[*at], word)))
+    };
+    let Some(start) = STARTS.iter().copied().find(|words| starts(words)) else { return };
+    let from = first[start.len() - 1] + 1;
+    while let Some(at) = (from..tokens.len()).find(|at| is_word(&tokens[*at], "deferrable")) {
+        let before = |at: usize| (from..at).rev().find(|at| !is_blank(&tokens[*at]));
+        let after =
+            |at: usize| (at + 1..tokens.len()).find(|at| !is_blank(&tokens[*at]) && tokens[*at].token != Token::EOF);
+        let not = before(at).filter(|at| is_word(&tokens[*at], "not"));
+        let (mut start, mut end) = (not.unwrap_or(at), at);
+        let comma = |at: &usize| tokens[*at].token == Token::Comma;
+        // A comma at either end stays, for its error.
+        if let Some(comma) = after(end).filter(comma)
+            && after(comma).is_some()
+        {
+            end = comma;
+        } else if let Some(comma) = before(start).filter(comma)
+            && before(comma).is_some()
+        {
+            start = comma;
+        }
+        tokens.drain(start..=end);
+    }
+}
+
+/// `INSERT INTO t (WITH … SELECT …)` without the parentheses: the parser expects a column list there.
+fn inserted_query(tokens: &mut [TokenWithSpan]) {
+    if !["insert", "with", "explain", "prepare"].iter().any(|word| is_word(&tokens[0], word)) {
+        return;
+    }
+    let Some(insert) = tokens.iter().position(|token| is_word(token, "insert")) else { return };
+    // INTO, a name of at most three parts, an alias, the parenthesis and WITH.
+    let rest: Vec<usize> = (insert + 1..tokens.len()).filter(|at| !is_blank(&tokens[*at])).take(10).collect();
+    let is = |at: usize, name: &str| rest.get(at).is_some_and(|at| is_word(&tokens[*at], name));
+    let has = |at: usize, token: &Token| rest.get(at).is_some_and(|at| tokens[*at].token == *token);
+    if !is(0, "into") {
+        return;
+    }
+    let mut next = 2;
+    while has(next, &Token::Period) {
+        next += 2;
+    }
+    if is(next, "as") {
+        next += 2;
+    }
+    if !has(next, &Token::LParen) || !is(next + 1, "with") {
+        return;
+    }
+    let open = rest[next];
+    let mut depth = 0_usize;
+    let close = (open..tokens.len()).find(|at| {
+        match tokens[*at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    let Some(close) = close else { return };
+    // In front of UNION, ORDER BY and LIMIT the parentheses have a meaning.
+    let after = (close + 1..tokens.len()).map(|at| &tokens[at]).find(|token| !is_blank(token));
+    let is_last = after.is_none_or(|token| {
+        matches!(token.token, Token::EOF | Token::RParen) || is_word(token, "returning") || is_word(token, "on")
+    });
+    if is_last {
+        tokens[open].token = Token::Whitespace(Whitespace::Space);
+        tokens[close].token = Token::Whitespace(Whitespace::Space);
+    }
 }
 
 /// Functions that are called without parentheses, which the parser takes for columns.

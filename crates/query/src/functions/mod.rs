@@ -52,6 +52,8 @@ pub fn register(session: &SessionContext) {
     session.register_udf(sign::function());
     let variance = datafusion::functions_aggregate::variance::var_samp_udaf();
     session.register_udaf(variance.as_ref().clone().with_aliases(["variance"]));
+    let bool_and = datafusion::functions_aggregate::bool_and_or::bool_and_udaf();
+    session.register_udaf(bool_and.as_ref().clone().with_aliases(["every"]));
 }
 
 /// A `model::Error` on its way through DataFusion.

@@ -175,7 +175,13 @@ pub(crate) fn type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
         return Type::by_oid(type_oid(facts, element)?).map(|ty| ty.array).filter(|array| *array != 0);
     }
     plain_type(name).map(|ty| ty.oid).or_else(|| {
-        let parts = split_name(name)?;
+        let parts = split_name(name.split('(').next().unwrap_or_default())?;
+        // `"pg_catalog"."int4"`: quoted parts, which `plain_type` does not take apart.
+        if let [schema, name] = parts.as_slice()
+            && schema == "pg_catalog"
+        {
+            return Type::by_name(name).map(|ty| ty.oid);
+        }
         let class = match parts.as_slice() {
             [name] => facts.search_path.iter().find_map(|schema| Class::by_name(&facts.catalog, schema, name))?,
             [schema, name] => Class::by_name(&facts.catalog, schema, name)?,

@@ -570,7 +570,9 @@ fn base_type(ty: &Type) -> Row {
 }
 
 fn is_pseudo(ty: &Type) -> bool {
-    matches!(ty.name, "unknown" | "record" | "_record" | "cstring" | "_cstring" | "any" | "anyarray" | "void")
+    const PSEUDO: [&str; 9] =
+        ["unknown", "record", "_record", "cstring", "_cstring", "any", "anyarray", "void", "trigger"];
+    PSEUDO.contains(&ty.name)
 }
 
 fn type_row(

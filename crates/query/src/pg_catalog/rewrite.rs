@@ -9,6 +9,8 @@
 //! | `x::name`, `x::"char"`, `x::pg_catalog.int4`    | `x::text`, `x::text`, `x::int4`                                     |
 //! | `v[i]`, `indkey[i]`                             | `array_element(v, i)`; vectors count from 0                         |
 //! | `x = ANY('{a,b}')`                              | `x IN ('a', 'b')`                                                   |
+//! | `x = ANY(SELECT …)`, `x = ANY(ARRAY(SELECT …))` | `x IN (SELECT …)`                                                   |
+//! | `t.*` of `FROM s.t`                             | `s.t.*`                                                             |
 //! | `array_agg(attname)`                            | `millrace_names(array_agg(attname))`: of type name[]                |
 //! | `FROM f(x)` of a function with one value        | `FROM (SELECT f(x) AS f) AS f`                                      |
 //! | `LEFT JOIN` of a relation without rows `ON …`   | `… ON false`                                                        |
@@ -42,11 +44,13 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgOperator, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, Subscript, TableAlias,
-    TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    Statement, Subscript, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 use super::{lookups, relations};
+use crate::rewrite::folded;
 
 /// Rewrites every part of `statement`.
 pub fn rewrite(statement: &mut Statement) {
@@ -59,6 +63,7 @@ impl VisitorMut for Rewriter {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        qualify_wildcards(select);
         lookups::unfold(select);
         let hollow = select.from.iter().any(is_empty);
         select.from.iter_mut().flat_map(|from| &mut from.joins).for_each(joined_to_nothing);
@@ -156,6 +161,34 @@ impl VisitorMut for WithoutSubqueries {
     }
 }
 
+/// `t.*` where FROM has `s.t`, as `s.t.*`: the planner finds the columns of a wildcard by the table's whole name only.
+fn qualify_wildcards(select: &mut Select) {
+    let mut tables: Vec<&ObjectName> = Vec::new();
+    for from in &select.from {
+        for factor in std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)) {
+            if let TableFactor::Table { name, alias: None, args: None, .. } = factor {
+                tables.push(name);
+            }
+        }
+    }
+    let last = |name: &ObjectName| name.0.last().and_then(ObjectNamePart::as_ident).map(folded);
+    for item in &mut select.projection {
+        let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(qualifier), _) = item else {
+            continue;
+        };
+        if qualifier.0.len() != 1 {
+            continue;
+        }
+        let wanted = last(qualifier);
+        let mut found = tables.iter().filter(|table| last(table) == wanted);
+        if let (Some(table), None) = (found.next(), found.next())
+            && table.0.len() > 1
+        {
+            *qualifier = (*table).clone();
+        }
+    }
+}
+
 /// What must be seen whole, before its parts are rewritten.
 fn before_children(expr: &mut Expr) -> Option<Expr> {
     match expr {
@@ -167,8 +200,12 @@ fn before_children(expr: &mut Expr) -> Option<Expr> {
             }
         }
         Expr::Subquery(query) => scalar_subquery(query),
-        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => in_list(left, right, false),
-        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => in_list(left, right, true),
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+            in_list(left, right, false).or_else(|| in_query(left, right, false))
+        }
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+            in_list(left, right, true).or_else(|| in_query(left, right, true))
+        }
         Expr::Function(_) => array_subquery(expr),
         Expr::BinaryOp { left, op, right } => {
             *op = plain_operator(op)?;
@@ -358,6 +395,16 @@ fn in_list(expr: &Expr, array: &Expr, negated: bool) -> Option<Expr> {
         return Some(Expr::Value(Value::Boolean(negated).into()));
     }
     Some(Expr::InList { expr: Box::new(expr.clone()), list, negated })
+}
+
+/// `x = ANY(SELECT …)` and `x = ANY(ARRAY(SELECT …))`, as `x IN (SELECT …)`. As the operand of ANY such a query would be rewritten
+/// like a scalar subquery: to one array, or to the maximum of its values.
+fn in_query(expr: &Expr, set: &Expr, negated: bool) -> Option<Expr> {
+    let query = match set {
+        Expr::Subquery(query) => query.as_ref(),
+        set => array_query(set)?,
+    };
+    Some(Expr::InSubquery { expr: Box::new(expr.clone()), subquery: Box::new(query.clone()), negated })
 }
 
 /// `array_agg` of a column of type name.
@@ -841,7 +888,17 @@ fn is_aggregate(expr: &Expr) -> bool {
     let name = name.unwrap_or_default();
     matches!(
         name.as_str(),
-        "count" | "max" | "min" | "sum" | "avg" | "array_agg" | "string_agg" | "bool_and" | "bool_or" | "json_agg"
+        "count"
+            | "max"
+            | "min"
+            | "sum"
+            | "avg"
+            | "array_agg"
+            | "string_agg"
+            | "bool_and"
+            | "bool_or"
+            | "every"
+            | "json_agg"
     )
 }
 

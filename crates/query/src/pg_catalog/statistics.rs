@@ -32,6 +32,8 @@ pub(super) fn relations() -> Vec<Relation> {
         }),
         view(12_045, "pg_statio_user_indexes", IO_INDEXES, |facts| index_rows(facts, "idx_blks_read idx_blks_hit")),
         view(12_046, "pg_statio_user_tables", IO_TABLES, table_rows),
+        // The system's tables are computed, not stored: nothing reads blocks of them.
+        view(12_053, "pg_statio_all_tables", IO_TABLES, table_rows),
         view(12_024, "pg_locks", LOCKS, locks),
         view(12_047, "pg_cursors", CURSORS, cursors),
         view(12_048, "pg_timezone_abbrevs", "abbrev text,utc_offset interval,is_dst bool", |_| {

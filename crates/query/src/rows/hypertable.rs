@@ -366,7 +366,7 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
         return Ok(Made { id: table.id.0, schema, table: name, created: false });
     }
     // Nobody writes to it from now on.
-    super::lock_tables(session, std::slice::from_ref(&name), true, false).await?;
+    super::lock_tables(session, std::slice::from_ref(&name), crate::maintenance::LockMode::Alone, false).await?;
     let context = session.context_of_newest();
     let named = Named { snapshot: &context.snapshot, settings: &context.settings };
     let table = named.find(&name).ok_or_else(|| Error::bug("a locked table that is gone"))?;

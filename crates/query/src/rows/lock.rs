@@ -8,24 +8,40 @@ use model::{Error, Result, SqlState};
 
 use super::Named;
 use super::run::wait;
+use crate::maintenance::LockMode;
 use crate::session::Session;
 
 /// Locks tables in the order in which they are named, to the end of the transaction.
 ///
 /// # Errors
-/// 25P01 outside a transaction; 42P01; 0A000 for a `columns` table; 55P03 where somebody is in the way for longer than `lock_timeout`, or
-/// at all with `nowait`; 40P01.
-pub(crate) async fn lock_tables(session: &mut Session, names: &[ObjectName], alone: bool, nowait: bool) -> Result<()> {
+/// 25P01 outside a transaction; 42P01; 0A000 for a `columns` table unless the mode is ACCESS SHARE; 55P03 where somebody is in the way
+/// for longer than `lock_timeout`, or at all with `nowait`; 40P01.
+pub(crate) async fn lock_tables(
+    session: &mut Session,
+    names: &[ObjectName],
+    mode: LockMode,
+    nowait: bool,
+) -> Result<()> {
     if session.block.is_none() {
         let text = "LOCK TABLE can only be used in transaction blocks";
         return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, text));
     }
-    let access = if alone { Access::Alone } else { Access::Shared };
+    let access = match mode {
+        LockMode::AccessShare | LockMode::Shared => Access::Shared,
+        LockMode::Alone => Access::Alone,
+    };
     let patience = session.settings.lock_timeout();
     for name in names {
         // Again if it is another version of the table by now.
         loop {
-            let table = find(session, name)?;
+            let Some(table) = find(session, name)? else {
+                // Readers of a columns table take no lock. pg_dump locks every table that it dumps in this mode.
+                if mode == LockMode::AccessShare {
+                    break;
+                }
+                return Err(Error::unsupported(format!("LOCK TABLE is not supported on columns tables: {name}"))
+                    .with_hint("writers of a columns table do not wait for each other"));
+            };
             match session.rows_txn()?.enter(&table, access)? {
                 Entered::In => break,
                 Entered::Wait(_) if nowait => {
@@ -40,16 +56,18 @@ pub(crate) async fn lock_tables(session: &mut Session, names: &[ObjectName], alo
     Ok(())
 }
 
-fn find(session: &mut Session, name: &ObjectName) -> Result<Arc<RowTable>> {
+/// The `rows` table that a name means; `None` for a `columns` table.
+///
+/// # Errors
+/// 42P01.
+fn find(session: &mut Session, name: &ObjectName) -> Result<Option<Arc<RowTable>>> {
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
     let named = Named { snapshot: &snapshot, settings: &settings };
     if let Some(table) = named.find(name) {
-        return Ok(table);
+        return Ok(Some(table));
     }
-    // One of the other store, or none at all.
     let context = session.context();
     crate::insert::find_table(&context, name)?;
-    Err(Error::unsupported(format!("LOCK TABLE is not supported on columns tables: {name}"))
-        .with_hint("writers of a columns table do not wait for each other"))
+    Ok(None)
 }

@@ -472,7 +472,7 @@ impl Compiler<'_> {
         }
         let source = groups::Source::of(call, table);
         let planning = PhysicalPlanningContext::default();
-        let expr = self.with_simple_filter(expr, &schema)?;
+        let expr = self.simple_call(expr, &schema)?;
         let lowered = LoweredAggregateBuilder::new(&expr, &schema, scanned, self.state.execution_props(), &planning)
             .build()
             .ok()?;
@@ -480,18 +480,19 @@ impl Compiler<'_> {
         function.groups_accumulator_supported().then(|| Aggregated::new(function, filter, source))
     }
 
-    /// Some functions (`coalesce`) are only run once they were simplified.
-    fn with_simple_filter(&self, expr: &Expr, schema: &DFSchema) -> Option<Expr> {
+    /// An aggregate's call with its arguments and its filter simplified: some functions (`coalesce`) are only run then.
+    fn simple_call(&self, expr: &Expr, schema: &DFSchema) -> Option<Expr> {
         let mut expr = expr.clone();
         let call = match &mut expr {
             Expr::Alias(alias) => alias.expr.as_mut(),
             expr => expr,
         };
-        if let Expr::AggregateFunction(call) = call
-            && let Some(filter) = &mut call.params.filter
-        {
-            let taken = std::mem::take(filter.as_mut());
-            **filter = simplified(self.state, taken, &Arc::new(schema.clone()))?;
+        if let Expr::AggregateFunction(call) = call {
+            let schema = Arc::new(schema.clone());
+            let parts = call.params.args.iter_mut().chain(call.params.filter.as_deref_mut());
+            for part in parts {
+                *part = simplified(self.state, std::mem::take(part), &schema)?;
+            }
         }
         Some(expr)
     }

@@ -82,7 +82,7 @@ impl Context {
     /// # Errors
     /// What parsing and planning give; 42601 for several statements.
     pub(super) async fn prepare(&self, sql: &str, transaction: Option<Bytes>) -> Result<Statement> {
-        let mut statements = query::parse(sql)?.into_iter();
+        let mut statements = self.database.parse(sql)?.into_iter();
         let statement = statements.next().ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "there is no statement"))?;
         if statements.next().is_some() {
             let text = "cannot run several statements at once";

@@ -78,8 +78,18 @@ impl Received<'_> {
         if !self.gzip {
             return Ok(bytes);
         }
-        let mut held = self.context.database.engine().memory().reservation(Work::Requests);
-        let work = move || gunzip(&bytes, |size| held.resize(size)).map(|contents| (contents, held));
+        let memory = self.context.database.engine().memory().clone();
+        let mut held = memory.reservation(Work::Requests);
+        let work = move || {
+            let refused = |error: model::Error, size: u64| {
+                // Alone it would not fit either: there is no use in trying again.
+                let is_too_large = size + bytes.len() as u64 > memory.max_of(Work::Requests);
+                let status = if is_too_large { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::SERVICE_UNAVAILABLE };
+                Refused::new(status, error.to_string())
+            };
+            let contents = gunzip(&bytes, |size| held.resize(size).map_err(|error| refused(error, size)))?;
+            Ok::<_, Refused>((contents, held))
+        };
         let done = tokio::task::spawn_blocking(work).await;
         let failed = |error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("decompressing: {error}"));
         let (contents, held) = done.map_err(failed)??;
@@ -141,9 +151,9 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Refused> {
 /// The contents of a gzip stream, which may be of several members.
 ///
 /// # Errors
-/// 413 when they are larger than a body may be, found out after that many bytes; 400 when the stream is cut or damaged; 503 when the
-/// memory budget has no room for them, which `hold` says of so many bytes.
-fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> model::Result<()>) -> Result<Bytes, Refused> {
+/// 413 when they are larger than a body may be, found out after that many bytes; 400 when the stream is cut or damaged; what `hold`
+/// says of so many bytes when memory has no room for them.
+fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> Result<(), Refused>) -> Result<Bytes, Refused> {
     let (mut stream, mut contents) = (MultiGzDecoder::new(compressed), Vec::new());
     loop {
         let before = contents.len();
@@ -155,8 +165,7 @@ fn gunzip(compressed: &[u8], mut hold: impl FnMut(u64) -> model::Result<()>) -> 
         if contents.len() > HTTP_BODY_BYTES_MAX {
             return Err(Refused::too_large(" when it is decompressed"));
         }
-        let counted = hold(contents.capacity() as u64);
-        counted.map_err(|error| Refused::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+        hold(contents.capacity() as u64)?;
         if contents.len() == before {
             return Ok(contents.into());
         }
@@ -184,7 +193,7 @@ mod tests {
         let mut largest = 0;
         let hold = |bytes| {
             largest = bytes;
-            if bytes > 4 << 20 { Err(model::Error::new(model::SqlState::OUT_OF_MEMORY, "no room")) } else { Ok(()) }
+            if bytes > 4 << 20 { Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "no room")) } else { Ok(()) }
         };
         let refused = super::gunzip(&gzip(&vec![b'x'; 32 << 20]), hold).unwrap_err();
         assert_eq!(refused, Refused::new(StatusCode::SERVICE_UNAVAILABLE, "no room"));

@@ -172,7 +172,7 @@ async fn run(context: &Arc<Context>, ask: Ask) -> Result<Response> {
     let started = Instant::now();
     let slot = slot(context).await?;
     let mut session = context.database.session("millrace");
-    let statements = query::parse(&ask.sql)?;
+    let statements = context.database.parse(&ask.sql)?;
     match execute_all(&mut session, &statements, &ask.params).await? {
         Outcome::Rows { columns, batches, .. } => {
             let writer = Writer::new(ask.format, columns);

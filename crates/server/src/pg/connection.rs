@@ -322,7 +322,7 @@ impl<'a> Connection<'a> {
                 return Ok(self.end_of_batch().await?);
             }
         }
-        let statements = query::parse(sql)?;
+        let statements = self.session.database().parse(sql)?;
         if statements.is_empty() {
             backend::empty_query_response(&mut self.wire.output);
         }

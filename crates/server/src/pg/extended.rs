@@ -222,7 +222,7 @@ impl Connection<'_> {
 
     /// A statement that was not there before; nothing for the empty text.
     async fn prepare(&mut self, sql: &str, types: &[u32]) -> Result<Option<Prepared>, Fault> {
-        let statements = query::parse(sql)?;
+        let statements = self.session.database().parse(sql)?;
         let statement = match statements.as_slice() {
             [] => return Ok(None),
             [statement] => statement,

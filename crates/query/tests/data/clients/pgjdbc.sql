@@ -111,6 +111,7 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_stat_user_functions|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_user_indexes|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_user_tables|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_statio_all_tables|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_statio_user_indexes|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_statio_user_tables|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stats|SYSTEM VIEW|~|||||
@@ -188,6 +189,7 @@ cstring|2275
 any|2276
 anyarray|2277
 void|2278
+trigger|2279
 uuid|2950
 jsonb|3802
 regnamespace|4089
@@ -245,6 +247,7 @@ f|b|jsonb|3802
 t|b|_uuid|2951
 f|b|uuid|2950
 t|p|_record|2287
+f|p|trigger|2279
 f|p|void|2278
 f|p|anyarray|2277
 f|p|any|2276
@@ -362,9 +365,9 @@ public
 === resultSetMetaData
 SELECT c.oid, a.attnum, a.attname, c.relname, n.nspname, a.attnotnull OR (t.typtype = 'd' AND t.typnotnull), a.attidentity != '' OR pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE '%nextval(%' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON (c.relnamespace = n.oid) JOIN pg_catalog.pg_attribute a ON (c.oid = a.attrelid) JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid) LEFT JOIN pg_catalog.pg_attrdef d ON (d.adrelid = a.attrelid AND d.adnum = a.attnum) JOIN (SELECT 16392 AS oid , 1 AS attnum UNION ALL SELECT 16392, 2 UNION ALL SELECT 16392, 3 UNION ALL SELECT 16392, 4) vals ON (c.oid = vals.oid AND a.attnum = vals.attnum)
 ---
-16392|4|n|t|public|f|~
 16392|1|dev|t|public|f|~
 16392|2|time|t|public|t|~
+16392|4|n|t|public|f|~
 16392|3|v|t|public|f|~
 === getArray
 select '{a}'::text[]
