@@ -461,7 +461,7 @@ fn name_of(expr: &ast::Expr) -> Option<String> {
             Some(ast::TrimWhereField::Trailing) => "rtrim".into(),
             _ => "btrim".into(),
         },
-        E::Exists { .. } => "exists".into(),
+        E::Exists { negated: false, .. } => "exists".into(),
         E::Subquery(query) => {
             let ast::SetExpr::Select(select) = &*query.body else { return None };
             match select.projection.first()? {

@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow_schema::{DataType as Arrow, Field, FieldRef, SchemaRef};
+use arrow_schema::{DataType as Arrow, Field, FieldRef, SchemaRef, TimeUnit};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::{DFSchema, TableReference};
@@ -422,6 +422,16 @@ impl ContextProvider for Tables<'_> {
     }
 }
 
+/// A value of a type from which rows can be counted.
+fn any_value(ty: Option<&Arrow>) -> ScalarValue {
+    match ty {
+        Some(Arrow::Timestamp(TimeUnit::Nanosecond, zone)) => ScalarValue::TimestampNanosecond(Some(0), zone.clone()),
+        Some(Arrow::Date32) => ScalarValue::Date32(Some(0)),
+        Some(Arrow::Interval(_)) => ScalarValue::new_interval_mdn(0, 1, 0),
+        _ => ScalarValue::Int64(Some(1)),
+    }
+}
+
 fn names<T>(functions: &HashMap<String, T>) -> Vec<String> {
     functions.keys().cloned().collect()
 }
@@ -438,18 +448,23 @@ impl Tables<'_> {
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
         let simple = |argument: Expr| {
-            let argument = self.with_given(argument)?;
-            simplifier.coerce(argument, &schema).and_then(|argument| simplifier.simplify(argument))
+            let argument = simplifier.coerce(self.with_given(argument)?, &schema)?;
+            Ok(match simplifier.simplify(argument)? {
+                // Such functions know a NULL without a type only.
+                Expr::Literal(value, metadata) if value.is_null() => Expr::Literal(ScalarValue::Null, metadata),
+                simple => simple,
+            })
         };
         arguments.into_iter().map(simple).collect()
     }
 
-    /// With values in the places of parameters, or NULL before they are known: then the plan is of this execution alone.
+    /// With values in the places of parameters, or any before they are known: the plan is of this execution alone.
     fn with_given(&self, argument: Expr) -> Result<Expr, DataFusionError> {
         use datafusion::common::tree_node::{Transformed, TreeNode};
         let replaced = argument.transform(|part| {
             let Expr::Placeholder(parameter) = part else { return Ok(Transformed::no(part)) };
             self.bound.set(true);
+            let declared = parameter.field.as_ref().map(|field| field.data_type().clone());
             let number = parameter.id.trim_start_matches('$').parse::<usize>().unwrap_or(0);
             let value = number.checked_sub(1).and_then(|at| self.given.get(at)).cloned();
             let value = match value {
@@ -459,7 +474,7 @@ impl Tables<'_> {
                     Err(_) => ScalarValue::Utf8(Some(text)),
                 },
                 Some(value) => value,
-                None => ScalarValue::Null,
+                None => any_value(declared.as_ref()),
             };
             Ok(Transformed::yes(Expr::Literal(value, None)))
         })?;
