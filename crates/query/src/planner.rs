@@ -458,7 +458,8 @@ impl Tables<'_> {
         arguments.into_iter().map(simple).collect()
     }
 
-    /// With values in the places of parameters, or any before they are known: the plan is of this execution alone.
+    /// Replaces parameters by their values, or by any value of their type before the statement is executed. The plan then holds for this
+    /// execution alone.
     fn with_given(&self, argument: Expr) -> Result<Expr, DataFusionError> {
         use datafusion::common::tree_node::{Transformed, TreeNode};
         let replaced = argument.transform(|part| {
@@ -468,7 +469,7 @@ impl Tables<'_> {
             let number = parameter.id.trim_start_matches('$').parse::<usize>().unwrap_or(0);
             let value = number.checked_sub(1).and_then(|at| self.given.get(at)).cloned();
             let value = match value {
-                // Of a parameter whose type nobody said: the functions here take integers.
+                // The client declared no type for this parameter; the functions here take integers.
                 Some(ScalarValue::Utf8(Some(text))) => match text.trim().parse::<i64>() {
                     Ok(number) => ScalarValue::Int64(Some(number)),
                     Err(_) => ScalarValue::Utf8(Some(text)),

@@ -218,7 +218,7 @@ impl Session {
             }
             (Plan::Insert(plan), Plan::Insert(way)) => {
                 let constants = || stripped.constants.iter();
-                // What is not read as its column's type here never will be.
+                // A constant that its column's type does not read now is not read later either.
                 let is_read = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings).is_some();
                 plan.is_like(way)
                     && constants().all(|constant| constant.is_value)
@@ -305,7 +305,7 @@ struct Stripped<'a> {
 
 /// A constant that was taken out of a text.
 struct Constant<'a> {
-    /// Its type; 0 of a string and of NULL, which have that of their place.
+    /// The OID of its type; 0 for a string and for NULL, whose type depends on their place.
     ty: u32,
     /// `None` is NULL, which goes only as a value.
     text: Option<Cow<'a, str>>,

@@ -507,7 +507,7 @@ fn print_figure(name: &str, text: &str) {
     println!("  {name:<31}  {text}");
 }
 
-/// What the server made the disks write, whatever the product, by what `/proc` counts of its processes.
+/// Reports the bytes that the server's processes wrote to disk, for any product, as `/proc` counts them.
 fn written_text(server: &ServerResult) -> Option<String> {
     if server.written_bytes == 0 || server.points == 0 {
         return None;

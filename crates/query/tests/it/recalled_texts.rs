@@ -77,7 +77,7 @@ async fn whole(session: &mut Session, sql: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// As who serves the simple protocol does. Was it found?
+/// Runs a text as the server does for the simple protocol. The flag says whether the plan cache had it.
 async fn recalled(session: &mut Session, sql: &str) -> (Result<(), String>, bool) {
     let Some(text) = session.recall_text(sql) else { return (whole(session, sql).await, false) };
     for statement in &text.statements {

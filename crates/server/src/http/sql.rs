@@ -51,7 +51,7 @@ pub(super) async fn post(State(context): State<Arc<Context>>, uri: Uri, headers:
     let received = async {
         let mut received = body::receive(&context, &headers, body).await?;
         let contents = received.contents().await?;
-        // What is taken of the contents is copied; they go before the statement runs.
+        // `ask` copies what it needs, so the contents are freed before the statement runs.
         Ok::<_, body::Refused>(ask(&uri, &headers, &contents))
     };
     match received.await {

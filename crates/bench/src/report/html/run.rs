@@ -210,7 +210,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
     let failed = series::failed(run);
     let all: u64 =
         run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.ok + operation.failed).sum();
-    // Of none the verdict and the section of failures tell.
+    // When there are none, the verdict and the section of failures say so.
     if failed > 0 {
         figures.push(("Failed operations", whole(failed), format!("of {}", whole(all))));
     }

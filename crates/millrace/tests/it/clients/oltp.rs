@@ -47,7 +47,7 @@ fn go_tpc_runs_and_finds_its_twelve_conditions_true() {
     }
     // Snapshots: what PostgreSQL aborts is aborted, and nothing else.
     let run = go_tpc(&server, &["run", "--threads", "8", "--time", "2s", "--isolation", "4", "--ignore-error"]);
-    // Of several lines, where the statement has them.
+    // A failure takes several lines where its statement does.
     let mut failures = run.split("execute run failed").skip(1);
     assert!(failures.all(|failure| failure.contains("could not serialize access due to concurrent ")), "{run}");
     without_failures("check after the runs", &go_tpc(&server, &["check"]));
