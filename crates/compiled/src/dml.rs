@@ -585,6 +585,11 @@ impl Insert {
         }
     }
 
+    /// Can it insert one row for each of several rows of parameters?
+    pub(crate) fn takes_rows(&self) -> bool {
+        matches!(&self.rows, Rows::Values(rows) if rows.len() == 1) && !self.made_first
+    }
+
     pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.target.written()
     }
@@ -620,12 +625,15 @@ impl Insert {
                 let rows = rows.iter().map(|row| values(row, &run)).collect::<Result<Vec<_>>>()?;
                 rows.iter().try_for_each(|row| one(row, &mut run))?;
             }
-            Rows::Values(rows) => {
+            Rows::Values(rows) => loop {
                 for row in rows {
                     let row = values(row, &run)?;
                     one(&row, &mut run)?;
                 }
-            }
+                if !world.next_row_of_params() {
+                    break;
+                }
+            },
             Rows::Select(_, exprs) => {
                 for row in selected {
                     run.frame.made = row;

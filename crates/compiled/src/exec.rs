@@ -43,7 +43,9 @@ const QUESTIONS_PER_PART: u32 = 32;
 
 /// What all queries of one run of a statement share.
 pub(crate) struct World<'a> {
-    pub(crate) params: &'a [Datum<'a>],
+    params: Cell<&'a [Datum<'a>]>,
+    /// Values for the same parameters again, of an INSERT of further rows.
+    further: Cell<&'a [Datum<'a>]>,
     /// For values that are made.
     pub(crate) arena: &'a Bump,
     pub(crate) guard: &'a Guard,
@@ -153,7 +155,8 @@ impl<'a> World<'a> {
         source: Reads<'a>,
     ) -> World<'a> {
         World {
-            params,
+            params: Cell::new(params),
+            further: Cell::new(&[]),
             arena,
             guard,
             session,
@@ -171,6 +174,30 @@ impl<'a> World<'a> {
             asked: Cell::new(0),
             part: None,
         }
+    }
+
+    /// The same, for an INSERT of one row that is run for several rows of parameters; `width`: the parameters of a row.
+    pub(crate) fn with_rows_of(self, width: usize) -> World<'a> {
+        let (first, further) = self.params().split_at(width);
+        self.params.set(first);
+        self.further.set(further);
+        self
+    }
+
+    /// Values of the statement's parameters, `$1` first.
+    pub(crate) fn params(&self) -> &'a [Datum<'a>] {
+        self.params.get()
+    }
+
+    /// Goes on to the parameters of the next row, if there is one.
+    pub(crate) fn next_row_of_params(&self) -> bool {
+        let (next, further) = self.further.get().split_at(self.params().len().min(self.further.get().len()));
+        if next.is_empty() {
+            return false;
+        }
+        self.params.set(next);
+        self.further.set(further);
+        true
     }
 
     /// The same, for a part of a query.
@@ -320,7 +347,7 @@ impl<'a> World<'a> {
         if let Some(elements) = self.elements[of].get() {
             return Ok(elements.as_ref());
         }
-        let elements = self.arrays[of].read(self.params, self.session.zone, self.arena)?;
+        let elements = self.arrays[of].read(self.params(), self.session.zone, self.arena)?;
         Ok(self.elements[of].get_or_init(|| elements).as_ref())
     }
 

@@ -389,7 +389,7 @@ impl Expr {
     pub(crate) fn eval<'a>(&'a self, frame: &Frame<'a>) -> Result<Datum<'a>> {
         Ok(match self {
             Expr::Value(value) => value.datum(),
-            Expr::Param(at) => frame.world.params.get(*at).cloned().unwrap_or_default(),
+            Expr::Param(at) => frame.world.params().get(*at).cloned().unwrap_or_default(),
             Expr::Field { slot, column, layout } => match frame.rows[*slot].get() {
                 Some(row) => layout.0.field(row, *column)?,
                 None => Datum::Null,

@@ -120,8 +120,19 @@ impl Compiled {
         Parts { subqueries, derived, hashed: *hashed, arrays }
     }
 
+    /// Is it an INSERT of one row of VALUES? Given the parameters of several rows, one after the other, [`run`] inserts one for each,
+    /// as if all of them stood in its VALUES.
+    #[must_use]
+    pub fn takes_rows(&self) -> bool {
+        matches!(&self.work, Work::Insert(insert) if insert.takes_rows()) && !self.params.is_empty()
+    }
+
     fn check_params(&self, params: &[Datum<'_>]) -> Result<()> {
-        if params.len() < self.params.len() {
+        let fits = match params.len().checked_rem(self.params.len()) {
+            Some(0) if self.takes_rows() => !params.is_empty(),
+            _ => params.len() == self.params.len(),
+        };
+        if !fits {
             let text = format!("{} parameters given, {} expected", params.len(), self.params.len());
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
         }
@@ -289,7 +300,7 @@ impl ast::Visitor for Named {
 /// - on an error goes back to the savepoint too; then the transaction has failed.
 ///
 /// Arguments:
-/// - `params`: NULL, or of the types of [`Compiled::params`].
+/// - `params`: NULL, or of the types of [`Compiled::params`]; of several rows if the statement [takes such](Compiled::takes_rows).
 /// - `guard`: kept for this call at least; rows are borrowed under it.
 /// - `sink`: takes each row of the result, values in the order and of the types of [`Compiled::columns`], char(n) without the blanks at
 ///   its end; its errors end the run.
@@ -307,6 +318,7 @@ pub fn run(
     compiled.check_params(params)?;
     let arena = Bump::new();
     let world = World::new(params, &arena, guard, session, compiled.parts(), Reads::of(txn));
+    let world = world.with_rows_of(compiled.params.len());
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
     let ran = match &compiled.work {
         Work::Select(select) => select.run(&world, Vec::new(), emit),

@@ -39,9 +39,19 @@ pub(crate) struct InsertPlan {
 }
 
 impl InsertPlan {
-    /// Does it write few rows, whatever its parameters are?
-    pub(crate) fn is_short(&self) -> bool {
-        matches!(&self.source, Source::Rows(rows) if rows.len() <= SHORT_ROWS)
+    /// Does it write few rows, given these parameters?
+    pub(crate) fn is_short(&self, values: &[Value]) -> bool {
+        matches!(&self.source, Source::Rows(rows) if rows.len() * self.repeats(values) <= SHORT_ROWS)
+    }
+
+    /// Does it insert one row for each of several rows of parameters, if it is given such?
+    pub(crate) fn takes_rows(&self) -> bool {
+        matches!(&self.source, Source::Rows(rows) if rows.len() == 1) && !self.parameters.is_empty()
+    }
+
+    /// Rows of parameters among these values.
+    fn repeats(&self, values: &[Value]) -> usize {
+        if self.takes_rows() { (values.len() / self.parameters.len()).max(1) } else { 1 }
     }
 }
 
@@ -106,6 +116,7 @@ pub(crate) fn plan(
         && query.with.is_none()
         && query.order_by.is_none()
         && query.limit_clause.is_none()
+        && query.fetch.is_none()
     {
         let rows = values.rows.iter().map(|row| row.content.as_slice());
         check_widths(&table, &insert.columns, targets.len(), rows.clone())?;
@@ -529,7 +540,7 @@ fn outcome(rows: usize) -> Outcome {
 /// Runs an INSERT of values, all of it, on the spot; `None` if it needs more than that.
 pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]) -> Result<Option<Outcome>> {
     let Source::Rows(rows) = &plan.source else { return Ok(None) };
-    if !plan.is_short() {
+    if !plan.is_short(values) {
         return Ok(None);
     }
     let current = session.writer()?.table_now(plan.table.id);
@@ -552,18 +563,24 @@ async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Valu
 fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], values: &[Value]) -> Result<usize> {
     let zone = session.settings.zone();
     let now = Value::Timestamptz(session.now_ns());
-    let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, rows.len())?;
-    for (number, row) in rows.iter().enumerate() {
+    let repeats = plan.repeats(values);
+    let count = rows.len() * repeats;
+    let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, count)?;
+    for number in 0..count {
+        let (row, values) = match repeats {
+            1 => (&rows[number], values),
+            _ => (&rows[0], &values[number * plan.parameters.len()..]),
+        };
         let value = |place: usize| match &row[place] {
             Cell::Value(value) => value,
             Cell::Parameter(number) => values.get(*number).unwrap_or(&Value::Null),
             Cell::Now => &now,
         };
-        builder.push(&value).map_err(|error| in_row(error, number, rows.len()))?;
+        builder.push(&value).map_err(|error| in_row(error, number, count))?;
     }
     let batch = builder.finish(plan.op.clone())?;
     session.writer()?.write(plan.table.id, batch)?;
-    Ok(rows.len())
+    Ok(count)
 }
 
 fn in_row(error: Error, number: usize, rows: usize) -> Error {

@@ -9,12 +9,15 @@
 //! A constant that is alone a value of `INSERT … VALUES` gets its column's type, whatever it is written as: rows of one client differ in
 //! signs, NULLs and digits, and one text stands for all of them. What its column's type does not read (`1.5` for an `integer`) takes the
 //! long way.
+//!
+//! Rows of VALUES that are nothing but constants are one row, said again and again: the statement of the first row is what is looked up, and
+//! it is run with the parameters of all rows. A text of several rows is therefore found when it comes first; loads are made of such.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
-use engine::Snapshot;
+use engine::{Reservation, Snapshot, Work};
 use pg::Form;
 use pg::types::oid;
 use rustc_hash::FxHashMap;
@@ -30,8 +33,15 @@ const TEXTS_MAX: usize = 256;
 /// Longer statements are not kept, nor those with more constants, nor texts in which there are such: they are not sent again and again.
 const STATEMENT_BYTES_MAX: usize = 4 << 10;
 const CONSTANTS_MAX: usize = 128;
-/// Longer texts are not looked at.
+/// Longer texts of several statements are not looked at.
 const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Bytes that a constant of many rows takes until its row is inserted, but for its text: as it is found, as it is read, and as it is given
+/// to the statement.
+const BYTES_PER_CONSTANT: u64 = 144;
+/// So often the bytes of many rows are there: as they are read, and as they are put together.
+const COPIES: u64 = 2;
+/// What rows take is counted in such pieces; less is not.
+const COUNTED_BYTES: u64 = 64 << 10;
 
 /// What a session remembers of texts.
 #[derive(Default)]
@@ -63,6 +73,8 @@ pub struct RecalledStatement {
     /// The statement, with parameters in the places of constants.
     pub prepared: Prepared,
     constants: Constants,
+    /// What the constants of many rows take.
+    _held: Reservation,
 }
 
 enum Constants {
@@ -124,13 +136,22 @@ impl Session {
     /// As [`Session::recall`], of a text of the simple protocol: its statements, if every one of them is known
     /// ([`Session::remember_stripped`]). Before each but the first, ask whether it [still is](Session::is_still_known).
     pub fn recall_text(&mut self, text: &str) -> Option<Recalled> {
-        if self.texts.stripped.is_empty() || text.len() > TEXT_BYTES_MAX || self.status() == TxnStatus::Failed {
+        if self.status() == TxnStatus::Failed {
             return None;
         }
         let (mut recalled, mut newest, mut at) = (Vec::new(), None, 0);
-        while let Some(stripped) = Stripped::next(text, &mut at)? {
-            let Known::Planned(prepared) = self.texts.stripped.get(stripped.key.as_str())? else { return None };
-            let prepared = prepared.clone();
+        loop {
+            let mut held = self.database().engine().memory().reservation(Work::Statements);
+            // Without room for them the long way is taken, which says so.
+            let Some(stripped) = Stripped::next(text, &mut at, &mut |bytes| held.grow(bytes).ok())? else { break };
+            if !recalled.is_empty() && text.len() > TEXT_BYTES_MAX {
+                return None;
+            }
+            let prepared = match self.texts.stripped.get(stripped.key.as_str()) {
+                Some(Known::Planned(prepared)) => prepared.clone(),
+                None | Some(Known::Once) if stripped.further_rows > 0 => self.planned_rows(&stripped)?,
+                _ => return None,
+            };
             if !self.is_in_force(&prepared, &mut newest) {
                 self.texts.stripped.remove(stripped.key.as_str());
                 return None;
@@ -148,15 +169,39 @@ impl Session {
                     if !stripped.fits(prepared.parameters()) {
                         return None;
                     }
-                    let constants = stripped.constants.iter().zip(prepared.parameters());
+                    let constants = stripped.constants.iter().zip(prepared.parameters().iter().cycle());
                     let value = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings);
                     Constants::Values(constants.map(value).collect::<Option<_>>()?)
                 }
                 _ => Constants::None,
             };
-            recalled.push(RecalledStatement { prepared, constants });
+            recalled.push(RecalledStatement { prepared, constants, _held: held });
         }
-        (!recalled.is_empty()).then(|| Recalled { statements: recalled, settings: Arc::clone(&self.settings) })
+        let settings = Arc::clone(&self.settings);
+        (!recalled.is_empty()).then_some(Recalled { statements: recalled, settings })
+    }
+
+    /// The statement of the first of several rows of constants, which came together.
+    fn planned_rows(&mut self, stripped: &Stripped<'_>) -> Option<Prepared> {
+        self.settle();
+        if self.status() == TxnStatus::Failed {
+            return None;
+        }
+        let prepared = self.plan_stripped(stripped, false)?;
+        let takes_rows = prepared.0.plan.takes_rows();
+        let known = if takes_rows { Known::Planned(prepared.clone()) } else { Known::Never };
+        self.note(stripped, known);
+        takes_rows.then_some(prepared)
+    }
+
+    fn note(&mut self, stripped: &Stripped<'_>, known: Known) {
+        if self.texts.stripped.len() >= TEXTS_MAX {
+            self.texts.stripped.retain(|_, known| !matches!(known, Known::Once));
+        }
+        if self.texts.stripped.len() >= TEXTS_MAX {
+            self.texts.stripped.clear();
+        }
+        self.texts.stripped.insert(stripped.key.as_str().into(), known);
     }
 
     /// Does a statement of a text still mean the same? Those before it, or others while they waited, may have changed settings and tables.
@@ -171,7 +216,11 @@ impl Session {
         if !is_kept(prepared) {
             return false;
         }
-        let Some(Some(stripped)) = Stripped::next(prepared.0.statement.sql(), &mut 0) else { return false };
+        let sql = prepared.0.statement.sql();
+        if sql.len() > STATEMENT_BYTES_MAX {
+            return false;
+        }
+        let Some(Some(stripped)) = Stripped::next(sql, &mut 0, &mut |_| Some(())) else { return false };
         let has_constants = !stripped.constants.is_empty();
         let known = match self.texts.stripped.get(stripped.key.as_str()) {
             None => Known::Once,
@@ -181,33 +230,29 @@ impl Session {
             Some(Known::Planned(_)) => return has_constants,
         };
         let may_be_found = has_constants && !matches!(known, Known::Never);
-        if self.texts.stripped.len() >= TEXTS_MAX {
-            self.texts.stripped.retain(|_, known| !matches!(known, Known::Once));
-        }
-        if self.texts.stripped.len() >= TEXTS_MAX {
-            self.texts.stripped.clear();
-        }
-        self.texts.stripped.insert(stripped.key.into(), known);
+        self.note(&stripped, known);
         may_be_found
     }
 
-    /// A stripped text as a statement, if it is the same as the whole one.
-    fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
+    /// A stripped text as a statement; `floats`: numerics are floats.
+    fn plan_stripped(&mut self, stripped: &Stripped<'_>, floats: bool) -> Option<Prepared> {
         let statements = crate::statement::parse(stripped.text()).ok()?;
         let [statement]: [Statement; 1] = statements.try_into().ok()?;
-        let floats = matches!(whole.0.plan, Plan::Query(_));
-        let types = stripped.constants.iter().map(|constant| match constant.ty {
+        let types = stripped.constants[..stripped.width()].iter().map(|constant| match constant.ty {
             // It gets the type of its column.
             _ if constant.is_value => 0,
-            // Beside floats, which is where a series statement has them, numerics are floats.
             oid::NUMERIC if floats => oid::FLOAT8,
             ty => ty,
         });
         let types: Vec<u32> = types.collect();
         let prepared = self.plan_statement(&statement.without_place(), &types).ok()?;
-        if !stripped.fits(prepared.parameters()) {
-            return None;
-        }
+        stripped.fits(prepared.parameters()).then_some(prepared)
+    }
+
+    /// A stripped text as a statement, if it is the same as the whole one.
+    fn planned(&mut self, stripped: &Stripped<'_>, whole: &Prepared) -> Option<Prepared> {
+        // Beside floats, which is where a series statement has them, numerics are floats.
+        let prepared = self.plan_stripped(stripped, matches!(whole.0.plan, Plan::Query(_)))?;
         let is_same = match (&prepared.0.plan, &whole.0.plan) {
             (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
             (Plan::Query(plan), Plan::Query(way)) => {
@@ -222,7 +267,7 @@ impl Session {
                 let is_read = |(constant, oid): (&Constant<'_>, &u32)| value(*oid, constant, &self.settings).is_some();
                 plan.is_like(way)
                     && constants().all(|constant| constant.is_value)
-                    && constants().zip(prepared.parameters()).all(is_read)
+                    && constants().zip(prepared.parameters().iter().cycle()).all(is_read)
             }
             _ => false,
         };
@@ -293,6 +338,9 @@ fn is_control(statement: &Statement) -> bool {
     )
 }
 
+/// Asks for room for so many bytes.
+type Hold<'h> = &'h mut dyn FnMut(u64) -> Option<()>;
+
 /// A statement's text without its constants.
 struct Stripped<'a> {
     /// The text, with `$1` and so on in their places, and a letter for the type of each: one that is found by other types means
@@ -300,7 +348,10 @@ struct Stripped<'a> {
     key: String,
     /// Bytes of the text.
     text_bytes: usize,
+    /// Those of further rows follow those of the first.
     constants: Vec<Constant<'a>>,
+    /// Rows of VALUES behind the first, which are not in the text: as many constants, and nothing else.
+    further_rows: usize,
 }
 
 /// A constant that was taken out of a text.
@@ -331,22 +382,41 @@ impl Constant<'_> {
 
 impl<'a> Stripped<'a> {
     /// The statement at `at` of a text, and moves it behind; `Some(None)` at the text's end, `None` for what is not understood here.
-    fn next(sql: &'a str, at: &mut usize) -> Option<Option<Stripped<'a>>> {
+    ///
+    /// - `hold`: told of bytes that many rows take; `None` if there is no room.
+    fn next(sql: &'a str, at: &mut usize, hold: Hold<'_>) -> Option<Option<Stripped<'a>>> {
         let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
         *at += sql.as_bytes()[*at..].iter().take_while(|byte| blank(byte)).count();
         if *at == sql.len() {
             return Some(None);
         }
         let mut lexer = Lexer::new(sql, *at);
-        let mut stripped =
-            Stripped { key: String::with_capacity(512), text_bytes: 0, constants: Vec::with_capacity(8) };
+        let mut stripped = Stripped {
+            key: String::with_capacity(512),
+            text_bytes: 0,
+            constants: Vec::with_capacity(16),
+            further_rows: 0,
+        };
         // What stays is copied in pieces as long as can be.
         let mut copied = *at;
+        // Bytes of further rows, which do not count, and all constants by then.
+        let (mut skipped, mut of_rows) = (0, None);
         loop {
             let begin = lexer.at;
             match lexer.token()? {
                 Token::End => break,
+                Token::Stays if lexer.first_row == FirstRow::JustEnded => {
+                    lexer.first_row = FirstRow::Over;
+                    stripped.key.push_str(&sql[copied..lexer.at]);
+                    copied = lexer.at;
+                    if is_of_constants(&stripped.key) && stripped.take_rows(&mut lexer, hold)? {
+                        (skipped, of_rows) = (lexer.at - copied, Some(stripped.constants.len()));
+                        copied = lexer.at;
+                    }
+                }
                 Token::Stays => {}
+                // What is run for each row has no other constants.
+                Token::Goes(_) if of_rows.is_some() => return None,
                 Token::Goes(constant) => {
                     stripped.constants.push(constant);
                     stripped.key.push_str(&sql[copied..begin]);
@@ -355,7 +425,8 @@ impl<'a> Stripped<'a> {
                     copied = lexer.at;
                 }
             }
-            if stripped.constants.len() > CONSTANTS_MAX || lexer.at - *at > STATEMENT_BYTES_MAX {
+            let is_short = stripped.width() <= CONSTANTS_MAX && lexer.at - *at - skipped <= STATEMENT_BYTES_MAX;
+            if !is_short {
                 return None;
             }
         }
@@ -374,15 +445,63 @@ impl<'a> Stripped<'a> {
         Some(Some(stripped))
     }
 
+    /// Constants of one row, or of a statement without rows.
+    fn width(&self) -> usize {
+        self.constants.len() / (1 + self.further_rows)
+    }
+
+    /// Takes the rows behind the first, if each of them is as many constants; else the lexer stays where it is. `None` if there is no room.
+    fn take_rows(&mut self, lexer: &mut Lexer<'a>, hold: Hold<'_>) -> Option<bool> {
+        let (width, first) = (self.constants.len(), lexer.clone());
+        let mut uncounted = 0;
+        while lexer.next_byte() == Some(b',') {
+            let begin = lexer.at;
+            if self.take_row(lexer, width).is_none() {
+                self.constants.truncate(width);
+                self.further_rows = 0;
+                *lexer = first;
+                return Some(false);
+            }
+            self.further_rows += 1;
+            uncounted += BYTES_PER_CONSTANT * width as u64 + COPIES * (lexer.at - begin) as u64;
+            if uncounted >= COUNTED_BYTES {
+                hold(std::mem::take(&mut uncounted))?;
+            }
+        }
+        Some(self.further_rows > 0)
+    }
+
+    /// Takes a comma and a row behind it.
+    fn take_row(&mut self, lexer: &mut Lexer<'a>, width: usize) -> Option<()> {
+        lexer.take(b',')?;
+        lexer.take(b'(')?;
+        for place in 1..=width {
+            lexer.skip_blanks();
+            let Token::Goes(constant @ Constant { is_value: true, .. }) = lexer.token()? else { return None };
+            self.constants.push(constant);
+            lexer.take(if place == width { b')' } else { b',' })?;
+        }
+        Some(())
+    }
+
     fn text(&self) -> &str {
         &self.key[..self.text_bytes]
     }
 
     /// Are all constants written as parameters of these types may be?
     fn fits(&self, parameters: &[u32]) -> bool {
-        self.constants.len() == parameters.len()
-            && self.constants.iter().zip(parameters).all(|(constant, oid)| constant.fits(*oid))
+        self.constants.len() == parameters.len() * (1 + self.further_rows)
+            && self.constants.iter().zip(parameters.iter().cycle()).all(|(constant, oid)| constant.fits(*oid))
     }
+}
+
+/// Is the row at the end of a text without constants nothing but places for such?
+fn is_of_constants(text: &str) -> bool {
+    let row = text.rfind('(').map_or("", |at| &text[at + 1..text.len() - 1]);
+    row.split(',').all(|value| {
+        let number = value.trim_ascii().strip_prefix('$').unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// Appends a number of at most three digits.
@@ -458,6 +577,7 @@ struct Inside {
 /// Most parentheses inside each other.
 const DEPTH_MAX: usize = 32;
 
+#[derive(Clone)]
 struct Lexer<'a> {
     sql: &'a str,
     at: usize,
@@ -473,6 +593,16 @@ struct Lexer<'a> {
     begins_value: bool,
     /// Is it an INSERT, and where in it are we?
     insert: Insert,
+    /// Was the last token the parenthesis behind the first row of VALUES?
+    first_row: FirstRow,
+}
+
+/// How much there has been of the first row of VALUES.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstRow {
+    Begins,
+    JustEnded,
+    Over,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -496,7 +626,25 @@ impl<'a> Lexer<'a> {
             after_point: false,
             begins_value: false,
             insert: Insert::No,
+            first_row: FirstRow::Begins,
         }
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = &self.sql.as_bytes()[self.at..];
+        self.at += rest.iter().take_while(|byte| class(**byte) == Class::Blank).count();
+    }
+
+    /// The byte behind blanks.
+    fn next_byte(&self) -> Option<u8> {
+        self.sql.as_bytes()[self.at..].iter().find(|byte| class(**byte) != Class::Blank).copied()
+    }
+
+    /// Takes a comma or parenthesis, if it follows.
+    fn take(&mut self, byte: u8) -> Option<()> {
+        self.skip_blanks();
+        let follows = self.sql.as_bytes().get(self.at) == Some(&byte);
+        if follows { self.token().map(|_| ()) } else { None }
     }
 
     /// The next token; `None` for what is not understood.
@@ -536,6 +684,9 @@ impl<'a> Lexer<'a> {
                 // `), (` between rows of VALUES.
                 self.before = if self.inside.is_list { Before::List } else { Before::Other };
                 self.inside = self.outside.pop()?;
+                if self.insert == Insert::Rows && self.outside.is_empty() && self.first_row == FirstRow::Begins {
+                    self.first_row = FirstRow::JustEnded;
+                }
                 1
             }
             b',' => {
@@ -755,7 +906,7 @@ mod tests {
     fn stripped(sql: &str) -> String {
         let (mut at, mut all) = (0, Vec::new());
         loop {
-            match Stripped::next(sql, &mut at) {
+            match Stripped::next(sql, &mut at, &mut |_| Some(())) {
                 None => return "not understood".to_owned(),
                 Some(None) => return all.join(" ; "),
                 Some(Some(stripped)) if stripped.constants.is_empty() => all.push(stripped.text().to_owned()),
@@ -764,7 +915,11 @@ mod tests {
                         let text = constant.text.as_deref().unwrap_or("null");
                         format!("{}{} {text}", if constant.is_value { "v" } else { "" }, constant.ty)
                     });
-                    all.push(format!("{} | {}", stripped.text(), constants.collect::<Vec<_>>().join(", ")));
+                    let rows = match stripped.further_rows {
+                        0 => String::new(),
+                        rows => format!(" +{rows}"),
+                    };
+                    all.push(format!("{}{rows} | {}", stripped.text(), constants.collect::<Vec<_>>().join(", ")));
                 }
             }
         }
@@ -777,9 +932,31 @@ mod tests {
             ("update a set b = b + -5 where id=3", "update a set b = b + -$1 where id=$2 | 23 5, 23 3"),
             (
                 "INSERT INTO h (a, b) VALUES (1, 'it''s', 2.50), (3000000000, '', NULL)",
-                "INSERT INTO h (a, b) VALUES ($1, $2, $3), ($4, $5, $6) \
+                "INSERT INTO h (a, b) VALUES ($1, $2, $3) +1 \
                  | v23 1, v0 it's, v1700 2.50, v20 3000000000, v0 , v0 null",
             ),
+            (
+                "insert into h values(-1),\n (2) ,( .5 ) , (true) on conflict do nothing; insert into h values ('),('),(1),(2)",
+                "insert into h values($1) on conflict do nothing +3 | v23 -1, v23 2, v1700 .5, v16 true ; \
+                 insert into h values ($1) +2 | v0 ),(, v23 1, v23 2",
+            ),
+            (
+                "INSERT INTO h VALUES (1, 2), (3, f(4)), (5, 6)",
+                "INSERT INTO h VALUES ($1, $2), ($3, f(4)), ($4, $5) | v23 1, v23 2, v23 3, v23 5, v23 6",
+            ),
+            (
+                "INSERT INTO h VALUES (1, 2), (3), (5, 6)",
+                "INSERT INTO h VALUES ($1, $2), ($3), ($4, $5) | v23 1, v23 2, v23 3, v23 5, v23 6",
+            ),
+            (
+                "INSERT INTO h VALUES (1, default), (3, default)",
+                "INSERT INTO h VALUES ($1, default), ($2, default) | v23 1, v23 3",
+            ),
+            (
+                "INSERT INTO h VALUES (1, 2 + 3), (4, 5), (6, 7)",
+                "INSERT INTO h VALUES ($1, $2 + $3), ($4, $5), ($6, $7) | v23 1, 23 2, 23 3, v23 4, v23 5, v23 6, v23 7",
+            ),
+            ("INSERT INTO h (a) VALUES (1), (2),", "INSERT INTO h (a) VALUES ($1), ($2), | v23 1, v23 2"),
             (
                 "INSERT INTO h VALUES (-1, - 2, -2.5 , -3 + 1, - -4, -2147483648)",
                 "INSERT INTO h VALUES ($1, - $2, $3 , -$4 + $5, - -$6, $7) \
@@ -878,7 +1055,10 @@ mod tests {
         ];
         for text in texts {
             for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
-                let Some(Some(stripped)) = Stripped::next(&text[..cut], &mut 0) else { continue };
+                let Some(Some(stripped)) = Stripped::next(&text[..cut], &mut 0, &mut |_| Some(())) else { continue };
+                if stripped.further_rows > 0 {
+                    continue;
+                }
                 let mut whole = stripped.text().to_owned();
                 for (at, constant) in stripped.constants.iter().enumerate().rev() {
                     let written = match &constant.text {

@@ -126,7 +126,26 @@ pub(crate) enum Plan {
     Other,
 }
 
+impl Plan {
+    /// Does it insert one row for each of several rows of parameters, if it is given such?
+    pub(crate) fn takes_rows(&self) -> bool {
+        match self {
+            Plan::Rows(plan) => plan.takes_rows(),
+            Plan::Insert(plan) => plan.takes_rows(),
+            _ => false,
+        }
+    }
+}
+
 impl Prepared {
+    /// Can it be executed with so many values?
+    fn takes(&self, values: usize) -> bool {
+        match values.checked_rem(self.0.parameters.len()) {
+            Some(0) if self.0.plan.takes_rows() => values > 0,
+            _ => values == self.0.parameters.len(),
+        }
+    }
+
     /// OIDs of `$1 ..`.
     #[must_use]
     pub fn parameters(&self) -> &[u32] {
@@ -482,7 +501,7 @@ impl Session {
     ) -> Result<Begun> {
         self.settle();
         self.check_block(&prepared.0.statement)?;
-        if arguments.len() != prepared.0.parameters.len() {
+        if !prepared.takes(arguments.len()) {
             self.fail();
             return Err(Error::new(
                 SqlState::PROTOCOL_VIOLATION,
@@ -602,7 +621,7 @@ impl Session {
                 Box::pin(crate::named::execute(self, inner, name.as_ref(), parameters, messages)).await?
             }
             (_, Stage::Start) => {
-                let is_short = is_short(prepared);
+                let is_short = is_short(prepared, arguments);
                 let work = Box::pin(self.dispatch(prepared, arguments.values()?));
                 Executed::Outcome(if is_short { work.await? } else { computing(work).await? })
             }
@@ -793,7 +812,7 @@ impl Session {
     }
 
     /// Ends what the statement before left: the block of a COPY that was neither finished nor failed, SETs by `set_config`.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.block.as_ref().is_some_and(|block| block.single) {
             self.fail();
         }
@@ -1170,12 +1189,11 @@ impl Session {
     }
 }
 
-/// Does a statement change data or catalog, so that it needs a transaction?
-/// Is what the statement computes by itself little, whatever it is given? (A commit takes care of itself.)
-fn is_short(prepared: &Prepared) -> bool {
+/// Does the statement compute little by itself? (A commit takes care of itself.)
+fn is_short(prepared: &Prepared, arguments: Arguments<'_>) -> bool {
     use ast::Statement as Sql;
     match (&prepared.0.plan, &prepared.0.statement.0.command) {
-        (Plan::Insert(plan), _) => plan.is_short(),
+        (Plan::Insert(plan), _) => arguments.values().is_ok_and(|values| plan.is_short(values)),
         (Plan::Other, Command::Sql(sql)) => matches!(
             sql,
             Sql::Commit { .. } | Sql::Set(_) | Sql::Reset(_) | Sql::ShowVariable { .. } | Sql::Deallocate { .. }
@@ -1184,6 +1202,7 @@ fn is_short(prepared: &Prepared) -> bool {
     }
 }
 
+/// Does a statement change data or catalog, so that it needs a transaction?
 fn writes(parsed: &Parsed) -> bool {
     let sql = match &parsed.command {
         Command::Copy(copy) => return copy.is_from(),

@@ -126,7 +126,13 @@ impl RowsPlan {
         lines
     }
 
-    /// Reads the values that a client bound, in the types of the parameters.
+    /// Does it insert one row for each of several rows of parameters, if it is given such?
+    pub(crate) fn takes_rows(&self) -> bool {
+        self.compiled.takes_rows()
+    }
+
+    /// Reads the values that a client bound, in the types of the parameters; more values than these are further rows of an INSERT that
+    /// [takes them](RowsPlan::takes_rows).
     pub(crate) fn bind<'a>(
         &self,
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
@@ -134,7 +140,7 @@ impl RowsPlan {
     ) -> Result<Bound> {
         let clocks = zone::Clocks(settings.zone().clone());
         let mut bound = Bound::default();
-        for (at, (ty, (form, bytes))) in self.compiled.params().iter().zip(given).enumerate() {
+        for (at, (ty, (form, bytes))) in self.compiled.params().iter().cycle().zip(given).enumerate() {
             let read = bound.push(*ty, form, bytes, &clocks);
             read.map_err(|error| error.context(format!("parameter ${}", at + 1)))?;
         }

@@ -101,7 +101,8 @@ impl<'a> Arguments<'a> {
                     ParamType::Plain(ty) => ::rows::assign(*ty, datum?),
                     ParamType::Array(_) => datum,
                 };
-                bound.iter().zip(types).map(one).collect()
+                // An INSERT may be given several rows of parameters.
+                bound.iter().zip(types.iter().cycle()).map(one).collect()
             }
         }
     }

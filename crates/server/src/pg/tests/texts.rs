@@ -176,3 +176,52 @@ async fn a_text_means_what_its_own_first_statements_leave() {
     let expected = ["C ROLLBACK", "T id:23 at:1184", "D 4|2024-01-01 00:00:00+00", "C SELECT 1", "Z I"];
     client.check("ROLLBACK; SELECT * FROM t WHERE id = 4", &expected).await;
 }
+
+#[tokio::test]
+async fn rows_of_constants_are_inserted_by_the_statement_of_one_row() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    client.check("CREATE TABLE t (id int PRIMARY KEY, n int DEFAULT 7, s text)", &["C CREATE TABLE", "Z I"]).await;
+    let rows = |ids: std::ops::Range<usize>| {
+        let rows: Vec<String> = ids.map(|id| format!("({id}, 'it''s {id}')")).collect();
+        format!("INSERT INTO t (id, s) VALUES {}", rows.join(", "))
+    };
+    client.check(&rows(0..3), &["C INSERT 0 3", "Z I"]).await;
+    client.check(&rows(3..4), &["C INSERT 0 1", "Z I"]).await;
+    client.check(&rows(4..3_000), &["C INSERT 0 2996", "Z I"]).await;
+    let counted = &["T count:20 sum:20 max:25", "D 3000|21000|it\\'s 999", "C SELECT 1", "Z I"];
+    client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
+    // One row fails: none is inserted, and the client is told where it stands.
+    for (text, told) in [
+        ("INSERT INTO t (id, s) VALUES (5000, 'a'), (7, 'b'), (5001, 'c')", "E 23505"),
+        ("INSERT INTO t (id, s) VALUES (5000, 'a'), ('x', 'b')", "E 22P02"),
+        ("INSERT INTO t (id, s) VALUES (5000, 'a'), (5000000000, 'b')", "E 22003"),
+        ("INSERT INTO t (id, s) VALUES (5000, 'a'), (NULL, 'b')", "E 23502"),
+        ("INSERT INTO t (id, s) VALUES (5000, 'a'), (5001, 'b', 1)", "E 42601"),
+        ("INSERT INTO t (id, s) VALUES (5000, 'a'), (5001)", "E 42601"),
+        (
+            "INSERT INTO t (id, s) VALUES (5000, 'a'), (5000, 'b') ON CONFLICT (id) DO UPDATE SET s = excluded.s",
+            "E 21000",
+        ),
+    ] {
+        let lines = client.query(text).await;
+        assert!(lines[0].starts_with(told) && lines.len() == 2, "{text}: {lines:?}");
+    }
+    client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
+    // What stands behind the rows holds for each of them.
+    let text = "INSERT INTO t VALUES (1, 2, 'b'), (3000, 3, NULL), (2, 4, 'c') \
+                ON CONFLICT (id) DO UPDATE SET n = t.n + excluded.n WHERE t.id > 1 RETURNING id, n";
+    client.check(text, &["T id:23 n:23", "D 3000|3", "D 2|11", "C INSERT 0 2", "Z I"]).await;
+    let text = "INSERT INTO t VALUES (1, 2, 'b'), (3001, 3, 'd') ON CONFLICT DO NOTHING";
+    client.check(text, &["C INSERT 0 1", "Z I"]).await;
+    // Rows that are taken apart are not these.
+    for text in [
+        "INSERT INTO t (id) VALUES (4001), (4002) ORDER BY 1 LIMIT 1",
+        "INSERT INTO t (id) VALUES (4003), (4003) UNION VALUES (4003)",
+        "INSERT INTO t (id) VALUES (4004), (4005) OFFSET 1",
+    ] {
+        client.check(text, &["C INSERT 0 1", "Z I"]).await;
+    }
+    let ids = ["T id:23", "D 4001", "D 4003", "D 4005", "C SELECT 3", "Z I"];
+    client.check("SELECT id FROM t WHERE id > 4000 ORDER BY id", &ids).await;
+}
