@@ -161,7 +161,7 @@ impl<'a> Connection<'a> {
             self.let_others_run().await;
             return Ok(message);
         }
-        if !self.wire.try_flush()? {
+        if !self.wire.may_hold() && !self.wire.try_flush()? {
             self.flush_unless_stopping().await?;
         }
         let stops = Arc::clone(&self.stops);
@@ -235,6 +235,7 @@ impl<'a> Connection<'a> {
             return Ok(Next::Message);
         }
         let started = Instant::now();
+        self.wire.in_batch = false;
         let result = match frontend::parse(frame) {
             Ok(Frontend::Terminate) => return Ok(Next::End),
             // Reading a long text and its values takes milliseconds.
@@ -251,7 +252,11 @@ impl<'a> Connection<'a> {
         }
         match result {
             Ok(()) if self.stops.stop.is_terminated() => Err(shutting_down()),
-            Ok(()) => Ok(Next::Message),
+            Ok(()) => {
+                // A client that wants an answer before the end of the batch says so (Flush); an error it is told at once.
+                self.wire.in_batch = matches!(tag, b'P' | b'B' | b'D' | b'E' | b'C');
+                Ok(Next::Message)
+            }
             Err(Fault::Lost(lost)) => Err(lost),
             Err(Fault::Statement(_)) if self.stops.stop.is_terminated() => Err(shutting_down()),
             Err(Fault::Statement(error)) => {

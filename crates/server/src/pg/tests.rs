@@ -223,6 +223,7 @@ fn bound<'a>(
 const EXECUTE_ALL: (u8, &[u8]) = (b'E', b"\0\0\0\0\0");
 const EXECUTE_TWO: (u8, &[u8]) = (b'E', b"\0\0\0\0\x02");
 const SYNC: (u8, &[u8]) = (b'S', b"");
+const FLUSH: (u8, &[u8]) = (b'H', b"");
 const DESCRIBE_PORTAL: (u8, &[u8]) = (b'D', b"P\0");
 const DESCRIBE_STATEMENT: (u8, &[u8]) = (b'D', b"S\0");
 
@@ -416,6 +417,32 @@ async fn a_pipeline_commits_at_its_sync_and_an_error_undoes_all_of_it() {
     client.send(&[good[0], good[1], EXECUTE_ALL, good[1], EXECUTE_ALL, SYNC]).await;
     assert_eq!(client.transcript().await, ["1", "2", "C INSERT 0 1", "2", "C INSERT 0 1", "Z I"]);
     client.check("SELECT count(*) AS c FROM m", &["T c:20", "D 1", "C SELECT 1", "Z I"]).await;
+}
+
+#[tokio::test]
+async fn answers_of_a_batch_wait_for_its_end_unless_they_are_asked_for_or_many_or_an_error() {
+    let server = Server::start().await;
+    let mut client = with_table(&server).await;
+    let (mut parse, mut bind) = (Vec::new(), Vec::new());
+    let [p, b] = bound(&mut parse, &mut bind, "SELECT 1 AS a", &[], false);
+    client.send(&[p, b, EXECUTE_ALL]).await;
+    let early = tokio::time::timeout(Duration::from_millis(200), client.stream.read_u8()).await;
+    assert!(early.is_err(), "an answer nobody asked for: {early:?}");
+    client.send(&[FLUSH]).await;
+    for tag in [b'1', b'2', b'D', b'C'] {
+        assert_eq!(client.receive().await.unwrap().0, tag);
+    }
+    let [p, b] = bound(&mut parse, &mut bind, "SELECT * FROM nowhere", &[], false);
+    client.send(&[p, b]).await;
+    assert_eq!(client.receive().await.unwrap().0, b'E');
+    client.send(&[SYNC]).await;
+    assert_eq!(client.transcript().await, ["Z I"]);
+    fill(&mut client, 2_000).await;
+    let [p, b] = bound(&mut parse, &mut bind, "SELECT * FROM m", &[], false);
+    client.send(&[p, b, EXECUTE_ALL]).await;
+    assert_eq!(client.receive().await.unwrap().0, b'1');
+    client.send(&[SYNC]).await;
+    assert_eq!(client.transcript().await.len(), 2_003);
 }
 
 #[tokio::test]

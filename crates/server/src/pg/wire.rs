@@ -19,6 +19,8 @@ use super::rows::FLUSH_BYTES;
 
 /// Room made for each read.
 const READ_BYTES: usize = 16 << 10;
+/// Answers of a batch are sent before its end when there are so many bytes of them.
+const BATCH_BYTES: usize = 8 << 10;
 /// Buffers that grew beyond this are given back when they are empty.
 const KEEP_BYTES: usize = 256 << 10;
 
@@ -105,6 +107,8 @@ pub(super) struct Wire {
     input: BytesMut,
     /// Messages to send. Append whole messages only.
     pub(super) output: Vec<u8>,
+    /// More messages of a batch are to come, so that what is in `output` may wait for their answers.
+    pub(super) in_batch: bool,
     sent: usize,
     share: Share,
 }
@@ -113,7 +117,15 @@ impl Wire {
     pub(super) fn new(stream: TcpStream, budget: Arc<Budget>) -> Wire {
         let share = Share { budget, held: 0 };
         let (reader, writer) = stream.into_split();
-        Wire { reader, writer: Arc::new(writer), input: BytesMut::new(), output: Vec::new(), sent: 0, share }
+        Wire {
+            reader,
+            writer: Arc::new(writer),
+            input: BytesMut::new(),
+            output: Vec::new(),
+            in_batch: false,
+            sent: 0,
+            share,
+        }
     }
 
     /// The socket, to watch while a statement runs.
@@ -151,17 +163,25 @@ impl Wire {
         Ok(length.map(|length| self.input.split_to(length)))
     }
 
-    /// The next message; everything buffered is sent before waiting for it. Can be abandoned at any await.
+    /// The next message; before waiting for it, everything buffered is sent, except [in a batch](Wire::in_batch). Can be abandoned at any
+    /// await.
     pub(super) async fn message(&mut self) -> Result<BytesMut, Lost> {
         loop {
             if let Some(message) = self.message_read()? {
                 return Ok(message);
             }
-            self.flush().await?;
+            if !self.may_hold() {
+                self.flush().await?;
+            }
             if !self.read().await? {
                 return Err(Lost::Gone);
             }
         }
+    }
+
+    /// May answers wait for those of the next messages?
+    pub(super) fn may_hold(&self) -> bool {
+        self.in_batch && self.output.len() < BATCH_BYTES
     }
 
     /// The tag of the next message, if all of it has been read already.
