@@ -14,6 +14,7 @@
 //!
 //! Not here: SQL and writing record batches (`query`), health and metrics (`health`).
 
+mod counted;
 mod decode;
 mod ingest;
 mod metadata;
@@ -200,7 +201,13 @@ pub async fn serve_flight(listener: TcpListener, context: Arc<Context>) {
     let service = FlightServiceServer::new(service::Front::new(Arc::clone(&context)))
         .max_decoding_message_size(bytes_max)
         .max_encoding_message_size(usize::MAX);
+    let memory = context.database.engine().memory().clone();
+    let counted =
+        tower::util::MapRequestLayer::new(move |request: tonic::codegen::http::Request<tonic::body::Body>| {
+            request.map(|body| counted::counted(body, &memory))
+        });
     let server = tonic::transport::Server::builder()
+        .layer(counted)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)

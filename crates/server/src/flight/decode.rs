@@ -18,6 +18,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use model::{Error, Result, SqlState};
 use tonic::Status;
 
+use super::status::SQLSTATE;
 use crate::metrics::Counter;
 
 /// So long, and so many messages, are read of a stream after it was refused.
@@ -95,6 +96,10 @@ fn malformed(text: impl std::fmt::Display) -> Error {
 
 fn lost(status: &Status) -> Error {
     match status.code() {
+        tonic::Code::ResourceExhausted if status.metadata().get(SQLSTATE).is_some() => {
+            Error::new(SqlState::OUT_OF_MEMORY, status.message())
+                .with_hint("send smaller record batches, or fewer at a time")
+        }
         // It says which limit, and by how much.
         tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
             Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, status.message()).with_hint("send smaller record batches")

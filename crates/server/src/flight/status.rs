@@ -5,7 +5,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 /// Under this name the SQLSTATE goes along.
-const SQLSTATE: &str = "x-millrace-sqlstate";
+pub(super) const SQLSTATE: &str = "x-millrace-sqlstate";
 /// Longest text of an error: it goes in a header, and those are bounded.
 const TEXT_BYTES_MAX: usize = 2 << 10;
 
