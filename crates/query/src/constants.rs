@@ -16,11 +16,13 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use pg::types::oid;
 
 use crate::errors::external;
@@ -76,6 +78,28 @@ impl FunctionRewrite for TextConstants {
             // Whether it was changed or not: nobody asks again.
             other => Ok(Transformed::yes(other)),
         }
+    }
+}
+
+/// Reads text constants beside booleans while a query is planned: in a select list the planner asks for the type of a comparison before the
+/// query is analyzed, and knows none for `flag = 't'`.
+#[derive(Debug)]
+pub(crate) struct BesideBooleans;
+
+impl ExprPlanner for BesideBooleans {
+    fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+        let RawBinaryExpr { op, mut left, mut right } = raw;
+        if matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+            let kind = Kind::Of(Arrow::Boolean);
+            let is_boolean = |expr: &Expr| expr.get_type(schema).is_ok_and(|ty| ty == Arrow::Boolean);
+            if is_boolean(&left) {
+                right = read_beside(right, Some(&kind), "UTC")?;
+            } else if is_boolean(&right) {
+                left = read_beside(left, Some(&kind), "UTC")?;
+            }
+        }
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 }
 
@@ -184,9 +208,24 @@ impl Kind {
         if is_read {
             return Some(Kind::Of(ty));
         }
-        let Expr::Column(column) = expr else { return None };
-        let (_, field) = schema.qualified_field_from_column(column).ok()?;
-        (ty.is_string() && oid_of(field) == oid::UUID).then_some(Kind::Uuid)
+        (ty.is_string() && is_uuid(expr, schema)).then_some(Kind::Uuid)
+    }
+}
+
+/// Is it a column of type `uuid`, or does it choose among such?
+fn is_uuid(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Column(column) => {
+            schema.qualified_field_from_column(column).is_ok_and(|(_, field)| oid_of(field) == oid::UUID)
+        }
+        Expr::ScalarFunction(call) if takes_one_type(call.func.name()) => {
+            call.args.iter().any(|argument| is_uuid(argument, schema))
+        }
+        Expr::Case(case) => {
+            let results = case.when_then_expr.iter().map(|(_, then)| then).chain(&case.else_expr);
+            results.into_iter().any(|result| is_uuid(result, schema))
+        }
+        _ => false,
     }
 }
 

@@ -163,7 +163,8 @@ const NARROW: usize = 64;
 impl<'a> Tables<'a> {
     pub(crate) fn new(state: &'a SessionState, context: &'a Arc<StatementContext>) -> Tables<'a> {
         let dates = crate::functions::dates::DateOperators { zone: context.settings.time_zone() };
-        let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(dates), Arc::new(crate::arithmetic::Arithmetic)];
+        let mut planners: Vec<Arc<dyn ExprPlanner>> =
+            vec![Arc::new(dates), Arc::new(crate::arithmetic::Arithmetic), Arc::new(crate::constants::BesideBooleans)];
         planners.extend(state.expr_planners().iter().cloned());
         Tables {
             state,

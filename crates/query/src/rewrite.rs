@@ -14,8 +14,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
-    Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    LimitClause, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 /// Starts a private alias; then the item's number, a colon, and the name to show.
@@ -77,6 +78,20 @@ impl VisitorMut for QualifiedColumns {
     }
 }
 
+/// `FETCH FIRST n ROWS ONLY` is `LIMIT n`.
+fn limit_of_fetch(query: &mut Query) {
+    let Some(fetch) = query.fetch.take_if(|fetch| !fetch.with_ties && !fetch.percent) else { return };
+    let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+    let count = Some(fetch.quantity.clone().unwrap_or_else(one));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset { limit: count, offset: None, limit_by: Vec::new() });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = count,
+        Some(_) => query.fetch = Some(fetch),
+    }
+}
+
 struct Rewriter;
 
 impl VisitorMut for Rewriter {
@@ -84,6 +99,7 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         demote_values(&mut query.body);
+        limit_of_fetch(query);
         ControlFlow::Continue(())
     }
 

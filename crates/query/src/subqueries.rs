@@ -16,6 +16,9 @@
 //! Conditions that name outer rows become conditions of those joins, where DataFusion knows the subquery's columns by their names alone:
 //! of `SELECT t3.id FROM t3 JOIN t4 … WHERE t4.id < outer.y` it would compare `t3.id`. So such conditions get columns of their own, whose
 //! names nothing else has.
+//!
+//! Further forms that DataFusion does not take apart: a value that a condition of a join asks of one side's rows is a column of that side,
+//! made before the join; and the first row of several (`LIMIT 1`) is an aggregate, `first_value`.
 
 use std::sync::Arc;
 
@@ -23,29 +26,124 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Spans};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::count::count_all;
+use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit,
+    BinaryExpr, Case, Expr, ExprSchemable, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, SkipType,
+    Subquery, lit,
 };
 use datafusion::scalar::ScalarValue;
 
 /// Rewrites the subqueries of a plan as it comes from SQL.
 pub(crate) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let rewritten = plan.transform_up_with_subqueries(|node| match node {
+    let mut names = 0;
+    let rewritten =
+        plan.transform_up_with_subqueries(|node| first_rows(node)?.transform_data(|node| sides(node, &mut names)))?;
+    let rewritten = rewritten.data.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Filter(filter) if has_subquery(&filter.predicate) => conditions(filter),
         LogicalPlan::Projection(_) | LogicalPlan::Window(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_) => {
             values(node)
         }
         other => Ok(Transformed::no(other)),
     })?;
-    let mut names = 0;
     let rewritten = rewritten.data.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Filter(filter) if filter.predicate.contains_outer() => named_apart(filter, &mut names),
         other => Ok(Transformed::no(other)),
     })?;
     Ok(rewritten.data)
+}
+
+/// Makes values that a join's condition asks of the rows of one side columns of that side.
+fn sides(node: LogicalPlan, names: &mut usize) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Join(mut join) = node else { return Ok(Transformed::no(node)) };
+    let Some(filter) = join.filter.take() else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
+    let filter = filter.transform_down(|part| {
+        let Expr::ScalarSubquery(subquery) = &part else { return Ok(Transformed::no(part)) };
+        let is_of = |side: &LogicalPlan| {
+            let column = |reference: &Expr| match reference {
+                Expr::OuterReferenceColumn(_, column) => side.schema().has_column(column),
+                _ => false,
+            };
+            !subquery.outer_ref_columns.is_empty() && subquery.outer_ref_columns.iter().all(column)
+        };
+        let made = match (is_of(&join.left), is_of(&join.right)) {
+            (true, false) => &mut of_left,
+            (false, true) => &mut of_right,
+            _ => return Ok(Transformed::no(part)),
+        };
+        *names += 1;
+        let name = format!("{OWN_NAME}{names}");
+        made.push(part.alias(&name));
+        Ok(Transformed::new(Expr::Column(Column::new_unqualified(name)), true, TreeNodeRecursion::Jump))
+    })?;
+    join.filter = Some(filter.data);
+    if of_left.is_empty() && of_right.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let columns: Vec<Expr> = join.schema.columns().into_iter().map(Expr::Column).collect();
+    let wide = |side: Arc<LogicalPlan>, made: Vec<Expr>| -> Result<Arc<LogicalPlan>> {
+        if made.is_empty() {
+            return Ok(side);
+        }
+        let kept = side.schema().columns().into_iter().map(Expr::Column).collect::<Vec<_>>();
+        let builder = LogicalPlanBuilder::from(Arc::unwrap_or_clone(side));
+        Ok(Arc::new(builder.project(kept.into_iter().chain(made))?.build()?))
+    };
+    (join.left, join.right) = (wide(join.left, of_left)?, wide(join.right, of_right)?);
+    let joined = LogicalPlan::Join(join).recompute_schema()?;
+    Ok(Transformed::yes(LogicalPlanBuilder::from(joined).project(columns)?.build()?))
+}
+
+/// Makes the first row that a subquery asks for, where it refers to outer rows, an aggregate.
+fn first_rows(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    node.map_expressions(|expr| {
+        expr.transform_up(|part| {
+            let Expr::ScalarSubquery(mut subquery) = part else { return Ok(Transformed::no(part)) };
+            let first = match subquery.outer_ref_columns.is_empty() {
+                true => None,
+                false => first_row(&subquery.subquery)?,
+            };
+            let is_made = first.is_some();
+            subquery.subquery = first.map_or(subquery.subquery, Arc::new);
+            Ok(Transformed::new_transformed(Expr::ScalarSubquery(subquery), is_made))
+        })
+    })
+}
+
+/// `SELECT x … [ORDER BY …] LIMIT 1` as an aggregate: without rows it gives NULL, as the subquery does.
+fn first_row(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    let LogicalPlan::Limit(limit) = plan else { return Ok(None) };
+    let is_first = matches!(limit.get_skip_type()?, SkipType::Literal(0))
+        && matches!(limit.get_fetch_type()?, FetchType::Literal(Some(1..)));
+    let is_aggregate = |plan: &LogicalPlan| matches!(plan, LogicalPlan::Aggregate(made) if made.group_expr.is_empty());
+    let (value, under) = match limit.input.as_ref() {
+        // That is one row anyway.
+        LogicalPlan::Projection(made) if is_first && is_aggregate(&made.input) => {
+            return Ok(Some(limit.input.as_ref().clone()));
+        }
+        LogicalPlan::Projection(made) if matches!(*made.input, LogicalPlan::Sort(_)) && made.expr.len() == 1 => {
+            (made.expr[0].clone().unalias_nested().data, made.input.as_ref())
+        }
+        other => {
+            let columns = other.schema().columns();
+            let [column] = columns.as_slice() else { return Ok(None) };
+            (Expr::Column(column.clone()), other)
+        }
+    };
+    let is_one = matches!(limit.get_fetch_type()?, FetchType::Literal(Some(1)));
+    if !is_first || !is_one || value.contains_outer() {
+        return Ok(None);
+    }
+    let (order, input) = match under {
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.expr.clone(), sort.input.as_ref()),
+        LogicalPlan::Sort(_) => return Ok(None),
+        other => (Vec::new(), other),
+    };
+    let first = first_value(value, order);
+    Ok(Some(LogicalPlanBuilder::from(input.clone()).aggregate(Vec::<Expr>::new(), vec![first])?.build()?))
 }
 
 /// Gives the columns that conditions on outer rows name names of their own.

@@ -62,6 +62,13 @@ struct Rewriter;
 impl VisitorMut for Rewriter {
     type Break = ();
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(select) = unnested_apart(query) {
+            query.body = Box::new(SetExpr::Select(Box::new(select)));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         qualify_wildcards(select);
         lookups::unfold(select);
@@ -105,6 +112,78 @@ impl VisitorMut for Rewriter {
         lookups::type_info(factor);
         table_function(factor);
         ControlFlow::Continue(())
+    }
+}
+
+/// `SELECT unnest(a) AS b, x AS y …` as a query over one that has `a` and `x`: beside an `unnest` the planner takes an alias that is also a
+/// column's name for either.
+fn unnested_apart(query: &Query) -> Option<Select> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let is_grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(by, _) if by.is_empty());
+    let has_alias =
+        |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { expr, .. } if array_of_unnest(expr).is_none());
+    if query.order_by.is_some() || is_grouped || select.distinct.is_some() || !select.projection.iter().any(has_alias) {
+        return None;
+    }
+    let (mut names, mut within, mut around) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unnests = false;
+    for item in &select.projection {
+        let (expr, name) = match item {
+            SelectItem::ExprWithAlias { expr, alias } => (expr, alias.clone()),
+            SelectItem::UnnamedExpr(expr @ Expr::Identifier(name)) => (expr, name.clone()),
+            SelectItem::UnnamedExpr(expr @ Expr::CompoundIdentifier(parts)) => (expr, parts.last()?.clone()),
+            _ => return None,
+        };
+        let value = Expr::Identifier(name.clone());
+        let (expr, value) = match array_of_unnest(expr) {
+            Some(array) => (array.clone(), call("unnest", vec![value])),
+            // A function may give several rows itself, which are to be side by side with those of the array.
+            None if calls_function(expr) => return None,
+            None => (expr.clone(), value),
+        };
+        unnests |= array_of_unnest(item_expr(item)?).is_some();
+        names.push(folded(&name));
+        within.push(SelectItem::ExprWithAlias { expr, alias: name.clone() });
+        around.push(SelectItem::ExprWithAlias { expr: value, alias: name });
+    }
+    names.sort_unstable();
+    let is_named_once = names.windows(2).all(|pair| pair[0] != pair[1]);
+    if !unnests || !is_named_once {
+        return None;
+    }
+    let mut inner = query.clone();
+    inner.with = None;
+    inner.limit_clause = None;
+    inner.fetch = None;
+    inner.body = Box::new(SetExpr::Select(Box::new(Select { projection: within, ..(**select).clone() })));
+    let named = TableAlias { explicit: true, name: Ident::with_quote('"', "unnested"), columns: Vec::new(), at: None };
+    let relation = TableFactor::Derived { lateral: false, subquery: Box::new(inner), alias: Some(named), sample: None };
+    let from = vec![TableWithJoins { relation, joins: Vec::new() }];
+    Some(Select { projection: around, from, selection: None, having: None, ..(**select).clone() })
+}
+
+fn calls_function(expr: &Expr) -> bool {
+    let found = ast::visit_expressions(expr, |part| match part {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+fn item_expr(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+/// The array of `unnest(array)`.
+fn array_of_unnest(expr: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))] if last_name(&function.name)? == "unnest" => Some(array),
+        _ => None,
     }
 }
 
