@@ -33,8 +33,8 @@ const TEXTS_MAX: usize = 256;
 /// Longer statements are not kept, nor those with more constants, nor texts in which there are such: they are not sent again and again.
 const STATEMENT_BYTES_MAX: usize = 4 << 10;
 const CONSTANTS_MAX: usize = 128;
-/// Longer texts of several statements are not looked at.
-const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Texts of more statements are not looked at.
+const STATEMENTS_MAX: usize = 1 << 10;
 /// Bytes that a constant of many rows takes until its row is inserted, but for its text: as it is found, as it is read, and as it is given
 /// to the statement.
 const BYTES_PER_CONSTANT: u64 = 144;
@@ -144,7 +144,7 @@ impl Session {
             let mut held = self.database().engine().memory().reservation(Work::Statements);
             // Without room for them the long way is taken, which says so.
             let Some(stripped) = Stripped::next(text, &mut at, &mut |bytes| held.grow(bytes).ok())? else { break };
-            if !recalled.is_empty() && text.len() > TEXT_BYTES_MAX {
+            if recalled.len() == STATEMENTS_MAX {
                 return None;
             }
             let prepared = match self.texts.stripped.get(stripped.key.as_str()) {
@@ -399,8 +399,8 @@ impl<'a> Stripped<'a> {
         };
         // What stays is copied in pieces as long as can be.
         let mut copied = *at;
-        // Bytes of further rows, which do not count, and all constants by then.
-        let (mut skipped, mut of_rows) = (0, None);
+        // Bytes of further rows, which do not count.
+        let mut skipped = 0;
         loop {
             let begin = lexer.at;
             match lexer.token()? {
@@ -410,13 +410,13 @@ impl<'a> Stripped<'a> {
                     stripped.key.push_str(&sql[copied..lexer.at]);
                     copied = lexer.at;
                     if is_of_constants(&stripped.key) && stripped.take_rows(&mut lexer, hold)? {
-                        (skipped, of_rows) = (lexer.at - copied, Some(stripped.constants.len()));
+                        skipped = lexer.at - copied;
                         copied = lexer.at;
                     }
                 }
                 Token::Stays => {}
                 // What is run for each row has no other constants.
-                Token::Goes(_) if of_rows.is_some() => return None,
+                Token::Goes(_) if stripped.further_rows > 0 => return None,
                 Token::Goes(constant) => {
                     stripped.constants.push(constant);
                     stripped.key.push_str(&sql[copied..begin]);
@@ -435,7 +435,8 @@ impl<'a> Stripped<'a> {
         stripped.text_bytes = stripped.key.trim_ascii_end().len();
         stripped.key.truncate(stripped.text_bytes);
         stripped.key.push(';');
-        stripped.key.extend(stripped.constants.iter().map(|constant| match constant.ty {
+        let width = stripped.width();
+        stripped.key.extend(stripped.constants[..width].iter().map(|constant| match constant.ty {
             _ if constant.is_value => 'v',
             oid::INT4 => 'i',
             oid::INT8 => 'l',

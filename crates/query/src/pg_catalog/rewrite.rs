@@ -136,12 +136,14 @@ fn unnested_apart(query: &Query) -> Option<Select> {
         };
         let value = Expr::Identifier(name.clone());
         let (expr, value) = match array_of_unnest(expr) {
-            Some(array) => (array.clone(), call("unnest", vec![value])),
+            Some(array) => {
+                unnests = true;
+                (array.clone(), call("unnest", vec![value]))
+            }
             // A function may give several rows itself, which are to be side by side with those of the array.
             None if calls_function(expr) => return None,
             None => (expr.clone(), value),
         };
-        unnests |= array_of_unnest(item_expr(item)?).is_some();
         names.push(folded(&name));
         within.push(SelectItem::ExprWithAlias { expr, alias: name.clone() });
         around.push(SelectItem::ExprWithAlias { expr: value, alias: name });
@@ -168,13 +170,6 @@ fn calls_function(expr: &Expr) -> bool {
         _ => ControlFlow::Continue(()),
     });
     found.is_break()
-}
-
-fn item_expr(item: &SelectItem) -> Option<&Expr> {
-    match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
-    }
 }
 
 /// The array of `unnest(array)`.

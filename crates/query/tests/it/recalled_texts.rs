@@ -191,3 +191,26 @@ fn values_of_an_insert_are_those_of_its_text_whatever_was_inserted_before() {
         assert!(found.of_one_row > 150 && found.of_several_rows > 80, "{found:?}");
     });
 }
+
+#[test]
+fn rows_of_constants_are_found_whatever_their_number_once_one_of_them_was() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fixture = Fixture::new();
+        let mut session = fixture.database.session("millrace");
+        whole(&mut session, "CREATE TABLE a (k int PRIMARY KEY, s text)").await.unwrap();
+        for (text, expected) in [
+            ("INSERT INTO a VALUES (1, 'x')", false),
+            // Several rows are found when they come first, and then so is one.
+            ("INSERT INTO a VALUES (2, 'y'), (3, NULL)", true),
+            ("INSERT INTO a VALUES (4, 'z')", true),
+            ("INSERT INTO a VALUES (5, 'u'), (6, 'v'), (7, 'w'); INSERT INTO a VALUES (8, ''), (9, '')", true),
+            ("INSERT INTO a VALUES (10, 'u'), (11, 'v' || 'w')", false),
+        ] {
+            let (done, was_found) = recalled(&mut session, text).await;
+            assert_eq!((done, was_found), (Ok(()), expected), "{text}");
+        }
+        let mut client = Client::new(&fixture, Storage::Memory);
+        assert_eq!(client.table("SELECT k FROM a").await.unwrap().len(), 11);
+    });
+}
