@@ -58,10 +58,12 @@ impl FunctionRewrite for TextConstants {
                 let kind = Kind::of(&expr, schema);
                 let list = list.into_iter().map(|item| read_beside(item, kind.as_ref(), zone));
                 let mut list = list.collect::<Result<Vec<_>>>()?;
+                let is_apart = |item: &mut Expr| is_null(item) || item.any_column_refs();
+                let apart = if expr.is_volatile() { Vec::new() } else { list.extract_if(.., is_apart).collect() };
                 if let Some(Kind::Of(ty)) = &kind {
                     add_equals(&mut list, ty);
                 }
-                Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })))
+                Ok(Transformed::yes(beside(InList { expr, list, negated }, apart)))
             }
             Expr::Case(mut case) => {
                 read_case(&mut case, schema, zone)?;
@@ -79,6 +81,26 @@ impl FunctionRewrite for TextConstants {
             other => Ok(Transformed::yes(other)),
         }
     }
+}
+
+fn is_null(item: &Expr) -> bool {
+    matches!(item, Expr::Literal(value, _) if value.is_null())
+}
+
+/// A list, and items that are compared beside it: NULLs, and what has columns in it. The planner joins lists as if they were sets of
+/// constants: it takes `x NOT IN (1, NULL) OR x NOT IN (2)`, and `x NOT IN (y) OR x NOT IN (z)`, for true.
+fn beside(list: InList, apart: Vec<Expr>) -> Expr {
+    let InList { expr, negated, .. } = &list;
+    let (expr, negated) = (expr.as_ref().clone(), *negated);
+    let compared = apart.into_iter().map(|item| match (is_null(&item), negated) {
+        (true, _) => Expr::Literal(ScalarValue::Boolean(None), None),
+        (false, true) => expr.clone().not_eq(item),
+        (false, false) => expr.clone().eq(item),
+    });
+    let whole = if list.list.is_empty() { None } else { Some(Expr::InList(list)) };
+    let joined =
+        whole.into_iter().chain(compared).reduce(|all, next| if negated { all.and(next) } else { all.or(next) });
+    joined.unwrap_or_else(|| Expr::Literal(ScalarValue::Boolean(Some(negated)), None))
 }
 
 /// Reads text constants beside booleans while a query is planned: in a select list the planner asks for the type of a comparison before the
