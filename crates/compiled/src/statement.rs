@@ -120,7 +120,7 @@ impl Compiled {
         Parts { subqueries, derived, hashed: *hashed, arrays }
     }
 
-    /// Is it an INSERT of one row of VALUES? Given the parameters of several rows, one after the other, [`run`] inserts one for each,
+    /// True for an INSERT of one row of VALUES: given the parameters of several rows, one after the other, [`run`] inserts one for each,
     /// as if all of them stood in its VALUES.
     #[must_use]
     pub fn takes_rows(&self) -> bool {

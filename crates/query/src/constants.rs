@@ -58,12 +58,13 @@ impl FunctionRewrite for TextConstants {
                 let kind = Kind::of(&expr, schema);
                 let list = list.into_iter().map(|item| read_beside(item, kind.as_ref(), zone));
                 let mut list = list.collect::<Result<Vec<_>>>()?;
-                let is_apart = |item: &mut Expr| is_null(item) || item.any_column_refs();
-                let apart = if expr.is_volatile() { Vec::new() } else { list.extract_if(.., is_apart).collect() };
+                let items = list.len();
+                list.retain(|item| !matches!(item, Expr::Literal(value, _) if value.is_null()));
+                let has_null = list.len() < items;
                 if let Some(Kind::Of(ty)) = &kind {
                     add_equals(&mut list, ty);
                 }
-                Ok(Transformed::yes(beside(InList { expr, list, negated }, apart)))
+                Ok(Transformed::yes(no_set(InList { expr, list, negated }, has_null)))
             }
             Expr::Case(mut case) => {
                 read_case(&mut case, schema, zone)?;
@@ -83,24 +84,50 @@ impl FunctionRewrite for TextConstants {
     }
 }
 
-fn is_null(item: &Expr) -> bool {
-    matches!(item, Expr::Literal(value, _) if value.is_null())
+/// A list that the planner does not take for a set of constants: it joins lists beside each other as such, so that
+/// `x NOT IN (1, NULL) OR x NOT IN (2)`, and `x NOT IN (y) OR x NOT IN (z)`, would be true. NULL stands beside the list, and a list with
+/// columns in a function. A chain of comparisons would do too, but the planner takes the square of their number for it.
+fn no_set(list: InList, has_null: bool) -> Expr {
+    let (negated, is_empty) = (list.negated, list.list.is_empty());
+    let has_columns = list.list.iter().any(Expr::any_column_refs);
+    let list = Expr::InList(list);
+    let list = if has_columns { ScalarUDF::from(Alone::default()).call(vec![list]) } else { list };
+    let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
+    match (has_null, is_empty) {
+        (false, _) => list,
+        (true, true) => unknown,
+        (true, false) if negated => list.and(unknown),
+        (true, false) => list.or(unknown),
+    }
 }
 
-/// A list, and items that are compared beside it: NULLs, and what has columns in it. The planner joins lists as if they were sets of
-/// constants: it takes `x NOT IN (1, NULL) OR x NOT IN (2)`, and `x NOT IN (y) OR x NOT IN (z)`, for true.
-fn beside(list: InList, apart: Vec<Expr>) -> Expr {
-    let InList { expr, negated, .. } = &list;
-    let (expr, negated) = (expr.as_ref().clone(), *negated);
-    let compared = apart.into_iter().map(|item| match (is_null(&item), negated) {
-        (true, _) => Expr::Literal(ScalarValue::Boolean(None), None),
-        (false, true) => expr.clone().not_eq(item),
-        (false, false) => expr.clone().eq(item),
-    });
-    let whole = if list.list.is_empty() { None } else { Some(Expr::InList(list)) };
-    let joined =
-        whole.into_iter().chain(compared).reduce(|all, next| if negated { all.and(next) } else { all.or(next) });
-    joined.unwrap_or_else(|| Expr::Literal(ScalarValue::Boolean(Some(negated)), None))
+/// Gives the boolean that it is given.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Alone(Signature);
+
+impl Default for Alone {
+    fn default() -> Alone {
+        Alone(Signature::exact(vec![Arrow::Boolean], Volatility::Immutable))
+    }
+}
+
+impl ScalarUDFImpl for Alone {
+    fn name(&self) -> &str {
+        "millrace_alone"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _arguments: &[Arrow]) -> Result<Arrow> {
+        Ok(Arrow::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let mut given = arguments.args;
+        given.pop().ok_or_else(|| external(model::Error::bug("a function of one argument without it")))
+    }
 }
 
 /// Reads text constants beside booleans while a query is planned: in a select list the planner asks for the type of a comparison before the

@@ -38,9 +38,9 @@ const STATEMENTS_MAX: usize = 1 << 10;
 /// Bytes that a constant of many rows takes until its row is inserted, but for its text: as it is found, as it is read, and as it is given
 /// to the statement.
 const BYTES_PER_CONSTANT: u64 = 144;
-/// So often the bytes of many rows are there: as they are read, and as they are put together.
+/// Copies of the bytes of many rows: one as they are read, one as they are put together.
 const COPIES: u64 = 2;
-/// What rows take is counted in such pieces; less is not.
+/// The memory of many rows is counted in pieces of so many bytes; less is not counted.
 const COUNTED_BYTES: u64 = 64 << 10;
 
 /// What a session remembers of texts.
@@ -73,7 +73,7 @@ pub struct RecalledStatement {
     /// The statement, with parameters in the places of constants.
     pub prepared: Prepared,
     constants: Constants,
-    /// What the constants of many rows take.
+    /// Memory of the constants, if there are many rows.
     _held: Reservation,
 }
 
@@ -415,7 +415,7 @@ impl<'a> Stripped<'a> {
                     }
                 }
                 Token::Stays => {}
-                // What is run for each row has no other constants.
+                // The statement is run once for each row, so it can have no constants but those of the rows.
                 Token::Goes(_) if stripped.further_rows > 0 => return None,
                 Token::Goes(constant) => {
                     stripped.constants.push(constant);

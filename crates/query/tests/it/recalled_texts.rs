@@ -57,7 +57,7 @@ const CONSTANTS: [&str; 34] = [
     "'1' || '2'",
 ];
 
-/// What may stand behind the rows of an INSERT, with a primary key `k`.
+/// Clauses behind the rows of an INSERT into a table with a primary key `k`.
 const TAILS: [&str; 6] = [
     "",
     "",
@@ -98,7 +98,7 @@ async fn recalled(session: &mut Session, sql: &str) -> (Result<(), String>, bool
     (Ok(()), true)
 }
 
-/// What was found by the cache.
+/// Texts that the cache found, by their number of rows.
 #[derive(Debug, Default)]
 struct Found {
     of_one_row: usize,

@@ -1,4 +1,4 @@
-//! What calls send is counted against the memory budget.
+//! Bytes that calls send are counted against the memory budget.
 //!
 //! A message is put together by the library below before anybody here sees it, and may be large. So the bytes of a call's body are followed
 //! on their way there: those of the message that is not whole yet are held, and those of the piece that came last.

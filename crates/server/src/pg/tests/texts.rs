@@ -208,13 +208,13 @@ async fn rows_of_constants_are_inserted_by_the_statement_of_one_row() {
         assert!(lines[0].starts_with(told) && lines.len() == 2, "{text}: {lines:?}");
     }
     client.check("SELECT count(*), sum(n), max(s) FROM t", counted).await;
-    // What stands behind the rows holds for each of them.
+    // ON CONFLICT and RETURNING hold for each row.
     let text = "INSERT INTO t VALUES (1, 2, 'b'), (3000, 3, NULL), (2, 4, 'c') \
                 ON CONFLICT (id) DO UPDATE SET n = t.n + excluded.n WHERE t.id > 1 RETURNING id, n";
     client.check(text, &["T id:23 n:23", "D 3000|3", "D 2|11", "C INSERT 0 2", "Z I"]).await;
     let text = "INSERT INTO t VALUES (1, 2, 'b'), (3001, 3, 'd') ON CONFLICT DO NOTHING";
     client.check(text, &["C INSERT 0 1", "Z I"]).await;
-    // Rows that are taken apart are not these.
+    // VALUES below ORDER BY, OFFSET or UNION is a query, which takes the long way.
     for text in [
         "INSERT INTO t (id) VALUES (4001), (4002) ORDER BY 1 LIMIT 1",
         "INSERT INTO t (id) VALUES (4003), (4003) UNION VALUES (4003)",
