@@ -4,12 +4,14 @@
 //! commands see sources, `cargo metadata` and processes.
 
 mod bench;
+mod catalog;
 mod check;
 mod fuzz;
 mod fuzz_sql;
 mod instructions;
 mod model;
 mod peers;
+mod postgres;
 mod run;
 mod scale;
 mod sim;
@@ -37,6 +39,9 @@ cargo xtask <command>
   fuzz [--seconds N] [TARGET]    every fuzz target for N seconds in all (default 60), or one target
   fuzz-sql [--seconds N] [--seed S]  random queries over both stores, PostgreSQL as judge (default 600 seconds, a new
                                  seed); prints seeds and the queries that are answered otherwise
+  postgres [SCRIPT…]             PostgreSQL's own regression scripts, each answer compared with PostgreSQL's; keeps a ratchet;
+                                 `cargo xtask postgres --help`
+  catalog [--save]               compares the data of crate `catalog` with PostgreSQL's, or writes it
   bench-compare A B [options]    paired runs of two builds; `cargo xtask bench-compare --help`
   bench-instructions [NAME]      instructions of the hot kernels under callgrind, as ratios to a stored baseline, which
                                  --save makes anew
@@ -59,6 +64,8 @@ fn main() -> ExitCode {
         "scale" => scale::run(rest),
         "fuzz" => fuzz::run(rest),
         "fuzz-sql" => fuzz_sql::run(rest),
+        "postgres" => postgres::run(rest),
+        "catalog" => catalog::run(rest),
         "bench-compare" => bench::run(rest),
         "bench-instructions" => instructions::run(rest),
         "--help" | "-h" | "help" => {

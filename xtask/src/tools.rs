@@ -86,7 +86,7 @@ pub(crate) fn fetch() -> Result<Tools> {
 }
 
 /// Debian keeps server programs out of PATH, in a folder per major version; 15 is the one we compare answers with.
-fn postgres() -> Result<PathBuf> {
+pub(crate) fn postgres() -> Result<PathBuf> {
     let folder = PathBuf::from("/usr/lib/postgresql/15/bin");
     if folder.join("initdb").is_file() && in_path("psql") {
         return Ok(folder);
