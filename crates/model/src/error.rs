@@ -103,6 +103,7 @@ states! {
     INVALID_SCHEMA_NAME = "3F000", NotFound, "No such schema.";
     SERIALIZATION_FAILURE = "40001", Conflict, "The transaction met a concurrent change; run it again.";
     DEADLOCK_DETECTED = "40P01", Conflict, "Transactions wait for each other; run this one again.";
+    CANT_CHANGE_RUNTIME_PARAM = "55P02", Invalid, "A setting that cannot be changed now.";
     SYNTAX_ERROR = "42601", Invalid, "The statement cannot be parsed.";
     DUPLICATE_COLUMN = "42701", Invalid, "The column exists.";
     DUPLICATE_ALIAS = "42712", Invalid, "The statement has two tables of this name.";
@@ -125,6 +126,7 @@ states! {
     WRONG_OBJECT_TYPE = "42809", Invalid, "The name is that of something else.";
     INVALID_FOREIGN_KEY = "42830", Invalid, "A foreign key that refers to no key.";
     GENERATED_ALWAYS = "428C9", Invalid, "A value for a column that only its sequence gives values.";
+    AMBIGUOUS_FUNCTION = "42725", Invalid, "Several functions or operators fit these types equally well.";
     UNDEFINED_FUNCTION = "42883", NotFound, "No such function or operator for these types.";
     RESERVED_NAME = "42939", Invalid, "A name the system keeps for itself.";
     INVALID_NAME = "42602", Invalid, "A name that cannot be one.";

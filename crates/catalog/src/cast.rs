@@ -1,0 +1,106 @@
+//! Casts: which are allowed where, and how a value is converted.
+
+use crate::tables::Catalog;
+use crate::types::{STRING, TypeId, TypeKind};
+
+/// Where a cast stands, from what PostgreSQL does by itself to what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CastContext {
+    /// In an expression.
+    Implicit,
+    /// Of a value to a column that it is stored in.
+    Assignment,
+    /// Written as a cast.
+    Explicit,
+}
+
+/// How a value of one type becomes one of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cast {
+    /// The same value, called otherwise.
+    Relabel,
+    /// By a function of one argument, or more: the type modifier, and whether the cast is explicit.
+    Function(u32),
+    /// By the text of the value.
+    Text,
+    /// Each element of an array.
+    Elements(Box<Cast>),
+}
+
+impl Catalog {
+    /// How a value of type `from` becomes one of type `to` in `context`; `None` if it does not.
+    #[must_use]
+    pub fn cast(&self, from: TypeId, to: TypeId, context: CastContext) -> Option<Cast> {
+        let (from, to) = (self.base_type(from), self.base_type(to));
+        if from == to {
+            return Some(Cast::Relabel);
+        }
+        if let Some(row) = self.casts.get(&(from, to)) {
+            let allowed = match row.context {
+                b'i' => CastContext::Implicit,
+                b'a' => CastContext::Assignment,
+                _ => CastContext::Explicit,
+            };
+            return (context >= allowed).then_some(match (row.method, row.function) {
+                (b'f', Some(function)) => Cast::Function(function),
+                (b'i', _) => Cast::Text,
+                _ => Cast::Relabel,
+            });
+        }
+        // These two are subscripted as arrays and cast as types of their own.
+        let is_vector = matches!(to, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
+        if let (Some(from), Some(to), false) = (self.element_of(from), self.element_of(to), is_vector) {
+            return self.cast(from, to, context).map(|cast| Cast::Elements(Box::new(cast)));
+        }
+        let to_text = context >= CastContext::Assignment && self.category(to) == STRING;
+        let from_text = context == CastContext::Explicit && self.category(from) == STRING;
+        (to_text || from_text).then_some(Cast::Text)
+    }
+
+    /// Whether arguments of types `from` can be given for parameters of types `to`.
+    pub(crate) fn can_coerce(&self, from: &[TypeId], to: &[TypeId], context: CastContext) -> bool {
+        let one = |(from, to): (&TypeId, &TypeId)| {
+            from == to
+                || *to == TypeId::ANY
+                || to.is_polymorphic()
+                || *from == TypeId::UNKNOWN
+                || self.cast(*from, *to, context).is_some()
+                || *to == TypeId::RECORD && self.kind(*from) == TypeKind::Composite
+        };
+        from.iter().zip(to).all(one) && (!to.iter().any(|to| to.is_polymorphic()) || self.is_consistent(from, to))
+    }
+
+    /// The type that a domain constrains, or the type itself.
+    #[must_use]
+    pub fn base_type(&self, mut id: TypeId) -> TypeId {
+        while let Some(base) = self.types.get(&id).and_then(|row| row.base) {
+            id = base;
+        }
+        id
+    }
+
+    /// The type of an array's elements.
+    #[must_use]
+    pub fn element_of(&self, id: TypeId) -> Option<TypeId> {
+        self.types.get(&id)?.element
+    }
+
+    /// The array of a type.
+    #[must_use]
+    pub fn array_of(&self, id: TypeId) -> Option<TypeId> {
+        self.types.get(&id)?.array
+    }
+
+    pub(crate) fn category(&self, id: TypeId) -> u8 {
+        self.types.get(&id).map_or(b'X', |row| row.category)
+    }
+
+    pub(crate) fn kind(&self, id: TypeId) -> TypeKind {
+        self.types.get(&id).map_or(TypeKind::Base, |row| row.kind)
+    }
+
+    /// Whether a type is the preferred one of `category`.
+    pub(crate) fn is_preferred(&self, id: TypeId, category: u8) -> bool {
+        self.types.get(&id).is_some_and(|row| row.is_preferred && row.category == category)
+    }
+}
