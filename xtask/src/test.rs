@@ -12,7 +12,8 @@ use crate::run::{cargo, nothing_left, show};
 use crate::{Result, model, tidy, tools};
 
 /// Crates that must not need DataFusion to be tested.
-const BELOW_QUERY: &[&str] = &["model", "catalog", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
+const BELOW_QUERY: &[&str] =
+    &["model", "catalog", "env", "wal", "columns", "rows", "compiled", "engine", "ingest", "pg", "sim"];
 const FROM_QUERY: &[&str] = &["query", "server", "millrace", "xtask"];
 /// Measures our program and its peers from outside. The program is the one that cargo builds for the tests of `millrace`:
 /// a `cargo build` of its own would choose other features of dependencies and compile them all again.

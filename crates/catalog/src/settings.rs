@@ -22,8 +22,9 @@ pub struct SettingRow {
     pub category: &'static str,
 }
 
-/// Values of a setting.
+/// Values of a setting, with limits and the unit that they are in.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "limits and units are named for what they are")]
 pub enum SettingKind {
     /// `on` or `off`
     Bool,
@@ -200,10 +201,13 @@ impl SettingRow {
 
     fn out_of_range(&self, number: f64, min: &str, max: &str) -> Error {
         let unit = match self.kind {
-            SettingKind::Integer { unit: Some(unit), .. } | SettingKind::Real { unit: Some(unit), .. } => format!(" {}", unit.name),
+            SettingKind::Integer { unit: Some(unit), .. } | SettingKind::Real { unit: Some(unit), .. } => {
+                format!(" {}", unit.name)
+            }
             _ => String::new(),
         };
-        let text = format!("{number}{unit} is outside the valid range for parameter \"{}\" ({min} .. {max})", self.name);
+        let text =
+            format!("{number}{unit} is outside the valid range for parameter \"{}\" ({min} .. {max})", self.name);
         Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
     }
 }

@@ -653,7 +653,7 @@ impl Insert {
         run.world().change()?;
         loop {
             let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
-            let (index, record) = match put {
+            let (index, record) = match self.decided(put, row, run)? {
                 Put::Wait(event) => return Err(run.world().wait(event)),
                 Put::Done(record) => {
                     if matches!(self.conflict, Conflict::Update { .. }) {
@@ -700,6 +700,22 @@ impl Insert {
 }
 
 impl Insert {
+    /// A row may meet others in several indexes. The one of ON CONFLICT decides, whichever was looked at first.
+    fn decided(&self, put: Put, row: &[u8], run: &Run<'_>) -> Result<Put> {
+        let arbiter = match &self.conflict {
+            Conflict::Nothing(arbiter) | Conflict::Update { arbiter, .. } => arbiter,
+            Conflict::Error => return Ok(put),
+        };
+        match (&put, arbiter) {
+            (Put::Duplicate { index, .. }, Arbiter::Index(Some(wanted))) if *index != Some(*wanted) => {
+                let table = &self.target.writer.table;
+                let found = run.txn(|txn| txn.duplicate_in(table, *wanted, row, run.guard()))?;
+                Ok(found.unwrap_or(put))
+            }
+            _ => Ok(put),
+        }
+    }
+
     /// Nothing is done because of a row that the snapshot shows. From REPEATABLE READ on, another reason would be a look past the snapshot.
     fn is_seen(&self, record: RecordId, run: &Run<'_>) -> Result<()> {
         let table = &self.target.writer.table;

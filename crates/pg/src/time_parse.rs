@@ -351,6 +351,8 @@ struct Sum {
     months: i128,
     days: i128,
     micros: i128,
+    /// Units of the verbose form that were there, each of which may be there once.
+    units: u32,
 }
 
 /// A number with up to nine decimals, in billionths.
@@ -389,6 +391,15 @@ impl Sum {
         self.days += day_amount / BILLION;
         let micro_amount = amount.0 * micro + day_amount % BILLION * i128::from(DAY_MICROS);
         self.micros += round_billionths(micro_amount);
+        Ok(())
+    }
+
+    /// Refuses a unit that was there already.
+    fn once(&mut self, units: u32) -> Part<()> {
+        if self.units & units != 0 {
+            return Err(Bad::Syntax);
+        }
+        self.units |= units;
         Ok(())
     }
 
@@ -444,26 +455,71 @@ fn parse_verbose(text: &str) -> Part<Sum> {
     Ok(sum)
 }
 
-/// One of `3 days`, `04:05:06.7`, `1-2` (years and months), or a bare number of seconds at the end.
+/// One of `3 days`, `04:05:06.7`, `1-2` (years and months), or a number alone: days before a time, seconds at the end.
 fn verbose_part<'a>(sum: &mut Sum, text: &'a str) -> Part<&'a str> {
     let end = text.find([' ', '\t']).unwrap_or(text.len());
     let word = &text[..end];
     if word.contains(':') {
+        sum.once(TIME)?;
         sum.micros += parse_span(word)?;
         return Ok(&text[end..]);
     }
     if let Some((years, months)) = word.trim_start_matches(['-', '+']).split_once('-') {
         let sign = if word.starts_with('-') { -1 } else { 1 };
         let number = |text: &str| text.parse::<u32>().map(i128::from).map_err(|_| Bad::Syntax);
+        sum.once(MONTH)?;
         sum.months += sign * (number(years)? * 12 + number(months)?);
         return Ok(&text[end..]);
     }
     let (amount, rest) = parse_amount(text)?;
     let rest = trim(rest);
     let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-    let unit = if end == 0 { "second".to_owned() } else { rest[..end].to_ascii_lowercase() };
+    let unit = match rest[..end].to_ascii_lowercase() {
+        word if word.is_empty() || word == "ago" => return number_alone(sum, amount, rest),
+        unit => unit,
+    };
+    sum.once(unit_bits(&unit))?;
     sum.add(amount, &unit)?;
     Ok(&rest[end..])
+}
+
+/// A number without unit and what follows it.
+fn number_alone<'a>(sum: &mut Sum, amount: Amount, rest: &'a str) -> Part<&'a str> {
+    let next = rest.split([' ', '\t']).next().unwrap_or_default();
+    let unit = match next {
+        "" => "second",
+        word if word.contains(':') => "day",
+        _ => return Err(Bad::Syntax),
+    };
+    sum.once(unit_bits(unit))?;
+    sum.add(amount, unit)?;
+    Ok(rest)
+}
+
+const SECOND: u32 = 1 << 2;
+const MINUTE: u32 = 1 << 3;
+const HOUR: u32 = 1 << 4;
+const MONTH: u32 = 1 << 7;
+/// Hours, minutes and seconds written with colons.
+const TIME: u32 = HOUR | MINUTE | SECOND;
+
+/// The bit of a unit in [`Sum::units`].
+fn unit_bits(unit: &str) -> u32 {
+    let singular = unit.strip_suffix('s').filter(|_| unit.len() > 2).unwrap_or(unit);
+    match singular {
+        "microsecond" | "us" | "usec" => 1,
+        "millisecond" | "ms" | "msec" => 1 << 1,
+        "second" | "sec" | "s" => SECOND,
+        "minute" | "min" | "m" => MINUTE,
+        "hour" | "hr" | "h" => HOUR,
+        "day" | "d" => 1 << 5,
+        "week" | "w" => 1 << 6,
+        "month" | "mon" => MONTH,
+        "year" | "yr" | "y" => 1 << 8,
+        "decade" => 1 << 9,
+        "century" | "centurie" | "c" => 1 << 10,
+        _ => 1 << 11,
+    }
 }
 
 /// `[-]HH:MM[:SS[.f]]` of any number of hours, in microseconds.

@@ -75,28 +75,7 @@ impl ServerFacts for Live {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let known = functions::NoServer.settings();
-        let own = self.0.settings.all().into_iter().map(|(name, value)| {
-            let default = known.iter().find(|known| known.name.eq_ignore_ascii_case(&name));
-            Setting {
-                description: default.map(|known| known.description.clone()).unwrap_or_default(),
-                boot_value: match crate::settings::Settings::default().get(&name) {
-                    // The directory is the server's, and no session's.
-                    Some(default) if name != "data_directory" => default,
-                    _ => value.clone(),
-                },
-                name,
-                value,
-            }
-        });
-        let mut all: Vec<Setting> = own.collect();
-        let missing: Vec<Setting> = known
-            .iter()
-            .filter(|known| !all.iter().any(|own| own.name.eq_ignore_ascii_case(&known.name)))
-            .cloned()
-            .collect();
-        all.extend(missing);
-        all
+        self.0.settings.rows()
     }
 
     fn table_bytes(&self, table: TableId) -> Option<i64> {

@@ -1153,7 +1153,10 @@ impl Session {
     /// # Errors
     /// 42704, 22023.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        Arc::make_mut(&mut self.settings).set(name, value)
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.set(name, value)?;
+        settings.start();
+        Ok(())
     }
 
     /// Settings that changed since the last call and must be told to the client (ParameterStatus), with their values.

@@ -1,154 +1,148 @@
-//! What SET, SHOW and RESET know: every setting that clients are known to send or ask for.
+//! Settings of a session: SET, SHOW and RESET.
 //!
-//! A setting that changes nothing here (`extra_float_digits`, `work_mem` …) is still kept and shown, because drivers set it
-//! unasked and some read it back. A name nobody knows is refused with 42704, except dotted ones, which are the user's own.
+//! Names, types and limits are PostgreSQL's, of crate `catalog`; this file has the defaults that differ, the settings that
+//! only Millrace has, and those whose values have rules of their own. A setting that changes nothing here (`work_mem`,
+//! `enable_hashjoin` …) is checked, kept and shown like the others, because drivers and scripts set it and read it back. A
+//! name with a dot is the user's own; any other unknown name is refused with 42704.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use catalog::{SettingContext, SettingKind, SettingRow};
 use model::{Error, Result, SqlState};
 
 use crate::zone::Zone;
 
-/// What a value must look like.
+/// Rules for values that a type alone does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Anything.
-    Text,
-    /// `on`/`off` and their synonyms; shown as `on` or `off`.
-    Bool,
-    /// An integer.
-    Int,
-    /// An integer in milliseconds, or with a unit; shown as PostgreSQL shows it.
-    Milliseconds,
-    /// The same; `-1` for never.
-    MillisecondsOrNever,
-    /// One of these; the first that matches in any case is kept.
+enum Rule {
+    /// The setting's type, and PostgreSQL's context.
+    Typed,
+    /// A fact of this server.
+    Fixed,
+    /// One of some words, of which those of PostgreSQL that change nothing here are no part.
     OneOf(&'static [&'static str]),
-    /// A time zone name or offset.
+    /// A name of UTF-8.
+    Encoding,
+    /// An output style and an order of day, month and year.
+    DateStyle,
+    /// A time zone's name or offset.
     TimeZone,
     /// The store of tables that name none: `columns`, or `heap`, as PostgreSQL's catalog calls that of rows.
     Store,
-    /// Cannot be changed.
-    Fixed,
 }
 
-/// One known setting.
-struct Known {
-    /// As ParameterStatus spells it.
+/// A setting of PostgreSQL with another default or rule, or one of our own.
+struct Own {
+    /// Name as ParameterStatus spells it.
     name: &'static str,
     default: &'static str,
-    kind: Kind,
-    /// Clients are told when it changes.
-    report: bool,
+    rule: Rule,
+    /// Whether clients receive changes (ParameterStatus).
+    is_reported: bool,
 }
 
-const fn known(name: &'static str, default: &'static str, kind: Kind) -> Known {
-    Known { name, default, kind, report: false }
+const fn own(name: &'static str, default: &'static str, rule: Rule) -> Own {
+    Own { name, default, rule, is_reported: false }
 }
 
-const fn reported(name: &'static str, default: &'static str, kind: Kind) -> Known {
-    Known { name, default, kind, report: true }
+const fn reported(name: &'static str, default: &'static str, rule: Rule) -> Own {
+    Own { name, default, rule, is_reported: true }
 }
-
-const ISOLATION: Kind = Kind::OneOf(&["read committed", "repeatable read", "read uncommitted", "serializable"]);
 
 /// PostgreSQL's version whose behaviour we follow, as drivers parse it.
 pub(crate) const SERVER_VERSION: &str = crate::pg_catalog::SERVER_VERSION;
 
 #[rustfmt::skip]
-const KNOWN: &[Known] = &[
-    reported("application_name", "", Kind::Text),
-    known("allow_system_table_mods", "off", Kind::Fixed),
-    known("archive_mode", "off", Kind::Fixed),
-    known("array_nulls", "on", Kind::Bool),
-    known("backslash_quote", "safe_encoding", Kind::Text),
-    known("bytea_output", "hex", Kind::OneOf(&["hex", "escape"])),
-    known("check_function_bodies", "on", Kind::Bool),
-    reported("client_encoding", "UTF8", Kind::Text),
-    known("client_min_messages", "notice", Kind::OneOf(&["notice", "warning", "error", "log", "debug", "debug1", "debug2", "debug3", "debug4", "debug5", "info"])),
-    known("cursor_tuple_fraction", "0.1", Kind::Text),
-    known("data_directory", "", Kind::Fixed),
-    reported("DateStyle", "ISO, MDY", Kind::Text),
-    known("default_table_access_method", "heap", Kind::Store),
-    known("default_tablespace", "", Kind::Text),
-    known("default_text_search_config", "pg_catalog.simple", Kind::Text),
-    known("default_transaction_deferrable", "off", Kind::Bool),
-    known("default_transaction_isolation", "read committed", ISOLATION),
-    reported("default_transaction_read_only", "off", Kind::Bool),
-    known("enable_bitmapscan", "on", Kind::Bool),
-    known("enable_hashagg", "on", Kind::Bool),
-    known("enable_hashjoin", "on", Kind::Bool),
-    known("enable_indexonlyscan", "on", Kind::Bool),
-    known("enable_indexscan", "on", Kind::Bool),
-    known("enable_material", "on", Kind::Bool),
-    known("enable_mergejoin", "on", Kind::Bool),
-    known("enable_nestloop", "on", Kind::Bool),
-    known("enable_seqscan", "on", Kind::Bool),
-    known("enable_series", "on", Kind::Bool),
-    known("enable_sort", "on", Kind::Bool),
-    known("escape_string_warning", "on", Kind::Bool),
-    known("extra_float_digits", "1", Kind::Int),
-    known("fsync", "on", Kind::Fixed),
-    known("geqo", "on", Kind::Bool),
-    known("hot_standby", "off", Kind::Fixed),
-    known("idle_in_transaction_session_timeout", "0", Kind::Milliseconds),
-    known("idle_session_timeout", "0", Kind::Milliseconds),
-    reported("in_hot_standby", "off", Kind::Fixed),
-    reported("integer_datetimes", "on", Kind::Fixed),
-    reported("IntervalStyle", "postgres", Kind::OneOf(&["postgres", "iso_8601", "sql_standard", "postgres_verbose"])),
-    reported("is_superuser", "on", Kind::Fixed),
-    known("jit", "off", Kind::Bool),
-    known("lc_collate", "C", Kind::Fixed),
-    known("lc_ctype", "C", Kind::Fixed),
-    known("lc_messages", "C", Kind::Text),
-    known("lc_monetary", "C", Kind::Text),
-    known("lc_numeric", "C", Kind::Text),
-    known("lc_time", "C", Kind::Text),
-    known("lock_timeout", "0", Kind::Milliseconds),
-    known("log_min_duration_statement", "1s", Kind::MillisecondsOrNever),
-    known("log_statement", "none", Kind::Text),
-    known("maintenance_work_mem", "64MB", Kind::Text),
-    known("max_connections", "1000", Kind::Fixed),
-    known("max_identifier_length", "128", Kind::Fixed),
-    known("max_index_keys", "32", Kind::Fixed),
-    known("max_parallel_workers_per_gather", "2", Kind::Int),
-    known("max_prepared_transactions", "0", Kind::Fixed),
-    known("plan_cache_mode", "auto", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"])),
-    known("quote_all_identifiers", "off", Kind::Bool),
-    known("random_page_cost", "4", Kind::Text),
-    known("role", "none", Kind::Text),
-    known("row_security", "on", Kind::Bool),
-    reported("search_path", "\"$user\", public", Kind::Text),
-    reported("server_encoding", "UTF8", Kind::Fixed),
-    reported("server_version", SERVER_VERSION, Kind::Fixed),
-    known("server_version_num", crate::pg_catalog::SERVER_VERSION_NUMBER, Kind::Fixed),
-    reported("session_authorization", "millrace", Kind::Text),
-    known("session_replication_role", "origin", Kind::Text),
-    known("ssl", "off", Kind::Fixed),
-    reported("standard_conforming_strings", "on", Kind::OneOf(&["on"])),
-    known("statement_timeout", "0", Kind::Milliseconds),
-    known("synchronize_seqscans", "on", Kind::Bool),
-    known("synchronous_commit", "on", Kind::OneOf(&["on", "off", "local", "remote_write", "remote_apply", "true", "false", "yes", "no", "1", "0"])),
-    known("tcp_keepalives_idle", "0", Kind::Int),
-    reported("TimeZone", "UTC", Kind::TimeZone),
-    known("transaction_deferrable", "off", Kind::Bool),
-    known("transaction_isolation", "read committed", ISOLATION),
-    known("transaction_read_only", "off", Kind::Bool),
-    known("transform_null_equals", "off", Kind::Bool),
-    known("transaction_timeout", "0", Kind::Milliseconds),
-    known("vacuum_cost_delay", "0", Kind::Text),
-    known("wal_level", "logical", Kind::Fixed),
-    known("work_mem", "4MB", Kind::Text),
-    known("xmloption", "content", Kind::Text),
+const OWN: &[Own] = &[
+    reported("application_name", "", Rule::Typed),
+    reported("client_encoding", "UTF8", Rule::Encoding),
+    own("allow_system_table_mods", "off", Rule::Fixed),
+    own("archive_mode", "off", Rule::Fixed),
+    own("data_directory", "", Rule::Fixed),
+    reported("DateStyle", "ISO, MDY", Rule::DateStyle),
+    own("default_table_access_method", "heap", Rule::Store),
+    reported("default_transaction_read_only", "off", Rule::Typed),
+    own("enable_series", "on", Rule::Typed),
+    own("fsync", "on", Rule::Fixed),
+    own("hot_standby", "off", Rule::Fixed),
+    reported("in_hot_standby", "off", Rule::Fixed),
+    reported("integer_datetimes", "on", Rule::Fixed),
+    reported("IntervalStyle", "postgres", Rule::Typed),
+    reported("is_superuser", "on", Rule::Fixed),
+    own("jit", "off", Rule::Typed),
+    own("lc_collate", "C", Rule::Fixed),
+    own("lc_ctype", "C", Rule::Fixed),
+    own("lc_messages", "C", Rule::Typed),
+    own("log_min_duration_statement", "1s", Rule::Typed),
+    own("max_connections", "1000", Rule::Fixed),
+    own("max_identifier_length", "63", Rule::Fixed),
+    own("max_index_keys", "32", Rule::Fixed),
+    own("max_prepared_transactions", "0", Rule::Fixed),
+    own("role", "none", Rule::Typed),
+    reported("search_path", "\"$user\", public", Rule::Typed),
+    reported("server_encoding", "UTF8", Rule::Fixed),
+    reported("server_version", SERVER_VERSION, Rule::Fixed),
+    own("server_version_num", crate::pg_catalog::SERVER_VERSION_NUMBER, Rule::Fixed),
+    reported("session_authorization", "millrace", Rule::Typed),
+    own("ssl", "off", Rule::Fixed),
+    reported("standard_conforming_strings", "on", Rule::OneOf(&["on"])),
+    own("synchronous_commit", "on", Rule::OneOf(&["on", "off", "local", "remote_write", "remote_apply", "true", "false", "yes", "no", "1", "0"])),
+    reported("TimeZone", "UTC", Rule::TimeZone),
+    own("transaction_timeout", "0", Rule::Typed),
+    own("wal_level", "logical", Rule::Fixed),
 ];
+
+/// A known setting.
+struct Known {
+    row: SettingRow,
+    rule: Rule,
+    is_reported: bool,
+}
+
+/// Settings by name in lower case: ours, and those of PostgreSQL that a session can change. The others say how a server of
+/// PostgreSQL is configured, and are no facts here.
+fn known() -> &'static BTreeMap<String, Known> {
+    static KNOWN: LazyLock<BTreeMap<String, Known>> = LazyLock::new(|| {
+        let theirs = catalog::settings().filter(|row| row.context == SettingContext::Session);
+        let theirs = theirs.map(|row| Known { row: row.clone(), rule: Rule::Typed, is_reported: false });
+        let ours = OWN.iter().map(|own| {
+            let row = catalog::setting(own.name).cloned().unwrap_or_else(|| own_row(own.name));
+            let row = SettingRow { name: own.name, default: own.default.to_owned(), ..row };
+            Known { row, rule: own.rule, is_reported: own.is_reported }
+        });
+        theirs.chain(ours).map(|known| (known.row.name.to_lowercase(), known)).collect()
+    });
+    &KNOWN
+}
+
+/// The facts of a setting that `pg_settings` lists: PostgreSQL's, or those of one of ours.
+pub(crate) fn facts(name: &str) -> Option<&'static SettingRow> {
+    find(name).map(|known| &known.row)
+}
+
+/// The row of a setting that PostgreSQL 15 does not list: one of ours, or one of a later version.
+fn own_row(name: &'static str) -> SettingRow {
+    let kind = match name {
+        "enable_series" => SettingKind::Bool,
+        "transaction_timeout" => return SettingRow { name, ..statement_timeout() },
+        _ => SettingKind::Text,
+    };
+    SettingRow { name, kind, context: SettingContext::Session, default: String::new(), category: "Customized Options" }
+}
+
+fn statement_timeout() -> SettingRow {
+    catalog::setting("statement_timeout").cloned().expect("BUG: PostgreSQL has statement_timeout")
+}
 
 /// The settings of one session at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// What differs from the default, by canonical name.
     changed: BTreeMap<String, String>,
+    /// Values that the client sent when it connected, to which RESET goes back.
+    start: BTreeMap<String, String>,
     /// What every statement asks for, worked out when a setting changes.
     derived: Derived,
 }
@@ -195,44 +189,57 @@ impl Default for Derived {
 }
 
 impl Settings {
-    /// The value as SHOW gives it.
+    /// The value as SHOW prints it.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         let canonical = canonical(name);
         if let Some(value) = self.changed.get(&canonical) {
             return Some(value.clone());
         }
-        find(name).map(|known| known.default.to_owned())
+        find(name).map(|known| known.row.default.clone())
     }
 
     /// Sets a value, checked and in its canonical form.
     ///
     /// # Errors
-    /// 42704 for an unknown name, 22023 for a bad value, 55P02 (as 22023) for one that cannot change.
+    /// 42704 for an unknown name, 22023 for a bad value, 55P02 for a setting that cannot change.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let value = match find(name) {
-            Some(known) => check(known, value)?,
+            Some(known) => known.check(value)?,
             // A dotted name is the user's own variable, as in PostgreSQL.
             None if name.contains('.') => value.to_owned(),
-            None => return Err(unknown(name)),
+            None => match catalog::setting(name) {
+                Some(theirs) => return theirs.check_change(),
+                None => return Err(unknown(name)),
+            },
         };
         self.changed.insert(canonical(name), value);
         self.derive();
         Ok(())
     }
 
-    /// Back to the default.
+    /// The values in force become those that RESET goes back to: the client has sent what it starts with.
+    pub(crate) fn start(&mut self) {
+        self.start.clone_from(&self.changed);
+    }
+
+    /// Back to the value of the session's start.
     pub(crate) fn reset(&mut self, name: &str) -> Result<()> {
         if find(name).is_none() && !name.contains('.') {
             return Err(unknown(name));
         }
-        self.changed.remove(&canonical(name));
+        let name = canonical(name);
+        match self.start.get(&name) {
+            Some(value) => self.changed.insert(name, value.clone()),
+            None => self.changed.remove(&name),
+        };
         self.derive();
         Ok(())
     }
 
-    /// Back to the defaults, but for what says who and where the session is.
+    /// Back to the values of the session's start.
     pub(crate) fn reset_all(&mut self) {
         self.changed.retain(|name, _| ["session_authorization", "data_directory"].contains(&name.as_str()));
+        self.changed.extend(self.start.clone());
         self.derive();
     }
 
@@ -250,7 +257,7 @@ impl Settings {
         let is = |settings: &Settings, name: &str, values: &[&str]| {
             settings.get(name).is_some_and(|value| values.contains(&value.as_str()))
         };
-        let time = |name: &str| self.get(name).as_deref().and_then(duration);
+        let time = |name: &str| self.get(name).and_then(|shown| duration(name, &shown));
         let path = self.get("search_path").unwrap_or_default();
         let schemas = split_names(&path).into_iter().filter(|name| name != "$user" && name != "pg_catalog");
         let zone = self.get("timezone").and_then(|value| Zone::setting(&value));
@@ -273,7 +280,7 @@ impl Settings {
             lock_timeout: time("lock_timeout"),
             slow_statement: self
                 .get("log_min_duration_statement")
-                .and_then(|value| milliseconds(&value))
+                .and_then(|shown| milliseconds("log_min_duration_statement", &shown))
                 .map(Duration::from_millis),
             timeouts: Timeouts {
                 statement: time("statement_timeout"),
@@ -333,30 +340,48 @@ impl Settings {
         self.derived.durability
     }
 
-    /// Those clients are told of (ParameterStatus), with their values.
+    /// Settings whose changes clients receive (ParameterStatus), with their values.
     pub(crate) fn reported(&self) -> BTreeMap<String, String> {
-        KNOWN
-            .iter()
-            .filter(|known| known.report)
-            .map(|known| (known.name.to_owned(), self.get(known.name).unwrap_or_default()))
-            .collect()
+        let reported = known().values().filter(|known| known.is_reported);
+        reported.map(|known| (known.row.name.to_owned(), self.get(known.row.name).unwrap_or_default())).collect()
     }
 
-    /// Every setting with its value, by name (`SHOW ALL`, `pg_settings`).
+    /// The value to which RESET goes back.
+    fn reset_value(&self, name: &str) -> Option<String> {
+        let started = self.start.get(&canonical(name)).cloned();
+        started.or_else(|| find(name).map(|known| known.row.default.clone()))
+    }
+
+    /// The rows of `pg_settings`, by name.
+    pub(crate) fn rows(&self) -> Vec<crate::functions::Setting> {
+        let row = |(name, value): (String, String)| crate::functions::Setting {
+            boot_value: match find(&name) {
+                // The directory is the server's, and no session's.
+                Some(known) if name != "data_directory" => known.row.default.clone(),
+                _ => value.clone(),
+            },
+            reset_value: self.reset_value(&name).unwrap_or_default(),
+            name,
+            value,
+        };
+        self.all().into_iter().map(row).collect()
+    }
+
+    /// Every setting with its value, by name (`SHOW ALL`).
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
         let mut all: BTreeMap<String, String> =
-            KNOWN.iter().map(|known| (known.name.to_owned(), known.default.to_owned())).collect();
+            known().values().map(|known| (known.row.name.to_owned(), known.row.default.clone())).collect();
         all.extend(self.changed.clone());
         all
     }
 }
 
 fn find(name: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+    known().get(&name.to_ascii_lowercase())
 }
 
 fn canonical(name: &str) -> String {
-    find(name).map_or_else(|| name.to_ascii_lowercase(), |known| known.name.to_owned())
+    find(name).map_or_else(|| name.to_ascii_lowercase(), |known| known.row.name.to_owned())
 }
 
 fn unknown(name: &str) -> Error {
@@ -366,45 +391,34 @@ fn unknown(name: &str) -> Error {
 fn invalid(known: &Known, value: &str) -> Error {
     Error::new(
         SqlState::INVALID_PARAMETER_VALUE,
-        format!("invalid value for parameter \"{}\": \"{value}\"", known.name),
+        format!("invalid value for parameter \"{}\": \"{value}\"", known.row.name),
     )
 }
 
-fn check(known: &Known, value: &str) -> Result<String> {
-    if known.name == "client_encoding" {
-        return check_encoding(known, value);
-    }
-    if known.name == "DateStyle" {
-        return check_date_style(known, value);
-    }
-    match known.kind {
-        Kind::Text => Ok(value.to_owned()),
-        Kind::Bool => bool_text(value).map(str::to_owned).ok_or_else(|| {
-            Error::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("parameter \"{}\" requires a Boolean value, not \"{value}\"", known.name),
-            )
-        }),
-        Kind::Int => value.trim().parse::<i64>().map(|value| value.to_string()).map_err(|_| invalid(known, value)),
-        Kind::Milliseconds => milliseconds(value).map(show_milliseconds).ok_or_else(|| invalid(known, value)),
-        Kind::MillisecondsOrNever if value.trim() == "-1" => Ok("-1".to_owned()),
-        Kind::MillisecondsOrNever => milliseconds(value).map(show_milliseconds).ok_or_else(|| invalid(known, value)),
-        Kind::OneOf(list) => list
-            .iter()
-            .find(|item| item.eq_ignore_ascii_case(value))
-            .map(|item| (*item).to_owned())
-            .ok_or_else(|| invalid(known, value).with_hint(format!("available values: {}", list.join(", ")))),
-        Kind::TimeZone => check_time_zone(known, value),
-        Kind::Store => match value.to_ascii_lowercase().as_str() {
-            "heap" | "rows" => Ok("heap".to_owned()),
-            "columns" => Ok("columns".to_owned()),
-            _ => Err(invalid(known, value).with_hint("the stores are heap, also called rows, and columns")),
-        },
-        Kind::Fixed if value.eq_ignore_ascii_case(known.default) => Ok(known.default.to_owned()),
-        Kind::Fixed => Err(Error::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("parameter \"{}\" cannot be changed", known.name),
-        )),
+impl Known {
+    /// The form in which SHOW prints `value`.
+    fn check(&self, value: &str) -> Result<String> {
+        match self.rule {
+            Rule::Typed => self.row.check_change().and_then(|()| self.row.check(value)),
+            // Drivers set some of these to what they are.
+            Rule::Fixed if value.eq_ignore_ascii_case(&self.row.default) => Ok(self.row.default.clone()),
+            Rule::Fixed => {
+                let text = format!("parameter \"{}\" cannot be changed", self.row.name);
+                Err(Error::new(SqlState::CANT_CHANGE_RUNTIME_PARAM, text))
+            }
+            Rule::OneOf(list) => {
+                let found = list.iter().find(|item| item.eq_ignore_ascii_case(value)).map(|item| (*item).to_owned());
+                found.ok_or_else(|| invalid(self, value).with_hint(format!("Available values: {}.", list.join(", "))))
+            }
+            Rule::Encoding => check_encoding(self, value),
+            Rule::DateStyle => check_date_style(self, value),
+            Rule::TimeZone => check_time_zone(self, value),
+            Rule::Store => match value.to_ascii_lowercase().as_str() {
+                "heap" | "rows" => Ok("heap".to_owned()),
+                "columns" => Ok("columns".to_owned()),
+                _ => Err(invalid(self, value).with_hint("the stores are heap, also called rows, and columns")),
+            },
+        }
     }
 }
 
@@ -441,39 +455,6 @@ fn check_time_zone(known: &Known, value: &str) -> Result<String> {
     Zone::setting(value).map(|(shown, _)| shown).ok_or_else(|| invalid(known, value).with_hint(hint))
 }
 
-fn bool_text(value: &str) -> Option<&'static str> {
-    match value.to_ascii_lowercase().as_str() {
-        "on" | "true" | "t" | "yes" | "y" | "1" => Some("on"),
-        "off" | "false" | "f" | "no" | "n" | "0" => Some("off"),
-        _ => None,
-    }
-}
-
-/// Milliseconds of a text such as `500`, `5s`, `2 min`.
-pub(crate) fn milliseconds(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim() {
-        "" | "ms" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.checked_mul(unit).filter(|value| *value <= i32::MAX as u64)
-}
-
-fn show_milliseconds(value: u64) -> String {
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")];
-    if value == 0 {
-        return "0".to_owned();
-    }
-    let (unit, name) = units.into_iter().find(|(unit, _)| value.is_multiple_of(*unit)).unwrap_or((1, "ms"));
-    format!("{}{name}", value / unit)
-}
-
 /// The names of a comma-separated list, quoted ones unquoted, others folded to lower case.
 fn split_names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -495,20 +476,14 @@ fn split_names(text: &str) -> Vec<String> {
     names
 }
 
-/// Reads what SHOW gives for a time setting: a number, in milliseconds unless a unit follows; zero is none.
-fn duration(setting: &str) -> Option<Duration> {
-    let setting = setting.trim();
-    let end = setting.find(|c: char| !c.is_ascii_digit()).unwrap_or(setting.len());
-    let count: u64 = setting[..end].parse().ok().filter(|count| *count > 0)?;
-    let unit_ms = match setting[end..].trim() {
-        "" | "ms" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    Some(Duration::from_millis(count.saturating_mul(unit_ms)))
+/// The time of a setting in milliseconds as SHOW prints it; `None` for zero and less, which mean "none".
+fn duration(name: &str, shown: &str) -> Option<Duration> {
+    milliseconds(name, shown).filter(|count| *count > 0).map(Duration::from_millis)
+}
+
+fn milliseconds(name: &str, shown: &str) -> Option<u64> {
+    let value = find(name)?.row.value(shown)?;
+    (value >= 0.0).then_some(value as u64)
 }
 
 #[cfg(test)]
@@ -525,8 +500,24 @@ mod tests {
             ("1 d", Some(86_400_000)),
             ("x", None),
         ] {
-            assert_eq!(duration(setting), expected.map(Duration::from_millis), "{setting}");
+            assert_eq!(duration("lock_timeout", setting), expected.map(Duration::from_millis), "{setting}");
         }
+    }
+
+    #[test]
+    fn reset_goes_back_to_what_the_client_started_with() {
+        let mut settings = Settings::default();
+        settings.set("timezone", "Europe/Berlin").unwrap();
+        settings.start();
+        settings.set("timezone", "Asia/Tokyo").unwrap();
+        settings.set("work_mem", "1MB").unwrap();
+        settings.reset("TimeZone").unwrap();
+        assert_eq!(settings.get("timezone").unwrap(), "Europe/Berlin");
+        settings.set("timezone", "Asia/Tokyo").unwrap();
+        settings.reset_all();
+        assert_eq!(settings.get("timezone").unwrap(), "Europe/Berlin");
+        assert_eq!(settings.get("work_mem").unwrap(), "4MB");
+        assert_eq!(settings.zone().offset_at(0), 3600);
     }
 
     fn show(name: &str, value: &str) -> String {
@@ -555,7 +546,11 @@ mod tests {
             ("datestyle", "German", "22023"),
             ("extra_float_digits", "3", "3"),
             ("jit", "yes", "on"),
-            ("server_version", "9", "22023"),
+            ("server_version", "9", "55P02"),
+            ("shared_buffers", "1GB", "55P02"),
+            ("deadlock_timeout", "10ms", "10ms"),
+            ("seq_page_cost", "1.5", "1.5"),
+            ("work_mem", "1", "22023"),
             ("no_such_thing", "1", "42704"),
             ("my.own", "x", "x"),
         ] {

@@ -515,6 +515,26 @@ impl Txn {
         put
     }
 
+    /// The row that an insert of `row` would meet in one unique secondary index, or what it must wait for there: ON
+    /// CONFLICT asks it of its index when another one refused the row first.
+    ///
+    /// # Errors
+    /// As [`Txn::insert`].
+    pub fn duplicate_in(
+        &mut self,
+        table: &Arc<RowTable>,
+        index: usize,
+        row: &[u8],
+        guard: &Guard,
+    ) -> Result<Option<Put>> {
+        let which = 1 << index;
+        let mut keys = std::mem::take(&mut self.after);
+        let found =
+            keys.make(table, which, row).and_then(|()| self.claim_secondaries(table, which, None, &keys, guard));
+        self.after = keys;
+        found
+    }
+
     fn insert_with(&mut self, table: &Arc<RowTable>, row: Box<[u8]>, keys: &mut Keys, guard: &Guard) -> Result<Put> {
         let (record, made) = match &table.primary {
             None => (self.fresh(table)?, true),

@@ -42,7 +42,7 @@ pub trait ServerFacts: Send + Sync {
 
     /// All settings, for `pg_settings`.
     fn settings(&self) -> Vec<Setting> {
-        defaults()
+        crate::settings::Settings::default().rows()
     }
 
     /// All sessions, for `pg_stat_activity`.
@@ -138,14 +138,14 @@ impl RowTableSize {
 /// One row of `pg_settings`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value now.
+    /// Value, as SHOW prints it.
     pub value: String,
-    /// Its value at the start.
+    /// Default.
     pub boot_value: String,
-    /// What it does.
-    pub description: String,
+    /// Value to which RESET goes back.
+    pub reset_value: String,
 }
 
 /// One row of `pg_cursors`.
@@ -210,34 +210,6 @@ pub struct CopyActivity {
 pub struct NoServer;
 
 impl ServerFacts for NoServer {}
-
-/// Settings that never change and that clients ask for.
-pub(crate) fn defaults() -> Vec<Setting> {
-    let fixed = [
-        (
-            "server_version",
-            crate::pg_catalog::SERVER_VERSION,
-            "Version of PostgreSQL whose protocol and catalog are spoken.",
-        ),
-        ("server_version_num", crate::pg_catalog::SERVER_VERSION_NUMBER, "The same as a number."),
-        ("server_encoding", "UTF8", "Encoding of text."),
-        ("client_encoding", "UTF8", "Encoding of text on the wire."),
-        ("max_index_keys", "32", "Columns an index can have."),
-        ("max_identifier_length", "63", "Bytes of a name."),
-        ("standard_conforming_strings", "on", "A backslash in '...' is a backslash."),
-        ("default_table_access_method", "heap", "The store of new tables: heap stands for rows."),
-        ("integer_datetimes", "on", "Times are integers."),
-        ("search_path", "\"$user\", public", "Schemas searched for a name."),
-        ("timezone", "UTC", "Zone in which times are shown."),
-    ];
-    let setting = |(name, value, description): (&str, &str, &str)| Setting {
-        name: name.to_owned(),
-        value: value.to_owned(),
-        boot_value: value.to_owned(),
-        description: description.to_owned(),
-    };
-    fixed.into_iter().map(setting).collect()
-}
 
 impl StatementFacts {
     /// Facts for `catalog` without a session: user and database `millrace`.

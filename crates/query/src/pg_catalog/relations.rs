@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use model::{DataType, Table};
 use pg::types::Type;
 
-use super::cells::{Relation, Row, row};
+use super::cells::{Cell, Relation, Row, row};
 use super::oids::{self, Oid, Part};
 use super::{information_schema, names, row_tables};
 use crate::functions::StatementFacts;
@@ -750,20 +750,47 @@ fn access_methods(_: &StatementFacts) -> Vec<Row> {
 }
 
 fn settings(facts: &StatementFacts) -> Vec<Row> {
-    let setting = |setting: crate::functions::Setting| {
-        row! {
-            name: setting.name,
-            setting: setting.value.as_str(),
-            category: "Millrace",
-            short_desc: setting.description,
-            context: "user",
-            vartype: "string",
-            source: if setting.value == setting.boot_value { "default" } else { "session" },
-            boot_val: setting.boot_value.as_str(),
-            reset_val: setting.boot_value.as_str(),
-        }
-    };
     facts.server.settings().into_iter().map(setting).collect()
+}
+
+/// A row of `pg_settings`, in which numbers have no unit.
+fn setting(setting: crate::functions::Setting) -> Row {
+    use catalog::{SettingContext, SettingKind};
+    let known = crate::settings::facts(&setting.name);
+    let plain = |shown: &str| {
+        known.and_then(|row| row.value(shown)).map_or_else(|| shown.to_owned(), |number| number.to_string())
+    };
+    let kind = known.map_or(&SettingKind::Text, |row| &row.kind);
+    let (min, max, unit) = match kind {
+        SettingKind::Integer { min, max, unit } => (Some(min.to_string()), Some(max.to_string()), *unit),
+        SettingKind::Real { min, max, unit } => (Some(min.to_string()), Some(max.to_string()), *unit),
+        _ => (None, None, None),
+    };
+    let words = match kind {
+        SettingKind::Enum(words) => Cell::Texts(words.iter().map(|word| (*word).to_owned()).collect()),
+        _ => Cell::Null,
+    };
+    row! {
+        name: setting.name,
+        setting: plain(&setting.value),
+        unit: unit.map(|unit| unit.name),
+        category: known.map_or("Customized Options", |row| row.category),
+        short_desc: "",
+        context: if known.is_none_or(|row| row.context == SettingContext::Session) { "user" } else { "internal" },
+        vartype: match kind {
+            SettingKind::Bool => "bool",
+            SettingKind::Integer { .. } => "integer",
+            SettingKind::Real { .. } => "real",
+            SettingKind::Enum(_) => "enum",
+            SettingKind::Text => "string",
+        },
+        source: if setting.value == setting.boot_value { "default" } else { "session" },
+        min_val: min,
+        max_val: max,
+        enumvals: words,
+        boot_val: plain(&setting.boot_value),
+        reset_val: plain(&setting.reset_value),
+    }
 }
 
 fn tables(facts: &StatementFacts) -> Vec<Row> {

@@ -6,7 +6,7 @@ use arrow_array::types::Date32Type;
 use arrow_array::{ArrayRef, Decimal128Array, TimestampNanosecondArray};
 use arrow_schema::DataType as Arrow;
 use model::{Error, Result, SqlState};
-use pg::time::{date_of_days, days_in_month, days_of_date, parse_interval};
+use pg::time::{date_of_days, days_in_month, days_of_date, parse_interval, parse_timestamptz};
 
 use super::{Call, DAY, Interval, SECOND, Zones, out_of_range, span_array};
 use crate::zone::Zone;
@@ -234,15 +234,28 @@ pub(super) fn make_timestamp(call: &Call<'_>, zoned: bool) -> Result<ArrayRef> {
         }
         let values: Vec<f64> = parts.iter().map(|part| part.value(row)).collect();
         let local = local_time(&values)?;
-        let zone = match &names {
-            Some(names) => zones.get(names.value(row))?,
-            None => call.zone,
+        let time = match &names {
+            _ if !zoned => Some(local),
+            None => call.zone.moment_of_local(local),
+            Some(names) => match signed_offset(names.value(row))? {
+                Some(offset) => local.checked_sub(offset),
+                None => zones.get(names.value(row))?.moment_of_local(local),
+            },
         };
-        let time = if zoned { zone.moment_of_local(local) } else { Some(local) };
         time.map(Some).ok_or_else(out_of_range)
     };
     let times = (0..call.rows).map(make).collect::<Result<TimestampNanosecondArray>>()?;
     Ok(Arc::new(if zoned { times.with_timezone(call.zone_name) } else { times }))
+}
+
+/// Nanoseconds east of Greenwich of an offset with a sign, which counts as in ISO 8601 here: elsewhere `+2` as the name of a
+/// zone is POSIX's, west of Greenwich.
+fn signed_offset(name: &str) -> Result<Option<i64>> {
+    if !name.starts_with(['+', '-']) {
+        return Ok(None);
+    }
+    let epoch = format!("1970-01-01 00:00:00{name}");
+    parse_timestamptz(&epoch, &|_, _| None).map(|moment| Some(-moment))
 }
 
 fn local_time(parts: &[f64]) -> Result<i64> {
