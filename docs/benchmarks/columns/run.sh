@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What docs/benchmarks/columns/README.md shows, from nothing: writes, sizes and questions of several products, each on a
-# server of its own, one after the other. Wants a machine with nothing else to do and 30 GB.
+# The figures of docs/benchmarks/columns/README.md: writes, sizes and queries of several products, each on a private server,
+# one after the other. Needs an idle machine and 30 GB.
 #
-#   docs/benchmarks/columns/run.sh [PART …]      parts: wide size wider narrow rewrites late tsbs breakeven scans soak; all but the last if none
-#                                                is named
+#   docs/benchmarks/columns/run.sh [PART …]      parts: wide size wider narrow rewrites late tsbs breakeven scans soak; default: all except
+#                                                the last
 #
-# MILLRACE names a built program to take instead of building one, SECONDS_EACH how long each product is written to, TARGETS the
-# products, QUESTIONS how many of each kind.
+# Environment: MILLRACE is a built program to use instead of building one, SECONDS_EACH the duration of the writes per product,
+# TARGETS the products, QUESTIONS the number of queries of each kind.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 reports=${REPORTS:-docs/benchmarks/columns/reports}
@@ -21,7 +21,7 @@ seconds=${SECONDS_EACH:-15}
 all=(millrace 'millrace?write=line' 'millrace?write=flight' questdb victoriametrics influxdb iotdb postgres)
 [ -z "${TARGETS:-}" ] || read -ra all <<< "$TARGETS"
 
-# measure NAME TARGETS… -- OPTIONS…: a report for each product. One that fails does not keep the others from being measured.
+# measure NAME TARGETS… -- OPTIONS…: writes a report for each product. If a product fails, the others are still measured.
 measure() {
     local name=$1 targets=()
     shift
@@ -37,16 +37,16 @@ measure() {
     "$program" bench compare "$reports/$name"-*.json --html "$reports/$name.html" > "$reports/$name.txt" || true
 }
 
-# All fields are DOUBLE with two decimals, as one of the products keeps numbers alone; all devices are in one table, as another
-# keeps so many files open for each.
+# All fields are DOUBLE with two decimals, because one of the products stores only numbers. All devices are in one table, because
+# another product keeps many files open per table.
 data=(--set INSERT_DATATYPE_PROPORTION=0:0:0:0:1:0 --set GROUP_NUMBER=1 --set DATA_CLIENT_NUMBER=4)
 
-# 100 devices x 300 fields; then each question 100 times by four clients.
+# 100 devices x 300 fields; then each query 100 times by four clients.
 wide() {
     measure wide "${all[@]}" -- iot --seconds "$seconds" --queries "${QUESTIONS:-400}" --query-clients 4 "${data[@]}" \
         --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100
 }
-# The same 201 million points into each that keeps them in few bytes.
+# The same 201 million points, for products that store them in few bytes.
 size() {
     measure size millrace victoriametrics influxdb iotdb -- iot --queries 0 "${data[@]}" --set RUN_SECONDS=0 --set LOOP=67 \
         --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100
@@ -56,18 +56,18 @@ wider() {
     measure wider "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
         --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=3000 --set BATCH_SIZE_PER_WRITE=10
 }
-# 100,000 series of one field, 1,000 of them in a request.
+# 100,000 series of one field, 1,000 of them per request.
 narrow() {
     measure narrow "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
         --set DEVICE_NUMBER=100000 --set SENSOR_NUMBER=1 --set DEVICE_NUM_PER_WRITE=1000 --set BATCH_SIZE_PER_WRITE=1
 }
-# Every other row takes the time of an earlier one and overwrites it.
+# Every other row has the time of an earlier one and overwrites it.
 rewrites() {
     measure rewrites "${all[@]}" -- iot --queries 0 --seconds "$seconds" "${data[@]}" \
         --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100 \
         --set IS_OUT_OF_ORDER=true --set OUT_OF_ORDER_MODE=POISSON --set OUT_OF_ORDER_RATIO=0.5
 }
-# An hour at so many points a second (80 % of what the machine takes), questions among the writes, every tenth row late.
+# An hour at a fixed rate (80 % of the machine's peak), with queries during the writes and every tenth row late.
 soak() {
     local mix=989:1:1:1:1:1:1:1:1:1:1:1:1
     "$program" bench iot --quiet --target millrace --seconds "${SOAK_SECONDS:-3600}" "${data[@]}" \
@@ -76,7 +76,7 @@ soak() {
         --set OPERATION_PROPORTION=$mix --set POINT_RATE="${SOAK_RATE:-19000000}" \
         --json "$reports/soak.json" --html "$reports/soak.html" > "$reports/soak.txt" || echo "soak: exit $?"
 }
-# Ours alone, in turn: in order, and three rows of ten up to 1,000 rows late.
+# Millrace only, alternating: rows in order, and three rows of ten up to 1,000 rows late.
 late() {
     local common=(iot --quiet --queries 0 --seconds "$seconds" "${data[@]}"
         --set DEVICE_NUMBER=100 --set SENSOR_NUMBER=300 --set BATCH_SIZE_PER_WRITE=100)
@@ -88,16 +88,16 @@ late() {
         done
     done
 }
-# TSBS's cpu-only: 100 hosts, three days, 25.9 million points; each kind of question 100 times.
+# TSBS's cpu-only: 100 hosts, three days, 25.9 million points; each kind of query 100 times.
 tsbs() {
     measure tsbs ${TARGETS:-millrace questdb influxdb victoriametrics} -- tsbs --queries 100
 }
-# HAKOM's test: shares of packed days changed, compressed and not; four minutes.
+# HAKOM's test: updates of shares of days, compressed and uncompressed; four minutes.
 breakeven() {
     "$program" bench breakeven --target millrace --series 20 --days 120 --json "$reports/breakeven.json" \
         --html "$reports/breakeven.html" > "$reports/breakeven.txt"
 }
-# GROUP BYs over events, beside DuckDB and ClickHouse. PYTHON has their packages.
+# GROUP BYs over events, compared with DuckDB and ClickHouse. PYTHON must have their packages.
 scans() {
     "${PYTHON:-python3}" docs/benchmarks/columns/scans.py "$program" "${SCAN_ROWS:-50000000}" > "$reports/scans.txt"
 }

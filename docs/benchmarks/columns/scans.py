@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """GROUP BYs over the events of WSO2's Smart Home sample: Millrace, DuckDB and ClickHouse on the same rows, one after the other.
 
-    scans.py MILLRACE [ROWS]    the built program, and how many rows (50 million)
+    scans.py MILLRACE [ROWS]    the built program, and the number of rows (50 million)
 
-Wants psql, and the packages duckdb and chdb (`cargo xtask tools --peers` makes a Python that has them). Prints for each question
-the best time of five, rows a second for each processor second that it took, and whether all gave the same answer; then bytes a row.
+Needs psql, and the packages duckdb and chdb (`cargo xtask tools --peers` creates a Python with them). Prints for each query the
+best time of five, rows per CPU second, and whether all answers were the same; then bytes per row.
 """
 
 import math
@@ -39,7 +39,7 @@ STATES = ["New York", "California", "Illinois", "Texas", "Florida", "Utah", "Was
 
 
 def make(path, rows):
-    """One event a millisecond from 2015 on, as the sample's agent draws them."""
+    """One event per millisecond from 2015 on, with the distributions of the sample's agent."""
     duckdb.connect().execute(
         f"""SET threads = 2; SELECT setseed(0.5);
         COPY (SELECT make_timestamptz(1420070400000000 + i * 1000) AS time, (1 + floor(random() * 21))::INT AS house_id,
@@ -170,7 +170,7 @@ def free_port():
 
 
 def alike(a, b):
-    """Floats are summed in any order, and moments written in any way."""
+    """Compares answers; the order of summation and the format of times may differ."""
     if len(a) != len(b):
         return False
     for left, right in zip(a, b):

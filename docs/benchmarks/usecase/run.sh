@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The comparison of docs/benchmarks/usecase/README.md, from nothing to its page: every product in turn on a server of its
-# own, a report for each, and all of them side by side. Takes hours; wants a machine with nothing else to do and 60 GB.
+# The comparison of docs/benchmarks/usecase/README.md: runs each product on a private server, one after the other, and writes a
+# report for each and a page that compares them. Takes hours; needs an idle machine and 60 GB.
 #
 #   docs/benchmarks/usecase/run.sh [PRODUCT …]
 set -euo pipefail
@@ -15,12 +15,12 @@ mkdir -p "$here/reports"
 for product in "${products[@]}"; do
     options=()
     case "$product" in
-        # In full.
+        # The whole workload.
         millrace | iotdb) ;;
-        # It opens a file for each column of a table, of each of its partitions and of each segment of its log. Where 20,000
-        # files may be open it fails with the ten tables of the file, and with one table as soon as several segments or
-        # partitions are open: the table is then suspended and what was acknowledged is not found. So: one table, two clients,
-        # few and large segments, no partitions split; and not ten minutes, because its log is applied much slower than
+        # QuestDB opens a file for each column of a table, of each partition and of each segment of its log. With a limit of
+        # 20,000 open files it fails with the configuration's ten tables, and with one table when several segments or partitions
+        # are open: the table is suspended and acknowledged rows are not found. So the run uses one table, two clients, few and
+        # large segments and one partition, and less than ten minutes, because the log is applied much slower than it is
         # written (README.md has the figures).
         questdb)
             options=(--seconds 40 --set GROUP_NUMBER=1 --set DATA_CLIENT_NUMBER=2
@@ -30,10 +30,10 @@ for product in "${products[@]}"; do
                 --server-set cairo.o3.partition.split.min.size=100G
                 --server-set cairo.wal.purge.interval=1000)
             ;;
-        # Ten minutes of it.
+        # Ten minutes of the workload.
         *) options=(--seconds 600) ;;
     esac
-    # A product that fails does not keep the others from being measured; its report says what happened.
+    # If a product fails, the others are still measured; its report has the failure.
     "${bench[@]}" iot --config "$here/comparison" --query-clients 10,100 --target "$product" "${options[@]}" \
         --json "$here/reports/$product.json" || echo "$product: exit $?"
 done
