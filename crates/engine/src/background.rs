@@ -1,8 +1,10 @@
-//! Work behind the scenes, as step functions: flushing the log, flushing memtables and changed parts of `rows` tables (together: a
-//! checkpoint), the governor that wakes slowed writers and throws away old versions of rows. Compaction is in `compaction.rs`.
+//! Background work as step functions: flushing the log; flushing memtables and changed parts of
+//! `rows` tables (together a checkpoint); and garbage collection, which also wakes delayed writers.
+//! Compaction is in `compaction.rs`.
 //!
-//! Order that makes a crash harmless: files are written and synced, then the manifest names them, then the new root uses them, then what
-//! they replace is removed. After a failed manifest write nothing is removed, because the old or the new one may be on disk.
+//! Order that makes a crash harmless: files are written and synced, then the manifest names them,
+//! then the new database version uses them, then the files they replace are removed. After a failed
+//! manifest write nothing is removed, because the old or the new manifest may be on disk.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,32 +19,35 @@ use crate::manifest::{Manifest, Stored};
 use crate::root::Root;
 use crate::rowfile::{RowFiles, RowPart, RowPartWriter, row_file_path};
 
-/// After a failed flush or compaction (a full disk, usually) the next try waits this long.
+/// Delay before the next attempt after a failed flush or compaction (usually a full disk), in
+/// nanoseconds.
 pub(crate) const RETRY_NS: u64 = 1_000_000_000;
-/// A step of a checkpoint writes about so many bytes of rows, so that closing and the log need not wait long.
+/// Bytes of rows that one step of a checkpoint writes, so that closing and the log need not wait
+/// long.
 const ROWS_STEP_BYTES: u64 = 4 << 20;
-/// A step of the governor throws away so many old versions.
+/// Old row versions that one GC step collects at most.
 const COLLECT_STEP: usize = 1_024;
-/// How often it looks whether readers have gone on …
+/// Interval at which GC checks whether snapshots have advanced, in nanoseconds …
 const COLLECT_NS: u64 = 500_000_000;
-/// … and while there is always something new.
+/// … and the interval while each check finds garbage.
 const COLLECT_SOON_NS: u64 = 20_000_000;
-/// With so many bytes given up and not freed it looks whether they can be.
+/// GC tries to free unlinked memory when it exceeds this many bytes.
 const DEFERRED_LOOK_BYTES: u64 = 4 << 20;
 
-/// What the memtable flusher is doing.
+/// State of the memtable flusher.
 #[derive(Default)]
 pub(crate) struct Flusher {
     phase: Phase,
-    /// Those who asked before the flush in hand began: it answers them, whatever is committed meanwhile.
+    /// Callers that asked before the current flush started. It answers them, whatever is committed
+    /// meanwhile.
     waiters: Vec<Waiter>,
     retry_at: u64,
-    /// When the files of dropped tables are tried again.
+    /// Monotonic time at which removing files of dropped tables is tried again.
     free_at: u64,
 }
 
-/// Files of a flush or compaction whose manifest could not be written. The manifest on disk may name them, so they stay
-/// until a later one is there, which does not.
+/// Files of a flush or compaction whose manifest could not be written. The manifest on disk may
+/// name them, so they are kept until a later manifest, which does not name them, is on disk.
 #[derive(Default)]
 pub(crate) struct Doubtful {
     segments: Vec<Arc<Segment>>,
@@ -51,7 +56,7 @@ pub(crate) struct Doubtful {
 }
 
 impl Doubtful {
-    /// These segments, and nothing else.
+    /// Orphans that are segments only.
     pub(crate) fn segments(segments: &[Arc<Segment>]) -> Doubtful {
         Doubtful { segments: segments.to_vec(), ..Doubtful::default() }
     }
@@ -61,16 +66,19 @@ impl Doubtful {
 enum Phase {
     #[default]
     Idle,
-    /// Waits until `root` is durable: a segment must not hold what a crash could take back.
+    /// Waits until the version to flush is durable: a segment must not hold commits that a crash
+    /// could undo.
     AwaitDurable { job: Job, event: Event },
-    /// Writes one table a step, or some of a part of a `rows` table.
+    /// Writes one table a step, or some blocks of a part of a `rows` table.
     Write { job: Job, todo: VecDeque<Todo>, done: Done },
-    /// Waits until the log is durable up to the newest row written: files must not hold what a crash could take back.
+    /// Waits until the log is durable up to the newest row written: files must not hold rows that a
+    /// crash could undo.
     AwaitRows { job: Job, done: Done, event: Event },
 }
 
 struct Job {
-    /// What it flushes. Nobody reads by it, so that it keeps no old versions of rows.
+    /// The database version to flush. It is not registered as a reader, so it keeps no old row
+    /// versions.
     root: Arc<Root>,
     replay_from: Lsn,
 }
@@ -80,18 +88,18 @@ enum Todo {
     Part(TableId, u64),
 }
 
-/// What a flush has written so far.
+/// Files written so far by a flush.
 #[derive(Default)]
 struct Done {
     tables: BTreeMap<TableId, Flushed>,
     parts: BTreeMap<TableId, BTreeMap<u64, RowPart>>,
     writing: Option<RowPartWriter>,
-    /// The newest commit of which a row was written.
+    /// The newest commit with a row in the written files.
     rows_lsn: Lsn,
 }
 
 impl Inner {
-    /// The log's flusher.
+    /// Step of the log worker.
     pub(crate) fn log_step(&self) -> Step {
         let step = self.wal.flush_step(&|lsn| self.roots.advance(lsn));
         if self.log_starves() {
@@ -100,13 +108,15 @@ impl Inner {
         step
     }
 
-    /// Does the log find no room while a flush would free files of its own? Segments hold the same rows in a fraction of the bytes.
-    /// A flush frees every file but the one being written, so one is worth it when about half of that is full again.
+    /// Whether the log is out of space while a flush would free log files. Segments hold the same
+    /// rows in a fraction of the bytes. A flush frees every log file but the current one, so one is
+    /// worthwhile when half a file was written since the last.
     fn log_starves(&self) -> bool {
         self.log_bytes_since_flush() >= self.options.log_file_bytes / 2 && self.wal.out_of_space().is_some()
     }
 
-    /// Writes memtables to segments when they are large, the log is long, or somebody asked.
+    /// Step of the flush worker: writes memtables to segments when they are large, when the log is
+    /// long, or when a caller asked.
     pub(crate) fn flush_step(self: &Arc<Self>) -> Step {
         let mut flusher = self.flusher.lock();
         let now = self.env.monotonic_ns();
@@ -166,7 +176,7 @@ impl Inner {
         }
     }
 
-    /// Frees files of dropped tables if there are any; when to try again if that failed.
+    /// Removes files of dropped tables if there are any. Returns when to try again if that failed.
     fn free_files(&self, flusher: &mut Flusher, now: u64) -> Option<u64> {
         if !self.commit.lock().frees_files() {
             return None;
@@ -176,25 +186,26 @@ impl Inner {
         }
         match self.free_dropped() {
             Ok(true) => {
-                // A flush that found no room finds some now.
+                // A flush that failed for lack of space may succeed now.
                 flusher.retry_at = 0;
                 None
             }
             Ok(false) => None,
             Err(error) => {
-                tracing::warn!(%error, "files of dropped tables stay; removing them will be tried again");
+                tracing::warn!(%error, "files of dropped tables could not be removed; this will be retried");
                 flusher.free_at = now + RETRY_NS;
                 Some(flusher.free_at)
             }
         }
     }
 
-    /// Removes the files of tables that are dropped or emptied for good: by an edit of the manifest of its own, so that it frees space
-    /// where there is none to flush the other tables to. The tables stay in the manifest, without files, until the next flush: the
-    /// log is read from before their drop, which it has. Was there anything to remove?
+    /// Removes the files of tables whose DROP or TRUNCATE is durable: by a manifest edit of its
+    /// own, so that it frees space on a disk too full to flush the other tables. The tables stay in
+    /// the manifest, without files, until the next flush, because log replay starts before the
+    /// record of their drop. Returns whether there was anything to remove.
     fn free_dropped(&self) -> Result<bool> {
         let mut manifest = self.manifest.lock();
-        // All tables of the manifest were there in an older root of the kind.
+        // All tables of the manifest exist in some older database version.
         let durable = self.roots.visible(Lsn::ZERO);
         if !self.commit.lock().frees_files_by(durable.lsn) {
             return Ok(false);
@@ -215,7 +226,8 @@ impl Inner {
         }
         let is_any = has_rows || !removed.is_empty();
         if is_any {
-            // What the last flush wrote of a table that was dropped meanwhile is in no root.
+            // Segments that the last flush wrote for a table dropped meanwhile are in no database
+            // version.
             self.write_manifest(&mut manifest, next, Doubtful::default)?;
         }
         let mut lock = self.commit.lock();
@@ -228,7 +240,8 @@ impl Inner {
         Ok(is_any)
     }
 
-    /// Removes the segments of dropped tables, and those of `removed` that no root has.
+    /// Removes the segments of dropped tables, and those of `removed` that belong to no database
+    /// version.
     fn discard_tables(&self, gone: Vec<(Lsn, Arc<TableState>)>, removed: &[SegmentMeta]) {
         let mut known = BTreeSet::new();
         for segment in gone.iter().flat_map(|(_, state)| state.segments.iter()) {
@@ -238,7 +251,7 @@ impl Inner {
         for meta in removed.iter().filter(|meta| !known.contains(&meta.file)) {
             let path = columns::segment_path(&self.data_dir(), meta.file);
             if let Err(error) = self.env.remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "an unused segment stays until the next start");
+                tracing::warn!(path = %path.display(), %error, "an unused segment could not be removed; the next start will retry");
             }
         }
     }
@@ -254,7 +267,8 @@ impl Inner {
         event
     }
 
-    /// What a flush has to write: every table with memtable entries, and every part of a `rows` table that changed since its file.
+    /// Lists the work of a flush: every `columns` table, and every part of a `rows` table that
+    /// changed since its file was written.
     fn todo(&self, job: &Job) -> VecDeque<Todo> {
         let mut todo: VecDeque<Todo> = job.root.tables.keys().map(|id| Todo::Table(*id)).collect();
         let manifest = self.manifest.lock();
@@ -269,7 +283,7 @@ impl Inner {
         todo
     }
 
-    /// Writes something; false when nothing is left.
+    /// Runs one step; false when nothing is left.
     fn flush_some(&self, job: &Job, todo: &mut VecDeque<Todo>, done: &mut Done) -> Result<bool> {
         while let Some(next) = todo.front() {
             match *next {
@@ -294,10 +308,11 @@ impl Inner {
         Ok(false)
     }
 
-    /// Writes some of a part; true when that was all of it.
+    /// Writes some blocks of a part; true when the part is complete.
     fn write_part(&self, job: &Job, id: TableId, part: u64, done: &mut Done) -> Result<bool> {
         let records = &job.root.row_table(id)?.records;
-        // All commits of the flushed root are there and durable. Later ones may be there too; the next checkpoint looks at them again.
+        // All commits of the flushed version are there and durable. Later ones may be there too;
+        // the next checkpoint writes them again.
         let writer = done
             .writing
             .get_or_insert_with(|| RowPartWriter::new(&self.data_dir(), id, part, self.next_file(), job.root.lsn));
@@ -313,7 +328,7 @@ impl Inner {
     fn begin_flush(self: &Arc<Self>, flusher: &mut Flusher) -> Step {
         let flushed_lsn = self.manifest.lock().flushed_lsn;
         let lock = self.commit.lock();
-        // A copy of its own: see `Job`.
+        // A copy, so that the flush is not registered as a reader; see `Job`.
         let root = Arc::new((*self.roots.newest()).clone());
         if root.lsn == flushed_lsn {
             drop(lock);
@@ -329,7 +344,7 @@ impl Inner {
             return Step::Idle;
         }
         flusher.waiters = std::mem::take(&mut *self.flush_waiters.lock());
-        // This attempt may find room, and take long.
+        // This attempt may succeed, and may take long.
         *self.flush_failure.lock() = None;
         self.barrier.store(root.lsn.0, Ordering::SeqCst);
         let first_open = self.open_txns.lock().values().min().copied();
@@ -383,7 +398,7 @@ impl Inner {
             root = root.with_state(*id, state);
         }
         self.memtable_bytes.store(root.memory_bytes(), Ordering::Relaxed);
-        // Files of a table that was dropped or emptied while it was flushed.
+        // Files of a table that was dropped or truncated while it was flushed.
         if manifest.row_files.iter().any(|(id, files)| is_gone(files, root.row_tables.get(id)))
             || manifest.files.iter().any(|(id, files)| !root.tables.contains_key(id) && !files.segments.is_empty())
         {
@@ -402,7 +417,7 @@ impl Inner {
         self.flushed_log_bytes.store(self.counters.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.replayed_log_bytes.store(0, Ordering::Relaxed);
         if let Err(error) = self.wal.remove_below(replay_from) {
-            tracing::warn!(%error, "old log files stay until the next flush");
+            tracing::warn!(%error, "old log files could not be removed; the next flush will retry");
         }
         self.release_memory_waiters();
         self.wake_compactor();
@@ -418,10 +433,11 @@ impl Inner {
             let flushed = match done.tables.get(&id) {
                 None => old,
                 Some(flushed) => match newest.tables.get(&id) {
-                    // The newest state knows what compaction did meanwhile.
+                    // The newest state includes compactions that finished meanwhile.
                     Some(state) => state.with_flushed(flushed).files(),
-                    // Dropped since, but the DROP may not be durable yet: the table is kept, with the segments that the last manifest
-                    // names, because those of the flushed root may have been compacted away before the DROP.
+                    // Dropped meanwhile, but the DROP may not be durable: the table keeps the
+                    // segments that the last manifest names, because compaction may have replaced
+                    // those of the flushed version before the DROP.
                     None => {
                         let mut files = job.root.state(id)?.with_flushed(flushed).files();
                         files.kept_from = old.kept_from;
@@ -443,14 +459,15 @@ impl Inner {
             catalog: Arc::clone(&job.root.catalog),
             files,
             row_files: row_files(old, job, done),
-            // Numbers reserved since the flushed commit are skipped if a crash takes back who reserved them.
+            // Values reserved since the flushed commit are skipped if a crash undoes the commits
+            // that reserved them.
             sequences: job.root.counters.iter().map(|(id, counter)| (*id, counter.logged())).collect(),
             retention_ns: self.retention_ns.load(Ordering::SeqCst).max(job.root.retention_ns),
             stored: Stored::default(),
         })
     }
 
-    /// Makes `next` the manifest, and then removes what earlier attempts left behind.
+    /// Makes `next` the manifest, then removes files that earlier failed attempts left.
     pub(crate) fn write_manifest(
         &self,
         manifest: &mut Manifest,
@@ -472,21 +489,22 @@ impl Inner {
         drop(doubtful);
         let named: BTreeSet<u64> = manifest.row_files.values().flat_map(RowFiles::files).collect();
         unnamed.row_files.extend(old.row_files.values().flat_map(RowFiles::files).filter(|file| !named.contains(file)));
-        // Those of a table that is there go with the flush that replaced them.
+        // Series files of existing tables are removed by the flush that replaced them.
         let dropped = old.files.iter().filter(|(id, _)| !manifest.files.contains_key(id));
         unnamed.series_files.extend(dropped.flat_map(|(_, files)| files.series_files.iter().map(|file| file.file)));
         self.remove_unnamed(unnamed);
         Ok(())
     }
 
-    /// What holds of every manifest after another. Files and log are removed by it, so that one that is wrong must not be written.
+    /// Asserts the invariants between a manifest and its successor. Files and log are removed
+    /// according to it, so a wrong one must not be written.
     fn check_manifest(&self, old: &Manifest, next: &Manifest) {
         let durable = self.wal.durable();
         let (flushed, replay_from) = (next.flushed_lsn, next.replay_from);
         assert!(flushed >= old.flushed_lsn, "BUG: flushed up to {flushed} after {}", old.flushed_lsn);
         assert!(replay_from >= old.replay_from, "BUG: the log from {replay_from} after {}", old.replay_from);
         assert!(flushed <= durable, "BUG: flushed up to {flushed}, the log is durable up to {durable}");
-        // Beyond flushed commits there may be durable marks, which nobody needs.
+        // Beyond the flushed commits the log may hold durable marks, which replay does not need.
         let end =
             if next.flushed_lsn == old.flushed_lsn { old.replay_from.max(flushed.next()) } else { durable.next() };
         assert!(replay_from <= end, "BUG: the log is wanted from {replay_from}, there may be commits from {end} on");
@@ -500,7 +518,7 @@ impl Inner {
             let path = row_file_path(&self.data_dir(), file);
             match self.env.remove(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(path = %path.display(), %error, "an unused file of rows stays until the next start");
+                    tracing::warn!(path = %path.display(), %error, "an unused checkpoint file could not be removed; the next start will retry");
                 }
                 _ => {}
             }
@@ -511,7 +529,7 @@ impl Inner {
         for file in files {
             let path = columns::series_path(&self.data_dir(), *file);
             if let Err(error) = self.env.remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "an unused series file stays until the next start");
+                tracing::warn!(path = %path.display(), %error, "an unused series file could not be removed; the next start will retry");
             }
         }
     }
@@ -519,14 +537,15 @@ impl Inner {
     fn abandon_flush(&self, flusher: &mut Flusher) {
         if let Phase::Write { job, done, .. } | Phase::AwaitRows { job, done, .. } = std::mem::take(&mut flusher.phase)
         {
-            // Written but never named by a manifest. (A failed manifest write does not come here with its files.)
+            // Files that were written but never named by a manifest. (Files of a failed manifest
+            // write are not in `phase`.)
             self.remove_unnamed(job.new_files(&done));
         }
         self.barrier.store(0, Ordering::SeqCst);
     }
 
-    /// Merges small memtable entries of tables just written to. On the writer's thread, so that it is paid by who causes it; if another
-    /// writer is at it, it is left to that one.
+    /// Merges small memtable entries of tables that were just written to. Runs on the writer's
+    /// thread, so that the writer pays for it; skipped while another writer does it.
     pub(crate) fn consolidate(&self, tables: &[TableId]) {
         let Some(_one_at_a_time) = self.consolidating.try_lock() else { return };
         for id in tables {
@@ -545,8 +564,9 @@ impl Inner {
         }
     }
 
-    /// Wakes writers whose delay is over, and throws away what nobody sees any more of `rows` tables: also versions between two snapshots, so
-    /// that a reader who does not go on keeps one version of each row and not all that come after.
+    /// Step of the GC worker: wakes writers whose delay is over and collects row versions that no
+    /// snapshot sees, including versions between two snapshots, so that a long-lived snapshot keeps
+    /// one version of each row and not all later ones.
     pub(crate) fn governor_step(&self) -> Step {
         let delayed = self.wake_delayed();
         let freed_more = self.store.reclaim();
@@ -586,18 +606,18 @@ impl Inner {
         next.map_or(Step::Idle, Step::Until)
     }
 
-    /// Called with `None` only when nothing is left to flush.
+    /// `error` may be `None` only when nothing is left to flush.
     pub(crate) fn answer_flush_waiters(&self, error: Option<&Error>) {
         answer(std::mem::take(&mut *self.flush_waiters.lock()), error);
     }
 
-    /// Lets those go whose flush the flusher has in hand, once it has stopped.
+    /// Answers the callers of the current flush, once the flusher has stopped.
     pub(crate) fn release_flush(&self) {
         let waiters = std::mem::take(&mut self.flusher.lock().waiters);
         answer(waiters, Some(&closing()));
     }
 
-    /// Lets everyone else go who waits for work behind the scenes.
+    /// Answers all other callers that wait for background work.
     pub(crate) fn release_waiters(&self) {
         self.answer_flush_waiters(Some(&closing()));
         answer(std::mem::take(&mut *self.settle_waiters.lock()), Some(&closing()));
@@ -622,12 +642,12 @@ impl Job {
     }
 }
 
-/// The files of a `rows` table that hold rows of these records.
+/// The files of a `rows` table for records created at version `since`.
 fn files_of(manifest: &Manifest, id: TableId, since: u32) -> Option<&[RowPart]> {
     manifest.row_files.get(&id).filter(|files| files.since == since).map(|files| files.parts.as_slice())
 }
 
-/// Files of each `rows` table after a flush: those it wrote, and for parts that had not changed the old ones.
+/// Files of each `rows` table after a flush: the new ones, and the old ones of unchanged parts.
 fn row_files(old: &Manifest, job: &Job, done: &Done) -> BTreeMap<TableId, RowFiles> {
     let files = |(id, table): (&TableId, &Arc<rows::RowTable>)| {
         let since = table.records.since();
@@ -647,24 +667,24 @@ pub(crate) fn answer(waiters: Vec<Waiter>, error: Option<&Error>) {
     }
 }
 
-/// Somebody who asked for a flush or for compactions.
+/// A caller that waits for a flush or for compactions.
 pub(crate) struct Waiter {
     pub(crate) event: Event,
     pub(crate) error: Arc<parking_lot::Mutex<Option<Error>>>,
 }
 
-/// Are there files of rows that a table has no more: it was dropped, or emptied since?
+/// Whether the files hold rows that the table no longer has, because it was dropped or truncated.
 fn is_gone(files: &RowFiles, table: Option<&Arc<rows::RowTable>>) -> bool {
     !files.parts.is_empty() && table.is_none_or(|table| table.records.since() != files.since)
 }
 
 impl CommitState {
-    /// May there be files of tables that are gone?
+    /// Whether there may be files of dropped or truncated tables.
     pub(crate) fn frees_files(&self) -> bool {
         !self.dropped.is_empty() || self.row_files_gone.is_some()
     }
 
-    /// The same of tables that are gone with a commit up to `lsn`.
+    /// Whether there may be files of tables dropped or truncated by a commit up to `lsn`.
     fn frees_files_by(&self, lsn: Lsn) -> bool {
         self.dropped.iter().any(|(dropped, _)| *dropped <= lsn) || self.row_files_gone.is_some_and(|gone| gone <= lsn)
     }

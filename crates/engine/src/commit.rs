@@ -1,13 +1,15 @@
-//! The one commit point: a transaction's way through admission, the log and into a new root.
+//! The one commit point: takes a transaction through admission, the log and into a new database
+//! version.
 //!
-//! A commit is a small state machine that never blocks. Its rows are encoded outside the lock and, when they do not fit one record, go to
-//! the log ahead of the commit record, a record at a time, so that small commits pass between them. Under the lock: the catalog is
-//! checked, series get their numbers, the commit record is queued, versions of `rows` tables get its LSN, the new root is derived.
-//! Nothing fails after the queueing. Row locks are let go after the commit lock and before the log is durable: whoever saw what may still
-//! be lost waits with its own answer.
+//! A commit is a state machine that never blocks. Its rows are encoded outside the lock. Rows that
+//! do not fit one record are logged ahead of the commit record, one record at a time, so that small
+//! commits can pass between them. Under the lock the catalog is checked, series get numbers, the
+//! commit record is queued, row versions get its LSN, and the new database version is derived.
+//! Nothing fails after the queueing. Row locks are released after the commit lock and before the
+//! log is durable: a reader of rows that may still be lost delays its own answer.
 //!
-//! What a SERIALIZABLE transaction has read must be as it was: most of that is checked before the lock, and under it what commits wrote
-//! since. docs/decisions/0008-validated-reads.md
+//! The reads of a SERIALIZABLE transaction must still be valid: most are checked before taking the
+//! lock, and under the lock only against later commits. docs/decisions/0008-validated-reads.md
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -28,68 +30,72 @@ use crate::root::Root;
 use crate::sequence::{Counter, SequenceState};
 use crate::{Batch, Durability, Engine, Rows};
 
-/// How long a writer waits for memory before it is refused.
+/// Time that a writer waits for memory before it is refused.
 const ADMISSION_NS_MAX: u64 = 30_000_000_000;
-/// How long it waits where memtables cannot be flushed for want of space.
+/// Time that a writer waits if memtables cannot be flushed for lack of disk space.
 const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
-/// How often it looks again meanwhile; a finished flush wakes it sooner.
+/// Interval at which a waiting writer checks again; a finished flush wakes it sooner.
 const RECHECK_NS: u64 = 250_000_000;
-/// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
+/// Encoded rows of one item are split at about this size: the item must fit a record with a margin
+/// for estimation errors.
 const ROWS_ITEM_BYTES: usize = 768 << 10;
-/// After a commit of no more rows, only one in four looks whether entries are to be merged.
+/// After commits of at most this many rows, only one in four looks for memtable entries to merge.
 const SMALL_ROWS: usize = 16;
-/// Replay puts entries into their tables' states this many at a time.
+/// Entries that replay collects before it adds them to the table states.
 const PENDING_ENTRIES_MAX: usize = 4_096;
 
-/// How far a commit is.
+/// Progress of a commit.
 #[derive(Debug)]
 pub enum Progress {
     /// Poll again after the event.
     Wait(Event),
-    /// Acknowledged at the level asked for; this is its LSN. An empty transaction gives what it had seen.
+    /// Acknowledged at the requested durability, with the LSN of the commit. An empty transaction
+    /// returns the LSN it had read.
     Done(Lsn),
 }
 
-/// A commit on its way. Dropped before its commit record is queued it is a rollback; after that it is out of the caller's hands.
+/// A commit in progress. Dropping it before its commit record is queued rolls back; after that the
+/// commit happens anyway.
 pub struct Committing {
     engine: Engine,
     ddl: Vec<Ddl>,
     tables: Vec<TableWrites>,
-    /// Changes of `rows` tables, and the locks they are made under.
+    /// Changes of `rows` tables, and the locks they hold.
     rows: Option<rows::Txn>,
-    /// What it has read by, until that was found to be as it was: versions of rows stay.
+    /// The version that a SERIALIZABLE transaction read, kept until its reads are validated so that
+    /// row versions are not collected.
     snapshot: Option<Arc<Root>>,
-    /// What own DDL made of `rows` tables and sequences.
+    /// New versions of `rows` tables and sequences made by the transaction's own DDL.
     made: Made,
     durability: Durability,
     stage: Stage,
-    /// Drawn with the first record.
+    /// Number of the transaction in the log, drawn with its first record.
     txn: Option<u64>,
-    /// An item that found the log busy.
+    /// An encoded item that the busy log did not accept.
     unsent: Option<Vec<u8>>,
-    /// Row ranges of the batch that is being sent ahead.
+    /// Row ranges of the batch that is being logged ahead.
     parts: Vec<Range<usize>>,
-    /// Rows that go into the commit record itself.
+    /// Encoded rows that are part of the commit record.
     inline: Vec<Vec<u8>>,
-    /// Are rows among the changes of `rows` tables, or deletions only?
+    /// Whether the changes of `rows` tables include rows, not only deletions.
     adds_rows: bool,
-    /// Are there records in the log already?
+    /// Whether items have been logged ahead of the commit record.
     sent: bool,
-    /// Their payload bytes.
+    /// Payload bytes of these items.
     sent_bytes: usize,
-    /// Of the rows of `columns` tables, until memtables hold them.
+    /// Memory of the rows of `columns` tables, until memtables hold them.
     memory: Reservation,
     waiting_since: Option<u64>,
 }
 
 enum Stage {
     Admit,
-    /// Sending rows ahead: the batch's number over all tables, and which of its parts is next.
+    /// Logs rows ahead: index of the batch over all tables, and its next part.
     Rows {
         batch: usize,
         part: usize,
     },
-    /// Sending changes of `rows` tables ahead, from this place on.
+    /// Logs changes of `rows` tables ahead, from this position on.
     RowChanges(usize),
     Commit,
     Durable(Lsn),
@@ -102,31 +108,32 @@ struct TableWrites {
     batches: Vec<Arc<Batch>>,
 }
 
-/// One commit in four, whoever takes turns.
+/// True for one commit in four, whichever sessions take turns.
 fn looks_for_merges(lsn: Lsn) -> bool {
     lsn.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0
 }
 
-/// The wall time of a commit: whole microseconds, which is what clients see; not before the clock's `now`; and after
-/// `last`, that of the commit before, so that a time says which commits were made by then.
+/// The wall time of a commit: whole microseconds, which is the clients' resolution; not before the
+/// clock's `now`; and after `last`, the time of the previous commit, so that a time identifies the
+/// set of earlier commits.
 fn commit_time(now: i64, last: i64) -> i64 {
     let micros = |ns: i64| ns.div_euclid(1_000);
     micros(now.saturating_add(999)).max(micros(last) + 1).saturating_mul(1_000)
 }
 
-/// Everything that a transaction changed.
+/// All changes of a transaction.
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
     pub(crate) own: BTreeMap<TableId, OwnWrites>,
-    /// Of `own`.
+    /// Memory of `own`.
     pub(crate) memory: Reservation,
     pub(crate) rows: Option<rows::Txn>,
-    /// Of a SERIALIZABLE transaction.
+    /// Only of a SERIALIZABLE transaction.
     pub(crate) snapshot: Option<Arc<Root>>,
     pub(crate) made: Made,
 }
 
-/// What own DDL made of `rows` tables (`None`: dropped) and of sequences.
+/// New versions of `rows` tables (`None`: dropped) and of sequences made by own DDL.
 #[derive(Default)]
 pub(crate) struct Made {
     pub(crate) tables: BTreeMap<TableId, Option<Arc<RowTable>>>,
@@ -137,7 +144,7 @@ impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
         let Changes { mut ddl, own, memory, rows, snapshot, made } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
-        // Locks of a transaction that changed nothing end here.
+        // The locks of a transaction without changes are released here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
         let is_empty = ddl.is_empty() && tables.is_empty() && rows.is_none();
         for ddl in &mut ddl {
@@ -168,18 +175,20 @@ impl Committing {
         }
     }
 
-    /// Is the commit record in the log? Then it happens, whether anybody waits for it or not.
+    /// Whether the commit record is in the log. If so, the commit happens even if the caller stops
+    /// polling.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         matches!(self.stage, Stage::Durable(_) | Stage::Done(_))
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Advances the commit as far as possible without blocking.
     ///
     /// # Errors
-    /// 40001, 42P07, 42P01 when the catalog changed underneath; 40001 when what a SERIALIZABLE transaction read did; 53100, 53200 when
-    /// refused before anything counted, to be tried again; 54000 when a table would have too many series: in all these nothing was done.
-    /// 58030: the log failed, the outcome is unknown.
+    /// 40001, 42P07, 42P01 when the catalog changed meanwhile; 40001 when the reads of a
+    /// SERIALIZABLE transaction are no longer valid; 53100, 53200 when refused, to be retried
+    /// later; 54000 when a table would have too many series. In all these cases nothing was
+    /// committed. 58030: the log failed and the outcome is unknown.
     pub fn poll(&mut self) -> Result<Progress> {
         loop {
             let wait = match &self.stage {
@@ -196,8 +205,8 @@ impl Committing {
         }
     }
 
-    /// The LSN of the commit record, once it is queued: from then on the commit will be there after a restart unless the log fails or the
-    /// power does before it is durable.
+    /// Returns the LSN of the commit record once it is queued. From then on the commit survives a
+    /// restart, unless the log or the power fails before it is durable.
     #[must_use]
     pub fn lsn(&self) -> Option<Lsn> {
         match self.stage {
@@ -206,11 +215,12 @@ impl Committing {
         }
     }
 
-    /// Waits for memory, then decides whether the rows go ahead of the commit record or inside it.
+    /// Waits for memory, then decides whether rows are logged ahead of the commit record or inside
+    /// it.
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        // Deletes alone are let through.
+        // Deletes without rows need no room.
         if self.memory.bytes() > 0 && self.batches().next().is_some() {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
@@ -256,7 +266,7 @@ impl Committing {
         self.tables.iter().flat_map(|writes| &writes.batches)
     }
 
-    /// Sends one record of rows.
+    /// Logs one record of rows ahead of the commit.
     fn send_rows(&mut self) -> Result<Option<Event>> {
         if let Some(item) = self.unsent.take() {
             return self.send(item);
@@ -281,7 +291,7 @@ impl Committing {
         self.send(item)
     }
 
-    /// Rows `range` of a batch as the log will have them.
+    /// Encodes rows `range` of a batch for the log.
     fn rows_item(&self, table: TableId, number: u32, batch: &Batch, range: Range<usize>) -> Vec<u8> {
         let mut item = record::begin_rows_item(table, number);
         if self.engine.inner.options.log_compression {
@@ -292,7 +302,7 @@ impl Committing {
         item
     }
 
-    /// Sends one record of changes of `rows` tables.
+    /// Logs one record of changes of `rows` tables ahead of the commit.
     fn send_row_changes(&mut self, from: usize) -> Result<Option<Event>> {
         if let Some(item) = self.unsent.take() {
             return self.send(item);
@@ -309,7 +319,8 @@ impl Committing {
         self.send(item.finish())
     }
 
-    /// An item of changes of `rows` tables, and from where on they go on if these are not all.
+    /// Encodes changes of `rows` tables, and returns the position of the next change if these are
+    /// not all.
     fn row_changes(&mut self, from: usize) -> Result<(RowChangesItem, Option<usize>)> {
         let mut item = RowChangesItem::default();
         let Some(rows) = &self.rows else { return Ok((item, None)) };
@@ -331,7 +342,8 @@ impl Committing {
         let txn = self.txn();
         let header = record::item_header(txn);
         self.sent = true;
-        // Held while appending: a flush that looks for the oldest open transaction sees either this one or none of its records.
+        // Held while appending: a flush that looks for the oldest open transaction sees either this
+        // transaction or none of its records.
         let mut open = self.engine.inner.open_txns.lock();
         self.engine.inner.check_writable()?;
         match self.engine.inner.wal.append(&[&[&header, &item]], Space::Ordinary)? {
@@ -355,11 +367,12 @@ impl Committing {
         *self.txn.get_or_insert_with(|| inner.next_txn.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The commit itself, under the lock.
+    /// Commits under the lock.
     fn commit(&mut self) -> Result<Option<Event>> {
         let txn = self.txn();
         let inner = Arc::clone(&self.engine.inner);
-        // Series that exist are found before the lock; only new ones are left to do under it.
+        // Existing series are looked up before the lock is taken; only new ones are numbered under
+        // it.
         let newest = inner.roots.newest();
         let mut resolved = self.resolve(&newest);
         let late_rows = self.late_rows(&newest);
@@ -392,7 +405,8 @@ impl Committing {
             Appended::Busy(event) => return Ok(Some(event)),
         };
 
-        // From here on nothing fails: the commit is in the log. None of the calls has a result, and a panic stops the process.
+        // From here on nothing may fail: the commit is in the log. None of the calls returns an
+        // error, and a panic stops the process.
         let applying = Applying(lsn);
         let before = (!self.ddl.is_empty()).then(|| inner.roots.newest());
         root.lsn = lsn;
@@ -402,7 +416,7 @@ impl Committing {
         let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
         if let Some(changes) = &mut self.rows {
             rows += changes.changes_len();
-            // Before the root is there to be read by.
+            // Before readers can see the new version.
             changes.commit(lsn, &crossbeam_epoch::pin());
         }
         if let Some(before) = before {
@@ -417,14 +431,15 @@ impl Committing {
         }
         lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
         let frees_files = lock.frees_files();
-        // Under the lock, as a finished flush counts anew under it: bytes that are flushed are not added after.
+        // Under the lock, because a finished flush recounts under it: flushed bytes must not be
+        // added afterwards.
         inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
         self.memory.shrink_to(0);
         drop(lock);
         std::mem::forget(applying);
 
         let changed_rows = self.rows.is_some();
-        // With it the locks go.
+        // Dropping the transaction releases its locks.
         self.rows = None;
         self.snapshot = None;
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -441,7 +456,7 @@ impl Committing {
             inner.wake_flusher_when_durable(lsn);
         }
         if !self.ddl.is_empty() {
-            // A retention that is new may have something to drop.
+            // A new retention may make segments due.
             inner.wake_compactor();
         }
         self.tables.clear();
@@ -460,12 +475,12 @@ impl Committing {
         Ok(None)
     }
 
-    /// Is all that a SERIALIZABLE transaction read as it was, as far as commits are known?
+    /// Checks that the reads of a SERIALIZABLE transaction are still valid after all known commits.
     fn validate(&mut self) -> Result<()> {
         self.rows.as_mut().map_or(Ok(()), rows::Txn::validate)
     }
 
-    /// Queues the commit record, and gives its bytes.
+    /// Queues the commit record; returns its payload bytes too.
     fn append(
         &self,
         txn: u64,
@@ -476,7 +491,7 @@ impl Committing {
         let wal = &self.engine.inner.wal;
         let header = record::commit_header(txn, wall_ns);
         if self.tables.is_empty() && self.ddl.is_empty() {
-            // The usual case of a small change of rows: nothing is left to encode.
+            // The common case of a small change of rows: nothing is left to encode.
             let Some(item) = self.inline.first() else { return Ok((wal.append(&[&[&header]], space)?, header.len())) };
             let length = (item.len() as u32).to_le_bytes();
             let bytes = header.len() + length.len() + item.len();
@@ -498,7 +513,8 @@ impl Committing {
         Ok((wal.append(&records, space)?, bytes))
     }
 
-    /// Puts own versions of `rows` tables, with their indexes, and own sequences into force. Did rows go that files may hold?
+    /// Installs the transaction's versions of `rows` tables, with their indexes, and of sequences.
+    /// Returns whether files may hold rows that were removed.
     fn install_made(&mut self, root: &mut Root, before: &Root) -> bool {
         let mut gone = false;
         for (id, version) in std::mem::take(&mut self.made.tables) {
@@ -530,7 +546,7 @@ impl Committing {
         gone
     }
 
-    /// Deletes and drops alone are let through on a full disk.
+    /// Whether the commit only deletes or drops; such commits are accepted on a full disk.
     fn only_frees_space(&self) -> bool {
         let frees = |ddl: &Ddl| {
             matches!(
@@ -541,7 +557,7 @@ impl Committing {
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
-    /// Rows whose moment retention has dropped already: they are taken, and shown to nobody.
+    /// Counts rows before the retention horizon: they are accepted and never returned.
     fn late_rows(&self, root: &Root) -> u64 {
         let late = |writes: &TableWrites| {
             let kept_from = root.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
@@ -554,7 +570,8 @@ impl Committing {
         self.tables.iter().map(late).sum()
     }
 
-    /// Numbers of the series of every batch, as far as they exist; one list per batch, in order.
+    /// Looks up the series numbers of every batch; one list per batch, in order, unknown series
+    /// marked.
     fn resolve(&self, root: &Root) -> Vec<Resolved> {
         let mut all = Vec::new();
         for writes in &self.tables {
@@ -574,7 +591,8 @@ impl Committing {
         all
     }
 
-    /// The deletes, with the numbers of the series they name; those of keys that nobody has committed have nothing to hide.
+    /// Resolves the series of the deletes to numbers. Keys that were never committed have nothing
+    /// to hide.
     fn deletes(&self, root: &Root) -> Result<Vec<(TableId, Tombstone)>> {
         let mut all = Vec::new();
         for writes in &self.tables {
@@ -596,7 +614,7 @@ impl Committing {
         Ok(all)
     }
 
-    /// What the commit says besides the rows that were encoded before.
+    /// Encodes all items except the rows, which were encoded before.
     fn made_items(&self, resolved: &[Resolved], fresh: &Fresh, deletes: &[(TableId, Tombstone)]) -> Vec<Vec<u8>> {
         let mut items: Vec<Vec<u8>> = self.ddl.iter().map(record::ddl_item).collect();
         for (number, one) in resolved.iter().enumerate() {
@@ -642,17 +660,17 @@ impl TableWrites {
     }
 }
 
-/// A series that has no number yet.
+/// Marks a series that has no number yet.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A batch whose local series have numbers.
+/// A batch whose local series have table-wide numbers.
 struct Resolved {
     table: TableId,
     batch: Arc<Batch>,
     ids: Vec<u32>,
 }
 
-/// Series that this commit makes, by table, in order of their numbers, which start at `first`.
+/// Series that this commit creates, by table.
 type Fresh = BTreeMap<TableId, NewSeries>;
 
 struct NewSeries {
@@ -661,7 +679,7 @@ struct NewSeries {
     numbers: rustc_hash::FxHashMap<Box<[u8]>, u32>,
 }
 
-/// Gives numbers to series that had none when looked up before the lock; nothing is changed but `resolved`.
+/// Assigns numbers to series that were unknown before the lock was taken; changes only `resolved`.
 fn number_new_series(root: &Root, resolved: &mut [Resolved]) -> Result<Fresh> {
     let mut fresh = Fresh::new();
     for one in resolved {
@@ -705,7 +723,7 @@ impl NewSeries {
     }
 }
 
-/// The numbers of a batch's series, in items that each fit a record.
+/// Encodes the series numbers of a batch in items that each fit a record.
 fn series_items(number: u32, one: &Resolved, fresh: &Fresh) -> Vec<Vec<u8>> {
     let new = fresh.get(&one.table);
     let key_of = |id: &u32| {
@@ -739,18 +757,18 @@ fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
     }
 }
 
-/// The part of a commit between its append and its root. What is in the log happens: should this part end by a panic, the
-/// process must not go on without the commit, and finds it in the log at the next start.
+/// Guard between the append of a commit and its new version. A logged commit happens: if this part
+/// panics, the process must not continue without the commit, and recovery finds it in the log.
 struct Applying(Lsn);
 
 impl Drop for Applying {
     fn drop(&mut self) {
-        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops here and recovers");
+        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops, and recovers at its next start");
         std::process::abort();
     }
 }
 
-/// Whether new series can be added under their numbers, so that adding them cannot fail.
+/// Checks that new series can be added under their numbers, so that adding them cannot fail.
 fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
     for (table, new) in fresh {
         let state = root.state(*table)?;
@@ -763,7 +781,7 @@ fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
     Ok(())
 }
 
-/// Derives the new root's tables. All of it was checked before the append.
+/// Installs the commit in the tables of the new version. Everything was checked before the append.
 fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolved: Vec<Resolved>, fresh: &Fresh) {
     let state = |root: &Root, id| Arc::clone(root.state(id).expect("BUG: a checked table is gone"));
     for (table, new) in fresh {
@@ -788,15 +806,15 @@ fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolv
     }
 }
 
-/// Puts one commit read from the log into a root. Shared by recovery and, later, followers.
+/// Replays commits from the log into a database version. Used by recovery and, later, by followers.
 pub(crate) struct Replay {
     open: BTreeMap<u64, OpenTxn>,
-    /// Entries that are not in the root's states yet, in commit order, by table. Adding to a state copies its list of
-    /// entries, so that it is done for many at once.
+    /// Entries not yet added to the table states, by table, in commit order. Adding copies the list
+    /// of entries of a state, so it is done for many at once.
     pending: BTreeMap<TableId, Vec<Entry>>,
     pending_entries: usize,
     pub(crate) commits: u64,
-    /// No record that was read has this transaction number or a higher one.
+    /// Above every transaction number read so far.
     pub(crate) next_txn: u64,
 }
 
@@ -810,8 +828,8 @@ impl Replay {
         Replay { open: BTreeMap::new(), pending: BTreeMap::new(), pending_entries: 0, commits: 0, next_txn: 1 }
     }
 
-    /// Takes one record. Commits at or below `flushed` are in the files already. The root has all rows only after
-    /// [`Replay::install`].
+    /// Replays one record. Commits at or below `flushed` are in the files already. The version has
+    /// all rows only after [`Replay::install`].
     pub(crate) fn record(
         &mut self,
         lsn: Lsn,
@@ -850,7 +868,7 @@ impl Replay {
         }
     }
 
-    /// Puts what was kept back into the root, merged as commits merge it.
+    /// Adds the pending entries to the version, merged as commits merge them.
     pub(crate) fn install(&mut self, root: &mut Root) {
         self.pending_entries = 0;
         for (id, entries) in std::mem::take(&mut self.pending) {
@@ -870,10 +888,12 @@ impl Replay {
 }
 
 impl Engine {
-    /// Writes down how far a sequence is, in a commit of its own; gives what to wait for if the log is busy.
+    /// Logs the state of a sequence in a commit of its own. Returns the event to wait for if the
+    /// log is busy.
     ///
     /// # Errors
-    /// 42P01 when it is gone, 40001 when another counter has taken this one's place; those of [`Committing::poll`].
+    /// 42P01 when the sequence was dropped, 40001 when another counter has replaced this one; those
+    /// of [`Committing::poll`].
     pub(crate) fn log_sequence(
         &self,
         id: u32,
@@ -907,10 +927,10 @@ impl Engine {
     }
 }
 
-/// What a replayed commit leaves for the engine to keep in mind.
+/// Facts of a replayed commit that the engine needs after recovery.
 pub(crate) struct Replayed {
     pub(crate) dropped: Vec<Arc<TableState>>,
-    /// No table, index or sequence of it has this number or a higher one.
+    /// Above every table, index and sequence number of the commit.
     pub(crate) next_number: u32,
 }
 
@@ -940,7 +960,7 @@ impl Replay {
                     all.extend(numbers);
                 }
                 record::Item::SequenceValue { id, state } => {
-                    // One that is gone by now is nobody's.
+                    // A sequence dropped since needs no state.
                     if root.counters.contains_key(id) {
                         root.counters.insert(*id, Arc::new(Counter::new(*state)));
                     }
@@ -988,7 +1008,7 @@ fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The newest LSN wins, so that it does not matter what files of a checkpoint have already.
+/// The newest LSN wins, so replaying rows that a checkpoint file already has is harmless.
 fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
     let guard = &crossbeam_epoch::pin();
     let mut last: Option<&Arc<RowTable>> = None;
@@ -997,7 +1017,7 @@ fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
         let table = match last.filter(|table| table.id() == id) {
             Some(table) => table,
             None => {
-                root.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which is not there")))?
+                root.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which does not exist")))?
             }
         };
         last = Some(table);
@@ -1014,7 +1034,7 @@ fn replay_rows(bytes: &[u8], ids: &[u32]) -> Result<Rows> {
         .iter()
         .map(|local| ids.get(*local as usize).copied())
         .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| Error::corrupt("rows name a series that their commit does not number"))?;
+        .ok_or_else(|| Error::corrupt("rows use a series number that their commit does not define"))?;
     Ok(rows.with_series(series))
 }
 
@@ -1041,9 +1061,9 @@ mod tests {
         }
     }
 
-    /// The bug: replay appended one entry a commit to the table's list, which each commit copies, and never merged any;
-    /// opening took time quadratic in the number of commits, minutes for 8 MB of log. The fix: replay consolidates as
-    /// commits do.
+    /// The bug: replay appended one entry a commit to the table's list, which each commit copies,
+    /// and never merged any; opening took time quadratic in the number of commits, minutes for 8 MB
+    /// of log. The fix: replay merges entries as commits do.
     #[test]
     fn replaying_many_small_commits_leaves_few_memtable_entries() {
         let column = |name: &str, ty, role| ColumnSpec { name: name.into(), ty, nullable: false, role };

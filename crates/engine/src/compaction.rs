@@ -1,12 +1,14 @@
-//! The compactor, as step functions: retention first, then one compaction after the other, each in steps of some MiB.
+//! The compactor as step functions: first retention, then one compaction after the other, each in
+//! steps of at most 4 MiB.
 //!
-//! Two workers share it. One has the priority of everybody else: it drops what retention says, chooses what to merge and puts
-//! it in place, for which it takes locks that commits need. The other has a low priority and merges, unless somebody waits for
-//! that or there is a backlog: then the first one does. A limit on what is read and written in a second holds only as long as
-//! nobody waits, and is loosened as a backlog grows (`pace`). Whichever finds that it is the other's turn wakes that one.
-//! They are two because a thread that has given its priority away cannot take it back.
+//! Two workers share it. The one of normal priority applies retention, picks compactions and
+//! installs their results, for which it takes locks that commits need. The one of low priority
+//! merges, unless a caller waits or there is a backlog; then the normal worker merges. The rate
+//! limit applies only while no caller waits, and is raised as the backlog grows (`pace`). A worker
+//! that finds it is the other's turn wakes the other. There are two because a thread cannot raise
+//! its priority again once lowered.
 //!
-//! What makes a crash harmless is said in `background.rs`: nothing is named before it is complete and synced.
+//! Crash safety is explained in `background.rs`: no file is named before it is complete and synced.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,35 +22,37 @@ use crate::engine::{CommitState, Counters, Inner, closing};
 use crate::pace::{self, BACKLOG, Pace};
 use crate::retention::{Clock, LOOK_NS};
 
-/// Which of the workers.
+/// One of the two compaction workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// That of low priority.
+    /// The worker of low priority.
     Low,
-    /// The other.
+    /// The worker of normal priority.
     Normal,
 }
 
-/// What the compactor remembers between steps.
+/// State of the compactor between steps.
 pub(crate) struct Compactor {
     retry_at: u64,
     retention: Clock,
-    /// When retention is to look again: if any table has one, or may get one while segments are merged.
+    /// Monotonic time of the next retention check; `None` if no table has a retention and no
+    /// compaction runs.
     look_at: Option<u64>,
     work: Option<Work>,
     pace: Pace,
-    /// As of so many flushes, compactions and segments that retention dropped.
+    /// Counts of flushes, compactions and segments dropped by retention at which the backlog was
+    /// computed, and the backlog.
     backlog: (Option<[u64; 3]>, usize),
-    /// The table whose compaction failed last: the search goes on behind it, so that one damaged segment does not keep
-    /// the other tables from being compacted.
+    /// The table whose compaction failed last. The next search starts after it, so that one damaged
+    /// segment does not block the other tables.
     failed: Option<TableId>,
 }
 
-/// The compaction in hand.
+/// The running compaction.
 struct Work {
     table: TableRef,
     compacting: Compacting,
-    /// Is all written that is to be put in place?
+    /// Whether merging is complete and the result can be installed.
     is_merged: bool,
 }
 
@@ -67,7 +71,7 @@ impl Compactor {
 }
 
 impl Compactor {
-    /// Who is to go on at `now`?
+    /// Returns the worker that should run at `now`.
     fn turn(&self, is_urgent: bool, now: u64) -> Turn {
         let is_merging = self.work.as_ref().is_some_and(|work| !work.is_merged);
         if is_merging && !is_urgent && !self.looks_at_retention(now) { Turn::Low } else { Turn::Normal }
@@ -84,8 +88,8 @@ impl Compactor {
 }
 
 impl Inner {
-    /// Drops what retention says; else goes on with what is to be merged: what is due, or all that can be while somebody
-    /// waits for that.
+    /// Applies retention, else continues or starts a compaction: one that is due, or while a caller
+    /// waits any that is possible.
     pub(crate) fn compact_step(&self, own: Turn) -> Step {
         let mut compactor = self.compactor.lock();
         let now = self.env.monotonic_ns();
@@ -104,7 +108,7 @@ impl Inner {
         match self.compact_some(&mut compactor, asked > 0, limit) {
             Ok(Some(step)) => step,
             Ok(None) => {
-                // Told to stop, it leaves the rest undone.
+                // Compactions that closing leaves undone are an error for the callers.
                 let stopped = self.closing.load(Ordering::SeqCst).then(closing);
                 self.answer_settle_waiters(asked, stopped.as_ref());
                 compactor.look_at.map_or(Step::Idle, Step::Until)
@@ -118,7 +122,8 @@ impl Inner {
         }
     }
 
-    /// Of the table that has most; counted anew when segments have come or gone.
+    /// Returns the largest compaction backlog of any table; computed again when segments were added
+    /// or removed.
     fn backlog(&self, compactor: &mut Compactor) -> usize {
         let Counters { flushes, compactions, retention_segments, .. } = &self.counters;
         let as_of = [flushes, compactions, retention_segments].map(|counter| counter.load(Ordering::Relaxed));
@@ -131,17 +136,19 @@ impl Inner {
         compactor.backlog.1
     }
 
-    /// Whoever asked during the step is left to the next one, which the asking has called for.
+    /// Answers the first `asked` callers. Later ones asked during the step and are left to the next
+    /// step, which they requested.
     fn answer_settle_waiters(&self, asked: usize, error: Option<&Error>) {
         let mut waiters = self.settle_waiters.lock();
-        // Fewer when closing has let them go.
+        // Fewer if closing has already answered them.
         let asked = asked.min(waiters.len());
         let answered = waiters.drain(..asked).collect();
         drop(waiters);
         answer(answered, error);
     }
 
-    /// Does something and says when to go on; `None` when nothing is left to do, or nothing more is to be done.
+    /// Runs one step and returns when to continue; `None` when nothing is left to do or the engine
+    /// is closing.
     fn compact_some(&self, compactor: &mut Compactor, settling: bool, limit: Option<u64>) -> Result<Option<Step>> {
         let now = self.env.monotonic_ns();
         if self.drop_hidden()? {
@@ -177,7 +184,7 @@ impl Inner {
         self.counters.compaction_wait_ns.fetch_add(compactor.pace.go_on(now), Ordering::Relaxed);
     }
 
-    /// Lets go of a compaction that would be for nothing: its table was dropped, or retention took some of its inputs.
+    /// Cancels a compaction whose table was dropped or whose inputs retention removed.
     fn forget_lost_work(&self, compactor: &mut Compactor) {
         let root = self.roots.newest();
         let is_lost = |work: &mut Work| {
@@ -187,7 +194,7 @@ impl Inner {
         drop(compactor.work.take_if(is_lost));
     }
 
-    /// False when there is nothing to be merged.
+    /// Picks and starts a compaction; false when there is none.
     fn begin_compaction(&self, compactor: &mut Compactor, settling: bool) -> Result<bool> {
         let root = self.roots.newest();
         let behind = compactor.failed.take();
@@ -199,7 +206,7 @@ impl Inner {
         });
         let Some((table, compaction)) = picked.next() else { return Ok(false) };
         drop(picked);
-        // It would keep memory and files for as long as the compaction takes.
+        // It would keep memory and files for as long as the compaction runs.
         drop(root);
         let started = compaction.and_then(|compaction| compaction.start(&self.env, &self.data_dir()));
         let compacting = started.map_err(|error| compactor.failed(&table, error))?;
@@ -208,7 +215,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// A step of the compaction in hand, or its end.
+    /// Runs one step of the running compaction, or installs its result.
     fn go_on(&self, compactor: &mut Compactor, limit: Option<u64>) -> Result<()> {
         let Some(mut work) = compactor.work.take() else { return Ok(()) };
         if work.is_merged {
@@ -227,12 +234,12 @@ impl Inner {
         Ok(())
     }
 
-    /// The manifest first, then the root, then the files that are replaced.
+    /// Order: manifest, database version, replaced files.
     fn install_compacted(&self, id: TableId, done: &Compacted) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let newest = self.roots.newest();
         let (Some(state), true) = (newest.tables.get(&id), manifest.files.contains_key(&id)) else {
-            // Dropped meanwhile.
+            // The table was dropped meanwhile.
             done.outputs.iter().for_each(|segment| segment.remove_when_unused());
             return Ok(());
         };
@@ -256,14 +263,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes what a compaction in hand has written; both workers have stopped.
+    /// Removes the output of a running compaction; both workers have stopped.
     pub(crate) fn abandon_compaction(&self) {
         self.compactor.lock().work = None;
     }
 }
 
 impl CommitState {
-    /// The table was dropped while its segments were merged: what goes with the drop is now the merged ones.
+    /// The table was dropped while its segments were merged: the drop now removes the merged
+    /// segments.
     pub(crate) fn compacted_after_drop(&mut self, id: TableId, done: &Compacted) {
         for (_, state) in self.dropped.iter_mut().filter(|(_, state)| state.table.id == id) {
             *state = Arc::new(state.with_compacted(done));

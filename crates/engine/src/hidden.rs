@@ -1,8 +1,10 @@
-//! Segments that a DELETE or TRUNCATE has hidden wholly are removed as soon as it is durable: by an edit of the manifest of its own,
-//! without reading them and without a flush, so that it frees space on a full disk.
+//! Removal of segments that a DELETE or TRUNCATE covers completely, as soon as the delete is
+//! durable: by a manifest edit of its own, without reading the segments and without a flush, so
+//! that it frees space on a full disk.
 //!
-//! The tombstone stays in the memtable and the log until the next flush: after a crash it hides what is not there. Tables with
-//! history keep such segments, as they show what was there before the delete.
+//! The tombstone is kept in the memtable and the log until the next flush; after a crash it hides
+//! rows that no longer exist. Tables with history keep such segments, because they show the rows
+//! before the delete.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +24,7 @@ pub(crate) struct Hidden {
 }
 
 impl Hidden {
-    /// What a commit's deletes hide wholly.
+    /// Returns the deletes of a commit that cover at least one segment.
     pub(crate) fn of(root: &Root, deletes: &[(TableId, Tombstone)]) -> Vec<(TableId, TimeRange)> {
         let covers_any = |(table, delete): &&(TableId, Tombstone)| {
             delete.series.is_none()
@@ -35,7 +37,7 @@ impl Hidden {
     }
 }
 
-/// Segments of older commits whose moments all are in `times`.
+/// Segments with only older commits than `lsn` and only times within `times`.
 fn covered(state: &TableState, lsn: Lsn, times: TimeRange) -> Compacted {
     let has_history = state.history_from != i64::MAX;
     let is_covered = |meta: &columns::SegmentMeta| !has_history && meta.lsns.1 < lsn && times.covers(&meta.times);
@@ -44,7 +46,8 @@ fn covered(state: &TableState, lsn: Lsn, times: TimeRange) -> Compacted {
 }
 
 impl Inner {
-    /// Notes what the commit `lsn` has hidden, for the compactor, which is woken when that is durable.
+    /// Registers the covering deletes of commit `lsn` with the compactor and wakes it once the
+    /// commit is durable.
     pub(crate) fn note_hidden(self: &std::sync::Arc<Self>, lsn: Lsn, hidden: Vec<(TableId, TimeRange)>) {
         if hidden.is_empty() {
             return;
@@ -58,7 +61,8 @@ impl Inner {
         });
     }
 
-    /// Removes segments that durable deletes have hidden; were there any? For the compactor, whose inputs they may be.
+    /// Removes segments covered by durable deletes and returns whether there were any. Called by
+    /// the compactor, because the segments may be inputs of a compaction.
     pub(crate) fn drop_hidden(&self) -> Result<bool> {
         let durable = self.wal.durable();
         let due: Vec<Hidden> = self.hidden.lock().iter().filter(|hidden| hidden.lsn <= durable).copied().collect();
@@ -72,7 +76,7 @@ impl Inner {
         Ok(is_any)
     }
 
-    /// The manifest first, then the root, then the files.
+    /// Order: manifest, database version, files.
     fn drop_hidden_by(&self, hidden: Hidden) -> Result<bool> {
         let mut manifest = self.manifest.lock();
         let newest = self.roots.newest();
@@ -98,7 +102,7 @@ impl Inner {
         drop(manifest);
         done.inputs.iter().for_each(|segment| segment.remove_when_unused());
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
-        // A flush that found no room finds some now.
+        // A flush that failed for lack of space may succeed now.
         self.wake_flusher();
         Ok(true)
     }

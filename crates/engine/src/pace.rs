@@ -1,34 +1,35 @@
-//! How fast compaction goes on where a rate is set: a token bucket, kept as the one moment at which everything done so far
-//! is paid for.
+//! Rate limiter of compaction: a token bucket, stored as the one time at which all work so far is
+//! paid for.
 //!
-//! Always true: between any two moments no more than `rate` times what lies between them is done, and beyond that what
-//! 100 ms bring and one step.
+//! Always true: between any two times no more than `rate` times their distance is done, plus 100 ms
+//! of the rate and one step.
 
-/// Time in which nothing was done counts for so long: who was called a little late makes up for it.
+/// Idle time that earns credit, at most; it makes up for late wake-ups.
 const BURST_NS: u64 = 100_000_000;
-/// A step is the work of such a part of a second, so that the rate is kept evenly …
+/// A step does the work of this fraction of a second, so that the rate is even.
 const STEPS_A_SECOND: u64 = 16;
-/// … and no more than this, so that closing need not wait for it.
+/// Upper limit for a step, so that closing need not wait long.
 const STEP_BYTES_MAX: u64 = 4 << 20;
 
-/// With more segments than this of one partition that are to be merged, compaction has the priority of everything else …
+/// With a larger backlog than this (segments of one partition still to be merged), compaction runs
+/// at normal priority.
 pub(crate) const BACKLOG: usize = 32;
-/// … its rate doubles with each such number of further ones …
+/// The rate doubles for each further group of segments of this size.
 const BACKLOG_STEP: usize = 8;
-/// … and from so many on it has none.
+/// The rate limit is lifted from this backlog on.
 const BACKLOG_MAX: usize = 64;
 
-/// What was done, in time.
+/// The debt of work already done, expressed in time.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Then it is paid for.
+    /// Monotonic time in nanoseconds at which the debt is repaid.
     paid_at: u64,
-    /// Since when somebody waits for that.
+    /// Start of the present wait, if any.
     waiting_since: Option<u64>,
 }
 
 impl Pace {
-    /// When to ask again, if it is not paid for at `now`.
+    /// Returns the time at which to ask again if the debt is not repaid at `now`.
     pub(crate) fn wait(&mut self, now: u64) -> Option<u64> {
         (self.paid_at > now).then(|| {
             self.waiting_since.get_or_insert(now);
@@ -36,12 +37,12 @@ impl Pace {
         })
     }
 
-    /// Ends a wait, whether all is paid for or not. How long it was.
+    /// Ends a wait, whether or not the debt is repaid; returns its length in nanoseconds.
     pub(crate) fn go_on(&mut self, now: u64) -> u64 {
         self.waiting_since.take().map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Bytes were read and written, up to `now`; `rate` of them cost a second.
+    /// Adds the cost of `bytes` read and written up to `now`, at `rate` bytes a second.
     pub(crate) fn spend(&mut self, bytes: u64, rate: u64, now: u64) {
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
         let from = self.paid_at.max(now.saturating_sub(BURST_NS));
@@ -49,8 +50,9 @@ impl Pace {
     }
 }
 
-/// Bytes a second when `rate` is set (0 = none) and this is the backlog; `None` = as fast as it can. Reads look into every
-/// segment of their moments, so the limit must not hold where that number would go on growing.
+/// The rate limit in bytes a second for a configured `rate` (0 = none) and a backlog; `None` =
+/// unlimited. Queries open every segment that overlaps their time range, so the limit must not hold
+/// while the backlog keeps growing.
 pub(crate) fn limit(rate: u64, backlog: usize) -> Option<u64> {
     if rate == 0 || backlog >= BACKLOG_MAX {
         return None;
@@ -59,7 +61,7 @@ pub(crate) fn limit(rate: u64, backlog: usize) -> Option<u64> {
     Some(rate.saturating_mul(1 << doublings))
 }
 
-/// Bytes of one step under this limit.
+/// Bytes of one compaction step under this limit.
 pub(crate) fn step_bytes(limit: Option<u64>) -> u64 {
     limit.map_or(STEP_BYTES_MAX, |rate| (rate / STEPS_A_SECOND).clamp(1, STEP_BYTES_MAX))
 }
@@ -70,7 +72,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Does steps whenever it may, each of which takes `step_ns`; the bytes until `end`.
+    /// Runs steps of `step_ns` each whenever the limiter allows; returns the bytes done until
+    /// `end`.
     fn done_until(end: u64, rate: u64, step_ns: u64) -> u64 {
         let (mut pace, mut now, mut done) = (Pace::default(), 7 * SECOND, 0);
         let end = now + end;
@@ -93,7 +96,7 @@ mod tests {
             for step_ns in [0, 1_000, 5_000_000] {
                 let done = done_until(10 * SECOND, rate, step_ns);
                 let burst = rate / 10 + step_bytes(Some(rate));
-                // A machine that is slower than the rate is not made slower by it.
+                // A machine slower than the rate is not slowed further.
                 let able = (10 * SECOND).checked_div(step_ns).map_or(u64::MAX, |steps| steps * step_bytes(Some(rate)));
                 let least = (10 * rate).min(able);
                 assert!((least..=10 * rate + burst).contains(&done), "{rate} a second, steps of {step_ns} ns: {done}");
@@ -118,7 +121,7 @@ mod tests {
         pace.spend(2_000, 1_000, SECOND);
         assert_eq!(pace.go_on(SECOND), 0);
         assert_eq!(pace.wait(SECOND), Some(29 * SECOND / 10));
-        // Woken for something else.
+        // Woken for another reason.
         assert_eq!(pace.wait(2 * SECOND), Some(29 * SECOND / 10));
         assert_eq!(pace.go_on(29 * SECOND / 10), 19 * SECOND / 10);
         assert_eq!(pace.go_on(4 * SECOND), 0);

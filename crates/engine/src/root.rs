@@ -1,4 +1,4 @@
-//! The whole database at one LSN, and which such values are visible to whom.
+//! The whole database at one LSN, and which version each reader sees.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,28 +13,30 @@ use crate::Catalog;
 use crate::record::Ddl;
 use crate::sequence::Counter;
 
-/// The whole database at one LSN. Deriving the next one shares all that did not change.
+/// The whole database at one LSN. The next version shares all that did not change.
 #[derive(Clone, Default)]
 pub(crate) struct Root {
-    /// The last commit in it.
+    /// LSN of the last commit in it.
     pub(crate) lsn: Lsn,
-    /// That commit's wall time.
+    /// Wall time of that commit, nanoseconds since 1970 UTC.
     pub(crate) wall_ns: i64,
     pub(crate) catalog: Arc<Catalog>,
-    /// The commit that changed the catalog last.
+    /// LSN of the last commit that changed the catalog.
     pub(crate) catalog_lsn: Lsn,
     pub(crate) tables: OrdMap<TableId, Arc<TableState>>,
-    /// Which of their rows belong to this moment, the versions of the rows say.
+    /// `rows` tables are shared by all database versions; each row version carries the LSN that
+    /// decides its visibility.
     pub(crate) row_tables: OrdMap<TableId, Arc<RowTable>>,
     pub(crate) counters: OrdMap<u32, Arc<Counter>>,
-    /// The wall time of the last commit that set a table's retention: who did that believed the clock. 0 = none did.
+    /// Wall time of the last commit that set a table's retention, which vouches for the clock; 0 =
+    /// none.
     pub(crate) retention_ns: i64,
-    /// Where segments of all tables keep what they read.
+    /// Cache for segments of all tables.
     pub(crate) cache: SegmentCache,
 }
 
 impl Root {
-    /// The same with one table's state replaced.
+    /// Returns this database version with one table's state replaced.
     pub(crate) fn with_state(&self, id: TableId, state: TableState) -> Root {
         let mut next = self.clone();
         next.tables.insert(id, Arc::new(state));
@@ -54,11 +56,12 @@ impl Root {
         self.row_tables.values().map(|table| table.memory_bytes()).sum()
     }
 
-    /// Whoever changes a table's retention, or the first to make a table with one, says that the clock is right.
+    /// Records that the clock can be trusted: setting a table's retention, or creating the first
+    /// table with one, vouches for it.
     fn note_retention(&mut self, table: &TableRef, old: Option<&TableRef>) {
         let is_said = match old {
             None => self.retention_ns == 0,
-            // Columns are added by themselves, too.
+            // Ingest adds columns without asking; that vouches for nothing.
             Some(old) => old.columns.len() == table.columns.len(),
         };
         if is_said && table.options.retention_ns.is_some() {
@@ -66,8 +69,9 @@ impl Root {
         }
     }
 
-    /// Applies a change of the catalog, in a commit of `wall_ns`, if [`apply_ddl`] accepts it; gives the state of a dropped table. Indexes of `rows` tables are left
-    /// empty: whoever made the change has them.
+    /// Applies one catalog change of a commit at `wall_ns`, if [`apply_ddl`] accepts it. Returns
+    /// the state of a dropped table. Indexes of `rows` tables are left empty; the committing
+    /// transaction has built them.
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
@@ -111,11 +115,11 @@ impl Root {
     }
 }
 
-/// The catalog after one change.
+/// Returns the catalog after one change.
 ///
 /// # Errors
-/// 42P07, 42P06, 3F000 for names; 40001 when the table changed since the change was made; 42P01 when it is gone; XX001 for a
-/// change that no transaction makes.
+/// 42P07, 42P06, 3F000 for names; 40001 when the table has changed since the change was made; 42P01
+/// when it was dropped; XX001 for a change that no transaction makes.
 pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
         Ddl::CreateTable(table) => {
@@ -129,7 +133,7 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
             check_version(&table.name, old.version, table.version)?;
             if (&old.name, old.keyed) != (&table.name, table.keyed) || !table.columns.starts_with(&old.columns) {
                 return Err(Error::corrupt(format!(
-                    "table {} turns into table {} by more than columns added",
+                    "table {} becomes table {} by changes other than added columns",
                     old.name, table.name
                 )));
             }
@@ -153,7 +157,7 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
             let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
             check_version(&table.name, old.version, table.version)?;
             if !anew && table.columns.len() < old.columns.len() {
-                return Err(Error::corrupt(format!("table {} loses columns and keeps its rows", table.name)));
+                return Err(Error::corrupt(format!("table {} loses columns but keeps its rows", table.name)));
             }
             catalog.with_row_table(Arc::clone(table))
         }
@@ -197,28 +201,29 @@ fn expect_id(catalog: &Catalog, id: TableId) -> Result<&TableRef> {
     catalog.table_by_id(id).ok_or_else(|| dropped(id))
 }
 
-/// 42P01 for a table that went away.
+/// 42P01 for a table that another transaction dropped.
 pub(crate) fn dropped(id: TableId) -> Error {
     Error::new(model::SqlState::UNDEFINED_TABLE, format!("table number {id} was dropped by another transaction"))
         .with_hint("run the transaction again")
 }
 
-/// Roots in use: the newest durable one for everybody, and newer ones for sessions that wrote them.
+/// Database versions in use: the newest durable one for all readers, and newer ones for the
+/// sessions that committed them.
 pub(crate) struct Roots(Mutex<Inner>);
 
 struct Inner {
     durable_lsn: Lsn,
-    /// Newest root at or below `durable_lsn`.
+    /// The newest version at or below `durable_lsn`.
     durable: Arc<Root>,
-    /// Roots above `durable_lsn`, oldest first.
+    /// Versions above `durable_lsn`, oldest first.
     ahead: VecDeque<Arc<Root>>,
-    /// Every root that somebody may still read by, oldest first, dead ones among them.
+    /// Versions that may still have readers, oldest first; some of the references are dead.
     living: VecDeque<(Lsn, Weak<Root>)>,
-    /// Dead ones are looked for throughout when there are so many.
+    /// Length of `living` at which dead references are removed.
     living_max: usize,
 }
 
-/// At least so many roots are remembered before the dead ones among them are looked for.
+/// Lower limit for the number of references kept before dead ones are removed.
 const LIVING_MIN: usize = 1_024;
 
 impl Roots {
@@ -228,23 +233,26 @@ impl Roots {
         Roots(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
     }
 
-    /// Nobody reads, or will ever read, at a moment before this.
+    /// Returns the lowest LSN at which any present or future reader reads.
     pub(crate) fn horizon(&self) -> Lsn {
         self.0.lock().horizon()
     }
 
-    /// Every moment that somebody reads at, or may yet choose to; and the wall time of the oldest that is not the newest.
+    /// Returns every LSN at which a reader reads or may yet read, and the wall time of the oldest
+    /// version in use that is not the newest.
     pub(crate) fn readers(&self) -> (Readers, Option<i64>) {
         self.0.lock().readers()
     }
 
-    /// The newest root, durable or not. Only the holder of the commit lock may derive from it.
+    /// Returns the newest version, durable or not. Only the holder of the commit lock may derive
+    /// the next version from it.
     pub(crate) fn newest(&self) -> Arc<Root> {
         let inner = self.0.lock();
         Arc::clone(inner.ahead.back().unwrap_or(&inner.durable))
     }
 
-    /// What a reader whose own last commit is `seen` reads: the newest root at or below max(durable, seen).
+    /// Returns the version for a reader whose own last commit is `seen`: the newest at or below
+    /// max(durable, seen).
     pub(crate) fn visible(&self, seen: Lsn) -> Arc<Root> {
         let inner = self.0.lock();
         if seen <= inner.durable_lsn {
@@ -254,7 +262,7 @@ impl Roots {
         Arc::clone(if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] })
     }
 
-    /// Adds the root of a new commit.
+    /// Adds the version of a new commit.
     pub(crate) fn push(&self, root: Root) {
         let mut inner = self.0.lock();
         assert!(root.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: roots out of commit order");
@@ -264,7 +272,7 @@ impl Roots {
         inner.promote();
     }
 
-    /// Replaces the newest root by one that says the same (after flush, consolidation, compaction).
+    /// Replaces the newest version by an equivalent one (after flush, memtable merge, compaction).
     pub(crate) fn replace_newest(&self, root: Root) {
         let mut inner = self.0.lock();
         let root = Arc::new(root);
@@ -282,7 +290,7 @@ impl Roots {
         }
     }
 
-    /// The log is durable up to `lsn`.
+    /// Notes that the log is durable up to `lsn`.
     pub(crate) fn advance(&self, lsn: Lsn) {
         let mut inner = self.0.lock();
         inner.durable_lsn = inner.durable_lsn.max(lsn);
@@ -293,7 +301,7 @@ impl Roots {
 impl Inner {
     fn remember(&mut self, root: &Arc<Root>) {
         if self.living.len() >= self.living_max {
-            // One that is held for long must not make us remember all that came after it.
+            // A version with a long-lived reader must not keep all later references in the list.
             self.living.retain(|(_, root)| root.strong_count() > 0);
             self.living_max = (2 * self.living.len()).max(LIVING_MIN);
         }
@@ -311,7 +319,8 @@ impl Inner {
     }
 
     /// # Cost
-    /// All roots that are remembered, dead ones too: at most twice those alive, or [`LIVING_MIN`].
+    /// Visits all references in `living`, dead ones too: at most twice the live ones, or
+    /// [`LIVING_MIN`].
     fn readers(&mut self) -> (Readers, Option<i64>) {
         let newest = self.ahead.back().unwrap_or(&self.durable).lsn;
         let snapshots: Vec<Lsn> =
@@ -351,8 +360,9 @@ mod tests {
         }
     }
 
-    /// The bug: a damaged log record that altered a table's name left it in the catalog under both; the fuzzer found it. The
-    /// fix: a change of the catalog is checked for what transactions can do at all.
+    /// The bug: a damaged log record that altered a table's name left the table in the catalog
+    /// under both names; the fuzzer found it. The fix: catalog changes are checked against what
+    /// transactions can do.
     #[test]
     fn changes_that_no_transaction_makes_are_refused() {
         let catalog = Catalog::default().with_table(Arc::new(table("t"))).unwrap();

@@ -1,4 +1,4 @@
-//! Manifests as bytes, as edits of each other, and on disks that fail.
+//! Tests of manifests: their bytes, edits between them, and failing disks.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use model::{
 use super::*;
 use crate::rowfile::RowPart;
 
-/// A file with this base.
+/// A file with this base and no edits.
 fn with_body(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u64).to_le_bytes();
     let crc = crc32c::crc32c_append(crc32c::crc32c(&length), body);
@@ -44,8 +44,8 @@ fn manifest_bytes_are_exactly_these() {
     assert_eq!(bytes[36..], body);
     assert_eq!(bytes, with_body(&body));
     assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-    // Versions up to 3 have the base behind its checksum. Version 2 ends before the clock of retention, version 1 before
-    // the tables that it does not have.
+    // Versions up to 3 have the base directly after its checksum. Version 2 ends before the trusted
+    // time of retention, version 1 before the counts of `rows` tables and sequences.
     for (version, missing, retention_ns) in [(3, 0, 13), (2, 8, 0), (1, 16, 0)] {
         let body = &body[..body.len() - missing];
         let old = [&MAGIC[..], &[version, 0, 0, 0], &crc32c::crc32c(body).to_le_bytes(), body].concat();
@@ -94,7 +94,7 @@ fn unknown_version_is_refused_and_both_versions_named() {
     assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 4"), "{error}");
 }
 
-/// A table of a time.
+/// A table with only a time column.
 fn table(id: u32, name: &str) -> Table {
     let column = Column {
         id: ColumnId(0),
@@ -133,7 +133,7 @@ fn sequence(id: u32, name: &str) -> SequenceSpec {
     SequenceSpec { id, name, ty: Type::Int8, start: 1, increment: 1, min, max, cache: 1, cycle: false, owner: None }
 }
 
-/// SplitMix64.
+/// Random numbers by SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -190,7 +190,7 @@ impl Random {
         }
     }
 
-    /// What may follow `old`: things come, change and go.
+    /// A successor of `old` with random additions, changes and removals.
     fn next(&mut self, old: &Manifest) -> Manifest {
         let mut next = old.clone();
         next.flushed_lsn = Lsn(old.flushed_lsn.0 + self.below(10));
@@ -199,7 +199,7 @@ impl Random {
         next.retention_ns = old.retention_ns + self.below(2).cast_signed();
         let mut catalog = (*old.catalog).clone();
         let id = self.below(4) as u32;
-        // Names move from one table to another.
+        // Names are reused by other tables.
         let name = format!("t{}", self.below(5));
         let is_free = |catalog: &Catalog| !catalog.has_relation(&TableName::public(&*name));
         match self.below(12) {
@@ -343,7 +343,8 @@ fn edit_bytes_are_exactly_these() {
     assert_eq!(edit[4..8], crc.to_le_bytes());
 }
 
-/// A file of a base and edits; what it says after each of them, and where each ends, the base first.
+/// A file with a base and edits; the manifest after each of them, and the offset of each end, the
+/// base first.
 fn edited(count: usize) -> (Vec<u8>, Vec<Manifest>, Vec<usize>) {
     let (env, mut random) = (disk(3), Random(3));
     let mut manifest = Manifest { identity: 7, ..Manifest::default() };
@@ -359,7 +360,7 @@ fn edited(count: usize) -> (Vec<u8>, Vec<Manifest>, Vec<usize>) {
     (bytes_of(&env), said, ends)
 }
 
-/// The same file with a mark that says so many bytes were synced.
+/// Replaces the mark of a file by one at offset `synced`.
 fn marked(mut file: Vec<u8>, synced: usize) -> Vec<u8> {
     let mark = Stored { end: synced as u64, ..Stored::default() }.mark();
     file[MARK_AT as usize..HEADER_BYTES].copy_from_slice(&mark);
@@ -404,8 +405,8 @@ fn an_edit_of_another_file_or_out_of_order_is_not_taken() {
     assert_eq!(Manifest::decode(&skipped).unwrap(), said[0]);
 }
 
-/// Writes manifests one after the other on a disk that fails, as the engine does: after one that could not be written
-/// comes another. A crash leaves the last that was written, or one of those that came after it and could not be.
+/// Writes successive manifests on a failing disk, as the engine does: after a failed write comes
+/// another. After a crash the disk has the last one written, or one of the failed ones after it.
 fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
     let (env, mut random, dir) = (disk(seed), Random(seed), Path::new(DIR));
     let mut manifest = Manifest { identity: 5, ..Manifest::default() };
@@ -431,14 +432,15 @@ fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
             } else {
                 env.kill()
             }
-            // What the engine does before it reads.
+            // The engine does this before it reads.
             env.sync_dir(dir).unwrap();
             manifest = read(&env);
             assert!(may_be.contains(&manifest), "seed {seed}, round {round}");
             if manifest.stored.must_be_renewed() {
                 manifest.write(&env, dir).unwrap();
             }
-            // From here on files that it does not name may be gone: no crash may take it back.
+            // From here on files that this manifest does not name may be removed, so no crash may
+            // undo it.
             env.crash();
             assert_eq!(read(&env), manifest, "seed {seed}, round {round}");
             manifest = read(&env);
