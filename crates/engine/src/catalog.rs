@@ -19,12 +19,12 @@ pub struct Catalog {
     row_tables: BTreeMap<TableId, RowSchemaRef>,
     sequences: BTreeMap<u32, SequenceRef>,
     /// Names of all relations except `columns` tables.
-    others: BTreeMap<TableName, Other>,
+    relations: BTreeMap<TableName, Relation>,
 }
 
 /// A relation that is not a `columns` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Other {
+enum Relation {
     RowTable(TableId),
     /// An index of this table.
     Index(TableId),
@@ -65,7 +65,7 @@ impl Default for Catalog {
             by_id: BTreeMap::new(),
             row_tables: BTreeMap::new(),
             sequences: BTreeMap::new(),
-            others: BTreeMap::new(),
+            relations: BTreeMap::new(),
         }
     }
 }
@@ -91,9 +91,9 @@ impl Catalog {
     /// The `rows` table called `name`.
     #[must_use]
     pub fn row_table(&self, name: &TableName) -> Option<&RowSchemaRef> {
-        match self.others.get(name)? {
-            Other::RowTable(id) => self.row_tables.get(id),
-            Other::Index(_) | Other::Sequence(_) => None,
+        match self.relations.get(name)? {
+            Relation::RowTable(id) => self.row_tables.get(id),
+            Relation::Index(_) | Relation::Sequence(_) => None,
         }
     }
 
@@ -111,7 +111,7 @@ impl Catalog {
     /// The index called `name`, and its table.
     #[must_use]
     pub fn index(&self, name: &TableName) -> Option<(&RowSchemaRef, &RowIndex)> {
-        let Other::Index(table) = self.others.get(name)? else { return None };
+        let Relation::Index(table) = self.relations.get(name)? else { return None };
         let table = self.row_tables.get(table)?;
         let index = indexes(table).find(|index| index.name == name.table)?;
         Some((table, index))
@@ -120,9 +120,9 @@ impl Catalog {
     /// The sequence called `name`.
     #[must_use]
     pub fn sequence(&self, name: &TableName) -> Option<&SequenceRef> {
-        match self.others.get(name)? {
-            Other::Sequence(id) => self.sequences.get(id),
-            Other::Index(_) | Other::RowTable(_) => None,
+        match self.relations.get(name)? {
+            Relation::Sequence(id) => self.sequences.get(id),
+            Relation::Index(_) | Relation::RowTable(_) => None,
         }
     }
 
@@ -140,7 +140,7 @@ impl Catalog {
     /// Whether a relation of any kind has this name.
     #[must_use]
     pub fn has_relation(&self, name: &TableName) -> bool {
-        self.tables.contains_key(name) || self.others.contains_key(name)
+        self.tables.contains_key(name) || self.relations.contains_key(name)
     }
 
     /// All schemas, by name; includes `public` always.
@@ -175,7 +175,7 @@ impl Catalog {
         if name == "public" || !next.schemas.remove(name) {
             return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" cannot be dropped")));
         }
-        if let Some(table) = self.tables.keys().chain(self.others.keys()).find(|table| table.schema == name) {
+        if let Some(table) = self.tables.keys().chain(self.relations.keys()).find(|table| table.schema == name) {
             return Err(Error::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("schema \"{name}\" still holds relation {table}"),
@@ -190,8 +190,8 @@ impl Catalog {
     /// # Errors
     /// 42P07 when another relation has the name; 3F000; 54000.
     pub fn with_table(&self, table: TableRef) -> Result<Catalog> {
-        let is_itself = self.tables.get(&table.name).is_some_and(|other| other.id == table.id);
-        if !is_itself {
+        let is_same_table = self.tables.get(&table.name).is_some_and(|other| other.id == table.id);
+        if !is_same_table {
             self.check_free(&table.name)?;
         }
         self.check_schema(&table.name)?;
@@ -236,11 +236,11 @@ impl Catalog {
         next.check_schema(&table.name)?;
         next.check_count(&table.name, false)?;
         next.check_free(&table.name)?;
-        next.others.insert(table.name.clone(), Other::RowTable(table.id));
+        next.relations.insert(table.name.clone(), Relation::RowTable(table.id));
         for index in indexes(&table) {
             let name = TableName { schema: table.name.schema.clone(), table: index.name.clone() };
             next.check_free(&name)?;
-            next.others.insert(name, Other::Index(table.id));
+            next.relations.insert(name, Relation::Index(table.id));
         }
         next.row_tables.insert(table.id, table);
         Ok(next)
@@ -254,7 +254,7 @@ impl Catalog {
         let mut next = self.without_sequence(sequence.id);
         next.check_schema(&sequence.name)?;
         next.check_free(&sequence.name)?;
-        next.others.insert(sequence.name.clone(), Other::Sequence(sequence.id));
+        next.relations.insert(sequence.name.clone(), Relation::Sequence(sequence.id));
         next.sequences.insert(sequence.id, sequence);
         Ok(next)
     }
@@ -263,7 +263,7 @@ impl Catalog {
     pub(crate) fn without_sequence(&self, id: u32) -> Catalog {
         let mut next = self.clone();
         if let Some(sequence) = next.sequences.remove(&id) {
-            next.others.remove(&sequence.name);
+            next.relations.remove(&sequence.name);
         }
         next
     }
@@ -275,7 +275,8 @@ impl Catalog {
             next.tables.remove(&table.name);
         }
         if let Some(table) = next.row_tables.remove(&id) {
-            next.others.retain(|_, other| !matches!(other, Other::RowTable(of) | Other::Index(of) if *of == id));
+            next.relations
+                .retain(|_, other| !matches!(other, Relation::RowTable(of) | Relation::Index(of) if *of == id));
             drop(table);
         }
         next

@@ -22,11 +22,11 @@ use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
-use crate::engine::Room;
-use crate::hidden::Hidden;
+use crate::covering_deletes::CoveringDelete;
+use crate::db_version::DbVersion;
+use crate::engine::WriteStall;
 use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
-use crate::root::Root;
 use crate::sequence::{Counter, SequenceState};
 use crate::{Batch, Durability, Engine, Rows};
 
@@ -64,9 +64,9 @@ pub struct Committing {
     rows: Option<rows::Txn>,
     /// The version that a SERIALIZABLE transaction read, kept until its reads are validated so that
     /// row versions are not collected.
-    snapshot: Option<Arc<Root>>,
+    snapshot: Option<Arc<DbVersion>>,
     /// New versions of `rows` tables and sequences made by the transaction's own DDL.
-    made: Made,
+    own_versions: OwnVersions,
     durability: Durability,
     stage: Stage,
     /// Number of the transaction in the log, drawn with its first record.
@@ -109,7 +109,7 @@ struct TableWrites {
 }
 
 /// True for one commit in four, whichever sessions take turns.
-fn looks_for_merges(lsn: Lsn) -> bool {
+fn merges_entries(lsn: Lsn) -> bool {
     lsn.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0
 }
 
@@ -129,27 +129,27 @@ pub(crate) struct Changes {
     pub(crate) memory: Reservation,
     pub(crate) rows: Option<rows::Txn>,
     /// Only of a SERIALIZABLE transaction.
-    pub(crate) snapshot: Option<Arc<Root>>,
-    pub(crate) made: Made,
+    pub(crate) snapshot: Option<Arc<DbVersion>>,
+    pub(crate) own_versions: OwnVersions,
 }
 
 /// New versions of `rows` tables (`None`: dropped) and of sequences made by own DDL.
 #[derive(Default)]
-pub(crate) struct Made {
+pub(crate) struct OwnVersions {
     pub(crate) tables: BTreeMap<TableId, Option<Arc<RowTable>>>,
     pub(crate) counters: BTreeMap<u32, Arc<Counter>>,
 }
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, memory, rows, snapshot, made } = changes;
+        let Changes { mut ddl, own, memory, rows, snapshot, own_versions } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
         // The locks of a transaction without changes are released here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
         let is_empty = ddl.is_empty() && tables.is_empty() && rows.is_none();
         for ddl in &mut ddl {
             if let Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) = ddl
-                && let Some(counter) = made.counters.get(&sequence.id)
+                && let Some(counter) = own_versions.counters.get(&sequence.id)
             {
                 *state = counter.now();
             }
@@ -160,7 +160,7 @@ impl Committing {
             tables,
             rows,
             snapshot,
-            made,
+            own_versions,
             durability,
             stage: if is_empty { Stage::Done(read_lsn) } else { Stage::Admit },
             txn: None,
@@ -224,10 +224,10 @@ impl Committing {
         if self.memory.bytes() > 0 && self.batches().next().is_some() {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
-            match inner.room() {
-                Room::Slow(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
-                Room::Full if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
-                Room::Full => {
+            match inner.write_stall() {
+                WriteStall::Delay(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
+                WriteStall::Stop if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
+                WriteStall::Stop => {
                     if waited > FULL_DISK_NS_MAX
                         && let Some(refusal) = inner.full_disk_refusal()
                     {
@@ -236,7 +236,7 @@ impl Committing {
                     inner.wake_flusher();
                     return Ok(Some(inner.after(RECHECK_NS)));
                 }
-                Room::Free | Room::Slow(_) => {}
+                WriteStall::Clear | WriteStall::Delay(_) => {}
             }
         }
         let encoded: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
@@ -373,7 +373,7 @@ impl Committing {
         let inner = Arc::clone(&self.engine.inner);
         // Existing series are looked up before the lock is taken; only new ones are numbered under
         // it.
-        let newest = inner.roots.newest();
+        let newest = inner.versions.newest();
         let mut resolved = self.resolve(&newest);
         let late_rows = self.late_rows(&newest);
         drop(newest);
@@ -382,24 +382,24 @@ impl Committing {
         let mut lock = inner.commit.lock();
         inner.check_writable()?;
         self.validate()?;
-        let mut root = (*inner.roots.newest()).clone();
-        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
-        let mut gone = Vec::new();
+        let mut db = (*inner.versions.newest()).clone();
+        db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
+        let mut dropped = Vec::new();
         for ddl in &self.ddl {
-            gone.extend(root.apply(ddl)?);
+            dropped.extend(db.apply(ddl)?);
         }
         for writes in &self.tables {
-            root.state(writes.table)?;
+            db.state(writes.table)?;
         }
-        let fresh = number_new_series(&root, &mut resolved)?;
-        let deletes = self.deletes(&root)?;
-        check_series(&root, &fresh)?;
-        let hidden = Hidden::of(&root, &deletes);
+        let new_series = number_new_series(&db, &mut resolved)?;
+        let deletes = self.deletes(&db)?;
+        check_series(&db, &new_series)?;
+        let covering_deletes = CoveringDelete::of(&db, &deletes);
         if let Some(changes) = &mut self.rows {
             changes.prepare(&crossbeam_epoch::pin())?;
         }
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
-        let (appended, bytes) = self.append(txn, root.wall_ns, (&resolved, &fresh, &deletes), space)?;
+        let (appended, bytes) = self.append(txn, db.wall_ns, (&resolved, &new_series, &deletes), space)?;
         let lsn = match appended {
             Appended::At(lsn) => lsn,
             Appended::Busy(event) => return Ok(Some(event)),
@@ -408,9 +408,9 @@ impl Committing {
         // From here on nothing may fail: the commit is in the log. None of the calls returns an
         // error, and a panic stops the process.
         let applying = Applying(lsn);
-        let before = (!self.ddl.is_empty()).then(|| inner.roots.newest());
-        root.lsn = lsn;
-        install(&mut root, lsn, deletes, resolved, &fresh);
+        let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
+        db.lsn = lsn;
+        install(&mut db, lsn, deletes, resolved, &new_series);
         let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
         let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
         let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
@@ -420,16 +420,16 @@ impl Committing {
             changes.commit(lsn, &crossbeam_epoch::pin());
         }
         if let Some(before) = before {
-            root.catalog_lsn = lsn;
-            if self.install_made(&mut root, &before) {
+            db.catalog_lsn = lsn;
+            if self.install_own_versions(&mut db, &before) {
                 lock.row_files_gone = Some(lsn);
             }
         }
-        inner.roots.push(root);
+        inner.versions.push(db);
         if self.sent {
             inner.open_txns.lock().remove(&txn);
         }
-        lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
+        lock.dropped.extend(dropped.into_iter().map(|state| (lsn, state)));
         let frees_files = lock.frees_files();
         // Under the lock, because a finished flush recounts under it: flushed bytes must not be
         // added afterwards.
@@ -451,7 +451,7 @@ impl Committing {
         }
         inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
         inner.wake_flusher_if_due();
-        inner.note_hidden(lsn, hidden);
+        inner.note_covering_deletes(lsn, covering_deletes);
         if frees_files {
             inner.wake_flusher_when_durable(lsn);
         }
@@ -461,8 +461,8 @@ impl Committing {
         }
         self.tables.clear();
         self.inline.clear();
-        self.made = Made::default();
-        if !touched.is_empty() && (rows > SMALL_ROWS || looks_for_merges(lsn)) {
+        self.own_versions = OwnVersions::default();
+        if !touched.is_empty() && (rows > SMALL_ROWS || merges_entries(lsn)) {
             inner.consolidate(&touched);
         }
         if changed_rows {
@@ -485,7 +485,7 @@ impl Committing {
         &self,
         txn: u64,
         wall_ns: i64,
-        (resolved, fresh, deletes): (&[Resolved], &Fresh, &[(TableId, Tombstone)]),
+        (resolved, new_series, deletes): (&[Resolved], &NewSeriesByTable, &[(TableId, Tombstone)]),
         space: Space,
     ) -> Result<(Appended, usize)> {
         let wal = &self.engine.inner.wal;
@@ -497,8 +497,8 @@ impl Committing {
             let bytes = header.len() + length.len() + item.len();
             return Ok((wal.append(&[&[&header, &length, item]], space)?, bytes));
         }
-        let made = self.made_items(resolved, fresh, deletes);
-        let items: Vec<&[u8]> = made.iter().chain(&self.inline).map(Vec::as_slice).collect();
+        let own_versions = self.change_items(resolved, new_series, deletes);
+        let items: Vec<&[u8]> = own_versions.iter().chain(&self.inline).map(Vec::as_slice).collect();
         let lengths: Vec<[u8; 4]> = items.iter().map(|item| (item.len() as u32).to_le_bytes()).collect();
         let item_header = record::item_header(txn);
         let (mut records, mut commit): (Vec<Vec<&[u8]>>, Vec<&[u8]>) = (Vec::new(), vec![header.as_slice()]);
@@ -515,35 +515,35 @@ impl Committing {
 
     /// Installs the transaction's versions of `rows` tables, with their indexes, and of sequences.
     /// Returns whether files may hold rows that were removed.
-    fn install_made(&mut self, root: &mut Root, before: &Root) -> bool {
-        let mut gone = false;
-        for (id, version) in std::mem::take(&mut self.made.tables) {
+    fn install_own_versions(&mut self, db: &mut DbVersion, before: &DbVersion) -> bool {
+        let mut removes_rows = false;
+        for (id, version) in std::mem::take(&mut self.own_versions.tables) {
             let old = before.row_tables.get(&id);
             match version {
                 Some(version) => {
                     version.take_effect();
                     if let Some(old) = old {
-                        self.engine.inner.store.depart(root.lsn, old, Some(&version));
+                        self.engine.inner.store.depart(db.lsn, old, Some(&version));
                     }
-                    gone |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
-                    root.row_tables.insert(id, version);
+                    removes_rows |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
+                    db.row_tables.insert(id, version);
                 }
                 None => {
                     if let Some(old) = old {
                         old.go();
-                        self.engine.inner.store.depart(root.lsn, old, None);
-                        gone = true;
+                        self.engine.inner.store.depart(db.lsn, old, None);
+                        removes_rows = true;
                     }
                 }
             }
         }
-        for (id, counter) in std::mem::take(&mut self.made.counters) {
-            if root.counters.contains_key(&id) {
-                counter.written();
-                root.counters.insert(id, counter);
+        for (id, counter) in std::mem::take(&mut self.own_versions.counters) {
+            if db.counters.contains_key(&id) {
+                counter.note_logged();
+                db.counters.insert(id, counter);
             }
         }
-        gone
+        removes_rows
     }
 
     /// Whether the commit only deletes or drops; such commits are accepted on a full disk.
@@ -551,16 +551,19 @@ impl Committing {
         let frees = |ddl: &Ddl| {
             matches!(
                 ddl,
-                Ddl::DropTable(_) | Ddl::DropSchema(_) | Ddl::DropSequence(_) | Ddl::AlterRowTable { anew: true, .. }
+                Ddl::DropTable(_)
+                    | Ddl::DropSchema(_)
+                    | Ddl::DropSequence(_)
+                    | Ddl::AlterRowTable { discard_rows: true, .. }
             )
         };
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
     /// Counts rows before the retention horizon: they are accepted and never returned.
-    fn late_rows(&self, root: &Root) -> u64 {
+    fn late_rows(&self, db: &DbVersion) -> u64 {
         let late = |writes: &TableWrites| {
-            let kept_from = root.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
+            let kept_from = db.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
             if kept_from == i64::MIN {
                 return 0;
             }
@@ -572,10 +575,10 @@ impl Committing {
 
     /// Looks up the series numbers of every batch; one list per batch, in order, unknown series
     /// marked.
-    fn resolve(&self, root: &Root) -> Vec<Resolved> {
+    fn resolve(&self, db: &DbVersion) -> Vec<Resolved> {
         let mut all = Vec::new();
         for writes in &self.tables {
-            let series = root.tables.get(&writes.table).map(|state| Arc::clone(&state.series));
+            let series = db.tables.get(&writes.table).map(|state| Arc::clone(&state.series));
             for batch in &writes.batches {
                 let ids = match &series {
                     Some(series) => series.lookup_all(&batch.keys),
@@ -593,10 +596,10 @@ impl Committing {
 
     /// Resolves the series of the deletes to numbers. Keys that were never committed have nothing
     /// to hide.
-    fn deletes(&self, root: &Root) -> Result<Vec<(TableId, Tombstone)>> {
+    fn deletes(&self, db: &DbVersion) -> Result<Vec<(TableId, Tombstone)>> {
         let mut all = Vec::new();
         for writes in &self.tables {
-            let state = root.state(writes.table)?;
+            let state = db.state(writes.table)?;
             for delete in &writes.deletes {
                 let series = delete.series.as_ref().map(|keys| {
                     let mut ids: Vec<u32> =
@@ -606,7 +609,7 @@ impl Committing {
                 });
                 all.push((
                     writes.table,
-                    Tombstone { lsn: Lsn::ZERO, committed: root.wall_ns, series, times: delete.times },
+                    Tombstone { lsn: Lsn::ZERO, committed: db.wall_ns, series, times: delete.times },
                 ));
             }
         }
@@ -615,10 +618,15 @@ impl Committing {
     }
 
     /// Encodes all items except the rows, which were encoded before.
-    fn made_items(&self, resolved: &[Resolved], fresh: &Fresh, deletes: &[(TableId, Tombstone)]) -> Vec<Vec<u8>> {
+    fn change_items(
+        &self,
+        resolved: &[Resolved],
+        new_series: &NewSeriesByTable,
+        deletes: &[(TableId, Tombstone)],
+    ) -> Vec<Vec<u8>> {
         let mut items: Vec<Vec<u8>> = self.ddl.iter().map(record::ddl_item).collect();
         for (number, one) in resolved.iter().enumerate() {
-            items.extend(series_items(number as u32, one, fresh));
+            items.extend(series_items(number as u32, one, new_series));
         }
         for (table, delete) in deletes {
             items.extend(delete_items(*table, delete));
@@ -671,7 +679,7 @@ struct Resolved {
 }
 
 /// Series that this commit creates, by table.
-type Fresh = BTreeMap<TableId, NewSeries>;
+type NewSeriesByTable = BTreeMap<TableId, NewSeries>;
 
 struct NewSeries {
     first: u32,
@@ -680,15 +688,15 @@ struct NewSeries {
 }
 
 /// Assigns numbers to series that were unknown before the lock was taken; changes only `resolved`.
-fn number_new_series(root: &Root, resolved: &mut [Resolved]) -> Result<Fresh> {
-    let mut fresh = Fresh::new();
+fn number_new_series(db: &DbVersion, resolved: &mut [Resolved]) -> Result<NewSeriesByTable> {
+    let mut new_series = NewSeriesByTable::new();
     for one in resolved {
-        let state = root.state(one.table)?;
+        let state = db.state(one.table)?;
         if one.ids.iter().all(|id| *id != UNKNOWN) {
             continue;
         }
         let found = state.series.lookup_all(&one.batch.keys);
-        let new = fresh.entry(one.table).or_insert_with(|| NewSeries {
+        let new = new_series.entry(one.table).or_insert_with(|| NewSeries {
             first: state.series_count,
             keys: Vec::new(),
             numbers: rustc_hash::FxHashMap::default(),
@@ -702,7 +710,7 @@ fn number_new_series(root: &Root, resolved: &mut [Resolved]) -> Result<Fresh> {
             }
         }
     }
-    Ok(fresh)
+    Ok(new_series)
 }
 
 impl NewSeries {
@@ -724,8 +732,8 @@ impl NewSeries {
 }
 
 /// Encodes the series numbers of a batch in items that each fit a record.
-fn series_items(number: u32, one: &Resolved, fresh: &Fresh) -> Vec<Vec<u8>> {
-    let new = fresh.get(&one.table);
+fn series_items(number: u32, one: &Resolved, new_series: &NewSeriesByTable) -> Vec<Vec<u8>> {
+    let new = new_series.get(&one.table);
     let key_of = |id: &u32| {
         let new = new?;
         let at = id.checked_sub(new.first)?;
@@ -769,9 +777,9 @@ impl Drop for Applying {
 }
 
 /// Checks that new series can be added under their numbers, so that adding them cannot fail.
-fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
-    for (table, new) in fresh {
-        let state = root.state(*table)?;
+fn check_series(db: &DbVersion, new_series: &NewSeriesByTable) -> Result<()> {
+    for (table, new) in new_series {
+        let state = db.state(*table)?;
         let (next, first) = (state.series.len(), new.first);
         if !new.keys.is_empty() && next != first {
             let name = &state.table.name;
@@ -782,14 +790,20 @@ fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
 }
 
 /// Installs the commit in the tables of the new version. Everything was checked before the append.
-fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolved: Vec<Resolved>, fresh: &Fresh) {
-    let state = |root: &Root, id| Arc::clone(root.state(id).expect("BUG: a checked table is gone"));
-    for (table, new) in fresh {
+fn install(
+    db: &mut DbVersion,
+    lsn: Lsn,
+    deletes: Vec<(TableId, Tombstone)>,
+    resolved: Vec<Resolved>,
+    new_series: &NewSeriesByTable,
+) {
+    let state = |db: &DbVersion, id| Arc::clone(db.state(id).expect("BUG: a checked table is gone"));
+    for (table, new) in new_series {
         let keys = new.keys.iter().map(|key| &**key);
-        let added = state(root, *table).series.insert_all(model::SeriesId(new.first), keys);
+        let added = state(db, *table).series.insert_all(model::SeriesId(new.first), keys);
         added.expect("BUG: a checked series is refused");
     }
-    let committed = root.wall_ns;
+    let committed = db.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
         entries.entry(table).or_default().push(Entry::delete(Tombstone { lsn, ..delete }));
@@ -799,10 +813,10 @@ fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolv
         entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), committed, rows });
     }
     for (table, entries) in entries {
-        let state = state(root, table);
-        let count = fresh.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
+        let state = state(db, table);
+        let count = new_series.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
         let state = state.with_entries(entries, count.max(state.series_count));
-        root.tables.insert(table, Arc::new(state));
+        db.tables.insert(table, Arc::new(state));
     }
 }
 
@@ -835,7 +849,7 @@ impl Replay {
         lsn: Lsn,
         payload: &[u8],
         flushed: Lsn,
-        root: &mut Root,
+        db: &mut DbVersion,
     ) -> Result<Option<Replayed>> {
         let record = record::Record::decode(lsn, payload)?;
         self.next_txn = self.next_txn.max(record.txn().saturating_add(1));
@@ -850,7 +864,7 @@ impl Replay {
                     return Ok(None);
                 }
                 self.commits += 1;
-                root.wall_ns = root.wall_ns.max(wall_ns);
+                db.wall_ns = db.wall_ns.max(wall_ns);
                 let mut all = Vec::new();
                 for payload in &ahead.items {
                     if let record::Record::Item { item, .. } = record::Record::decode(lsn, payload)? {
@@ -858,10 +872,10 @@ impl Replay {
                     }
                 }
                 all.extend(items);
-                let replayed = self.commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
-                root.lsn = lsn;
+                let replayed = self.commit(db, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
+                db.lsn = lsn;
                 if self.pending_entries >= PENDING_ENTRIES_MAX {
-                    self.install(root);
+                    self.install(db);
                 }
                 Ok(Some(replayed))
             }
@@ -869,19 +883,19 @@ impl Replay {
     }
 
     /// Adds the pending entries to the version, merged as commits merge them.
-    pub(crate) fn install(&mut self, root: &mut Root) {
+    pub(crate) fn install(&mut self, db: &mut DbVersion) {
         self.pending_entries = 0;
         for (id, entries) in std::mem::take(&mut self.pending) {
-            let Some(state) = root.tables.get(&id) else { continue };
+            let Some(state) = db.tables.get(&id) else { continue };
             let mut state = state.with_entries(entries, state.series_count);
             while let Some(merged) = state.consolidate(Lsn::ZERO).and_then(|done| state.with_consolidated(&done)) {
                 state = merged;
             }
-            root.tables.insert(id, Arc::new(state));
+            db.tables.insert(id, Arc::new(state));
         }
     }
 
-    fn keep(&mut self, table: TableId, entry: Entry) {
+    fn push_pending(&mut self, table: TableId, entry: Entry) {
         self.pending.entry(table).or_default().push(entry);
         self.pending_entries += 1;
     }
@@ -906,20 +920,20 @@ impl Engine {
         let length = (item.len() as u32).to_le_bytes();
         let _lock = inner.commit.lock();
         inner.check_writable()?;
-        let mut root = (*inner.roots.newest()).clone();
-        let current = root.counters.get(&id).ok_or_else(|| crate::root::dropped_sequence(id))?;
+        let mut db = (*inner.versions.newest()).clone();
+        let current = db.counters.get(&id).ok_or_else(|| crate::db_version::dropped_sequence(id))?;
         if !Arc::ptr_eq(current, counter) {
             let text = format!("sequence number {id} was altered by another transaction");
             return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
         }
-        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
-        let header = record::commit_header(txn, root.wall_ns);
+        db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
+        let header = record::commit_header(txn, db.wall_ns);
         let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
             Appended::At(lsn) => lsn,
             Appended::Busy(event) => return Ok(Err(event)),
         };
-        root.lsn = lsn;
-        inner.roots.push(root);
+        db.lsn = lsn;
+        inner.versions.push(db);
         let bytes = header.len() + length.len() + item.len();
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
@@ -935,16 +949,16 @@ pub(crate) struct Replayed {
 }
 
 impl Replay {
-    fn commit(&mut self, root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
-        let committed = root.wall_ns;
+    fn commit(&mut self, db: &mut DbVersion, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
+        let committed = db.wall_ns;
         let mut replayed = Replayed { dropped: Vec::new(), next_number: 0 };
         let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for item in &items {
             match item {
                 record::Item::Ddl(ddl) => {
                     replayed.next_number = replayed.next_number.max(ddl.next_number());
-                    replayed.dropped.extend(root.apply(ddl)?);
-                    root.catalog_lsn = lsn;
+                    replayed.dropped.extend(db.apply(ddl)?);
+                    db.catalog_lsn = lsn;
                     if let Ddl::DropTable(id) = ddl {
                         self.pending.remove(id);
                     }
@@ -961,30 +975,30 @@ impl Replay {
                 }
                 record::Item::SequenceValue { id, state } => {
                     // A sequence dropped since needs no state.
-                    if root.counters.contains_key(id) {
-                        root.counters.insert(*id, Arc::new(Counter::new(*state)));
+                    if db.counters.contains_key(id) {
+                        db.counters.insert(*id, Arc::new(Counter::new(*state)));
                     }
                 }
                 record::Item::Rows { .. } | record::Item::Delete { .. } | record::Item::RowChanges(_) => {}
             }
         }
-        replay_series(root, &items)?;
+        replay_series(db, &items)?;
         for item in &items {
             if let record::Item::Delete { table, series, times } = item {
-                root.state(*table)?;
+                db.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
                 let tombstone = Tombstone { lsn, committed, series, times: *times };
-                self.keep(*table, Entry::delete(tombstone));
+                self.push_pending(*table, Entry::delete(tombstone));
             }
         }
         for item in items {
             match item {
                 record::Item::Rows { table, batch, rows } => {
-                    root.state(table)?;
+                    db.state(table)?;
                     let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
-                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), committed, rows: Arc::new(rows) });
+                    self.push_pending(table, Entry::Rows { lsns: (lsn, lsn), committed, rows: Arc::new(rows) });
                 }
-                record::Item::RowChanges(changes) => replay_row_changes(root, lsn, changes)?,
+                record::Item::RowChanges(changes) => replay_row_changes(db, lsn, changes)?,
                 _ => {}
             }
         }
@@ -992,24 +1006,24 @@ impl Replay {
     }
 }
 
-fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
+fn replay_series(db: &mut DbVersion, items: &[record::Item<'_>]) -> Result<()> {
     for item in items {
         let record::Item::Series { table, new_keys, .. } = item else { continue };
         if new_keys.is_empty() {
             continue;
         }
-        let mut state = (**root.state(*table)?).clone();
+        let mut state = (**db.state(*table)?).clone();
         for (number, key) in new_keys {
             state.series.insert(model::SeriesId(*number), key)?;
             state.series_count = state.series_count.max(number + 1);
         }
-        root.tables.insert(*table, Arc::new(state));
+        db.tables.insert(*table, Arc::new(state));
     }
     Ok(())
 }
 
 /// The newest LSN wins, so replaying rows that a checkpoint file already has is harmless.
-fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
+fn replay_row_changes(db: &DbVersion, lsn: Lsn, changes: &[u8]) -> Result<()> {
     let guard = &crossbeam_epoch::pin();
     let mut last: Option<&Arc<RowTable>> = None;
     for change in RowChanges::new(changes) {
@@ -1017,7 +1031,7 @@ fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
         let table = match last.filter(|table| table.id() == id) {
             Some(table) => table,
             None => {
-                root.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which does not exist")))?
+                db.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which does not exist")))?
             }
         };
         last = Some(table);
@@ -1073,7 +1087,7 @@ mod tests {
         ];
         let spec = TableSpec { name: TableName::public("t"), keyed: true, columns, options: TableOptions::default() };
         let table = Arc::new(spec.build(TableId(1)).unwrap());
-        let (mut root, mut replay) = (Root::default(), Replay::new());
+        let (mut db, mut replay) = (DbVersion::default(), Replay::new());
         for at in 1..=5_000u64 {
             let mut items = vec![record::series_item(TableId(1), 0, 0, &[0], &[(0, b"")])];
             if at == 1 {
@@ -1087,10 +1101,10 @@ mod tests {
             items.push(item);
             let mut payload = Vec::new();
             record::encode_commit_record(at, 0, &items, &mut payload);
-            replay.record(Lsn(at), &payload, Lsn::ZERO, &mut root).unwrap();
+            replay.record(Lsn(at), &payload, Lsn::ZERO, &mut db).unwrap();
         }
-        replay.install(&mut root);
-        let state = root.state(TableId(1)).unwrap();
+        replay.install(&mut db);
+        let state = db.state(TableId(1)).unwrap();
         let rows: usize = state
             .entries
             .iter()

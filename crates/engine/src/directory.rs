@@ -32,16 +32,16 @@ const NAMES_MAX: usize = 5;
 
 /// Contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum Contents {
     /// Empty, or only files of an interrupted creation: a database may be created here.
-    Nothing,
+    Empty,
     /// A database.
     Database,
 }
 
 /// A directory that is ours, and locked.
 pub(crate) struct Claimed {
-    pub(crate) holds: Holds,
+    pub(crate) contents: Contents,
     pub(crate) lock: Box<dyn Send + Sync>,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct Claimed {
 /// 22023 for a directory with other contents, XX001 for an incomplete database, 55P03 when another
 /// process has it open, 58030.
 pub(crate) fn claim(env: &dyn Env, dir: &Path) -> Result<Claimed> {
-    look(env, dir)?;
+    classify(env, dir)?;
     env.create_dir_all(dir).map_err(|error| failed("create directory", dir, &error))?;
     let lock = lock(env, dir)?;
     // Another process may have created a database here before the lock was taken.
-    Ok(Claimed { holds: look(env, dir)?, lock })
+    Ok(Claimed { contents: classify(env, dir)?, lock })
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -77,22 +77,22 @@ fn lock(env: &dyn Env, dir: &Path) -> Result<Box<dyn Send + Sync>> {
 }
 
 /// Classifies the contents of a directory without changing it.
-fn look(env: &dyn Env, dir: &Path) -> Result<Holds> {
+fn classify(env: &dyn Env, dir: &Path) -> Result<Contents> {
     let entries = match env.list(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == Io::NotFound => return Ok(Holds::Nothing),
+        Err(error) if error.kind() == Io::NotFound => return Ok(Contents::Empty),
         Err(error) => return Err(failed("list directory", dir, &error)),
     };
     if entries.iter().any(|entry| entry.name == "MANIFEST") {
-        return check_marker(env, dir).map(|()| Holds::Database);
+        return check_marker(env, dir).map(|()| Contents::Database);
     }
     let mut foreign = Vec::new();
     for entry in &entries {
-        if !is_of_creation(env, dir, entry)? {
+        if !is_allowed_in_new(env, dir, entry)? {
             foreign.push(entry);
         }
     }
-    if foreign.is_empty() { Ok(Holds::Nothing) } else { Err(not_ours(env, dir, &foreign)) }
+    if foreign.is_empty() { Ok(Contents::Empty) } else { Err(foreign_contents(env, dir, &foreign)) }
 }
 
 fn check_marker(env: &dyn Env, dir: &Path) -> Result<()> {
@@ -120,7 +120,7 @@ fn read_start(env: &dyn Env, path: &Path, bytes: u64) -> std::io::Result<Vec<u8>
 
 /// Whether an entry of a directory without MANIFEST permits creating a database: a file of an
 /// interrupted creation, or a harmless one.
-fn is_of_creation(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
+fn is_allowed_in_new(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
     let path = dir.join(&entry.name);
     let start = |bytes| read_start(env, &path, bytes).map_err(|error| failed("read", &path, &error));
     Ok(match entry.name.as_str() {
@@ -143,7 +143,7 @@ fn is_of_creation(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
 }
 
 /// The error for a directory with other contents, which it names.
-fn not_ours(env: &dyn Env, dir: &Path, foreign: &[&DirEntry]) -> Error {
+fn foreign_contents(env: &dyn Env, dir: &Path, foreign: &[&DirEntry]) -> Error {
     let list = |dir: &Path| env.list(dir).unwrap_or_default();
     let data = list(&data_dir(dir)).iter().filter(|entry| is_data_file(&entry.name)).count();
     let log = list(&log_dir(dir)).iter().filter(|entry| is_log_file(&entry.name)).count();

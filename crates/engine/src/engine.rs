@@ -13,15 +13,15 @@ use parking_lot::Mutex;
 use rows::Readers;
 use wal::{Wal, WalOptions};
 
-use crate::background::{Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
-use crate::compaction::{Compactor, Turn};
-use crate::directory::{self, Claimed, Holds};
-use crate::hidden::Hidden;
+use crate::compaction::{Compactor, Priority};
+use crate::covering_deletes::CoveringDelete;
+use crate::db_version::{DbVersion, DbVersions};
+use crate::directory::{self, Claimed, Contents};
+use crate::flusher::{Flusher, OrphanFiles, Waiter};
 use crate::manifest::Manifest;
 use crate::memory::{MemoryBudget, Work};
 use crate::retention;
-use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows};
 use crate::sequence::Counter;
 use crate::txn::{Isolation, Snapshot, Txn};
@@ -147,9 +147,9 @@ impl Running {
         workers.compact_low.stop();
         inner.abandon_compaction();
         workers.flush.stop();
-        workers.governor.stop();
+        workers.gc.stop();
         workers.log.stop();
-        let closed = inner.wal.close(&|lsn| inner.roots.advance(lsn));
+        let closed = inner.wal.close(&|lsn| inner.versions.advance(lsn));
         inner.release_flush();
         inner.release_waiters();
         closed
@@ -171,7 +171,7 @@ struct Workers {
     compact: Worker,
     /// Merges segments at low CPU priority.
     compact_low: Worker,
-    governor: Worker,
+    gc: Worker,
 }
 
 /// State shared by all parts of the engine.
@@ -182,7 +182,7 @@ pub(crate) struct Inner {
     pub(crate) wal: Wal,
     /// Serialises commits. Lock order: manifest, commit, open_txns, versions.
     pub(crate) commit: Mutex<CommitState>,
-    pub(crate) roots: Roots,
+    pub(crate) versions: DbVersions,
     /// Transactions, locks and garbage of `rows` tables.
     pub(crate) store: Arc<rows::Store>,
     /// Memory held and allowed for statements and connections.
@@ -213,11 +213,11 @@ pub(crate) struct Inner {
     pub(crate) compactor: Mutex<Compactor>,
     /// The time that retention uses as the present, at most the wall clock.
     pub(crate) retention_ns: AtomicI64,
-    pub(crate) doubtful: Mutex<Doubtful>,
+    pub(crate) orphans: Mutex<OrphanFiles>,
     /// Error of the last attempt to flush memtables, if it failed.
     pub(crate) flush_failure: Mutex<Option<Error>>,
     /// Deletes whose covered segments are still to be removed.
-    pub(crate) hidden: Mutex<Vec<Hidden>>,
+    pub(crate) covering_deletes: Mutex<Vec<CoveringDelete>>,
     pub(crate) consolidating: Mutex<()>,
     /// Delayed writers: monotonic deadline in nanoseconds, and the event to set at it.
     pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
@@ -368,13 +368,13 @@ impl Engine {
             inner.env.clone().spawn(name, Box::new(move || step(&inner)))
         };
         let merger = Arc::clone(&inner);
-        let merge = Box::new(move || merger.compact_step(Turn::Low));
+        let merge = Box::new(move || merger.compact_step(Priority::Low));
         let workers = Arc::new(Workers {
             log: spawn("log", |inner| inner.log_step()),
             flush: spawn("flush", Inner::flush_step),
-            compact: spawn("compact", |inner| inner.compact_step(Turn::Normal)),
+            compact: spawn("compact", |inner| inner.compact_step(Priority::Normal)),
             compact_low: inner.env.spawn_low("compact-low", merge),
-            governor: spawn("governor", |inner| inner.governor_step()),
+            gc: spawn("gc", |inner| inner.gc_step()),
         });
         let _ = inner.workers.set(Arc::downgrade(&workers));
         let waker = Arc::downgrade(&workers);
@@ -405,7 +405,7 @@ impl Engine {
     /// Returns the snapshot of a single read-only statement. `seen`: the session's own last commit.
     #[must_use]
     pub fn snapshot(&self, seen: Lsn) -> Snapshot {
-        Snapshot::new(self.inner.roots.visible(seen))
+        Snapshot::new(self.inner.versions.visible(seen))
     }
 
     /// Returns `None` if the commit is durable, else an event to wait for before asking again.
@@ -436,10 +436,10 @@ impl Engine {
 
     /// Requests a flush of all memtables; the event is set when it has finished or failed.
     pub fn start_flush(&self) -> Pending {
-        let (waiter, pending) = waiting();
+        let (waiter, pending) = pending_work();
         self.inner.flush_waiters.lock().push(waiter);
         self.running.workers.flush.wake();
-        self.inner.unless_closing();
+        self.inner.release_if_closing();
         pending
     }
 
@@ -457,10 +457,10 @@ impl Engine {
     /// overlap in time, deletes are applied, and each row is complete in one place. Does not flush
     /// memtables. The event is set when that is done or when a compaction has failed.
     pub fn start_settle(&self) -> Pending {
-        let (waiter, pending) = waiting();
+        let (waiter, pending) = pending_work();
         self.inner.settle_waiters.lock().push(waiter);
         self.inner.wake_compactor();
-        self.inner.unless_closing();
+        self.inner.release_if_closing();
         pending
     }
 
@@ -538,7 +538,7 @@ impl Pending {
     }
 }
 
-fn waiting() -> (Waiter, Pending) {
+fn pending_work() -> (Waiter, Pending) {
     let waiter = Waiter { event: Event::new(), error: Arc::default() };
     let pending = Pending { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
     (waiter, pending)
@@ -561,18 +561,18 @@ pub(crate) fn log_dir(dir: &Path) -> PathBuf {
 }
 
 fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recovery)> {
-    let Claimed { holds, lock } = directory::claim(&*env, dir)?;
-    let mut recovery = Recovery { created: holds == Holds::Nothing, ..Recovery::default() };
-    let mut manifest = match holds {
-        Holds::Nothing => create(&*env, dir)?,
-        Holds::Database => read(&*env, dir)?,
+    let Claimed { contents, lock } = directory::claim(&*env, dir)?;
+    let mut recovery = Recovery { created: contents == Contents::Empty, ..Recovery::default() };
+    let mut manifest = match contents {
+        Contents::Empty => create(&*env, dir)?,
+        Contents::Database => read(&*env, dir)?,
     };
-    if manifest.stored.must_be_renewed() {
+    if manifest.stored.needs_rewrite() {
         manifest.write(&*env, dir)?;
     }
     let cache = SegmentCache::new(open_segments_max(&*env), options.directory_bytes_max());
-    let mut root = load(&env, dir, &manifest, cache)?;
-    let recovered_rows = load_rows(&env, dir, &manifest, &mut root, options.rows_bytes_max() / 4)?;
+    let mut db = load(&env, dir, &manifest, cache)?;
+    let recovered_rows = load_rows(&env, dir, &manifest, &mut db, options.rows_bytes_max() / 4)?;
     let rows_lsn = recovered_rows.lsn;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
 
@@ -587,18 +587,18 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         wal_options,
         manifest.replay_from,
         &mut |lsn, payload| {
-            let Some(replayed) = replay.record(lsn, payload, manifest.flushed_lsn, &mut root)? else { return Ok(()) };
+            let Some(replayed) = replay.record(lsn, payload, manifest.flushed_lsn, &mut db)? else { return Ok(()) };
             next_table = next_table.max(replayed.next_number);
             dropped.extend(replayed.dropped.into_iter().map(|state| (lsn, state)));
             Ok(())
         },
     )?;
-    replay.install(&mut root);
-    recover_rows(&env, &mut root, recovered_rows)?;
-    recovery.row_tables = root.row_tables.len() as u64;
-    recovery.rows = root.row_tables.values().map(|table| table.records.rows()).sum();
-    recovery.tables = root.tables.len() as u64;
-    recovery.series = root.tables.values().map(|state| u64::from(state.series_count)).sum();
+    replay.install(&mut db);
+    recover_rows(&env, &mut db, recovered_rows)?;
+    recovery.row_tables = db.row_tables.len() as u64;
+    recovery.rows = db.row_tables.values().map(|table| table.records.rows()).sum();
+    recovery.tables = db.tables.len() as u64;
+    recovery.series = db.tables.values().map(|state| u64::from(state.series_count)).sum();
     let in_files = manifest.flushed_lsn.max(rows_lsn);
     if wal.last() < in_files {
         return Err(Error::corrupt(format!(
@@ -614,10 +614,10 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     // untouched.
     let next_file = directory::remove_leftovers(&*env, dir, &manifest)?.max(manifest.next_file);
 
-    let memtable_bytes = root.memory_bytes();
-    let retention_ns = manifest.retention_ns.max(root.retention_ns);
+    let memtable_bytes = db.memory_bytes();
+    let retention_ns = manifest.retention_ns.max(db.retention_ns);
     let store = Arc::new(rows::Store::new());
-    store.set_memory_bytes(root.rows_bytes());
+    store.set_memory_bytes(db.rows_bytes());
     let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
     let inner = Inner {
         store,
@@ -630,7 +630,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
         next_file: AtomicU64::new(next_file),
-        roots: Roots::new(root, wal.durable()),
+        versions: DbVersions::new(db, wal.durable()),
         wal,
         // Zero makes the first flush look for obsolete rows, whatever the log contained.
         commit: Mutex::new(CommitState { dropped, row_files_gone: Some(Lsn::ZERO) }),
@@ -645,9 +645,9 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         settle_waiters: Mutex::default(),
         compactor: Mutex::new(Compactor::new(retention::Clock::new(env.monotonic_ns()))),
         retention_ns: AtomicI64::new(retention_ns),
-        doubtful: Mutex::default(),
+        orphans: Mutex::default(),
         flush_failure: Mutex::default(),
-        hidden: Mutex::default(),
+        covering_deletes: Mutex::default(),
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
         closing: AtomicBool::new(false),
@@ -699,7 +699,7 @@ fn open_segments_max(env: &dyn Env) -> u64 {
     (env.open_files_max() / 2).clamp(1, OPEN_SEGMENTS_MAX)
 }
 
-fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache) -> Result<Root> {
+fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache) -> Result<DbVersion> {
     let mut tables = OrdMap::new();
     for (id, files) in &manifest.files {
         let table = manifest.catalog.table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
@@ -708,7 +708,7 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache
         tables.insert(*id, Arc::new(state));
     }
     let counters = manifest.sequences.iter().map(|(id, state)| (*id, Arc::new(Counter::new(*state)))).collect();
-    Ok(Root {
+    Ok(DbVersion {
         lsn: manifest.flushed_lsn,
         wall_ns: manifest.wall_ns,
         catalog: Arc::clone(&manifest.catalog),
@@ -744,11 +744,11 @@ fn load_rows(
     env: &Arc<dyn Env>,
     dir: &Path,
     manifest: &Manifest,
-    root: &mut Root,
+    db: &mut DbVersion,
     bytes: u64,
 ) -> Result<RecoveredRows> {
     let recovered: Arc<Mutex<RecoveredRows>> = Arc::default();
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<RecoveryJob> = Vec::new();
     for (id, files) in &manifest.row_files {
         let schema =
             manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
@@ -775,7 +775,7 @@ fn load_rows(
                 Ok(())
             }));
         }
-        root.row_tables.insert(*id, table);
+        db.row_tables.insert(*id, table);
     }
     in_parallel(env, jobs)?;
     Ok(std::mem::take(&mut *recovered.lock()))
@@ -796,10 +796,10 @@ fn load_part(env: &dyn Env, data: &Path, table: &rows::RowTable, part: &RowPart)
 /// Finishes the recovery of `rows` tables: frees deleted records and builds the indexes. Small
 /// tables run in parallel, large ones one after the other, because index entries take memory until
 /// their index is built.
-fn recover_rows(env: &Arc<dyn Env>, root: &mut Root, mut recovered: RecoveredRows) -> Result<()> {
+fn recover_rows(env: &Arc<dyn Env>, db: &mut DbVersion, mut recovered: RecoveredRows) -> Result<()> {
     let tables = Arc::new(Mutex::new(OrdMap::new()));
-    let mut small: Vec<Job> = Vec::new();
-    for (id, table) in &root.row_tables {
+    let mut small: Vec<RecoveryJob> = Vec::new();
+    for (id, table) in &db.row_tables {
         let mut parts = recovered.parts.remove(id).unwrap_or_default();
         let todo = table.unrecovered(&mut parts);
         let (table, tables) = (Arc::clone(table), Arc::clone(&tables));
@@ -818,7 +818,7 @@ fn recover_rows(env: &Arc<dyn Env>, root: &mut Root, mut recovered: RecoveredRow
         }));
     }
     in_parallel(env, small)?;
-    root.row_tables = std::mem::take(&mut *tables.lock());
+    db.row_tables = std::mem::take(&mut *tables.lock());
     Ok(())
 }
 
@@ -830,7 +830,7 @@ fn with_parts(
     done: Vec<rows::Recovered>,
 ) -> Result<Vec<rows::Recovered>> {
     let parts = Arc::new(Mutex::new(done));
-    let job = |part: u64| -> Job {
+    let job = |part: u64| -> RecoveryJob {
         let (table, parts) = (Arc::clone(table), Arc::clone(&parts));
         Box::new(move || {
             let part = table.recover(part)?;
@@ -849,26 +849,26 @@ fn finished(table: &rows::RowTable, parts: Vec<rows::Recovered>) -> Result<Arc<r
 }
 
 /// A unit of recovery work that can run in parallel with others.
-type Job = Box<dyn FnOnce() -> Result<()> + Send>;
+type RecoveryJob = Box<dyn FnOnce() -> Result<()> + Send>;
 
-struct Jobs {
-    todo: Mutex<VecDeque<Job>>,
+struct RecoveryJobs {
+    todo: Mutex<VecDeque<RecoveryJob>>,
     workers: AtomicU64,
     error: Mutex<Option<Error>>,
     done: Event,
 }
 
 /// Guard of a running job: if the job panics, the waiting thread is woken with an error.
-struct AtWork<'a>(&'a Jobs);
+struct RunningJob<'a>(&'a RecoveryJobs);
 
-impl Drop for AtWork<'_> {
+impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
         self.0.fail(Error::bug("a recovery job panicked"));
         self.0.done.set();
     }
 }
 
-impl Jobs {
+impl RecoveryJobs {
     fn fail(&self, error: Error) {
         self.error.lock().get_or_insert(error);
         self.todo.lock().clear();
@@ -882,9 +882,9 @@ impl Jobs {
             }
             return env::Step::Finished;
         };
-        let at_work = AtWork(self);
+        let running_job = RunningJob(self);
         let result = job();
-        std::mem::forget(at_work);
+        std::mem::forget(running_job);
         if let Err(error) = result {
             self.fail(error);
         }
@@ -894,13 +894,13 @@ impl Jobs {
 
 /// Runs jobs on up to [`START_WORKERS`] threads and waits for all of them. The first error cancels
 /// the jobs not yet started and is returned.
-fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<Job>) -> Result<()> {
+fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<RecoveryJob>) -> Result<()> {
     let count = jobs.len().min(START_WORKERS);
     if count < 2 {
         return jobs.into_iter().try_for_each(|job| job());
     }
     let (todo, workers) = (Mutex::new(jobs.into()), AtomicU64::new(count as u64));
-    let jobs = Arc::new(Jobs { todo, workers, error: Mutex::default(), done: Event::new() });
+    let jobs = Arc::new(RecoveryJobs { todo, workers, error: Mutex::default(), done: Event::new() });
     let spawn = |_| {
         let jobs = Arc::clone(&jobs);
         env.spawn("start", Box::new(move || jobs.step()))
@@ -913,11 +913,11 @@ fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<Job>) -> Result<()> {
 }
 
 /// The write stall that memtable memory demands of a writer.
-pub(crate) enum Room {
-    Free,
+pub(crate) enum WriteStall {
+    Clear,
     /// Delay the write by this many nanoseconds: flushing has trouble keeping up.
-    Slow(u64),
-    Full,
+    Delay(u64),
+    Stop,
 }
 
 impl Inner {
@@ -959,7 +959,7 @@ impl Inner {
     }
 
     /// Called after a wait was registered: the workers may have stopped before they saw it.
-    fn unless_closing(&self) {
+    fn release_if_closing(&self) {
         if self.closing.load(Ordering::SeqCst) {
             self.release_waiters();
         }
@@ -975,16 +975,16 @@ impl Inner {
 
     /// Returns the write stall for the present memtable memory. Between three quarters of the limit
     /// and the limit, the delay grows linearly to 20 ms.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn write_stall(&self) -> WriteStall {
         let used = self.memtable_bytes.load(Ordering::Relaxed);
         let limit = self.options.memtable_bytes_max();
         let soft = limit / 4 * 3;
         if used < soft {
-            Room::Free
+            WriteStall::Clear
         } else if used < limit {
-            Room::Slow(20_000_000 * (used - soft) / (limit - soft).max(1))
+            WriteStall::Delay(20_000_000 * (used - soft) / (limit - soft).max(1))
         } else {
-            Room::Full
+            WriteStall::Stop
         }
     }
 
@@ -993,8 +993,8 @@ impl Inner {
         let event = Event::new();
         self.counters.writers_delayed.fetch_add(1, Ordering::Relaxed);
         self.delayed.lock().push((self.env.monotonic_ns() + ns, event.clone()));
-        self.wake_governor();
-        self.unless_closing();
+        self.wake_gc();
+        self.release_if_closing();
         event
     }
 
@@ -1036,7 +1036,7 @@ impl Inner {
         if before / COLLECT_EACH != (before + changes as u64) / COLLECT_EACH {
             // Only the oldest snapshot is considered here, which is cheap to find. Versions between
             // two snapshots are left to the GC worker.
-            let readers = Readers::since(self.roots.horizon());
+            let readers = Readers::since(self.versions.horizon());
             self.collect_rows(&readers, (2 * changes + 2 * COLLECT_EACH as usize).min(COLLECT_COMMIT));
         }
         // Index growth is not tracked between two counts.
@@ -1046,7 +1046,7 @@ impl Inner {
             self.recount_rows();
         }
         if self.store.garbage() > 0 && !self.collecting.swap(true, Ordering::Relaxed) {
-            self.wake_governor();
+            self.wake_gc();
         }
     }
 
@@ -1060,14 +1060,14 @@ impl Inner {
     }
 
     pub(crate) fn recount_rows(&self) {
-        let bytes = self.roots.newest().rows_bytes() + self.store.departed_bytes();
+        let bytes = self.versions.newest().rows_bytes() + self.store.departed_bytes();
         self.rows_counted.store(bytes, Ordering::Relaxed);
         self.store.set_memory_bytes(bytes);
     }
 
-    fn wake_governor(&self) {
+    fn wake_gc(&self) {
         if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            workers.governor.wake();
+            workers.gc.wake();
         }
     }
 
@@ -1080,20 +1080,20 @@ impl Inner {
     /// Wakes the compactor because there may be work.
     pub(crate) fn wake_compactor(&self) {
         // If the low-priority worker should run, the normal one wakes it.
-        self.wake_compactor_of(Turn::Normal);
+        self.wake_compaction_worker(Priority::Normal);
     }
 
-    pub(crate) fn wake_compactor_of(&self, turn: Turn) {
+    pub(crate) fn wake_compaction_worker(&self, turn: Priority) {
         if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
             match turn {
-                Turn::Normal => workers.compact.wake(),
-                Turn::Low => workers.compact_low.wake(),
+                Priority::Normal => workers.compact.wake(),
+                Priority::Low => workers.compact_low.wake(),
             }
         }
     }
 
     fn stats(&self) -> Stats {
-        let root = self.roots.newest();
+        let db = self.versions.newest();
         let counters = &self.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = Stats {
@@ -1108,7 +1108,7 @@ impl Inner {
             memtable_bytes: load(&self.memtable_bytes),
             memory_bytes: self.options.memory_bytes,
             log_disk_bytes: self.wal.disk_bytes(),
-            tables: root.tables.len() as u64,
+            tables: db.tables.len() as u64,
             flushes: load(&counters.flushes),
             flush_bytes: load(&counters.flush_bytes),
             compactions: load(&counters.compactions),
@@ -1117,9 +1117,9 @@ impl Inner {
             compaction_wait_ns: load(&counters.compaction_wait_ns),
             compaction_backlog: load(&counters.compaction_backlog),
             writers_delayed: load(&counters.writers_delayed),
-            row_tables: root.row_tables.len() as u64,
-            rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
-            rows_bytes: root.rows_bytes() + self.store.departed_bytes(),
+            row_tables: db.row_tables.len() as u64,
+            rows: db.row_tables.values().map(|table| table.records.rows()).sum(),
+            rows_bytes: db.rows_bytes() + self.store.departed_bytes(),
             rows_bytes_max: self.memory.rows_max(),
             work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
             reservations_refused: self.memory.refused(),
@@ -1133,13 +1133,13 @@ impl Inner {
             retention_segments: load(&counters.retention_segments),
             retention_bytes: load(&counters.retention_bytes),
             retention_late_rows: load(&counters.retention_late_rows),
-            open_segments: root.cache.open_files(),
-            directory_bytes: root.cache.directory_bytes(),
+            open_segments: db.cache.open_files(),
+            directory_bytes: db.cache.directory_bytes(),
             ..Stats::default()
         };
         stats.row_file_bytes =
             self.manifest.lock().row_files.values().flat_map(|files| &files.parts).map(|part| part.bytes).sum();
-        for state in root.tables.values() {
+        for state in db.tables.values() {
             stats.segments += state.segments.len() as u64;
             stats.segment_bytes += state.segments.iter().map(|segment| segment.meta().bytes).sum::<u64>();
             stats.series += u64::from(state.series_count);

@@ -196,8 +196,8 @@ fn describe_item(item: &Item<'_>) -> String {
         Item::Ddl(Ddl::CreateRowTable(schema)) => {
             format!("create rows table {} as number {}", schema.name, schema.id)
         }
-        Item::Ddl(Ddl::AlterRowTable { schema, anew }) => {
-            let rows = if *anew { ", without its rows" } else { "" };
+        Item::Ddl(Ddl::AlterRowTable { schema, discard_rows }) => {
+            let rows = if *discard_rows { ", without its rows" } else { "" };
             format!("alter rows table {} to version {}{rows}", schema.name, schema.version)
         }
         Item::Ddl(Ddl::CreateSequence(sequence, _)) => {

@@ -22,21 +22,22 @@
 //! docs/format/{record,manifest,row-files}.md.
 
 mod amplification;
-mod background;
 mod catalog;
 mod codec;
 mod commit;
 mod compaction;
+mod covering_deletes;
+mod db_version;
 mod directory;
 mod engine;
-mod hidden;
+mod flusher;
+mod gc;
 pub mod inspect;
 mod manifest;
 mod memory;
-mod pace;
+mod rate_limiter;
 mod record;
 mod retention;
-mod root;
 mod rowfile;
 mod sequence;
 mod txn;
@@ -53,5 +54,5 @@ pub use env::Event;
 pub use manifest::Manifest;
 pub use memory::{MemoryBudget, Reservation, Work};
 pub use rowfile::{RowFiles, RowPart, row_file_path};
-pub use sequence::{Had, NextValue, Numbers, SequenceState};
+pub use sequence::{NextValue, SequenceAccess, SequenceState, SessionSequences};
 pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

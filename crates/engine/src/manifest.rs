@@ -29,7 +29,7 @@ use crate::Catalog;
 use crate::codec::{Put, Take};
 use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
 use crate::rowfile::RowFiles;
-use crate::sequence::{Counts, SequenceState};
+use crate::sequence::{SequenceOps, SequenceState};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"MILLRACE";
@@ -123,7 +123,7 @@ impl Stored {
     /// Whether the manifest must be rewritten before it is relied upon: if it has an older version,
     /// because an older program would take new log records for damage; or if a crash could undo
     /// part of it.
-    pub(crate) fn must_be_renewed(&self) -> bool {
+    pub(crate) fn needs_rewrite(&self) -> bool {
         matches!(self.tail, Tail::Unknown | Tail::Unmarked)
     }
 
@@ -323,13 +323,13 @@ impl Manifest {
         if version < VERSION_EDITS {
             let body = take.rest();
             check_crc(&take, crc32c::crc32c(body), crc)?;
-            return Parts::decode(body, version)?.finish();
+            return ManifestBuilder::decode(body, version)?.finish();
         }
         let length = take.take(8)?;
         let mark = take.take(12)?;
         let body = take.take(usize::try_from(u64_of(length)).unwrap_or(usize::MAX))?;
         check_crc(&take, crc32c::crc32c_append(crc32c::crc32c(length), body), crc)?;
-        let mut parts = Parts::decode(body, version)?;
+        let mut parts = ManifestBuilder::decode(body, version)?;
         let base_bytes = (HEADER_BYTES + body.len()) as u64;
         let mut stored = Stored { base_bytes, end: base_bytes, crc, edits: 0, tail: Tail::Synced, reserved: 0 };
         // A damaged mark is ignored: it was being written when a crash occurred, and edits have
@@ -401,7 +401,7 @@ fn take_sequence(bytes: &[u8]) -> Result<(SequenceSpec, SequenceState)> {
 /// A manifest while it is decoded. Its catalog is built at the end, because two tables may have one
 /// name between edits.
 #[derive(Default)]
-struct Parts {
+struct ManifestBuilder {
     /// The manifest with an empty catalog.
     manifest: Manifest,
     schemas: BTreeSet<String>,
@@ -410,9 +410,9 @@ struct Parts {
     sequences: BTreeMap<u32, SequenceRef>,
 }
 
-impl Parts {
+impl ManifestBuilder {
     /// Decodes a base.
-    fn decode(body: &[u8], version: u32) -> Result<Parts> {
+    fn decode(body: &[u8], version: u32) -> Result<ManifestBuilder> {
         let mut take = Take::new(body, "manifest");
         let manifest = Manifest {
             identity: take.u64()?,
@@ -424,7 +424,7 @@ impl Parts {
             ..Manifest::default()
         };
         let schemas = take_schemas(&mut take)?;
-        let mut parts = Parts { manifest, schemas, ..Parts::default() };
+        let mut parts = ManifestBuilder { manifest, schemas, ..ManifestBuilder::default() };
         for _ in 0..take.count(8)? {
             let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
             let mut bytes = take.bytes()?;
@@ -465,7 +465,7 @@ impl Parts {
     }
 
     fn finish(self) -> Result<Manifest> {
-        let Parts { mut manifest, schemas, tables, row_tables, sequences } = self;
+        let ManifestBuilder { mut manifest, schemas, tables, row_tables, sequences } = self;
         let take = Take::new(&[], "manifest");
         let mut catalog = Catalog::default();
         for schema in schemas {

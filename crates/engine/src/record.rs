@@ -11,7 +11,7 @@ use rows::{RecordId, RowTable};
 
 use crate::catalog::{check_row_schema, check_shape};
 use crate::codec::{Put, Take, unzigzag, zigzag};
-use crate::sequence::{Counts, SequenceState};
+use crate::sequence::{SequenceOps, SequenceState};
 
 /// Bytes of a commit record before its items.
 const COMMIT_HEADER_BYTES: usize = 1 + 8 + 8;
@@ -96,10 +96,10 @@ pub(crate) enum Ddl {
     CreateSchema(String),
     DropSchema(String),
     CreateRowTable(RowSchemaRef),
-    /// The complete next version; `anew`: existing rows are discarded.
+    /// The complete next version; `discard_rows`: existing rows are discarded.
     AlterRowTable {
         schema: RowSchemaRef,
-        anew: bool,
+        discard_rows: bool,
     },
     CreateSequence(SequenceRef, SequenceState),
     /// With the new state if the sequence is restarted.
@@ -316,8 +316,8 @@ pub(crate) fn ddl_item(ddl: &Ddl) -> Vec<u8> {
         Ddl::CreateSchema(name) => (ITEM_CREATE_SCHEMA, name.as_bytes().to_vec()),
         Ddl::DropSchema(name) => (ITEM_DROP_SCHEMA, name.as_bytes().to_vec()),
         Ddl::CreateRowTable(schema) => (ITEM_CREATE_ROW_TABLE, encode_row_table(schema)),
-        Ddl::AlterRowTable { schema, anew } => {
-            let mut body = vec![u8::from(*anew)];
+        Ddl::AlterRowTable { schema, discard_rows } => {
+            let mut body = vec![u8::from(*discard_rows)];
             body.extend_from_slice(&encode_row_table(schema));
             (ITEM_ALTER_ROW_TABLE, body)
         }
@@ -362,17 +362,17 @@ fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
         ITEM_ROW_CHANGES => Item::RowChanges(take.rest()),
         ITEM_CREATE_ROW_TABLE => Item::Ddl(Ddl::CreateRowTable(decode_row_table(&mut take)?)),
         ITEM_ALTER_ROW_TABLE => {
-            let anew = take.u8()? != 0;
-            Item::Ddl(Ddl::AlterRowTable { schema: decode_row_table(&mut take)?, anew })
+            let discard_rows = take.u8()? != 0;
+            Item::Ddl(Ddl::AlterRowTable { schema: decode_row_table(&mut take)?, discard_rows })
         }
         ITEM_CREATE_SEQUENCE => {
             let sequence = Arc::new(SequenceSpec::decode(&mut take)?);
             Item::Ddl(Ddl::CreateSequence(sequence, SequenceState::decode(&mut take)?))
         }
         ITEM_ALTER_SEQUENCE => {
-            let anew = take.u8()? != 0;
+            let restarts = take.u8()? != 0;
             let sequence = Arc::new(SequenceSpec::decode(&mut take)?);
-            let state = anew.then(|| SequenceState::decode(&mut take)).transpose()?;
+            let state = restarts.then(|| SequenceState::decode(&mut take)).transpose()?;
             Item::Ddl(Ddl::AlterSequence(sequence, state))
         }
         ITEM_DROP_SEQUENCE => Item::Ddl(Ddl::DropSequence(take.u32()?)),
@@ -765,7 +765,7 @@ mod tests {
 
     #[test]
     fn row_table_bytes_are_exactly_these() {
-        let bytes = ddl_item(&Ddl::AlterRowTable { schema: row_table(), anew: true });
+        let bytes = ddl_item(&Ddl::AlterRowTable { schema: row_table(), discard_rows: true });
         #[rustfmt::skip]
         let expected = [
             11, 1, 8, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
@@ -787,7 +787,7 @@ mod tests {
         let state = SequenceState { last: 5, is_called: true };
         let all = [
             Ddl::CreateRowTable(row_table()),
-            Ddl::AlterRowTable { schema: row_table(), anew: false },
+            Ddl::AlterRowTable { schema: row_table(), discard_rows: false },
             Ddl::CreateSequence(sequence(), state),
             Ddl::AlterSequence(sequence(), None),
             Ddl::AlterSequence(sequence(), Some(state)),

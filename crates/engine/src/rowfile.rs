@@ -263,13 +263,19 @@ impl RowPartWriter {
 }
 
 /// Callback for each row.
-type Each<'a> = &'a mut dyn FnMut(RecordId, Lsn, &[u8]) -> Result<()>;
+type RowCallback<'a> = &'a mut dyn FnMut(RecordId, Lsn, &[u8]) -> Result<()>;
 
 /// Calls `each` with every row of a file.
 ///
 /// # Errors
 /// XX001 naming the file and the damage; 58030; any error of `each`.
-pub(crate) fn read_rows(env: &dyn Env, dir: &Path, table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+pub(crate) fn read_rows(
+    env: &dyn Env,
+    dir: &Path,
+    table: TableId,
+    part: &RowPart,
+    each: RowCallback<'_>,
+) -> Result<()> {
     if part.file == 0 {
         return Ok(());
     }
@@ -336,7 +342,7 @@ fn malformed(problem: &str) -> Error {
     Take::new(&[], WHAT).malformed(problem)
 }
 
-fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: RowCallback<'_>) -> Result<()> {
     let header = file.take(HEADER_BYTES)?;
     let (header, sum) = header.split_at(HEADER_BYTES - 4);
     if crc32c::crc32c(header) != Take::new(sum, WHAT).u32()? {
@@ -375,7 +381,7 @@ fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: Each
     Ok(())
 }
 
-fn decode_block(body: &[u8], part: u64, each: Each<'_>) -> Result<u64> {
+fn decode_block(body: &[u8], part: u64, each: RowCallback<'_>) -> Result<u64> {
     let mut take = Take::new(body, "block of a file of rows");
     let (mut record, mut lsn, mut rows) = (0u64, 0u64, 0);
     while !take.is_empty() {

@@ -12,7 +12,7 @@ use model::{Error, Lsn, Result, SequenceOwner, SequenceSpec, SqlState, TableId, 
 use parking_lot::Mutex;
 
 use crate::codec::{Put, Take};
-use crate::root::dropped_sequence;
+use crate::db_version::dropped_sequence;
 use crate::{Catalog, Engine};
 
 /// Values reserved at a time, unless CACHE is higher: one log record for all of them.
@@ -44,7 +44,7 @@ pub enum NextValue {
 
 /// The values that one session received, for `currval` and `lastval`.
 #[derive(Debug, Default)]
-pub struct Had {
+pub struct SessionSequences {
     /// By sequence: the value, and the commit that must be durable before the value is shown.
     numbers: BTreeMap<u32, (i64, Lsn)>,
     /// The sequence that returned the last value.
@@ -52,18 +52,18 @@ pub struct Had {
 }
 
 /// Access to sequences for one statement of a transaction, used together with its access to rows:
-/// see [`crate::Txn::rows_and_numbers`].
-pub struct Numbers<'t> {
+/// see [`crate::Txn::rows_and_sequences`].
+pub struct SequenceAccess<'t> {
     pub(crate) engine: &'t Engine,
     /// The catalog that the statement sees.
     pub(crate) catalog: Arc<Catalog>,
     /// Sequences created or restarted by the transaction.
     pub(crate) own: &'t BTreeMap<u32, Arc<Counter>>,
-    pub(crate) had: RefCell<&'t mut Had>,
+    pub(crate) had: RefCell<&'t mut SessionSequences>,
     pub(crate) seen: Cell<Lsn>,
 }
 
-impl Numbers<'_> {
+impl SequenceAccess<'_> {
     /// Returns the next value of a sequence: never returned twice, even after a rollback or a
     /// crash.
     ///
@@ -83,7 +83,7 @@ impl Numbers<'_> {
             let mut had = self.had.borrow_mut();
             had.numbers.insert(id, (value, lsn));
             had.last = Some(id);
-            self.shown(value, lsn)
+            self.note_seen(value, lsn)
         }))
     }
 
@@ -91,7 +91,7 @@ impl Numbers<'_> {
     #[must_use]
     pub fn current(&self, id: u32) -> Option<i64> {
         let (value, lsn) = *self.had.borrow().numbers.get(&id)?;
-        Some(self.shown(value, lsn))
+        Some(self.note_seen(value, lsn))
     }
 
     /// The last value that this session received from any existing sequence, if any.
@@ -119,7 +119,7 @@ impl Numbers<'_> {
             if state.is_called {
                 self.had.borrow_mut().numbers.insert(id, (state.last, lsn));
             }
-            self.shown(state.last, lsn);
+            self.note_seen(state.last, lsn);
         }))
     }
 
@@ -130,7 +130,7 @@ impl Numbers<'_> {
         self.seen.get()
     }
 
-    fn shown(&self, value: i64, lsn: Lsn) -> i64 {
+    fn note_seen(&self, value: i64, lsn: Lsn) -> i64 {
         self.seen.set(self.seen.get().max(lsn));
         value
     }
@@ -138,10 +138,10 @@ impl Numbers<'_> {
 
 /// State of a sequence in this process.
 #[derive(Debug)]
-pub(crate) struct Counter(Mutex<Counting>);
+pub(crate) struct Counter(Mutex<CounterState>);
 
 #[derive(Clone, Copy, Debug)]
-struct Counting {
+struct CounterState {
     now: SequenceState,
     /// The state after a crash.
     logged: SequenceState,
@@ -152,7 +152,7 @@ struct Counting {
 }
 
 /// Operations on the definition of a sequence and its encoding.
-pub(crate) trait Counts: Sized {
+pub(crate) trait SequenceOps: Sized {
     /// The state before the first value.
     fn initial(&self) -> SequenceState;
     /// The value after a state.
@@ -162,11 +162,11 @@ pub(crate) trait Counts: Sized {
     fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)>;
     /// Encodes it for the log and the manifest.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Decodes the bytes of [`Counts::encode`].
+    /// Decodes the bytes of [`SequenceOps::encode`].
     fn decode(take: &mut Take<'_>) -> Result<Self>;
 }
 
-impl Counts for SequenceSpec {
+impl SequenceOps for SequenceSpec {
     fn initial(&self) -> SequenceState {
         SequenceState { last: self.start, is_called: false }
     }
@@ -240,8 +240,8 @@ impl Engine {
     /// # Errors
     /// 42P01, 2200H at the end of the sequence; those of [`crate::Committing::poll`].
     pub fn next_value(&self, id: u32) -> Result<NextValue> {
-        let root = self.inner.roots.newest();
-        let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let db = self.inner.versions.newest();
+        let sequence = db.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         self.next_value_of(sequence)
     }
 
@@ -265,16 +265,16 @@ impl Engine {
     /// # Errors
     /// 42P01; 22003 for a value out of bounds; those of [`crate::Committing::poll`].
     pub fn set_value(&self, id: u32, state: SequenceState) -> Result<std::result::Result<Lsn, Event>> {
-        let root = self.inner.roots.newest();
-        let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let db = self.inner.versions.newest();
+        let sequence = db.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         check_bounds(sequence, state)?;
         let counter = self.counter(id)?;
         counter.set(state, |state| self.log_sequence(id, &counter, state))
     }
 
     fn counter(&self, id: u32) -> Result<Arc<Counter>> {
-        let root = self.inner.roots.newest();
-        root.counters.get(&id).cloned().ok_or_else(|| dropped_sequence(id))
+        let db = self.inner.versions.newest();
+        db.counters.get(&id).cloned().ok_or_else(|| dropped_sequence(id))
     }
 }
 
@@ -302,7 +302,7 @@ impl SequenceState {
 
 impl Counter {
     pub(crate) fn new(state: SequenceState) -> Counter {
-        Counter(Mutex::new(Counting { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
+        Counter(Mutex::new(CounterState { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
     }
 
     /// The state after a crash.
@@ -311,7 +311,7 @@ impl Counter {
     }
 
     /// Notes that a commit has logged the present state.
-    pub(crate) fn written(&self) {
+    pub(crate) fn note_logged(&self) {
         let mut counting = self.0.lock();
         counting.logged = counting.now;
         counting.ahead = 0;
@@ -353,7 +353,7 @@ impl Counter {
             Ok(lsn) => lsn,
             Err(busy) => return Ok(Err(busy)),
         };
-        *counting = Counting { now: state, logged: state, lsn, ahead: 0 };
+        *counting = CounterState { now: state, logged: state, lsn, ahead: 0 };
         Ok(Ok(lsn))
     }
 }

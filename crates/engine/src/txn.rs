@@ -16,11 +16,11 @@ use model::{
 use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, with_columns, with_options};
-use crate::commit::{Changes, Committing, Made};
+use crate::commit::{Changes, Committing, OwnVersions};
+use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
 use crate::memory::{Reservation, Work};
 use crate::record::Ddl;
-use crate::root::{Root, Roots, apply_ddl, dropped, dropped_sequence};
-use crate::sequence::{Counter, Counts, Had, NextValue, Numbers, SequenceState};
+use crate::sequence::{Counter, NextValue, SequenceAccess, SequenceOps, SequenceState, SessionSequences};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
 /// The point at which a commit is acknowledged.
@@ -51,7 +51,7 @@ pub enum Isolation {
 /// The database as one reader sees it. A snapshot keeps the memory and files of its version.
 #[derive(Clone)]
 pub struct Snapshot {
-    root: Arc<Root>,
+    db: Arc<DbVersion>,
     catalog: Arc<Catalog>,
     own: Own<OwnWrites>,
     own_rows: Own<Option<Arc<RowTable>>>,
@@ -61,22 +61,22 @@ pub struct Snapshot {
 type Own<T> = Option<Arc<BTreeMap<TableId, T>>>;
 
 impl Snapshot {
-    pub(crate) fn new(root: Arc<Root>) -> Snapshot {
-        let catalog = Arc::clone(&root.catalog);
-        Snapshot { root, catalog, own: None, own_rows: None }
+    pub(crate) fn new(db: Arc<DbVersion>) -> Snapshot {
+        let catalog = Arc::clone(&db.catalog);
+        Snapshot { db, catalog, own: None, own_rows: None }
     }
 
     /// LSN of the last commit that the snapshot shows.
     #[must_use]
     pub fn lsn(&self) -> Lsn {
-        self.root.lsn
+        self.db.lsn
     }
 
     /// Wall time of the last commit that the snapshot shows, nanoseconds since 1970 UTC: whole
     /// microseconds, later for each commit.
     #[must_use]
     pub fn committed(&self) -> i64 {
-        self.root.wall_ns
+        self.db.wall_ns
     }
 
     /// Schemas and tables, own uncommitted DDL included.
@@ -132,12 +132,12 @@ impl Snapshot {
     pub fn row_table_by_id(&self, id: TableId) -> Result<&Arc<RowTable>> {
         match self.own_rows.as_ref().and_then(|own| own.get(&id)) {
             Some(own) => own.as_ref().ok_or_else(|| dropped(id)),
-            None => self.root.row_table(id),
+            None => self.db.row_table(id),
         }
     }
 
     fn view(&self, table: &TableRef) -> Result<TableView> {
-        let state = match self.root.tables.get(&table.id) {
+        let state = match self.db.tables.get(&table.id) {
             Some(state) if state.table.version == table.version => Arc::clone(state),
             Some(state) => Arc::new(state.with_table(Arc::clone(table))),
             // Created by this transaction, or dropped by another since this one changed the
@@ -163,7 +163,7 @@ pub struct Txn {
     isolation: Isolation,
     seen: Lsn,
     /// The snapshot of the first statement, kept from REPEATABLE READ on.
-    base: Option<Arc<Root>>,
+    base: Option<Arc<DbVersion>>,
     /// The catalog on which own DDL was last applied, and the result; `None` without own DDL.
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
@@ -178,7 +178,7 @@ pub struct Txn {
     counters: BTreeMap<u32, Arc<Counter>>,
     /// The version that the present statement reads `rows` tables from. It keeps the row versions
     /// that the statement may need.
-    reading: Option<Arc<Root>>,
+    reading: Option<Arc<DbVersion>>,
 }
 
 /// A position in a transaction to roll back to; the default is the start of the transaction.
@@ -232,13 +232,13 @@ impl Txn {
     /// The snapshot of the next statement if it reads `columns` tables only: durable commits, and
     /// this session's own. Under SERIALIZABLE it is that of [`Txn::snapshot_newest`].
     pub fn snapshot(&mut self) -> Snapshot {
-        let root = self.root();
-        self.snapshot_of(root)
+        let db = self.db();
+        self.snapshot_of(db)
     }
 
-    fn snapshot_of(&mut self, root: Arc<Root>) -> Snapshot {
-        let catalog = self.catalog_over(&root);
-        Snapshot { root, catalog, own: self.own.clone(), own_rows: self.own_rows.clone() }
+    fn snapshot_of(&mut self, db: Arc<DbVersion>) -> Snapshot {
+        let catalog = self.catalog_over(&db);
+        Snapshot { db, catalog, own: self.own.clone(), own_rows: self.own_rows.clone() }
     }
 
     /// The snapshot of the next statement if it reads `rows` tables: the newest commit, durable or
@@ -250,13 +250,13 @@ impl Txn {
     /// tables too.
     /// tables too, for the LSN of this snapshot.
     pub fn snapshot_newest(&mut self) -> Snapshot {
-        let root = self.root_or(Roots::newest);
+        let db = self.root_or(DbVersions::newest);
         let (store, isolation) = (&self.engine.inner.store, self.isolation);
         let rows = self.rows.get_or_insert_with(|| store.begin(isolation.of_rows()));
-        rows.set_snapshot(root.lsn);
-        rows.note_commit_seen(root.catalog_lsn);
-        self.reading = Some(Arc::clone(&root));
-        self.snapshot_of(root)
+        rows.set_snapshot(db.lsn);
+        rows.note_commit_seen(db.catalog_lsn);
+        self.reading = Some(Arc::clone(&db));
+        self.snapshot_of(db)
     }
 
     /// The part of the transaction that reads, locks and changes rows of `rows` tables.
@@ -297,7 +297,7 @@ impl Txn {
         if let Some(rows) = &mut self.rows {
             rows.roll_back_to(savepoint.rows, &crossbeam_epoch::pin())?;
         }
-        self.forget_since(savepoint);
+        self.restore(savepoint);
         Ok(())
     }
 
@@ -310,11 +310,11 @@ impl Txn {
         if let Some(rows) = &mut self.rows {
             rows.undo_all_to(savepoint.rows, &crossbeam_epoch::pin())?;
         }
-        self.forget_since(savepoint);
+        self.restore(savepoint);
         Ok(())
     }
 
-    fn forget_since(&mut self, savepoint: &Savepoint) {
+    fn restore(&mut self, savepoint: &Savepoint) {
         let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
         self.ddl.truncate(ddl);
         (self.catalog, self.own) = (catalog, own);
@@ -322,48 +322,48 @@ impl Txn {
         (self.own_rows, self.counters) = (own_rows, counters);
     }
 
-    /// Returns the catalog of `root` with own DDL applied. If the DDL no longer applies (another
+    /// Returns the catalog of `db` with own DDL applied. If the DDL no longer applies (another
     /// transaction took the name, or altered or dropped the table), the catalog is kept as last
     /// seen; the commit will be refused.
-    fn catalog_over(&mut self, root: &Root) -> Arc<Catalog> {
-        let Some((base, last)) = &self.catalog else { return Arc::clone(&root.catalog) };
+    fn catalog_over(&mut self, db: &DbVersion) -> Arc<Catalog> {
+        let Some((base, last)) = &self.catalog else { return Arc::clone(&db.catalog) };
         // Commits of rows leave the catalog unchanged, and may occur between any two changes of
         // this transaction.
-        if Arc::ptr_eq(base, &root.catalog) {
+        if Arc::ptr_eq(base, &db.catalog) {
             return Arc::clone(last);
         }
-        let over = self.ddl.iter().try_fold((*root.catalog).clone(), |catalog, ddl| apply_ddl(&catalog, ddl));
+        let over = self.ddl.iter().try_fold((*db.catalog).clone(), |catalog, ddl| apply_ddl(&catalog, ddl));
         let catalog = over.map_or_else(|_| Arc::clone(last), Arc::new);
-        self.catalog = Some((Arc::clone(&root.catalog), Arc::clone(&catalog)));
+        self.catalog = Some((Arc::clone(&db.catalog), Arc::clone(&catalog)));
         catalog
     }
 
-    fn root(&mut self) -> Arc<Root> {
+    fn db(&mut self) -> Arc<DbVersion> {
         let seen = self.seen;
-        self.root_or(|roots| roots.visible(seen))
+        self.root_or(|versions| versions.visible(seen))
     }
 
     /// Returns the version that all statements of the transaction read, or a new one.
-    fn root_or(&mut self, fresh: impl FnOnce(&Roots) -> Arc<Root>) -> Arc<Root> {
+    fn root_or(&mut self, fresh: impl FnOnce(&DbVersions) -> Arc<DbVersion>) -> Arc<DbVersion> {
         let inner = &self.engine.inner;
         if self.isolation == Isolation::ReadCommitted {
-            return fresh(&inner.roots);
+            return fresh(&inner.versions);
         }
         if let Some(base) = &self.base {
             return Arc::clone(base);
         }
-        let root = if self.isolation == Isolation::Serializable {
+        let db = if self.isolation == Isolation::Serializable {
             // Under the commit lock: each commit is either in this version or knows that this
             // transaction's reads will be validated.
             let _lock = inner.commit.lock();
-            let root = inner.roots.newest();
-            self.rows.insert(inner.store.begin(self.isolation.of_rows())).set_snapshot(root.lsn);
-            root
+            let db = inner.versions.newest();
+            self.rows.insert(inner.store.begin(self.isolation.of_rows())).set_snapshot(db.lsn);
+            db
         } else {
-            fresh(&inner.roots)
+            fresh(&inner.versions)
         };
-        self.base = Some(Arc::clone(&root));
-        root
+        self.base = Some(Arc::clone(&db));
+        db
     }
 
     /// Whether the transaction has no changes yet.
@@ -492,7 +492,7 @@ impl Txn {
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Altered<Arc<RowTable>>> {
         check_row_schema(&next)?;
-        let (snapshot, current) = match self.have_alone(next.id)? {
+        let (snapshot, current) = match self.lock_exclusively(next.id)? {
             Altered::Done(current) => current,
             Altered::Wait(event) => return Ok(Altered::Wait(event)),
         };
@@ -500,12 +500,12 @@ impl Txn {
             return Err(altered(&current));
         }
         let next = Arc::new(next);
-        let anew = matches!(data, RowData::Discard);
+        let discard_rows = matches!(data, RowData::Discard);
         let table = Arc::new(match data {
             RowData::Keep => current.altered(next, self.rows(), show)?,
             RowData::Discard => current.emptied(next)?,
         });
-        self.change_over(&snapshot, Ddl::AlterRowTable { schema: Arc::clone(&table.schema), anew })?;
+        self.change_over(&snapshot, Ddl::AlterRowTable { schema: Arc::clone(&table.schema), discard_rows })?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
         Ok(Altered::Done(table))
     }
@@ -515,7 +515,7 @@ impl Txn {
     /// # Errors
     /// 42P01, 40P01; 40001 from REPEATABLE READ on if the table was altered since the snapshot.
     pub fn drop_row_table(&mut self, id: TableId) -> Result<Altered<()>> {
-        let snapshot = match self.have_alone(id)? {
+        let snapshot = match self.lock_exclusively(id)? {
             Altered::Done((snapshot, _)) => snapshot,
             Altered::Wait(event) => return Ok(Altered::Wait(event)),
         };
@@ -525,7 +525,7 @@ impl Txn {
     }
 
     /// Locks a `rows` table exclusively and returns its newest version.
-    fn have_alone(&mut self, id: TableId) -> Result<Altered<(Snapshot, Arc<RowTable>)>> {
+    fn lock_exclusively(&mut self, id: TableId) -> Result<Altered<(Snapshot, Arc<RowTable>)>> {
         // A new version may be committed while this waits for the lock, but not after.
         for _ in 0..2 {
             let snapshot = self.snapshot_newest();
@@ -592,11 +592,11 @@ impl Txn {
     /// 42P01, 2200H at the end of the sequence; those of [`Committing::poll`].
     pub fn next_value(&mut self, id: u32) -> Result<NextValue> {
         // The statement in progress keeps its snapshot.
-        let root = match &self.reading {
-            Some(root) => Arc::clone(root),
-            None => self.snapshot_newest().root,
+        let db = match &self.reading {
+            Some(db) => Arc::clone(db),
+            None => self.snapshot_newest().db,
         };
-        let catalog = self.catalog_over(&root);
+        let catalog = self.catalog_over(&db);
         let sequence = catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         let next = match self.counters.get(&id) {
             // Only this transaction knows the sequence; its commit logs the state.
@@ -611,19 +611,22 @@ impl Txn {
     }
 
     /// Returns the two parts that a statement on `rows` tables needs at the same time. Afterwards
-    /// call `note_commit_seen` with [`Numbers::seen`], even if the statement failed.
+    /// call `note_commit_seen` with [`SequenceAccess::seen`], even if the statement failed.
     ///
     /// - `had`: the session's memory for `currval` and `lastval`.
-    pub fn rows_and_numbers<'t>(&'t mut self, had: &'t mut Had) -> (&'t mut rows::Txn, Numbers<'t>) {
+    pub fn rows_and_sequences<'t>(
+        &'t mut self,
+        had: &'t mut SessionSequences,
+    ) -> (&'t mut rows::Txn, SequenceAccess<'t>) {
         // The statement in progress keeps its snapshot.
-        let root = match &self.reading {
-            Some(root) => Arc::clone(root),
-            None => self.snapshot_newest().root,
+        let db = match &self.reading {
+            Some(db) => Arc::clone(db),
+            None => self.snapshot_newest().db,
         };
-        let catalog = self.catalog_over(&root);
+        let catalog = self.catalog_over(&db);
         let Txn { engine, rows, counters, isolation, .. } = self;
         let rows = rows.get_or_insert_with(|| engine.inner.store.begin(isolation.of_rows()));
-        (rows, Numbers { engine, catalog, own: counters, had: RefCell::new(had), seen: Cell::new(Lsn::ZERO) })
+        (rows, SequenceAccess { engine, catalog, own: counters, had: RefCell::new(had), seen: Cell::new(Lsn::ZERO) })
     }
 
     fn change(&mut self, ddl: Ddl) -> Result<()> {
@@ -633,15 +636,15 @@ impl Txn {
 
     fn change_over(&mut self, snapshot: &Snapshot, ddl: Ddl) -> Result<()> {
         let catalog = apply_ddl(&snapshot.catalog, &ddl)?;
-        self.catalog = Some((Arc::clone(&snapshot.root.catalog), Arc::new(catalog)));
+        self.catalog = Some((Arc::clone(&snapshot.db.catalog), Arc::new(catalog)));
         self.ddl.push(ddl);
         Ok(())
     }
 
     /// The schema of a `columns` table as the next statement sees it.
     pub fn table_now(&mut self, table: TableId) -> Option<TableRef> {
-        let root = self.root();
-        self.catalog_over(&root).table_by_id(table).cloned()
+        let db = self.db();
+        self.catalog_over(&db).table_by_id(table).cloned()
     }
 
     /// Adds rows to a `columns` table. The batch is validated completely before any row is kept.
@@ -723,14 +726,14 @@ impl Txn {
     /// Starts the commit; nothing happens until it is polled.
     #[must_use]
     pub fn commit(self, durability: Durability) -> Committing {
-        let read_lsn = self.base.as_ref().map_or(self.seen, |root| root.lsn);
+        let read_lsn = self.base.as_ref().map_or(self.seen, |db| db.lsn);
         let changes = Changes {
             ddl: self.ddl,
             own: own(self.own),
             memory: self.memory,
             rows: self.rows,
             snapshot: self.base.filter(|_| self.isolation == Isolation::Serializable),
-            made: Made { tables: own(self.own_rows), counters: self.counters },
+            own_versions: OwnVersions { tables: own(self.own_rows), counters: self.counters },
         };
         Committing::new(self.engine, changes, durability, read_lsn)
     }

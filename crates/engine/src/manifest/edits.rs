@@ -7,7 +7,7 @@ use std::sync::Arc;
 use columns::TableFiles;
 use model::{Error, Lsn, Result, TableId};
 
-use super::{Manifest, Parts, Stored, Tail, put_schemas, take_schemas, take_sequence};
+use super::{Manifest, ManifestBuilder, Stored, Tail, put_schemas, take_schemas, take_sequence};
 use crate::codec::{Put, Take};
 use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
 use crate::rowfile::RowFiles;
@@ -122,7 +122,7 @@ fn put_sequences(old: &Manifest, new: &Manifest, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// XX001 for an edit that was synced and is damaged, or that does not apply to the manifest.
-pub(super) fn read(parts: &mut Parts, stored: &mut Stored, mut bytes: &[u8], synced: u64) -> Result<()> {
+pub(super) fn read(parts: &mut ManifestBuilder, stored: &mut Stored, mut bytes: &[u8], synced: u64) -> Result<()> {
     while !bytes.is_empty() {
         let Some((edit, rest)) = intact(bytes, stored.crc) else { break };
         let (number, at) = (stored.edits + 1, stored.end);
@@ -154,7 +154,7 @@ fn intact(bytes: &[u8], crc: u32) -> Option<(&[u8], &[u8])> {
     (seen == crc_of(edit)).then_some((edit, rest))
 }
 
-fn apply(parts: &mut Parts, take: &mut Take<'_>) -> Result<()> {
+fn apply(parts: &mut ManifestBuilder, take: &mut Take<'_>) -> Result<()> {
     parts.manifest.flushed_lsn = Lsn(take.u64()?);
     parts.manifest.replay_from = Lsn(take.u64()?);
     parts.manifest.next_file = take.u64()?;
@@ -168,7 +168,7 @@ fn apply(parts: &mut Parts, take: &mut Take<'_>) -> Result<()> {
     Ok(())
 }
 
-fn apply_item(parts: &mut Parts, kind: u8, take: &mut Take<'_>) -> Result<()> {
+fn apply_item(parts: &mut ManifestBuilder, kind: u8, take: &mut Take<'_>) -> Result<()> {
     let manifest = &mut parts.manifest;
     let is_known = match kind {
         TABLE => {

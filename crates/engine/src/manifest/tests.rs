@@ -51,7 +51,7 @@ fn manifest_bytes_are_exactly_these() {
         let old = [&MAGIC[..], &[version, 0, 0, 0], &crc32c::crc32c(body).to_le_bytes(), body].concat();
         let read = Manifest::decode(&old).unwrap();
         assert_eq!(read, Manifest { retention_ns, ..manifest.clone() });
-        assert!(read.stored.must_be_renewed());
+        assert!(read.stored.needs_rewrite());
     }
 }
 
@@ -376,7 +376,7 @@ fn what_was_not_synced_may_be_cut_anywhere_and_what_was_may_not() {
             let read = Manifest::decode(&marked(file[..cut].to_vec(), synced)).unwrap();
             assert_eq!(read, said[whole], "cut at {cut}");
             assert_eq!(read.stored.is_torn(), cut > ends[whole]);
-            assert_eq!(read.stored.must_be_renewed(), cut == ends[whole] && synced < cut);
+            assert_eq!(read.stored.needs_rewrite(), cut == ends[whole] && synced < cut);
         }
         let error = Manifest::decode(&marked(file[..cut].to_vec(), ends[whole + 1])).unwrap_err();
         assert!(error.message().contains("damaged or missing"), "cut at {cut}: {error}");
@@ -436,7 +436,7 @@ fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
             env.sync_dir(dir).unwrap();
             manifest = read(&env);
             assert!(may_be.contains(&manifest), "seed {seed}, round {round}");
-            if manifest.stored.must_be_renewed() {
+            if manifest.stored.needs_rewrite() {
                 manifest.write(&env, dir).unwrap();
             }
             // From here on files that this manifest does not name may be removed, so no crash may

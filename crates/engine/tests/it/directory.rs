@@ -73,7 +73,7 @@ fn a_directory_that_holds_something_else_is_refused_and_left_byte_for_byte() {
     let dir = tempfile::tempdir().expect("folder");
     put(dir.path(), "report.csv", "");
     let text = refused(dir.path()).to_string();
-    assert!(text.contains("\"report.csv\"") && text.contains("empty directory is expected"), "{text}");
+    assert!(text.contains("\"report.csv\"") && text.contains("expected a MANIFEST or an empty directory"), "{text}");
     assert_eq!(refused(&dir.path().join("report.csv")).state(), SqlState::IO_ERROR, "a file");
 }
 

@@ -21,32 +21,32 @@ const BACKLOG_MAX: usize = 64;
 
 /// The debt of work already done, expressed in time.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     /// Monotonic time in nanoseconds at which the debt is repaid.
-    paid_at: u64,
+    repaid_at: u64,
     /// Start of the present wait, if any.
     waiting_since: Option<u64>,
 }
 
-impl Pace {
+impl RateLimiter {
     /// Returns the time at which to ask again if the debt is not repaid at `now`.
     pub(crate) fn wait(&mut self, now: u64) -> Option<u64> {
-        (self.paid_at > now).then(|| {
+        (self.repaid_at > now).then(|| {
             self.waiting_since.get_or_insert(now);
-            self.paid_at
+            self.repaid_at
         })
     }
 
     /// Ends a wait, whether or not the debt is repaid; returns its length in nanoseconds.
-    pub(crate) fn go_on(&mut self, now: u64) -> u64 {
+    pub(crate) fn end_wait(&mut self, now: u64) -> u64 {
         self.waiting_since.take().map_or(0, |since| now.saturating_sub(since))
     }
 
     /// Adds the cost of `bytes` read and written up to `now`, at `rate` bytes a second.
     pub(crate) fn spend(&mut self, bytes: u64, rate: u64, now: u64) {
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
-        let from = self.paid_at.max(now.saturating_sub(BURST_NS));
-        self.paid_at = from.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
+        let from = self.repaid_at.max(now.saturating_sub(BURST_NS));
+        self.repaid_at = from.saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
     }
 }
 
@@ -75,17 +75,17 @@ mod tests {
     /// Runs steps of `step_ns` each whenever the limiter allows; returns the bytes done until
     /// `end`.
     fn done_until(end: u64, rate: u64, step_ns: u64) -> u64 {
-        let (mut pace, mut now, mut done) = (Pace::default(), 7 * SECOND, 0);
+        let (mut limiter, mut now, mut done) = (RateLimiter::default(), 7 * SECOND, 0);
         let end = now + end;
         while now < end {
-            if let Some(at) = pace.wait(now) {
+            if let Some(at) = limiter.wait(now) {
                 now = at;
                 continue;
             }
-            pace.go_on(now);
+            limiter.end_wait(now);
             now += step_ns;
             done += step_bytes(Some(rate));
-            pace.spend(step_bytes(Some(rate)), rate, now);
+            limiter.spend(step_bytes(Some(rate)), rate, now);
         }
         done
     }
@@ -106,25 +106,25 @@ mod tests {
 
     #[test]
     fn a_long_rest_is_worth_a_tenth_of_a_second() {
-        let mut pace = Pace::default();
+        let mut limiter = RateLimiter::default();
         let now = 3_600 * SECOND;
-        pace.spend(100, 1_000, now);
-        assert_eq!(pace.wait(now), None);
-        pace.spend(1, 1_000, now);
-        assert_eq!(pace.wait(now), Some(now + SECOND / 1_000));
-        assert_eq!(pace.wait(now + SECOND / 1_000), None);
+        limiter.spend(100, 1_000, now);
+        assert_eq!(limiter.wait(now), None);
+        limiter.spend(1, 1_000, now);
+        assert_eq!(limiter.wait(now), Some(now + SECOND / 1_000));
+        assert_eq!(limiter.wait(now + SECOND / 1_000), None);
     }
 
     #[test]
     fn a_wait_lasts_from_the_first_question_to_the_next_work() {
-        let mut pace = Pace::default();
-        pace.spend(2_000, 1_000, SECOND);
-        assert_eq!(pace.go_on(SECOND), 0);
-        assert_eq!(pace.wait(SECOND), Some(29 * SECOND / 10));
+        let mut limiter = RateLimiter::default();
+        limiter.spend(2_000, 1_000, SECOND);
+        assert_eq!(limiter.end_wait(SECOND), 0);
+        assert_eq!(limiter.wait(SECOND), Some(29 * SECOND / 10));
         // Woken for another reason.
-        assert_eq!(pace.wait(2 * SECOND), Some(29 * SECOND / 10));
-        assert_eq!(pace.go_on(29 * SECOND / 10), 19 * SECOND / 10);
-        assert_eq!(pace.go_on(4 * SECOND), 0);
+        assert_eq!(limiter.wait(2 * SECOND), Some(29 * SECOND / 10));
+        assert_eq!(limiter.end_wait(29 * SECOND / 10), 19 * SECOND / 10);
+        assert_eq!(limiter.end_wait(4 * SECOND), 0);
     }
 
     #[test]

@@ -11,24 +11,24 @@ use std::sync::atomic::Ordering;
 use columns::{Compacted, TableState, Tombstone};
 use model::{Lsn, Result, TableId, TimeRange};
 
-use crate::background::Doubtful;
+use crate::db_version::DbVersion;
 use crate::engine::Inner;
-use crate::root::Root;
+use crate::flusher::OrphanFiles;
 
 /// A delete of all series of a table that covers at least one segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hidden {
+pub(crate) struct CoveringDelete {
     table: TableId,
     lsn: Lsn,
     times: TimeRange,
 }
 
-impl Hidden {
+impl CoveringDelete {
     /// Returns the deletes of a commit that cover at least one segment.
-    pub(crate) fn of(root: &Root, deletes: &[(TableId, Tombstone)]) -> Vec<(TableId, TimeRange)> {
+    pub(crate) fn of(db: &DbVersion, deletes: &[(TableId, Tombstone)]) -> Vec<(TableId, TimeRange)> {
         let covers_any = |(table, delete): &&(TableId, Tombstone)| {
             delete.series.is_none()
-                && root
+                && db
                     .tables
                     .get(table)
                     .is_some_and(|state| !covered(state, Lsn(u64::MAX), delete.times).inputs.is_empty())
@@ -48,11 +48,15 @@ fn covered(state: &TableState, lsn: Lsn, times: TimeRange) -> Compacted {
 impl Inner {
     /// Registers the covering deletes of commit `lsn` with the compactor and wakes it once the
     /// commit is durable.
-    pub(crate) fn note_hidden(self: &std::sync::Arc<Self>, lsn: Lsn, hidden: Vec<(TableId, TimeRange)>) {
-        if hidden.is_empty() {
+    pub(crate) fn note_covering_deletes(self: &std::sync::Arc<Self>, lsn: Lsn, deletes: Vec<(TableId, TimeRange)>) {
+        if deletes.is_empty() {
             return;
         }
-        self.hidden.lock().extend(hidden.into_iter().map(|(table, times)| Hidden { table, lsn, times }));
+        self.covering_deletes.lock().extend(deletes.into_iter().map(|(table, times)| CoveringDelete {
+            table,
+            lsn,
+            times,
+        }));
         let waker = std::sync::Arc::downgrade(self);
         self.wal.when_durable(lsn).on_set(move || {
             if let Some(inner) = waker.upgrade() {
@@ -63,40 +67,41 @@ impl Inner {
 
     /// Removes segments covered by durable deletes and returns whether there were any. Called by
     /// the compactor, because the segments may be inputs of a compaction.
-    pub(crate) fn drop_hidden(&self) -> Result<bool> {
+    pub(crate) fn drop_covered_segments(&self) -> Result<bool> {
         let durable = self.wal.durable();
-        let due: Vec<Hidden> = self.hidden.lock().iter().filter(|hidden| hidden.lsn <= durable).copied().collect();
+        let due: Vec<CoveringDelete> =
+            self.covering_deletes.lock().iter().filter(|delete| delete.lsn <= durable).copied().collect();
         let mut is_any = false;
-        for hidden in due {
-            is_any |= self.drop_hidden_by(hidden)?;
-            self.hidden
+        for delete in due {
+            is_any |= self.drop_segments_covered_by(delete)?;
+            self.covering_deletes
                 .lock()
-                .retain(|other| (other.table, other.lsn, other.times) != (hidden.table, hidden.lsn, hidden.times));
+                .retain(|other| (other.table, other.lsn, other.times) != (delete.table, delete.lsn, delete.times));
         }
         Ok(is_any)
     }
 
     /// Order: manifest, database version, files.
-    fn drop_hidden_by(&self, hidden: Hidden) -> Result<bool> {
+    fn drop_segments_covered_by(&self, delete: CoveringDelete) -> Result<bool> {
         let mut manifest = self.manifest.lock();
-        let newest = self.roots.newest();
-        let (Some(state), true) = (newest.tables.get(&hidden.table), manifest.files.contains_key(&hidden.table)) else {
+        let newest = self.versions.newest();
+        let (Some(state), true) = (newest.tables.get(&delete.table), manifest.files.contains_key(&delete.table)) else {
             return Ok(false);
         };
-        let done = covered(state, hidden.lsn, hidden.times);
+        let done = covered(state, delete.lsn, delete.times);
         if done.inputs.is_empty() {
             return Ok(false);
         }
         let mut next = manifest.clone();
-        next.files.insert(hidden.table, state.with_compacted(&done).files());
-        self.write_manifest(&mut manifest, next, Doubtful::default)?;
+        next.files.insert(delete.table, state.with_compacted(&done).files());
+        self.write_manifest(&mut manifest, next, OrphanFiles::default)?;
         drop(newest);
 
         let mut lock = self.commit.lock();
-        let root = self.roots.newest();
-        match root.tables.get(&hidden.table) {
-            Some(state) => self.roots.replace_newest(root.with_state(hidden.table, state.with_compacted(&done))),
-            None => lock.compacted_after_drop(hidden.table, &done),
+        let db = self.versions.newest();
+        match db.tables.get(&delete.table) {
+            Some(state) => self.versions.replace_newest(db.with_state(delete.table, state.with_compacted(&done))),
+            None => lock.compacted_after_drop(delete.table, &done),
         }
         drop(lock);
         drop(manifest);

@@ -1,6 +1,5 @@
-//! Background work as step functions: flushing the log; flushing memtables and changed parts of
-//! `rows` tables (together a checkpoint); and garbage collection, which also wakes delayed writers.
-//! Compaction is in `compaction.rs`.
+//! Flushing the log, and flushing memtables and changed parts of `rows` tables (together a checkpoint),
+//! as step functions of two workers. Compaction is in `compaction.rs`.
 //!
 //! Order that makes a crash harmless: files are written and synced, then the manifest names them,
 //! then the new database version uses them, then the files they replace are removed. After a failed
@@ -14,9 +13,9 @@ use columns::{Flushed, Segment, SegmentMeta, TableState};
 use env::{Event, Step};
 use model::{Error, Lsn, Result, TableId};
 
+use crate::db_version::DbVersion;
 use crate::engine::{CommitState, Inner, closing};
 use crate::manifest::{Manifest, Stored};
-use crate::root::Root;
 use crate::rowfile::{RowFiles, RowPart, RowPartWriter, row_file_path};
 
 /// Delay before the next attempt after a failed flush or compaction (usually a full disk), in
@@ -25,14 +24,6 @@ pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 /// Bytes of rows that one step of a checkpoint writes, so that closing and the log need not wait
 /// long.
 const ROWS_STEP_BYTES: u64 = 4 << 20;
-/// Old row versions that one GC step collects at most.
-const COLLECT_STEP: usize = 1_024;
-/// Interval at which GC checks whether snapshots have advanced, in nanoseconds …
-const COLLECT_NS: u64 = 500_000_000;
-/// … and the interval while each check finds garbage.
-const COLLECT_SOON_NS: u64 = 20_000_000;
-/// GC tries to free unlinked memory when it exceeds this many bytes.
-const DEFERRED_LOOK_BYTES: u64 = 4 << 20;
 
 /// State of the memtable flusher.
 #[derive(Default)]
@@ -49,16 +40,16 @@ pub(crate) struct Flusher {
 /// Files of a flush or compaction whose manifest could not be written. The manifest on disk may
 /// name them, so they are kept until a later manifest, which does not name them, is on disk.
 #[derive(Default)]
-pub(crate) struct Doubtful {
+pub(crate) struct OrphanFiles {
     segments: Vec<Arc<Segment>>,
     series_files: Vec<u64>,
     row_files: Vec<u64>,
 }
 
-impl Doubtful {
+impl OrphanFiles {
     /// Orphans that are segments only.
-    pub(crate) fn segments(segments: &[Arc<Segment>]) -> Doubtful {
-        Doubtful { segments: segments.to_vec(), ..Doubtful::default() }
+    pub(crate) fn segments(segments: &[Arc<Segment>]) -> OrphanFiles {
+        OrphanFiles { segments: segments.to_vec(), ..OrphanFiles::default() }
     }
 }
 
@@ -68,29 +59,29 @@ enum Phase {
     Idle,
     /// Waits until the version to flush is durable: a segment must not hold commits that a crash
     /// could undo.
-    AwaitDurable { job: Job, event: Event },
+    AwaitDurable { job: FlushJob, event: Event },
     /// Writes one table a step, or some blocks of a part of a `rows` table.
-    Write { job: Job, todo: VecDeque<Todo>, done: Done },
+    Write { job: FlushJob, todo: VecDeque<FlushItem>, done: FlushOutput },
     /// Waits until the log is durable up to the newest row written: files must not hold rows that a
     /// crash could undo.
-    AwaitRows { job: Job, done: Done, event: Event },
+    AwaitRows { job: FlushJob, done: FlushOutput, event: Event },
 }
 
-struct Job {
+struct FlushJob {
     /// The database version to flush. It is not registered as a reader, so it keeps no old row
     /// versions.
-    root: Arc<Root>,
+    db: Arc<DbVersion>,
     replay_from: Lsn,
 }
 
-enum Todo {
+enum FlushItem {
     Table(TableId),
     Part(TableId, u64),
 }
 
 /// Files written so far by a flush.
 #[derive(Default)]
-struct Done {
+struct FlushOutput {
     tables: BTreeMap<TableId, Flushed>,
     parts: BTreeMap<TableId, BTreeMap<u64, RowPart>>,
     writing: Option<RowPartWriter>,
@@ -101,8 +92,8 @@ struct Done {
 impl Inner {
     /// Step of the log worker.
     pub(crate) fn log_step(&self) -> Step {
-        let step = self.wal.flush_step(&|lsn| self.roots.advance(lsn));
-        if self.log_starves() {
+        let step = self.wal.flush_step(&|lsn| self.versions.advance(lsn));
+        if self.log_is_out_of_space() {
             self.wake_flusher();
         }
         step
@@ -111,7 +102,7 @@ impl Inner {
     /// Whether the log is out of space while a flush would free log files. Segments hold the same
     /// rows in a fraction of the bytes. A flush frees every log file but the current one, so one is
     /// worthwhile when half a file was written since the last.
-    fn log_starves(&self) -> bool {
+    fn log_is_out_of_space(&self) -> bool {
         self.log_bytes_since_flush() >= self.options.log_file_bytes / 2 && self.wal.out_of_space().is_some()
     }
 
@@ -140,11 +131,11 @@ impl Inner {
 
     fn flush_phase(self: &Arc<Self>, flusher: &mut Flusher) -> Result<Step> {
         match std::mem::take(&mut flusher.phase) {
-            Phase::Idle => Ok(self.begin_flush(flusher)),
+            Phase::Idle => Ok(self.start_flush_job(flusher)),
             Phase::AwaitDurable { job, event } => {
-                if self.wal.durable() >= job.root.lsn {
+                if self.wal.durable() >= job.db.lsn {
                     let todo = self.todo(&job);
-                    flusher.phase = Phase::Write { job, todo, done: Done::default() };
+                    flusher.phase = Phase::Write { job, todo, done: FlushOutput::default() };
                     return Ok(Step::Again);
                 }
                 if let Some(error) = self.wal.failure() {
@@ -154,7 +145,7 @@ impl Inner {
                 Ok(Step::Idle)
             }
             Phase::Write { job, mut todo, mut done } => {
-                let written = self.flush_some(&job, &mut todo, &mut done);
+                let written = self.flush_step_of(&job, &mut todo, &mut done);
                 if !matches!(written, Ok(false)) {
                     flusher.phase = Phase::Write { job, todo, done };
                     return written.map(|_| Step::Again);
@@ -206,7 +197,7 @@ impl Inner {
     fn free_dropped(&self) -> Result<bool> {
         let mut manifest = self.manifest.lock();
         // All tables of the manifest exist in some older database version.
-        let durable = self.roots.visible(Lsn::ZERO);
+        let durable = self.versions.visible(Lsn::ZERO);
         if !self.commit.lock().frees_files_by(durable.lsn) {
             return Ok(false);
         }
@@ -219,7 +210,7 @@ impl Inner {
         }
         let mut has_rows = false;
         for (id, files) in &mut next.row_files {
-            if is_gone(files, durable.row_tables.get(id)) {
+            if is_obsolete(files, durable.row_tables.get(id)) {
                 has_rows = true;
                 files.parts.clear();
             }
@@ -228,23 +219,23 @@ impl Inner {
         if is_any {
             // Segments that the last flush wrote for a table dropped meanwhile are in no database
             // version.
-            self.write_manifest(&mut manifest, next, Doubtful::default)?;
+            self.write_manifest(&mut manifest, next, OrphanFiles::default)?;
         }
         let mut lock = self.commit.lock();
-        let (gone, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= durable.lsn);
+        let (obsolete, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= durable.lsn);
         lock.dropped = kept;
         lock.row_files_gone.take_if(|lsn| *lsn <= durable.lsn);
         drop(lock);
         drop(manifest);
-        self.discard_tables(gone, &removed);
+        self.discard_tables(obsolete, &removed);
         Ok(is_any)
     }
 
     /// Removes the segments of dropped tables, and those of `removed` that belong to no database
     /// version.
-    fn discard_tables(&self, gone: Vec<(Lsn, Arc<TableState>)>, removed: &[SegmentMeta]) {
+    fn discard_tables(&self, obsolete: Vec<(Lsn, Arc<TableState>)>, removed: &[SegmentMeta]) {
         let mut known = BTreeSet::new();
-        for segment in gone.iter().flat_map(|(_, state)| state.segments.iter()) {
+        for segment in obsolete.iter().flat_map(|(_, state)| state.segments.iter()) {
             known.insert(segment.meta().file);
             segment.remove_when_unused();
         }
@@ -269,25 +260,25 @@ impl Inner {
 
     /// Lists the work of a flush: every `columns` table, and every part of a `rows` table that
     /// changed since its file was written.
-    fn todo(&self, job: &Job) -> VecDeque<Todo> {
-        let mut todo: VecDeque<Todo> = job.root.tables.keys().map(|id| Todo::Table(*id)).collect();
+    fn todo(&self, job: &FlushJob) -> VecDeque<FlushItem> {
+        let mut todo: VecDeque<FlushItem> = job.db.tables.keys().map(|id| FlushItem::Table(*id)).collect();
         let manifest = self.manifest.lock();
-        for (id, table) in &job.root.row_tables {
+        for (id, table) in &job.db.row_tables {
             let old = files_of(&manifest, *id, table.records.since()).unwrap_or_default();
             let written: BTreeMap<u64, Lsn> = old.iter().map(|part| (part.part, part.lsn)).collect();
             let is_due =
                 |part: &u64| table.records.part_changed(*part) > written.get(part).copied().unwrap_or(Lsn::ZERO);
             let parts = (0..table.records.parts()).filter(is_due);
-            todo.extend(parts.map(|part| Todo::Part(*id, part)));
+            todo.extend(parts.map(|part| FlushItem::Part(*id, part)));
         }
         todo
     }
 
     /// Runs one step; false when nothing is left.
-    fn flush_some(&self, job: &Job, todo: &mut VecDeque<Todo>, done: &mut Done) -> Result<bool> {
+    fn flush_step_of(&self, job: &FlushJob, todo: &mut VecDeque<FlushItem>, done: &mut FlushOutput) -> Result<bool> {
         while let Some(next) = todo.front() {
             match *next {
-                Todo::Table(id) => {
+                FlushItem::Table(id) => {
                     let flushed = self.flush_table(job, id);
                     let flushed = flushed.map_err(|error| error.context(format!("flush of table number {id}")))?;
                     todo.pop_front();
@@ -296,7 +287,7 @@ impl Inner {
                         return Ok(true);
                     }
                 }
-                Todo::Part(id, part) => {
+                FlushItem::Part(id, part) => {
                     let written = self.write_part(job, id, part, done);
                     if written.map_err(|error| error.context(format!("checkpoint of table number {id}")))? {
                         todo.pop_front();
@@ -309,13 +300,13 @@ impl Inner {
     }
 
     /// Writes some blocks of a part; true when the part is complete.
-    fn write_part(&self, job: &Job, id: TableId, part: u64, done: &mut Done) -> Result<bool> {
-        let records = &job.root.row_table(id)?.records;
+    fn write_part(&self, job: &FlushJob, id: TableId, part: u64, done: &mut FlushOutput) -> Result<bool> {
+        let records = &job.db.row_table(id)?.records;
         // All commits of the flushed version are there and durable. Later ones may be there too;
         // the next checkpoint writes them again.
         let writer = done
             .writing
-            .get_or_insert_with(|| RowPartWriter::new(&self.data_dir(), id, part, self.next_file(), job.root.lsn));
+            .get_or_insert_with(|| RowPartWriter::new(&self.data_dir(), id, part, self.next_file(), job.db.lsn));
         let written = writer.step(&*self.env, records, ROWS_STEP_BYTES)?;
         done.rows_lsn = done.rows_lsn.max(writer.rows_lsn());
         let Some(written) = written else { return Ok(false) };
@@ -325,12 +316,12 @@ impl Inner {
         Ok(true)
     }
 
-    fn begin_flush(self: &Arc<Self>, flusher: &mut Flusher) -> Step {
+    fn start_flush_job(self: &Arc<Self>, flusher: &mut Flusher) -> Step {
         let flushed_lsn = self.manifest.lock().flushed_lsn;
         let lock = self.commit.lock();
-        // A copy, so that the flush is not registered as a reader; see `Job`.
-        let root = Arc::new((*self.roots.newest()).clone());
-        if root.lsn == flushed_lsn {
+        // A copy, so that the flush is not registered as a reader; see `FlushJob`.
+        let db = Arc::new((*self.versions.newest()).clone());
+        if db.lsn == flushed_lsn {
             drop(lock);
             self.answer_flush_waiters(None);
             return Step::Idle;
@@ -346,41 +337,41 @@ impl Inner {
         flusher.waiters = std::mem::take(&mut *self.flush_waiters.lock());
         // This attempt may succeed, and may take long.
         *self.flush_failure.lock() = None;
-        self.barrier.store(root.lsn.0, Ordering::SeqCst);
+        self.barrier.store(db.lsn.0, Ordering::SeqCst);
         let first_open = self.open_txns.lock().values().min().copied();
         drop(lock);
-        let next = root.lsn.next();
+        let next = db.lsn.next();
         let replay_from = first_open.map_or(next, |first| first.min(next));
-        let event = self.wake_flusher_when_durable(root.lsn);
-        flusher.phase = Phase::AwaitDurable { job: Job { root, replay_from }, event };
+        let event = self.wake_flusher_when_durable(db.lsn);
+        flusher.phase = Phase::AwaitDurable { job: FlushJob { db, replay_from }, event };
         Step::Again
     }
 
     fn flush_wanted(&self) -> bool {
         self.memtable_bytes.load(Ordering::Relaxed) >= self.options.memtable_flush_bytes()
             || self.log_bytes_since_flush() >= self.options.log_flush_bytes
-            || self.log_starves()
+            || self.log_is_out_of_space()
             || !self.flush_waiters.lock().is_empty()
     }
 
-    fn flush_table(&self, job: &Job, id: TableId) -> Result<Option<Flushed>> {
-        let Some(state) = job.root.tables.get(&id) else { return Ok(None) };
+    fn flush_table(&self, job: &FlushJob, id: TableId) -> Result<Option<Flushed>> {
+        let Some(state) = job.db.tables.get(&id) else { return Ok(None) };
         if state.entries.is_empty() && state.series_count == state.series_persisted() {
             return Ok(None);
         }
-        let flushed = state.flush(&self.env, &self.data_dir(), job.root.lsn, &mut || self.next_file())?;
+        let flushed = state.flush(&self.env, &self.data_dir(), job.db.lsn, &mut || self.next_file())?;
         if let Some(segment) = &flushed.segment {
             self.counters.flush_bytes.fetch_add(segment.meta().bytes, Ordering::Relaxed);
         }
         Ok(Some(flushed))
     }
 
-    fn finish_flush(&self, job: &Job, done: Done) -> Result<()> {
+    fn finish_flush(&self, job: &FlushJob, done: FlushOutput) -> Result<()> {
         if done.parts.values().flat_map(BTreeMap::values).any(|part| part.file != 0) {
             let data = self.data_dir();
             let synced = self.env.sync_dir(&data);
             synced.map_err(|error| {
-                self.remove_unnamed(job.new_files(&done));
+                self.remove_orphans(job.new_files(&done));
                 Error::io(format!("sync folder {}", data.display()), &error)
             })?;
         }
@@ -391,27 +382,27 @@ impl Inner {
         let done = done.tables;
 
         let mut lock = self.commit.lock();
-        let mut root = (*self.roots.newest()).clone();
+        let mut db = (*self.versions.newest()).clone();
         for (id, flushed) in &done {
-            let Some(state) = root.tables.get(id) else { continue };
+            let Some(state) = db.tables.get(id) else { continue };
             let state = state.with_flushed(flushed);
-            root = root.with_state(*id, state);
+            db = db.with_state(*id, state);
         }
-        self.memtable_bytes.store(root.memory_bytes(), Ordering::Relaxed);
+        self.memtable_bytes.store(db.memory_bytes(), Ordering::Relaxed);
         // Files of a table that was dropped or truncated while it was flushed.
-        if manifest.row_files.iter().any(|(id, files)| is_gone(files, root.row_tables.get(id)))
-            || manifest.files.iter().any(|(id, files)| !root.tables.contains_key(id) && !files.segments.is_empty())
+        if manifest.row_files.iter().any(|(id, files)| is_obsolete(files, db.row_tables.get(id)))
+            || manifest.files.iter().any(|(id, files)| !db.tables.contains_key(id) && !files.segments.is_empty())
         {
-            lock.row_files_gone.get_or_insert(root.lsn);
+            lock.row_files_gone.get_or_insert(db.lsn);
         }
-        self.roots.replace_newest(root);
+        self.versions.replace_newest(db);
         self.barrier.store(0, Ordering::SeqCst);
-        let (gone, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= job.root.lsn);
+        let (obsolete, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= job.db.lsn);
         lock.dropped = kept;
         drop(lock);
         drop(manifest);
 
-        self.discard_tables(gone, &[]);
+        self.discard_tables(obsolete, &[]);
         self.remove_series_files(done.values().flat_map(|flushed| &flushed.obsolete));
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.flushed_log_bytes.store(self.counters.log_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -424,10 +415,10 @@ impl Inner {
         Ok(())
     }
 
-    fn manifest_after_flush(&self, old: &Manifest, job: &Job, done: &Done) -> Result<Manifest> {
-        let newest = self.roots.newest();
+    fn manifest_after_flush(&self, old: &Manifest, job: &FlushJob, done: &FlushOutput) -> Result<Manifest> {
+        let newest = self.versions.newest();
         let mut files = BTreeMap::new();
-        for table in job.root.catalog.tables() {
+        for table in job.db.catalog.tables() {
             let id = table.id;
             let old = old.files.get(&id).cloned().unwrap_or_default();
             let flushed = match done.tables.get(&id) {
@@ -439,7 +430,7 @@ impl Inner {
                     // segments that the last manifest names, because compaction may have replaced
                     // those of the flushed version before the DROP.
                     None => {
-                        let mut files = job.root.state(id)?.with_flushed(flushed).files();
+                        let mut files = job.db.state(id)?.with_flushed(flushed).files();
                         files.kept_from = old.kept_from;
                         files.segments = old.segments;
                         files.segments.extend(flushed.segment.iter().map(|segment| segment.meta().clone()));
@@ -451,18 +442,18 @@ impl Inner {
         }
         Ok(Manifest {
             identity: old.identity,
-            flushed_lsn: job.root.lsn,
+            flushed_lsn: job.db.lsn,
             replay_from: job.replay_from,
             next_file: self.file_count(),
             next_table: self.next_table.load(Ordering::Relaxed),
-            wall_ns: job.root.wall_ns,
-            catalog: Arc::clone(&job.root.catalog),
+            wall_ns: job.db.wall_ns,
+            catalog: Arc::clone(&job.db.catalog),
             files,
             row_files: row_files(old, job, done),
             // Values reserved since the flushed commit are skipped if a crash undoes the commits
             // that reserved them.
-            sequences: job.root.counters.iter().map(|(id, counter)| (*id, counter.logged())).collect(),
-            retention_ns: self.retention_ns.load(Ordering::SeqCst).max(job.root.retention_ns),
+            sequences: job.db.counters.iter().map(|(id, counter)| (*id, counter.logged())).collect(),
+            retention_ns: self.retention_ns.load(Ordering::SeqCst).max(job.db.retention_ns),
             stored: Stored::default(),
         })
     }
@@ -472,27 +463,29 @@ impl Inner {
         &self,
         manifest: &mut Manifest,
         mut next: Manifest,
-        new: impl FnOnce() -> Doubtful,
+        new: impl FnOnce() -> OrphanFiles,
     ) -> Result<()> {
         self.check_manifest(manifest, &next);
         let written = manifest.replace_by(&mut next, &*self.env, &self.dir);
-        let mut doubtful = self.doubtful.lock();
+        let mut orphans = self.orphans.lock();
         if let Err(error) = written {
             let new = new();
-            doubtful.segments.extend(new.segments);
-            doubtful.series_files.extend(new.series_files);
-            doubtful.row_files.extend(new.row_files);
+            orphans.segments.extend(new.segments);
+            orphans.series_files.extend(new.series_files);
+            orphans.row_files.extend(new.row_files);
             return Err(error);
         }
         let old = std::mem::replace(manifest, next);
-        let mut unnamed = std::mem::take(&mut *doubtful);
-        drop(doubtful);
+        let mut removable = std::mem::take(&mut *orphans);
+        drop(orphans);
         let named: BTreeSet<u64> = manifest.row_files.values().flat_map(RowFiles::files).collect();
-        unnamed.row_files.extend(old.row_files.values().flat_map(RowFiles::files).filter(|file| !named.contains(file)));
+        removable
+            .row_files
+            .extend(old.row_files.values().flat_map(RowFiles::files).filter(|file| !named.contains(file)));
         // Series files of existing tables are removed by the flush that replaced them.
         let dropped = old.files.iter().filter(|(id, _)| !manifest.files.contains_key(id));
-        unnamed.series_files.extend(dropped.flat_map(|(_, files)| files.series_files.iter().map(|file| file.file)));
-        self.remove_unnamed(unnamed);
+        removable.series_files.extend(dropped.flat_map(|(_, files)| files.series_files.iter().map(|file| file.file)));
+        self.remove_orphans(removable);
         Ok(())
     }
 
@@ -511,10 +504,10 @@ impl Inner {
         assert!(next.next_file >= old.next_file, "BUG: files are numbered from {} again", next.next_file);
     }
 
-    fn remove_unnamed(&self, unnamed: Doubtful) {
-        unnamed.segments.iter().for_each(|segment| segment.remove_when_unused());
-        self.remove_series_files(&unnamed.series_files);
-        for file in unnamed.row_files {
+    fn remove_orphans(&self, orphans: OrphanFiles) {
+        orphans.segments.iter().for_each(|segment| segment.remove_when_unused());
+        self.remove_series_files(&orphans.series_files);
+        for file in orphans.row_files {
             let path = row_file_path(&self.data_dir(), file);
             match self.env.remove(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -539,7 +532,7 @@ impl Inner {
         {
             // Files that were written but never named by a manifest. (Files of a failed manifest
             // write are not in `phase`.)
-            self.remove_unnamed(job.new_files(&done));
+            self.remove_orphans(job.new_files(&done));
         }
         self.barrier.store(0, Ordering::SeqCst);
     }
@@ -550,60 +543,18 @@ impl Inner {
         let Some(_one_at_a_time) = self.consolidating.try_lock() else { return };
         for id in tables {
             let barrier = self.barrier.load(Ordering::SeqCst);
-            let root = self.roots.newest();
-            let Some(done) = root.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier))) else { continue };
-            drop(root);
+            let db = self.versions.newest();
+            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier))) else { continue };
+            drop(db);
             let lock = self.commit.lock();
             if self.barrier.load(Ordering::SeqCst) == barrier {
-                let root = self.roots.newest();
-                if let Some(state) = root.tables.get(id).and_then(|state| state.with_consolidated(&done)) {
-                    self.roots.replace_newest(root.with_state(*id, state));
+                let db = self.versions.newest();
+                if let Some(state) = db.tables.get(id).and_then(|state| state.with_consolidated(&done)) {
+                    self.versions.replace_newest(db.with_state(*id, state));
                 }
             }
             drop(lock);
         }
-    }
-
-    /// Step of the GC worker: wakes writers whose delay is over and collects row versions that no
-    /// snapshot sees, including versions between two snapshots, so that a long-lived snapshot keeps
-    /// one version of each row and not all later ones.
-    pub(crate) fn governor_step(&self) -> Step {
-        let delayed = self.wake_delayed();
-        let freed_more = self.store.reclaim();
-        let deferred = self.store.deferred_bytes() > DEFERRED_LOOK_BYTES;
-        if self.store.garbage() == 0 && !deferred {
-            self.collecting.store(false, Ordering::Relaxed);
-            return delayed;
-        }
-        let (readers, oldest) = self.roots.readers();
-        let age = oldest.map_or(0, |wall_ns| self.env.now_ns().saturating_sub(wall_ns).max(0));
-        self.store.note_oldest_snapshot(age as u64 / 1_000_000_000);
-        let looked_at = self.collect_rows(&readers, COLLECT_STEP);
-        if looked_at > 0 {
-            self.recount_rows();
-        }
-        if freed_more || looked_at == COLLECT_STEP {
-            return Step::Again;
-        }
-        let wait = if looked_at > 0 || deferred { COLLECT_SOON_NS } else { COLLECT_NS };
-        let look = self.env.monotonic_ns() + wait;
-        match delayed {
-            Step::Until(at) => Step::Until(at.min(look)),
-            _ => Step::Until(look),
-        }
-    }
-
-    fn wake_delayed(&self) -> Step {
-        let now = self.env.monotonic_ns();
-        let mut delayed = self.delayed.lock();
-        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut *delayed).into_iter().partition(|(at, _)| *at <= now);
-        *delayed = later;
-        let next = delayed.iter().map(|(at, _)| *at).min();
-        drop(delayed);
-        for (_, event) in due {
-            event.set();
-        }
-        next.map_or(Step::Idle, Step::Until)
     }
 
     /// `error` may be `None` only when nothing is left to flush.
@@ -625,16 +576,16 @@ impl Inner {
     }
 }
 
-impl Job {
+impl FlushJob {
     /// Files that this flush has written.
-    fn new_files(&self, done: &Done) -> Doubtful {
-        let mut new = Doubtful::default();
+    fn new_files(&self, done: &FlushOutput) -> OrphanFiles {
+        let mut new = OrphanFiles::default();
         new.row_files.extend(done.writing.iter().map(RowPartWriter::file));
         let parts = done.parts.values().flat_map(BTreeMap::values);
         new.row_files.extend(parts.map(|part| part.file).filter(|file| *file != 0));
         for (id, flushed) in &done.tables {
             new.segments.extend(flushed.segment.clone());
-            let old = self.root.tables.get(id).map(|state| &*state.series_files).unwrap_or_default();
+            let old = self.db.tables.get(id).map(|state| &*state.series_files).unwrap_or_default();
             let made = flushed.series_files.iter().filter(|file| !old.contains(file));
             new.series_files.extend(made.map(|file| file.file));
         }
@@ -648,7 +599,7 @@ fn files_of(manifest: &Manifest, id: TableId, since: u32) -> Option<&[RowPart]> 
 }
 
 /// Files of each `rows` table after a flush: the new ones, and the old ones of unchanged parts.
-fn row_files(old: &Manifest, job: &Job, done: &Done) -> BTreeMap<TableId, RowFiles> {
+fn row_files(old: &Manifest, job: &FlushJob, done: &FlushOutput) -> BTreeMap<TableId, RowFiles> {
     let files = |(id, table): (&TableId, &Arc<rows::RowTable>)| {
         let since = table.records.since();
         let old = files_of(old, *id, since).unwrap_or_default();
@@ -657,7 +608,7 @@ fn row_files(old: &Manifest, job: &Job, done: &Done) -> BTreeMap<TableId, RowFil
         let parts = parts.into_values().collect();
         (*id, RowFiles { since, parts })
     };
-    job.root.row_tables.iter().map(files).collect()
+    job.db.row_tables.iter().map(files).collect()
 }
 
 pub(crate) fn answer(waiters: Vec<Waiter>, error: Option<&Error>) {
@@ -674,7 +625,7 @@ pub(crate) struct Waiter {
 }
 
 /// Whether the files hold rows that the table no longer has, because it was dropped or truncated.
-fn is_gone(files: &RowFiles, table: Option<&Arc<rows::RowTable>>) -> bool {
+fn is_obsolete(files: &RowFiles, table: Option<&Arc<rows::RowTable>>) -> bool {
     !files.parts.is_empty() && table.is_none_or(|table| table.records.since() != files.since)
 }
 
@@ -686,6 +637,7 @@ impl CommitState {
 
     /// Whether there may be files of tables dropped or truncated by a commit up to `lsn`.
     fn frees_files_by(&self, lsn: Lsn) -> bool {
-        self.dropped.iter().any(|(dropped, _)| *dropped <= lsn) || self.row_files_gone.is_some_and(|gone| gone <= lsn)
+        self.dropped.iter().any(|(dropped, _)| *dropped <= lsn)
+            || self.row_files_gone.is_some_and(|obsolete| obsolete <= lsn)
     }
 }

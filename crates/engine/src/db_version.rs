@@ -15,7 +15,7 @@ use crate::sequence::Counter;
 
 /// The whole database at one LSN. The next version shares all that did not change.
 #[derive(Clone, Default)]
-pub(crate) struct Root {
+pub(crate) struct DbVersion {
     /// LSN of the last commit in it.
     pub(crate) lsn: Lsn,
     /// Wall time of that commit, nanoseconds since 1970 UTC.
@@ -35,9 +35,9 @@ pub(crate) struct Root {
     pub(crate) cache: SegmentCache,
 }
 
-impl Root {
+impl DbVersion {
     /// Returns this database version with one table's state replaced.
-    pub(crate) fn with_state(&self, id: TableId, state: TableState) -> Root {
+    pub(crate) fn with_state(&self, id: TableId, state: TableState) -> DbVersion {
         let mut next = self.clone();
         next.tables.insert(id, Arc::new(state));
         next
@@ -76,9 +76,9 @@ impl Root {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
             Ddl::CreateRowTable(schema) => self.put_row_table(schema, Arc::default())?,
-            Ddl::AlterRowTable { schema, anew } => {
+            Ddl::AlterRowTable { schema, discard_rows } => {
                 let old = &self.row_table(schema.id)?.records;
-                let records = if *anew { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
+                let records = if *discard_rows { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
                 self.put_row_table(schema, records)?;
             }
             Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) => {
@@ -153,10 +153,10 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
             }
             catalog.with_row_table(Arc::clone(table))
         }
-        Ddl::AlterRowTable { schema: table, anew } => {
+        Ddl::AlterRowTable { schema: table, discard_rows } => {
             let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
             check_version(&table.name, old.version, table.version)?;
-            if !anew && table.columns.len() < old.columns.len() {
+            if !discard_rows && table.columns.len() < old.columns.len() {
                 return Err(Error::corrupt(format!("table {} loses columns but keeps its rows", table.name)));
             }
             catalog.with_row_table(Arc::clone(table))
@@ -209,16 +209,16 @@ pub(crate) fn dropped(id: TableId) -> Error {
 
 /// Database versions in use: the newest durable one for all readers, and newer ones for the
 /// sessions that committed them.
-pub(crate) struct Roots(Mutex<Inner>);
+pub(crate) struct DbVersions(Mutex<Inner>);
 
 struct Inner {
     durable_lsn: Lsn,
     /// The newest version at or below `durable_lsn`.
-    durable: Arc<Root>,
+    durable: Arc<DbVersion>,
     /// Versions above `durable_lsn`, oldest first.
-    ahead: VecDeque<Arc<Root>>,
+    ahead: VecDeque<Arc<DbVersion>>,
     /// Versions that may still have readers, oldest first; some of the references are dead.
-    living: VecDeque<(Lsn, Weak<Root>)>,
+    living: VecDeque<(Lsn, Weak<DbVersion>)>,
     /// Length of `living` at which dead references are removed.
     living_max: usize,
 }
@@ -226,11 +226,11 @@ struct Inner {
 /// Lower limit for the number of references kept before dead ones are removed.
 const LIVING_MIN: usize = 1_024;
 
-impl Roots {
-    pub(crate) fn new(root: Root, durable_lsn: Lsn) -> Roots {
-        let durable = Arc::new(root);
+impl DbVersions {
+    pub(crate) fn new(db: DbVersion, durable_lsn: Lsn) -> DbVersions {
+        let durable = Arc::new(db);
         let living = VecDeque::from([(durable.lsn, Arc::downgrade(&durable))]);
-        Roots(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
+        DbVersions(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
     }
 
     /// Returns the lowest LSN at which any present or future reader reads.
@@ -246,46 +246,46 @@ impl Roots {
 
     /// Returns the newest version, durable or not. Only the holder of the commit lock may derive
     /// the next version from it.
-    pub(crate) fn newest(&self) -> Arc<Root> {
+    pub(crate) fn newest(&self) -> Arc<DbVersion> {
         let inner = self.0.lock();
         Arc::clone(inner.ahead.back().unwrap_or(&inner.durable))
     }
 
     /// Returns the version for a reader whose own last commit is `seen`: the newest at or below
     /// max(durable, seen).
-    pub(crate) fn visible(&self, seen: Lsn) -> Arc<Root> {
+    pub(crate) fn visible(&self, seen: Lsn) -> Arc<DbVersion> {
         let inner = self.0.lock();
         if seen <= inner.durable_lsn {
             return Arc::clone(&inner.durable);
         }
-        let ahead = inner.ahead.partition_point(|root| root.lsn <= seen);
+        let ahead = inner.ahead.partition_point(|db| db.lsn <= seen);
         Arc::clone(if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] })
     }
 
     /// Adds the version of a new commit.
-    pub(crate) fn push(&self, root: Root) {
+    pub(crate) fn push(&self, db: DbVersion) {
         let mut inner = self.0.lock();
-        assert!(root.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: roots out of commit order");
-        let root = Arc::new(root);
-        inner.remember(&root);
-        inner.ahead.push_back(root);
+        assert!(db.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: versions out of commit order");
+        let db = Arc::new(db);
+        inner.remember(&db);
+        inner.ahead.push_back(db);
         inner.promote();
     }
 
     /// Replaces the newest version by an equivalent one (after flush, memtable merge, compaction).
-    pub(crate) fn replace_newest(&self, root: Root) {
+    pub(crate) fn replace_newest(&self, db: DbVersion) {
         let mut inner = self.0.lock();
-        let root = Arc::new(root);
-        inner.remember(&root);
+        let db = Arc::new(db);
+        inner.remember(&db);
         let newest = inner.ahead.back_mut();
         match newest {
             Some(newest) => {
-                assert!(newest.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
-                *newest = root;
+                assert!(newest.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
+                *newest = db;
             }
             None => {
-                assert!(inner.durable.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
-                inner.durable = root;
+                assert!(inner.durable.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
+                inner.durable = db;
             }
         }
     }
@@ -299,18 +299,18 @@ impl Roots {
 }
 
 impl Inner {
-    fn remember(&mut self, root: &Arc<Root>) {
+    fn remember(&mut self, db: &Arc<DbVersion>) {
         if self.living.len() >= self.living_max {
             // A version with a long-lived reader must not keep all later references in the list.
-            self.living.retain(|(_, root)| root.strong_count() > 0);
+            self.living.retain(|(_, db)| db.strong_count() > 0);
             self.living_max = (2 * self.living.len()).max(LIVING_MIN);
         }
-        self.living.push_back((root.lsn, Arc::downgrade(root)));
+        self.living.push_back((db.lsn, Arc::downgrade(db)));
     }
 
     fn horizon(&mut self) -> Lsn {
-        while let Some((lsn, root)) = self.living.front() {
-            if root.strong_count() > 0 {
+        while let Some((lsn, db)) = self.living.front() {
+            if db.strong_count() > 0 {
                 return *lsn;
             }
             self.living.pop_front();
@@ -324,15 +324,15 @@ impl Inner {
     fn readers(&mut self) -> (Readers, Option<i64>) {
         let newest = self.ahead.back().unwrap_or(&self.durable).lsn;
         let snapshots: Vec<Lsn> =
-            self.living.iter().filter(|(_, root)| root.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
-        let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, root)| root.upgrade());
-        (Readers::new(snapshots, newest), oldest.map(|root| root.wall_ns))
+            self.living.iter().filter(|(_, db)| db.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
+        let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, db)| db.upgrade());
+        (Readers::new(snapshots, newest), oldest.map(|db| db.wall_ns))
     }
 
     fn promote(&mut self) {
-        while self.ahead.front().is_some_and(|root| root.lsn <= self.durable_lsn) {
-            if let Some(root) = self.ahead.pop_front() {
-                self.durable = root;
+        while self.ahead.front().is_some_and(|db| db.lsn <= self.durable_lsn) {
+            if let Some(db) = self.ahead.pop_front() {
+                self.durable = db;
             }
         }
     }
