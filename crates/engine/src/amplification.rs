@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_is_over_what_came_and_nothing_is_over_nothing() {
+    fn each_part_is_divided_by_ingested_bytes_and_zero_without_ingest() {
         let stats = Stats {
             ingested_bytes: 1_000,
             ingest_log_bytes: 1_100,

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_any_length_round_trip() {
+    fn varints_of_any_length_round_trip() {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
             let mut bytes = Vec::new();
             bytes.put_varint(value);

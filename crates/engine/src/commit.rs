@@ -1061,7 +1061,7 @@ mod tests {
     use crate::{ColumnSpec, TableSpec};
 
     #[test]
-    fn times_of_commits_are_whole_microseconds_and_grow() {
+    fn commit_times_are_whole_microseconds_and_increase() {
         let cases = [
             (5_000, 0, 5_000),
             (5_001, 0, 6_000),

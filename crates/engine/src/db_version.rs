@@ -364,7 +364,7 @@ mod tests {
     /// under both names; the fuzzer found it. The fix: catalog changes are checked against what
     /// transactions can do.
     #[test]
-    fn changes_that_no_transaction_makes_are_refused() {
+    fn impossible_catalog_changes_are_refused() {
         let catalog = Catalog::default().with_table(Arc::new(table("t"))).unwrap();
         let altered = |change: &dyn Fn(&mut Table)| {
             let mut next = Table { version: 2, ..table("t") };

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_our_own_forms_are_ours() {
+    fn only_file_names_of_our_own_forms_are_recognised() {
         for (name, number) in [
             ("segment-000000000000001f.seg", Some(31)),
             ("series-0000000000000002.ser", Some(2)),

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_tables_leave_room_for_the_work_that_is_there() {
+    fn rows_tables_leave_room_for_present_work() {
         let budget = budget(GIB);
         assert_eq!(budget.rows_max(), GIB / 2);
         let mut held = budget.reservation(Work::Statements);

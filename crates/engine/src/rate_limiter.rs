@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_time_are_the_rate_and_at_most_a_burst_and_a_step_more() {
+    fn bytes_never_exceed_the_rate_by_more_than_a_burst_and_a_step() {
         for rate in [1_000, 1 << 20, 50 << 20, 1 << 30] {
             for step_ns in [0, 1_000, 5_000_000] {
                 let done = done_until(10 * SECOND, rate, step_ns);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_rest_is_worth_a_tenth_of_a_second() {
+    fn idle_time_earns_at_most_100_ms_of_credit() {
         let mut limiter = RateLimiter::default();
         let now = 3_600 * SECOND;
         limiter.spend(100, 1_000, now);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_lasts_from_the_first_question_to_the_next_work() {
+    fn wait_time_runs_from_the_first_refusal_to_the_next_step() {
         let mut limiter = RateLimiter::default();
         limiter.spend(2_000, 1_000, SECOND);
         assert_eq!(limiter.end_wait(SECOND), 0);

@@ -783,7 +783,7 @@ mod tests {
     }
 
     #[test]
-    fn every_item_of_rows_tables_round_trips_and_wild_ones_are_refused_without_panic() {
+    fn items_of_rows_tables_round_trip_and_damaged_ones_are_refused_without_panic() {
         let state = SequenceState { last: 5, is_called: true };
         let all = [
             Ddl::CreateRowTable(row_table()),
@@ -838,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_wild_payloads_are_refused_and_never_panic() {
+    fn truncated_and_damaged_payloads_are_refused_without_panic() {
         let payload = commit(&[ddl_item(&Ddl::CreateTable(Arc::new(table())))]);
         for cut in 0..payload.len() {
             // A cut directly after the header is an empty commit, which is well-formed.
@@ -856,7 +856,7 @@ mod tests {
     /// The bug: a table was taken from the log or the manifest unchecked; one without a time column
     /// then stopped the process at the first use of that column.
     #[test]
-    fn a_table_that_nobody_could_have_made_is_refused() {
+    fn invalid_table_definitions_are_refused() {
         let refused = |change: &dyn Fn(&mut Table)| {
             let mut wrong = table();
             change(&mut wrong);

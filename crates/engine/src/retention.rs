@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_retention_never_leaps() {
+    fn the_trusted_time_of_retention_never_jumps() {
         // An ordinary day.
         check(DAY, &[(1, DAY + HOUR, DAY + HOUR), (0, DAY + HOUR, DAY + HOUR), (9, DAY + 10 * HOUR, DAY + 10 * HOUR)]);
         // One year ahead, set right after two hours: two days were trusted, and the trusted time

@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_nobody_wrote_are_refused_without_panic() {
+    fn invalid_blocks_are_refused_without_panic() {
         for body in [&[0xff; 20][..], &[1, 0, 0], &[2, 2, 9], &[0, 1, 0], &[2]] {
             assert!(decode_block(body, 0, &mut |_, _, _| Ok(())).is_err(), "{body:?}");
         }

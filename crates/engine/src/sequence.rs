@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_postgresql_and_never_beyond_what_was_logged() {
+    fn values_equal_postgresql_and_never_exceed_the_logged_reservation() {
         for (sequence, expected) in [
             (sequence(1, 1, 3, false), vec![Some(1), Some(2), Some(3), None, None]),
             (sequence(1, 1, 3, true), vec![Some(1), Some(2), Some(3), Some(1), Some(2)]),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_numbers_take_four_log_records() {
+    fn a_hundred_values_take_four_log_records() {
         let sequence = sequence(5, 1, i64::MAX, false);
         let counter = Counter::new(sequence.initial());
         let mut records = 0;
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_busy_changes_nothing() {
+    fn a_busy_log_leaves_the_sequence_unchanged() {
         let sequence = sequence(1, 1, 10, false);
         let counter = Counter::new(sequence.initial());
         assert_eq!(counter.next(&sequence, |_| Ok(Err("busy"))).unwrap(), Err("busy"));

@@ -56,7 +56,7 @@ fn manifest_bytes_are_exactly_these() {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_refused_but_of_the_mark() {
+fn every_truncation_and_flipped_bit_outside_the_mark_is_refused() {
     let bytes = Manifest::default().encode();
     for cut in 0..bytes.len() {
         assert!(Manifest::decode(&bytes[..cut]).is_err(), "cut at {cut}");
@@ -71,7 +71,7 @@ fn every_cut_and_every_flipped_bit_is_refused_but_of_the_mark() {
 }
 
 #[test]
-fn a_table_that_is_there_twice_is_refused() {
+fn a_duplicate_table_is_refused() {
     let table = table(1, "t");
     let catalog = Catalog::default().with_table(Arc::new(table)).unwrap();
     let files = BTreeMap::from([(TableId(1), TableFiles::default())]);
@@ -268,7 +268,7 @@ fn bytes_of(env: &SimEnv) -> Vec<u8> {
 }
 
 #[test]
-fn any_manifests_after_each_other_are_read_as_if_written_whole() {
+fn successive_edits_decode_like_a_complete_base() {
     for seed in 0..20 {
         let (env, mut random) = (disk(seed), Random(seed));
         let mut manifest = Manifest { identity: 5, ..Manifest::default() };
@@ -289,7 +289,7 @@ fn any_manifests_after_each_other_are_read_as_if_written_whole() {
 }
 
 #[test]
-fn edits_become_a_base_when_they_are_as_long() {
+fn a_new_base_is_written_when_edits_reach_its_size() {
     let (env, mut random) = (disk(1), Random(1));
     let catalog = Catalog::default().with_table(Arc::new(table(1, "t"))).unwrap();
     let segments: Vec<SegmentMeta> = (0..2_000).map(|_| random.segment()).collect();
@@ -368,7 +368,7 @@ fn marked(mut file: Vec<u8>, synced: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_not_synced_may_be_cut_anywhere_and_what_was_may_not() {
+fn unsynced_edits_may_be_truncated_anywhere_and_synced_ones_may_not() {
     let (file, said, ends) = edited(20);
     for cut in ends[0]..file.len() {
         let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
@@ -384,7 +384,7 @@ fn what_was_not_synced_may_be_cut_anywhere_and_what_was_may_not() {
 }
 
 #[test]
-fn every_flipped_bit_of_an_edit_is_refused_or_it_was_never_synced() {
+fn flipped_bits_are_refused_in_synced_edits_and_drop_unsynced_ones() {
     let (file, said, ends) = edited(4);
     for bit in ends[0] * 8..file.len() * 8 {
         let of = ends.iter().rposition(|end| *end <= bit / 8).unwrap();
@@ -396,7 +396,7 @@ fn every_flipped_bit_of_an_edit_is_refused_or_it_was_never_synced() {
 }
 
 #[test]
-fn an_edit_of_another_file_or_out_of_order_is_not_taken() {
+fn edits_of_another_file_or_out_of_order_are_ignored() {
     let (file, said, ends) = edited(3);
     let edit = |number: usize| &file[ends[number - 1]..ends[number]];
     let twice = marked([&file[..ends[1]], edit(1)].concat(), ends[1]);
