@@ -26,18 +26,18 @@ use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Table, Write};
 const DIR: &str = "/db";
 const SESSIONS: usize = 4;
 const TABLES: [&str; 4] = ["readings", "events", "wide", KEPT];
-/// This one's moments are so far apart that retention passes them while a run goes on.
+/// Times in this table are so far apart that retention drops rows during a run.
 const KEPT: &str = "kept";
 const KEPT_STEP_NS: i64 = 4_000_000;
-/// Past commits that are compared with.
+/// Number of past commits kept for time travel.
 const PAST_MAX: usize = 100;
 
-/// How a run is made.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Steps of the driver; each starts, continues or checks something.
+    /// Driver steps; each starts, continues or checks something.
     pub steps: u32,
-    /// Does the disk fail and fill up, and the power go?
+    /// Whether to inject disk faults, full disks and power cuts.
     pub faults: bool,
 }
 
@@ -47,12 +47,12 @@ impl Default for Config {
     }
 }
 
-/// What a run did.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Transactions committed.
     pub commits: u64,
-    /// Acknowledged at `sync`.
+    /// Commits acknowledged at `sync`.
     pub acknowledged: u64,
     /// Power cuts survived.
     pub crashes: u64,
@@ -60,26 +60,26 @@ pub struct Report {
     pub restarts: u64,
     /// Table reads compared with the model.
     pub reads: u64,
-    /// Errors met that the faults explain.
+    /// Errors that faults and limits explain.
     pub refused: u64,
-    /// Simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub simulated_ns: u64,
     /// I/O calls made.
     pub io_calls: u64,
-    /// Statements on `rows` tables that changed something.
+    /// Statements that changed `rows` tables.
     pub row_statements: u64,
-    /// Statements that had to wait for a lock.
+    /// Statements that waited for a lock.
     pub waits: u64,
-    /// Numbers of a sequence given.
+    /// Sequence values returned.
     pub numbers: u64,
-    /// Reads of tables as they were, compared with the model.
+    /// Time-travel reads compared with the model.
     pub past_reads: u64,
-    /// Times that retention was seen to have dropped something.
+    /// Times that the retention horizon of a table advanced.
     pub retained: u64,
 }
 
 impl Report {
-    /// Adds another run's numbers.
+    /// Adds the statistics of another run.
     pub fn add(&mut self, other: &Report) {
         self.commits += other.commits;
         self.acknowledged += other.acknowledged;
@@ -120,7 +120,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A small deterministic generator (splitmix64), so that a seed means the same workload everywhere.
+/// A small deterministic generator (SplitMix64), so that a seed gives the same workload everywhere.
 struct Dice(u64);
 
 impl Dice {
@@ -141,10 +141,10 @@ impl Dice {
     }
 }
 
-/// One client: an open transaction or a commit on its way.
+/// One client: an open transaction or a commit in progress.
 #[derive(Default)]
 struct Session {
-    /// Its own last commit.
+    /// LSN of its own last commit.
     seen: Lsn,
     work: Work,
 }
@@ -156,7 +156,7 @@ enum Work {
     Open {
         txn: Txn,
         changes: Vec<Change>,
-        /// Under REPEATABLE READ: the LSN of the first statement.
+        /// From REPEATABLE READ on: the LSN of the first statement.
         fixed: Option<Lsn>,
         isolation: Isolation,
         rows: rows::Session,
@@ -174,25 +174,25 @@ struct Driver {
     env: Arc<SimEnv>,
     engine: Option<Engine>,
     sessions: Vec<Session>,
-    /// The model after every commit still of interest; the first is what the last recovery gave.
+    /// The model after every commit that may still be read; the first is the recovered one.
     history: BTreeMap<Lsn, Database>,
-    /// The model after each of the last commits, by their times; what a crash took back is not among them.
+    /// The model after each of the last commits, by commit time, without those that a crash undid.
     past: BTreeMap<i64, (Lsn, Database)>,
-    /// No crash may take back commits up to here.
+    /// Commits up to here must survive any crash.
     promised: Lsn,
     held: VecDeque<(Txn, Snapshot, Database)>,
-    /// Where the rows of each table began that was shown last: what retention has dropped never comes back.
+    /// The last retention horizon of each table; it never moves back.
     kept_from: BTreeMap<TableId, i64>,
-    /// The latest time the wall clock has shown, and the shortest retention that a table was given.
+    /// The latest time that the wall clock has shown, and the shortest retention of any table.
     latest_ns: i64,
     retention_min_ns: i64,
-    /// Numbers of the sequence: the last one given, and the last one shown to somebody.
+    /// Last sequence value returned, and last one shown to a client.
     numbers: (i64, i64),
     report: Report,
     with_faults: bool,
 }
 
-/// Runs one seed.
+/// Runs one seed and returns its statistics.
 ///
 /// # Panics
 /// When a check fails, naming the seed.
@@ -215,7 +215,8 @@ pub fn run(seed: u64, config: &Config) -> Report {
     driver.report
 }
 
-/// Makes the `n`-th I/O call of a short workload fail, for every n, and checks the ledger after each.
+/// Makes the `n`-th I/O call of a short workload fail, for every n, and checks the database after
+/// each.
 ///
 /// # Panics
 /// When a check fails, naming the call.
@@ -275,17 +276,18 @@ impl Driver {
     fn options(&mut self) -> Options {
         let pages = self.dice.below(64);
         Options {
-            // Small enough that flushes, refusals and rollovers happen within a run.
+            // Small enough that flushes, refusals and rollovers occur within a run.
             memory_bytes: 1 << (19 + self.dice.below(4)),
             log_file_bytes: (2 << 20) + 4_096 * pages,
             log_flush_bytes: 1 << 20,
-            // Unlimited, or so low that one compaction takes many steps, between which anything may happen.
+            // Unlimited, or so low that one compaction takes many steps, with other work in
+            // between.
             compaction_rate: [0, 4_096 << self.dice.below(8)][self.dice.below(2) as usize],
             log_compression: pages % 2 == 0,
         }
     }
 
-    /// Opens, with faults on if they are; one that is kept from opening by a fault is tried again without.
+    /// Opens with the present faults; if a fault prevents that, opens again without faults.
     fn open(&mut self) {
         let options = self.options();
         let env: Arc<dyn Env> = Arc::clone(&self.env) as Arc<dyn Env>;
@@ -306,7 +308,8 @@ impl Driver {
         self.engine = Some(engine);
     }
 
-    /// After opening: the database is the model at one commit that keeps all promises.
+    /// After opening: checks that the database equals the model at a commit that includes all
+    /// promised ones.
     fn recovered(&mut self, engine: &Engine) {
         let lsn = engine.snapshot(Lsn::ZERO).lsn();
         assert!(lsn >= self.promised, "recovered to {lsn}, but commits up to {} had been promised", self.promised);
@@ -320,7 +323,7 @@ impl Driver {
             *session = Session { seen: lsn, work: Work::Idle };
         }
         self.held.clear();
-        // What nobody was shown may be given again.
+        // Values not shown to a client may be returned again.
         self.numbers.0 = self.numbers.1;
     }
 
@@ -391,14 +394,14 @@ impl Driver {
 
     fn power_cut(&mut self) {
         self.report.crashes += 1;
-        // Before the engine is dropped: dropping it closes it, and then everything would be on disk.
+        // Before the engine is dropped: dropping it closes it, which would make everything durable.
         self.env.crash();
         self.close_everything();
         self.open();
         self.check_everything();
     }
 
-    /// The process ends and starts again; the operating system lives on.
+    /// Ends and restarts the process; the operating system keeps running.
     fn restart(&mut self) {
         self.report.restarts += 1;
         if self.dice.chance(50) {
@@ -472,7 +475,8 @@ impl Driver {
                 }
                 let mut expected = self.model_at(snapshot.lsn());
                 changes.iter().for_each(|change| expected.apply(change));
-                // With own DDL that does not fit what others did since, the transaction is doomed and sees its last good catalog.
+                // If own DDL conflicts with that of others, the transaction will be refused and
+                // sees the last catalog that worked.
                 let is_ddl = |change: &Change| {
                     matches!(
                         change,
@@ -546,7 +550,8 @@ impl Driver {
         }
     }
 
-    /// One random change, made on the transaction; `None` when it was refused or there was nothing to change.
+    /// Makes one random change in the transaction; `None` when it was refused or there was nothing
+    /// to change.
     fn change(&mut self, txn: &mut Txn) -> Option<Change> {
         let name = TABLES[self.dice.below(TABLES.len() as u64) as usize];
         let snapshot = txn.snapshot();
@@ -606,7 +611,7 @@ impl Driver {
             let partition_length = 1_000 << self.dice.below(8);
             return TableOptions { partition_length, compression: self.dice.chance(75), retention_ns: None, history };
         }
-        // Some seconds after 1970 to begin with, where the rows are.
+        // Some seconds after 1970, where the rows are.
         let retention = self.env.now_ns() - self.dice.below(10_000_000_000).cast_signed();
         self.retention_min_ns = self.retention_min_ns.min(retention);
         TableOptions {
@@ -701,7 +706,8 @@ impl Driver {
             .expect("history covers every visible LSN")
     }
 
-    /// A fresh snapshot equals the model. What everybody sees is durable, so it is promised from now on.
+    /// Compares a new snapshot with the model. It shows only durable commits, which must survive
+    /// from now on.
     fn check_snapshot(&mut self, seen: Lsn) {
         let snapshot = self.engine().snapshot(seen);
         if seen == Lsn::ZERO {
@@ -709,7 +715,7 @@ impl Driver {
         }
         let expected = self.model_at(snapshot.lsn());
         self.compare(&snapshot, &expected);
-        // Whoever sees what is not durable may see further than others.
+        // A snapshot with non-durable commits may be ahead of others.
         if seen == Lsn::ZERO {
             self.check_kept(&snapshot);
         }
@@ -719,7 +725,8 @@ impl Driver {
         self.latest_ns = self.latest_ns.max(self.env.now_ns());
     }
 
-    /// What retention has dropped stays so, and it never dropped what was too young by any clock.
+    /// Checks that retention horizons never move back, and never beyond the shortest retention by
+    /// any clock.
     fn check_kept(&mut self, snapshot: &Snapshot) {
         self.note_clock();
         for table in snapshot.catalog().tables() {
@@ -734,7 +741,7 @@ impl Driver {
         }
     }
 
-    /// When all is well again, what is due goes.
+    /// Without faults, all due partitions are dropped.
     fn check_retention(&mut self) {
         self.engine().flush().expect("nothing fails any more");
         for _ in 0..2 {
@@ -762,7 +769,7 @@ impl Driver {
         }
     }
 
-    /// Tables with history, as they were after a commit and until the next.
+    /// Compares tables with history as of a time between a commit and the next.
     fn check_past(&mut self) {
         let snapshot = self.engine().snapshot(Lsn::ZERO);
         self.promised = self.promised.max(snapshot.lsn());
@@ -783,7 +790,7 @@ impl Driver {
                 }
             };
             assert!(time >= history_from, "table {} as of {time}, before {history_from}", table.name);
-            // Before the history began, the table may have been another's number, or none.
+            // Before the history started, the table may not have existed.
             if let Some(expected) = self.past[&times[at]].1.tables.get(&table.id).cloned() {
                 self.compare_table(&view, &expected, &format!("as of {time}"));
                 self.report.past_reads += 1;
@@ -851,7 +858,7 @@ impl Driver {
         assert_eq!(got, wanted, "table {} {when} through {keep:?}", table.name);
     }
 
-    /// A random projection and range; often everything.
+    /// A random projection and time range; often everything.
     fn narrow(&mut self, view: &TableView) -> Narrow {
         let all: Vec<ColumnId> = view.state().table.field_columns().map(|column| column.id).collect();
         if self.dice.chance(50) {
@@ -864,7 +871,7 @@ impl Driver {
     }
 }
 
-/// How far apart the moments of a table's rows are.
+/// Distance between the times of a table's rows, in nanoseconds.
 fn step_ns(table: &::model::Table) -> i64 {
     if table.name.table == KEPT { KEPT_STEP_NS } else { 1 }
 }
@@ -875,7 +882,7 @@ struct Narrow {
     times: TimeRange,
 }
 
-/// Is this an error that faults and limits explain, rather than a mistake of ours?
+/// Whether faults and limits explain the error; otherwise it is a bug.
 fn explained(error: &Error) -> bool {
     [
         SqlState::IO_ERROR,

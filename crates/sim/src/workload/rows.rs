@@ -1,4 +1,4 @@
-//! What sessions do with `rows` tables, and how it is checked.
+//! Statements on `rows` tables, and their checks.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -13,15 +13,15 @@ use crate::model::{Change, Database, RowFields};
 
 const TABLES: [&str; 2] = ["accounts", "stock"];
 const SEQUENCE: &str = "numbers";
-/// Keys are few, so that transactions meet.
+/// Few keys, so that transactions conflict.
 const KEYS: u64 = 40;
 
-/// What an open transaction remembers of its statements.
+/// State of an open transaction.
 #[derive(Default)]
 pub(super) struct Session {
-    /// The statement that waits for a lock, to be run again.
+    /// The statement that waits for a lock and will be run again.
     waiting: Option<(&'static str, Statement)>,
-    /// Places to go back to, and how many changes there were.
+    /// Savepoints, and the number of changes at each.
     savepoints: Vec<(Savepoint, usize)>,
 }
 
@@ -33,12 +33,12 @@ enum Statement {
     Lock(i32, LockMode),
     Truncate,
     AddColumn(Option<i64>),
-    /// Makes an index over this column, or drops the last one made so.
+    /// Creates an index on this column, or drops the last one created so.
     Index(usize),
     Drop,
 }
 
-/// What became of a statement.
+/// Outcome of a statement.
 enum Outcome {
     Changed(Change),
     Nothing,
@@ -46,7 +46,7 @@ enum Outcome {
 }
 
 impl Driver {
-    /// One statement on a `rows` table; false when the transaction failed.
+    /// Runs one statement on a `rows` table; false when the transaction failed.
     pub(super) fn row_statement(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
         if self.dice.chance(12) {
             return self.savepoint(txn, changes, session);
@@ -150,12 +150,13 @@ impl Driver {
         true
     }
 
-    /// A number of the sequence, which is made if it is not there.
+    /// Takes a value of the sequence, which is created if it does not exist.
     fn number(&mut self, txn: &mut Txn, changes: &mut Vec<Change>) -> bool {
         let snapshot = txn.snapshot_newest();
         let Some(sequence) = snapshot.catalog().sequence(&TableName::public(SEQUENCE)) else {
             let (id, name) = (txn.next_number(), TableName::public(SEQUENCE));
-            // Made anew after a crash it goes on behind what was shown before: it is one sequence to those who look at it.
+            // A sequence created again after a crash continues after the values shown before, so
+            // that the check treats it as one.
             let (start, increment, min, max) = (self.numbers.0 + 1, 1, 1, i64::MAX);
             let (ty, cache, cycle, owner) = (Type::Int8, 1, false, None);
             let sequence = model::SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
@@ -165,7 +166,7 @@ impl Driver {
             }
             return true;
         };
-        // One's own may be rolled back, and its numbers with it.
+        // A sequence of this transaction may be rolled back together with its values.
         if self.engine().snapshot(Lsn::ZERO).catalog().sequence_by_id(sequence.id).is_none() {
             return true;
         }
@@ -174,7 +175,7 @@ impl Driver {
                 self.report.numbers += 1;
                 assert!(value > self.numbers.0, "number {value} after {:?}", self.numbers);
                 self.numbers.0 = value;
-                // A commit of its own, which changes nothing that reads show.
+                // The reservation is a commit of its own, which changes nothing that reads show.
                 let (last, state) = self.history.last_key_value().expect("history is never empty");
                 if lsn > *last {
                     let state = state.clone();
@@ -190,7 +191,7 @@ impl Driver {
         true
     }
 
-    /// What the newest snapshot shows of `rows` tables equals the model.
+    /// Compares `rows` tables at the newest snapshot with the model.
     pub(super) fn check_rows(&mut self) {
         let mut txn = self.engine().begin(Isolation::ReadCommitted, Lsn::ZERO);
         let snapshot = txn.snapshot_newest();
@@ -198,7 +199,7 @@ impl Driver {
         self.compare_rows(&snapshot, &mut txn, &expected);
         let seen = txn.rows().newest_seen();
         assert!(seen <= snapshot.lsn(), "saw {seen} at {}", snapshot.lsn());
-        // Whoever is answered now has waited for it.
+        // An answer at this point has waited for this commit.
         if matches!(self.engine().when_durable(seen), Ok(None)) {
             self.promised = self.promised.max(seen);
         }
@@ -273,7 +274,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
             } else {
                 let name = format!("{}_more", next.name.table);
                 let (id, columns) = (txn.next_number(), vec![*column]);
-                // Sometimes there are duplicates, and it is refused.
+                // Refused if there are duplicates.
                 next.secondary.push(RowIndex { id, name, columns, unique: *column == 1, constraint: false });
             }
             alter(txn, next, RowData::Keep, Change::Index)
@@ -296,7 +297,7 @@ fn alter(txn: &mut Txn, next: RowSchema, data: RowData, change: Change) -> Resul
     })
 }
 
-/// The record of a row under lock, or what stands against it.
+/// Locks the row with a key; returns its record, or the outcome if that is impossible.
 fn lock(
     txn: &mut Txn,
     table: &Arc<RowTable>,
@@ -315,7 +316,7 @@ fn lock(
     })
 }
 
-/// With a value for each column that was added.
+/// Appends a value for each added column.
 fn widened(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
     let mut fields = fields.to_vec();
     fields.resize(table.layout.columns(), Some(3));
@@ -339,7 +340,7 @@ fn fields(table: &RowTable, row: &[u8]) -> RowFields {
     (0..table.layout.columns()).map(field).collect()
 }
 
-/// All rows by every way there is.
+/// Reads all rows by records and by each index.
 fn read(txn: &mut Txn, table: &RowTable) -> Vec<(String, BTreeMap<i32, RowFields>)> {
     let guard = &crossbeam_epoch::pin();
     let mut all = BTreeMap::new();
