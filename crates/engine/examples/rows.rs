@@ -111,7 +111,7 @@ fn change(engine: &Engine, table: TableId, id: i32) -> Result<()> {
     let (record, _) = rows.get(table, &key, guard)?.ok_or_else(|| Error::bug("no row"))?;
     let Locked::Row { row: old, .. } = rows.lock_row(table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard)?
     else {
-        return Err(Error::bug("somebody else has the row"));
+        return Err(Error::bug("another transaction has the row"));
     };
     let Datum::Int8(count) = table.layout.field(old, 1)? else { return Err(Error::bug("no count")) };
     let row = row(table, id, count + 1)?;

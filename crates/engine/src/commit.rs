@@ -422,7 +422,7 @@ impl Committing {
         if let Some(before) = before {
             db.catalog_lsn = lsn;
             if self.install_own_versions(&mut db, &before) {
-                lock.row_files_gone = Some(lsn);
+                lock.row_files_obsolete_since = Some(lsn);
             }
         }
         inner.versions.push(db);

@@ -59,12 +59,12 @@ impl DbVersion {
     /// Records that the clock can be trusted: setting a table's retention, or creating the first
     /// table with one, vouches for it.
     fn note_retention(&mut self, table: &TableRef, old: Option<&TableRef>) {
-        let is_said = match old {
+        let vouches = match old {
             None => self.retention_ns == 0,
             // Ingest adds columns without asking; that vouches for nothing.
             Some(old) => old.columns.len() == table.columns.len(),
         };
-        if is_said && table.options.retention_ns.is_some() {
+        if vouches && table.options.retention_ns.is_some() {
             self.retention_ns = self.retention_ns.max(self.wall_ns);
         }
     }

@@ -233,7 +233,7 @@ pub(crate) struct CommitState {
     /// Dropped tables whose files may be removed once the drop is flushed.
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
     /// The last DROP or TRUNCATE that left obsolete rows in files of the last checkpoint.
-    pub(crate) row_files_gone: Option<Lsn>,
+    pub(crate) row_files_obsolete_since: Option<Lsn>,
 }
 
 #[derive(Default)]
@@ -633,7 +633,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         versions: DbVersions::new(db, wal.durable()),
         wal,
         // Zero makes the first flush look for obsolete rows, whatever the log contained.
-        commit: Mutex::new(CommitState { dropped, row_files_gone: Some(Lsn::ZERO) }),
+        commit: Mutex::new(CommitState { dropped, row_files_obsolete_since: Some(Lsn::ZERO) }),
         manifest: Mutex::new(manifest),
         open_txns: Mutex::default(),
         barrier: AtomicU64::new(0),

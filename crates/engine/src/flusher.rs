@@ -224,7 +224,7 @@ impl Inner {
         let mut lock = self.commit.lock();
         let (obsolete, kept) = std::mem::take(&mut lock.dropped).into_iter().partition(|(lsn, _)| *lsn <= durable.lsn);
         lock.dropped = kept;
-        lock.row_files_gone.take_if(|lsn| *lsn <= durable.lsn);
+        lock.row_files_obsolete_since.take_if(|lsn| *lsn <= durable.lsn);
         drop(lock);
         drop(manifest);
         self.discard_tables(obsolete, &removed);
@@ -393,7 +393,7 @@ impl Inner {
         if manifest.row_files.iter().any(|(id, files)| is_obsolete(files, db.row_tables.get(id)))
             || manifest.files.iter().any(|(id, files)| !db.tables.contains_key(id) && !files.segments.is_empty())
         {
-            lock.row_files_gone.get_or_insert(db.lsn);
+            lock.row_files_obsolete_since.get_or_insert(db.lsn);
         }
         self.versions.replace_newest(db);
         self.barrier.store(0, Ordering::SeqCst);
@@ -632,12 +632,12 @@ fn is_obsolete(files: &RowFiles, table: Option<&Arc<rows::RowTable>>) -> bool {
 impl CommitState {
     /// Whether there may be files of dropped or truncated tables.
     pub(crate) fn frees_files(&self) -> bool {
-        !self.dropped.is_empty() || self.row_files_gone.is_some()
+        !self.dropped.is_empty() || self.row_files_obsolete_since.is_some()
     }
 
     /// Whether there may be files of tables dropped or truncated by a commit up to `lsn`.
     fn frees_files_by(&self, lsn: Lsn) -> bool {
         self.dropped.iter().any(|(dropped, _)| *dropped <= lsn)
-            || self.row_files_gone.is_some_and(|obsolete| obsolete <= lsn)
+            || self.row_files_obsolete_since.is_some_and(|obsolete| obsolete <= lsn)
     }
 }

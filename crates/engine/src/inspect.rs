@@ -249,7 +249,7 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
                 let problem = format!("the log begins at record {first}, but records from {needed} on are needed");
                 report.findings.push(Finding { file: log_dir(dir), problem });
             }
-            report.notes.extend(unclean(&**env, dir, &manifest, end.last_change));
+            report.notes.extend(signs_of_unclean_stop(&**env, dir, &manifest, end.last_change));
         }
         Err(error) => report.findings.push(Finding { file: log_dir(dir), problem: error.to_string() }),
     }
@@ -290,7 +290,7 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
 /// Describes signs that the database was not stopped cleanly: commits that are only in the log, and
 /// files that the manifest does not name. A crash leaves both, and so does a running server; a
 /// file-by-file copy of a running server has them too.
-fn unclean(env: &dyn Env, dir: &Path, manifest: &Manifest, last: Lsn) -> Option<String> {
+fn signs_of_unclean_stop(env: &dyn Env, dir: &Path, manifest: &Manifest, last: Lsn) -> Option<String> {
     let mut reasons = Vec::new();
     if last > manifest.flushed_lsn {
         reasons.push(format!("records {} to {last} are in the log only", manifest.flushed_lsn.next()));

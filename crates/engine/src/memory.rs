@@ -306,7 +306,7 @@ mod tests {
         results.resize(GIB / 4).unwrap();
         let error = results.grow(1).unwrap_err();
         assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
-        assert_eq!(results.bytes(), GIB / 4, "what was held stays held");
+        assert_eq!(results.bytes(), GIB / 4, "a refused reservation is unchanged");
         statements.resize(GIB / 4).unwrap();
         assert!(statements.grow(1).is_err(), "all of the work's memory is taken");
         drop(results);

@@ -758,8 +758,9 @@ mod tests {
             (TableId(3), RecordId(1), Some(b"c")),
         ];
         assert_eq!(changes.unwrap(), expected);
-        for wild in [&[4][..], &[1][..], &[1, 8], &[1, 8, 9], &[0xff; 12], &[0xff, 0xff, 0xff, 0xff, 0xff, 1, 8, 0]] {
-            assert!(RowChanges::new(wild).any(|change| change.is_err()), "{wild:?}");
+        for damaged in [&[4][..], &[1][..], &[1, 8], &[1, 8, 9], &[0xff; 12], &[0xff, 0xff, 0xff, 0xff, 0xff, 1, 8, 0]]
+        {
+            assert!(RowChanges::new(damaged).any(|change| change.is_err()), "{damaged:?}");
         }
     }
 
@@ -801,9 +802,9 @@ mod tests {
             }
             for at in 0..bytes.len() {
                 for value in [0, 1, 7, 0x7f, 0xff] {
-                    let mut wild = bytes.clone();
-                    wild[at] = value;
-                    let _ = decode_item(&wild);
+                    let mut damaged = bytes.clone();
+                    damaged[at] = value;
+                    let _ = decode_item(&damaged);
                 }
             }
         }
@@ -846,9 +847,9 @@ mod tests {
         }
         for at in 0..payload.len() {
             for value in [0, 1, 7, 0xff] {
-                let mut wild = payload.clone();
-                wild[at] = value;
-                let _ = Record::decode(Lsn(1), &wild);
+                let mut damaged = payload.clone();
+                damaged[at] = value;
+                let _ = Record::decode(Lsn(1), &damaged);
             }
         }
     }

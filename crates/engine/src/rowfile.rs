@@ -73,11 +73,11 @@ impl RowFiles {
     /// all added or changed parts.
     pub(crate) fn encode_change(&self, old: &RowFiles, out: &mut Vec<u8>) {
         let place_in = |files: &RowFiles, part: u64| files.parts.binary_search_by_key(&part, |part| part.part).ok();
-        let is_gone = |part: &&RowPart| place_in(self, part.part).is_none();
+        let is_removed = |part: &&RowPart| place_in(self, part.part).is_none();
         let is_new = |part: &&RowPart| place_in(old, part.part).is_none_or(|at| old.parts[at] != **part);
         out.put_u32(self.since);
-        out.put_u32(old.parts.iter().filter(is_gone).count() as u32);
-        old.parts.iter().filter(is_gone).for_each(|part| out.put_u64(part.part));
+        out.put_u32(old.parts.iter().filter(is_removed).count() as u32);
+        old.parts.iter().filter(is_removed).for_each(|part| out.put_u64(part.part));
         put_parts(self.parts.iter().filter(is_new), self.parts.iter().filter(is_new).count(), out);
     }
 
@@ -465,9 +465,9 @@ mod tests {
             assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
         }
         for bit in 0..bytes.len() * 8 {
-            let mut wild = bytes.clone();
-            wild[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&wild).is_err(), "bit {bit}");
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&damaged).is_err(), "bit {bit}");
         }
         assert!(decode_of(TableId(8), &bytes).is_err(), "another table's");
     }

@@ -63,9 +63,9 @@ fn every_truncation_and_flipped_bit_outside_the_mark_is_refused() {
     }
     let mark = MARK_AT as usize..HEADER_BYTES;
     for bit in 0..bytes.len() * 8 {
-        let mut wild = bytes.clone();
-        wild[bit / 8] ^= 1 << (bit % 8);
-        let read = Manifest::decode(&wild).ok();
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let read = Manifest::decode(&damaged).ok();
         assert_eq!(read, mark.contains(&(bit / 8)).then(Manifest::default), "bit {bit}");
     }
 }
@@ -349,15 +349,15 @@ fn edited(count: usize) -> (Vec<u8>, Vec<Manifest>, Vec<usize>) {
     let (env, mut random) = (disk(3), Random(3));
     let mut manifest = Manifest { identity: 7, ..Manifest::default() };
     manifest.write(&env, Path::new(DIR)).unwrap();
-    let (mut said, mut ends) = (vec![manifest.clone()], vec![manifest.stored.end as usize]);
+    let (mut manifests, mut ends) = (vec![manifest.clone()], vec![manifest.stored.end as usize]);
     for _ in 0..count {
         let mut next = random.next(&manifest);
         manifest.replace_by(&mut next, &env, Path::new(DIR)).unwrap();
         manifest = next;
-        said.push(manifest.clone());
+        manifests.push(manifest.clone());
         ends.push(manifest.stored.end as usize);
     }
-    (bytes_of(&env), said, ends)
+    (bytes_of(&env), manifests, ends)
 }
 
 /// Replaces the mark of a file by one at offset `synced`.
@@ -369,12 +369,12 @@ fn marked(mut file: Vec<u8>, synced: usize) -> Vec<u8> {
 
 #[test]
 fn unsynced_edits_may_be_truncated_anywhere_and_synced_ones_may_not() {
-    let (file, said, ends) = edited(20);
+    let (file, manifests, ends) = edited(20);
     for cut in ends[0]..file.len() {
         let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
         for synced in [ends[0], ends[whole]] {
             let read = Manifest::decode(&marked(file[..cut].to_vec(), synced)).unwrap();
-            assert_eq!(read, said[whole], "cut at {cut}");
+            assert_eq!(read, manifests[whole], "cut at {cut}");
             assert_eq!(read.stored.is_torn(), cut > ends[whole]);
             assert_eq!(read.stored.needs_rewrite(), cut == ends[whole] && synced < cut);
         }
@@ -385,24 +385,24 @@ fn unsynced_edits_may_be_truncated_anywhere_and_synced_ones_may_not() {
 
 #[test]
 fn flipped_bits_are_refused_in_synced_edits_and_drop_unsynced_ones() {
-    let (file, said, ends) = edited(4);
+    let (file, manifests, ends) = edited(4);
     for bit in ends[0] * 8..file.len() * 8 {
-        let of = ends.iter().rposition(|end| *end <= bit / 8).unwrap();
-        let mut wild = file.clone();
-        wild[bit / 8] ^= 1 << (bit % 8);
-        assert!(Manifest::decode(&wild).is_err(), "bit {bit}");
-        assert_eq!(Manifest::decode(&marked(wild, ends[of])).unwrap(), said[of], "bit {bit}");
+        let edit_at = ends.iter().rposition(|end| *end <= bit / 8).unwrap();
+        let mut damaged = file.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Manifest::decode(&damaged).is_err(), "bit {bit}");
+        assert_eq!(Manifest::decode(&marked(damaged, ends[edit_at])).unwrap(), manifests[edit_at], "bit {bit}");
     }
 }
 
 #[test]
 fn edits_of_another_file_or_out_of_order_are_ignored() {
-    let (file, said, ends) = edited(3);
+    let (file, manifests, ends) = edited(3);
     let edit = |number: usize| &file[ends[number - 1]..ends[number]];
     let twice = marked([&file[..ends[1]], edit(1)].concat(), ends[1]);
-    assert_eq!(Manifest::decode(&twice).unwrap(), said[1]);
+    assert_eq!(Manifest::decode(&twice).unwrap(), manifests[1]);
     let skipped = marked([&file[..ends[0]], edit(2), edit(3)].concat(), ends[0]);
-    assert_eq!(Manifest::decode(&skipped).unwrap(), said[0]);
+    assert_eq!(Manifest::decode(&skipped).unwrap(), manifests[0]);
 }
 
 /// Writes successive manifests on a failing disk, as the engine does: after a failed write comes
@@ -412,19 +412,19 @@ fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
     let mut manifest = Manifest { identity: 5, ..Manifest::default() };
     manifest.write(&env, dir).unwrap();
     env.set_faults(faults);
-    let (mut failed, mut may_be) = (0, vec![manifest.clone()]);
+    let (mut failed, mut candidates) = (0, vec![manifest.clone()]);
     for round in 0..30 {
         let mut next = random.next(&manifest);
         if fail.contains(&round) {
             env.fail_at(env.io_calls() + 1 + random.below(5));
         }
         if manifest.replace_by(&mut next, &env, dir).is_ok() {
-            may_be.clear();
+            candidates.clear();
             manifest = next.clone();
         } else {
             failed += 1;
         }
-        may_be.push(next);
+        candidates.push(next);
         if random.below(4) == 0 {
             env.heal();
             if random.below(2) == 0 {
@@ -435,7 +435,7 @@ fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
             // The engine does this before it reads.
             env.sync_dir(dir).unwrap();
             manifest = read(&env);
-            assert!(may_be.contains(&manifest), "seed {seed}, round {round}");
+            assert!(candidates.contains(&manifest), "seed {seed}, round {round}");
             if manifest.stored.needs_rewrite() {
                 manifest.write(&env, dir).unwrap();
             }
@@ -444,7 +444,7 @@ fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
             env.crash();
             assert_eq!(read(&env), manifest, "seed {seed}, round {round}");
             manifest = read(&env);
-            may_be = vec![manifest.clone()];
+            candidates = vec![manifest.clone()];
             env.set_faults(faults);
         }
     }

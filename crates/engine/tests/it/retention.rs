@@ -83,7 +83,7 @@ fn whole_partitions_are_dropped_when_their_end_is_older_than_the_retention() {
     let manifest = inspect::manifest(&env, Path::new(DIR)).expect("manifest");
     let files = manifest.files.values().next().expect("the table");
     assert_eq!(files.kept_from, hour);
-    assert!(files.segments.iter().all(|segment| segment.times.start >= hour), "a flush leaves old rows behind");
+    assert!(files.segments.iter().all(|segment| segment.times.start >= hour), "a flush writes no expired rows");
     drop(engine);
     env.crash();
     assert_eq!(now(&open(&env), "t"), kept);

@@ -178,7 +178,7 @@ fn show(value: &Datum<'_>) -> String {
 pub(crate) fn alter(txn: &mut Txn, next: RowSchema, data: RowData) -> Arc<RowTable> {
     match txn.alter_row_table(next, data, &show).expect("alter") {
         Altered::Done(table) => table,
-        Altered::Wait(_) => panic!("nobody else is there"),
+        Altered::Wait(_) => panic!("no other transaction is open"),
     }
 }
 
@@ -256,7 +256,7 @@ fn repeatable_read_keeps_its_snapshot_during_changes_and_garbage_collection() {
         let mut txn = begin(&engine);
         for id in 0..20 {
             let amount = if id % 7 == round % 7 { None } else { Some(round.into()) };
-            set(&mut txn, "t", id, amount).expect("nobody waits");
+            set(&mut txn, "t", id, amount).expect("no wait");
         }
         commit(&engine, txn);
         env.run_until_idle();
@@ -295,7 +295,7 @@ fn a_table_is_created_filled_indexed_and_altered_in_one_transaction() {
     assert_eq!((rows.len(), &rows[&3]), (9, &vec![Some(3), Some(77), Some(9)]));
     assert!(engine.snapshot(Lsn::ZERO).catalog().row_table(&TableName::public("t")).is_none());
     let mut other = begin(&engine);
-    assert!(other.snapshot_newest().row_table(&TableName::public("t")).is_err(), "nobody else sees it");
+    assert!(other.snapshot_newest().row_table(&TableName::public("t")).is_err(), "invisible to others");
     let undone = txn.savepoint();
     txn.roll_back_to(&before_index).expect("back");
     assert_eq!(table(&mut txn, "t").schema.version, 1);
@@ -485,7 +485,7 @@ fn a_transaction_larger_than_a_log_record_and_a_table_of_several_parts_survive()
     let mut txn = begin(&engine);
     for id in 0..70_000 {
         let amount = if id % 2 == 0 { None } else { Some(2) };
-        set(&mut txn, "t", id, amount).expect("nobody waits");
+        set(&mut txn, "t", id, amount).expect("no wait");
     }
     commit(&engine, txn);
     let expected = amounts(&engine, "t");
@@ -545,7 +545,7 @@ fn inserts_and_updates_are_refused_at_the_memory_limit_and_deletes_free_memory()
     assert!((2 << 20..5 << 19).contains(&bytes), "{bytes}");
     let mut txn = begin(&engine);
     for id in 0..next / 2 {
-        assert!(set(&mut txn, "t", id, None).expect("deleting goes on").is_some());
+        assert!(set(&mut txn, "t", id, None).expect("deletes are accepted").is_some());
     }
     commit(&engine, txn);
     env.advance(2_000_000_000);

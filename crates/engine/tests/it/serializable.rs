@@ -275,7 +275,7 @@ fn old_versions_are_collected_after_the_commit() {
     env.advance(20_000_000_000);
     env.run_until_idle();
     let left = engine.stats().rows_garbage;
-    assert!(left < 10, "{left} are left, though nobody sees them");
+    assert!(left < 10, "{left} invisible versions are left");
     drop(committing);
 }
 

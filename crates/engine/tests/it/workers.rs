@@ -49,14 +49,14 @@ fn settling_merges_fewer_segments_than_ordinary_compaction_would() {
     make(&engine, "t");
     fill(&engine, "t", 3);
     env.run_until_idle();
-    assert_eq!(engine.stats().segments, 3, "three are not worth it while nobody asks");
+    assert_eq!(engine.stats().segments, 3, "three segments are not merged unless asked for");
     let before = now(&engine, "t");
     engine.settle().expect("settled");
     assert_eq!(engine.stats().segments, 1);
     assert_eq!(now(&engine, "t"), before);
     let compactions = engine.stats().compactions;
     engine.settle().expect("settled");
-    assert_eq!(engine.stats().compactions, compactions, "what is settled stays as it is");
+    assert_eq!(engine.stats().compactions, compactions, "settled segments are not merged again");
 }
 
 /// The bug: a flush answered its callers only when nothing was left to flush. Under steady commits
@@ -325,7 +325,7 @@ fn settling_is_not_rate_limited() {
         noise(&engine, "t", round, 20_000);
     }
     pass_until(&env, "a first wait", || engine.stats().compaction_read_bytes > 0);
-    assert_eq!(engine.stats().compactions, 0, "a compaction of some ten minutes has begun");
+    assert_eq!(engine.stats().compactions, 0, "a compaction of about ten minutes is running");
     let started = env.monotonic_ns();
     engine.settle().expect("settled");
     assert_eq!(engine.stats().segments, 1);

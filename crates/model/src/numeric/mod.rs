@@ -89,7 +89,7 @@ fn scaled_up(value: i128, power: u32) -> Option<i128> {
 }
 
 impl Numeric {
-    /// Not a number.
+    /// NaN: equal to itself and greater than every other value.
     pub const NAN: Numeric = Numeric(Repr::NaN);
     /// Larger than every number.
     pub const PLUS_INFINITY: Numeric = Numeric(Repr::PlusInfinity);

@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(digits_of(u128::MAX), 39);
     }
 
-    /// Regression: the estimate is too large even after both corrections, a rare case.
+    /// Operands of the rare case in which the estimate is too large even after both corrections.
     #[test]
     fn division_corrects_an_estimate_that_is_too_large() {
         let (divisor, quotient) = ("500000000000000000999999999", "999999999999999999");

@@ -8,7 +8,7 @@ use ::model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SqlStat
 use engine::{Altered, Isolation, NextValue, RowData, Savepoint, Snapshot, Txn};
 use rows::{Direction, LockMode, Locked, Put, RowTable, WaitPolicy};
 
-use super::{Driver, explained};
+use super::{Driver, is_expected_error};
 use crate::model::{Change, Database, RowFields};
 
 const TABLES: [&str; 2] = ["accounts", "stock"];
@@ -48,17 +48,17 @@ enum Outcome {
 impl Driver {
     /// Runs one statement on a `rows` table; false when the transaction failed.
     pub(super) fn row_statement(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
-        if self.dice.chance(12) {
+        if self.random.chance(12) {
             return self.savepoint(txn, changes, session);
         }
         let (name, statement) = match session.waiting.take() {
-            Some(again) if self.dice.chance(80) => again,
+            Some(again) if self.random.chance(80) => again,
             Some(_) => {
                 txn.rows().give_up_wait();
                 return true;
             }
-            None if self.dice.chance(10) => return self.number(txn, changes),
-            None => (TABLES[self.dice.below(TABLES.len() as u64) as usize], self.statement()),
+            None if self.random.chance(10) => return self.number(txn, changes),
+            None => (TABLES[self.random.below(TABLES.len() as u64) as usize], self.statement()),
         };
         let snapshot = txn.snapshot_newest();
         let Ok(table) = snapshot.row_table(&TableName::public(name)).map(Arc::clone) else {
@@ -78,40 +78,43 @@ impl Driver {
                 session.waiting = Some((name, statement));
             }
             Err(error) => {
-                assert!(explained(&error) || error.state() == SqlState::UNIQUE_VIOLATION, "{statement:?}: {error}");
+                assert!(
+                    is_expected_error(&error) || error.state() == SqlState::UNIQUE_VIOLATION,
+                    "{statement:?}: {error}"
+                );
                 txn.rows().undo_to(before, guard).expect("undo");
                 return error.state() != SqlState::SERIALIZATION_FAILURE
                     && error.state() != SqlState::DEADLOCK_DETECTED;
             }
         }
-        if self.dice.chance(30) {
+        if self.random.chance(30) {
             txn.end_statement();
         }
         true
     }
 
     fn statement(&mut self) -> Statement {
-        let id = self.dice.below(KEYS) as i32;
-        let code = self.dice.chance(60).then(|| self.dice.below(KEYS) as i64);
-        let fields = vec![Some(i64::from(id)), code, Some(self.dice.below(5) as i64)];
-        match self.dice.below(100) {
+        let id = self.random.below(KEYS) as i32;
+        let code = self.random.chance(60).then(|| self.random.below(KEYS) as i64);
+        let fields = vec![Some(i64::from(id)), code, Some(self.random.below(5) as i64)];
+        match self.random.below(100) {
             0..40 => Statement::Insert(id, fields),
             40..70 => Statement::Update(id, fields),
             70..88 => Statement::Delete(id),
             88..94 => Statement::Lock(id, [LockMode::KeyShare, LockMode::Share, LockMode::Update][id as usize % 3]),
             94 => Statement::Truncate,
             95..97 => Statement::AddColumn(code),
-            97..99 => Statement::Index(1 + self.dice.below(2) as usize),
+            97..99 => Statement::Index(1 + self.random.below(2) as usize),
             _ => Statement::Drop,
         }
     }
 
     fn savepoint(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
-        if session.savepoints.is_empty() || self.dice.chance(50) {
+        if session.savepoints.is_empty() || self.random.chance(50) {
             session.savepoints.push((txn.savepoint(), changes.len()));
             return true;
         }
-        let at = self.dice.below(session.savepoints.len() as u64) as usize;
+        let at = self.random.below(session.savepoints.len() as u64) as usize;
         session.savepoints.truncate(at + 1);
         let (savepoint, count) = &session.savepoints[at];
         txn.roll_back_to(savepoint).expect("roll back");
@@ -145,7 +148,7 @@ impl Driver {
         };
         match txn.create_row_table(schema) {
             Ok(table) => changes.push(Change::CreateRows { name: name.to_owned(), id: table.id() }),
-            Err(error) => assert!(explained(&error), "create: {error}"),
+            Err(error) => assert!(is_expected_error(&error), "create: {error}"),
         }
         true
     }
@@ -157,12 +160,12 @@ impl Driver {
             let (id, name) = (txn.next_number(), TableName::public(SEQUENCE));
             // A sequence created again after a crash continues after the values shown before, so
             // that the check treats it as one.
-            let (start, increment, min, max) = (self.numbers.0 + 1, 1, 1, i64::MAX);
+            let (start, increment, min, max) = (self.sequence_values.0 + 1, 1, 1, i64::MAX);
             let (ty, cache, cycle, owner) = (Type::Int8, 1, false, None);
             let sequence = model::SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
             match txn.create_sequence(Arc::new(sequence)) {
                 Ok(()) => changes.push(Change::Sequence),
-                Err(error) => assert!(explained(&error), "create sequence: {error}"),
+                Err(error) => assert!(is_expected_error(&error), "create sequence: {error}"),
             }
             return true;
         };
@@ -172,9 +175,9 @@ impl Driver {
         }
         match txn.next_value(sequence.id) {
             Ok(NextValue::Value { value, lsn }) => {
-                self.report.numbers += 1;
-                assert!(value > self.numbers.0, "number {value} after {:?}", self.numbers);
-                self.numbers.0 = value;
+                self.report.sequence_values += 1;
+                assert!(value > self.sequence_values.0, "number {value} after {:?}", self.sequence_values);
+                self.sequence_values.0 = value;
                 // The reservation is a commit of its own, which changes nothing that reads show.
                 let (last, state) = self.history.last_key_value().expect("history is never empty");
                 if lsn > *last {
@@ -182,11 +185,11 @@ impl Driver {
                     self.history.insert(lsn, state);
                 }
                 if matches!(self.engine().when_durable(lsn), Ok(None)) {
-                    self.numbers.1 = value;
+                    self.sequence_values.1 = value;
                 }
             }
             Ok(NextValue::Wait(_)) => {}
-            Err(error) => assert!(explained(&error), "next value: {error}"),
+            Err(error) => assert!(is_expected_error(&error), "next value: {error}"),
         }
         true
     }
@@ -227,7 +230,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
     let changed = |fields: Option<RowFields>, key| Outcome::Changed(Change::Row { table: id, id: key, fields });
     match statement {
         Statement::Insert(key, fields) => {
-            let fields = widened(table, fields);
+            let fields = with_added_columns(table, fields);
             let row = row(table, *key, &fields);
             Ok(match txn.rows().insert(table, row, guard)? {
                 Put::Done(_) => changed(Some(fields), *key),
@@ -240,7 +243,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
                 Ok(record) => record,
                 Err(outcome) => return Ok(outcome),
             };
-            let fields = widened(table, fields);
+            let fields = with_added_columns(table, fields);
             Ok(match txn.rows().update(table, record, row(table, *key, &fields), guard)? {
                 Put::Done(_) => changed(Some(fields), *key),
                 Put::Duplicate { .. } => Outcome::Nothing,
@@ -317,7 +320,7 @@ fn lock(
 }
 
 /// Appends a value for each added column.
-fn widened(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
+fn with_added_columns(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
     let mut fields = fields.to_vec();
     fields.resize(table.layout.columns(), Some(3));
     fields

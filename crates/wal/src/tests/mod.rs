@@ -690,7 +690,7 @@ fn files_grow_with_use_and_a_log_without_needed_records_starts_small_again() {
     assert!(wal.disk_bytes() < large && env.used_bytes() < large, "{} of {large} bytes", wal.disk_bytes());
     wal.remove_below(Lsn(402)).unwrap();
     flush(&wal);
-    assert_eq!(wal.oldest(), Lsn(401), "a small one stays");
+    assert_eq!(wal.oldest(), Lsn(401), "a small file is kept");
 
     assert_eq!(append(&wal, b"on"), Lsn(402));
     wal.close(&|_| {}).unwrap();
