@@ -4,9 +4,9 @@
 //! Two workers share it. The one of normal priority applies retention, picks compactions and
 //! installs their results, for which it takes locks that commits need. The one of low priority
 //! merges, unless a caller waits or there is a backlog; then the normal worker merges. The rate
-//! limit applies only while no caller waits, and is raised as the backlog grows (`rate_limiter`). A worker
-//! that finds it is the other's turn wakes the other. There are two because a thread cannot raise
-//! its priority again once lowered.
+//! limit applies only while no caller waits, and is raised as the backlog grows (`rate_limiter`). A
+//! worker that finds it is the other's turn wakes the other. There are two because a thread cannot
+//! raise its priority again once lowered.
 //!
 //! Crash safety is explained in `flusher.rs`: no file is named before it is complete and synced.
 
@@ -136,8 +136,8 @@ impl Inner {
         compactor.backlog.1
     }
 
-    /// Answers the first `callers` callers. Later ones asked during the step and are left to the next
-    /// step, which they requested.
+    /// Answers the first `callers` callers. Later ones asked during the step and are left to the
+    /// next step, which they requested.
     fn answer_settle_waiters(&self, callers: usize, error: Option<&Error>) {
         let mut waiters = self.settle_waiters.lock();
         // Fewer if closing has already answered them.

@@ -357,8 +357,9 @@ impl Engine {
     /// Opens the database in `dir`, creating it if there is none, and starts its workers.
     ///
     /// # Errors
-    /// 22023 for a directory that holds something else, which is left as it is; 55P03 when another process has it open; 55000
-    /// for another format version; XX001 with what is wrong where; 58030.
+    /// 22023 for a directory with other contents, which is left unchanged; 55P03 when another
+    /// process has it open; 55000 for another format version; XX001 with what is wrong where;
+    /// 58030.
     pub fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Engine, Recovery)> {
         let started = env.monotonic_ns();
         let (inner, mut recovery) = open(env, dir, options)?;

@@ -1,5 +1,5 @@
-//! Flushing the log, and flushing memtables and changed parts of `rows` tables (together a checkpoint),
-//! as step functions of two workers. Compaction is in `compaction.rs`.
+//! Flushing the log, and flushing memtables and changed parts of `rows` tables (together a
+//! checkpoint), as step functions of two workers. Compaction is in `compaction.rs`.
 //!
 //! Order that makes a crash harmless: files are written and synced, then the manifest names them,
 //! then the new database version uses them, then the files they replace are removed. After a failed

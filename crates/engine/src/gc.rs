@@ -1,6 +1,8 @@
-//! Garbage collection of `rows` tables, and waking delayed writers, as step functions of one worker.
+//! Garbage collection of `rows` tables, and waking delayed writers, as step functions of one
+//! worker.
 //!
-//! Commits collect most of the garbage themselves, for the oldest snapshot only. The worker collects the rest.
+//! Commits collect most of the garbage themselves, for the oldest snapshot only. The worker
+//! collects the rest.
 
 use std::sync::atomic::Ordering;
 

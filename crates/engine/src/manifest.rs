@@ -59,7 +59,8 @@ pub struct Manifest {
     pub identity: u64,
     /// All commits up to here are in the files below.
     pub flushed_lsn: Lsn,
-    /// The log is needed from here: `flushed_lsn + 1`, or the first record of a transaction that was open at the flush.
+    /// The log is needed from here: `flushed_lsn + 1`, or the first record of a transaction that
+    /// was open at the flush.
     pub replay_from: Lsn,
     /// Above the number of every file.
     pub next_file: u64,

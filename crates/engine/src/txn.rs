@@ -29,8 +29,8 @@ pub enum Durability {
     /// Acknowledged once it is durable.
     #[default]
     Sync,
-    /// Acknowledged immediately. The log worker is never idle while records are pending, so the commit is
-    /// durable after at most two log flushes.
+    /// Acknowledged immediately. The log worker is never idle while records are pending, so the
+    /// commit is durable after at most two log flushes.
     Async,
 }
 

@@ -98,7 +98,8 @@ pub trait Env: Send + Sync + 'static {
 pub trait File: Send + Sync {
     /// Fills `buf` from `offset`. `UnexpectedEof` when the file ends before.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all of `buf` at `offset`, growing the file if needed. After an error any part may be written.
+    /// Writes all of `buf` at `offset`, growing the file if needed. After an error any part may be
+    /// written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Makes contents and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;

@@ -142,7 +142,8 @@ pub fn decode(bytes: &[u8], types: &[DataType]) -> Result<Vec<KeyValue>> {
     Ok(values)
 }
 
-/// Calls `each` with the position and value of every key column, without allocating; missing trailing ones are NULL.
+/// Calls `each` with the position and value of every key column, without allocating; missing
+/// trailing ones are NULL.
 ///
 /// # Errors
 /// XX001 when the bytes are not a key of these types; `each` may have been called for the values

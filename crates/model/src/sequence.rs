@@ -15,7 +15,8 @@ pub struct SequenceOwner {
 
 /// Definition of a sequence, without its value. Immutable: a change makes a new value.
 ///
-/// Always true: `min < max`, both within the type; `start` within both; `increment` is not 0; `cache` is positive.
+/// Always true: `min < max`, both within the type; `start` within both; `increment` is not 0;
+/// `cache` is positive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceSpec {
     /// Number of the sequence; not reused in the database.

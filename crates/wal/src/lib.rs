@@ -275,7 +275,8 @@ impl Wal {
     /// of its parts. One copy, no I/O, never waits. A record is durable once [`Wal::durable`]
     /// reaches its LSN.
     ///
-    /// - each record: 1 ..= [`RECORD_PAYLOAD_BYTES_MAX`] bytes. LSNs within one call are consecutive.
+    /// - each record: 1 ..= [`RECORD_PAYLOAD_BYTES_MAX`] bytes. LSNs within one call are
+    ///   consecutive.
     ///
     /// # Errors
     /// Nothing was queued:

@@ -188,7 +188,8 @@ impl Numeric {
         }
     }
 
-    /// Calls `read` with sign, decimal digits (ASCII, no leading zeros, none for 0) and scale of a finite number.
+    /// Calls `read` with sign, decimal digits (ASCII, no leading zeros, none for 0) and scale of a
+    /// finite number.
     pub fn with_digits<R>(&self, read: impl FnOnce(bool, &[u8], u32) -> R) -> Option<R> {
         match &self.0 {
             Repr::Small { value, scale } => {
@@ -334,7 +335,8 @@ fn write_digits(buffer: &mut [u8; U128_DIGITS], mut value: u128) -> &[u8] {
     &buffer[at..]
 }
 
-/// Appends `value / 10^scale` in decimal, always with `scale` digits after the point; a negative scale appends zeros.
+/// Appends `value / 10^scale` in decimal, always with `scale` digits after the point; a negative
+/// scale appends zeros.
 pub fn decimal_text(out: &mut Vec<u8>, value: i128, scale: i32) {
     let mut buffer = [0; U128_DIGITS];
     digits_text(out, value < 0, write_digits(&mut buffer, value.unsigned_abs()), scale);

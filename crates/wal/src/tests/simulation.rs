@@ -293,8 +293,8 @@ fn acknowledged_records_survive_a_crash_while_the_tail_is_made_safe() {
             env.crash();
             let (wal, records, _) = open(&env, 15).unwrap();
             ledger.check(&wal, 15, &records);
-            // Equal in length to the lost record: a remainder of the torn tail would follow this one
-            // seamlessly.
+            // Equal in length to the lost record: a remainder of the torn tail would follow this
+            // one seamlessly.
             append_to(&wal, &mut ledger, vec![9; 400]);
             wal.flush_step(&|lsn| ledger.advanced(lsn));
             drop(wal);
