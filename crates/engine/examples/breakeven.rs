@@ -1,10 +1,11 @@
-//! What shares of blocks cost to change and to read, compressed and not, without sockets and SQL:
-//! `cargo run --release --example breakeven -p engine [SERIES] [DAYS] [FOLDER]`.
+//! CPU cost of changing and reading shares of blocks, compressed and uncompressed, without sockets
+//! and SQL: `cargo run --release --example breakeven -p engine [SERIES] [DAYS] [DIRECTORY]`.
 //!
-//! The work of `millrace bench breakeven`: series of quarters of an hour, value and flag, of whose days a share is
-//! changed, by commits of one day of one series or of 31 days of all; then everything is read, likewise. CPU of all
-//! threads, because a busy machine's wall time says little: of commits, of the flush with the compactions it calls for,
-//! of reading (the least of three).
+//! The workload of `millrace bench breakeven`: series with a value and a flag every 15 minutes. A
+//! share of their days is changed, by commits of one day of one series or of 31 days of all series;
+//! then everything is read in the same units. Reports CPU of all threads, because wall time says
+//! little on a busy machine: of commits, of the flush with its compactions, and of reading (the
+//! minimum of three).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ fn main() -> Result<()> {
     outcome
 }
 
-/// One of the two.
+/// The database with or without compression.
 struct Side {
     name: &'static str,
     engine: Engine,
@@ -121,7 +122,7 @@ fn step(
     Ok(())
 }
 
-/// The least CPU of three readings.
+/// The minimum CPU time of three readings.
 fn read_thrice(side: &Side, shape: &Shape, stretches: &[Stretch]) -> Result<Duration> {
     let mut least = read(side, shape, stretches)?;
     for _ in 0..2 {
@@ -146,7 +147,7 @@ fn make(engine: &Engine, compression: bool) -> Result<TableId> {
     Ok(table)
 }
 
-/// Without waiting for the disk, which costs both the same.
+/// Writes without waiting for the disk, which costs both databases the same.
 fn write(side: &Side, batch: &Batch) -> Result<()> {
     let mut txn = side.engine.begin(Isolation::ReadCommitted, Lsn::ZERO);
     txn.write(side.table, batch.clone())?;
@@ -154,7 +155,7 @@ fn write(side: &Side, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Flushes, and waits until no compaction has ended for a while.
+/// Flushes, and waits until no compaction has finished for a while.
 fn rest(engine: &Engine) -> Result<()> {
     engine.flush()?;
     let mut compactions = engine.stats().compactions;
@@ -167,7 +168,7 @@ fn rest(engine: &Engine) -> Result<()> {
     }
 }
 
-/// CPU of reading all stretches, one scan each; panics where a value is missing.
+/// CPU time of reading all stretches, one scan each; panics if a value is missing.
 fn read(side: &Side, shape: &Shape, stretches: &[Stretch]) -> Result<Duration> {
     let cpu = Cpu::now();
     let (mut rows, mut sum) = (0, 0.0);
@@ -203,7 +204,7 @@ fn time_of(slot: usize) -> i64 {
     1_735_689_600_000_000_000 + slot as i64 * STEP_NS
 }
 
-/// Sixty-four bits that depend on all of `place`.
+/// Sixty-four pseudo-random bits that depend on all of `place`.
 fn noise(place: [usize; 3]) -> u64 {
     place.iter().fold(0x9E37_79B9_7F4A_7C15, |state: u64, part| {
         let mixed = (state ^ *part as u64).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -223,7 +224,7 @@ impl Shape {
         (0..self.days).step_by(BULK_DAYS).map(stretch).collect()
     }
 
-    /// A share of each block of a stretch: neighbours, beginning anywhere.
+    /// A share of each block of a stretch: adjacent values at a random offset.
     fn rows(&self, stretch: &Stretch, share: usize, version: usize) -> Batch {
         let count = (BLOCK * share).div_ceil(100);
         let mut keys = KeyList::new();

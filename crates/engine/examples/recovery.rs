@@ -1,7 +1,8 @@
-//! How long opening takes after a crash: `cargo run --release --example recovery -p engine [MB] [FOLDER]`.
+//! Measures the time to open a database after a crash: `cargo run --release --example recovery -p
+//! engine [MB] [DIRECTORY]`.
 //!
-//! Fills about so many megabytes of log (default 1000) by commits of 1, 100 and 10,000 rows over 1,000 series, flushes
-//! nothing, and opens the directory again, page cache warm.
+//! Writes about MB megabytes of log (default 1000) by commits of 1, 100 and 10,000 rows over 1,000
+//! series, without a flush, and opens the directory again with a warm page cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn main() -> Result<()> {
 }
 
 fn measure(dir: &Path, rows: usize, bytes: u64) -> Result<()> {
-    // So much memory and log that nothing is flushed.
+    // Enough memory and log that nothing is flushed.
     let options = Options { memory_bytes: 64 << 30, log_flush_bytes: u64::MAX, ..Options::default() };
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let began = Instant::now();

@@ -1,8 +1,8 @@
-//! How many small transactions on a `rows` table a second, and what each costs: `cargo run --release --example rows -p engine
-//! [SECONDS] [FOLDER]`.
+//! Measures the rate and CPU cost of small transactions on a `rows` table: `cargo run --release
+//! --example rows -p engine [SECONDS] [DIRECTORY]`.
 //!
-//! Each transaction changes one row of 100,000 by its key and commits at `async`, by one thread and by two. CPU is that of the whole
-//! process, log and garbage included.
+//! Each transaction changes one row of 100,000 by its key and commits at `async`, on one thread and
+//! on two. CPU is that of the whole process, log and garbage collection included.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn measure(engine: &Engine, table: TableId, threads: u64, time: Duration) -> Res
                     let mut state = thread + 1;
                     while !stop.load(Ordering::Relaxed) {
                         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        // Each thread its own rows, so that none waits.
+                        // Each thread changes its own rows, so that no thread waits.
                         let id = (state >> 33) as i32 % (ROWS / threads as i32) * threads as i32 + thread as i32;
                         change(engine, table, id)?;
                         count.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ fn change(engine: &Engine, table: TableId, id: i32) -> Result<()> {
     let (record, _) = rows.get(table, &key, guard)?.ok_or_else(|| Error::bug("no row"))?;
     let Locked::Row { row: old, .. } = rows.lock_row(table, record, LockMode::NoKeyUpdate, WaitPolicy::Wait, guard)?
     else {
-        return Err(Error::bug("somebody else has the row"));
+        return Err(Error::bug("another transaction has the row"));
     };
     let Datum::Int8(count) = table.layout.field(old, 1)? else { return Err(Error::bug("no count")) };
     let row = row(table, id, count + 1)?;
@@ -126,7 +126,7 @@ fn change(engine: &Engine, table: TableId, id: i32) -> Result<()> {
     }
 }
 
-/// User and system time of the process, from the operating system's table.
+/// User and system time of the process, from the operating system.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

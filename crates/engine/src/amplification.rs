@@ -1,21 +1,21 @@
-//! How much is written for what is committed.
+//! Write amplification: bytes written for each byte committed.
 
 use crate::engine::Stats;
 
-/// What was written for every byte of rows of `columns` tables that was committed, since start. What is flushed and merged
-/// may have been committed before.
+/// Bytes written for each byte of rows of `columns` tables that was committed, since start. Flushes
+/// and compactions may also write rows committed before the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WriteAmplification {
-    /// By the log.
+    /// Bytes written to the log.
     pub log: f64,
-    /// By flushes.
+    /// Bytes written by flushes.
     pub flushes: f64,
-    /// By compactions.
+    /// Bytes written by compactions.
     pub compactions: f64,
 }
 
 impl WriteAmplification {
-    /// All together.
+    /// The sum of all three.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.log + self.flushes + self.compactions
@@ -23,7 +23,7 @@ impl WriteAmplification {
 }
 
 impl Stats {
-    /// What was written over what was committed; 0 as long as nothing was.
+    /// Returns the write amplification; 0 before the first commit of rows.
     #[must_use]
     pub fn write_amplification(&self) -> WriteAmplification {
         let over = |bytes: u64| if self.ingested_bytes == 0 { 0.0 } else { bytes as f64 / self.ingested_bytes as f64 };
@@ -40,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_is_over_what_came_and_nothing_is_over_nothing() {
+    fn each_part_is_divided_by_ingested_bytes_and_zero_without_ingest() {
         let stats = Stats {
             ingested_bytes: 1_000,
             ingest_log_bytes: 1_100,
             flush_bytes: 250,
             compaction_bytes: 500,
-            // Of other commits, and of the start.
+            // From other commits, and from recovery.
             log_bytes: 9_000,
             ..Stats::default()
         };

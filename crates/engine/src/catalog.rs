@@ -1,4 +1,4 @@
-//! Which schemas, tables, indexes and sequences there are, at one moment.
+//! The catalog: schemas, tables, indexes and sequences at one LSN.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use model::{
     Table, TableId, TableName, TableOptions, TableRef, limits,
 };
 
-/// Which schemas, tables, indexes and sequences there are. Immutable; a change makes a new one.
+/// Schemas, tables, indexes and sequences. Immutable; a change returns a new catalog.
 ///
-/// Always true: no two relations of a schema have one name, of whatever kind they are.
+/// Always true: relation names are unique within a schema, across all kinds of relations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
     schemas: BTreeSet<String>,
@@ -18,42 +18,42 @@ pub struct Catalog {
     by_id: BTreeMap<TableId, TableRef>,
     row_tables: BTreeMap<TableId, RowSchemaRef>,
     sequences: BTreeMap<u32, SequenceRef>,
-    /// Names of everything that is no `columns` table.
-    others: BTreeMap<TableName, Other>,
+    /// Names of all relations except `columns` tables.
+    relations: BTreeMap<TableName, Relation>,
 }
 
-/// What a name means that is not a `columns` table's.
+/// A relation that is not a `columns` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Other {
+enum Relation {
     RowTable(TableId),
     /// An index of this table.
     Index(TableId),
     Sequence(u32),
 }
 
-/// A table to be made.
+/// Definition of a `columns` table to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSpec {
-    /// Its name.
+    /// Schema and name of the table.
     pub name: TableName,
-    /// Is (key, time) unique?
+    /// Whether (key, time) is unique.
     pub keyed: bool,
     /// Exactly one with role `Time`.
     pub columns: Vec<ColumnSpec>,
-    /// What `WITH (…)` said.
+    /// Options of the `WITH (…)` clause.
     pub options: TableOptions,
 }
 
-/// A column to be made.
+/// Definition of a column to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnSpec {
-    /// Its name.
+    /// Name, unique within the table.
     pub name: String,
-    /// Its type.
+    /// Type of its values.
     pub ty: DataType,
-    /// May it be NULL?
+    /// Whether it may be NULL.
     pub nullable: bool,
-    /// What it is for.
+    /// Time, key or field.
     pub role: ColumnRole,
 }
 
@@ -65,7 +65,7 @@ impl Default for Catalog {
             by_id: BTreeMap::new(),
             row_tables: BTreeMap::new(),
             sequences: BTreeMap::new(),
-            others: BTreeMap::new(),
+            relations: BTreeMap::new(),
         }
     }
 }
@@ -91,9 +91,9 @@ impl Catalog {
     /// The `rows` table called `name`.
     #[must_use]
     pub fn row_table(&self, name: &TableName) -> Option<&RowSchemaRef> {
-        match self.others.get(name)? {
-            Other::RowTable(id) => self.row_tables.get(id),
-            Other::Index(_) | Other::Sequence(_) => None,
+        match self.relations.get(name)? {
+            Relation::RowTable(id) => self.row_tables.get(id),
+            Relation::Index(_) | Relation::Sequence(_) => None,
         }
     }
 
@@ -111,7 +111,7 @@ impl Catalog {
     /// The index called `name`, and its table.
     #[must_use]
     pub fn index(&self, name: &TableName) -> Option<(&RowSchemaRef, &RowIndex)> {
-        let Other::Index(table) = self.others.get(name)? else { return None };
+        let Relation::Index(table) = self.relations.get(name)? else { return None };
         let table = self.row_tables.get(table)?;
         let index = indexes(table).find(|index| index.name == name.table)?;
         Some((table, index))
@@ -120,9 +120,9 @@ impl Catalog {
     /// The sequence called `name`.
     #[must_use]
     pub fn sequence(&self, name: &TableName) -> Option<&SequenceRef> {
-        match self.others.get(name)? {
-            Other::Sequence(id) => self.sequences.get(id),
-            Other::Index(_) | Other::RowTable(_) => None,
+        match self.relations.get(name)? {
+            Relation::Sequence(id) => self.sequences.get(id),
+            Relation::Index(_) | Relation::RowTable(_) => None,
         }
     }
 
@@ -137,18 +137,18 @@ impl Catalog {
         self.sequences.values()
     }
 
-    /// Has a relation of any kind this name?
+    /// Whether a relation of any kind has this name.
     #[must_use]
     pub fn has_relation(&self, name: &TableName) -> bool {
-        self.tables.contains_key(name) || self.others.contains_key(name)
+        self.tables.contains_key(name) || self.relations.contains_key(name)
     }
 
-    /// All schemas, by name; `public` is always there.
+    /// All schemas, by name; includes `public` always.
     pub fn schemas(&self) -> impl Iterator<Item = &str> {
         self.schemas.iter().map(String::as_str)
     }
 
-    /// Is there such a schema?
+    /// Whether the schema exists.
     #[must_use]
     pub fn has_schema(&self, name: &str) -> bool {
         self.schemas.contains(name)
@@ -159,7 +159,7 @@ impl Catalog {
         self.table(name).ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation {name} does not exist")))
     }
 
-    /// With a schema added.
+    /// Returns a catalog with a schema added.
     pub fn with_schema(&self, name: &str) -> Result<Catalog> {
         check_name("schema", name)?;
         let mut next = self.clone();
@@ -169,13 +169,13 @@ impl Catalog {
         Ok(next)
     }
 
-    /// Without an empty schema.
+    /// Returns a catalog with an empty schema removed.
     pub(crate) fn without_schema(&self, name: &str) -> Result<Catalog> {
         let mut next = self.clone();
         if name == "public" || !next.schemas.remove(name) {
             return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" cannot be dropped")));
         }
-        if let Some(table) = self.tables.keys().chain(self.others.keys()).find(|table| table.schema == name) {
+        if let Some(table) = self.tables.keys().chain(self.relations.keys()).find(|table| table.schema == name) {
             return Err(Error::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("schema \"{name}\" still holds relation {table}"),
@@ -185,13 +185,13 @@ impl Catalog {
         Ok(next)
     }
 
-    /// With a table added or replaced by a newer version of itself.
+    /// Returns a catalog with a table added, or replaced by its next version.
     ///
     /// # Errors
-    /// 42P07 when another table has the name; 3F000; 54000.
+    /// 42P07 when another relation has the name; 3F000; 54000.
     pub fn with_table(&self, table: TableRef) -> Result<Catalog> {
-        let is_itself = self.tables.get(&table.name).is_some_and(|other| other.id == table.id);
-        if !is_itself {
+        let is_same_table = self.tables.get(&table.name).is_some_and(|other| other.id == table.id);
+        if !is_same_table {
             self.check_free(&table.name)?;
         }
         self.check_schema(&table.name)?;
@@ -226,7 +226,8 @@ impl Catalog {
         Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
     }
 
-    /// With a `rows` table and its indexes added, or replaced by a newer version of itself, whatever its name.
+    /// Returns a catalog with a `rows` table and its indexes added, or replaced by its next
+    /// version, which may have another name.
     ///
     /// # Errors
     /// 42P07 when another relation has one of the names; 3F000; 54000.
@@ -235,17 +236,17 @@ impl Catalog {
         next.check_schema(&table.name)?;
         next.check_count(&table.name, false)?;
         next.check_free(&table.name)?;
-        next.others.insert(table.name.clone(), Other::RowTable(table.id));
+        next.relations.insert(table.name.clone(), Relation::RowTable(table.id));
         for index in indexes(&table) {
             let name = TableName { schema: table.name.schema.clone(), table: index.name.clone() };
             next.check_free(&name)?;
-            next.others.insert(name, Other::Index(table.id));
+            next.relations.insert(name, Relation::Index(table.id));
         }
         next.row_tables.insert(table.id, table);
         Ok(next)
     }
 
-    /// With a sequence added or changed.
+    /// Returns a catalog with a sequence added or changed.
     ///
     /// # Errors
     /// 42P07, 3F000.
@@ -253,28 +254,29 @@ impl Catalog {
         let mut next = self.without_sequence(sequence.id);
         next.check_schema(&sequence.name)?;
         next.check_free(&sequence.name)?;
-        next.others.insert(sequence.name.clone(), Other::Sequence(sequence.id));
+        next.relations.insert(sequence.name.clone(), Relation::Sequence(sequence.id));
         next.sequences.insert(sequence.id, sequence);
         Ok(next)
     }
 
-    /// Without a sequence.
+    /// Returns a catalog with a sequence removed.
     pub(crate) fn without_sequence(&self, id: u32) -> Catalog {
         let mut next = self.clone();
         if let Some(sequence) = next.sequences.remove(&id) {
-            next.others.remove(&sequence.name);
+            next.relations.remove(&sequence.name);
         }
         next
     }
 
-    /// Without a table, of either kind.
+    /// Returns a catalog with a table of either kind removed.
     pub(crate) fn without_table(&self, id: TableId) -> Catalog {
         let mut next = self.clone();
         if let Some(table) = next.by_id.remove(&id) {
             next.tables.remove(&table.name);
         }
         if let Some(table) = next.row_tables.remove(&id) {
-            next.others.retain(|_, other| !matches!(other, Other::RowTable(of) | Other::Index(of) if *of == id));
+            next.relations
+                .retain(|_, other| !matches!(other, Relation::RowTable(of) | Relation::Index(of) if *of == id));
             drop(table);
         }
         next
@@ -286,7 +288,7 @@ fn indexes(table: &RowSchema) -> impl Iterator<Item = &RowIndex> {
     table.primary.iter().chain(&table.secondary)
 }
 
-/// What everyone who has a `rows` table relies on.
+/// Checks the invariants of `rows` tables that all code relies on.
 ///
 /// # Errors
 /// 42602, 42701, 42P16, 54000, 54011, naming the column or index.
@@ -314,7 +316,7 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
         check_name("index", &index.name)?;
         check_positions(table, &index.name, &index.columns)?;
         if index.columns.is_empty() || !ids.insert(index.id) {
-            return Err(invalid(table, &format!("has index \"{}\" without columns, or twice", index.name)));
+            return Err(invalid(table, &format!("has index \"{}\" twice or without columns", index.name)));
         }
         let unordered = index.columns.iter().find(|at| !table.columns[**at].ty.is_ordered());
         if let Some(at) = unordered {
@@ -336,7 +338,7 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
 fn check_positions(table: &RowSchema, what: &str, positions: &[usize]) -> Result<()> {
     match positions.iter().find(|at| table.columns.get(**at).is_none_or(|column| column.dropped)) {
         None => Ok(()),
-        Some(at) => Err(invalid(table, &format!("has no column {at}, which \"{what}\" is over"))),
+        Some(at) => Err(invalid(table, &format!("has no column {at}, which \"{what}\" uses"))),
     }
 }
 
@@ -345,11 +347,12 @@ fn invalid(table: &RowSchema, what: &str) -> Error {
 }
 
 impl TableSpec {
-    /// The table this makes, with number `id`.
+    /// Builds the first version of the table, with number `id`.
     ///
     /// # Errors
-    /// 42P16 and friends, naming the column: no or several time columns, a nullable or wrongly typed time, a key of float type, a
-    /// key on an unkeyed table; 42701 for a name twice; 54011 for too many columns.
+    /// 42P16 naming the column: no or several time columns, a nullable or wrongly typed time, a key
+    /// of float type, a key on an unkeyed table; 42701 for a duplicate name; 54011 for too many
+    /// columns; 22023 for an invalid option.
     pub fn build(&self, id: TableId) -> Result<Table> {
         check_name("table", &self.name.table)?;
         let mut table = Table {
@@ -369,7 +372,7 @@ impl TableSpec {
     }
 }
 
-/// `table` with columns added, as its next version.
+/// Returns the next version of `table`, with columns added.
 pub(crate) fn with_columns(table: &Table, columns: &[ColumnSpec]) -> Result<Table> {
     let mut next = table.clone();
     for column in columns {
@@ -377,7 +380,7 @@ pub(crate) fn with_columns(table: &Table, columns: &[ColumnSpec]) -> Result<Tabl
             return Err(invalid_table(&next, &column.name, "is a second time column"));
         }
         if !column.nullable {
-            return Err(invalid_table(&next, &column.name, "is NOT NULL, but rows that exist would have none"));
+            return Err(invalid_table(&next, &column.name, "is NOT NULL, but existing rows would have no value"));
         }
         push_column(&mut next, column)?;
     }
@@ -386,7 +389,7 @@ pub(crate) fn with_columns(table: &Table, columns: &[ColumnSpec]) -> Result<Tabl
     Ok(next)
 }
 
-/// `table` with other options, as its next version.
+/// Returns the next version of `table`, with other options.
 pub(crate) fn with_options(table: &Table, options: TableOptions) -> Result<Table> {
     let next = Table { options, version: table.version + 1, ..table.clone() };
     check_shape(&next)?;
@@ -442,8 +445,10 @@ pub(crate) fn check_shape(table: &Table) -> Result<()> {
         return Err(invalid_table(table, &time.name, "is the time, and must be timestamptz or bigint"));
     }
     if table.time_is_number() && table.options.retention_ns.is_some() {
-        let text = format!("retention of relation {}, whose times are numbers, is not supported", table.name);
-        return Err(Error::unsupported(text).with_hint("DELETE what is too old: no clock tells when a number was"));
+        let text = format!("retention is not supported for relation {}, whose time column is bigint", table.name);
+        return Err(
+            Error::unsupported(text).with_hint("DELETE old rows instead; a bigint time has no relation to the clock")
+        );
     }
     if time.nullable {
         return Err(invalid_table(table, &time.name, "is the time, and must be NOT NULL"));

@@ -1,16 +1,16 @@
-//! Little-endian integers and length-prefixed bytes, written plainly and read with every length checked.
+//! Encoding of little-endian integers and length-prefixed bytes; the decoder checks every length.
 
 use model::{Error, Result};
 
-/// Appends to a byte vector.
+/// Encoder that appends to a byte vector.
 pub(crate) trait Put {
     fn put_u8(&mut self, value: u8);
     fn put_u32(&mut self, value: u32);
     fn put_u64(&mut self, value: u64);
     fn put_i64(&mut self, value: i64);
-    /// Seven bits a byte, lowest first; all bytes but the last have the highest bit set.
+    /// LEB128: seven bits a byte, lowest first; all bytes but the last have the highest bit set.
     fn put_varint(&mut self, value: u64);
-    /// A u32 length and the bytes.
+    /// A u32 length, then the bytes.
     fn put_bytes(&mut self, value: &[u8]);
 }
 
@@ -46,7 +46,7 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Reads from a byte slice; `what` names it in errors.
+/// Decoder of a byte slice; `what` names the slice in errors.
 pub(crate) struct Take<'a> {
     bytes: &'a [u8],
     what: &'static str,
@@ -71,14 +71,14 @@ impl<'a> Take<'a> {
     take_number!(u64, u64);
     take_number!(i64, i64);
 
-    /// As [`Put::put_varint`] writes it.
+    /// Reads the encoding of [`Put::put_varint`].
     pub(crate) fn varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = u64::from(self.u8()?);
             value |= (byte & 0x7f) << shift;
             if byte < 0x80 {
-                // The tenth byte has one bit left.
+                // The tenth byte holds only one more bit.
                 if shift == 63 && byte > 1 {
                     break;
                 }
@@ -96,19 +96,20 @@ impl<'a> Take<'a> {
         Ok(head)
     }
 
-    /// A u32 length and the bytes.
+    /// A u32 length, then the bytes.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.u32()? as usize;
         self.take(len)
     }
 
-    /// A u32 length and UTF-8 text.
+    /// A u32 length, then UTF-8 text.
     pub(crate) fn text(&mut self) -> Result<&'a str> {
         let bytes = self.bytes()?;
         std::str::from_utf8(bytes).map_err(|_| self.malformed("holds text that is not UTF-8"))
     }
 
-    /// A count of things that take at least `each` bytes, so that a wild one is found before memory is reserved.
+    /// Reads a count of entries of at least `each` bytes and checks it against the bytes left,
+    /// before the caller allocates.
     pub(crate) fn count(&mut self, each: usize) -> Result<usize> {
         let count = self.u32()? as usize;
         if count.saturating_mul(each) > self.bytes.len() {
@@ -137,12 +138,12 @@ impl<'a> Take<'a> {
     }
 }
 
-/// A signed number as an unsigned one that is small when it is near zero.
+/// Maps signed numbers near zero to small unsigned ones.
 pub(crate) fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63).cast_unsigned()
 }
 
-/// What [`zigzag`] made of a number.
+/// Inverse of [`zigzag`].
 pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_any_length_round_trip() {
+    fn varints_of_any_length_round_trip() {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX >> 1, u64::MAX] {
             let mut bytes = Vec::new();
             bytes.put_varint(value);

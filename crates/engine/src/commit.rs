@@ -1,13 +1,15 @@
-//! The one commit point: a transaction's way through admission, the log and into a new root.
+//! The one commit point: takes a transaction through admission, the log and into a new database
+//! version.
 //!
-//! A commit is a small state machine that never blocks. Its rows are encoded outside the lock and, when they do not fit one record, go to
-//! the log ahead of the commit record, a record at a time, so that small commits pass between them. Under the lock: the catalog is
-//! checked, series get their numbers, the commit record is queued, versions of `rows` tables get its LSN, the new root is derived.
-//! Nothing fails after the queueing. Row locks are let go after the commit lock and before the log is durable: whoever saw what may still
-//! be lost waits with its own answer.
+//! A commit is a state machine that never blocks. Its rows are encoded outside the lock. Rows that
+//! do not fit one record are logged ahead of the commit record, one record at a time, so that small
+//! commits can pass between them. Under the lock the catalog is checked, series get numbers, the
+//! commit record is queued, row versions get its LSN, and the new database version is derived.
+//! Nothing fails after the queueing. Row locks are released after the commit lock and before the
+//! log is durable: a reader of rows that may still be lost delays its own answer.
 //!
-//! What a SERIALIZABLE transaction has read must be as it was: most of that is checked before the lock, and under it what commits wrote
-//! since. docs/decisions/0008-validated-reads.md
+//! The reads of a SERIALIZABLE transaction must still be valid: most are checked before taking the
+//! lock, and under the lock only against later commits. docs/decisions/0008-validated-reads.md
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -20,76 +22,80 @@ use model::{Error, Lsn, Result, SqlState, TableId, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
-use crate::engine::Room;
-use crate::hidden::Hidden;
+use crate::covering_deletes::CoveringDelete;
+use crate::db_version::DbVersion;
+use crate::engine::WriteStall;
 use crate::memory::Reservation;
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
-use crate::root::Root;
 use crate::sequence::{Counter, SequenceState};
 use crate::{Batch, Durability, Engine, Rows};
 
-/// How long a writer waits for memory before it is refused.
+/// Time that a writer waits for memory before it is refused.
 const ADMISSION_NS_MAX: u64 = 30_000_000_000;
-/// How long it waits where memtables cannot be flushed for want of space.
+/// Time that a writer waits if memtables cannot be flushed for lack of disk space.
 const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
-/// How often it looks again meanwhile; a finished flush wakes it sooner.
+/// Interval at which a waiting writer checks again; a finished flush wakes it sooner.
 const RECHECK_NS: u64 = 250_000_000;
-/// Encoded rows of one item are cut at about this size: it must fit a record with room for an estimate's error.
+/// Encoded rows of one item are split at about this size: the item must fit a record with a margin
+/// for estimation errors.
 const ROWS_ITEM_BYTES: usize = 768 << 10;
-/// After a commit of no more rows, only one in four looks whether entries are to be merged.
+/// After commits of at most this many rows, only one in four looks for memtable entries to merge.
 const SMALL_ROWS: usize = 16;
-/// Replay puts entries into their tables' states this many at a time.
+/// Entries that replay collects before it adds them to the table states.
 const PENDING_ENTRIES_MAX: usize = 4_096;
 
-/// How far a commit is.
+/// Progress of a commit.
 #[derive(Debug)]
 pub enum Progress {
     /// Poll again after the event.
     Wait(Event),
-    /// Acknowledged at the level asked for; this is its LSN. An empty transaction gives what it had seen.
+    /// Acknowledged at the requested durability, with the LSN of the commit. An empty transaction
+    /// returns the LSN it had read.
     Done(Lsn),
 }
 
-/// A commit on its way. Dropped before its commit record is queued it is a rollback; after that it is out of the caller's hands.
+/// A commit in progress. Dropping it before its commit record is queued rolls back; after that the
+/// commit happens anyway.
 pub struct Committing {
     engine: Engine,
     ddl: Vec<Ddl>,
     tables: Vec<TableWrites>,
-    /// Changes of `rows` tables, and the locks they are made under.
+    /// Changes of `rows` tables, and the locks they hold.
     rows: Option<rows::Txn>,
-    /// What it has read by, until that was found to be as it was: versions of rows stay.
-    snapshot: Option<Arc<Root>>,
-    /// What own DDL made of `rows` tables and sequences.
-    made: Made,
+    /// The version that a SERIALIZABLE transaction read, kept until its reads are validated so that
+    /// row versions are not collected.
+    snapshot: Option<Arc<DbVersion>>,
+    /// New versions of `rows` tables and sequences made by the transaction's own DDL.
+    own_versions: OwnVersions,
     durability: Durability,
     stage: Stage,
-    /// Drawn with the first record.
+    /// Number of the transaction in the log, drawn with its first record.
     txn: Option<u64>,
-    /// An item that found the log busy.
+    /// An encoded item that the busy log did not accept.
     unsent: Option<Vec<u8>>,
-    /// Row ranges of the batch that is being sent ahead.
+    /// Row ranges of the batch that is being logged ahead.
     parts: Vec<Range<usize>>,
-    /// Rows that go into the commit record itself.
+    /// Encoded rows that are part of the commit record.
     inline: Vec<Vec<u8>>,
-    /// Are rows among the changes of `rows` tables, or deletions only?
+    /// Whether the changes of `rows` tables include rows, not only deletions.
     adds_rows: bool,
-    /// Are there records in the log already?
+    /// Whether items have been logged ahead of the commit record.
     sent: bool,
-    /// Their payload bytes.
+    /// Payload bytes of these items.
     sent_bytes: usize,
-    /// Of the rows of `columns` tables, until memtables hold them.
+    /// Memory of the rows of `columns` tables, until memtables hold them.
     memory: Reservation,
     waiting_since: Option<u64>,
 }
 
 enum Stage {
     Admit,
-    /// Sending rows ahead: the batch's number over all tables, and which of its parts is next.
+    /// Logs rows ahead: index of the batch over all tables, and its next part.
     Rows {
         batch: usize,
         part: usize,
     },
-    /// Sending changes of `rows` tables ahead, from this place on.
+    /// Logs changes of `rows` tables ahead, from this position on.
     RowChanges(usize),
     Commit,
     Durable(Lsn),
@@ -102,47 +108,48 @@ struct TableWrites {
     batches: Vec<Arc<Batch>>,
 }
 
-/// One commit in four, whoever takes turns.
-fn looks_for_merges(lsn: Lsn) -> bool {
+/// True for one commit in four, whichever sessions take turns.
+fn merges_entries(lsn: Lsn) -> bool {
     lsn.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0
 }
 
-/// The wall time of a commit: whole microseconds, which is what clients see; not before the clock's `now`; and after
-/// `last`, that of the commit before, so that a time says which commits were made by then.
+/// The wall time of a commit: whole microseconds, which is the clients' resolution; not before the
+/// clock's `now`; and after `last`, the time of the previous commit, so that a time identifies the
+/// set of earlier commits.
 fn commit_time(now: i64, last: i64) -> i64 {
     let micros = |ns: i64| ns.div_euclid(1_000);
     micros(now.saturating_add(999)).max(micros(last) + 1).saturating_mul(1_000)
 }
 
-/// Everything that a transaction changed.
+/// All changes of a transaction.
 pub(crate) struct Changes {
     pub(crate) ddl: Vec<Ddl>,
     pub(crate) own: BTreeMap<TableId, OwnWrites>,
-    /// Of `own`.
+    /// Memory of `own`.
     pub(crate) memory: Reservation,
     pub(crate) rows: Option<rows::Txn>,
-    /// Of a SERIALIZABLE transaction.
-    pub(crate) snapshot: Option<Arc<Root>>,
-    pub(crate) made: Made,
+    /// Only of a SERIALIZABLE transaction.
+    pub(crate) snapshot: Option<Arc<DbVersion>>,
+    pub(crate) own_versions: OwnVersions,
 }
 
-/// What own DDL made of `rows` tables (`None`: dropped) and of sequences.
+/// New versions of `rows` tables (`None`: dropped) and of sequences made by own DDL.
 #[derive(Default)]
-pub(crate) struct Made {
+pub(crate) struct OwnVersions {
     pub(crate) tables: BTreeMap<TableId, Option<Arc<RowTable>>>,
     pub(crate) counters: BTreeMap<u32, Arc<Counter>>,
 }
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, memory, rows, snapshot, made } = changes;
+        let Changes { mut ddl, own, memory, rows, snapshot, own_versions } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
-        // Locks of a transaction that changed nothing end here.
+        // The locks of a transaction without changes are released here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
         let is_empty = ddl.is_empty() && tables.is_empty() && rows.is_none();
         for ddl in &mut ddl {
             if let Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) = ddl
-                && let Some(counter) = made.counters.get(&sequence.id)
+                && let Some(counter) = own_versions.counters.get(&sequence.id)
             {
                 *state = counter.now();
             }
@@ -153,7 +160,7 @@ impl Committing {
             tables,
             rows,
             snapshot,
-            made,
+            own_versions,
             durability,
             stage: if is_empty { Stage::Done(read_lsn) } else { Stage::Admit },
             txn: None,
@@ -168,18 +175,20 @@ impl Committing {
         }
     }
 
-    /// Is the commit record in the log? Then it happens, whether anybody waits for it or not.
+    /// Whether the commit record is in the log. If so, the commit happens even if the caller stops
+    /// polling.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         matches!(self.stage, Stage::Durable(_) | Stage::Done(_))
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Advances the commit as far as possible without blocking.
     ///
     /// # Errors
-    /// 40001, 42P07, 42P01 when the catalog changed underneath; 40001 when what a SERIALIZABLE transaction read did; 53100, 53200 when
-    /// refused before anything counted, to be tried again; 54000 when a table would have too many series: in all these nothing was done.
-    /// 58030: the log failed, the outcome is unknown.
+    /// 40001, 42P07, 42P01 when the catalog changed meanwhile; 40001 when the reads of a
+    /// SERIALIZABLE transaction are no longer valid; 53100, 53200 when refused, to be retried
+    /// later; 54000 when a table would have too many series. In all these cases nothing was
+    /// committed. 58030: the log failed and the outcome is unknown.
     pub fn poll(&mut self) -> Result<Progress> {
         loop {
             let wait = match &self.stage {
@@ -196,8 +205,8 @@ impl Committing {
         }
     }
 
-    /// The LSN of the commit record, once it is queued: from then on the commit will be there after a restart unless the log fails or the
-    /// power does before it is durable.
+    /// Returns the LSN of the commit record once it is queued. From then on the commit survives a
+    /// restart, unless the log or the power fails before it is durable.
     #[must_use]
     pub fn lsn(&self) -> Option<Lsn> {
         match self.stage {
@@ -206,18 +215,19 @@ impl Committing {
         }
     }
 
-    /// Waits for memory, then decides whether the rows go ahead of the commit record or inside it.
+    /// Waits for memory, then decides whether rows are logged ahead of the commit record or inside
+    /// it.
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        // Deletes alone are let through.
+        // Deletes without rows need no room.
         if self.memory.bytes() > 0 && self.batches().next().is_some() {
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
-            match inner.room() {
-                Room::Slow(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
-                Room::Full if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
-                Room::Full => {
+            match inner.write_stall() {
+                WriteStall::Delay(delay) if waited < delay => return Ok(Some(inner.after(delay - waited))),
+                WriteStall::Stop if waited > ADMISSION_NS_MAX => return Err(inner.memory_refusal()),
+                WriteStall::Stop => {
                     if waited > FULL_DISK_NS_MAX
                         && let Some(refusal) = inner.full_disk_refusal()
                     {
@@ -226,7 +236,7 @@ impl Committing {
                     inner.wake_flusher();
                     return Ok(Some(inner.after(RECHECK_NS)));
                 }
-                Room::Free | Room::Slow(_) => {}
+                WriteStall::Clear | WriteStall::Delay(_) => {}
             }
         }
         let encoded: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
@@ -256,7 +266,7 @@ impl Committing {
         self.tables.iter().flat_map(|writes| &writes.batches)
     }
 
-    /// Sends one record of rows.
+    /// Logs one record of rows ahead of the commit.
     fn send_rows(&mut self) -> Result<Option<Event>> {
         if let Some(item) = self.unsent.take() {
             return self.send(item);
@@ -281,7 +291,7 @@ impl Committing {
         self.send(item)
     }
 
-    /// Rows `range` of a batch as the log will have them.
+    /// Encodes rows `range` of a batch for the log.
     fn rows_item(&self, table: TableId, number: u32, batch: &Batch, range: Range<usize>) -> Vec<u8> {
         let mut item = record::begin_rows_item(table, number);
         if self.engine.inner.options.log_compression {
@@ -292,7 +302,7 @@ impl Committing {
         item
     }
 
-    /// Sends one record of changes of `rows` tables.
+    /// Logs one record of changes of `rows` tables ahead of the commit.
     fn send_row_changes(&mut self, from: usize) -> Result<Option<Event>> {
         if let Some(item) = self.unsent.take() {
             return self.send(item);
@@ -309,7 +319,8 @@ impl Committing {
         self.send(item.finish())
     }
 
-    /// An item of changes of `rows` tables, and from where on they go on if these are not all.
+    /// Encodes changes of `rows` tables, and returns the position of the next change if these are
+    /// not all.
     fn row_changes(&mut self, from: usize) -> Result<(RowChangesItem, Option<usize>)> {
         let mut item = RowChangesItem::default();
         let Some(rows) = &self.rows else { return Ok((item, None)) };
@@ -331,7 +342,8 @@ impl Committing {
         let txn = self.txn();
         let header = record::item_header(txn);
         self.sent = true;
-        // Held while appending: a flush that looks for the oldest open transaction sees either this one or none of its records.
+        // Held while appending: a flush that looks for the oldest open transaction sees either this
+        // transaction or none of its records.
         let mut open = self.engine.inner.open_txns.lock();
         self.engine.inner.check_writable()?;
         match self.engine.inner.wal.append(&[&[&header, &item]], Space::Ordinary)? {
@@ -355,12 +367,13 @@ impl Committing {
         *self.txn.get_or_insert_with(|| inner.next_txn.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The commit itself, under the lock.
+    /// Commits under the lock.
     fn commit(&mut self) -> Result<Option<Event>> {
         let txn = self.txn();
         let inner = Arc::clone(&self.engine.inner);
-        // Series that exist are found before the lock; only new ones are left to do under it.
-        let newest = inner.roots.newest();
+        // Existing series are looked up before the lock is taken; only new ones are numbered under
+        // it.
+        let newest = inner.versions.newest();
         let mut resolved = self.resolve(&newest);
         let late_rows = self.late_rows(&newest);
         drop(newest);
@@ -369,62 +382,64 @@ impl Committing {
         let mut lock = inner.commit.lock();
         inner.check_writable()?;
         self.validate()?;
-        let mut root = (*inner.roots.newest()).clone();
-        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
-        let mut gone = Vec::new();
+        let mut db = (*inner.versions.newest()).clone();
+        db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
+        let mut dropped = Vec::new();
         for ddl in &self.ddl {
-            gone.extend(root.apply(ddl)?);
+            dropped.extend(db.apply(ddl)?);
         }
         for writes in &self.tables {
-            root.state(writes.table)?;
+            db.state(writes.table)?;
         }
-        let fresh = number_new_series(&root, &mut resolved)?;
-        let deletes = self.deletes(&root)?;
-        check_series(&root, &fresh)?;
-        let hidden = Hidden::of(&root, &deletes);
+        let new_series = number_new_series(&db, &mut resolved)?;
+        let deletes = self.deletes(&db)?;
+        check_series(&db, &new_series)?;
+        let covering_deletes = CoveringDelete::of(&db, &deletes);
         if let Some(changes) = &mut self.rows {
             changes.prepare(&crossbeam_epoch::pin())?;
         }
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
-        let (appended, bytes) = self.append(txn, root.wall_ns, (&resolved, &fresh, &deletes), space)?;
+        let (appended, bytes) = self.append(txn, db.wall_ns, (&resolved, &new_series, &deletes), space)?;
         let lsn = match appended {
             Appended::At(lsn) => lsn,
             Appended::Busy(event) => return Ok(Some(event)),
         };
 
-        // From here on nothing fails: the commit is in the log. None of the calls has a result, and a panic stops the process.
+        // From here on nothing may fail: the commit is in the log. None of the calls returns an
+        // error, and a panic stops the process.
         let applying = Applying(lsn);
-        let before = (!self.ddl.is_empty()).then(|| inner.roots.newest());
-        root.lsn = lsn;
-        install(&mut root, lsn, deletes, resolved, &fresh);
+        let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
+        db.lsn = lsn;
+        install(&mut db, lsn, deletes, resolved, &new_series);
         let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
         let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
         let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
         if let Some(changes) = &mut self.rows {
             rows += changes.changes_len();
-            // Before the root is there to be read by.
+            // Before readers can see the new version.
             changes.commit(lsn, &crossbeam_epoch::pin());
         }
         if let Some(before) = before {
-            root.catalog_lsn = lsn;
-            if self.install_made(&mut root, &before) {
-                lock.row_files_gone = Some(lsn);
+            db.catalog_lsn = lsn;
+            if self.install_own_versions(&mut db, &before) {
+                lock.row_files_obsolete_since = Some(lsn);
             }
         }
-        inner.roots.push(root);
+        inner.versions.push(db);
         if self.sent {
             inner.open_txns.lock().remove(&txn);
         }
-        lock.dropped.extend(gone.into_iter().map(|state| (lsn, state)));
+        lock.dropped.extend(dropped.into_iter().map(|state| (lsn, state)));
         let frees_files = lock.frees_files();
-        // Under the lock, as a finished flush counts anew under it: bytes that are flushed are not added after.
+        // Under the lock, because a finished flush recounts under it: flushed bytes must not be
+        // added afterwards.
         inner.memtable_bytes.fetch_add(self.memory.bytes(), Ordering::Relaxed);
         self.memory.shrink_to(0);
         drop(lock);
         std::mem::forget(applying);
 
         let changed_rows = self.rows.is_some();
-        // With it the locks go.
+        // Dropping the transaction releases its locks.
         self.rows = None;
         self.snapshot = None;
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -436,18 +451,18 @@ impl Committing {
         }
         inner.counters.retention_late_rows.fetch_add(late_rows, Ordering::Relaxed);
         inner.wake_flusher_if_due();
-        inner.note_hidden(lsn, hidden);
+        inner.note_covering_deletes(lsn, covering_deletes);
         if frees_files {
             inner.wake_flusher_when_durable(lsn);
         }
         if !self.ddl.is_empty() {
-            // A retention that is new may have something to drop.
+            // A new retention may make segments due.
             inner.wake_compactor();
         }
         self.tables.clear();
         self.inline.clear();
-        self.made = Made::default();
-        if !touched.is_empty() && (rows > SMALL_ROWS || looks_for_merges(lsn)) {
+        self.own_versions = OwnVersions::default();
+        if !touched.is_empty() && (rows > SMALL_ROWS || merges_entries(lsn)) {
             inner.consolidate(&touched);
         }
         if changed_rows {
@@ -460,30 +475,30 @@ impl Committing {
         Ok(None)
     }
 
-    /// Is all that a SERIALIZABLE transaction read as it was, as far as commits are known?
+    /// Checks that the reads of a SERIALIZABLE transaction are still valid after all known commits.
     fn validate(&mut self) -> Result<()> {
         self.rows.as_mut().map_or(Ok(()), rows::Txn::validate)
     }
 
-    /// Queues the commit record, and gives its bytes.
+    /// Queues the commit record; returns its payload bytes too.
     fn append(
         &self,
         txn: u64,
         wall_ns: i64,
-        (resolved, fresh, deletes): (&[Resolved], &Fresh, &[(TableId, Tombstone)]),
+        (resolved, new_series, deletes): (&[Resolved], &NewSeriesByTable, &[(TableId, Tombstone)]),
         space: Space,
     ) -> Result<(Appended, usize)> {
         let wal = &self.engine.inner.wal;
         let header = record::commit_header(txn, wall_ns);
         if self.tables.is_empty() && self.ddl.is_empty() {
-            // The usual case of a small change of rows: nothing is left to encode.
+            // The common case of a small change of rows: nothing is left to encode.
             let Some(item) = self.inline.first() else { return Ok((wal.append(&[&[&header]], space)?, header.len())) };
             let length = (item.len() as u32).to_le_bytes();
             let bytes = header.len() + length.len() + item.len();
             return Ok((wal.append(&[&[&header, &length, item]], space)?, bytes));
         }
-        let made = self.made_items(resolved, fresh, deletes);
-        let items: Vec<&[u8]> = made.iter().chain(&self.inline).map(Vec::as_slice).collect();
+        let own_versions = self.change_items(resolved, new_series, deletes);
+        let items: Vec<&[u8]> = own_versions.iter().chain(&self.inline).map(Vec::as_slice).collect();
         let lengths: Vec<[u8; 4]> = items.iter().map(|item| (item.len() as u32).to_le_bytes()).collect();
         let item_header = record::item_header(txn);
         let (mut records, mut commit): (Vec<Vec<&[u8]>>, Vec<&[u8]>) = (Vec::new(), vec![header.as_slice()]);
@@ -498,53 +513,57 @@ impl Committing {
         Ok((wal.append(&records, space)?, bytes))
     }
 
-    /// Puts own versions of `rows` tables, with their indexes, and own sequences into force. Did rows go that files may hold?
-    fn install_made(&mut self, root: &mut Root, before: &Root) -> bool {
-        let mut gone = false;
-        for (id, version) in std::mem::take(&mut self.made.tables) {
+    /// Installs the transaction's versions of `rows` tables, with their indexes, and of sequences.
+    /// Returns whether files may hold rows that were removed.
+    fn install_own_versions(&mut self, db: &mut DbVersion, before: &DbVersion) -> bool {
+        let mut removes_rows = false;
+        for (id, version) in std::mem::take(&mut self.own_versions.tables) {
             let old = before.row_tables.get(&id);
             match version {
                 Some(version) => {
                     version.take_effect();
                     if let Some(old) = old {
-                        self.engine.inner.store.depart(root.lsn, old, Some(&version));
+                        self.engine.inner.store.depart(db.lsn, old, Some(&version));
                     }
-                    gone |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
-                    root.row_tables.insert(id, version);
+                    removes_rows |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
+                    db.row_tables.insert(id, version);
                 }
                 None => {
                     if let Some(old) = old {
                         old.go();
-                        self.engine.inner.store.depart(root.lsn, old, None);
-                        gone = true;
+                        self.engine.inner.store.depart(db.lsn, old, None);
+                        removes_rows = true;
                     }
                 }
             }
         }
-        for (id, counter) in std::mem::take(&mut self.made.counters) {
-            if root.counters.contains_key(&id) {
-                counter.written();
-                root.counters.insert(id, counter);
+        for (id, counter) in std::mem::take(&mut self.own_versions.counters) {
+            if db.counters.contains_key(&id) {
+                counter.note_logged();
+                db.counters.insert(id, counter);
             }
         }
-        gone
+        removes_rows
     }
 
-    /// Deletes and drops alone are let through on a full disk.
+    /// Whether the commit only deletes or drops; such commits are accepted on a full disk.
     fn only_frees_space(&self) -> bool {
         let frees = |ddl: &Ddl| {
             matches!(
                 ddl,
-                Ddl::DropTable(_) | Ddl::DropSchema(_) | Ddl::DropSequence(_) | Ddl::AlterRowTable { anew: true, .. }
+                Ddl::DropTable(_)
+                    | Ddl::DropSchema(_)
+                    | Ddl::DropSequence(_)
+                    | Ddl::AlterRowTable { discard_rows: true, .. }
             )
         };
         !self.adds_rows && self.tables.iter().all(|writes| writes.batches.is_empty()) && self.ddl.iter().all(frees)
     }
 
-    /// Rows whose moment retention has dropped already: they are taken, and shown to nobody.
-    fn late_rows(&self, root: &Root) -> u64 {
+    /// Counts rows before the retention horizon: they are accepted and never returned.
+    fn late_rows(&self, db: &DbVersion) -> u64 {
         let late = |writes: &TableWrites| {
-            let kept_from = root.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
+            let kept_from = db.tables.get(&writes.table).map_or(i64::MIN, |state| state.kept_from);
             if kept_from == i64::MIN {
                 return 0;
             }
@@ -554,11 +573,12 @@ impl Committing {
         self.tables.iter().map(late).sum()
     }
 
-    /// Numbers of the series of every batch, as far as they exist; one list per batch, in order.
-    fn resolve(&self, root: &Root) -> Vec<Resolved> {
+    /// Looks up the series numbers of every batch; one list per batch, in order, unknown series
+    /// marked.
+    fn resolve(&self, db: &DbVersion) -> Vec<Resolved> {
         let mut all = Vec::new();
         for writes in &self.tables {
-            let series = root.tables.get(&writes.table).map(|state| Arc::clone(&state.series));
+            let series = db.tables.get(&writes.table).map(|state| Arc::clone(&state.series));
             for batch in &writes.batches {
                 let ids = match &series {
                     Some(series) => series.lookup_all(&batch.keys),
@@ -574,11 +594,12 @@ impl Committing {
         all
     }
 
-    /// The deletes, with the numbers of the series they name; those of keys that nobody has committed have nothing to hide.
-    fn deletes(&self, root: &Root) -> Result<Vec<(TableId, Tombstone)>> {
+    /// Resolves the series of the deletes to numbers. Keys that were never committed have nothing
+    /// to hide.
+    fn deletes(&self, db: &DbVersion) -> Result<Vec<(TableId, Tombstone)>> {
         let mut all = Vec::new();
         for writes in &self.tables {
-            let state = root.state(writes.table)?;
+            let state = db.state(writes.table)?;
             for delete in &writes.deletes {
                 let series = delete.series.as_ref().map(|keys| {
                     let mut ids: Vec<u32> =
@@ -588,7 +609,7 @@ impl Committing {
                 });
                 all.push((
                     writes.table,
-                    Tombstone { lsn: Lsn::ZERO, committed: root.wall_ns, series, times: delete.times },
+                    Tombstone { lsn: Lsn::ZERO, committed: db.wall_ns, series, times: delete.times },
                 ));
             }
         }
@@ -596,11 +617,16 @@ impl Committing {
         Ok(all)
     }
 
-    /// What the commit says besides the rows that were encoded before.
-    fn made_items(&self, resolved: &[Resolved], fresh: &Fresh, deletes: &[(TableId, Tombstone)]) -> Vec<Vec<u8>> {
+    /// Encodes all items except the rows, which were encoded before.
+    fn change_items(
+        &self,
+        resolved: &[Resolved],
+        new_series: &NewSeriesByTable,
+        deletes: &[(TableId, Tombstone)],
+    ) -> Vec<Vec<u8>> {
         let mut items: Vec<Vec<u8>> = self.ddl.iter().map(record::ddl_item).collect();
         for (number, one) in resolved.iter().enumerate() {
-            items.extend(series_items(number as u32, one, fresh));
+            items.extend(series_items(number as u32, one, new_series));
         }
         for (table, delete) in deletes {
             items.extend(delete_items(*table, delete));
@@ -642,18 +668,18 @@ impl TableWrites {
     }
 }
 
-/// A series that has no number yet.
+/// Marks a series that has no number yet.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A batch whose local series have numbers.
+/// A batch whose local series have table-wide numbers.
 struct Resolved {
     table: TableId,
     batch: Arc<Batch>,
     ids: Vec<u32>,
 }
 
-/// Series that this commit makes, by table, in order of their numbers, which start at `first`.
-type Fresh = BTreeMap<TableId, NewSeries>;
+/// Series that this commit creates, by table.
+type NewSeriesByTable = BTreeMap<TableId, NewSeries>;
 
 struct NewSeries {
     first: u32,
@@ -661,16 +687,16 @@ struct NewSeries {
     numbers: rustc_hash::FxHashMap<Box<[u8]>, u32>,
 }
 
-/// Gives numbers to series that had none when looked up before the lock; nothing is changed but `resolved`.
-fn number_new_series(root: &Root, resolved: &mut [Resolved]) -> Result<Fresh> {
-    let mut fresh = Fresh::new();
+/// Assigns numbers to series that were unknown before the lock was taken; changes only `resolved`.
+fn number_new_series(db: &DbVersion, resolved: &mut [Resolved]) -> Result<NewSeriesByTable> {
+    let mut new_series = NewSeriesByTable::new();
     for one in resolved {
-        let state = root.state(one.table)?;
+        let state = db.state(one.table)?;
         if one.ids.iter().all(|id| *id != UNKNOWN) {
             continue;
         }
         let found = state.series.lookup_all(&one.batch.keys);
-        let new = fresh.entry(one.table).or_insert_with(|| NewSeries {
+        let new = new_series.entry(one.table).or_insert_with(|| NewSeries {
             first: state.series_count,
             keys: Vec::new(),
             numbers: rustc_hash::FxHashMap::default(),
@@ -684,7 +710,7 @@ fn number_new_series(root: &Root, resolved: &mut [Resolved]) -> Result<Fresh> {
             }
         }
     }
-    Ok(fresh)
+    Ok(new_series)
 }
 
 impl NewSeries {
@@ -705,9 +731,9 @@ impl NewSeries {
     }
 }
 
-/// The numbers of a batch's series, in items that each fit a record.
-fn series_items(number: u32, one: &Resolved, fresh: &Fresh) -> Vec<Vec<u8>> {
-    let new = fresh.get(&one.table);
+/// Encodes the series numbers of a batch in items that each fit a record.
+fn series_items(number: u32, one: &Resolved, new_series: &NewSeriesByTable) -> Vec<Vec<u8>> {
+    let new = new_series.get(&one.table);
     let key_of = |id: &u32| {
         let new = new?;
         let at = id.checked_sub(new.first)?;
@@ -739,21 +765,21 @@ fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
     }
 }
 
-/// The part of a commit between its append and its root. What is in the log happens: should this part end by a panic, the
-/// process must not go on without the commit, and finds it in the log at the next start.
+/// Guard between the append of a commit and its new version. A logged commit happens: if this part
+/// panics, the process must not continue without the commit, and recovery finds it in the log.
 struct Applying(Lsn);
 
 impl Drop for Applying {
     fn drop(&mut self) {
-        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops here and recovers");
+        tracing::error!(lsn = %self.0, "BUG: a commit in the log could not be applied; the process stops, and recovers at its next start");
         std::process::abort();
     }
 }
 
-/// Whether new series can be added under their numbers, so that adding them cannot fail.
-fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
-    for (table, new) in fresh {
-        let state = root.state(*table)?;
+/// Checks that new series can be added under their numbers, so that adding them cannot fail.
+fn check_series(db: &DbVersion, new_series: &NewSeriesByTable) -> Result<()> {
+    for (table, new) in new_series {
+        let state = db.state(*table)?;
         let (next, first) = (state.series.len(), new.first);
         if !new.keys.is_empty() && next != first {
             let name = &state.table.name;
@@ -763,15 +789,21 @@ fn check_series(root: &Root, fresh: &Fresh) -> Result<()> {
     Ok(())
 }
 
-/// Derives the new root's tables. All of it was checked before the append.
-fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolved: Vec<Resolved>, fresh: &Fresh) {
-    let state = |root: &Root, id| Arc::clone(root.state(id).expect("BUG: a checked table is gone"));
-    for (table, new) in fresh {
+/// Installs the commit in the tables of the new version. Everything was checked before the append.
+fn install(
+    db: &mut DbVersion,
+    lsn: Lsn,
+    deletes: Vec<(TableId, Tombstone)>,
+    resolved: Vec<Resolved>,
+    new_series: &NewSeriesByTable,
+) {
+    let state = |db: &DbVersion, id| Arc::clone(db.state(id).expect("BUG: a checked table is gone"));
+    for (table, new) in new_series {
         let keys = new.keys.iter().map(|key| &**key);
-        let added = state(root, *table).series.insert_all(model::SeriesId(new.first), keys);
+        let added = state(db, *table).series.insert_all(model::SeriesId(new.first), keys);
         added.expect("BUG: a checked series is refused");
     }
-    let committed = root.wall_ns;
+    let committed = db.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
     for (table, delete) in deletes {
         entries.entry(table).or_default().push(Entry::delete(Tombstone { lsn, ..delete }));
@@ -781,22 +813,22 @@ fn install(root: &mut Root, lsn: Lsn, deletes: Vec<(TableId, Tombstone)>, resolv
         entries.entry(one.table).or_default().push(Entry::Rows { lsns: (lsn, lsn), committed, rows });
     }
     for (table, entries) in entries {
-        let state = state(root, table);
-        let count = fresh.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
+        let state = state(db, table);
+        let count = new_series.get(&table).map_or(0, |new| new.first + new.keys.len() as u32);
         let state = state.with_entries(entries, count.max(state.series_count));
-        root.tables.insert(table, Arc::new(state));
+        db.tables.insert(table, Arc::new(state));
     }
 }
 
-/// Puts one commit read from the log into a root. Shared by recovery and, later, followers.
+/// Replays commits from the log into a database version. Used by recovery and, later, by followers.
 pub(crate) struct Replay {
     open: BTreeMap<u64, OpenTxn>,
-    /// Entries that are not in the root's states yet, in commit order, by table. Adding to a state copies its list of
-    /// entries, so that it is done for many at once.
+    /// Entries not yet added to the table states, by table, in commit order. Adding copies the list
+    /// of entries of a state, so it is done for many at once.
     pending: BTreeMap<TableId, Vec<Entry>>,
     pending_entries: usize,
     pub(crate) commits: u64,
-    /// No record that was read has this transaction number or a higher one.
+    /// Above every transaction number read so far.
     pub(crate) next_txn: u64,
 }
 
@@ -810,14 +842,14 @@ impl Replay {
         Replay { open: BTreeMap::new(), pending: BTreeMap::new(), pending_entries: 0, commits: 0, next_txn: 1 }
     }
 
-    /// Takes one record. Commits at or below `flushed` are in the files already. The root has all rows only after
-    /// [`Replay::install`].
+    /// Replays one record. Commits at or below `flushed` are in the files already. The version has
+    /// all rows only after [`Replay::install`].
     pub(crate) fn record(
         &mut self,
         lsn: Lsn,
         payload: &[u8],
         flushed: Lsn,
-        root: &mut Root,
+        db: &mut DbVersion,
     ) -> Result<Option<Replayed>> {
         let record = record::Record::decode(lsn, payload)?;
         self.next_txn = self.next_txn.max(record.txn().saturating_add(1));
@@ -832,7 +864,7 @@ impl Replay {
                     return Ok(None);
                 }
                 self.commits += 1;
-                root.wall_ns = root.wall_ns.max(wall_ns);
+                db.wall_ns = db.wall_ns.max(wall_ns);
                 let mut all = Vec::new();
                 for payload in &ahead.items {
                     if let record::Record::Item { item, .. } = record::Record::decode(lsn, payload)? {
@@ -840,40 +872,42 @@ impl Replay {
                     }
                 }
                 all.extend(items);
-                let replayed = self.commit(root, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
-                root.lsn = lsn;
+                let replayed = self.commit(db, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
+                db.lsn = lsn;
                 if self.pending_entries >= PENDING_ENTRIES_MAX {
-                    self.install(root);
+                    self.install(db);
                 }
                 Ok(Some(replayed))
             }
         }
     }
 
-    /// Puts what was kept back into the root, merged as commits merge it.
-    pub(crate) fn install(&mut self, root: &mut Root) {
+    /// Adds the pending entries to the version, merged as commits merge them.
+    pub(crate) fn install(&mut self, db: &mut DbVersion) {
         self.pending_entries = 0;
         for (id, entries) in std::mem::take(&mut self.pending) {
-            let Some(state) = root.tables.get(&id) else { continue };
+            let Some(state) = db.tables.get(&id) else { continue };
             let mut state = state.with_entries(entries, state.series_count);
             while let Some(merged) = state.consolidate(Lsn::ZERO).and_then(|done| state.with_consolidated(&done)) {
                 state = merged;
             }
-            root.tables.insert(id, Arc::new(state));
+            db.tables.insert(id, Arc::new(state));
         }
     }
 
-    fn keep(&mut self, table: TableId, entry: Entry) {
+    fn push_pending(&mut self, table: TableId, entry: Entry) {
         self.pending.entry(table).or_default().push(entry);
         self.pending_entries += 1;
     }
 }
 
 impl Engine {
-    /// Writes down how far a sequence is, in a commit of its own; gives what to wait for if the log is busy.
+    /// Logs the state of a sequence in a commit of its own. Returns the event to wait for if the
+    /// log is busy.
     ///
     /// # Errors
-    /// 42P01 when it is gone, 40001 when another counter has taken this one's place; those of [`Committing::poll`].
+    /// 42P01 when the sequence was dropped, 40001 when another counter has replaced this one; those
+    /// of [`Committing::poll`].
     pub(crate) fn log_sequence(
         &self,
         id: u32,
@@ -886,20 +920,20 @@ impl Engine {
         let length = (item.len() as u32).to_le_bytes();
         let _lock = inner.commit.lock();
         inner.check_writable()?;
-        let mut root = (*inner.roots.newest()).clone();
-        let current = root.counters.get(&id).ok_or_else(|| crate::root::dropped_sequence(id))?;
+        let mut db = (*inner.versions.newest()).clone();
+        let current = db.counters.get(&id).ok_or_else(|| crate::db_version::dropped_sequence(id))?;
         if !Arc::ptr_eq(current, counter) {
             let text = format!("sequence number {id} was altered by another transaction");
             return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"));
         }
-        root.wall_ns = commit_time(inner.env.now_ns(), root.wall_ns);
-        let header = record::commit_header(txn, root.wall_ns);
+        db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
+        let header = record::commit_header(txn, db.wall_ns);
         let lsn = match inner.wal.append(&[&[&header, &length, &item]], Space::Ordinary)? {
             Appended::At(lsn) => lsn,
             Appended::Busy(event) => return Ok(Err(event)),
         };
-        root.lsn = lsn;
-        inner.roots.push(root);
+        db.lsn = lsn;
+        inner.versions.push(db);
         let bytes = header.len() + length.len() + item.len();
         inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         inner.counters.commits.fetch_add(1, Ordering::Relaxed);
@@ -907,24 +941,24 @@ impl Engine {
     }
 }
 
-/// What a replayed commit leaves for the engine to keep in mind.
+/// Facts of a replayed commit that the engine needs after recovery.
 pub(crate) struct Replayed {
     pub(crate) dropped: Vec<Arc<TableState>>,
-    /// No table, index or sequence of it has this number or a higher one.
+    /// Above every table, index and sequence number of the commit.
     pub(crate) next_number: u32,
 }
 
 impl Replay {
-    fn commit(&mut self, root: &mut Root, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
-        let committed = root.wall_ns;
+    fn commit(&mut self, db: &mut DbVersion, lsn: Lsn, items: Vec<record::Item<'_>>) -> Result<Replayed> {
+        let committed = db.wall_ns;
         let mut replayed = Replayed { dropped: Vec::new(), next_number: 0 };
         let mut ids: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for item in &items {
             match item {
                 record::Item::Ddl(ddl) => {
                     replayed.next_number = replayed.next_number.max(ddl.next_number());
-                    replayed.dropped.extend(root.apply(ddl)?);
-                    root.catalog_lsn = lsn;
+                    replayed.dropped.extend(db.apply(ddl)?);
+                    db.catalog_lsn = lsn;
                     if let Ddl::DropTable(id) = ddl {
                         self.pending.remove(id);
                     }
@@ -940,31 +974,31 @@ impl Replay {
                     all.extend(numbers);
                 }
                 record::Item::SequenceValue { id, state } => {
-                    // One that is gone by now is nobody's.
-                    if root.counters.contains_key(id) {
-                        root.counters.insert(*id, Arc::new(Counter::new(*state)));
+                    // A sequence dropped since needs no state.
+                    if db.counters.contains_key(id) {
+                        db.counters.insert(*id, Arc::new(Counter::new(*state)));
                     }
                 }
                 record::Item::Rows { .. } | record::Item::Delete { .. } | record::Item::RowChanges(_) => {}
             }
         }
-        replay_series(root, &items)?;
+        replay_series(db, &items)?;
         for item in &items {
             if let record::Item::Delete { table, series, times } = item {
-                root.state(*table)?;
+                db.state(*table)?;
                 let series = series.as_ref().map(|series| series.as_slice().into());
                 let tombstone = Tombstone { lsn, committed, series, times: *times };
-                self.keep(*table, Entry::delete(tombstone));
+                self.push_pending(*table, Entry::delete(tombstone));
             }
         }
         for item in items {
             match item {
                 record::Item::Rows { table, batch, rows } => {
-                    root.state(table)?;
+                    db.state(table)?;
                     let rows = replay_rows(rows, ids.get(&batch).map_or(&[], Vec::as_slice))?;
-                    self.keep(table, Entry::Rows { lsns: (lsn, lsn), committed, rows: Arc::new(rows) });
+                    self.push_pending(table, Entry::Rows { lsns: (lsn, lsn), committed, rows: Arc::new(rows) });
                 }
-                record::Item::RowChanges(changes) => replay_row_changes(root, lsn, changes)?,
+                record::Item::RowChanges(changes) => replay_row_changes(db, lsn, changes)?,
                 _ => {}
             }
         }
@@ -972,24 +1006,24 @@ impl Replay {
     }
 }
 
-fn replay_series(root: &mut Root, items: &[record::Item<'_>]) -> Result<()> {
+fn replay_series(db: &mut DbVersion, items: &[record::Item<'_>]) -> Result<()> {
     for item in items {
         let record::Item::Series { table, new_keys, .. } = item else { continue };
         if new_keys.is_empty() {
             continue;
         }
-        let mut state = (**root.state(*table)?).clone();
+        let mut state = (**db.state(*table)?).clone();
         for (number, key) in new_keys {
             state.series.insert(model::SeriesId(*number), key)?;
             state.series_count = state.series_count.max(number + 1);
         }
-        root.tables.insert(*table, Arc::new(state));
+        db.tables.insert(*table, Arc::new(state));
     }
     Ok(())
 }
 
-/// The newest LSN wins, so that it does not matter what files of a checkpoint have already.
-fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
+/// The newest LSN wins, so replaying rows that a checkpoint file already has is harmless.
+fn replay_row_changes(db: &DbVersion, lsn: Lsn, changes: &[u8]) -> Result<()> {
     let guard = &crossbeam_epoch::pin();
     let mut last: Option<&Arc<RowTable>> = None;
     for change in RowChanges::new(changes) {
@@ -997,7 +1031,7 @@ fn replay_row_changes(root: &Root, lsn: Lsn, changes: &[u8]) -> Result<()> {
         let table = match last.filter(|table| table.id() == id) {
             Some(table) => table,
             None => {
-                root.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which is not there")))?
+                db.row_table(id).map_err(|_| Error::corrupt(format!("rows for table {id}, which does not exist")))?
             }
         };
         last = Some(table);
@@ -1014,7 +1048,7 @@ fn replay_rows(bytes: &[u8], ids: &[u32]) -> Result<Rows> {
         .iter()
         .map(|local| ids.get(*local as usize).copied())
         .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| Error::corrupt("rows name a series that their commit does not number"))?;
+        .ok_or_else(|| Error::corrupt("rows use a series number that their commit does not define"))?;
     Ok(rows.with_series(series))
 }
 
@@ -1027,7 +1061,7 @@ mod tests {
     use crate::{ColumnSpec, TableSpec};
 
     #[test]
-    fn times_of_commits_are_whole_microseconds_and_grow() {
+    fn commit_times_are_whole_microseconds_and_increase() {
         let cases = [
             (5_000, 0, 5_000),
             (5_001, 0, 6_000),
@@ -1041,9 +1075,9 @@ mod tests {
         }
     }
 
-    /// The bug: replay appended one entry a commit to the table's list, which each commit copies, and never merged any;
-    /// opening took time quadratic in the number of commits, minutes for 8 MB of log. The fix: replay consolidates as
-    /// commits do.
+    /// The bug: replay appended one entry a commit to the table's list, which each commit copies,
+    /// and never merged any; opening took time quadratic in the number of commits, minutes for 8 MB
+    /// of log. The fix: replay merges entries as commits do.
     #[test]
     fn replaying_many_small_commits_leaves_few_memtable_entries() {
         let column = |name: &str, ty, role| ColumnSpec { name: name.into(), ty, nullable: false, role };
@@ -1053,7 +1087,7 @@ mod tests {
         ];
         let spec = TableSpec { name: TableName::public("t"), keyed: true, columns, options: TableOptions::default() };
         let table = Arc::new(spec.build(TableId(1)).unwrap());
-        let (mut root, mut replay) = (Root::default(), Replay::new());
+        let (mut db, mut replay) = (DbVersion::default(), Replay::new());
         for at in 1..=5_000u64 {
             let mut items = vec![record::series_item(TableId(1), 0, 0, &[0], &[(0, b"")])];
             if at == 1 {
@@ -1067,10 +1101,10 @@ mod tests {
             items.push(item);
             let mut payload = Vec::new();
             record::encode_commit_record(at, 0, &items, &mut payload);
-            replay.record(Lsn(at), &payload, Lsn::ZERO, &mut root).unwrap();
+            replay.record(Lsn(at), &payload, Lsn::ZERO, &mut db).unwrap();
         }
-        replay.install(&mut root);
-        let state = root.state(TableId(1)).unwrap();
+        replay.install(&mut db);
+        let state = db.state(TableId(1)).unwrap();
         let rows: usize = state
             .entries
             .iter()

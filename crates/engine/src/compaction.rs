@@ -1,12 +1,14 @@
-//! The compactor, as step functions: retention first, then one compaction after the other, each in steps of some MiB.
+//! The compactor as step functions: first retention, then one compaction after the other, each in
+//! steps of at most 4 MiB.
 //!
-//! Two workers share it. One has the priority of everybody else: it drops what retention says, chooses what to merge and puts
-//! it in place, for which it takes locks that commits need. The other has a low priority and merges, unless somebody waits for
-//! that or there is a backlog: then the first one does. A limit on what is read and written in a second holds only as long as
-//! nobody waits, and is loosened as a backlog grows (`pace`). Whichever finds that it is the other's turn wakes that one.
-//! They are two because a thread that has given its priority away cannot take it back.
+//! Two workers share it. The one of normal priority applies retention, picks compactions and
+//! installs their results, for which it takes locks that commits need. The one of low priority
+//! merges, unless a caller waits or there is a backlog; then the normal worker merges. The rate
+//! limit applies only while no caller waits, and is raised as the backlog grows (`rate_limiter`). A
+//! worker that finds it is the other's turn wakes the other. There are two because a thread cannot
+//! raise its priority again once lowered.
 //!
-//! What makes a crash harmless is said in `background.rs`: nothing is named before it is complete and synced.
+//! Crash safety is explained in `flusher.rs`: no file is named before it is complete and synced.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,40 +17,42 @@ use columns::{Compacted, Compacting, Compaction, TableState};
 use env::Step;
 use model::{Error, Result, TableId, TableRef};
 
-use crate::background::{Doubtful, RETRY_NS, answer};
 use crate::engine::{CommitState, Counters, Inner, closing};
-use crate::pace::{self, BACKLOG, Pace};
-use crate::retention::{Clock, LOOK_NS};
+use crate::flusher::{OrphanFiles, RETRY_NS, answer};
+use crate::rate_limiter::{self, BACKLOG, RateLimiter};
+use crate::retention::{CHECK_INTERVAL_NS, Clock};
 
-/// Which of the workers.
+/// One of the two compaction workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// That of low priority.
+pub(crate) enum Priority {
+    /// The worker of low priority.
     Low,
-    /// The other.
+    /// The worker of normal priority.
     Normal,
 }
 
-/// What the compactor remembers between steps.
+/// State of the compactor between steps.
 pub(crate) struct Compactor {
     retry_at: u64,
     retention: Clock,
-    /// When retention is to look again: if any table has one, or may get one while segments are merged.
-    look_at: Option<u64>,
-    work: Option<Work>,
-    pace: Pace,
-    /// As of so many flushes, compactions and segments that retention dropped.
+    /// Monotonic time of the next retention check; `None` if no table has a retention and no
+    /// compaction runs.
+    next_retention_check: Option<u64>,
+    active: Option<ActiveCompaction>,
+    limiter: RateLimiter,
+    /// Counts of flushes, compactions and segments dropped by retention at which the backlog was
+    /// computed, and the backlog.
     backlog: (Option<[u64; 3]>, usize),
-    /// The table whose compaction failed last: the search goes on behind it, so that one damaged segment does not keep
-    /// the other tables from being compacted.
+    /// The table whose compaction failed last. The next search starts after it, so that one damaged
+    /// segment does not block the other tables.
     failed: Option<TableId>,
 }
 
-/// The compaction in hand.
-struct Work {
+/// The running compaction.
+struct ActiveCompaction {
     table: TableRef,
     compacting: Compacting,
-    /// Is all written that is to be put in place?
+    /// Whether merging is complete and the result can be installed.
     is_merged: bool,
 }
 
@@ -57,9 +61,9 @@ impl Compactor {
         Compactor {
             retry_at: 0,
             retention,
-            look_at: None,
-            work: None,
-            pace: Pace::default(),
+            next_retention_check: None,
+            active: None,
+            limiter: RateLimiter::default(),
             backlog: (None, 0),
             failed: None,
         }
@@ -67,14 +71,14 @@ impl Compactor {
 }
 
 impl Compactor {
-    /// Who is to go on at `now`?
-    fn turn(&self, is_urgent: bool, now: u64) -> Turn {
-        let is_merging = self.work.as_ref().is_some_and(|work| !work.is_merged);
-        if is_merging && !is_urgent && !self.looks_at_retention(now) { Turn::Low } else { Turn::Normal }
+    /// Returns the worker that should run at `now`.
+    fn due_worker(&self, is_urgent: bool, now: u64) -> Priority {
+        let is_merging = self.active.as_ref().is_some_and(|active| !active.is_merged);
+        if is_merging && !is_urgent && !self.checks_retention(now) { Priority::Low } else { Priority::Normal }
     }
 
-    fn looks_at_retention(&self, now: u64) -> bool {
-        self.work.is_none() || self.look_at.is_some_and(|at| at <= now)
+    fn checks_retention(&self, now: u64) -> bool {
+        self.active.is_none() || self.next_retention_check.is_some_and(|at| at <= now)
     }
 
     fn failed(&mut self, table: &TableRef, error: Error) -> Error {
@@ -84,72 +88,77 @@ impl Compactor {
 }
 
 impl Inner {
-    /// Drops what retention says; else goes on with what is to be merged: what is due, or all that can be while somebody
-    /// waits for that.
-    pub(crate) fn compact_step(&self, own: Turn) -> Step {
+    /// Applies retention, else continues or starts a compaction: one that is due, or while a caller
+    /// waits any that is possible.
+    pub(crate) fn compact_step(&self, own: Priority) -> Step {
         let mut compactor = self.compactor.lock();
         let now = self.env.monotonic_ns();
         if compactor.retry_at > now {
             return Step::Until(compactor.retry_at);
         }
-        let asked = self.settle_waiters.lock().len();
+        let callers = self.settle_waiters.lock().len();
         let backlog = self.backlog(&mut compactor);
-        let turn = compactor.turn(asked > 0 || backlog > BACKLOG, now);
-        if turn != own {
+        let due_worker = compactor.due_worker(callers > 0 || backlog > BACKLOG, now);
+        if due_worker != own {
             drop(compactor);
-            self.wake_compactor_of(turn);
+            self.wake_compaction_worker(due_worker);
             return Step::Idle;
         }
-        let limit = if asked > 0 { None } else { pace::limit(self.options.compaction_rate, backlog) };
-        match self.compact_some(&mut compactor, asked > 0, limit) {
+        let limit = if callers > 0 { None } else { rate_limiter::limit(self.options.compaction_rate, backlog) };
+        match self.compact_some(&mut compactor, callers > 0, limit) {
             Ok(Some(step)) => step,
             Ok(None) => {
-                // Told to stop, it leaves the rest undone.
-                let stopped = self.closing.load(Ordering::SeqCst).then(closing);
-                self.answer_settle_waiters(asked, stopped.as_ref());
-                compactor.look_at.map_or(Step::Idle, Step::Until)
+                // Compactions that closing leaves undone are an error for the callers.
+                let closing_error = self.closing.load(Ordering::SeqCst).then(closing);
+                self.answer_settle_waiters(callers, closing_error.as_ref());
+                compactor.next_retention_check.map_or(Step::Idle, Step::Until)
             }
             Err(error) => {
                 tracing::warn!(%error, "compaction failed; its inputs are kept and it will be tried again");
-                self.answer_settle_waiters(asked, Some(&error));
+                self.answer_settle_waiters(callers, Some(&error));
                 compactor.retry_at = now + RETRY_NS;
                 Step::Until(compactor.retry_at)
             }
         }
     }
 
-    /// Of the table that has most; counted anew when segments have come or gone.
+    /// Returns the largest compaction backlog of any table; computed again when segments were added
+    /// or removed.
     fn backlog(&self, compactor: &mut Compactor) -> usize {
         let Counters { flushes, compactions, retention_segments, .. } = &self.counters;
         let as_of = [flushes, compactions, retention_segments].map(|counter| counter.load(Ordering::Relaxed));
         if compactor.backlog.0 != Some(as_of) {
-            let root = self.roots.newest();
-            let most = root.tables.values().map(|state| state.compaction_backlog()).max().unwrap_or(0);
+            let db = self.versions.newest();
+            let most = db.tables.values().map(|state| state.compaction_backlog()).max().unwrap_or(0);
             compactor.backlog = (Some(as_of), most);
             self.counters.compaction_backlog.store(most as u64, Ordering::Relaxed);
         }
         compactor.backlog.1
     }
 
-    /// Whoever asked during the step is left to the next one, which the asking has called for.
-    fn answer_settle_waiters(&self, asked: usize, error: Option<&Error>) {
+    /// Answers the first `callers` callers. Later ones asked during the step and are left to the
+    /// next step, which they requested.
+    fn answer_settle_waiters(&self, callers: usize, error: Option<&Error>) {
         let mut waiters = self.settle_waiters.lock();
-        // Fewer when closing has let them go.
-        let asked = asked.min(waiters.len());
-        let answered = waiters.drain(..asked).collect();
+        // Fewer if closing has already answered them.
+        let callers = callers.min(waiters.len());
+        let answered = waiters.drain(..callers).collect();
         drop(waiters);
         answer(answered, error);
     }
 
-    /// Does something and says when to go on; `None` when nothing is left to do, or nothing more is to be done.
+    /// Runs one step and returns when to continue; `None` when nothing is left to do or the engine
+    /// is closing.
     fn compact_some(&self, compactor: &mut Compactor, settling: bool, limit: Option<u64>) -> Result<Option<Step>> {
         let now = self.env.monotonic_ns();
-        if self.drop_hidden()? {
+        if self.drop_covered_segments()? {
             return Ok(Some(Step::Again));
         }
-        if compactor.looks_at_retention(now) {
-            let (dropped, look) = self.retain(&mut compactor.retention).map_err(|error| error.context("retention"))?;
-            compactor.look_at = look.or(compactor.work.is_some().then_some(now + LOOK_NS));
+        if compactor.checks_retention(now) {
+            let (dropped, next_check) =
+                self.retain(&mut compactor.retention).map_err(|error| error.context("retention"))?;
+            compactor.next_retention_check =
+                next_check.or(compactor.active.is_some().then_some(now + CHECK_INTERVAL_NS));
             if dropped {
                 return Ok(Some(Step::Again));
             }
@@ -157,82 +166,82 @@ impl Inner {
         if self.closing.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        self.forget_lost_work(compactor);
-        let Some(work) = &compactor.work else {
+        self.cancel_obsolete(compactor);
+        let Some(active) = &compactor.active else {
             self.end_wait(compactor, now);
-            return Ok(self.begin_compaction(compactor, settling)?.then_some(Step::Again));
+            return Ok(self.start_compaction(compactor, settling)?.then_some(Step::Again));
         };
         if limit.is_some()
-            && !work.is_merged
-            && let Some(at) = compactor.pace.wait(now)
+            && !active.is_merged
+            && let Some(at) = compactor.limiter.wait(now)
         {
-            return Ok(Some(Step::Until(compactor.look_at.map_or(at, |look| look.min(at)))));
+            return Ok(Some(Step::Until(compactor.next_retention_check.map_or(at, |next_check| next_check.min(at)))));
         }
         self.end_wait(compactor, now);
-        self.go_on(compactor, limit)?;
+        self.advance(compactor, limit)?;
         Ok(Some(Step::Again))
     }
 
     fn end_wait(&self, compactor: &mut Compactor, now: u64) {
-        self.counters.compaction_wait_ns.fetch_add(compactor.pace.go_on(now), Ordering::Relaxed);
+        self.counters.compaction_wait_ns.fetch_add(compactor.limiter.end_wait(now), Ordering::Relaxed);
     }
 
-    /// Lets go of a compaction that would be for nothing: its table was dropped, or retention took some of its inputs.
-    fn forget_lost_work(&self, compactor: &mut Compactor) {
-        let root = self.roots.newest();
-        let is_lost = |work: &mut Work| {
-            let state = root.tables.get(&work.table.id);
-            !state.is_some_and(|state| work.compacting.compaction().is_of(state))
+    /// Cancels a compaction whose table was dropped or whose inputs retention removed.
+    fn cancel_obsolete(&self, compactor: &mut Compactor) {
+        let db = self.versions.newest();
+        let is_obsolete = |active: &mut ActiveCompaction| {
+            let state = db.tables.get(&active.table.id);
+            !state.is_some_and(|state| active.compacting.compaction().is_of(state))
         };
-        drop(compactor.work.take_if(is_lost));
+        drop(compactor.active.take_if(is_obsolete));
     }
 
-    /// False when there is nothing to be merged.
-    fn begin_compaction(&self, compactor: &mut Compactor, settling: bool) -> Result<bool> {
-        let root = self.roots.newest();
+    /// Picks and starts a compaction; false when there is none.
+    fn start_compaction(&self, compactor: &mut Compactor, settling: bool) -> Result<bool> {
+        let db = self.versions.newest();
         let behind = compactor.failed.take();
-        let later = root.tables.iter().filter(|(id, _)| Some(**id) > behind);
-        let earlier = root.tables.iter().filter(|(id, _)| Some(**id) <= behind);
+        let later = db.tables.iter().filter(|(id, _)| Some(**id) > behind);
+        let earlier = db.tables.iter().filter(|(id, _)| Some(**id) <= behind);
         let mut picked = later.chain(earlier).filter_map(|(_, state)| {
             let compaction = pick(state, settling).transpose()?;
             Some((Arc::clone(&state.table), compaction))
         });
         let Some((table, compaction)) = picked.next() else { return Ok(false) };
         drop(picked);
-        // It would keep memory and files for as long as the compaction takes.
-        drop(root);
+        // It would keep memory and files for as long as the compaction runs.
+        drop(db);
         let started = compaction.and_then(|compaction| compaction.start(&self.env, &self.data_dir()));
         let compacting = started.map_err(|error| compactor.failed(&table, error))?;
-        compactor.work = Some(Work { table, compacting, is_merged: false });
-        compactor.look_at.get_or_insert(self.env.monotonic_ns() + LOOK_NS);
+        compactor.active = Some(ActiveCompaction { table, compacting, is_merged: false });
+        compactor.next_retention_check.get_or_insert(self.env.monotonic_ns() + CHECK_INTERVAL_NS);
         Ok(true)
     }
 
-    /// A step of the compaction in hand, or its end.
-    fn go_on(&self, compactor: &mut Compactor, limit: Option<u64>) -> Result<()> {
-        let Some(mut work) = compactor.work.take() else { return Ok(()) };
-        if work.is_merged {
-            let installed = self.install_compacted(work.table.id, &work.compacting.finish());
-            return installed.map_err(|error| compactor.failed(&work.table, error));
+    /// Runs one step of the running compaction, or installs its result.
+    fn advance(&self, compactor: &mut Compactor, limit: Option<u64>) -> Result<()> {
+        let Some(mut active) = compactor.active.take() else { return Ok(()) };
+        if active.is_merged {
+            let installed = self.install_compacted(active.table.id, &active.compacting.finish());
+            return installed.map_err(|error| compactor.failed(&active.table, error));
         }
-        let before = work.compacting.moved();
-        let stepped = work.compacting.step(pace::step_bytes(limit), &mut || self.next_file());
-        let after = work.compacting.moved();
+        let before = active.compacting.moved();
+        let stepped = active.compacting.step(rate_limiter::step_bytes(limit), &mut || self.next_file());
+        let after = active.compacting.moved();
         self.counters.compaction_read_bytes.fetch_add(after.read - before.read, Ordering::Relaxed);
         if let Some(rate) = limit {
-            compactor.pace.spend(after.total() - before.total(), rate, self.env.monotonic_ns());
+            compactor.limiter.spend(after.total() - before.total(), rate, self.env.monotonic_ns());
         }
-        work.is_merged = !stepped.map_err(|error| compactor.failed(&work.table, error))?;
-        compactor.work = Some(work);
+        active.is_merged = !stepped.map_err(|error| compactor.failed(&active.table, error))?;
+        compactor.active = Some(active);
         Ok(())
     }
 
-    /// The manifest first, then the root, then the files that are replaced.
+    /// Order: manifest, database version, replaced files.
     fn install_compacted(&self, id: TableId, done: &Compacted) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        let newest = self.roots.newest();
+        let newest = self.versions.newest();
         let (Some(state), true) = (newest.tables.get(&id), manifest.files.contains_key(&id)) else {
-            // Dropped meanwhile.
+            // The table was dropped meanwhile.
             done.outputs.iter().for_each(|segment| segment.remove_when_unused());
             return Ok(());
         };
@@ -240,12 +249,12 @@ impl Inner {
         let mut next = manifest.clone();
         next.files.insert(id, files);
         next.next_file = self.file_count();
-        self.write_manifest(&mut manifest, next, || Doubtful::segments(&done.outputs))?;
+        self.write_manifest(&mut manifest, next, || OrphanFiles::segments(&done.outputs))?;
 
         let mut lock = self.commit.lock();
-        let root = self.roots.newest();
-        match root.tables.get(&id) {
-            Some(state) => self.roots.replace_newest(root.with_state(id, state.with_compacted(done))),
+        let db = self.versions.newest();
+        match db.tables.get(&id) {
+            Some(state) => self.versions.replace_newest(db.with_state(id, state.with_compacted(done))),
             None => lock.compacted_after_drop(id, done),
         }
         done.inputs.iter().for_each(|segment| segment.remove_when_unused());
@@ -256,14 +265,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes what a compaction in hand has written; both workers have stopped.
+    /// Removes the output of a running compaction; both workers have stopped.
     pub(crate) fn abandon_compaction(&self) {
-        self.compactor.lock().work = None;
+        self.compactor.lock().active = None;
     }
 }
 
 impl CommitState {
-    /// The table was dropped while its segments were merged: what goes with the drop is now the merged ones.
+    /// The table was dropped while its segments were merged: the drop now removes the merged
+    /// segments.
     pub(crate) fn compacted_after_drop(&mut self, id: TableId, done: &Compacted) {
         for (_, state) in self.dropped.iter_mut().filter(|(_, state)| state.table.id == id) {
             *state = Arc::new(state.with_compacted(done));

@@ -1,10 +1,13 @@
-//! The directory of a database: whether it is ours, its lock, and which leftovers of an earlier process are removed from it.
+//! The database directory: recognising it, locking it, and removing files that an earlier process
+//! left.
 //!
 //! Always true:
-//! - Nothing in a directory is made, changed or removed before the directory is known to be ours: its MANIFEST begins with
-//!   `MILLRACE`, or it is empty, or it holds only what a creation that was cut short leaves.
-//! - Files are removed only after the whole database was recovered, and only if their names have one of our forms. A file
-//!   that a lost, older or damaged MANIFEST would have named is still there when opening fails.
+//! - Nothing in a directory is created, changed or removed before the directory is known to be
+//!   ours: its MANIFEST begins with `MILLRACE`, or it is empty, or it contains only files of an
+//!   interrupted creation.
+//! - Files are removed only after the whole database was recovered, and only if their names have
+//!   one of our forms. A file that a lost, older or damaged MANIFEST would have named still exists
+//!   when opening fails.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind as Io;
@@ -17,42 +20,43 @@ use crate::engine::{data_dir, log_dir, spill_dir};
 use crate::manifest::{MAGIC, Manifest};
 use crate::rowfile::row_file_path;
 
-/// What may be in a directory without a MANIFEST that is to become a database: a file system's own folder, and the mark by
-/// which `millrace demo` knows its directory.
+/// Entries allowed in a directory without a MANIFEST in which a database is created: a directory of
+/// the file system, and the marker file of `millrace demo`.
 const HARMLESS: [&str; 2] = ["lost+found", "MILLRACE-DEMO"];
-/// The first manifest of a database is far shorter.
+/// Upper limit for the size of the first manifest of a database.
 const FIRST_MANIFEST_BYTES_MAX: u64 = 4_096;
-/// A process id and a line end.
+/// Size of a process id and a line end.
 const LOCK_BYTES_MAX: u64 = 20;
-/// An error message names at most this many entries of a directory.
+/// Limit for the directory entries that an error message names.
 const NAMES_MAX: usize = 5;
 
-/// What a directory holds.
+/// Contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
-    /// Nothing, or what a creation that was cut short leaves: a database may be made here.
-    Nothing,
+pub(crate) enum Contents {
+    /// Empty, or only files of an interrupted creation: a database may be created here.
+    Empty,
     /// A database.
     Database,
 }
 
-/// A directory that is ours and locked.
+/// A directory that is ours, and locked.
 pub(crate) struct Claimed {
-    pub(crate) holds: Holds,
+    pub(crate) contents: Contents,
     pub(crate) lock: Box<dyn Send + Sync>,
 }
 
-/// Locks the directory if it is ours or may become ours. Any other is left as it was.
+/// Locks the directory if it is a database or may become one. Any other directory is left
+/// unchanged.
 ///
 /// # Errors
-/// 22023 for a directory that holds something else, XX001 for a part of a database, 55P03 when another process has it open,
-/// 58030.
+/// 22023 for a directory with other contents, XX001 for an incomplete database, 55P03 when another
+/// process has it open, 58030.
 pub(crate) fn claim(env: &dyn Env, dir: &Path) -> Result<Claimed> {
-    look(env, dir)?;
+    classify(env, dir)?;
     env.create_dir_all(dir).map_err(|error| failed("create directory", dir, &error))?;
     let lock = lock(env, dir)?;
-    // Another process may have made a database here between the look and the lock.
-    Ok(Claimed { holds: look(env, dir)?, lock })
+    // Another process may have created a database here before the lock was taken.
+    Ok(Claimed { contents: classify(env, dir)?, lock })
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Error {
@@ -72,23 +76,23 @@ fn lock(env: &dyn Env, dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Looks into a directory and changes nothing.
-fn look(env: &dyn Env, dir: &Path) -> Result<Holds> {
+/// Classifies the contents of a directory without changing it.
+fn classify(env: &dyn Env, dir: &Path) -> Result<Contents> {
     let entries = match env.list(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == Io::NotFound => return Ok(Holds::Nothing),
+        Err(error) if error.kind() == Io::NotFound => return Ok(Contents::Empty),
         Err(error) => return Err(failed("list directory", dir, &error)),
     };
     if entries.iter().any(|entry| entry.name == "MANIFEST") {
-        return check_marker(env, dir).map(|()| Holds::Database);
+        return check_marker(env, dir).map(|()| Contents::Database);
     }
     let mut foreign = Vec::new();
     for entry in &entries {
-        if !is_of_creation(env, dir, entry)? {
+        if !is_allowed_in_new(env, dir, entry)? {
             foreign.push(entry);
         }
     }
-    if foreign.is_empty() { Ok(Holds::Nothing) } else { Err(not_ours(env, dir, &foreign)) }
+    if foreign.is_empty() { Ok(Contents::Empty) } else { Err(foreign_contents(env, dir, &foreign)) }
 }
 
 fn check_marker(env: &dyn Env, dir: &Path) -> Result<()> {
@@ -98,7 +102,7 @@ fn check_marker(env: &dyn Env, dir: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "{} begins with \"{}\", \"MILLRACE\" expected: it is damaged, or not a Millrace database",
+        "{} begins with \"{}\", expected \"MILLRACE\": it is damaged, or not a Millrace database",
         path.display(),
         start.escape_ascii()
     ))
@@ -106,7 +110,7 @@ fn check_marker(env: &dyn Env, dir: &Path) -> Result<()> {
     .with_hint("restore the whole directory from a backup, or name another directory with --data"))
 }
 
-/// The first bytes of a file, fewer if it is shorter.
+/// Reads the first bytes of a file, or all of a shorter one.
 fn read_start(env: &dyn Env, path: &Path, bytes: u64) -> std::io::Result<Vec<u8>> {
     let file = env.open(path, Open::Read)?;
     let mut start = vec![0; file.bytes()?.min(bytes) as usize];
@@ -114,9 +118,9 @@ fn read_start(env: &dyn Env, path: &Path, bytes: u64) -> std::io::Result<Vec<u8>
     Ok(start)
 }
 
-/// Whether an entry of a directory without MANIFEST may stay there when a database is made: what making one leaves behind
-/// when it is cut short, and what is harmless.
-fn is_of_creation(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
+/// Whether an entry of a directory without MANIFEST permits creating a database: a file of an
+/// interrupted creation, or a harmless one.
+fn is_allowed_in_new(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
     let path = dir.join(&entry.name);
     let start = |bytes| read_start(env, &path, bytes).map_err(|error| failed("read", &path, &error));
     Ok(match entry.name.as_str() {
@@ -129,7 +133,7 @@ fn is_of_creation(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
         "LOCK" if !entry.is_dir && entry.bytes <= LOCK_BYTES_MAX => {
             start(LOCK_BYTES_MAX)?.iter().all(|byte| byte.is_ascii_digit() || *byte == b'\n' || *byte == 0)
         }
-        // A power cut may leave any sectors of it.
+        // A power cut may have persisted any subset of its sectors.
         "MANIFEST.tmp" if !entry.is_dir && entry.bytes <= FIRST_MANIFEST_BYTES_MAX => {
             let start = start(MAGIC.len() as u64)?;
             MAGIC.starts_with(&start) || start.iter().all(|byte| *byte == 0)
@@ -138,14 +142,14 @@ fn is_of_creation(env: &dyn Env, dir: &Path, entry: &DirEntry) -> Result<bool> {
     })
 }
 
-/// Says what a directory holds instead of a database.
-fn not_ours(env: &dyn Env, dir: &Path, foreign: &[&DirEntry]) -> Error {
+/// The error for a directory with other contents, which it names.
+fn foreign_contents(env: &dyn Env, dir: &Path, foreign: &[&DirEntry]) -> Error {
     let list = |dir: &Path| env.list(dir).unwrap_or_default();
     let data = list(&data_dir(dir)).iter().filter(|entry| is_data_file(&entry.name)).count();
     let log = list(&log_dir(dir)).iter().filter(|entry| is_log_file(&entry.name)).count();
     if data + log > 0 {
         return Error::corrupt(format!(
-            "{} is a part of a Millrace database: it has {data} files in data and {log} in log, and no MANIFEST",
+            "{} is part of a Millrace database: it has {data} files in data and {log} in log, but no MANIFEST",
             dir.display()
         ))
         .with_detail("Nothing in the directory was changed")
@@ -160,7 +164,7 @@ fn not_ours(env: &dyn Env, dir: &Path, foreign: &[&DirEntry]) -> Error {
     Error::new(
         SqlState::INVALID_PARAMETER_VALUE,
         format!(
-            "{} is not empty and holds no Millrace database: there is {}, a MANIFEST or an empty directory is expected",
+            "{} is not empty and holds no Millrace database: it contains {}; expected a MANIFEST or an empty directory",
             dir.display(),
             names.join(", ")
         ),
@@ -169,22 +173,24 @@ fn not_ours(env: &dyn Env, dir: &Path, foreign: &[&DirEntry]) -> Error {
     .with_hint("name an empty directory, or one that does not exist yet, with --data")
 }
 
-/// Whether the parts that a MANIFEST needs are there. They are made before it.
+/// Checks that the directories exist that were created before the MANIFEST, and that their files
+/// match it.
 ///
 /// # Errors
-/// XX001 when a folder is missing, or files are there that the MANIFEST should name: it is of another directory.
+/// XX001 when a directory is missing, or when there are data files but the MANIFEST is that of an
+/// empty database and so belongs to another directory.
 pub(crate) fn check_parts(env: &dyn Env, dir: &Path, manifest: &Manifest) -> Result<()> {
     let list = |folder: PathBuf| match env.list(&folder) {
         Ok(entries) => Ok(entries),
         Err(error) if error.kind() == Io::NotFound => {
-            Err(broken(format!("{} is missing: the database is not whole", folder.display())))
+            Err(broken(format!("{} is missing: the database is incomplete", folder.display())))
         }
         Err(error) => Err(failed("list directory", &folder, &error)),
     };
     let (data, log) = (list(data_dir(dir))?, list(log_dir(dir))?);
     let files = data.iter().filter(|entry| is_data_file(&entry.name)).count();
     let has_log = log.iter().any(|entry| is_log_file(&entry.name));
-    // Files of data come with a flush, and what it flushes is in the log before.
+    // Data files are written by flushes, and flushed commits are in the log first.
     if manifest.flushed_lsn == Lsn::ZERO && !has_log && files > 0 {
         return Err(broken(format!(
             "{} holds {files} files of a database, but MANIFEST and log are those of an empty one",
@@ -200,9 +206,10 @@ fn broken(message: String) -> Error {
         .with_hint("MANIFEST, data and log belong together: restore all of them from one backup")
 }
 
-/// Removes what an earlier process left: files that the manifest does not name, of a flush or compaction that a crash cut
-/// short, and spilled data of statements. Only for a database that was recovered. Gives a number above that of any file that
-/// is still there. What cannot be removed stays until the next start.
+/// Removes files of an earlier process: files not named by the manifest, which an interrupted flush
+/// or compaction left, and spill files. Call it only after the database was recovered. Returns a
+/// number above that of any file that still exists. A file that cannot be removed is left until the
+/// next start.
 pub(crate) fn remove_leftovers(env: &dyn Env, dir: &Path, manifest: &Manifest) -> Result<u64> {
     let data = data_dir(dir);
     let named = named_files(&data, manifest);
@@ -219,7 +226,7 @@ pub(crate) fn remove_leftovers(env: &dyn Env, dir: &Path, manifest: &Manifest) -
     for (folder, left) in [(&data, others), (&spill, more)] {
         if let Some(first) = left.first() {
             let (folder, first) = (folder.display(), &first.name);
-            tracing::warn!(%folder, files = left.len(), first, "files that are not Millrace's are left alone");
+            tracing::warn!(%folder, files = left.len(), first, "files that do not belong to Millrace were not removed");
         }
     }
     Ok(next_file)
@@ -229,14 +236,14 @@ fn is_dir(entries: &[&DirEntry], path: &Path) -> bool {
     entries.iter().any(|entry| entry.is_dir && path.ends_with(&entry.name))
 }
 
-/// Removes entries of a folder, logs which, and gives the names of those that are still there. A removal that a crash takes
-/// back is made again.
+/// Removes entries of a directory, logs them, and returns the names of those that remain. If a
+/// crash undoes a removal, the next start repeats it.
 fn remove(folder: &Path, entries: &[&DirEntry], each: impl Fn(&Path) -> std::io::Result<()>) -> Vec<String> {
     let mut kept = Vec::new();
     for entry in entries {
         let path = folder.join(&entry.name);
         if let Err(error) = each(&path) {
-            tracing::warn!(path = %path.display(), %error, "an unused file stays until the next start");
+            tracing::warn!(path = %path.display(), %error, "an unused file could not be removed; the next start will retry");
             kept.push(entry.name.clone());
         }
     }
@@ -257,7 +264,7 @@ fn named_files(data: &Path, manifest: &Manifest) -> BTreeSet<PathBuf> {
     columns.chain(rows).collect()
 }
 
-/// The number in a name of one of the forms that files in `data` have, complete or not.
+/// The file number in the name of a data file, complete or temporary.
 fn file_number(name: &str) -> Option<u64> {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     let (name, form) = name.split_once('-').and_then(|(form, name)| Some((name.split_once('.')?, form)))?;
@@ -275,7 +282,8 @@ fn is_log_file(name: &str) -> bool {
     name.strip_suffix(".log").is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Whether an entry of the spill folder has a name that statements give: folders of sorts and joins, files of COPY.
+/// Whether an entry of the spill directory has a name that statements use: directories of sorts and
+/// joins, files of COPY.
 fn is_spilled(entry: &DirEntry) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if entry.is_dir {
@@ -289,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_our_own_forms_are_ours() {
+    fn only_file_names_of_our_own_forms_are_recognised() {
         for (name, number) in [
             ("segment-000000000000001f.seg", Some(31)),
             ("series-0000000000000002.ser", Some(2)),

@@ -1,4 +1,4 @@
-//! Opening, closing, and what all parts share.
+//! Opening and closing the engine, and the state that all its parts share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -13,34 +13,37 @@ use parking_lot::Mutex;
 use rows::Readers;
 use wal::{Wal, WalOptions};
 
-use crate::background::{Doubtful, Flusher, Waiter};
 use crate::commit::{Committing, Progress, Replay};
-use crate::compaction::{Compactor, Turn};
-use crate::directory::{self, Claimed, Holds};
-use crate::hidden::Hidden;
+use crate::compaction::{Compactor, Priority};
+use crate::covering_deletes::CoveringDelete;
+use crate::db_version::{DbVersion, DbVersions};
+use crate::directory::{self, Claimed, Contents};
+use crate::flusher::{Flusher, OrphanFiles, Waiter};
 use crate::manifest::Manifest;
 use crate::memory::{MemoryBudget, Work};
 use crate::retention;
-use crate::root::{Root, Roots};
 use crate::rowfile::{RowPart, read_rows};
 use crate::sequence::Counter;
 use crate::txn::{Isolation, Snapshot, Txn};
 
-/// How a database is opened.
+/// Settings with which a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for memtables, `rows` tables, caches, queries and connection buffers together.
+    /// Memory budget in bytes for memtables, `rows` tables, caches, queries and connection buffers
+    /// together.
     pub memory_bytes: u64,
-    /// The largest a log file becomes.
+    /// Largest size of a log file, in bytes.
     pub log_file_bytes: u64,
-    /// Bytes of log after which memtables are flushed, to bound the time of recovery.
+    /// Bytes of log after which memtables are flushed; bounds recovery time.
     pub log_flush_bytes: u64,
-    /// Bytes a second that compactions may read and write together; 0 = as many as they can. Not for what somebody waits
-    /// for ([`Engine::settle`]), and loosened where more than 32 segments of one partition are still to be merged: doubled
-    /// with every eight more, and none from 64 on.
+    /// Bytes a second that compactions may read and write together; 0 = unlimited. The limit does
+    /// not apply to compactions that a caller waits for ([`Engine::settle`]). It doubles for every
+    /// eight segments of backlog beyond 32 and is lifted from 64 on, where the backlog is the
+    /// number of segments of one partition that are still to be merged.
     pub compaction_rate: u64,
-    /// Are rows of `columns` tables packed on their way into the log? Readings of a few digits then take a tenth of the
-    /// bytes there, for no more CPU time than writing them as they are. Rows of both kinds are read.
+    /// Whether rows of `columns` tables are compressed in the log. Readings of a few digits then
+    /// take a tenth of the bytes for no more CPU time than writing them uncompressed. Both formats
+    /// are readable either way.
     pub log_compression: bool,
 }
 
@@ -57,77 +60,80 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Memtables are flushed when they reach an eighth of the budget …
+    /// Memtables are flushed when they reach an eighth of the memory budget.
     pub(crate) fn memtable_flush_bytes(&self) -> u64 {
         self.memory_bytes / 8
     }
 
-    /// … and writers wait when a flush cannot keep up and they reach a quarter.
+    /// Writers are stopped when memtables reach a quarter of the budget because flushing cannot
+    /// keep up.
     pub(crate) fn memtable_bytes_max(&self) -> u64 {
         self.memory_bytes / 4
     }
 
-    /// Block indexes, columns' directories and statistics of segments stay in memory up to here.
+    /// Limit for block indexes, column directories and statistics of segments in memory.
     fn directory_bytes_max(&self) -> u64 {
         self.memory_bytes / 8
     }
 
-    /// Inserts and updates of `rows` tables are refused when these have so many bytes.
+    /// Inserts and updates of `rows` tables are refused when these tables hold this many bytes.
     #[must_use]
     pub fn rows_bytes_max(&self) -> u64 {
         self.memory_bytes / limits::ROWS_MEMORY_SHARE
     }
 }
 
-/// What opening found and did.
+/// The result of opening a database.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
-    /// Was there no database before?
+    /// Whether the database was created by this open.
     pub created: bool,
-    /// `columns` tables.
+    /// Number of `columns` tables.
     pub tables: u64,
-    /// `rows` tables.
+    /// Number of `rows` tables.
     pub row_tables: u64,
-    /// Rows in them.
+    /// Rows in all `rows` tables.
     pub rows: u64,
-    /// Segments of the manifest.
+    /// Segments named by the manifest.
     pub segments: u64,
-    /// Series of the manifest.
+    /// Series of all `columns` tables.
     pub series: u64,
     /// Log records read.
     pub log_records: u64,
-    /// Their payload bytes.
+    /// Payload bytes of the log records read.
     pub log_bytes: u64,
-    /// Commits applied again.
+    /// Commits replayed from the log.
     pub commits: u64,
-    /// Bytes of a torn tail that were dropped: never acknowledged.
+    /// Bytes of a torn log tail that were dropped; they had never been acknowledged.
     pub torn_bytes: u64,
-    /// How long it took, nanoseconds.
+    /// Duration, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
-/// So many threads read files and make indexes at the start. An `Env` does not say how many cores there are.
+/// Threads that read files and build indexes at the start. An `Env` does not tell the number of
+/// cores.
 const START_WORKERS: usize = 4;
-/// So many segments' files are open at most, however many the process may have.
+/// Upper limit for open segment files, even if the process may have more.
 const OPEN_SEGMENTS_MAX: u64 = 65_536;
-/// A commit throws away so many old versions at most; the governor does the rest.
+/// Old row versions that one commit collects at most; the GC worker collects the rest.
 const COLLECT_COMMIT: usize = 1_024;
-/// After so many changes a commit throws some away.
+/// Row changes between two collections by commits.
 const COLLECT_EACH: u64 = 64;
-/// Bytes of `rows` tables are counted anew after so many commits …
+/// Commits after which the bytes of `rows` tables are counted again.
 const RECOUNT_COMMITS: u64 = 1_024;
-/// … and when rows alone grew by this share of what they may take.
+/// The bytes are also counted again after the rows grew by this fraction of their limit.
 const RECOUNT_SHARE: u64 = 64;
 
-/// An open database. Cloning shares it; it closes when the last clone is dropped, or by [`Engine::close`].
+/// An open database. Clones share it; it closes when the last clone is dropped, or by
+/// [`Engine::close`].
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
     running: Arc<Running>,
 }
 
-/// What all clones of an engine hold and nobody else: the last of them closes it. The workers themselves wake each other
-/// through weak references, which must not turn out to be the last.
+/// State that only the clones of an engine hold, so that dropping the last clone closes it. Workers
+/// wake each other through weak references, which must not become the last.
 struct Running {
     inner: Arc<Inner>,
     workers: Arc<Workers>,
@@ -141,9 +147,9 @@ impl Running {
         workers.compact_low.stop();
         inner.abandon_compaction();
         workers.flush.stop();
-        workers.governor.stop();
+        workers.gc.stop();
         workers.log.stop();
-        let closed = inner.wal.close(&|lsn| inner.roots.advance(lsn));
+        let closed = inner.wal.close(&|lsn| inner.versions.advance(lsn));
         inner.release_flush();
         inner.release_waiters();
         closed
@@ -151,42 +157,43 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// What was acknowledged without waiting for the disk gets there. A failure was told to whoever asked.
+    /// Flushes commits that were acknowledged without waiting for the disk. A failure has been
+    /// reported to the callers that waited.
     fn drop(&mut self) {
         let _ = self.close();
     }
 }
 
-/// Threads (or simulated ones); they hold `Inner`, never the other way round.
+/// Worker threads (or simulated ones). They hold `Inner`, which must not hold them.
 struct Workers {
     log: Worker,
     flush: Worker,
     compact: Worker,
-    /// The same at low priority.
+    /// Merges segments at low CPU priority.
     compact_low: Worker,
-    governor: Worker,
+    gc: Worker,
 }
 
-/// What everybody shares.
+/// State shared by all parts of the engine.
 pub(crate) struct Inner {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) wal: Wal,
-    /// The one commit lock. Order of locks: manifest, commit, open_txns, roots.
+    /// Serialises commits. Lock order: manifest, commit, open_txns, versions.
     pub(crate) commit: Mutex<CommitState>,
-    pub(crate) roots: Roots,
+    pub(crate) versions: DbVersions,
     /// Transactions, locks and garbage of `rows` tables.
     pub(crate) store: Arc<rows::Store>,
-    /// What work holds of the budget, and may.
+    /// Memory held and allowed for statements and connections.
     pub(crate) memory: MemoryBudget,
-    /// Commits that changed rows, to count their bytes anew every so often.
+    /// Commits that changed rows since start; decides when bytes are counted again.
     row_commits: AtomicU64,
-    /// Changes of rows so far.
+    /// Changes of rows since start.
     rows_changed: AtomicU64,
-    /// Bytes of `rows` tables when they were counted last.
+    /// Bytes of `rows` tables when they were last counted.
     rows_counted: AtomicU64,
-    /// Does the governor look after garbage of rows?
+    /// Whether the GC worker has row garbage to collect.
     pub(crate) collecting: AtomicBool,
     pub(crate) manifest: Mutex<Manifest>,
     /// First record of each transaction that has records in the log and no commit record yet.
@@ -194,25 +201,25 @@ pub(crate) struct Inner {
     pub(crate) next_txn: AtomicU64,
     pub(crate) next_table: AtomicU32,
     next_file: AtomicU64,
-    /// Entries with commits up to here are being flushed and must stay as they are; 0 = none.
+    /// Memtable entries of commits up to here are being flushed and must not be merged; 0 = none.
     pub(crate) barrier: AtomicU64,
     pub(crate) memtable_bytes: AtomicU64,
     pub(crate) flushed_log_bytes: AtomicU64,
-    /// Bytes of the log that opening read, until a flush has made them needless.
+    /// Bytes of log that recovery read; 0 once a flush has made them obsolete.
     pub(crate) replayed_log_bytes: AtomicU64,
     pub(crate) flusher: Mutex<Flusher>,
     pub(crate) flush_waiters: Mutex<Vec<Waiter>>,
     pub(crate) settle_waiters: Mutex<Vec<Waiter>>,
     pub(crate) compactor: Mutex<Compactor>,
-    /// Up to here retention believes the clock.
+    /// The time that retention uses as the present, at most the wall clock.
     pub(crate) retention_ns: AtomicI64,
-    pub(crate) doubtful: Mutex<Doubtful>,
-    /// Why memtables could not be flushed when that was tried last.
+    pub(crate) orphans: Mutex<OrphanFiles>,
+    /// Error of the last attempt to flush memtables, if it failed.
     pub(crate) flush_failure: Mutex<Option<Error>>,
-    /// Deletes whose segments are still to be removed.
-    pub(crate) hidden: Mutex<Vec<Hidden>>,
+    /// Deletes whose covered segments are still to be removed.
+    pub(crate) covering_deletes: Mutex<Vec<CoveringDelete>>,
     pub(crate) consolidating: Mutex<()>,
-    /// Writers that wait: for a moment, and for memory.
+    /// Delayed writers: monotonic deadline in nanoseconds, and the event to set at it.
     pub(crate) delayed: Mutex<Vec<(u64, Event)>>,
     pub(crate) closing: AtomicBool,
     pub(crate) counters: Counters,
@@ -220,13 +227,13 @@ pub(crate) struct Inner {
     _lock: Box<dyn Send + Sync>,
 }
 
-/// Guarded by the commit lock.
+/// State guarded by the commit lock.
 #[derive(Default)]
 pub(crate) struct CommitState {
-    /// Dropped tables whose files may go once the drop is flushed.
+    /// Dropped tables whose files may be removed once the drop is flushed.
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
-    /// The last commit that removed rows, by DROP or TRUNCATE, which files of the last checkpoint may hold.
-    pub(crate) row_files_gone: Option<Lsn>,
+    /// The last DROP or TRUNCATE that left obsolete rows in files of the last checkpoint.
+    pub(crate) row_files_obsolete_since: Option<Lsn>,
 }
 
 #[derive(Default)]
@@ -236,7 +243,7 @@ pub(crate) struct Counters {
     pub(crate) log_bytes: AtomicU64,
     pub(crate) rows_written: AtomicU64,
     pub(crate) ingested_bytes: AtomicU64,
-    /// Of `log_bytes`, those of commits that brought rows of `columns` tables.
+    /// Payload bytes of the log of commits with rows of `columns` tables; part of `log_bytes`.
     pub(crate) ingest_log_bytes: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
@@ -252,14 +259,15 @@ pub(crate) struct Counters {
     pub(crate) retention_late_rows: AtomicU64,
 }
 
-/// Numbers of a running engine.
+/// Counters and gauges of a running engine. "Since start" means since this process opened the
+/// database.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Highest LSN handed out.
+    /// Highest LSN assigned.
     pub last_lsn: u64,
-    /// Highest LSN on disk.
+    /// Highest LSN that is durable.
     pub durable_lsn: u64,
-    /// All commits up to here are in segments.
+    /// All commits up to here are in segments and files of rows.
     pub flushed_lsn: u64,
     /// Payload bytes appended to the log since start.
     pub log_bytes: u64,
@@ -267,87 +275,91 @@ pub struct Stats {
     pub commits: u64,
     /// Rows written since start.
     pub rows_written: u64,
-    /// Bytes of those of `columns` tables, each value as its type has it and 13 bytes a row for series, time and
-    /// operation. What the log, flushes and compactions wrote over this is the write amplification.
+    /// Bytes of rows written to `columns` tables: each value at the size of its type, plus 13 bytes
+    /// a row for series, time and operation. Bytes written by log, flushes and compactions divided
+    /// by this is the write amplification.
     pub ingested_bytes: u64,
-    /// Payload bytes of the log that commits with rows of `columns` tables took.
+    /// Payload bytes of the log of commits with rows of `columns` tables.
     pub ingest_log_bytes: u64,
     /// Bytes of memtables.
     pub memtable_bytes: u64,
-    /// What work in flight holds: its kind, bytes held, most bytes.
+    /// Memory of work in flight, by kind: name, bytes held, limit.
     pub work: [(&'static str, u64, u64); Work::ALL.len()],
-    /// Reservations of memory refused since start.
+    /// Memory reservations refused since start.
     pub reservations_refused: u64,
-    /// The budget.
+    /// The memory budget, in bytes.
     pub memory_bytes: u64,
     /// Bytes of log files on disk.
     pub log_disk_bytes: u64,
-    /// Bytes of segments.
+    /// Bytes of all segments.
     pub segment_bytes: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Of these, files that are open.
+    /// Segments whose files are open.
     pub open_segments: u64,
-    /// Bytes of their block indexes, columns' directories and statistics in memory.
+    /// Bytes of block indexes, column directories and statistics of segments in memory.
     pub directory_bytes: u64,
-    /// Tables.
+    /// Number of `columns` tables.
     pub tables: u64,
-    /// Series of all tables.
+    /// Series of all `columns` tables.
     pub series: u64,
     /// Memtable flushes since start.
     pub flushes: u64,
-    /// Bytes of segments they wrote.
+    /// Bytes of segments that flushes wrote.
     pub flush_bytes: u64,
     /// Compactions since start.
     pub compactions: u64,
-    /// Bytes of segments they wrote.
+    /// Bytes of segments that compactions wrote.
     pub compaction_bytes: u64,
-    /// Bytes of segments they read.
+    /// Bytes of segments that compactions read.
     pub compaction_read_bytes: u64,
-    /// Nanoseconds that they waited because of their rate.
+    /// Nanoseconds that compactions waited because of the rate limit.
     pub compaction_wait_ns: u64,
-    /// The most segments of one partition of a table that are still to be merged, when a flush or compaction ended last.
+    /// The largest compaction backlog of a table, in segments, as of the last flush or compaction.
     pub compaction_backlog: u64,
-    /// Times a writer was slowed for memory.
+    /// Times a writer was delayed because memtables were nearly full.
     pub writers_delayed: u64,
-    /// `rows` tables.
+    /// Number of `rows` tables.
     pub row_tables: u64,
-    /// Rows in them.
+    /// Rows in all `rows` tables.
     pub rows: u64,
-    /// Bytes of their records, versions and indexes.
+    /// Bytes of records, versions and indexes of `rows` tables.
     pub rows_bytes: u64,
-    /// At so many, inserts and updates are refused.
+    /// Inserts and updates of `rows` tables are refused at this many bytes.
     pub rows_bytes_max: u64,
-    /// Old versions and entries that wait until nobody can see them.
+    /// Old versions and index entries that wait until no snapshot sees them.
     pub rows_garbage: u64,
-    /// Bytes of old versions of rows that only open snapshots see. They are among those of the tables.
+    /// Bytes of old row versions that only open snapshots see; part of `rows_bytes`.
     pub rows_held_bytes: u64,
-    /// Bytes of lists of what open transactions changed and locked, and of what is garbage.
+    /// Bytes of the lists of changes, locks and garbage of `rows` tables.
     pub rows_list_bytes: u64,
-    /// Bytes of `rows` tables that were given up and are not freed yet, because statements that run may look at them.
+    /// Bytes of `rows` tables that are unlinked but not yet freed, because running statements may
+    /// still read them.
     pub rows_deferred_bytes: u64,
-    /// Times a transaction had to wait for a lock since start.
+    /// Times a transaction waited for a lock since start.
     pub lock_waits: u64,
-    /// Transactions that wait for a lock now.
+    /// Transactions that are waiting for a lock.
     pub lock_waiters: u64,
-    /// Bytes of files of rows.
+    /// Bytes of the checkpoint files of `rows` tables.
     pub row_file_bytes: u64,
-    /// Bytes of such files written since start.
+    /// Bytes of checkpoint files written since start.
     pub checkpoint_bytes: u64,
     /// Segments dropped by retention since start.
     pub retention_segments: u64,
-    /// Their bytes.
+    /// Bytes of the segments dropped by retention.
     pub retention_bytes: u64,
-    /// Rows that came when retention had dropped their moment already: they were accepted and are not shown.
+    /// Rows written with a time before the retention horizon since start: accepted and never
+    /// returned.
     pub retention_late_rows: u64,
 }
 
 impl Engine {
-    /// Opens (or makes) the database in `dir` and starts its workers.
+    /// Opens the database in `dir`, creating it if there is none, and starts its workers.
     ///
     /// # Errors
-    /// 22023 for a directory that holds something else, which is left as it is; 55P03 when another process has it open; 55000
-    /// for another format version; XX001 with what is wrong where; 58030.
+    /// 22023 for a directory with other contents, which is left unchanged; 55P03 when another
+    /// process has it open; 55000 for another format version; XX001 with what is wrong where;
+    /// 58030.
     pub fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Engine, Recovery)> {
         let started = env.monotonic_ns();
         let (inner, mut recovery) = open(env, dir, options)?;
@@ -357,13 +369,13 @@ impl Engine {
             inner.env.clone().spawn(name, Box::new(move || step(&inner)))
         };
         let merger = Arc::clone(&inner);
-        let merge = Box::new(move || merger.compact_step(Turn::Low));
+        let merge = Box::new(move || merger.compact_step(Priority::Low));
         let workers = Arc::new(Workers {
             log: spawn("log", |inner| inner.log_step()),
             flush: spawn("flush", Inner::flush_step),
-            compact: spawn("compact", |inner| inner.compact_step(Turn::Normal)),
+            compact: spawn("compact", |inner| inner.compact_step(Priority::Normal)),
             compact_low: inner.env.spawn_low("compact-low", merge),
-            governor: spawn("governor", |inner| inner.governor_step()),
+            gc: spawn("gc", |inner| inner.gc_step()),
         });
         let _ = inner.workers.set(Arc::downgrade(&workers));
         let waker = Arc::downgrade(&workers);
@@ -377,28 +389,30 @@ impl Engine {
         Ok((Engine { inner, running }, recovery))
     }
 
-    /// Starts a transaction. `seen` is the session's own last commit (`Lsn::ZERO` at first): it reads at least that.
+    /// Starts a transaction. `seen` is the session's own last commit (`Lsn::ZERO` at first): the
+    /// transaction reads that commit or a later one.
     #[must_use]
     pub fn begin(&self, isolation: Isolation, seen: Lsn) -> Txn {
         Txn::new(self.clone(), isolation, seen)
     }
 
-    /// A number for a new table, index or sequence, never given again in this database.
+    /// Returns a number for a new table, index or sequence; numbers are never reused in this
+    /// database.
     #[must_use]
     pub fn next_number(&self) -> u32 {
         self.inner.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What a single read-only statement sees.
+    /// Returns the snapshot of a single read-only statement. `seen`: the session's own last commit.
     #[must_use]
     pub fn snapshot(&self, seen: Lsn) -> Snapshot {
-        Snapshot::new(self.inner.roots.visible(seen))
+        Snapshot::new(self.inner.versions.visible(seen))
     }
 
-    /// What must happen before a commit is durable: `None` if it is. Ask again after the event.
+    /// Returns `None` if the commit is durable, else an event to wait for before asking again.
     ///
     /// # Errors
-    /// 58030 when the log failed before: nobody knows whether it is.
+    /// 58030 when the log has failed: it is unknown whether the commit is durable.
     pub fn when_durable(&self, lsn: Lsn) -> Result<Option<Event>> {
         let wal = &self.inner.wal;
         if wal.durable() >= lsn {
@@ -407,7 +421,8 @@ impl Engine {
         wal.failure().map_or_else(|| Ok(Some(wal.when_durable(lsn))), Err)
     }
 
-    /// Blocks (by `Env::wait`) until the commit is through. For embedded use and tests; servers poll.
+    /// Blocks (by `Env::wait`) until the commit is acknowledged. For embedded use and tests;
+    /// servers poll.
     ///
     /// # Errors
     /// Those of [`Committing::poll`].
@@ -420,48 +435,48 @@ impl Engine {
         }
     }
 
-    /// Asks for all memtables to be flushed; the event is set when that is done or failed.
+    /// Requests a flush of all memtables; the event is set when it has finished or failed.
     pub fn start_flush(&self) -> Pending {
-        let (waiter, pending) = waiting();
+        let (waiter, pending) = pending_work();
         self.inner.flush_waiters.lock().push(waiter);
         self.running.workers.flush.wake();
-        self.inner.unless_closing();
+        self.inner.release_if_closing();
         pending
     }
 
-    /// Flushes all memtables now and waits.
+    /// Flushes all memtables and blocks until that is done.
     ///
     /// # Errors
-    /// Why the flush failed; the memtables are kept. 57P01 when the database closes before it is done.
+    /// The error of the flush; the memtables are kept. 57P01 when the database closes first.
     pub fn flush(&self) -> Result<()> {
         let flushing = self.start_flush();
         self.inner.env.wait(&flushing.event);
         flushing.result()
     }
 
-    /// Asks that what is in segments be given its final form ("settled"): no two segments share a moment, deletes are
-    /// applied, every row stands for itself. Memtables are not flushed for it. The event is set when that is done or
-    /// when a compaction failed.
+    /// Requests that all segments be merged into their final ("settled") form: no two segments
+    /// overlap in time, deletes are applied, and each row is complete in one place. Does not flush
+    /// memtables. The event is set when that is done or when a compaction has failed.
     pub fn start_settle(&self) -> Pending {
-        let (waiter, pending) = waiting();
+        let (waiter, pending) = pending_work();
         self.inner.settle_waiters.lock().push(waiter);
         self.inner.wake_compactor();
-        self.inner.unless_closing();
+        self.inner.release_if_closing();
         pending
     }
 
-    /// Does the same and waits.
+    /// Settles all segments, see [`Engine::start_settle`], and blocks until that is done.
     ///
     /// # Errors
-    /// Why a compaction failed; its inputs are kept. 57P01 when the database closes before it is done.
+    /// The error of the compaction; its inputs are kept. 57P01 when the database closes first.
     pub fn settle(&self) -> Result<()> {
         let settling = self.start_settle();
         self.inner.env.wait(&settling.event);
         settling.result()
     }
 
-    /// Flushes the log with a durable mark and stops the workers. Commits after it are refused; reads go on. Whoever
-    /// waits for a flush or for memory is let go.
+    /// Flushes the log with a durable mark and stops the workers. Later commits are refused; reads
+    /// continue. Callers that wait for a flush or for memory receive 57P01.
     ///
     /// # Errors
     /// 58030 when the log cannot be flushed.
@@ -469,31 +484,32 @@ impl Engine {
         self.running.close()
     }
 
-    /// Numbers for metrics and EXPLAIN.
+    /// Returns counters and gauges for metrics and EXPLAIN.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }
 
-    /// Why the log has failed, if it has: writes are refused, reads go on at the durable LSN, `/ready` says 503.
+    /// Returns the error with which the log failed, if it did: writes are refused, reads continue
+    /// at the durable LSN, `/ready` answers 503.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.inner.wal.failure()
     }
 
-    /// The folder for spill files, wiped at open.
+    /// The directory for spill files, which is emptied at open.
     #[must_use]
     pub fn spill_dir(&self) -> PathBuf {
         spill_dir(&self.inner.dir)
     }
 
-    /// The world this database lives in.
+    /// The environment (files, clock, threads) that the database runs in.
     #[must_use]
     pub fn env(&self) -> &Arc<dyn Env> {
         &self.inner.env
     }
 
-    /// How it was opened.
+    /// The settings with which the database was opened.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.inner.options
@@ -506,24 +522,24 @@ impl Engine {
     }
 }
 
-/// Work behind the scenes that was asked for.
+/// A flush or compaction that was requested.
 pub struct Pending {
-    /// Set when it is done or failed.
+    /// Set when the work is done or has failed.
     pub event: Event,
     error: Arc<Mutex<Option<Error>>>,
 }
 
 impl Pending {
-    /// How it went, once the event is set.
+    /// Returns the outcome, once the event is set.
     ///
     /// # Errors
-    /// Why it failed; memtables and segments are kept.
+    /// The error of the flush or compaction; memtables and segments are kept.
     pub fn result(&self) -> Result<()> {
         self.error.lock().take().map_or(Ok(()), Err)
     }
 }
 
-fn waiting() -> (Waiter, Pending) {
+fn pending_work() -> (Waiter, Pending) {
     let waiter = Waiter { event: Event::new(), error: Arc::default() };
     let pending = Pending { event: waiter.event.clone(), error: Arc::clone(&waiter.error) };
     (waiter, pending)
@@ -546,18 +562,18 @@ pub(crate) fn log_dir(dir: &Path) -> PathBuf {
 }
 
 fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recovery)> {
-    let Claimed { holds, lock } = directory::claim(&*env, dir)?;
-    let mut recovery = Recovery { created: holds == Holds::Nothing, ..Recovery::default() };
-    let mut manifest = match holds {
-        Holds::Nothing => create(&*env, dir)?,
-        Holds::Database => read(&*env, dir)?,
+    let Claimed { contents, lock } = directory::claim(&*env, dir)?;
+    let mut recovery = Recovery { created: contents == Contents::Empty, ..Recovery::default() };
+    let mut manifest = match contents {
+        Contents::Empty => create(&*env, dir)?,
+        Contents::Database => read(&*env, dir)?,
     };
-    if manifest.stored.must_be_renewed() {
+    if manifest.stored.needs_rewrite() {
         manifest.write(&*env, dir)?;
     }
     let cache = SegmentCache::new(open_segments_max(&*env), options.directory_bytes_max());
-    let mut root = load(&env, dir, &manifest, cache)?;
-    let recovered_rows = load_rows(&env, dir, &manifest, &mut root, options.rows_bytes_max() / 4)?;
+    let mut db = load(&env, dir, &manifest, cache)?;
+    let recovered_rows = load_rows(&env, dir, &manifest, &mut db, options.rows_bytes_max() / 4)?;
     let rows_lsn = recovered_rows.lsn;
     recovery.segments = manifest.files.values().map(|files| files.segments.len() as u64).sum();
 
@@ -572,18 +588,18 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         wal_options,
         manifest.replay_from,
         &mut |lsn, payload| {
-            let Some(replayed) = replay.record(lsn, payload, manifest.flushed_lsn, &mut root)? else { return Ok(()) };
+            let Some(replayed) = replay.record(lsn, payload, manifest.flushed_lsn, &mut db)? else { return Ok(()) };
             next_table = next_table.max(replayed.next_number);
             dropped.extend(replayed.dropped.into_iter().map(|state| (lsn, state)));
             Ok(())
         },
     )?;
-    replay.install(&mut root);
-    recover_rows(&env, &mut root, recovered_rows)?;
-    recovery.row_tables = root.row_tables.len() as u64;
-    recovery.rows = root.row_tables.values().map(|table| table.records.rows()).sum();
-    recovery.tables = root.tables.len() as u64;
-    recovery.series = root.tables.values().map(|state| u64::from(state.series_count)).sum();
+    replay.install(&mut db);
+    recover_rows(&env, &mut db, recovered_rows)?;
+    recovery.row_tables = db.row_tables.len() as u64;
+    recovery.rows = db.row_tables.values().map(|table| table.records.rows()).sum();
+    recovery.tables = db.tables.len() as u64;
+    recovery.series = db.tables.values().map(|state| u64::from(state.series_count)).sum();
     let in_files = manifest.flushed_lsn.max(rows_lsn);
     if wal.last() < in_files {
         return Err(Error::corrupt(format!(
@@ -595,13 +611,14 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     recovery.log_bytes = opened.bytes;
     recovery.torn_bytes = opened.torn_bytes;
     recovery.commits = replay.commits;
-    // Only now: whatever was wrong with the directory so far, nothing in it is gone.
+    // Leftover files are removed only now, so that every failure above leaves the directory
+    // untouched.
     let next_file = directory::remove_leftovers(&*env, dir, &manifest)?.max(manifest.next_file);
 
-    let memtable_bytes = root.memory_bytes();
-    let retention_ns = manifest.retention_ns.max(root.retention_ns);
+    let memtable_bytes = db.memory_bytes();
+    let retention_ns = manifest.retention_ns.max(db.retention_ns);
     let store = Arc::new(rows::Store::new());
-    store.set_memory_bytes(root.rows_bytes());
+    store.set_memory_bytes(db.rows_bytes());
     let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
     let inner = Inner {
         store,
@@ -614,10 +631,10 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         next_txn: AtomicU64::new(replay.next_txn.max(wal.last().0 + 1)),
         next_table: AtomicU32::new(next_table),
         next_file: AtomicU64::new(next_file),
-        roots: Roots::new(root, wal.durable()),
+        versions: DbVersions::new(db, wal.durable()),
         wal,
-        // Whatever the log says of rows: it is looked at once.
-        commit: Mutex::new(CommitState { dropped, row_files_gone: Some(Lsn::ZERO) }),
+        // Zero makes the first flush look for obsolete rows, whatever the log contained.
+        commit: Mutex::new(CommitState { dropped, row_files_obsolete_since: Some(Lsn::ZERO) }),
         manifest: Mutex::new(manifest),
         open_txns: Mutex::default(),
         barrier: AtomicU64::new(0),
@@ -629,9 +646,9 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         settle_waiters: Mutex::default(),
         compactor: Mutex::new(Compactor::new(retention::Clock::new(env.monotonic_ns()))),
         retention_ns: AtomicI64::new(retention_ns),
-        doubtful: Mutex::default(),
+        orphans: Mutex::default(),
         flush_failure: Mutex::default(),
-        hidden: Mutex::default(),
+        covering_deletes: Mutex::default(),
         consolidating: Mutex::new(()),
         delayed: Mutex::default(),
         closing: AtomicBool::new(false),
@@ -644,7 +661,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
     Ok((inner, recovery))
 }
 
-/// A new database: its folders, and then its first manifest, before anything is in the log.
+/// Creates a database: first its directories, then its first manifest, before anything is logged.
 fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
     make_folders(env, dir, &[data_dir(dir), log_dir(dir), spill_dir(dir)])?;
     let mut manifest =
@@ -653,17 +670,18 @@ fn create(env: &dyn Env, dir: &Path) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// The manifest of a database that is there.
+/// Reads the manifest of an existing database.
 fn read(env: &dyn Env, dir: &Path) -> Result<Manifest> {
     let manifest = Manifest::read(env, dir)?;
-    let manifest = manifest.ok_or_else(|| Error::corrupt(format!("the MANIFEST of {} is gone", dir.display())))?;
+    let manifest = manifest.ok_or_else(|| Error::corrupt(format!("the MANIFEST of {} is missing", dir.display())))?;
     directory::check_parts(env, dir, &manifest)?;
-    // A creation that was cut short may have left names that are not durable.
+    // An interrupted creation may have left directories whose names are not durable.
     make_folders(env, dir, &[spill_dir(dir)])?;
     Ok(manifest)
 }
 
-/// Makes folders of a database and their names durable, and its own name.
+/// Creates directories of a database and makes their names, and that of the database directory,
+/// durable.
 fn make_folders(env: &dyn Env, dir: &Path, folders: &[PathBuf]) -> Result<()> {
     let io = |what: &str, path: &Path, error: std::io::Error| Error::io(format!("{what} {}", path.display()), &error);
     for folder in folders {
@@ -676,13 +694,13 @@ fn make_folders(env: &dyn Env, dir: &Path, folders: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Half of the files that the process may have open; the others are for clients and the log. The kernel, too, has memory
-/// for each.
+/// Half of the files that the process may have open; the others are for clients and the log. The
+/// upper limit bounds the kernel's memory for open files.
 fn open_segments_max(env: &dyn Env) -> u64 {
     (env.open_files_max() / 2).clamp(1, OPEN_SEGMENTS_MAX)
 }
 
-fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache) -> Result<Root> {
+fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache) -> Result<DbVersion> {
     let mut tables = OrdMap::new();
     for (id, files) in &manifest.files {
         let table = manifest.catalog.table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
@@ -691,7 +709,7 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache
         tables.insert(*id, Arc::new(state));
     }
     let counters = manifest.sequences.iter().map(|(id, state)| (*id, Arc::new(Counter::new(*state)))).collect();
-    Ok(Root {
+    Ok(DbVersion {
         lsn: manifest.flushed_lsn,
         wall_ns: manifest.wall_ns,
         catalog: Arc::clone(&manifest.catalog),
@@ -704,13 +722,13 @@ fn load(env: &Arc<dyn Env>, dir: &Path, manifest: &Manifest, cache: SegmentCache
     })
 }
 
-/// What was recovered of `rows` tables so far.
+/// The parts of `rows` tables recovered so far.
 #[derive(Default)]
 struct RecoveredRows {
-    /// The newest commit of which a row is in their files.
+    /// The newest commit with a row in the files.
     lsn: Lsn,
     parts: BTreeMap<TableId, Vec<rows::Recovered>>,
-    /// Memory that the parts take.
+    /// Memory of `parts`, in bytes.
     bytes: u64,
 }
 
@@ -721,21 +739,22 @@ impl RecoveredRows {
     }
 }
 
-/// Reads the files of `rows` tables. The log goes on from there. What is recovered already takes `bytes` at most, and a little more.
+/// Reads the checkpoint files of `rows` tables; log replay follows. Parts recovered early hold
+/// about `bytes` at most; the limit is checked before each part is added.
 fn load_rows(
     env: &Arc<dyn Env>,
     dir: &Path,
     manifest: &Manifest,
-    root: &mut Root,
+    db: &mut DbVersion,
     bytes: u64,
 ) -> Result<RecoveredRows> {
     let recovered: Arc<Mutex<RecoveredRows>> = Arc::default();
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<RecoveryJob> = Vec::new();
     for (id, files) in &manifest.row_files {
         let schema =
             manifest.catalog.row_table_by_id(*id).ok_or_else(|| Error::corrupt(format!("no table number {id}")))?;
         let records = Arc::new(rows::Records::new().emptied(files.since));
-        // All but the last are full; those after it have no rows, and are to be used again.
+        // All parts but the last are full. Record numbers after the last are empty and are reused.
         records.reserve(files.parts.iter().rfind(|part| part.file != 0).map_or(0, |last| last.part));
         let table = Arc::new(rows::RowTable::over(Arc::clone(schema), records)?);
         for part in &files.parts {
@@ -748,21 +767,22 @@ fn load_rows(
                     recovered.lsn = recovered.lsn.max(lsn);
                     recovered.bytes < bytes
                 };
-                // Most parts are not in the log again. Their entries are made beside the reading of others. What fails is tried again after
-                // the log: there may be rows newer than this description of the table.
+                // Most parts do not occur in the log again, so their index entries are built while
+                // other parts are read. A failure is ignored here and retried after log replay,
+                // which may bring a newer table schema.
                 if is_room && let Ok(part) = table.recover(part.part) {
                     recovered.lock().add(&table, part);
                 }
                 Ok(())
             }));
         }
-        root.row_tables.insert(*id, table);
+        db.row_tables.insert(*id, table);
     }
     in_parallel(env, jobs)?;
     Ok(std::mem::take(&mut *recovered.lock()))
 }
 
-/// Puts the rows of a file into their table; the newest commit among them.
+/// Loads the rows of one file into its table and returns the LSN of the newest commit among them.
 fn load_part(env: &dyn Env, data: &Path, table: &rows::RowTable, part: &RowPart) -> Result<Lsn> {
     let guard = &crossbeam_epoch::pin();
     let (mut restoring, mut newest) = (table.records.restoring(), Lsn::ZERO);
@@ -774,12 +794,13 @@ fn load_part(env: &dyn Env, data: &Path, table: &rows::RowTable, part: &RowPart)
     Ok(newest)
 }
 
-/// Ends the recovery of `rows` tables: what is deleted is free, and indexes are made. Small tables beside each other, large ones one after the
-/// other, as the entries for their indexes take memory until these are made.
-fn recover_rows(env: &Arc<dyn Env>, root: &mut Root, mut recovered: RecoveredRows) -> Result<()> {
+/// Finishes the recovery of `rows` tables: frees deleted records and builds the indexes. Small
+/// tables run in parallel, large ones one after the other, because index entries take memory until
+/// their index is built.
+fn recover_rows(env: &Arc<dyn Env>, db: &mut DbVersion, mut recovered: RecoveredRows) -> Result<()> {
     let tables = Arc::new(Mutex::new(OrdMap::new()));
-    let mut small: Vec<Job> = Vec::new();
-    for (id, table) in &root.row_tables {
+    let mut small: Vec<RecoveryJob> = Vec::new();
+    for (id, table) in &db.row_tables {
         let mut parts = recovered.parts.remove(id).unwrap_or_default();
         let todo = table.unrecovered(&mut parts);
         let (table, tables) = (Arc::clone(table), Arc::clone(&tables));
@@ -798,11 +819,11 @@ fn recover_rows(env: &Arc<dyn Env>, root: &mut Root, mut recovered: RecoveredRow
         }));
     }
     in_parallel(env, small)?;
-    root.row_tables = std::mem::take(&mut *tables.lock());
+    db.row_tables = std::mem::take(&mut *tables.lock());
     Ok(())
 }
 
-/// Recovers the parts of a table that are not yet among `done`.
+/// Recovers the parts of a table that are not yet in `done`.
 fn with_parts(
     env: &Arc<dyn Env>,
     table: &Arc<rows::RowTable>,
@@ -810,7 +831,7 @@ fn with_parts(
     done: Vec<rows::Recovered>,
 ) -> Result<Vec<rows::Recovered>> {
     let parts = Arc::new(Mutex::new(done));
-    let job = |part: u64| -> Job {
+    let job = |part: u64| -> RecoveryJob {
         let (table, parts) = (Arc::clone(table), Arc::clone(&parts));
         Box::new(move || {
             let part = table.recover(part)?;
@@ -828,27 +849,27 @@ fn finished(table: &rows::RowTable, parts: Vec<rows::Recovered>) -> Result<Arc<r
     Ok(Arc::new(table))
 }
 
-/// Something to do at the start, beside others.
-type Job = Box<dyn FnOnce() -> Result<()> + Send>;
+/// A unit of recovery work that can run in parallel with others.
+type RecoveryJob = Box<dyn FnOnce() -> Result<()> + Send>;
 
-struct Jobs {
-    todo: Mutex<VecDeque<Job>>,
+struct RecoveryJobs {
+    todo: Mutex<VecDeque<RecoveryJob>>,
     workers: AtomicU64,
     error: Mutex<Option<Error>>,
     done: Event,
 }
 
-/// One job at work: should it panic, nobody must wait for it.
-struct AtWork<'a>(&'a Jobs);
+/// Guard of a running job: if the job panics, the waiting thread is woken with an error.
+struct RunningJob<'a>(&'a RecoveryJobs);
 
-impl Drop for AtWork<'_> {
+impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
-        self.0.fail(Error::bug("a part of the start ended without a word"));
+        self.0.fail(Error::bug("a recovery job panicked"));
         self.0.done.set();
     }
 }
 
-impl Jobs {
+impl RecoveryJobs {
     fn fail(&self, error: Error) {
         self.error.lock().get_or_insert(error);
         self.todo.lock().clear();
@@ -862,9 +883,9 @@ impl Jobs {
             }
             return env::Step::Finished;
         };
-        let at_work = AtWork(self);
+        let running_job = RunningJob(self);
         let result = job();
-        std::mem::forget(at_work);
+        std::mem::forget(running_job);
         if let Err(error) = result {
             self.fail(error);
         }
@@ -872,14 +893,15 @@ impl Jobs {
     }
 }
 
-/// Does jobs, a few at a time, and waits for all; the first error ends it.
-fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<Job>) -> Result<()> {
+/// Runs jobs on up to [`START_WORKERS`] threads and waits for all of them. The first error cancels
+/// the jobs not yet started and is returned.
+fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<RecoveryJob>) -> Result<()> {
     let count = jobs.len().min(START_WORKERS);
     if count < 2 {
         return jobs.into_iter().try_for_each(|job| job());
     }
     let (todo, workers) = (Mutex::new(jobs.into()), AtomicU64::new(count as u64));
-    let jobs = Arc::new(Jobs { todo, workers, error: Mutex::default(), done: Event::new() });
+    let jobs = Arc::new(RecoveryJobs { todo, workers, error: Mutex::default(), done: Event::new() });
     let spawn = |_| {
         let jobs = Arc::clone(&jobs);
         env.spawn("start", Box::new(move || jobs.step()))
@@ -891,12 +913,12 @@ fn in_parallel(env: &Arc<dyn Env>, jobs: Vec<Job>) -> Result<()> {
     error.map_or(Ok(()), Err)
 }
 
-/// How much room there is for another writer.
-pub(crate) enum Room {
-    Free,
-    /// Go on after this many nanoseconds: the flush has trouble keeping up.
-    Slow(u64),
-    Full,
+/// The write stall that memtable memory demands of a writer.
+pub(crate) enum WriteStall {
+    Clear,
+    /// Delay the write by this many nanoseconds: flushing has trouble keeping up.
+    Delay(u64),
+    Stop,
 }
 
 impl Inner {
@@ -904,7 +926,7 @@ impl Inner {
         data_dir(&self.dir)
     }
 
-    /// A number for a new file.
+    /// Returns an unused file number.
     pub(crate) fn next_file(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
@@ -928,16 +950,17 @@ impl Inner {
         self.wal.failure().map_or(Ok(()), Err)
     }
 
-    /// Every append to the log holds one of these locks and has asked [`Inner::check_writable`] under it, so nothing
-    /// comes into the log after this that its worker might not live to write.
+    /// Refuses all later appends to the log. Every append holds one of these locks and calls
+    /// [`Inner::check_writable`] under it, so no record is queued after this that the log worker
+    /// might not live to write.
     fn refuse_writes(&self) {
         let _commit = self.commit.lock();
         let _open_txns = self.open_txns.lock();
         self.closing.store(true, Ordering::SeqCst);
     }
 
-    /// For whoever has just begun to wait: the workers may have stopped before they could see it.
-    fn unless_closing(&self) {
+    /// Called after a wait was registered: the workers may have stopped before they saw it.
+    fn release_if_closing(&self) {
         if self.closing.load(Ordering::SeqCst) {
             self.release_waiters();
         }
@@ -951,44 +974,45 @@ impl Inner {
         }
     }
 
-    /// Is there room for rows? Between three quarters of the limit and the limit, the delay grows to 20 ms.
-    pub(crate) fn room(&self) -> Room {
+    /// Returns the write stall for the present memtable memory. Between three quarters of the limit
+    /// and the limit, the delay grows linearly to 20 ms.
+    pub(crate) fn write_stall(&self) -> WriteStall {
         let used = self.memtable_bytes.load(Ordering::Relaxed);
         let limit = self.options.memtable_bytes_max();
         let soft = limit / 4 * 3;
         if used < soft {
-            Room::Free
+            WriteStall::Clear
         } else if used < limit {
-            Room::Slow(20_000_000 * (used - soft) / (limit - soft).max(1))
+            WriteStall::Delay(20_000_000 * (used - soft) / (limit - soft).max(1))
         } else {
-            Room::Full
+            WriteStall::Stop
         }
     }
 
-    /// An event set about `ns` from now.
+    /// Registers a delayed writer; the returned event is set about `ns` nanoseconds from now.
     pub(crate) fn after(&self, ns: u64) -> Event {
         let event = Event::new();
         self.counters.writers_delayed.fetch_add(1, Ordering::Relaxed);
         self.delayed.lock().push((self.env.monotonic_ns() + ns, event.clone()));
-        self.wake_governor();
-        self.unless_closing();
+        self.wake_gc();
+        self.release_if_closing();
         event
     }
 
-    /// Lets waiting writers look again.
+    /// Wakes all delayed writers, which check memory again.
     pub(crate) fn release_memory_waiters(&self) {
         for (_, event) in std::mem::take(&mut *self.delayed.lock()) {
             event.set();
         }
     }
 
-    /// Why memtables stay full: there is no space to flush them to.
+    /// The refusal of a write when memtables are full and the disk has no space to flush them to.
     pub(crate) fn full_disk_refusal(&self) -> Option<Error> {
         let failure = self.flush_failure.lock().clone().filter(|error| error.state() == SqlState::DISK_FULL)?;
         Some(
             Error::new(SqlState::DISK_FULL, format!("memtables are full and cannot be flushed: {}", failure.message()))
-                .with_detail("Nothing of this write was stored; reads, DELETE and DROP go on")
-                .with_hint("free space on the disk, drop or truncate tables; writing resumes by itself"),
+                .with_detail("Nothing of this write was stored; reads, DELETE and DROP still work")
+                .with_hint("free space on the disk, or drop or truncate tables; writes are then accepted again"),
         )
     }
 
@@ -996,53 +1020,55 @@ impl Inner {
         Error::new(
             SqlState::OUT_OF_MEMORY,
             format!(
-                "memtables hold {} bytes, the limit is {}, and flushing them does not keep up",
+                "memtables hold {} bytes, the limit is {}, and flushing cannot keep up",
                 self.memtable_bytes.load(Ordering::Relaxed),
                 self.options.memtable_bytes_max()
             ),
         )
         .with_detail("nothing was written")
-        .with_hint("try again later; if it stays so, look at the disk or start the server with a larger --memory")
+        .with_hint("try again later; if the error persists, check the disk or start the server with a larger --memory")
     }
 
-    /// After a commit that made so many changes in `rows` tables: throws away about twice as much as it made garbage, and counts bytes anew
-    /// when it is time.
+    /// Called after a commit that made `changes` changes in `rows` tables: collects about twice as
+    /// much garbage as these changes made, and counts bytes again when due.
     pub(crate) fn after_row_commit(&self, changes: usize) {
-        // Some at a time: a row that is changed again and again is gone through once for all of them.
+        // In batches: a row that changes again and again is visited once for all of its changes.
         let before = self.rows_changed.fetch_add(changes as u64, Ordering::Relaxed);
         if before / COLLECT_EACH != (before + changes as u64) / COLLECT_EACH {
-            // Here by the oldest reader alone, which is known at once; what only others keep is left to the governor.
-            let readers = Readers::since(self.roots.horizon());
+            // Only the oldest snapshot is considered here, which is cheap to find. Versions between
+            // two snapshots are left to the GC worker.
+            let readers = Readers::since(self.versions.horizon());
             self.collect_rows(&readers, (2 * changes + 2 * COLLECT_EACH as usize).min(COLLECT_COMMIT));
         }
-        // Indexes grow with the rows, and are only counted here.
+        // Index growth is not tracked between two counts.
         let grown = self.store.memory_bytes().abs_diff(self.rows_counted.load(Ordering::Relaxed));
         let count = self.row_commits.fetch_add(1, Ordering::Relaxed);
         if count.is_multiple_of(RECOUNT_COMMITS) || grown > self.options.rows_bytes_max() / RECOUNT_SHARE {
             self.recount_rows();
         }
         if self.store.garbage() > 0 && !self.collecting.swap(true, Ordering::Relaxed) {
-            self.wake_governor();
+            self.wake_gc();
         }
     }
 
-    /// Throws away at most so many versions and entries of `rows` tables that none of the readers sees; gives how many it looked at.
+    /// Collects at most `most` versions and index entries of `rows` tables that none of the readers
+    /// sees. Returns how many it visited.
     pub(crate) fn collect_rows(&self, readers: &Readers, most: usize) -> usize {
         self.store.collect(readers, most).unwrap_or_else(|error| {
-            tracing::error!(%error, "garbage of rows tables stays");
+            tracing::error!(%error, "old versions of rows tables could not be removed");
             0
         })
     }
 
     pub(crate) fn recount_rows(&self) {
-        let bytes = self.roots.newest().rows_bytes() + self.store.departed_bytes();
+        let bytes = self.versions.newest().rows_bytes() + self.store.departed_bytes();
         self.rows_counted.store(bytes, Ordering::Relaxed);
         self.store.set_memory_bytes(bytes);
     }
 
-    fn wake_governor(&self) {
+    fn wake_gc(&self) {
         if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
-            workers.governor.wake();
+            workers.gc.wake();
         }
     }
 
@@ -1052,23 +1078,23 @@ impl Inner {
         }
     }
 
-    /// There may be something new to do for it.
+    /// Wakes the compactor because there may be work.
     pub(crate) fn wake_compactor(&self) {
-        // Should it be the other's turn, it will wake that one.
-        self.wake_compactor_of(Turn::Normal);
+        // If the low-priority worker should run, the normal one wakes it.
+        self.wake_compaction_worker(Priority::Normal);
     }
 
-    pub(crate) fn wake_compactor_of(&self, turn: Turn) {
+    pub(crate) fn wake_compaction_worker(&self, turn: Priority) {
         if let Some(workers) = self.workers.get().and_then(Weak::upgrade) {
             match turn {
-                Turn::Normal => workers.compact.wake(),
-                Turn::Low => workers.compact_low.wake(),
+                Priority::Normal => workers.compact.wake(),
+                Priority::Low => workers.compact_low.wake(),
             }
         }
     }
 
     fn stats(&self) -> Stats {
-        let root = self.roots.newest();
+        let db = self.versions.newest();
         let counters = &self.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = Stats {
@@ -1083,7 +1109,7 @@ impl Inner {
             memtable_bytes: load(&self.memtable_bytes),
             memory_bytes: self.options.memory_bytes,
             log_disk_bytes: self.wal.disk_bytes(),
-            tables: root.tables.len() as u64,
+            tables: db.tables.len() as u64,
             flushes: load(&counters.flushes),
             flush_bytes: load(&counters.flush_bytes),
             compactions: load(&counters.compactions),
@@ -1092,9 +1118,9 @@ impl Inner {
             compaction_wait_ns: load(&counters.compaction_wait_ns),
             compaction_backlog: load(&counters.compaction_backlog),
             writers_delayed: load(&counters.writers_delayed),
-            row_tables: root.row_tables.len() as u64,
-            rows: root.row_tables.values().map(|table| table.records.rows()).sum(),
-            rows_bytes: root.rows_bytes() + self.store.departed_bytes(),
+            row_tables: db.row_tables.len() as u64,
+            rows: db.row_tables.values().map(|table| table.records.rows()).sum(),
+            rows_bytes: db.rows_bytes() + self.store.departed_bytes(),
             rows_bytes_max: self.memory.rows_max(),
             work: Work::ALL.map(|kind| (kind.name(), self.memory.used(kind), self.memory.max_of(kind))),
             reservations_refused: self.memory.refused(),
@@ -1108,13 +1134,13 @@ impl Inner {
             retention_segments: load(&counters.retention_segments),
             retention_bytes: load(&counters.retention_bytes),
             retention_late_rows: load(&counters.retention_late_rows),
-            open_segments: root.cache.open_files(),
-            directory_bytes: root.cache.directory_bytes(),
+            open_segments: db.cache.open_files(),
+            directory_bytes: db.cache.directory_bytes(),
             ..Stats::default()
         };
         stats.row_file_bytes =
             self.manifest.lock().row_files.values().flat_map(|files| &files.parts).map(|part| part.bytes).sum();
-        for state in root.tables.values() {
+        for state in db.tables.values() {
             stats.segments += state.segments.len() as u64;
             stats.segment_bytes += state.segments.iter().map(|segment| segment.meta().bytes).sum::<u64>();
             stats.series += u64::from(state.series_count);

@@ -1,4 +1,5 @@
-//! Looking into a directory without opening the database: what `millrace inspect` and `millrace check` show. Reads only, takes no lock.
+//! Reads a database directory without opening it, for `millrace inspect` and `millrace check`.
+//! Takes no lock and changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,77 +13,77 @@ use crate::record::{Ddl, Item, Record, RowChanges};
 use crate::rowfile::{read_rows, row_file_path};
 use crate::{Manifest, Rows};
 
-/// One record of the log, in words.
+/// One log record as text.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// Its number.
+    /// LSN of the record.
     pub lsn: Lsn,
     /// Payload bytes.
     pub bytes: usize,
-    /// What it says.
+    /// Description of its contents.
     pub text: String,
 }
 
-/// What is wrong at one place.
+/// One problem found.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The file.
+    /// The damaged file or directory.
     pub file: PathBuf,
-    /// Where in it and what: seen and expected.
+    /// Position in the file, seen and expected value.
     pub problem: String,
 }
 
-/// What [`check`] did.
+/// Result of [`check`].
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     /// Files read.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub bytes: u64,
-    /// What is wrong; empty when all is well.
+    /// Damage; empty when the database is intact.
     pub findings: Vec<Finding>,
-    /// What is worth knowing and no damage.
+    /// Observations that are not damage.
     pub notes: Vec<String>,
 }
 
 /// The manifest of the database in `dir`.
 ///
 /// # Errors
-/// 58030 or 55000 when there is none that can be read, XX001 when it is damaged.
+/// 22023 when there is none, 58030 or 55000 when it cannot be read, XX001 when it is damaged.
 pub fn manifest(env: &dyn Env, dir: &Path) -> Result<Manifest> {
     Manifest::read(env, dir)?.ok_or_else(|| {
         Error::new(
             model::SqlState::INVALID_PARAMETER_VALUE,
-            format!("{} holds no database: there is no MANIFEST", dir.display()),
+            format!("{} holds no database: it has no MANIFEST", dir.display()),
         )
     })
 }
 
-/// What the log's files say, all together.
+/// Summary of all log files.
 #[derive(Clone, Debug, Default)]
 pub struct LogEnd {
     /// Files read.
     pub files: u64,
-    /// Their bytes.
+    /// Size of the log files, in bytes.
     pub bytes: u64,
-    /// Records handed out.
+    /// Records passed to the callback.
     pub records: u64,
-    /// The first intact record or mark; `None` if there is none.
+    /// LSN of the first intact record or durable mark; `None` if there is none.
     pub first: Option<Lsn>,
-    /// The last intact record or mark.
+    /// LSN of the last intact record or durable mark.
     pub last: Lsn,
-    /// The last intact record that is no mark; zero if there is none.
+    /// LSN of the last intact record that is not a mark; zero if there is none.
     pub last_change: Lsn,
-    /// A torn tail: never acknowledged, dropped at the next start.
+    /// Description of a torn tail: never acknowledged, dropped at the next start.
     pub torn: Option<String>,
-    /// Damage to what had been acknowledged, and files that do not belong.
+    /// Damage to acknowledged records, and files of another database.
     pub findings: Vec<Finding>,
 }
 
 /// Calls `each` for every intact record from `from` on, oldest first.
 ///
 /// # Errors
-/// 58030 when a file cannot be read; whatever `each` returns.
+/// 58030 when a file cannot be read; any error of `each`.
 pub fn log(env: &Arc<dyn Env>, dir: &Path, from: Lsn, each: &mut dyn FnMut(LogRecord) -> Result<()>) -> Result<LogEnd> {
     let manifest = manifest(&**env, dir)?;
     let folder = log_dir(dir);
@@ -122,11 +123,12 @@ impl LogEnd {
             let seen = header.identity;
             self.findings.push(find(format!("belongs to database {seen:016x}, not to {identity:016x}")));
         }
-        // A bad record in an older file was passed by the good ones of a newer file.
+        // A newer file has good records, so the torn record in the older file had been
+        // acknowledged.
         if let Some(torn) = self.torn.take()
             && check.last.is_some()
         {
-            self.findings.push(find(format!("the file before it ends badly: {torn}")));
+            self.findings.push(find(format!("the previous log file has a damaged end: {torn}")));
         }
         match &check.problem {
             Some(problem) if check.is_damaged => self.findings.push(find(problem.clone())),
@@ -194,8 +196,8 @@ fn describe_item(item: &Item<'_>) -> String {
         Item::Ddl(Ddl::CreateRowTable(schema)) => {
             format!("create rows table {} as number {}", schema.name, schema.id)
         }
-        Item::Ddl(Ddl::AlterRowTable { schema, anew }) => {
-            let rows = if *anew { ", without its rows" } else { "" };
+        Item::Ddl(Ddl::AlterRowTable { schema, discard_rows }) => {
+            let rows = if *discard_rows { ", without its rows" } else { "" };
             format!("alter rows table {} to version {}{rows}", schema.name, schema.version)
         }
         Item::Ddl(Ddl::CreateSequence(sequence, _)) => {
@@ -208,13 +210,14 @@ fn describe_item(item: &Item<'_>) -> String {
     }
 }
 
-/// Opens a segment for looking at it, by the manifest's entry.
+/// Opens the segment that a manifest entry describes.
 #[must_use]
 pub fn segment(env: &Arc<dyn Env>, dir: &Path, meta: &SegmentMeta) -> Segment {
     Segment::open(Arc::clone(env), &data_dir(dir), meta.clone())
 }
 
-/// Verifies every checksum of manifest, log, series files, segments and files of rows; does not stop at the first finding.
+/// Verifies every checksum of manifest, log, series files, segments and checkpoint files; does not
+/// stop at the first problem.
 ///
 /// # Errors
 /// Only when the directory cannot be read at all.
@@ -246,7 +249,7 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
                 let problem = format!("the log begins at record {first}, but records from {needed} on are needed");
                 report.findings.push(Finding { file: log_dir(dir), problem });
             }
-            report.notes.extend(unclean(&**env, dir, &manifest, end.last_change));
+            report.notes.extend(signs_of_unclean_stop(&**env, dir, &manifest, end.last_change));
         }
         Err(error) => report.findings.push(Finding { file: log_dir(dir), problem: error.to_string() }),
     }
@@ -284,9 +287,10 @@ pub fn check(env: &Arc<dyn Env>, dir: &Path, progress: &mut dyn FnMut(&Path, u64
     Ok(report)
 }
 
-/// What says that no clean stop preceded: commits that are in the log alone, and files that the manifest does not name. A
-/// crash leaves both, and so does a server that runs; but a copy with them was made of one or the other, file by file.
-fn unclean(env: &dyn Env, dir: &Path, manifest: &Manifest, last: Lsn) -> Option<String> {
+/// Describes signs that the database was not stopped cleanly: commits that are only in the log, and
+/// files that the manifest does not name. A crash leaves both, and so does a running server; a
+/// file-by-file copy of a running server has them too.
+fn signs_of_unclean_stop(env: &dyn Env, dir: &Path, manifest: &Manifest, last: Lsn) -> Option<String> {
     let mut reasons = Vec::new();
     if last > manifest.flushed_lsn {
         reasons.push(format!("records {} to {last} are in the log only", manifest.flushed_lsn.next()));

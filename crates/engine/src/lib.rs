@@ -1,35 +1,43 @@
-//! The database: one directory, one catalog, one commit point, recovery, flush and compaction; the Rust API.
+//! The storage engine: one directory, one catalog, one commit point, recovery, flush and
+//! compaction, and the Rust API.
 //!
-//! Words: a root is the whole database at one LSN; a [`Snapshot`] is a root and the reader's own uncommitted writes; a
-//! [`Txn`] collects changes (those of `rows` tables it makes in place, seen by nobody else); [`Committing`] carries them through
-//! the log.
+//! Words: a *database version* is the whole database at one LSN; a [`Snapshot`] is a database
+//! version plus the reader's own uncommitted writes; a [`Txn`] collects changes (those to `rows`
+//! tables are made in place, invisible to others); [`Committing`] takes them through the log.
 //!
 //! Always true:
-//! - Every change goes through `commit`, under one lock: the order of commit records is the order of roots.
-//! - Everything that can fail is checked before the first byte of the commit record is appended; after it nothing can.
-//! - A root is visible to others at `sync` only when its LSN is durable; statements on `rows` tables see the newest one, and who
-//!   answers them waits.
-//! - A directory is touched only when it is known to be ours (`directory`).
-//! - The manifest names only complete, synced files; what is not in it is either in the log or was never acknowledged.
+//! - Every change goes through `commit`, under one lock: database versions have the order of their
+//!   commit records.
+//! - Everything that can fail is checked before the first byte of the commit record is appended;
+//!   nothing can fail after it.
+//! - A database version is visible to other readers at `sync` only once its LSN is durable.
+//!   Statements on `rows` tables read the newest version, so the caller waits for durability before
+//!   it answers.
+//! - No file of a directory is changed before the directory is known to be a Millrace database
+//!   (`directory`).
+//! - The manifest names only complete, synced files; data that it does not name is in the log or
+//!   was never acknowledged.
 //!
-//! Not here: SQL (`query`), bytes from the network (`ingest`, `server`). Bytes: docs/format/{record,manifest,row-files}.md.
+//! Not here: SQL (`query`), network protocols (`ingest`, `server`). Bytes:
+//! docs/format/{record,manifest,row-files}.md.
 
 mod amplification;
-mod background;
 mod catalog;
 mod codec;
 mod commit;
 mod compaction;
+mod covering_deletes;
+mod db_version;
 mod directory;
 mod engine;
-mod hidden;
+mod flusher;
+mod gc;
 pub mod inspect;
 mod manifest;
 mod memory;
-mod pace;
+mod rate_limiter;
 mod record;
 mod retention;
-mod root;
 mod rowfile;
 mod sequence;
 mod txn;
@@ -46,5 +54,5 @@ pub use env::Event;
 pub use manifest::Manifest;
 pub use memory::{MemoryBudget, Reservation, Work};
 pub use rowfile::{RowFiles, RowPart, row_file_path};
-pub use sequence::{Had, NextValue, Numbers, SequenceState};
+pub use sequence::{NextValue, SequenceAccess, SequenceState, SessionSequences};
 pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};

@@ -1,15 +1,17 @@
-//! The manifest: which files make up the database at the last flush. One file: a base, which says it whole, and edits
-//! behind it, each of which says what has changed since the one before. Bytes: docs/format/manifest.md, pinned by the
-//! golden tests below and in `edits`.
+//! The manifest: the files that make up the database at the last flush. One file: a complete base,
+//! and edits after it, each with the difference from the previous manifest. Bytes:
+//! docs/format/manifest.md, pinned by the golden tests below and in `edits`.
 //!
 //! Always true:
-//! - A base is in a file of its own before that takes the name: after a crash the old or the new one is there, whole.
-//! - An edit is synced before anybody relies on it, and the next one is appended only then. So all but the last must be
-//!   intact, whatever happened, and the mark in the header says so of the last one too. What is not intact behind the mark
-//!   was never relied upon.
-//! - An edit that frees space has room on a full disk: a little is reserved behind the end of the file, and where there is no room
-//!   for a new base, edits may be longer than it.
-//! - After a failed append nothing is appended any more: what is on disk is not known, and the next manifest is a base.
+//! - A base is written to a temporary file and renamed: after a crash the old or the new file
+//!   exists, complete.
+//! - An edit is synced before it is relied upon, and the next one is appended only after that. So
+//!   all edits but the last must be intact, and the mark in the header tells whether the last one
+//!   was synced. A damaged edit beyond the mark was never relied upon.
+//! - An edit that frees space fits on a full disk: some space is reserved after the end of the
+//!   file, and if a new base does not fit, edits may grow beyond the size of the base.
+//! - After a failed append nothing more is appended: the contents on disk are unknown, and the next
+//!   manifest is a new base.
 
 mod edits;
 #[cfg(test)]
@@ -27,42 +29,44 @@ use crate::Catalog;
 use crate::codec::{Put, Take};
 use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
 use crate::rowfile::RowFiles;
-use crate::sequence::{Counts, SequenceState};
+use crate::sequence::{SequenceOps, SequenceState};
 
-/// "millrace" as bytes.
+/// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"MILLRACE";
 /// The format of directories that this version writes.
 const FORMAT_VERSION: u32 = 4;
-/// The oldest it reads: version 1 has no `rows` tables and no sequences; versions 1 and 2 have no retention and no history;
-/// versions 1 to 3 have no edits.
+/// The oldest format version that it reads: version 1 has no `rows` tables and no sequences;
+/// versions 1 and 2 have no retention and no history; versions 1 to 3 have no edits.
 const FORMAT_VERSION_MIN: u32 = 1;
 /// The first version with a mark and edits.
 const VERSION_EDITS: u32 = 4;
 /// Bytes before the base, since version 4.
 const HEADER_BYTES: usize = 36;
-/// Where the mark is: up to which byte the file was synced, and a checksum.
+/// Offset of the mark: the synced size of the file, and a checksum.
 const MARK_AT: u64 = 24;
-/// Edits may be as long as the base, and so long in any case: a base costs two syncs and a rename.
+/// Edits may always reach this size, and otherwise the size of the base: a new base costs two syncs
+/// and a rename.
 const EDITS_BYTES: u64 = 64 << 10;
-/// So much space is reserved behind the end, for edits on a full disk.
+/// Bytes reserved after the end of the file, for edits on a full disk.
 const RESERVE_BYTES: u64 = 64 << 10;
-/// So many edits are read at a start at most.
+/// Limit for the number of edits, which bounds the time to open.
 const EDITS_MAX: u32 = 16_384;
 
-/// Which files make up the database, and from where the log goes on.
+/// The files that make up the database, and the LSN at which log replay starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// The database's number, drawn when it was made; every file of the log carries it.
+    /// Random number drawn when the database was created; every log file carries it.
     pub identity: u64,
     /// All commits up to here are in the files below.
     pub flushed_lsn: Lsn,
-    /// The log is needed from here: `flushed_lsn + 1`, or the first record of a transaction that was open at the flush.
+    /// The log is needed from here: `flushed_lsn + 1`, or the first record of a transaction that
+    /// was open at the flush.
     pub replay_from: Lsn,
-    /// No file has this number or a higher one.
+    /// Above the number of every file.
     pub next_file: u64,
-    /// No table, index or sequence has this number or a higher one.
+    /// Above the number of every table, index and sequence.
     pub next_table: u32,
-    /// Wall time of the last commit, so that time never goes back.
+    /// Wall time of the last commit, so that commit times never decrease, in nanoseconds.
     pub wall_ns: i64,
     /// Schemas and tables at `flushed_lsn`.
     pub catalog: Arc<Catalog>,
@@ -70,40 +74,41 @@ pub struct Manifest {
     pub files: BTreeMap<TableId, TableFiles>,
     /// Files of each `rows` table of the catalog.
     pub row_files: BTreeMap<TableId, RowFiles>,
-    /// Where each sequence of the catalog goes on.
+    /// State of each sequence of the catalog.
     pub sequences: BTreeMap<u32, SequenceState>,
-    /// Retention believes the clock up to here, see `retention::Clock`; 0 = there was none yet.
+    /// The trusted time of retention, see `retention::Clock`, in nanoseconds; 0 = none yet.
     pub retention_ns: i64,
-    /// The file that says so.
+    /// The file that holds this manifest.
     pub(crate) stored: Stored,
 }
 
-/// The file that a manifest was read from or written to. It says nothing of the database, so that all are equal.
+/// The file that a manifest was read from or written to. Not part of the database, so all values
+/// compare equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stored {
     /// Bytes of header and base.
     base_bytes: u64,
-    /// Where the next edit goes.
+    /// Offset of the next edit.
     end: u64,
-    /// Of what is before: each checksum goes on from the one before it.
+    /// Checksum of the file up to `end`: each checksum continues the previous one.
     crc: u32,
     edits: u32,
     tail: Tail,
-    /// The file has its space up to here, as far as this process knows.
+    /// The file has reserved space up to this offset, as far as this process knows.
     reserved: u64,
 }
 
-/// What is known of the end of a manifest's file.
+/// State of the end of a manifest file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tail {
-    /// Nothing: nothing may be appended.
+    /// Unknown: nothing may be appended.
     #[default]
     Unknown,
-    /// All of it is synced.
+    /// The whole file is synced.
     Synced,
-    /// All of it is intact, but the mark does not say that it is synced.
+    /// The whole file is intact, but the mark does not cover the last edit.
     Unmarked,
-    /// An edit is there in part. It was never relied upon.
+    /// The last edit is incomplete. It was never relied upon.
     Torn,
 }
 
@@ -116,34 +121,35 @@ impl PartialEq for Stored {
 impl Eq for Stored {}
 
 impl Stored {
-    /// Must the manifest be written anew before anything is done by it? So it is with one of an older version, as an older
-    /// program would take what comes into the log for damage, and with one of which a crash could take a part back.
-    pub(crate) fn must_be_renewed(&self) -> bool {
+    /// Whether the manifest must be rewritten before it is relied upon: if it has an older version,
+    /// because an older program would take new log records for damage; or if a crash could undo
+    /// part of it.
+    pub(crate) fn needs_rewrite(&self) -> bool {
         matches!(self.tail, Tail::Unknown | Tail::Unmarked)
     }
 
-    /// Does its file end with part of an edit?
+    /// Whether the file ends with an incomplete edit.
     pub(crate) fn is_torn(&self) -> bool {
         self.tail == Tail::Torn
     }
 
-    /// May an edit be appended at all?
+    /// Whether an edit may be appended.
     fn takes_edits(&self) -> bool {
         self.tail == Tail::Synced && self.edits < EDITS_MAX
     }
 
-    /// Is an edit of `bytes` better than a new base?
+    /// Whether an edit of `bytes` is cheaper than a new base.
     fn has_room(&self, bytes: usize) -> bool {
         let edits = self.end - self.base_bytes + bytes as u64;
         self.takes_edits() && edits <= self.base_bytes.max(EDITS_BYTES)
     }
 
-    /// With an edit behind it that has this checksum, and is synced.
+    /// Returns the state after a synced edit with this checksum.
     fn with_edit(self, bytes: usize, crc: u32) -> Stored {
         Stored { end: self.end + bytes as u64, crc, edits: self.edits + 1, ..self }
     }
 
-    /// What is written at [`MARK_AT`] when all is synced.
+    /// The bytes written at [`MARK_AT`] once the file is synced.
     fn mark(&self) -> [u8; 12] {
         let mut mark = [0; 12];
         mark[..8].copy_from_slice(&self.end.to_le_bytes());
@@ -154,16 +160,16 @@ impl Stored {
 }
 
 impl Manifest {
-    /// Where it lies.
+    /// The path of the manifest.
     #[must_use]
     pub fn path(dir: &Path) -> PathBuf {
         dir.join("MANIFEST")
     }
 
-    /// Reads it; `None` when there is none.
+    /// Reads the manifest; `None` when there is none.
     ///
     /// # Errors
-    /// XX001 when damaged, 55000 when of another version, 58030.
+    /// XX001 when damaged, 55000 for another format version, 58030.
     pub fn read(env: &dyn Env, dir: &Path) -> Result<Option<Manifest>> {
         let path = Manifest::path(dir);
         let fail = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
@@ -174,7 +180,7 @@ impl Manifest {
         };
         let length = || file.bytes().map_err(|error| fail("length of", &error));
         let mut bytes = Vec::new();
-        // Whoever looks into a directory that another process serves may meet an edit on its way in.
+        // Another process that has the database open may be appending an edit.
         while bytes.len() as u64 != length()? {
             bytes.resize(length()? as usize, 0);
             file.read_at(&mut bytes, 0).map_err(|error| fail("read", &error))?;
@@ -182,13 +188,14 @@ impl Manifest {
         Manifest::decode(&bytes).map(Some).map_err(|error| error.context(format!("manifest {}", path.display())))
     }
 
-    /// Replaces the file by one with this base alone: after a crash either the old or the new one is there.
+    /// Replaces the file by one with this base and no edits: after a crash either the old or the
+    /// new file exists.
     pub(crate) fn write(&mut self, env: &dyn Env, dir: &Path) -> Result<()> {
         let stored = self.write_temporary(env, dir)?;
         self.put_in_place(stored, env, dir)
     }
 
-    /// Writes a base next to the file, which stays as it is.
+    /// Writes a base to a temporary file; the present file is unchanged.
     fn write_temporary(&self, env: &dyn Env, dir: &Path) -> Result<Stored> {
         let path = Manifest::path(dir);
         let bytes = self.encode();
@@ -208,11 +215,11 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes `next` what the file says that says this: by an edit, or by a new base when edits are as long as the base. The
-    /// cost of either is that of what changed, on average.
+    /// Replaces this manifest by `next` on disk: by an edit, or by a new base when the edits have
+    /// reached the size of the base. The amortised cost is proportional to the change.
     ///
     /// # Errors
-    /// 58030, 53100: the file may say either.
+    /// 58030, 53100: either manifest may be on disk.
     pub(crate) fn replace_by(&mut self, next: &mut Manifest, env: &dyn Env, dir: &Path) -> Result<()> {
         let stored = std::mem::take(&mut self.stored);
         let edit = (stored.tail == Tail::Synced).then(|| edits::encode(self, next, stored.crc));
@@ -223,7 +230,7 @@ impl Manifest {
         match next.write_temporary(env, dir) {
             Ok(written) => next.put_in_place(written, env, dir),
             Err(error) => {
-                // The file is as it was.
+                // The present file is unchanged.
                 let edit = edit.filter(|_| error.state() == model::SqlState::DISK_FULL && stored.takes_edits());
                 let Some(edit) = edit else {
                     self.stored = stored;
@@ -235,7 +242,7 @@ impl Manifest {
         }
     }
 
-    /// The bytes of a file with this base alone.
+    /// Encodes a file with this base and no edits.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -294,10 +301,10 @@ impl Manifest {
         bytes
     }
 
-    /// Reads a file's bytes, base and edits; bytes are checked, never trusted.
+    /// Decodes a file, base and edits; all bytes are validated.
     ///
     /// # Errors
-    /// XX001, or 55000 for another version, naming both.
+    /// XX001, or 55000 naming both versions.
     pub fn decode(bytes: &[u8]) -> Result<Manifest> {
         let mut take = Take::new(bytes, "manifest");
         if take.take(8)? != MAGIC {
@@ -317,16 +324,17 @@ impl Manifest {
         if version < VERSION_EDITS {
             let body = take.rest();
             check_crc(&take, crc32c::crc32c(body), crc)?;
-            return Parts::decode(body, version)?.finish();
+            return ManifestBuilder::decode(body, version)?.finish();
         }
         let length = take.take(8)?;
         let mark = take.take(12)?;
         let body = take.take(usize::try_from(u64_of(length)).unwrap_or(usize::MAX))?;
         check_crc(&take, crc32c::crc32c_append(crc32c::crc32c(length), body), crc)?;
-        let mut parts = Parts::decode(body, version)?;
+        let mut parts = ManifestBuilder::decode(body, version)?;
         let base_bytes = (HEADER_BYTES + body.len()) as u64;
         let mut stored = Stored { base_bytes, end: base_bytes, crc, edits: 0, tail: Tail::Synced, reserved: 0 };
-        // A mark that is not intact says nothing: what it was for is checked by itself.
+        // A damaged mark is ignored: it was being written when a crash occurred, and edits have
+        // checksums of their own.
         let is_mark = crc32c::crc32c(&mark[..8]).to_le_bytes() == mark[8..];
         let synced = if is_mark { u64_of(mark) } else { base_bytes };
         edits::read(&mut parts, &mut stored, take.rest(), synced)?;
@@ -334,7 +342,8 @@ impl Manifest {
     }
 }
 
-/// Reserves space behind the end for edits to come, when half of it is used. Without space there is what was reserved before.
+/// Reserves space after the end for later edits, when half of the reserved space is used. If that
+/// fails, the space reserved before remains.
 fn reserve(stored: &mut Stored, bytes: usize, file: &dyn File) {
     let end = stored.end + bytes as u64;
     if stored.reserved < end + RESERVE_BYTES / 2 && file.reserve(end + RESERVE_BYTES).is_ok() {
@@ -342,7 +351,7 @@ fn reserve(stored: &mut Stored, bytes: usize, file: &dyn File) {
     }
 }
 
-/// Appends an edit; it is durable then.
+/// Appends an edit and syncs it.
 fn append(mut stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<Stored> {
     let path = Manifest::path(dir);
     let fail = |what: &str, error: &std::io::Error| Error::io(format!("{what} {}", path.display()), error);
@@ -351,14 +360,14 @@ fn append(mut stored: Stored, edit: &[u8], env: &dyn Env, dir: &Path) -> Result<
     file.write_at(edit, stored.end).map_err(|error| fail("append to", &error))?;
     file.sync().map_err(|error| fail("sync", &error))?;
     let next = stored.with_edit(edit.len(), edits::crc_of(edit));
-    // The edit is durable without it. It is synced with the next one, or comes to disk some time.
+    // The edit is durable without the mark, which is synced with the next edit at the latest.
     match file.write_at(&next.mark(), MARK_AT) {
         Ok(()) => Ok(next),
         Err(_) => Ok(Stored { tail: Tail::Unknown, ..next }),
     }
 }
 
-/// The checksum that a file begins with.
+/// The checksum of the base, from the header.
 fn crc_of(file: &[u8]) -> u32 {
     u32::from_le_bytes([file[12], file[13], file[14], file[15]])
 }
@@ -390,10 +399,11 @@ fn take_sequence(bytes: &[u8]) -> Result<(SequenceSpec, SequenceState)> {
     take.end().map(|()| sequence)
 }
 
-/// A manifest while it is read. Its catalog is made at the end: while edits come, two tables may have one name.
+/// A manifest while it is decoded. Its catalog is built at the end, because two tables may have one
+/// name between edits.
 #[derive(Default)]
-struct Parts {
-    /// With an empty catalog.
+struct ManifestBuilder {
+    /// The manifest with an empty catalog.
     manifest: Manifest,
     schemas: BTreeSet<String>,
     tables: BTreeMap<TableId, TableRef>,
@@ -401,9 +411,9 @@ struct Parts {
     sequences: BTreeMap<u32, SequenceRef>,
 }
 
-impl Parts {
-    /// Reads a base.
-    fn decode(body: &[u8], version: u32) -> Result<Parts> {
+impl ManifestBuilder {
+    /// Decodes a base.
+    fn decode(body: &[u8], version: u32) -> Result<ManifestBuilder> {
         let mut take = Take::new(body, "manifest");
         let manifest = Manifest {
             identity: take.u64()?,
@@ -415,13 +425,13 @@ impl Parts {
             ..Manifest::default()
         };
         let schemas = take_schemas(&mut take)?;
-        let mut parts = Parts { manifest, schemas, ..Parts::default() };
+        let mut parts = ManifestBuilder { manifest, schemas, ..ManifestBuilder::default() };
         for _ in 0..take.count(8)? {
             let table = Arc::new(decode_table(&mut Take::new(take.bytes()?, "table"))?);
             let mut bytes = take.bytes()?;
             let files = TableFiles::decode(&mut bytes, version)?;
             if !bytes.is_empty() || parts.manifest.files.insert(table.id, files).is_some() {
-                return Err(take.malformed(&format!("has table {} twice, or too many bytes of it", table.name)));
+                return Err(take.malformed(&format!("has table {} twice, or extra bytes after it", table.name)));
             }
             parts.tables.insert(table.id, table);
         }
@@ -435,7 +445,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// `rows` tables and sequences.
+    /// Decodes `rows` tables and sequences.
     fn decode_others(&mut self, take: &mut Take<'_>) -> Result<()> {
         for _ in 0..take.count(8)? {
             let table = decode_row_table(&mut Take::new(take.bytes()?, "table"))?;
@@ -456,7 +466,7 @@ impl Parts {
     }
 
     fn finish(self) -> Result<Manifest> {
-        let Parts { mut manifest, schemas, tables, row_tables, sequences } = self;
+        let ManifestBuilder { mut manifest, schemas, tables, row_tables, sequences } = self;
         let take = Take::new(&[], "manifest");
         let mut catalog = Catalog::default();
         for schema in schemas {

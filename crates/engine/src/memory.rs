@@ -1,4 +1,4 @@
-//! The memory budget: whoever holds memory in proportion to what clients do reserves it here first.
+//! The memory budget. Work whose memory depends on clients must reserve it here first.
 //!
 //! The budget is `--memory`. Its shares add up to 100 %:
 //!
@@ -8,13 +8,15 @@
 //! | segment cache                | 1/8 at most                                                                      |
 //! | `rows` tables and work       | 5/8 together; `rows` tables at most 1/2 and always 1/4, work at most 1/2 and always 1/8 |
 //!
-//! *Work* is what statements and connections hold while they run ([`Work`]). The three stores limit themselves; work is reserved here.
+//! *Work* is memory that statements and connections hold while they run ([`Work`]). Memtables,
+//! segment cache and `rows` tables enforce their own limits; work is reserved here.
 //!
 //! Always true:
-//! - Reservations of all kinds together stay within [`MemoryBudget::work_max`] at the moment of each; one that does not fit is refused with
-//!   53200, and nothing waits.
-//! - A kind has at most its part of the work, so that results that nobody reads leave room for statements, and sorts for writers.
-//! - What a reservation holds is returned when it is dropped.
+//! - Each accepted reservation keeps the total within [`MemoryBudget::work_max`] at that moment; a
+//!   reservation that does not fit is refused with 53200, without waiting.
+//! - A kind of work has at most its part of the work memory, so that unread results leave room for
+//!   statements, and sorts for writers.
+//! - Dropping a reservation returns its memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,16 +24,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::{Error, Result, SqlState, limits};
 
-/// What memory of work is held for.
+/// A kind of work that holds memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Sorts, joins, aggregates, values and kept results of running statements; kept plans.
+    /// Sorts, joins, aggregates, values and materialised results of running statements; cached
+    /// plans.
     Statements,
     /// Uncommitted rows of `columns` tables.
     Transactions,
-    /// Rows of results on their way to clients.
+    /// Rows of results that clients have not read yet.
     Results,
-    /// Requests as they arrive: messages, bodies, and what is decoded of them.
+    /// Incoming requests: messages, bodies, and their decoded form.
     Requests,
 }
 
@@ -39,7 +42,7 @@ impl Work {
     /// All kinds.
     pub const ALL: [Work; 4] = [Work::Statements, Work::Transactions, Work::Results, Work::Requests];
 
-    /// Its name in metrics and errors.
+    /// The name in metrics and errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +53,7 @@ impl Work {
         }
     }
 
-    /// Most quarters of the work's memory that this kind takes.
+    /// Upper limit of this kind, in quarters of the work memory.
     fn quarters(self) -> u64 {
         match self {
             Work::Statements | Work::Transactions => 3,
@@ -59,17 +62,17 @@ impl Work {
     }
 }
 
-/// The memory budget of a database. Cloning shares it.
+/// The memory budget of a database. Clones share it.
 #[derive(Clone)]
 pub struct MemoryBudget(Arc<Inner>);
 
 struct Inner {
     total: u64,
-    /// The `rows` tables, which have what work leaves.
+    /// The `rows` tables, which may use the memory that work does not use.
     store: Arc<rows::Store>,
     /// Bytes of all reservations.
     work: AtomicU64,
-    /// The same by kind.
+    /// Bytes of reservations by kind.
     kinds: [AtomicU64; Work::ALL.len()],
     refused: AtomicU64,
 }
@@ -82,7 +85,8 @@ impl fmt::Debug for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// `total`: bytes of everything; from now on the limit of `store` is set here.
+    /// `total`: the whole budget in bytes. The memory limit of `store` is set by the budget from
+    /// now on.
     pub(crate) fn new(total: u64, store: Arc<rows::Store>) -> MemoryBudget {
         let (work, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         let budget = MemoryBudget(Arc::new(Inner { total, store, work, kinds: Default::default(), refused }));
@@ -94,13 +98,13 @@ impl MemoryBudget {
         self.0.store.set_memory_limit(self.rows_max());
     }
 
-    /// Bytes of everything, as `--memory` states it.
+    /// The whole budget in bytes, as set by `--memory`.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.total
     }
 
-    /// Bytes that `rows` tables may have while work holds what it holds.
+    /// Bytes that `rows` tables may have given the present work.
     #[must_use]
     pub fn rows_max(&self) -> u64 {
         let total = self.0.total;
@@ -108,7 +112,7 @@ impl MemoryBudget {
         left.clamp(total / 4, total / limits::ROWS_MEMORY_SHARE)
     }
 
-    /// Bytes that work may have while `rows` tables hold what they hold.
+    /// Bytes that work may have given the present size of `rows` tables.
     #[must_use]
     pub fn work_max(&self) -> u64 {
         let total = self.0.total;
@@ -134,16 +138,17 @@ impl MemoryBudget {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// A reservation of nothing, to grow.
+    /// Returns an empty reservation, which can grow.
     #[must_use]
     pub fn reservation(&self, kind: Work) -> Reservation {
         Reservation { budget: self.clone(), kind, bytes: 0 }
     }
 
-    /// Reserves bytes for a kind of work, to be returned by [`MemoryBudget::release`]: for what counts its reservations itself.
+    /// Reserves bytes for a kind of work, to be returned by [`MemoryBudget::release`]: for callers
+    /// that keep their own count.
     ///
     /// # Errors
-    /// 53200 naming what is held and the limit.
+    /// 53200 naming the memory held and the limit.
     pub fn reserve(&self, kind: Work, bytes: u64) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -161,14 +166,15 @@ impl MemoryBudget {
         Err(self.refusal(kind, bytes))
     }
 
-    /// Counts bytes that are there already, whether they fit or not; to be returned by [`MemoryBudget::release`].
+    /// Counts bytes that are already allocated, even beyond the limit; to be returned by
+    /// [`MemoryBudget::release`].
     pub fn count(&self, kind: Work, bytes: u64) {
         self.0.kinds[kind as usize].fetch_add(bytes, Ordering::Relaxed);
         self.0.work.fetch_add(bytes, Ordering::Relaxed);
         self.limit_rows();
     }
 
-    /// Returns what was reserved.
+    /// Returns reserved bytes.
     pub fn release(&self, kind: Work, bytes: u64) {
         self.0.kinds[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
         self.0.work.fetch_sub(bytes, Ordering::Relaxed);
@@ -180,14 +186,14 @@ impl MemoryBudget {
         let (own, all) = (self.max_of(kind), self.work_max());
         let text = format!("out of memory: {bytes} more bytes for {} do not fit, the limit is {own}", kind.name());
         let detail = format!(
-            "held now: {held} bytes, of {all} for all of these; --memory is {} bytes, of which rows tables hold {}",
+            "held now: {held} bytes of {all} in total; --memory is {} bytes, of which rows tables hold {}",
             self.0.total,
             self.0.store.memory_bytes()
         );
         let hint = match kind {
-            Work::Statements => "run fewer statements at a time, or let this one look at less",
+            Work::Statements => "run fewer statements at a time, or make this one read less",
             Work::Transactions => "commit in smaller parts, or run fewer transactions at a time",
-            Work::Results => "read results that are open, or close them; smaller rows and fetches take less",
+            Work::Results => "read or close open results; smaller rows and fetches take less memory",
             Work::Requests => "send smaller requests, or fewer at a time",
         };
         let hint = format!("{hint}; or start the server with a larger --memory");
@@ -210,10 +216,10 @@ impl Reservation {
         self.bytes
     }
 
-    /// Holds so many bytes from now on.
+    /// Changes the reservation to `bytes`.
     ///
     /// # Errors
-    /// 53200 if there are not that many; what was held stays held.
+    /// 53200 if they do not fit; the reservation is unchanged.
     pub fn resize(&mut self, bytes: u64) -> Result<()> {
         if bytes > self.bytes {
             self.budget.reserve(self.kind, bytes - self.bytes)?;
@@ -224,15 +230,15 @@ impl Reservation {
         Ok(())
     }
 
-    /// Holds so many bytes more.
+    /// Adds `bytes` to the reservation.
     ///
     /// # Errors
-    /// As [`Reservation::resize`].
+    /// Those of [`Reservation::resize`].
     pub fn grow(&mut self, bytes: u64) -> Result<()> {
         self.resize(self.bytes.saturating_add(bytes))
     }
 
-    /// Holds so many bytes from now on, whether they fit or not: they are there already.
+    /// Changes the reservation to `bytes`, even beyond the limit: they are already allocated.
     pub fn count(&mut self, bytes: u64) {
         if bytes > self.bytes {
             self.budget.count(self.kind, bytes - self.bytes);
@@ -242,7 +248,7 @@ impl Reservation {
         }
     }
 
-    /// Holds at most so many bytes from now on.
+    /// Reduces the reservation to at most `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         if bytes < self.bytes {
             self.budget.release(self.kind, self.bytes - bytes);
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_tables_leave_room_for_the_work_that_is_there() {
+    fn rows_tables_leave_room_for_present_work() {
         let budget = budget(GIB);
         assert_eq!(budget.rows_max(), GIB / 2);
         let mut held = budget.reservation(Work::Statements);
@@ -300,7 +306,7 @@ mod tests {
         results.resize(GIB / 4).unwrap();
         let error = results.grow(1).unwrap_err();
         assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
-        assert_eq!(results.bytes(), GIB / 4, "what was held stays held");
+        assert_eq!(results.bytes(), GIB / 4, "a refused reservation is unchanged");
         statements.resize(GIB / 4).unwrap();
         assert!(statements.grow(1).is_err(), "all of the work's memory is taken");
         drop(results);

@@ -1,4 +1,4 @@
-//! What the log's records mean. Bytes: docs/format/record.md, pinned by the golden test below.
+//! Contents of the log records. Bytes: docs/format/record.md, pinned by the golden tests below.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use rows::{RecordId, RowTable};
 
 use crate::catalog::{check_row_schema, check_shape};
 use crate::codec::{Put, Take, unzigzag, zigzag};
-use crate::sequence::{Counts, SequenceState};
+use crate::sequence::{SequenceOps, SequenceState};
 
 /// Bytes of a commit record before its items.
 const COMMIT_HEADER_BYTES: usize = 1 + 8 + 8;
-/// Bytes of an item record before its item.
+/// Bytes of an item record before the item.
 const ITEM_HEADER_BYTES: usize = 1 + 8;
-/// Largest item that fits a record of its own.
+/// Largest item that fits into a record of its own.
 #[cfg(test)]
 pub(crate) const ITEM_BYTES_MAX: usize = limits::RECORD_PAYLOAD_BYTES_MAX - ITEM_HEADER_BYTES;
-/// Series numbers of one `Delete` or `Series` item, so that it fits a record.
+/// Limit for the series numbers of one `Delete` or `Series` item, so that it fits a record.
 pub(crate) const SERIES_PER_ITEM_MAX: usize = 128 << 10;
 
 const RECORD_ITEM: u8 = 1;
@@ -45,23 +45,25 @@ const ITEM_SEQUENCE_VALUE: u8 = 15;
 /// One record of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// Part of a transaction; counts only once its commit record is there.
+    /// Part of a transaction; takes effect only with its commit record.
     Item { txn: u64, item: Item<'a> },
-    /// The end of a transaction: with it, all its items count.
+    /// The end of a transaction; all its items take effect.
     Commit { txn: u64, wall_ns: i64, items: Vec<Item<'a>> },
 }
 
-/// One change. A transaction's items are applied by kind: DDL, then deletes, then rows of both stores, each kind in log order. (A DELETE drops
-/// matching rows that its own transaction wrote before it from their batches, so that nothing is left for it to hide there.)
+/// One change. The items of a transaction are applied by kind: DDL, then deletes, then rows of both
+/// stores, each kind in log order. (A DELETE removes matching rows that its own transaction wrote
+/// earlier from their batches, so it has nothing to hide there.)
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
-    /// Rows of the transaction's batch number `batch`, whose series are local to that batch; bytes of [`columns::Rows`].
+    /// Rows of batch number `batch` of the transaction. Series numbers are local to the batch; the
+    /// bytes are those of [`columns::Rows`].
     Rows {
         table: TableId,
         batch: u32,
         rows: &'a [u8],
     },
-    /// Numbers of the local series `first ..` of a batch, with the key of each that is new.
+    /// Table-wide numbers of the local series `first ..` of a batch, with the keys of new series.
     Series {
         table: TableId,
         batch: u32,
@@ -75,9 +77,9 @@ pub(crate) enum Item<'a> {
         series: Option<Vec<u32>>,
         times: TimeRange,
     },
-    /// Records of `rows` tables, for [`RowChanges`].
+    /// Changes of `rows` tables, to be read by [`RowChanges`].
     RowChanges(&'a [u8]),
-    /// A sequence goes on from here.
+    /// The state of a sequence from now on.
     SequenceValue {
         id: u32,
         state: SequenceState,
@@ -89,24 +91,24 @@ pub(crate) enum Item<'a> {
 pub(crate) enum Ddl {
     CreateTable(Arc<Table>),
     AlterTable(Arc<Table>),
-    /// Of either kind.
+    /// A table of either kind.
     DropTable(TableId),
     CreateSchema(String),
     DropSchema(String),
     CreateRowTable(RowSchemaRef),
-    /// The next version, whole; `anew`: without the rows there were.
+    /// The complete next version; `discard_rows`: existing rows are discarded.
     AlterRowTable {
         schema: RowSchemaRef,
-        anew: bool,
+        discard_rows: bool,
     },
     CreateSequence(SequenceRef, SequenceState),
-    /// With where it goes on, if it begins anew.
+    /// With the new state if the sequence is restarted.
     AlterSequence(SequenceRef, Option<SequenceState>),
     DropSequence(u32),
 }
 
 impl Ddl {
-    /// One above all numbers of tables, indexes and sequences that it gives.
+    /// Returns a number above those of all tables, indexes and sequences that the change creates.
     pub(crate) fn next_number(&self) -> u32 {
         let last = match self {
             Ddl::CreateTable(table) | Ddl::AlterTable(table) => table.id.0,
@@ -121,7 +123,8 @@ impl Ddl {
     }
 }
 
-/// A `RowChanges` item that is being written. The table is named where it is another one than before, so that an item serves all tables.
+/// Encoder of a `RowChanges` item. The table is written only when it differs from that of the
+/// previous change, so that one item serves all tables.
 #[derive(Default)]
 pub(crate) struct RowChangesItem {
     bytes: Vec<u8>,
@@ -153,7 +156,7 @@ impl RowChangesItem {
         }
     }
 
-    /// Bytes so far; 0 without changes.
+    /// Bytes so far; 0 if there are no changes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -163,7 +166,7 @@ impl RowChangesItem {
     }
 }
 
-/// Reads what [`RowChangesItem`] wrote, after its kind.
+/// Decodes the bytes of [`RowChangesItem`] after their kind.
 pub(crate) struct RowChanges<'a> {
     take: Take<'a>,
     last: Option<(TableId, u64)>,
@@ -198,7 +201,7 @@ impl<'a> RowChanges<'a> {
 impl<'a> Iterator for RowChanges<'a> {
     type Item = Result<(TableId, RecordId, Option<&'a [u8]>)>;
 
-    /// After an error the rest means nothing.
+    /// After an error the remaining changes are undefined.
     fn next(&mut self) -> Option<Self::Item> {
         (!self.take.is_empty()).then(|| self.next_change())
     }
@@ -211,7 +214,7 @@ impl Record<'_> {
         }
     }
 
-    /// Reads a payload; `lsn` is for messages.
+    /// Decodes a payload; `lsn` is for error messages.
     pub(crate) fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
         decode(payload).map_err(|error| error.context(format!("log record {lsn}")))
     }
@@ -235,20 +238,20 @@ fn decode(payload: &[u8]) -> Result<Record<'_>> {
     }
 }
 
-/// What a record begins with that holds one item; the item follows.
+/// Header of a record with one item; the item follows.
 pub(crate) fn item_header(txn: u64) -> [u8; ITEM_HEADER_BYTES] {
     let mut header = [RECORD_ITEM; ITEM_HEADER_BYTES];
     header[1..].copy_from_slice(&txn.to_le_bytes());
     header
 }
 
-/// Does a commit record hold these items, or must they go before it?
+/// Whether the items fit into the commit record; otherwise they precede it.
 pub(crate) fn commit_record_fits(items: &[&[u8]]) -> bool {
     let bytes: usize = items.iter().map(|item| item.len() + 4).sum();
     bytes + COMMIT_HEADER_BYTES <= limits::RECORD_PAYLOAD_BYTES_MAX
 }
 
-/// What a commit record begins with; `bytes` of its items follow.
+/// Header of a commit record; its items follow, each with a length.
 pub(crate) fn commit_header(txn: u64, wall_ns: i64) -> [u8; COMMIT_HEADER_BYTES] {
     let mut header = [RECORD_COMMIT; COMMIT_HEADER_BYTES];
     header[1..9].copy_from_slice(&txn.to_le_bytes());
@@ -256,7 +259,7 @@ pub(crate) fn commit_header(txn: u64, wall_ns: i64) -> [u8; COMMIT_HEADER_BYTES]
     header
 }
 
-/// The payload of a commit record.
+/// Encodes the payload of a commit record.
 #[cfg(test)]
 pub(crate) fn encode_commit_record(txn: u64, wall_ns: i64, items: &[Vec<u8>], out: &mut Vec<u8>) {
     out.extend_from_slice(&commit_header(txn, wall_ns));
@@ -313,8 +316,8 @@ pub(crate) fn ddl_item(ddl: &Ddl) -> Vec<u8> {
         Ddl::CreateSchema(name) => (ITEM_CREATE_SCHEMA, name.as_bytes().to_vec()),
         Ddl::DropSchema(name) => (ITEM_DROP_SCHEMA, name.as_bytes().to_vec()),
         Ddl::CreateRowTable(schema) => (ITEM_CREATE_ROW_TABLE, encode_row_table(schema)),
-        Ddl::AlterRowTable { schema, anew } => {
-            let mut body = vec![u8::from(*anew)];
+        Ddl::AlterRowTable { schema, discard_rows } => {
+            let mut body = vec![u8::from(*discard_rows)];
             body.extend_from_slice(&encode_row_table(schema));
             (ITEM_ALTER_ROW_TABLE, body)
         }
@@ -359,17 +362,17 @@ fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
         ITEM_ROW_CHANGES => Item::RowChanges(take.rest()),
         ITEM_CREATE_ROW_TABLE => Item::Ddl(Ddl::CreateRowTable(decode_row_table(&mut take)?)),
         ITEM_ALTER_ROW_TABLE => {
-            let anew = take.u8()? != 0;
-            Item::Ddl(Ddl::AlterRowTable { schema: decode_row_table(&mut take)?, anew })
+            let discard_rows = take.u8()? != 0;
+            Item::Ddl(Ddl::AlterRowTable { schema: decode_row_table(&mut take)?, discard_rows })
         }
         ITEM_CREATE_SEQUENCE => {
             let sequence = Arc::new(SequenceSpec::decode(&mut take)?);
             Item::Ddl(Ddl::CreateSequence(sequence, SequenceState::decode(&mut take)?))
         }
         ITEM_ALTER_SEQUENCE => {
-            let anew = take.u8()? != 0;
+            let restarts = take.u8()? != 0;
             let sequence = Arc::new(SequenceSpec::decode(&mut take)?);
-            let state = anew.then(|| SequenceState::decode(&mut take)).transpose()?;
+            let state = restarts.then(|| SequenceState::decode(&mut take)).transpose()?;
             Item::Ddl(Ddl::AlterSequence(sequence, state))
         }
         ITEM_DROP_SEQUENCE => Item::Ddl(Ddl::DropSequence(take.u32()?)),
@@ -409,11 +412,11 @@ fn decode_name(take: &mut Take<'_>) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| take.malformed("holds a name that is not UTF-8"))
 }
 
-/// Flags of a table.
+/// Bits of the flags of a table.
 const TABLE_KEYED: u8 = 1;
 const TABLE_UNCOMPRESSED: u8 = 2;
 
-/// A table's definition; also in the manifest.
+/// Encodes the definition of a `columns` table; also used in the manifest.
 pub(crate) fn encode_table(table: &Table) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u32(table.id.0);
@@ -465,14 +468,15 @@ pub(crate) fn decode_table(take: &mut Take<'_>) -> Result<Table> {
     Ok(table)
 }
 
-/// What everyone who has a table relies on. Limits are not checked: they may have been wider when it was made.
+/// Checks the invariants of tables that all code relies on. Limits are not checked: they may have
+/// been higher when the table was created.
 fn check_table(table: &Table) -> std::result::Result<(), String> {
     check_shape(table).map_err(|error| error.to_string())?;
     let mut ids = std::collections::BTreeSet::new();
     let mut names = std::collections::BTreeSet::new();
     for column in &table.columns {
         if column.id >= table.next_column_id || !ids.insert(column.id) || !names.insert(&column.name) {
-            return Err(format!("has a second or impossible column \"{}\", number {}", column.name, column.id));
+            return Err(format!("has a duplicate or invalid column \"{}\", number {}", column.name, column.id));
         }
     }
     Ok(())
@@ -498,14 +502,14 @@ const COLUMN_MISSING: u8 = 8;
 const INDEX_UNIQUE: u8 = 1;
 const INDEX_CONSTRAINT: u8 = 2;
 
-/// The description of a `rows` table; also in the manifest.
+/// Encodes the schema of a `rows` table; also used in the manifest.
 pub(crate) fn encode_row_table(schema: &RowSchema) -> Vec<u8> {
     let mut out = Vec::new();
     encode_row_schema(schema, &mut out);
     out
 }
 
-/// Reads what [`encode_row_table`] wrote: a table that somebody could have made.
+/// Decodes and validates the bytes of [`encode_row_table`].
 pub(crate) fn decode_row_table(take: &mut Take<'_>) -> Result<RowSchemaRef> {
     let schema = Arc::new(decode_row_schema(take)?);
     let table = check_row_schema(&schema).and_then(|()| RowTable::new(Arc::clone(&schema)));
@@ -754,14 +758,15 @@ mod tests {
             (TableId(3), RecordId(1), Some(b"c")),
         ];
         assert_eq!(changes.unwrap(), expected);
-        for wild in [&[4][..], &[1][..], &[1, 8], &[1, 8, 9], &[0xff; 12], &[0xff, 0xff, 0xff, 0xff, 0xff, 1, 8, 0]] {
-            assert!(RowChanges::new(wild).any(|change| change.is_err()), "{wild:?}");
+        for damaged in [&[4][..], &[1][..], &[1, 8], &[1, 8, 9], &[0xff; 12], &[0xff, 0xff, 0xff, 0xff, 0xff, 1, 8, 0]]
+        {
+            assert!(RowChanges::new(damaged).any(|change| change.is_err()), "{damaged:?}");
         }
     }
 
     #[test]
     fn row_table_bytes_are_exactly_these() {
-        let bytes = ddl_item(&Ddl::AlterRowTable { schema: row_table(), anew: true });
+        let bytes = ddl_item(&Ddl::AlterRowTable { schema: row_table(), discard_rows: true });
         #[rustfmt::skip]
         let expected = [
             11, 1, 8, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
@@ -779,11 +784,11 @@ mod tests {
     }
 
     #[test]
-    fn every_item_of_rows_tables_round_trips_and_wild_ones_are_refused_without_panic() {
+    fn items_of_rows_tables_round_trip_and_damaged_ones_are_refused_without_panic() {
         let state = SequenceState { last: 5, is_called: true };
         let all = [
             Ddl::CreateRowTable(row_table()),
-            Ddl::AlterRowTable { schema: row_table(), anew: false },
+            Ddl::AlterRowTable { schema: row_table(), discard_rows: false },
             Ddl::CreateSequence(sequence(), state),
             Ddl::AlterSequence(sequence(), None),
             Ddl::AlterSequence(sequence(), Some(state)),
@@ -797,9 +802,9 @@ mod tests {
             }
             for at in 0..bytes.len() {
                 for value in [0, 1, 7, 0x7f, 0xff] {
-                    let mut wild = bytes.clone();
-                    wild[at] = value;
-                    let _ = decode_item(&wild);
+                    let mut damaged = bytes.clone();
+                    damaged[at] = value;
+                    let _ = decode_item(&damaged);
                 }
             }
         }
@@ -834,25 +839,25 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_wild_payloads_are_refused_and_never_panic() {
+    fn truncated_and_damaged_payloads_are_refused_without_panic() {
         let payload = commit(&[ddl_item(&Ddl::CreateTable(Arc::new(table())))]);
         for cut in 0..payload.len() {
-            // A cut exactly after the header is an empty commit, which is well formed.
+            // A cut directly after the header is an empty commit, which is well-formed.
             assert_eq!(Record::decode(Lsn(1), &payload[..cut]).is_ok(), cut == COMMIT_HEADER_BYTES, "cut at {cut}");
         }
         for at in 0..payload.len() {
             for value in [0, 1, 7, 0xff] {
-                let mut wild = payload.clone();
-                wild[at] = value;
-                let _ = Record::decode(Lsn(1), &wild);
+                let mut damaged = payload.clone();
+                damaged[at] = value;
+                let _ = Record::decode(Lsn(1), &damaged);
             }
         }
     }
 
-    /// The bug: a table was taken from the log or the manifest as it was; one without a time column then ended the process
-    /// where its time column was asked for.
+    /// The bug: a table was taken from the log or the manifest unchecked; one without a time column
+    /// then stopped the process at the first use of that column.
     #[test]
-    fn a_table_that_nobody_could_have_made_is_refused() {
+    fn invalid_table_definitions_are_refused() {
         let refused = |change: &dyn Fn(&mut Table)| {
             let mut wrong = table();
             change(&mut wrong);

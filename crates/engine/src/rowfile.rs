@@ -1,9 +1,11 @@
-//! Files of `rows` tables: what a checkpoint writes and the next start reads. Bytes: docs/format/row-files.md, pinned by the golden
-//! test below.
+//! Checkpoint files of `rows` tables: written by a checkpoint, read at the next start. Bytes:
+//! docs/format/row-files.md, pinned by the golden test below.
 //!
-//! A table is written in parts, runs of record numbers, each a file of its own that is written anew when the part has changed. The rows
-//! in it are the newest committed ones of the moment they were looked at, which is not one moment: the log from the checkpoint's LSN on
-//! makes them one. Who names a file waits until the log is durable up to [`RowPartWriter::rows_lsn`].
+//! A table is written in parts, ranges of record numbers, each in a file of its own that is
+//! rewritten when the part has changed. A file holds the newest committed version of each row when
+//! it was read, so it is no consistent snapshot; replaying the log from the checkpoint's LSN makes
+//! it one. Before a manifest names a file, the log must be durable up to
+//! [`RowPartWriter::rows_lsn`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,38 +21,39 @@ use crate::codec::{Put, Take, unzigzag, zigzag};
 const MAGIC: &[u8; 8] = b"MILLROWS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
-/// A block is ended when it has so many bytes.
+/// A block is closed when it reaches this size.
 const BLOCK_BYTES: usize = 256 << 10;
-/// No block has more: one row may come on top.
+/// Upper limit for a block: one row may exceed the block size.
 const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + model::limits::ROW_BYTES_MAX + 64;
-/// A file is read in pieces of so many bytes: memory that is new costs more than what is read into it.
+/// Bytes read at a time: touching new memory costs more than reading into it.
 const READ_BYTES: usize = 1 << 20;
-/// In messages.
+/// The name of these files in error messages.
 const WHAT: &str = "file of rows";
-/// Records looked at before memory that others let go meanwhile may be freed.
+/// Records visited under one epoch guard, so that memory unlinked meanwhile can be freed.
 const RECORDS_PER_GUARD: u64 = 1_024;
 
-/// Which files a table's rows are in.
+/// The checkpoint files of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFiles {
-    /// The version of the table that its records were made with: files of earlier ones say nothing.
+    /// The version of the table at which its records were created; files with another value are
+    /// obsolete.
     pub since: u32,
-    /// By number.
+    /// Parts by number, ascending.
     pub parts: Vec<RowPart>,
 }
 
 /// One part of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPart {
-    /// Its number.
+    /// Number of the part, which determines its record numbers.
     pub part: u64,
-    /// The number of its file; 0 if it has no rows.
+    /// Number of the file; 0 if the part has no rows.
     pub file: u64,
-    /// All commits up to here are in it.
+    /// All commits up to here are in the file.
     pub lsn: Lsn,
-    /// Bytes of the file.
+    /// Size of the file.
     pub bytes: u64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
@@ -66,26 +69,26 @@ impl RowFiles {
         Ok(files)
     }
 
-    /// Appends what makes these files of `old`: the version of the table, the numbers of parts that are gone, and the parts
-    /// that are new or other ones.
+    /// Appends the difference to `old`: the version of the table, the numbers of removed parts, and
+    /// all added or changed parts.
     pub(crate) fn encode_change(&self, old: &RowFiles, out: &mut Vec<u8>) {
         let place_in = |files: &RowFiles, part: u64| files.parts.binary_search_by_key(&part, |part| part.part).ok();
-        let is_gone = |part: &&RowPart| place_in(self, part.part).is_none();
+        let is_removed = |part: &&RowPart| place_in(self, part.part).is_none();
         let is_new = |part: &&RowPart| place_in(old, part.part).is_none_or(|at| old.parts[at] != **part);
         out.put_u32(self.since);
-        out.put_u32(old.parts.iter().filter(is_gone).count() as u32);
-        old.parts.iter().filter(is_gone).for_each(|part| out.put_u64(part.part));
+        out.put_u32(old.parts.iter().filter(is_removed).count() as u32);
+        old.parts.iter().filter(is_removed).for_each(|part| out.put_u64(part.part));
         put_parts(self.parts.iter().filter(is_new), self.parts.iter().filter(is_new).count(), out);
     }
 
-    /// Makes the change that [`RowFiles::encode_change`] wrote.
+    /// Applies the bytes of [`RowFiles::encode_change`].
     pub(crate) fn apply_change(&mut self, take: &mut Take<'_>) -> Result<()> {
         self.since = take.u32()?;
         let mut parts: BTreeMap<u64, RowPart> = self.parts.iter().map(|part| (part.part, *part)).collect();
         for _ in 0..take.count(8)? {
             let part = take.u64()?;
             if parts.remove(&part).is_none() {
-                return Err(take.malformed(&format!("does not know part {part}, which is gone")));
+                return Err(take.malformed(&format!("removes part {part}, which does not exist")));
             }
         }
         parts.extend(take_parts(take)?.into_iter().map(|part| (part.part, part)));
@@ -115,20 +118,20 @@ fn take_parts(take: &mut Take<'_>) -> Result<Vec<RowPart>> {
         let (part, file, lsn) = (take.u64()?, take.u64()?, Lsn(take.u64()?));
         let part = RowPart { part, file, lsn, bytes: take.u64()?, rows: take.u64()? };
         if parts.last().is_some_and(|last| last.part >= part.part) {
-            return Err(take.malformed(&format!("have part {} twice or too late", part.part)));
+            return Err(take.malformed(&format!("have part {} twice or out of order", part.part)));
         }
         parts.push(part);
     }
     Ok(parts)
 }
 
-/// The path of a file of rows within a data folder.
+/// The path of a checkpoint file within the data directory.
 #[must_use]
 pub fn row_file_path(dir: &Path, file: u64) -> PathBuf {
     dir.join(format!("rows-{file:016x}.row"))
 }
 
-/// A part that is being written, some of it at a time.
+/// Writes a part in steps.
 pub(crate) struct RowPartWriter {
     part: RowPart,
     path: PathBuf,
@@ -166,7 +169,7 @@ impl Block {
 }
 
 impl RowPartWriter {
-    /// For a part of which commits up to `lsn` are known to be there. Nothing is made before there is a row.
+    /// Starts a part that has all commits up to `lsn`. The file is created with the first row.
     pub(crate) fn new(dir: &Path, table: TableId, part: u64, file: u64, lsn: Lsn) -> RowPartWriter {
         let mut header = MAGIC.to_vec();
         header.put_u32(VERSION);
@@ -185,10 +188,10 @@ impl RowPartWriter {
         }
     }
 
-    /// Writes about so many bytes; the part when that is all.
+    /// Writes about `bytes` bytes; returns the part when it is complete.
     ///
     /// # Errors
-    /// 58030, 53100. The file may be there.
+    /// 58030, 53100. The file may exist.
     pub(crate) fn step(&mut self, env: &dyn Env, records: &Records, bytes: u64) -> Result<Option<RowPart>> {
         let range = records.part(self.part.part);
         let before = self.part.bytes;
@@ -200,11 +203,11 @@ impl RowPartWriter {
             let guard = &crossbeam_epoch::pin();
             let end = range.end.min(self.next + RECORDS_PER_GUARD);
             let (mut rows, mut rows_lsn) = (0, self.rows_lsn);
-            // Blocks are cut between runs of records only, unless rows are large.
+            // Blocks end between runs of records, unless rows are large.
             let mut full = Vec::new();
             let block = &mut self.block;
             records.committed(self.next..end, guard, |record, lsn, row| {
-                // A deletion leaves nothing in the file, and that is something that a crash must not take back either.
+                // A deletion leaves no row in the file, but a crash must not undo it either.
                 rows_lsn = rows_lsn.max(lsn);
                 let Some(row) = row else { return };
                 if !block.body.is_empty() && block.body.len() + row.len() > BLOCK_BYTES {
@@ -248,25 +251,31 @@ impl RowPartWriter {
         Error::io(format!("{what} {}", self.path.display()), error)
     }
 
-    /// The file's number, whether it is there already or not.
+    /// Number of the file, which may not exist yet; 0 if the finished part has no rows.
     pub(crate) fn file(&self) -> u64 {
         self.part.file
     }
 
-    /// The newest commit that a row was written of, or left out for.
+    /// The newest commit of a row that was written or, being deleted, left out.
     pub(crate) fn rows_lsn(&self) -> Lsn {
         self.rows_lsn
     }
 }
 
-/// What is called with each row.
-type Each<'a> = &'a mut dyn FnMut(RecordId, Lsn, &[u8]) -> Result<()>;
+/// Callback for each row.
+type RowCallback<'a> = &'a mut dyn FnMut(RecordId, Lsn, &[u8]) -> Result<()>;
 
 /// Calls `each` with every row of a file.
 ///
 /// # Errors
-/// XX001 naming the file and what is wrong; 58030; whatever `each` returns.
-pub(crate) fn read_rows(env: &dyn Env, dir: &Path, table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+/// XX001 naming the file and the damage; 58030; any error of `each`.
+pub(crate) fn read_rows(
+    env: &dyn Env,
+    dir: &Path,
+    table: TableId,
+    part: &RowPart,
+    each: RowCallback<'_>,
+) -> Result<()> {
     if part.file == 0 {
         return Ok(());
     }
@@ -281,15 +290,15 @@ pub(crate) fn read_rows(env: &dyn Env, dir: &Path, table: TableId, part: &RowPar
     decode_rows(&mut reader, table, part, each).map_err(|error| error.context(path.display()))
 }
 
-/// A file as it is read from its beginning on: a piece of it is in memory.
+/// Sequential reader of a file that buffers a piece of it.
 struct Reader<'a> {
     file: &'a dyn File,
-    /// Its length.
+    /// Size of the file.
     bytes: u64,
-    /// Where the next piece begins.
+    /// Offset of the next piece.
     next: u64,
     buffer: Vec<u8>,
-    /// So many bytes of the buffer were taken.
+    /// Bytes of the buffer already consumed.
     at: usize,
 }
 
@@ -298,7 +307,7 @@ impl Reader<'_> {
         self.at == self.buffer.len() && self.next == self.bytes
     }
 
-    /// The next `count` bytes.
+    /// Returns the next `count` bytes.
     fn take(&mut self, count: usize) -> Result<&[u8]> {
         if self.buffer.len() - self.at < count {
             self.fill(count)?;
@@ -333,7 +342,7 @@ fn malformed(problem: &str) -> Error {
     Take::new(&[], WHAT).malformed(problem)
 }
 
-fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: Each<'_>) -> Result<()> {
+fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: RowCallback<'_>) -> Result<()> {
     let header = file.take(HEADER_BYTES)?;
     let (header, sum) = header.split_at(HEADER_BYTES - 4);
     if crc32c::crc32c(header) != Take::new(sum, WHAT).u32()? {
@@ -350,7 +359,7 @@ fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: Each
     let seen = (TableId(fields.u32()?), fields.u64()?);
     if seen != (table, part.part) {
         return Err(
-            fields.malformed(&format!("is of table {} part {}, not of {table} part {}", seen.0, seen.1, part.part))
+            fields.malformed(&format!("is of table {} part {}, expected {table} part {}", seen.0, seen.1, part.part))
         );
     }
     let mut rows = 0;
@@ -372,7 +381,7 @@ fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: Each
     Ok(())
 }
 
-fn decode_block(body: &[u8], part: u64, each: Each<'_>) -> Result<u64> {
+fn decode_block(body: &[u8], part: u64, each: RowCallback<'_>) -> Result<u64> {
     let mut take = Take::new(body, "block of a file of rows");
     let (mut record, mut lsn, mut rows) = (0u64, 0u64, 0);
     while !take.is_empty() {
@@ -456,15 +465,15 @@ mod tests {
             assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
         }
         for bit in 0..bytes.len() * 8 {
-            let mut wild = bytes.clone();
-            wild[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&wild).is_err(), "bit {bit}");
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&damaged).is_err(), "bit {bit}");
         }
         assert!(decode_of(TableId(8), &bytes).is_err(), "another table's");
     }
 
     #[test]
-    fn blocks_that_nobody_wrote_are_refused_without_panic() {
+    fn invalid_blocks_are_refused_without_panic() {
         for body in [&[0xff; 20][..], &[1, 0, 0], &[2, 2, 9], &[0, 1, 0], &[2]] {
             assert!(decode_block(body, 0, &mut |_, _, _| Ok(())).is_err(), "{body:?}");
         }

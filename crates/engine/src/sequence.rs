@@ -1,6 +1,7 @@
-//! Sequences: numbers that are handed out once, whatever becomes of the transaction that took them.
+//! Sequences: each value is returned once, even if the transaction that took it rolls back.
 //!
-//! The log reserves numbers ahead of their use, [`AHEAD`] at a time; after a crash those reserved and not used are skipped.
+//! The log reserves values before their use, [`AHEAD`] at a time; a crash skips reserved values
+//! that were not used.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,65 +12,67 @@ use model::{Error, Lsn, Result, SequenceOwner, SequenceSpec, SqlState, TableId, 
 use parking_lot::Mutex;
 
 use crate::codec::{Put, Take};
-use crate::root::dropped_sequence;
+use crate::db_version::dropped_sequence;
 use crate::{Catalog, Engine};
 
-/// So many numbers are reserved at a time, or what CACHE says if that is more: one log record for all of them.
+/// Values reserved at a time, unless CACHE is higher: one log record for all of them.
 const AHEAD: u32 = 32;
 
-/// How far a sequence is, as PostgreSQL shows it.
+/// State of a sequence, as PostgreSQL shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceState {
-    /// The number handed out last, or, unless `is_called`, the one to come.
+    /// The last value returned or, unless `is_called`, the next one.
     pub last: i64,
-    /// Was `last` handed out?
+    /// Whether `last` has been returned.
     pub is_called: bool,
 }
 
-/// What became of asking for a number.
+/// Result of a request for a value.
 #[derive(Debug)]
 pub enum NextValue {
-    /// The number, and the commit that reserved it: not to be shown before that is durable.
+    /// The value, and the commit that reserved it: do not show the value before that commit is
+    /// durable.
     Value {
-        /// The number.
+        /// The next value of the sequence.
         value: i64,
-        /// The commit.
+        /// LSN of the commit.
         lsn: Lsn,
     },
     /// The log is busy: ask again after the event.
     Wait(Event),
 }
 
-/// The numbers that one session had, for `currval` and `lastval`.
+/// The values that one session received, for `currval` and `lastval`.
 #[derive(Debug, Default)]
-pub struct Had {
-    /// By sequence: the number, and the commit without which it is not to be shown.
+pub struct SessionSequences {
+    /// By sequence: the value, and the commit that must be durable before the value is shown.
     numbers: BTreeMap<u32, (i64, Lsn)>,
-    /// The sequence that gave the last one.
+    /// The sequence that returned the last value.
     last: Option<u32>,
 }
 
-/// The numbers of sequences as one statement of a transaction has them, beside what it does with rows: see
-/// [`crate::Txn::rows_and_numbers`].
-pub struct Numbers<'t> {
+/// Access to sequences for one statement of a transaction, used together with its access to rows:
+/// see [`crate::Txn::rows_and_sequences`].
+pub struct SequenceAccess<'t> {
     pub(crate) engine: &'t Engine,
-    /// As the statement sees it.
+    /// The catalog that the statement sees.
     pub(crate) catalog: Arc<Catalog>,
-    /// Sequences that the transaction made or began anew.
+    /// Sequences created or restarted by the transaction.
     pub(crate) own: &'t BTreeMap<u32, Arc<Counter>>,
-    pub(crate) had: RefCell<&'t mut Had>,
+    pub(crate) had: RefCell<&'t mut SessionSequences>,
     pub(crate) seen: Cell<Lsn>,
 }
 
-impl Numbers<'_> {
-    /// The next number of a sequence: given once only, whatever becomes of the transaction, also after a crash.
+impl SequenceAccess<'_> {
+    /// Returns the next value of a sequence: never returned twice, even after a rollback or a
+    /// crash.
     ///
     /// # Errors
-    /// 42P01, 2200H at its end; those of [`crate::Committing::poll`].
+    /// 42P01, 2200H at the end of the sequence; those of [`crate::Committing::poll`].
     pub fn next(&self, id: u32) -> Result<std::result::Result<i64, Event>> {
         let sequence = self.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         let next = match self.own.get(&id) {
-            // Nobody else knows it, and the commit will say how far it is.
+            // Only this transaction knows the sequence; its commit logs the state.
             Some(own) => own.next(sequence, |_| Ok(Ok(Lsn::ZERO)))?,
             None => match self.engine.next_value_of(sequence)? {
                 NextValue::Value { value, lsn } => Ok((value, lsn)),
@@ -80,18 +83,18 @@ impl Numbers<'_> {
             let mut had = self.had.borrow_mut();
             had.numbers.insert(id, (value, lsn));
             had.last = Some(id);
-            self.shown(value, lsn)
+            self.note_seen(value, lsn)
         }))
     }
 
-    /// The number that this session had last of a sequence, if it had one.
+    /// The last value that this session received from a sequence, if any.
     #[must_use]
     pub fn current(&self, id: u32) -> Option<i64> {
         let (value, lsn) = *self.had.borrow().numbers.get(&id)?;
-        Some(self.shown(value, lsn))
+        Some(self.note_seen(value, lsn))
     }
 
-    /// The number that this session had last of any sequence that there is, if it had one.
+    /// The last value that this session received from any existing sequence, if any.
     #[must_use]
     pub fn last(&self) -> Option<i64> {
         let id = self.had.borrow().last?;
@@ -99,10 +102,10 @@ impl Numbers<'_> {
         self.current(id)
     }
 
-    /// Has a sequence go on after `state`: `setval`. Not undone by a rollback, as in PostgreSQL.
+    /// Sets the state of a sequence: `setval`. Not undone by a rollback, as in PostgreSQL.
     ///
     /// # Errors
-    /// 42P01; 22003 for a number beyond its bounds; those of [`crate::Committing::poll`].
+    /// 42P01; 22003 for a value out of bounds; those of [`crate::Committing::poll`].
     pub fn set(&self, id: u32, state: SequenceState) -> Result<std::result::Result<(), Event>> {
         let sequence = self.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         let set = match self.own.get(&id) {
@@ -116,52 +119,54 @@ impl Numbers<'_> {
             if state.is_called {
                 self.had.borrow_mut().numbers.insert(id, (state.last, lsn));
             }
-            self.shown(state.last, lsn);
+            self.note_seen(state.last, lsn);
         }))
     }
 
-    /// The newest commit without which a number that was given is not to be shown: to be noted as seen.
+    /// The newest commit that must be durable before the returned values are shown; pass it to
+    /// `note_commit_seen`.
     #[must_use]
     pub fn seen(&self) -> Lsn {
         self.seen.get()
     }
 
-    fn shown(&self, value: i64, lsn: Lsn) -> i64 {
+    fn note_seen(&self, value: i64, lsn: Lsn) -> i64 {
         self.seen.set(self.seen.get().max(lsn));
         value
     }
 }
 
-/// How far a sequence is in this process.
+/// State of a sequence in this process.
 #[derive(Debug)]
-pub(crate) struct Counter(Mutex<Counting>);
+pub(crate) struct Counter(Mutex<CounterState>);
 
 #[derive(Clone, Copy, Debug)]
-struct Counting {
+struct CounterState {
     now: SequenceState,
-    /// Where a crash would have it go on.
+    /// The state after a crash.
     logged: SequenceState,
-    /// The commit that says so.
+    /// LSN of the commit that logged it.
     lsn: Lsn,
-    /// Numbers after `now` that may be handed out before the log is asked again.
+    /// Values after `now` that may be returned before the next log record.
     ahead: u32,
 }
 
-/// A sequence as it counts.
-pub(crate) trait Counts: Sized {
-    /// Before its first number.
+/// Operations on the definition of a sequence and its encoding.
+pub(crate) trait SequenceOps: Sized {
+    /// The state before the first value.
     fn initial(&self) -> SequenceState;
-    /// The number after a state.
+    /// The value after a state.
     fn after(&self, state: SequenceState) -> Result<i64>;
-    /// The state after reserving from `state` on, and how many numbers that is: at least one.
+    /// Reserves values after `state`: returns the last reserved state and the number of values, at
+    /// least one.
     fn reserve(&self, state: SequenceState) -> Result<(SequenceState, u32)>;
-    /// Its bytes; also in the manifest.
+    /// Encodes it for the log and the manifest.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Reads what [`Counts::encode`] wrote.
+    /// Decodes the bytes of [`SequenceOps::encode`].
     fn decode(take: &mut Take<'_>) -> Result<Self>;
 }
 
-impl Counts for SequenceSpec {
+impl SequenceOps for SequenceSpec {
     fn initial(&self) -> SequenceState {
         SequenceState { last: self.start, is_called: false }
     }
@@ -185,7 +190,7 @@ impl Counts for SequenceSpec {
         let mut reserved = SequenceState { last: self.after(state)?, is_called: true };
         let mut count = 1;
         while count < AHEAD.max(u32::try_from(self.cache).unwrap_or(u32::MAX)) {
-            // What is beyond the end, or begins anew, is left to a later call.
+            // Values beyond the end, or after a cycle, are left to a later call.
             let Some(next) = reserved.last.checked_add(self.increment) else { break };
             if !(self.min..=self.max).contains(&next) {
                 break;
@@ -229,13 +234,14 @@ impl Counts for SequenceSpec {
 }
 
 impl Engine {
-    /// The next number of a sequence: given once only, also after a crash. For who has no transaction; see [`crate::Txn::next_value`].
+    /// Returns the next value of a sequence: never returned twice, even after a crash. For callers
+    /// without a transaction; see [`crate::Txn::next_value`].
     ///
     /// # Errors
-    /// 42P01, 2200H at its end; those of [`crate::Committing::poll`].
+    /// 42P01, 2200H at the end of the sequence; those of [`crate::Committing::poll`].
     pub fn next_value(&self, id: u32) -> Result<NextValue> {
-        let root = self.inner.roots.newest();
-        let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let db = self.inner.versions.newest();
+        let sequence = db.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         self.next_value_of(sequence)
     }
 
@@ -245,7 +251,7 @@ impl Engine {
         Ok(next.map_or_else(NextValue::Wait, |(value, lsn)| NextValue::Value { value, lsn }))
     }
 
-    /// How far a sequence is.
+    /// Returns the present state of a sequence.
     ///
     /// # Errors
     /// 42P01.
@@ -253,21 +259,22 @@ impl Engine {
         self.counter(id).map(|counter| counter.now())
     }
 
-    /// Has a sequence go on from `state`: `setval`. Not undone by a rollback, as in PostgreSQL. Gives the commit that says so.
+    /// Sets the state of a sequence: `setval`. Not undone by a rollback, as in PostgreSQL. Returns
+    /// the LSN of its commit.
     ///
     /// # Errors
-    /// 42P01; 22003 for a number beyond its bounds; those of [`crate::Committing::poll`].
+    /// 42P01; 22003 for a value out of bounds; those of [`crate::Committing::poll`].
     pub fn set_value(&self, id: u32, state: SequenceState) -> Result<std::result::Result<Lsn, Event>> {
-        let root = self.inner.roots.newest();
-        let sequence = root.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
+        let db = self.inner.versions.newest();
+        let sequence = db.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         check_bounds(sequence, state)?;
         let counter = self.counter(id)?;
         counter.set(state, |state| self.log_sequence(id, &counter, state))
     }
 
     fn counter(&self, id: u32) -> Result<Arc<Counter>> {
-        let root = self.inner.roots.newest();
-        root.counters.get(&id).cloned().ok_or_else(|| dropped_sequence(id))
+        let db = self.inner.versions.newest();
+        db.counters.get(&id).cloned().ok_or_else(|| dropped_sequence(id))
     }
 }
 
@@ -295,16 +302,16 @@ impl SequenceState {
 
 impl Counter {
     pub(crate) fn new(state: SequenceState) -> Counter {
-        Counter(Mutex::new(Counting { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
+        Counter(Mutex::new(CounterState { now: state, logged: state, lsn: Lsn::ZERO, ahead: 0 }))
     }
 
-    /// Where a crash would have it go on.
+    /// The state after a crash.
     pub(crate) fn logged(&self) -> SequenceState {
         self.0.lock().logged
     }
 
-    /// A commit says how far it is.
-    pub(crate) fn written(&self) {
+    /// Notes that a commit has logged the present state.
+    pub(crate) fn note_logged(&self) {
         let mut counting = self.0.lock();
         counting.logged = counting.now;
         counting.ahead = 0;
@@ -314,8 +321,8 @@ impl Counter {
         self.0.lock().now
     }
 
-    /// The next number, and the commit that reserved it. `log` is asked to write down what is reserved when nothing is left; if it says
-    /// no, nothing has changed.
+    /// Returns the next value and the commit that reserved it. Calls `log` with the reserved state
+    /// when no value is left; if `log` fails or is busy, nothing changes.
     pub(crate) fn next<T>(
         &self,
         sequence: &SequenceSpec,
@@ -335,7 +342,7 @@ impl Counter {
         Ok(Ok((next, counting.lsn)))
     }
 
-    /// Goes on from somewhere else.
+    /// Continues from another state, once it is logged.
     pub(crate) fn set<T>(
         &self,
         state: SequenceState,
@@ -346,7 +353,7 @@ impl Counter {
             Ok(lsn) => lsn,
             Err(busy) => return Ok(Err(busy)),
         };
-        *counting = Counting { now: state, logged: state, lsn, ahead: 0 };
+        *counting = CounterState { now: state, logged: state, lsn, ahead: 0 };
         Ok(Ok(lsn))
     }
 }
@@ -362,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_postgresql_and_never_beyond_what_was_logged() {
+    fn values_equal_postgresql_and_never_exceed_the_logged_reservation() {
         for (sequence, expected) in [
             (sequence(1, 1, 3, false), vec![Some(1), Some(2), Some(3), None, None]),
             (sequence(1, 1, 3, true), vec![Some(1), Some(2), Some(3), Some(1), Some(2)]),
@@ -389,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_numbers_take_four_log_records() {
+    fn a_hundred_values_take_four_log_records() {
         let sequence = sequence(5, 1, i64::MAX, false);
         let counter = Counter::new(sequence.initial());
         let mut records = 0;
@@ -404,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_busy_changes_nothing() {
+    fn a_busy_log_leaves_the_sequence_unchanged() {
         let sequence = sequence(1, 1, 10, false);
         let counter = Counter::new(sequence.initial());
         assert_eq!(counter.next(&sequence, |_| Ok(Err("busy"))).unwrap(), Err("busy"));

@@ -1,4 +1,5 @@
-//! Transactions before their commit: what they read, and the changes they collect. Nothing here touches the log.
+//! Transactions before their commit: their snapshots and the changes they collect. Nothing here
+//! writes to the log.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,64 +16,67 @@ use model::{
 use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, with_columns, with_options};
-use crate::commit::{Changes, Committing, Made};
+use crate::commit::{Changes, Committing, OwnVersions};
+use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
 use crate::memory::{Reservation, Work};
 use crate::record::Ddl;
-use crate::root::{Root, Roots, apply_ddl, dropped, dropped_sequence};
-use crate::sequence::{Counter, Counts, Had, NextValue, Numbers, SequenceState};
+use crate::sequence::{Counter, NextValue, SequenceAccess, SequenceOps, SequenceState, SessionSequences};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
-/// When a commit is acknowledged.
+/// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is on disk.
+    /// Acknowledged once it is durable.
     #[default]
     Sync,
-    /// At once. The flusher is never idle while something is pending, so it is on disk after at most two flushes.
+    /// Acknowledged immediately. The log worker is never idle while records are pending, so the
+    /// commit is durable after at most two log flushes.
     Async,
 }
 
-/// What later statements of a transaction see.
+/// The snapshots of a transaction's statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each statement a fresh snapshot.
+    /// Each statement takes a new snapshot.
     #[default]
     ReadCommitted,
-    /// All statements the snapshot of the first.
+    /// All statements use the snapshot of the first.
     RepeatableRead,
-    /// As that, of the newest commit; and a commit is refused (40001) if what was read of `rows` tables is not the same any more. So
-    /// such transactions might as well have run one after the other, in the order of their commits.
+    /// Like repeatable read, from the newest commit; and a commit is refused (40001) if the
+    /// transaction's reads of `rows` tables are no longer valid. Such transactions are equivalent
+    /// to a serial execution in the order of their commits.
     Serializable,
 }
 
-/// The database as one reader sees it. Holding one keeps its memory and files.
+/// The database as one reader sees it. A snapshot keeps the memory and files of its version.
 #[derive(Clone)]
 pub struct Snapshot {
-    root: Arc<Root>,
+    db: Arc<DbVersion>,
     catalog: Arc<Catalog>,
     own: Own<OwnWrites>,
     own_rows: Own<Option<Arc<RowTable>>>,
 }
 
-/// Something of a transaction's own by table; most have nothing.
+/// A transaction's own objects by table; most transactions have none.
 type Own<T> = Option<Arc<BTreeMap<TableId, T>>>;
 
 impl Snapshot {
-    pub(crate) fn new(root: Arc<Root>) -> Snapshot {
-        let catalog = Arc::clone(&root.catalog);
-        Snapshot { root, catalog, own: None, own_rows: None }
+    pub(crate) fn new(db: Arc<DbVersion>) -> Snapshot {
+        let catalog = Arc::clone(&db.catalog);
+        Snapshot { db, catalog, own: None, own_rows: None }
     }
 
-    /// The moment.
+    /// LSN of the last commit that the snapshot shows.
     #[must_use]
     pub fn lsn(&self) -> Lsn {
-        self.root.lsn
+        self.db.lsn
     }
 
-    /// The wall time of the last commit it shows, nanoseconds since 1970 UTC: whole microseconds, later for each commit.
+    /// Wall time of the last commit that the snapshot shows, nanoseconds since 1970 UTC: whole
+    /// microseconds, later for each commit.
     #[must_use]
     pub fn committed(&self) -> i64 {
-        self.root.wall_ns
+        self.db.wall_ns
     }
 
     /// Schemas and tables, own uncommitted DDL included.
@@ -81,37 +85,38 @@ impl Snapshot {
         &self.catalog
     }
 
-    /// A table's rows, own uncommitted writes included.
+    /// A view of a `columns` table, own uncommitted writes included.
     ///
     /// # Errors
-    /// 42P01 if it does not exist here.
+    /// 42P01 if the table does not exist in this snapshot.
     pub fn table(&self, name: &TableName) -> Result<TableView> {
         let table = self.catalog.expect(name)?;
         self.view(table)
     }
 
-    /// As [`Snapshot::table`], by number.
+    /// Like [`Snapshot::table`], by number.
     ///
     /// # Errors
-    /// 42P01 if it does not exist here.
+    /// 42P01 if the table does not exist in this snapshot.
     pub fn table_by_id(&self, id: TableId) -> Result<TableView> {
         let table = self.catalog.table_by_id(id).ok_or_else(|| dropped(id))?;
         self.view(table)
     }
 
-    /// A `columns` table as it was at wall time `time`, see [`TableView::as_of`].
+    /// A view of a `columns` table as of wall time `time`, see [`TableView::as_of`].
     ///
     /// # Errors
-    /// 42P01 if it does not exist here; 55000 if it keeps no history; 22023 if that begins later.
+    /// 42P01 if the table does not exist in this snapshot; 55000 if it keeps no history; 22023 if
+    /// its history begins later.
     pub fn table_as_of(&self, id: TableId, time: i64) -> Result<TableView> {
         self.table_by_id(id)?.as_of(time)
     }
 
-    /// A `rows` table, own uncommitted versions of its description included. Its rows are read through [`Txn::rows`], which sees those of
-    /// this snapshot if the transaction took no other since.
+    /// A `rows` table, own uncommitted DDL included. Its rows are read through [`Txn::rows`], which
+    /// uses this snapshot unless the transaction has taken another since.
     ///
     /// # Errors
-    /// 42P01 if it does not exist here.
+    /// 42P01 if the table does not exist in this snapshot.
     pub fn row_table(&self, name: &TableName) -> Result<&Arc<RowTable>> {
         let table = self
             .catalog
@@ -120,23 +125,23 @@ impl Snapshot {
         self.row_table_by_id(table.id)
     }
 
-    /// As [`Snapshot::row_table`], by number.
+    /// Like [`Snapshot::row_table`], by number.
     ///
     /// # Errors
-    /// 42P01 if it does not exist here.
+    /// 42P01 if the table does not exist in this snapshot.
     pub fn row_table_by_id(&self, id: TableId) -> Result<&Arc<RowTable>> {
         match self.own_rows.as_ref().and_then(|own| own.get(&id)) {
             Some(own) => own.as_ref().ok_or_else(|| dropped(id)),
-            None => self.root.row_table(id),
+            None => self.db.row_table(id),
         }
     }
 
     fn view(&self, table: &TableRef) -> Result<TableView> {
-        let state = match self.root.tables.get(&table.id) {
+        let state = match self.db.tables.get(&table.id) {
             Some(state) if state.table.version == table.version => Arc::clone(state),
             Some(state) => Arc::new(state.with_table(Arc::clone(table))),
-            // Made by this transaction, or dropped by another since this one changed the catalog; then it reads as empty and
-            // the commit is refused.
+            // Created by this transaction, or dropped by another since this one changed the
+            // catalog. In the second case the table reads as empty and the commit is refused.
             None => Arc::new(TableState::empty(Arc::clone(table))),
         };
         Ok(match self.own.as_ref().and_then(|own| own.get(&table.id)) {
@@ -146,35 +151,37 @@ impl Snapshot {
     }
 }
 
-/// A transaction with more uncommitted rows of `columns` tables takes milliseconds to commit.
+/// With more bytes of uncommitted rows of `columns` tables, a transaction takes milliseconds to
+/// commit.
 const LARGE_BYTES: usize = 1 << 20;
-/// The same for changes of `rows` tables, to commit and to roll back.
+/// With more changes of `rows` tables, a transaction takes milliseconds to commit or roll back.
 const LARGE_CHANGES: usize = 1_000;
 
-/// Changes that become one commit. Dropping it is ROLLBACK: nothing was written anywhere.
+/// Changes that become one commit. Dropping it rolls back; nothing was logged.
 pub struct Txn {
     engine: Engine,
     isolation: Isolation,
     seen: Lsn,
     /// The snapshot of the first statement, kept from REPEATABLE READ on.
-    base: Option<Arc<Root>>,
-    /// What own DDL was put on top of last, and the catalog it gave; `None` without own DDL.
+    base: Option<Arc<DbVersion>>,
+    /// The catalog on which own DDL was last applied, and the result; `None` without own DDL.
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
     own: Own<OwnWrites>,
-    /// Of uncommitted rows of `columns` tables.
+    /// Memory of uncommitted rows of `columns` tables.
     memory: Reservation,
-    /// Begun with the first statement that touches `rows` tables.
+    /// Started by the first statement that touches `rows` tables.
     rows: Option<rows::Txn>,
-    /// Versions of `rows` tables made here; `None` for those dropped.
+    /// Own versions of `rows` tables; `None` for dropped ones.
     own_rows: Own<Option<Arc<RowTable>>>,
-    /// Sequences made or begun anew here.
+    /// Sequences created or restarted by this transaction.
     counters: BTreeMap<u32, Arc<Counter>>,
-    /// What the present statement reads of `rows` tables. Versions it may need stay for as long as it is here.
-    reading: Option<Arc<Root>>,
+    /// The version that the present statement reads `rows` tables from. It keeps the row versions
+    /// that the statement may need.
+    reading: Option<Arc<DbVersion>>,
 }
 
-/// A place in a transaction to go back to; by default its beginning.
+/// A position in a transaction to roll back to; the default is the start of the transaction.
 #[derive(Clone, Default)]
 pub struct Savepoint {
     ddl: usize,
@@ -186,21 +193,21 @@ pub struct Savepoint {
     counters: BTreeMap<u32, Arc<Counter>>,
 }
 
-/// What becomes of the rows of a table that is altered.
+/// Whether a table that is altered keeps its rows.
 #[derive(Clone, Copy, Debug)]
 pub enum RowData {
-    /// They stay. Those that lack new columns have what the columns say ([`model::RowColumn::missing`]).
+    /// The rows are kept. Added columns have the value of [`model::RowColumn::missing`] in them.
     Keep,
-    /// They go: TRUNCATE, or a table that is about to be written anew.
+    /// The rows are removed: TRUNCATE, or a table that is about to be rewritten.
     Discard,
 }
 
-/// What became of a change of a `rows` table.
+/// Result of a change of a `rows` table.
 #[derive(Debug)]
 pub enum Altered<T> {
     /// Done.
     Done(T),
-    /// Others use the table: nothing was done; call again after the event.
+    /// Other transactions use the table: nothing was changed; call again after the event.
     Wait(Event),
 }
 
@@ -222,34 +229,37 @@ impl Txn {
         }
     }
 
-    /// What the next statement sees if it touches `columns` tables only: nothing that a crash could take back, but what this session
-    /// committed itself. Under SERIALIZABLE it is what [`Txn::snapshot_newest`] gives.
+    /// The snapshot of the next statement if it reads `columns` tables only: durable commits, and
+    /// this session's own. Under SERIALIZABLE it is that of [`Txn::snapshot_newest`].
     pub fn snapshot(&mut self) -> Snapshot {
-        let root = self.root();
-        self.snapshot_of(root)
+        let db = self.db();
+        self.snapshot_of(db)
     }
 
-    fn snapshot_of(&mut self, root: Arc<Root>) -> Snapshot {
-        let catalog = self.catalog_over(&root);
-        Snapshot { root, catalog, own: self.own.clone(), own_rows: self.own_rows.clone() }
+    fn snapshot_of(&mut self, db: Arc<DbVersion>) -> Snapshot {
+        let catalog = self.catalog_over(&db);
+        Snapshot { db, catalog, own: self.own.clone(), own_rows: self.own_rows.clone() }
     }
 
-    /// What the next statement sees if it touches `rows` tables: the newest commit, durable or not; from REPEATABLE READ on what the first
-    /// statement saw. [`Txn::rows`] reads there too from now on, until the next one or [`Txn::end_statement`].
+    /// The snapshot of the next statement if it reads `rows` tables: the newest commit, durable or
+    /// not; from REPEATABLE READ on the snapshot of the first statement. [`Txn::rows`] reads from
+    /// it too, until the next snapshot or [`Txn::end_statement`].
     ///
-    /// Who answers a session at `sync` waits, by [`Engine::when_durable`], for `rows().newest_seen()`; and, if the statement read `columns`
+    /// Before it answers a session at `sync`, the caller must wait, by [`Engine::when_durable`],
+    /// for `rows().newest_seen()`, and for the LSN of this snapshot if the statement read `columns`
+    /// tables too.
     /// tables too, for the LSN of this snapshot.
     pub fn snapshot_newest(&mut self) -> Snapshot {
-        let root = self.root_or(Roots::newest);
+        let db = self.root_or(DbVersions::newest);
         let (store, isolation) = (&self.engine.inner.store, self.isolation);
         let rows = self.rows.get_or_insert_with(|| store.begin(isolation.of_rows()));
-        rows.set_snapshot(root.lsn);
-        rows.note_commit_seen(root.catalog_lsn);
-        self.reading = Some(Arc::clone(&root));
-        self.snapshot_of(root)
+        rows.set_snapshot(db.lsn);
+        rows.note_commit_seen(db.catalog_lsn);
+        self.reading = Some(Arc::clone(&db));
+        self.snapshot_of(db)
     }
 
-    /// The transaction as `rows` tables know it: what reads, locks and changes their rows.
+    /// The part of the transaction that reads, locks and changes rows of `rows` tables.
     pub fn rows(&mut self) -> &mut rows::Txn {
         if self.reading.is_none() {
             self.snapshot_newest();
@@ -258,12 +268,13 @@ impl Txn {
         self.rows.get_or_insert_with(|| store.begin(isolation.of_rows()))
     }
 
-    /// The statement is over: versions of rows that only it needed may go. To be called before a session waits for its client.
+    /// Ends a statement: row versions that only it needed may be collected. Call it before a
+    /// session waits for its client.
     pub fn end_statement(&mut self) {
         self.reading = None;
     }
 
-    /// Where it is now.
+    /// The present position.
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
@@ -277,7 +288,8 @@ impl Txn {
         }
     }
 
-    /// Takes back what was changed since; locks on rows taken since are let go. May be called again with the same place.
+    /// Undoes all changes since the savepoint and releases the row locks taken since. The savepoint
+    /// remains valid.
     ///
     /// # Errors
     /// XX000 only.
@@ -285,11 +297,12 @@ impl Txn {
         if let Some(rows) = &mut self.rows {
             rows.roll_back_to(savepoint.rows, &crossbeam_epoch::pin())?;
         }
-        self.forget_since(savepoint);
+        self.restore(savepoint);
         Ok(())
     }
 
-    /// Takes back what was changed since, but keeps the locks, and the place among those who wait: the statement is run again.
+    /// Undoes all changes since the savepoint but keeps locks and the place in lock queues, so that
+    /// the statement can be run again.
     ///
     /// # Errors
     /// XX000 only.
@@ -297,11 +310,11 @@ impl Txn {
         if let Some(rows) = &mut self.rows {
             rows.undo_all_to(savepoint.rows, &crossbeam_epoch::pin())?;
         }
-        self.forget_since(savepoint);
+        self.restore(savepoint);
         Ok(())
     }
 
-    fn forget_since(&mut self, savepoint: &Savepoint) {
+    fn restore(&mut self, savepoint: &Savepoint) {
         let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
         self.ddl.truncate(ddl);
         (self.catalog, self.own) = (catalog, own);
@@ -309,48 +322,51 @@ impl Txn {
         (self.own_rows, self.counters) = (own_rows, counters);
     }
 
-    /// Own DDL on top of what is visible. Where the two do not fit (somebody took the name, altered or dropped the table) the catalog
-    /// stays as it was seen last; the commit will be refused.
-    fn catalog_over(&mut self, root: &Root) -> Arc<Catalog> {
-        let Some((base, last)) = &self.catalog else { return Arc::clone(&root.catalog) };
-        // Commits of rows leave the catalog as it is, and there may be one between any two changes of ours.
-        if Arc::ptr_eq(base, &root.catalog) {
+    /// Returns the catalog of `db` with own DDL applied. If the DDL no longer applies (another
+    /// transaction took the name, or altered or dropped the table), the catalog is kept as last
+    /// seen; the commit will be refused.
+    fn catalog_over(&mut self, db: &DbVersion) -> Arc<Catalog> {
+        let Some((base, last)) = &self.catalog else { return Arc::clone(&db.catalog) };
+        // Commits of rows leave the catalog unchanged, and may occur between any two changes of
+        // this transaction.
+        if Arc::ptr_eq(base, &db.catalog) {
             return Arc::clone(last);
         }
-        let over = self.ddl.iter().try_fold((*root.catalog).clone(), |catalog, ddl| apply_ddl(&catalog, ddl));
+        let over = self.ddl.iter().try_fold((*db.catalog).clone(), |catalog, ddl| apply_ddl(&catalog, ddl));
         let catalog = over.map_or_else(|_| Arc::clone(last), Arc::new);
-        self.catalog = Some((Arc::clone(&root.catalog), Arc::clone(&catalog)));
+        self.catalog = Some((Arc::clone(&db.catalog), Arc::clone(&catalog)));
         catalog
     }
 
-    fn root(&mut self) -> Arc<Root> {
+    fn db(&mut self) -> Arc<DbVersion> {
         let seen = self.seen;
-        self.root_or(|roots| roots.visible(seen))
+        self.root_or(|versions| versions.visible(seen))
     }
 
-    /// The root that all statements read by, or else a fresh one.
-    fn root_or(&mut self, fresh: impl FnOnce(&Roots) -> Arc<Root>) -> Arc<Root> {
+    /// Returns the version that all statements of the transaction read, or a new one.
+    fn root_or(&mut self, fresh: impl FnOnce(&DbVersions) -> Arc<DbVersion>) -> Arc<DbVersion> {
         let inner = &self.engine.inner;
         if self.isolation == Isolation::ReadCommitted {
-            return fresh(&inner.roots);
+            return fresh(&inner.versions);
         }
         if let Some(base) = &self.base {
             return Arc::clone(base);
         }
-        let root = if self.isolation == Isolation::Serializable {
-            // Under the lock of commits: each of them is in the root, or knows that this transaction will ask for it.
+        let db = if self.isolation == Isolation::Serializable {
+            // Under the commit lock: each commit is either in this version or knows that this
+            // transaction's reads will be validated.
             let _lock = inner.commit.lock();
-            let root = inner.roots.newest();
-            self.rows.insert(inner.store.begin(self.isolation.of_rows())).set_snapshot(root.lsn);
-            root
+            let db = inner.versions.newest();
+            self.rows.insert(inner.store.begin(self.isolation.of_rows())).set_snapshot(db.lsn);
+            db
         } else {
-            fresh(&inner.roots)
+            fresh(&inner.versions)
         };
-        self.base = Some(Arc::clone(&root));
-        root
+        self.base = Some(Arc::clone(&db));
+        db
     }
 
-    /// Has nothing been changed yet?
+    /// Whether the transaction has no changes yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ddl.is_empty()
@@ -358,7 +374,7 @@ impl Txn {
             && self.rows.as_ref().is_none_or(rows::Txn::is_empty)
     }
 
-    /// Does committing it, or taking it back, take milliseconds?
+    /// Whether committing or rolling back takes milliseconds.
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.memory_bytes() > LARGE_BYTES || self.rows.as_ref().is_some_and(|rows| rows.changes_len() > LARGE_CHANGES)
@@ -370,16 +386,16 @@ impl Txn {
         self.memory.bytes() as usize
     }
 
-    /// The isolation it was begun with.
+    /// The isolation level with which the transaction was started.
     #[must_use]
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
 
-    /// Makes a schema.
+    /// Creates a schema.
     ///
     /// # Errors
-    /// 42P06 if the name is taken (also checked at commit).
+    /// 42P06 if the name exists (checked again at commit).
     pub fn create_schema(&mut self, name: &str) -> Result<()> {
         self.change(Ddl::CreateSchema(name.to_owned()))
     }
@@ -387,15 +403,15 @@ impl Txn {
     /// Drops an empty schema.
     ///
     /// # Errors
-    /// 3F000 if there is none, 55000 if it holds tables.
+    /// 3F000 if the schema does not exist, 55000 if it contains tables.
     pub fn drop_schema(&mut self, name: &str) -> Result<()> {
         self.change(Ddl::DropSchema(name.to_owned()))
     }
 
-    /// Makes a table; visible to this transaction at once.
+    /// Creates a `columns` table; visible to this transaction immediately.
     ///
     /// # Errors
-    /// Those of [`TableSpec::build`]; 42P07 if the name is taken (also checked at commit).
+    /// Those of [`TableSpec::build`]; 42P07 if the name exists (checked again at commit).
     pub fn create_table(&mut self, spec: &TableSpec) -> Result<TableRef> {
         let id = TableId(self.engine.inner.next_table.fetch_add(1, Ordering::Relaxed));
         let table = Arc::new(spec.build(id)?);
@@ -403,10 +419,10 @@ impl Txn {
         Ok(table)
     }
 
-    /// Drops a table and the uncommitted rows for it.
+    /// Drops a `columns` table and the transaction's uncommitted rows of it.
     ///
     /// # Errors
-    /// 42P01.
+    /// 42P01 if the table does not exist.
     pub fn drop_table(&mut self, name: &TableName) -> Result<()> {
         let id = self.snapshot().catalog.expect(name)?.id;
         self.change(Ddl::DropTable(id))?;
@@ -414,7 +430,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Adds columns, NULL in rows that exist.
+    /// Adds columns, which are NULL in existing rows.
     ///
     /// # Errors
     /// 42P01, 42701, 42P16, 54011; at commit 40001 if the table changed since.
@@ -425,10 +441,10 @@ impl Txn {
         Ok(table)
     }
 
-    /// Gives a `columns` table other options: `ALTER TABLE … SET (…)`, also where they are what they were.
+    /// Sets the options of a `columns` table: `ALTER TABLE … SET (…)`, even if they are unchanged.
     ///
     /// # Errors
-    /// 42P01; 22023 for an option that cannot be; at commit 40001 if the table changed since.
+    /// 42P01; 22023 for an invalid option; at commit 40001 if the table changed since.
     pub fn set_options(&mut self, name: &TableName, options: TableOptions) -> Result<TableRef> {
         let snapshot = self.snapshot();
         let table = Arc::new(with_options(snapshot.catalog.expect(name)?, options)?);
@@ -436,17 +452,19 @@ impl Txn {
         Ok(table)
     }
 
-    /// A number for a new table, index or sequence, never given again in this database.
+    /// Returns a number for a new table, index or sequence; numbers are never reused in this
+    /// database.
     #[must_use]
     pub fn next_number(&self) -> u32 {
         self.engine.inner.next_table.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Makes a `rows` table; visible to this transaction at once. Its number and those of its indexes are from [`Txn::next_number`], its
-    /// version is 1.
+    /// Creates a `rows` table; visible to this transaction immediately. Take its number and those
+    /// of its indexes from [`Txn::next_number`]; its version is 1.
     ///
     /// # Errors
-    /// 42602, 42701, 42P16, 54000, 54011 for what cannot be; 42P07 if a name is taken (also checked at commit).
+    /// 42602, 42701, 42P16, 54000, 54011 for an invalid schema; 42P07 if a name exists (checked
+    /// again at commit).
     pub fn create_row_table(&mut self, schema: RowSchema) -> Result<Arc<RowTable>> {
         check_row_schema(&schema)?;
         let table = Arc::new(RowTable::new(Arc::new(schema))?);
@@ -456,14 +474,17 @@ impl Txn {
         Ok(table)
     }
 
-    /// Makes the next version of a `rows` table: any change of its description, with its rows or without. Indexes with a new number or name,
-    /// or over columns that changed, are made anew from the rows that are there; the others stay. Visible to this transaction at once.
-    /// `show` writes a value for the error about a key that is there twice.
+    /// Installs the next version of a `rows` table: any change of its schema, keeping or discarding
+    /// its rows. Indexes with a new number or name, or over changed columns, are built again from
+    /// the existing rows; the others are kept. Visible to this transaction immediately. `show`
+    /// formats a value for the error about a duplicate key.
     ///
-    /// The transaction has the table alone from then on, and waits for all who wrote to it; readers go on.
+    /// The transaction takes an exclusive lock on the table, and waits for all transactions that
+    /// wrote to it; readers continue.
     ///
     /// # Errors
-    /// As [`Txn::create_row_table`]; 42P01; 40001 if `next` is not the version after the newest one; 40P01; 23505 from a new unique index.
+    /// Those of [`Txn::create_row_table`]; 42P01; 40001 if `next` is not the version after the
+    /// newest one; 40P01; 23505 from a new unique index.
     pub fn alter_row_table(
         &mut self,
         next: RowSchema,
@@ -471,7 +492,7 @@ impl Txn {
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Altered<Arc<RowTable>>> {
         check_row_schema(&next)?;
-        let (snapshot, current) = match self.have_alone(next.id)? {
+        let (snapshot, current) = match self.lock_exclusively(next.id)? {
             Altered::Done(current) => current,
             Altered::Wait(event) => return Ok(Altered::Wait(event)),
         };
@@ -479,12 +500,12 @@ impl Txn {
             return Err(altered(&current));
         }
         let next = Arc::new(next);
-        let anew = matches!(data, RowData::Discard);
+        let discard_rows = matches!(data, RowData::Discard);
         let table = Arc::new(match data {
             RowData::Keep => current.altered(next, self.rows(), show)?,
             RowData::Discard => current.emptied(next)?,
         });
-        self.change_over(&snapshot, Ddl::AlterRowTable { schema: Arc::clone(&table.schema), anew })?;
+        self.change_over(&snapshot, Ddl::AlterRowTable { schema: Arc::clone(&table.schema), discard_rows })?;
         self.set_row_table(table.id(), Some(Arc::clone(&table)));
         Ok(Altered::Done(table))
     }
@@ -492,9 +513,9 @@ impl Txn {
     /// Drops a `rows` table with its indexes and rows.
     ///
     /// # Errors
-    /// 42P01, 40P01; 40001 if it was altered since the snapshot of a transaction that keeps one.
+    /// 42P01, 40P01; 40001 from REPEATABLE READ on if the table was altered since the snapshot.
     pub fn drop_row_table(&mut self, id: TableId) -> Result<Altered<()>> {
-        let snapshot = match self.have_alone(id)? {
+        let snapshot = match self.lock_exclusively(id)? {
             Altered::Done((snapshot, _)) => snapshot,
             Altered::Wait(event) => return Ok(Altered::Wait(event)),
         };
@@ -503,9 +524,9 @@ impl Txn {
         Ok(Altered::Done(()))
     }
 
-    /// The newest version of a `rows` table, when nobody else writes to it any more.
-    fn have_alone(&mut self, id: TableId) -> Result<Altered<(Snapshot, Arc<RowTable>)>> {
-        // Another version may come into force while the lock is waited for, but not after.
+    /// Locks a `rows` table exclusively and returns its newest version.
+    fn lock_exclusively(&mut self, id: TableId) -> Result<Altered<(Snapshot, Arc<RowTable>)>> {
+        // A new version may be committed while this waits for the lock, but not after.
         for _ in 0..2 {
             let snapshot = self.snapshot_newest();
             let current = Arc::clone(snapshot.row_table_by_id(id)?);
@@ -524,10 +545,11 @@ impl Txn {
         Arc::make_mut(self.own_rows.get_or_insert_default()).insert(id, version);
     }
 
-    /// Makes a sequence; it counts for this transaction at once. Its number is from [`Txn::next_number`].
+    /// Creates a sequence; usable by this transaction immediately. Take its number from
+    /// [`Txn::next_number`].
     ///
     /// # Errors
-    /// 22023 for one that cannot count; 42P07, 3F000 (also checked at commit).
+    /// 22023 for an invalid definition; 42P07, 3F000 (checked again at commit).
     pub fn create_sequence(&mut self, sequence: SequenceRef) -> Result<()> {
         sequence.check()?;
         crate::catalog::check_name("sequence", &sequence.name.table)?;
@@ -538,7 +560,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Changes a sequence; with `restart` it goes on from there.
+    /// Changes a sequence; with `restart` it continues from that state.
     ///
     /// # Errors
     /// 22023, 42P01, 42P07.
@@ -563,21 +585,21 @@ impl Txn {
         Ok(())
     }
 
-    /// The next number of a sequence: given once only, whatever becomes of this transaction, also after a crash. Not to be shown before
-    /// `rows().newest_seen()` is durable.
+    /// Returns the next value of a sequence: never returned twice, even after a rollback or a
+    /// crash. Do not show it to a client before `rows().newest_seen()` is durable.
     ///
     /// # Errors
-    /// 42P01, 2200H at its end; those of [`Committing::poll`].
+    /// 42P01, 2200H at the end of the sequence; those of [`Committing::poll`].
     pub fn next_value(&mut self, id: u32) -> Result<NextValue> {
-        // In the midst of a statement, which goes on reading where it is.
-        let root = match &self.reading {
-            Some(root) => Arc::clone(root),
-            None => self.snapshot_newest().root,
+        // The statement in progress keeps its snapshot.
+        let db = match &self.reading {
+            Some(db) => Arc::clone(db),
+            None => self.snapshot_newest().db,
         };
-        let catalog = self.catalog_over(&root);
+        let catalog = self.catalog_over(&db);
         let sequence = catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         let next = match self.counters.get(&id) {
-            // Nobody else knows it, and the commit will say how far it is.
+            // Only this transaction knows the sequence; its commit logs the state.
             Some(own) => own.next(sequence, |_| Ok(Ok(Lsn::ZERO)))?.map(|(value, lsn)| NextValue::Value { value, lsn }),
             None => Ok(self.engine.next_value_of(sequence)?),
         };
@@ -588,20 +610,23 @@ impl Txn {
         Ok(next)
     }
 
-    /// What a statement on `rows` tables runs with, both at once. Afterwards [`Numbers::seen`] is to be noted by `note_commit_seen`, whatever
-    /// became of the statement.
+    /// Returns the two parts that a statement on `rows` tables needs at the same time. Afterwards
+    /// call `note_commit_seen` with [`SequenceAccess::seen`], even if the statement failed.
     ///
-    /// - `had`: what the session remembers of numbers.
-    pub fn rows_and_numbers<'t>(&'t mut self, had: &'t mut Had) -> (&'t mut rows::Txn, Numbers<'t>) {
-        // In the midst of a statement, which goes on reading where it is.
-        let root = match &self.reading {
-            Some(root) => Arc::clone(root),
-            None => self.snapshot_newest().root,
+    /// - `had`: the session's memory for `currval` and `lastval`.
+    pub fn rows_and_sequences<'t>(
+        &'t mut self,
+        had: &'t mut SessionSequences,
+    ) -> (&'t mut rows::Txn, SequenceAccess<'t>) {
+        // The statement in progress keeps its snapshot.
+        let db = match &self.reading {
+            Some(db) => Arc::clone(db),
+            None => self.snapshot_newest().db,
         };
-        let catalog = self.catalog_over(&root);
+        let catalog = self.catalog_over(&db);
         let Txn { engine, rows, counters, isolation, .. } = self;
         let rows = rows.get_or_insert_with(|| engine.inner.store.begin(isolation.of_rows()));
-        (rows, Numbers { engine, catalog, own: counters, had: RefCell::new(had), seen: Cell::new(Lsn::ZERO) })
+        (rows, SequenceAccess { engine, catalog, own: counters, had: RefCell::new(had), seen: Cell::new(Lsn::ZERO) })
     }
 
     fn change(&mut self, ddl: Ddl) -> Result<()> {
@@ -611,21 +636,22 @@ impl Txn {
 
     fn change_over(&mut self, snapshot: &Snapshot, ddl: Ddl) -> Result<()> {
         let catalog = apply_ddl(&snapshot.catalog, &ddl)?;
-        self.catalog = Some((Arc::clone(&snapshot.root.catalog), Arc::new(catalog)));
+        self.catalog = Some((Arc::clone(&snapshot.db.catalog), Arc::new(catalog)));
         self.ddl.push(ddl);
         Ok(())
     }
 
-    /// A `columns` table as the next statement sees it.
+    /// The schema of a `columns` table as the next statement sees it.
     pub fn table_now(&mut self, table: TableId) -> Option<TableRef> {
-        let root = self.root();
-        self.catalog_over(&root).table_by_id(table).cloned()
+        let db = self.db();
+        self.catalog_over(&db).table_by_id(table).cloned()
     }
 
-    /// Adds rows. The batch is checked whole before anything is kept.
+    /// Adds rows to a `columns` table. The batch is validated completely before any row is kept.
     ///
     /// # Errors
-    /// 22xxx, 23502, 54000 naming row and column; 53200 when the transaction outgrows its share of memory.
+    /// 22xxx, 23502, 54000 naming row and column; 53200 when the transaction exceeds its share of
+    /// memory.
     pub fn write(&mut self, table: TableId, batch: Batch) -> Result<()> {
         let definition = self.table_now(table).ok_or_else(|| dropped(table))?;
         batch.check(&definition)?;
@@ -652,10 +678,11 @@ impl Txn {
         Ok(())
     }
 
-    /// Hides rows of `series` (numbers as `view` gives them, sorted; `None` = all) in `times`, the transaction's own included.
+    /// Hides rows of `series` (numbers of `view`, sorted; `None` = all) with times in `times`, the
+    /// transaction's own rows included.
     ///
     /// # Errors
-    /// 42P01 when the table is gone.
+    /// 42P01 when the table was dropped.
     pub fn delete(&mut self, view: &TableView, series: Option<&[u32]>, times: TimeRange) -> Result<()> {
         let state = view.state();
         let id = state.table.id;
@@ -684,11 +711,12 @@ impl Txn {
                 OwnEntry::Delete(_) => changed.push(entry.clone()),
             }
         }
-        // Own rows are dealt with; what is left to hide is committed rows. So the delete goes before all rows: it must not hide those
-        // that this transaction writes after it, and in the log deletes come first.
+        // Own rows are removed above; only committed rows remain to be hidden. So the delete is
+        // placed before all rows: it must not hide rows that this transaction writes later, and the
+        // log has deletes first.
         let series = series.map(|numbers| view.keys_of(numbers).map(Arc::new)).transpose()?;
         let at = changed.iter().take_while(|entry| matches!(entry, OwnEntry::Delete(_))).count();
-        // Counted as memory until the next flush, as rows are.
+        // Counted as memory until the next flush, like rows.
         self.memory.count(bytes + (DELETE_BYTES + series.as_ref().map_or(0, |keys| keys.memory_bytes())) as u64);
         changed.insert(at, OwnEntry::Delete(Arc::new(OwnDelete { series, times })));
         own.entries = changed.into_iter().collect();
@@ -698,14 +726,14 @@ impl Txn {
     /// Starts the commit; nothing happens until it is polled.
     #[must_use]
     pub fn commit(self, durability: Durability) -> Committing {
-        let read_lsn = self.base.as_ref().map_or(self.seen, |root| root.lsn);
+        let read_lsn = self.base.as_ref().map_or(self.seen, |db| db.lsn);
         let changes = Changes {
             ddl: self.ddl,
             own: own(self.own),
             memory: self.memory,
             rows: self.rows,
             snapshot: self.base.filter(|_| self.isolation == Isolation::Serializable),
-            made: Made { tables: own(self.own_rows), counters: self.counters },
+            own_versions: OwnVersions { tables: own(self.own_rows), counters: self.counters },
         };
         Committing::new(self.engine, changes, durability, read_lsn)
     }
@@ -730,10 +758,11 @@ impl Isolation {
     }
 }
 
-/// What a delete takes in memory, besides the keys it names.
+/// Memory of a delete without its keys, in bytes.
 const DELETE_BYTES: usize = 100;
 
-/// `batch` without its rows of `series` in `times`; `None` if it has none.
+/// Returns `batch` without its rows of `series` with times in `times`; `None` if it has no such
+/// rows.
 fn without_rows(view: &TableView, batch: &Batch, series: Option<&[u32]>, times: TimeRange) -> Result<Option<Batch>> {
     let hit: Vec<bool> = batch
         .keys
@@ -754,7 +783,7 @@ fn without_rows(view: &TableView, batch: &Batch, series: Option<&[u32]>, times: 
     if keep.len() == rows.len() { Ok(None) } else { take(batch, &keep).map(Some) }
 }
 
-/// The rows at `keep` of a batch, with all its keys.
+/// Returns the rows at indexes `keep` of a batch, with all its keys.
 fn take(batch: &Batch, keep: &[u32]) -> Result<Batch> {
     let rows = &batch.rows;
     let indices = UInt32Array::from(keep.to_vec());

@@ -1,11 +1,12 @@
-//! A one-shot latch: set once, waited for by any number, with call-backs for those who must not block.
+//! A one-shot latch: set once, waited for by any number of threads, with callbacks for code that
+//! must not block.
 
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A latch that is set once. Cloning shares it.
+/// A latch that is set once. Clones share it.
 #[derive(Clone, Default)]
 pub struct Event(Arc<Shared>);
 
@@ -22,13 +23,13 @@ struct State {
 }
 
 impl Event {
-    /// Not set.
+    /// Returns an event that is not set.
     #[must_use]
     pub fn new() -> Event {
         Event::default()
     }
 
-    /// Set from the start.
+    /// Returns an event that is set.
     #[must_use]
     pub fn ready() -> Event {
         let event = Event::new();
@@ -36,7 +37,8 @@ impl Event {
         event
     }
 
-    /// Sets the latch and runs the call-backs, on the caller's thread, outside the latch's own lock.
+    /// Sets the latch and runs the callbacks on the caller's thread, without holding the latch's
+    /// lock.
     pub fn set(&self) {
         let callbacks = {
             let mut state = self.0.state.lock();
@@ -49,13 +51,14 @@ impl Event {
         }
     }
 
-    /// Is it set?
+    /// Whether the latch is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.state.lock().set
     }
 
-    /// Runs `callback` when the latch is set: now if it is, else on the thread that sets it. Must be quick.
+    /// Runs `callback` when the latch is set: immediately if it is, else on the thread that sets
+    /// it. The callback must be quick.
     pub fn on_set(&self, callback: impl FnOnce() + Send + 'static) {
         let mut state = self.0.state.lock();
         if state.set {
@@ -66,7 +69,8 @@ impl Event {
         }
     }
 
-    /// Blocks the thread. Only an [`Env`](crate::Env) calls this; everyone else asks its `Env` to wait.
+    /// Blocks the thread. Only an [`Env`](crate::Env) calls this; other code uses
+    /// [`Env::wait`](crate::Env::wait).
     pub(crate) fn block(&self) {
         let mut state = self.0.state.lock();
         while !state.set {

@@ -1,5 +1,5 @@
-//! The real side: the operating system's files, clock, randomness and threads. Linux first; elsewhere `allocate`
-//! falls back to writing zeros.
+//! The real environment: files, clocks, random numbers and threads of the operating system. Linux
+//! first; elsewhere `allocate` falls back to writing zeros.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::{DirEntry, Env, Event, File, Folder, LockedBy, Open, Step, Worker, WorkerControl};
 
-/// Where the system does not say how many files a process may have open: what most have at least.
+/// Limit of open files if the system does not tell it: what most systems allow at least.
 const OPEN_FILES_DEFAULT: u64 = 256;
 
 /// The operating system.
@@ -24,7 +24,7 @@ const OPEN_FILES_DEFAULT: u64 = 256;
 pub struct RealEnv;
 
 impl RealEnv {
-    /// The operating system, as an [`Env`] to pass on.
+    /// Returns the real environment, to be passed on as an [`Env`].
     #[must_use]
     pub fn new() -> RealEnv {
         RealEnv
@@ -86,7 +86,7 @@ impl Env for RealEnv {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        // SAFETY: the descriptor is open for the length of the call; flock touches no memory of ours.
+        // SAFETY: the descriptor is open during the call; flock accesses no memory of this process.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let error = io::Error::last_os_error();
             return Err(match locked_by(&file) {
@@ -94,16 +94,16 @@ impl Env for RealEnv {
                 _ => error,
             });
         }
-        // For messages only: a full disk is no reason not to open.
+        // The id is for messages only: a full disk must not prevent opening.
         let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0));
-        // Closing the descriptor releases the lock, also when the process is killed.
+        // Closing the descriptor releases the lock, even when the process is killed.
         Ok(Box::new(file))
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         let dir = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
         let mut stats = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: `dir` ends in NUL and `stats` is large enough for what statvfs fills in.
+        // SAFETY: `dir` ends in NUL and `stats` has the size that statvfs fills.
         if unsafe { libc::statvfs(dir.as_ptr(), stats.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -134,7 +134,8 @@ impl Env for RealEnv {
         loop {
             // SAFETY: the buffer is 8 bytes long and ours.
             let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-            // Up to 256 bytes come whole or, before the pool is ready, not at all (a signal came first).
+            // Up to 256 bytes are returned completely or, if a signal arrives before the pool is
+            // ready, not at all.
             if got == 8 {
                 return u64::from_ne_bytes(bytes);
             }
@@ -154,14 +155,14 @@ impl Env for RealEnv {
     }
 }
 
-/// Lets this process have as many files open as it may ever have, once, and says how many that are. What it is given at
-/// first, 1,024 mostly, is meant for programs that use `select`; a large table has more segments. Where this fails, the
-/// first limit stays.
+/// Raises the limit of open files to the maximum, once, and returns it. The initial limit, mostly
+/// 1,024, is meant for programs that use `select`; a large table has more segments. On failure the
+/// initial limit is kept.
 fn raise_open_files() -> u64 {
     static MOST: OnceLock<u64> = OnceLock::new();
     *MOST.get_or_init(|| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the calls read or write the one structure they are given, which lives as long as they run.
+        // SAFETY: the calls access only the structure passed to them, which outlives them.
         unsafe {
             if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
                 return OPEN_FILES_DEFAULT;
@@ -220,7 +221,7 @@ impl File for RealFile {
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         match fallocate(&self.file, 0, bytes) {
-            // Some file systems do not know the call; zeros that were written occupy their blocks just as well.
+            // Some file systems do not support the call; written zeros occupy their blocks too.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
                 write_zeros(&self.file, bytes)
             }
@@ -240,7 +241,7 @@ impl File for RealFile {
     }
 }
 
-/// Reserve space and leave the length as it is.
+/// Mode that reserves space and keeps the length.
 #[cfg(target_os = "linux")]
 const KEEP_LENGTH: libc::c_int = libc::FALLOC_FL_KEEP_SIZE;
 #[cfg(not(target_os = "linux"))]
@@ -253,7 +254,8 @@ fn fallocate(file: &fs::File, mode: libc::c_int, bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     loop {
-        // SAFETY: the descriptor is open for the length of the call; fallocate touches no memory of ours.
+        // SAFETY: the descriptor is open during the call; fallocate accesses no memory of this
+        // process.
         if unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, bytes) } == 0 {
             return Ok(());
         }
@@ -280,7 +282,7 @@ fn write_zeros(file: &fs::File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What a worker's owner tells its thread.
+/// Flags that a worker's owner sets for its thread.
 #[derive(Default)]
 struct Signal {
     woken: AtomicBool,
@@ -295,7 +297,7 @@ struct RealWorker {
 
 impl WorkerControl for RealWorker {
     fn wake(&self) {
-        // Only the first wake since the thread last looked pays for the system call.
+        // Only the first wake since the thread last checked makes the system call.
         if !self.signal.woken.swap(true, Ordering::SeqCst) {
             self.thread.unpark();
         }
@@ -304,7 +306,8 @@ impl WorkerControl for RealWorker {
     fn stop(&self) {
         self.signal.stopping.store(true, Ordering::SeqCst);
         self.thread.unpark();
-        // A step that drops its own worker cannot wait for itself; its thread ends when the step returns.
+        // A step that drops its own worker cannot wait for itself; its thread ends when the step
+        // returns.
         if thread::current().id() == self.thread.id() {
             return;
         }
@@ -315,7 +318,7 @@ impl WorkerControl for RealWorker {
     }
 }
 
-/// Starts a thread that does `prepare` and then the work.
+/// Starts a thread that calls `prepare` and then runs the worker.
 fn start_worker(name: &str, step: Box<dyn FnMut() -> Step + Send>, prepare: fn()) -> Worker {
     let signal = Arc::new(Signal::default());
     let inside = signal.clone();
@@ -330,21 +333,25 @@ fn start_worker(name: &str, step: Box<dyn FnMut() -> Step + Send>, prepare: fn()
     Worker::new(Box::new(RealWorker { signal, thread, handle: Mutex::new(Some(handle)) }))
 }
 
-/// How much nicer than the process a thread of low priority is: it gets a tenth of what one of the others gets.
+/// Niceness of a low-priority thread relative to the process: it gets a tenth of the CPU time of
+/// another thread.
 #[cfg(target_os = "linux")]
 const NICER: libc::c_int = 10;
 
-/// Lets other threads go before this one. Elsewhere than on Linux the call would be for the whole process.
+/// Lowers the priority of this thread. On systems other than Linux the call would affect the whole
+/// process, so it is omitted.
 fn lower_priority() {
-    // SAFETY: nice takes a number and touches no memory of ours. To be nicer is always allowed.
+    // SAFETY: nice takes a number and accesses no memory of this process. Raising the niceness is
+    // always permitted.
     #[cfg(target_os = "linux")]
     unsafe {
         libc::nice(NICER);
     }
 }
 
-/// Calls the step until it is finished or told to stop. A panic in a step leaves shared state that nobody may trust,
-/// and acknowledging writes on top of it would be worse than stopping: recovery from the log is the safe way out.
+/// Calls the step until it finishes or the worker is stopped. After a panic in a step the shared
+/// state cannot be trusted, and acknowledging more writes would be worse than stopping: recovery
+/// from the log is safe.
 fn run_worker(name: &str, signal: &Signal, mut step: Box<dyn FnMut() -> Step + Send>) {
     let run = std::panic::AssertUnwindSafe(|| {
         while !signal.stopping.load(Ordering::SeqCst) {
@@ -357,7 +364,7 @@ fn run_worker(name: &str, signal: &Signal, mut step: Box<dyn FnMut() -> Step + S
         }
     });
     if std::panic::catch_unwind(run).is_err() {
-        // Standard error may be on a full disk, which is no reason to go on.
+        // Standard error may be on a full disk; the process must stop anyway.
         let _ = writeln!(
             io::stderr(),
             "BUG: worker \"{name}\" panicked; the process stops here and recovers from its log at the next start"
@@ -366,7 +373,7 @@ fn run_worker(name: &str, signal: &Signal, mut step: Box<dyn FnMut() -> Step + S
     }
 }
 
-/// Sleeps until woken, told to stop, or the deadline. A wake that came during the step counts.
+/// Sleeps until woken, stopped, or the deadline. A wake during the step counts.
 fn pause(signal: &Signal, deadline_ns: Option<u64>) {
     while !signal.woken.swap(false, Ordering::SeqCst) && !signal.stopping.load(Ordering::SeqCst) {
         let Some(deadline_ns) = deadline_ns else {

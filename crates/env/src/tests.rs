@@ -1,4 +1,4 @@
-//! Facts about every [`Env`], checked against the real side and (once more) the simulated one.
+//! Tests of every [`Env`], run in the real and the simulated environment.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -33,23 +33,23 @@ facts! {
     bytes_written_are_read_back
     reading_past_the_end_is_unexpected_eof
     growing_and_allocating_give_zeros
-    cutting_then_growing_forgets_the_old_bytes
+    truncating_then_growing_clears_the_old_bytes
     create_new_refuses_an_existing_file
     missing_files_are_not_found
     rename_replaces_its_target
-    listing_is_sorted_and_says_sizes
-    a_removed_folder_is_gone_with_its_contents
+    listing_is_sorted_and_has_sizes
+    a_removed_directory_loses_its_contents
     replace_file_leaves_only_the_new_contents
     the_lock_is_exclusive_until_dropped
-    clocks_do_not_go_back
+    clocks_never_decrease
     a_worker_runs_until_it_finishes
     a_woken_worker_runs_again
     a_worker_runs_at_its_deadline
     a_stopped_worker_never_runs_again
-    free_space_is_told
+    free_space_is_reported
 }
 
-/// A table of thousands of segments could not be read at the limit that a shell gives.
+/// A table of thousands of segments is unreadable at the default limit of a shell.
 #[test]
 fn the_first_file_opened_raises_the_limit_of_open_files() {
     on_real_side(|env, dir| {
@@ -96,7 +96,7 @@ fn growing_and_allocating_give_zeros(env: &dyn Env, dir: &Path) {
     assert!(bytes[1..].iter().all(|byte| *byte == 0));
 }
 
-fn cutting_then_growing_forgets_the_old_bytes(env: &dyn Env, dir: &Path) {
+fn truncating_then_growing_clears_the_old_bytes(env: &dyn Env, dir: &Path) {
     let file = env.open(&dir.join("a"), Open::CreateNew).unwrap();
     file.write_at(&[7; 3000], 0).unwrap();
     file.set_bytes(1000).unwrap();
@@ -135,7 +135,7 @@ fn rename_replaces_its_target(env: &dyn Env, dir: &Path) {
     assert_eq!(&bytes, b"old", "an open file outlives its name");
 }
 
-fn listing_is_sorted_and_says_sizes(env: &dyn Env, dir: &Path) {
+fn listing_is_sorted_and_has_sizes(env: &dyn Env, dir: &Path) {
     env.create_dir_all(&dir.join("m/n")).unwrap();
     env.create_dir_all(&dir.join("m/n")).unwrap();
     for (name, bytes) in [("z", 3), ("b", 5)] {
@@ -145,7 +145,7 @@ fn listing_is_sorted_and_says_sizes(env: &dyn Env, dir: &Path) {
     assert_eq!(found, [("b".into(), 5, false), ("m".into(), 0, true), ("z".into(), 3, false)]);
 }
 
-fn a_removed_folder_is_gone_with_its_contents(env: &dyn Env, dir: &Path) {
+fn a_removed_directory_loses_its_contents(env: &dyn Env, dir: &Path) {
     env.create_dir_all(&dir.join("m/n")).unwrap();
     env.open(&dir.join("m/n/a"), Open::CreateNew).unwrap();
     env.remove_dir_all(&dir.join("m")).unwrap();
@@ -172,14 +172,15 @@ fn the_lock_is_exclusive_until_dropped(env: &dyn Env, dir: &Path) {
     env.lock(&dir.join("LOCK")).unwrap();
 }
 
-fn clocks_do_not_go_back(env: &dyn Env, _dir: &Path) {
+fn clocks_never_decrease(env: &dyn Env, _dir: &Path) {
     let (before, wall) = (env.monotonic_ns(), env.now_ns());
     assert!(env.monotonic_ns() >= before);
     assert!(wall > 1_000_000_000_000_000_000, "{wall} is no time of this century");
     assert_ne!(env.random(), env.random());
 }
 
-/// A worker that counts its steps, answers what `answer` says for each, and sets the event after the `until`-th.
+/// A worker that counts its steps, returns `answer` of the count, and sets the event after step
+/// `until`.
 fn counting(
     env: &dyn Env,
     until: u64,
@@ -245,16 +246,16 @@ fn a_stopped_worker_never_runs_again(env: &dyn Env, _dir: &Path) {
     assert_eq!(steps.load(Ordering::SeqCst), seen);
 }
 
-fn free_space_is_told(env: &dyn Env, dir: &Path) {
+fn free_space_is_reported(env: &dyn Env, dir: &Path) {
     assert!(env.free_bytes(dir).unwrap() > 0);
 }
 
-// Only the simulated side can crash.
+// Only the simulated environment can crash.
 
 const DIR: &str = "/d";
 
-/// A world with folder `/d`, durable.
-fn world(seed: u64) -> SimEnv {
+/// A machine with the durable directory `/d`.
+fn machine(seed: u64) -> SimEnv {
     let env = SimEnv::new(seed);
     env.create_dir_all(Path::new(DIR)).unwrap();
     env.sync_dir(Path::new("/")).unwrap();
@@ -265,7 +266,7 @@ fn path(name: &str) -> std::path::PathBuf {
     Path::new(DIR).join(name)
 }
 
-/// A file with durable name, durable contents `a` and then, not synced, `b` over all of them.
+/// A file with durable name, durable contents `a` and then unsynced `b` over all of them.
 fn half_synced(env: &SimEnv, bytes: usize) -> Arc<dyn File> {
     let file = env.open(&path("f"), Open::CreateNew).unwrap();
     file.write_at(&vec![b'a'; bytes], 0).unwrap();
@@ -289,7 +290,7 @@ fn seeds<T: Ord>(outcome: impl Fn(u64) -> T) -> std::collections::BTreeSet<T> {
 #[test]
 fn synced_bytes_survive_every_crash_and_unsynced_sectors_survive_in_any_mixture() {
     let seen = seeds(|seed| {
-        let env = world(seed);
+        let env = machine(seed);
         half_synced(&env, 2048);
         env.crash();
         let bytes = contents(&env, "f").unwrap();
@@ -304,9 +305,9 @@ fn synced_bytes_survive_every_crash_and_unsynced_sectors_survive_in_any_mixture(
 }
 
 #[test]
-fn bytes_synced_after_a_write_all_survive() {
+fn all_synced_bytes_survive() {
     for seed in 0..100 {
-        let env = world(seed);
+        let env = machine(seed);
         half_synced(&env, 2048).sync().unwrap();
         env.crash();
         assert_eq!(contents(&env, "f").unwrap(), vec![b'b'; 2048], "seed {seed}");
@@ -314,9 +315,9 @@ fn bytes_synced_after_a_write_all_survive() {
 }
 
 #[test]
-fn a_rename_survives_only_by_chance_until_its_folder_is_synced() {
+fn a_rename_may_be_lost_until_its_directory_is_synced() {
     let after_crash = |seed, sync: bool| {
-        let env = world(seed);
+        let env = machine(seed);
         half_synced(&env, 10);
         env.rename(&path("f"), &path("g")).unwrap();
         if sync {
@@ -331,9 +332,9 @@ fn a_rename_survives_only_by_chance_until_its_folder_is_synced() {
 }
 
 #[test]
-fn a_removed_file_may_come_back_and_a_created_one_may_not() {
+fn unsynced_removals_and_creations_may_be_undone() {
     let seen = seeds(|seed| {
-        let env = world(seed);
+        let env = machine(seed);
         half_synced(&env, 10).sync().unwrap();
         let new = env.open(&path("new"), Open::CreateNew).unwrap();
         new.write_at(b"n", 0).unwrap();
@@ -348,9 +349,9 @@ fn a_removed_file_may_come_back_and_a_created_one_may_not() {
 }
 
 #[test]
-fn a_folder_whose_name_was_not_synced_may_be_lost_with_its_synced_files() {
+fn a_directory_with_an_unsynced_name_may_be_lost_with_its_synced_files() {
     let seen = seeds(|seed| {
-        let env = world(seed);
+        let env = machine(seed);
         let sub = path("sub");
         env.create_dir_all(&sub).unwrap();
         env.open(&sub.join("f"), Open::CreateNew).unwrap().sync().unwrap();
@@ -362,10 +363,10 @@ fn a_folder_whose_name_was_not_synced_may_be_lost_with_its_synced_files() {
 }
 
 #[test]
-fn replace_file_leaves_the_old_or_the_new_contents_whenever_it_is_cut_short() {
+fn replace_file_leaves_the_old_or_the_new_contents_after_any_crash() {
     for seed in 0..50 {
         for call in 1.. {
-            let env = world(seed);
+            let env = machine(seed);
             replace_file(&env, &path("f"), b"old").unwrap();
             env.fail_from(env.io_calls() + call);
             let result = replace_file(&env, &path("f"), b"newer");
@@ -382,7 +383,7 @@ fn replace_file_leaves_the_old_or_the_new_contents_whenever_it_is_cut_short() {
 
 #[test]
 fn a_crash_ends_open_files_locks_and_workers_but_a_kill_keeps_what_was_written() {
-    let env = world(1);
+    let env = machine(1);
     let file = half_synced(&env, 600);
     let _lock = env.lock(&path("LOCK")).unwrap();
     let (worker, _, steps) = counting(&env, u64::MAX, |_| Step::Again);
@@ -396,9 +397,9 @@ fn a_crash_ends_open_files_locks_and_workers_but_a_kill_keeps_what_was_written()
 }
 
 #[test]
-fn after_a_failed_sync_reads_show_bytes_that_no_later_sync_makes_durable() {
+fn after_a_failed_sync_reads_return_bytes_that_never_become_durable() {
     let seen = seeds(|seed| {
-        let env = world(seed);
+        let env = machine(seed);
         let file = half_synced(&env, 512);
         env.set_faults(Faults { sync_error: 1.0, ..Faults::default() });
         file.sync().unwrap_err();
@@ -412,9 +413,9 @@ fn after_a_failed_sync_reads_show_bytes_that_no_later_sync_makes_durable() {
 }
 
 #[test]
-fn the_nth_call_fails_and_a_failed_write_may_be_done_in_part() {
+fn the_nth_call_fails_and_a_failed_write_may_be_partial() {
     let seen = seeds(|seed| {
-        let env = world(seed);
+        let env = machine(seed);
         let file = half_synced(&env, 4);
         env.fail_at(env.io_calls() + 2);
         file.write_at(b"cccc", 0).unwrap();
@@ -423,14 +424,14 @@ fn the_nth_call_fails_and_a_failed_write_may_be_done_in_part() {
         bytes.iter().filter(|byte| **byte == b'd').count()
     });
     assert!(seen.len() > 2, "{seen:?}");
-    let env = world(1);
+    let env = machine(1);
     env.fail_from(env.io_calls() + 1);
     assert!((0..3).all(|_| env.list(Path::new(DIR)).is_err()));
 }
 
 #[test]
-fn a_full_disk_refuses_growth_allows_reserved_writes_and_gains_by_removal() {
-    let env = world(1);
+fn a_full_disk_refuses_growth_and_allows_writes_to_reserved_space() {
+    let env = machine(1);
     env.set_capacity(10_000);
     let full = |result: std::io::Result<()>| result.unwrap_err().kind() == ErrorKind::StorageFull;
     let a = env.open(&path("a"), Open::CreateNew).unwrap();
@@ -447,7 +448,7 @@ fn a_full_disk_refuses_growth_allows_reserved_writes_and_gains_by_removal() {
 
 #[test]
 fn waiting_advances_the_clock_to_the_next_deadline() {
-    let env = world(1);
+    let env = machine(1);
     let start = env.monotonic_ns();
     let later = start + 5_000_000_000;
     let (_worker, done, steps) = counting(&env, 2, move |_| Step::Until(later));
@@ -457,8 +458,8 @@ fn waiting_advances_the_clock_to_the_next_deadline() {
 
 #[test]
 #[should_panic(expected = "BUG: deadlock")]
-fn waiting_for_what_nobody_will_do_is_a_deadlock() {
-    let env = world(1);
+fn waiting_for_an_event_that_no_worker_sets_panics() {
+    let env = machine(1);
     let (_worker, _, _) = counting(&env, 1, |_| Step::Idle);
     env.wait(&Event::new());
 }
@@ -466,7 +467,7 @@ fn waiting_for_what_nobody_will_do_is_a_deadlock() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
-        let env = world(seed);
+        let env = machine(seed);
         let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let workers: Vec<_> = (0..3)
             .map(|id| {
@@ -493,25 +494,25 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn a_flipped_bit_stays_flipped() {
-    let env = world(1);
+    let env = machine(1);
     half_synced(&env, 600).sync().unwrap();
     env.flip_bit(&path("f"), 599, 0);
     env.crash();
     assert_eq!(contents(&env, "f").unwrap()[598..], [b'b', b'b' ^ 1]);
 }
 
-/// Of a thread as Linux counts it: 0 is ordinary, more is nicer.
+/// Niceness of a thread on Linux: 0 is the default, more is a lower priority.
 #[cfg(target_os = "linux")]
 fn niceness() -> i64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("stat");
-    // The name, which may hold anything, is in brackets; the 19th field is the 17th behind it.
+    // The name, which may contain anything, is in parentheses; the 19th field is the 17th after it.
     let fields = stat.rsplit_once(") ").expect("fields").1;
     fields.split(' ').nth(16).expect("niceness").parse().expect("a number")
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_of_low_priority_is_nicer_than_others_and_the_rest_stay_as_they_are() {
+fn spawn_low_lowers_only_the_priority_of_its_own_thread() {
     let env = RealEnv::new();
     let own = niceness();
     let run = |is_low: bool| {

@@ -1,16 +1,18 @@
-//! The canonical bytes of a series key: two rows are of the same series exactly when these bytes are equal.
+//! The canonical bytes of a series key: two rows belong to the same series exactly when these bytes
+//! are equal.
 //!
-//! A key is the values of the table's key columns, in order. Each value is a tag byte (0 = NULL, 1 = present) and,
-//! when present, its bytes: bool 1 byte; integers, timestamps 8 bytes little-endian (all integers widened to 64 bits);
-//! text and bytes a LEB128 length and the bytes. **Trailing NULLs are left out**, so that a key written before a key
-//! column was added equals the same key written after it. NULLs are equal; `''` is not NULL.
+//! A key consists of the values of the table's key columns, in order. Each value is a tag byte (0 =
+//! NULL, 1 = present) and, when present, its bytes: bool 1 byte; integers and timestamps 8 bytes
+//! little-endian (all integers widened to 64 bits); text and bytes a LEB128 length and the bytes.
+//! **Trailing NULLs are omitted**, so that a key written before a key column was added equals the
+//! same key written after it. NULLs are equal; `''` is not NULL.
 
 use crate::{DataType, Error, Result};
 
 /// One value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyValue {
-    /// Missing.
+    /// NULL.
     Null,
     /// `boolean`
     Bool(bool),
@@ -29,7 +31,7 @@ pub enum KeyValue {
 /// One value of a key, borrowed from the key's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyRef<'a> {
-    /// Missing.
+    /// NULL.
     Null,
     /// `boolean`
     Bool(bool),
@@ -46,7 +48,7 @@ pub enum KeyRef<'a> {
 }
 
 impl KeyValue {
-    /// The same, borrowed.
+    /// Borrows the value.
     #[must_use]
     pub fn borrowed(&self) -> KeyRef<'_> {
         match self {
@@ -75,7 +77,7 @@ impl From<KeyRef<'_>> for KeyValue {
     }
 }
 
-/// Appends a NULL. Trailing ones must be cut with [`finish`].
+/// Appends a NULL. Remove trailing ones with [`finish`].
 pub fn push_null(out: &mut Vec<u8>) {
     out.push(0);
 }
@@ -111,14 +113,15 @@ pub fn push(out: &mut Vec<u8>, value: &KeyValue) {
     }
 }
 
-/// Makes the key that began at `start` in `out` canonical, given that its last `trailing_nulls` values are NULL.
+/// Makes the key that starts at `start` in `out` canonical by removing its last `trailing_nulls`
+/// values, which must be NULL.
 pub fn finish(out: &mut Vec<u8>, start: usize, trailing_nulls: usize) {
     debug_assert!(out[out.len() - trailing_nulls..].iter().all(|byte| *byte == 0));
     debug_assert!(out.len() - trailing_nulls >= start);
     out.truncate(out.len() - trailing_nulls);
 }
 
-/// The canonical bytes of `values`.
+/// Encodes `values` as canonical bytes.
 #[must_use]
 pub fn encode(values: &[KeyValue]) -> Vec<u8> {
     let kept = values.iter().rposition(|value| *value != KeyValue::Null).map_or(0, |last| last + 1);
@@ -129,20 +132,22 @@ pub fn encode(values: &[KeyValue]) -> Vec<u8> {
     out
 }
 
-/// The values of a key of columns with `types`; missing trailing ones are NULL.
+/// Decodes a key of columns with `types`; missing trailing values are NULL.
 ///
 /// # Errors
-/// XX001 when the bytes are no key of these types.
+/// XX001 when the bytes are not a key of these types.
 pub fn decode(bytes: &[u8], types: &[DataType]) -> Result<Vec<KeyValue>> {
     let mut values = Vec::with_capacity(types.len());
     visit(bytes, types, |_, value| values.push(value.into()))?;
     Ok(values)
 }
 
-/// Calls `each` with the position and value of every key column, without allocating; missing trailing ones are NULL.
+/// Calls `each` with the position and value of every key column, without allocating; missing
+/// trailing ones are NULL.
 ///
 /// # Errors
-/// XX001 when the bytes are no key of these types; `each` may have been called for those before the bad one.
+/// XX001 when the bytes are not a key of these types; `each` may have been called for the values
+/// before the bad one.
 pub fn visit<'a>(mut bytes: &'a [u8], types: &[DataType], mut each: impl FnMut(usize, KeyRef<'a>)) -> Result<()> {
     for (at, ty) in types.iter().enumerate() {
         each(at, take_value(&mut bytes, *ty)?);
@@ -150,10 +155,10 @@ pub fn visit<'a>(mut bytes: &'a [u8], types: &[DataType], mut each: impl FnMut(u
     if bytes.is_empty() { Ok(()) } else { Err(malformed("has more values than key columns")) }
 }
 
-/// The value of key column number `at` alone, without looking at those behind it.
+/// Decodes only the value of key column `at` and skips those after it.
 ///
 /// # Errors
-/// XX001 when the bytes up to it are no key of these types.
+/// XX001 when the bytes up to it are not a key of these types.
 pub fn value_at<'a>(mut bytes: &'a [u8], types: &[DataType], at: usize) -> Result<KeyRef<'a>> {
     for ty in &types[..at] {
         take_value(&mut bytes, *ty)?;
@@ -230,7 +235,7 @@ mod tests {
     const TYPES: [DataType; 3] = [DataType::Text, DataType::Int32, DataType::Bool];
 
     #[test]
-    fn keys_round_trip_and_trailing_nulls_vanish() {
+    fn keys_round_trip_without_trailing_nulls() {
         let values = vec![KeyValue::Text("a\0é".repeat(100)), KeyValue::Int(-7), KeyValue::Bool(true)];
         assert_eq!(decode(&encode(&values), &TYPES).unwrap(), values);
         for (at, value) in values.iter().enumerate() {
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_keys_are_refused() {
+    fn truncated_keys_are_refused() {
         let bytes = encode(&[KeyValue::Text("abc".into()), KeyValue::Int(1)]);
         for cut in [1, 3, bytes.len() - 1] {
             assert!(decode(&bytes[..cut], &TYPES).is_err(), "cut at {cut}");

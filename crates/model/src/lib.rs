@@ -1,11 +1,12 @@
-//! The words of Millrace: pure data that every other crate speaks, with no I/O, no clock and no dependency.
+//! Data types that all crates share: pure data without I/O, clock or dependencies.
 //!
 //! - [`Timestamp`], [`Lsn`], [`TableId`], [`ColumnId`], [`SeriesId`]: numbers with a meaning.
-//! - [`DataType`], [`Column`], [`Table`], [`TableOptions`]: what a table looks like.
-//! - [`Datum`], [`Numeric`], [`Interval`] and [`Type`]: the values of `rows` tables and their types.
-//! - [`KeyValue`] and [`key`]: the canonical bytes of a series key, on which "same series" is decided.
-//! - [`Error`], [`ErrorKind`], [`SqlState`]: what went wrong, for whom, and what to do.
-//! - [`limits`]: every limit a user can meet, in one place.
+//! - [`DataType`], [`Column`], [`Table`], [`TableOptions`]: schemas of `columns` tables.
+//! - [`Datum`], [`Numeric`], [`Interval`] and [`Type`]: the values of `rows` tables and their
+//!   types.
+//! - [`KeyValue`] and [`key`]: the canonical bytes of a series key, which identify the series.
+//! - [`Error`], [`ErrorKind`], [`SqlState`]: the failure, its kind, and the remedy.
+//! - [`limits`]: every limit that a user can reach, in one place.
 
 mod error;
 pub mod key;
@@ -43,20 +44,20 @@ macro_rules! number {
 }
 
 number! {
-    /// Log sequence number: the number of one record of the log. Consecutive, starting at 1; 0 is "before
-    /// the first record". A commit is known by the LSN of its commit record.
+    /// Log sequence number: the number of one record of the log. Consecutive, starting at 1; 0 is
+    /// "before the first record". A commit is identified by the LSN of its commit record.
     Lsn(u64)
 }
 number! {
-    /// A table's number, never used again after the table is dropped.
+    /// Number of a table; not reused after the table is dropped.
     TableId(u32)
 }
 number! {
-    /// A column's number within its table, never used again within that table.
+    /// Number of a column within its table; not reused within that table.
     ColumnId(u32)
 }
 number! {
-    /// A series' number within its table: consecutive from 0 in order of first commit.
+    /// Number of a series within its table: consecutive from 0 in order of first commit.
     SeriesId(u32)
 }
 

@@ -1,12 +1,13 @@
-//! Every limit a user can meet. The manual (`docs/manual/limits.md`) is checked against these by a test.
+//! Every limit that a user can reach. A test checks the manual (`docs/manual/limits.md`) against
+//! these.
 
-/// Most columns a table can have, key and time included.
+/// Maximum number of columns of a table, key and time included.
 pub const COLUMNS_PER_TABLE_MAX: usize = 4_096;
-/// Most series one table can have.
+/// Maximum number of series of one table.
 pub const SERIES_PER_TABLE_MAX: u32 = 100_000_000;
-/// Most rows of a `rows` table, deleted ones that somebody may still see among them.
+/// Maximum number of rows of a `rows` table, including deleted ones that a snapshot may still see.
 pub const ROWS_PER_TABLE_MAX: u64 = 1 << 32;
-/// Most tables one database can have.
+/// Maximum number of tables in one database.
 pub const TABLES_MAX: usize = 100_000;
 /// Longest name of a table, column or schema, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -24,21 +25,23 @@ pub const KEY_BYTES_MAX: usize = 4 << 10;
 pub const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// Largest HTTP request body, after decompression, in bytes.
 pub const HTTP_BODY_BYTES_MAX: usize = 64 << 20;
-/// Largest Flight message, which is one record batch, however little memory there is, in bytes.
+/// Limit for a Flight message, which is one record batch, with a small memory budget, in bytes.
 pub const FLIGHT_MESSAGE_BYTES_MIN: usize = 32 << 20;
-/// Largest Flight message, however much memory there is, in bytes; between the two it is 1/16 of the memory budget.
+/// Limit for a Flight message with a large memory budget, in bytes; between the two it is 1/16 of
+/// the budget.
 pub const FLIGHT_MESSAGE_BYTES_MAX: usize = 1 << 30;
-/// Most statements, results and transactions that Flight clients have open.
+/// Maximum number of statements, results and transactions that Flight clients have open.
 pub const FLIGHT_OPEN_MAX: usize = 10_000;
-/// Most parameters of a prepared statement.
+/// Maximum number of parameters of a prepared statement.
 pub const PARAMETERS_MAX: usize = 65_535;
-/// Most client connections, unless `--max-connections` says otherwise.
+/// Maximum number of client connections, unless `--max-connections` is given.
 pub const CONNECTIONS_DEFAULT: usize = 1_000;
-/// Most bytes of uncommitted rows in one transaction, as a share of the memory budget: 1/4.
+/// Divisor of the memory budget that limits the uncommitted rows of one transaction: 1/4 of it.
 pub const TRANSACTION_MEMORY_SHARE: u64 = 4;
-/// Most bytes of `rows` tables, as a share of the memory budget: 1/2.
+/// Divisor of the memory budget that limits the bytes of `rows` tables: 1/2 of it.
 pub const ROWS_MEMORY_SHARE: u64 = 2;
-/// Memory that statements, results, requests and uncommitted rows have together, however small the budget, in bytes.
+/// Memory that statements, results, requests and uncommitted rows have together at least, even with
+/// a smaller budget, in bytes.
 pub const WORK_MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// Largest payload of one log record, in bytes.
 pub const RECORD_PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a `rows` table looks like.
+//! Schemas of `rows` tables.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::{TableId, TableName, Type};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Identity {
-    /// An INSERT or UPDATE gives no value of its own, unless it says OVERRIDING SYSTEM VALUE.
+    /// INSERT and UPDATE must not provide a value, unless OVERRIDING SYSTEM VALUE is given.
     Always = 1,
-    /// The sequence's value is a default like others.
+    /// The sequence provides an ordinary default.
     ByDefault = 2,
 }
 
 impl Identity {
-    /// The one with this code in a file, if there is one.
+    /// Decodes the code in a file; `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Identity> {
         [Identity::Always, Identity::ByDefault].into_iter().find(|identity| *identity as u8 == code)
@@ -25,66 +25,66 @@ impl Identity {
 /// One column of a `rows` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowColumn {
-    /// As the user wrote it (folded by SQL's rules before it comes here).
+    /// Name, folded by SQL's rules.
     pub name: String,
-    /// Its type, with what stands in parentheses.
+    /// Type with its declared parameters.
     pub ty: Type,
-    /// Is NULL refused?
+    /// Whether NULL is refused.
     pub not_null: bool,
-    /// SQL of the value that a row without one gets.
+    /// SQL expression for rows that provide no value.
     pub default: Option<String>,
-    /// Is it an identity column? Its default then takes the next value of a sequence.
+    /// Kind of identity column, if it is one. Its default takes the next value of a sequence.
     pub identity: Option<Identity>,
-    /// What rows have that were written before the column was added, as a row of this one field (`rows::row`); NULL if nothing. It stays
-    /// what it was when the default changes.
+    /// Value in rows written before the column was added, encoded as a row of this one field
+    /// (`rows::row`); `None` for NULL. A later change of the default does not change it.
     pub missing: Option<Box<[u8]>>,
-    /// Dropped: it keeps its place in rows that exist, and nobody sees it.
+    /// Whether the column was dropped: it keeps its position in existing rows, and is invisible.
     pub dropped: bool,
 }
 
 /// A primary key or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowIndex {
-    /// Never used again in the database.
+    /// Number of the index; not reused in the database.
     pub id: u32,
-    /// Its name, in the table's schema.
+    /// Name in the table's schema.
     pub name: String,
-    /// Positions of its columns, first to last.
+    /// Positions of the key columns, in key order.
     pub columns: Vec<usize>,
-    /// May a key be there once only?
+    /// Whether keys are unique.
     pub unique: bool,
-    /// Was it made by PRIMARY KEY or UNIQUE, so that it is dropped with the constraint?
+    /// Whether PRIMARY KEY or UNIQUE created it, so that it is dropped with the constraint.
     pub constraint: bool,
 }
 
 /// `CHECK (…)`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowCheck {
-    /// Its name.
+    /// Name, unique within the table.
     pub name: String,
     /// The condition, as SQL.
     pub condition: String,
 }
 
-/// What becomes of rows that refer to a row which goes away, or changes its key.
+/// Action on referring rows when the referenced row is deleted or its key changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Referential {
-    /// An error at the end of the statement.
+    /// Error at the end of the statement.
     #[default]
     NoAction = 0,
-    /// An error at once.
+    /// Error immediately.
     Restrict = 1,
-    /// They go away, or change, as well.
+    /// The referring rows are deleted or changed too.
     Cascade = 2,
-    /// They refer to nothing.
+    /// The referring columns become NULL.
     SetNull = 3,
-    /// They refer to the default.
+    /// The referring columns get their defaults.
     SetDefault = 4,
 }
 
 impl Referential {
-    /// The action with this code in a file, if there is one.
+    /// Decodes the code in a file; `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Referential> {
         use Referential::{Cascade, NoAction, Restrict, SetDefault, SetNull};
@@ -95,13 +95,14 @@ impl Referential {
 /// `FOREIGN KEY (…) REFERENCES …`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowForeignKey {
-    /// Its name.
+    /// Name, unique within the table.
     pub name: String,
     /// Positions of the referring columns.
     pub columns: Vec<usize>,
-    /// The table referred to.
+    /// The referenced table.
     pub table: TableId,
-    /// Positions of the columns there, which are those of its primary key or of a unique index, in that order.
+    /// Positions of the referenced columns, which form its primary key or a unique index, in that
+    /// order.
     pub referred: Vec<usize>,
     /// ON DELETE
     pub on_delete: Referential,
@@ -109,19 +110,19 @@ pub struct RowForeignKey {
     pub on_update: Referential,
 }
 
-/// One `rows` table. Immutable: a change makes a new value with the next `version`.
+/// Schema of a `rows` table. Immutable: a change makes a new value with the next `version`.
 ///
-/// Always true: names of columns that are not dropped are unique; positions name columns that are not dropped; columns of
-/// the primary key are NOT NULL.
+/// Always true: names of columns that are not dropped are unique; indexes and constraints refer to
+/// columns that are not dropped; columns of the primary key are NOT NULL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSchema {
-    /// Its number, from the same sequence as those of `columns` tables.
+    /// Number, unique among tables of both kinds.
     pub id: TableId,
-    /// Its name.
+    /// Schema and name.
     pub name: TableName,
-    /// Grows by one with every change of this table.
+    /// Incremented by every change of this table.
     pub version: u32,
-    /// In the order of their making, dropped ones among them.
+    /// Columns in order of creation, including dropped ones.
     pub columns: Vec<RowColumn>,
     /// PRIMARY KEY
     pub primary: Option<RowIndex>,
@@ -134,7 +135,7 @@ pub struct RowSchema {
 }
 
 impl RowColumn {
-    /// A column that may be NULL and has no default.
+    /// Creates a nullable column without a default.
     #[must_use]
     pub fn new(name: impl Into<String>, ty: Type) -> RowColumn {
         let (not_null, dropped) = (false, false);
@@ -149,7 +150,7 @@ impl RowSchema {
         self.columns.iter().position(|column| !column.dropped && column.name == name)
     }
 
-    /// Positions and columns that are not dropped.
+    /// Positions and columns, without dropped ones.
     pub fn shown(&self) -> impl Iterator<Item = (usize, &RowColumn)> {
         self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
     }

@@ -1,11 +1,11 @@
-//! What a table looks like.
+//! Schemas of `columns` tables.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{ColumnId, TableId};
 
-/// The types a stored column can have.
+/// The types of columns of `columns` tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum DataType {
@@ -17,11 +17,11 @@ pub enum DataType {
     Int32 = 3,
     /// `bigint`
     Int64 = 4,
-    /// Unsigned 64-bit, from line protocol's `u` suffix; shown to SQL clients as `numeric(20)`.
+    /// Unsigned 64-bit, from line protocol's `u` suffix; `numeric(20)` for SQL clients.
     UInt64 = 5,
     /// `real`
     Float32 = 6,
-    /// `double precision`; NaN bit patterns are kept
+    /// `double precision`; NaN bit patterns are preserved
     Float64 = 7,
     /// `text`, UTF-8
     Text = 8,
@@ -46,13 +46,13 @@ impl DataType {
         DataType::Timestamp,
     ];
 
-    /// The type with this code in a file, if there is one.
+    /// Decodes the code in a file; `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Option<DataType> {
         DataType::ALL.into_iter().find(|ty| *ty as u8 == code)
     }
 
-    /// The name SQL knows it by.
+    /// The SQL name.
     #[must_use]
     pub fn sql_name(self) -> &'static str {
         match self {
@@ -69,52 +69,54 @@ impl DataType {
         }
     }
 
-    /// Can a key column have this type? Floats cannot: their equality is no identity.
+    /// Whether a key column can have this type. Floats cannot, because equal floats may have
+    /// different bits.
     #[must_use]
     pub fn can_be_key(self) -> bool {
         !matches!(self, DataType::Float32 | DataType::Float64)
     }
 }
 
-/// What a column is for.
+/// The role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ColumnRole {
     /// Part of the series key ("tag").
     Key = 1,
-    /// The table's time: a moment, or a whole number that counts whatever its user says.
+    /// The time of the table: a point in time, or an integer with a meaning given by the user.
     Time = 2,
     /// A measured value.
     Field = 3,
 }
 
 impl ColumnRole {
-    /// The role with this code in a file, if there is one.
+    /// Decodes the code in a file; `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Option<ColumnRole> {
         [ColumnRole::Key, ColumnRole::Time, ColumnRole::Field].into_iter().find(|role| *role as u8 == code)
     }
 }
 
-/// One column.
+/// One column of a `columns` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Never used again within the table.
+    /// Number of the column; not reused within the table.
     pub id: ColumnId,
-    /// As the user wrote it (folded by SQL's rules before it comes here).
+    /// Name, folded by SQL's rules.
     pub name: String,
-    /// Its type.
+    /// Type of the values.
     pub ty: DataType,
-    /// May it be NULL? Always false for the time, and free for keys (a missing tag is NULL).
+    /// Whether it may be NULL. Always false for the time; keys may be nullable (a missing tag is
+    /// NULL).
     pub nullable: bool,
-    /// What it is for.
+    /// Key, time or field.
     pub role: ColumnRole,
 }
 
 /// A table's full name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableName {
-    /// `public` unless said otherwise.
+    /// Schema; `public` by default.
     pub schema: String,
     /// The name within its schema.
     pub table: String,
@@ -138,26 +140,28 @@ impl fmt::Display for TableName {
     }
 }
 
-/// What `WITH (…)` says of a `columns` table.
+/// Options of a `columns` table, from `WITH (…)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Length of a partition, in what the table's time counts: nanoseconds, or anything if that is a number. Default one day of the
-    /// former.
+    /// Length of a partition in units of the time column: nanoseconds, or the user's units if it is
+    /// an integer. Default one day in nanoseconds.
     pub partition_length: i64,
-    /// Are values written in the smallest form (the default), or as they are, each in so many bits as its type has?
+    /// Whether values are compressed (the default), or stored uncompressed in the width of their
+    /// type.
     pub compression: bool,
-    /// Rows go when their partition has been over for so many nanoseconds; `None` (the default): never. None where times are numbers,
-    /// as no clock tells how old those are.
+    /// Rows are dropped when their partition ended this many nanoseconds ago; `None` (the default):
+    /// never. Always `None` if times are integers, because they have no relation to the clock.
     pub retention_ns: Option<i64>,
-    /// Are replaced and deleted rows kept, for reading the table as it was? Default no.
+    /// Whether replaced and deleted rows are kept for time travel. Default false.
     pub history: bool,
 }
 
 impl TableOptions {
-    /// One day of nanoseconds.
+    /// One day in nanoseconds.
     pub const PARTITION_LENGTH_DEFAULT: i64 = 86_400_000_000_000;
 
-    /// The start of the oldest partition that is kept at wall time `now_ns`; `i64::MIN` when all are.
+    /// The retention horizon at wall time `now_ns`, which is the start of a partition; `i64::MIN`
+    /// without retention.
     #[must_use]
     pub fn kept_from(&self, now_ns: i64) -> i64 {
         let Some(retention) = self.retention_ns else { return i64::MIN };
@@ -178,25 +182,27 @@ impl Default for TableOptions {
     }
 }
 
-/// One `columns` table. Immutable: a change makes a new value with the next `version`.
+/// Schema of a `columns` table. Immutable: a change makes a new value with the next `version`.
 ///
-/// Always true: exactly one column has role `Time`; ids and names are unique; an unkeyed table has no key
-/// column; a keyed one may have none (line protocol without tags): then time alone is unique.
+/// Always true: exactly one column has role `Time`; ids and names are unique; an unkeyed table has
+/// no key column; a keyed one may have none (line protocol without tags), and then its time alone
+/// is unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its number.
+    /// Number, unique among tables of both kinds.
     pub id: TableId,
-    /// Its name.
+    /// Schema and name.
     pub name: TableName,
-    /// Grows by one with every change of this table; a writer that prepared against an older one re-checks.
+    /// Incremented by every change of this table; a writer that validated against an older version
+    /// must validate again.
     pub version: u32,
-    /// Is (key, time) unique? Otherwise the table holds events and keeps duplicates.
+    /// Whether (key, time) is unique. Otherwise the table holds events and keeps duplicates.
     pub keyed: bool,
-    /// In the order SQL shows them.
+    /// Columns in the order of SQL's `*`.
     pub columns: Vec<Column>,
-    /// The id the next added column takes.
+    /// Number of the next added column.
     pub next_column_id: ColumnId,
-    /// What `WITH (…)` said.
+    /// Options of the table.
     pub options: TableOptions,
 }
 
@@ -210,7 +216,8 @@ impl Table {
     /// The column with this id.
     #[must_use]
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
-        // Columns are numbered in their order, so it stands at its number; tables may have thousands.
+        // Columns are numbered in order, so the column is usually at this index; tables may have
+        // thousands.
         let near = self.columns.get(id.0 as usize).filter(|column| column.id == id);
         near.or_else(|| self.columns.iter().find(|column| column.id == id))
     }
@@ -218,13 +225,13 @@ impl Table {
     /// The time column.
     ///
     /// # Panics
-    /// Never for a table that was made by `engine`, which checks it.
+    /// Never for a table created by `engine`, which validates it.
     #[must_use]
     pub fn time_column(&self) -> &Column {
         self.columns.iter().find(|column| column.role == ColumnRole::Time).expect("a table has a time column")
     }
 
-    /// Are times whole numbers, and not moments?
+    /// Whether the time column is an integer instead of a timestamp.
     #[must_use]
     pub fn time_is_number(&self) -> bool {
         self.time_column().ty == DataType::Int64

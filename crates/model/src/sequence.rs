@@ -1,58 +1,59 @@
-//! Sequences: where numbers for keys come from.
+//! Definitions of sequences.
 
 use std::sync::Arc;
 
 use crate::{Error, Result, SqlState, TableId, TableName, Type};
 
-/// The column that a sequence goes away with.
+/// The column with which a sequence is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceOwner {
-    /// Its table.
+    /// Number of the table.
     pub table: TableId,
-    /// Its position there.
+    /// Position of the column in the table.
     pub column: usize,
 }
 
-/// One sequence, without its value. Immutable: a change makes a new value.
+/// Definition of a sequence, without its value. Immutable: a change makes a new value.
 ///
-/// Always true: `min < max`, both within the type; `start` within both; `increment` is not 0; `cache` is positive.
+/// Always true: `min < max`, both within the type; `start` within both; `increment` is not 0;
+/// `cache` is positive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceSpec {
-    /// Never used again in the database.
+    /// Number of the sequence; not reused in the database.
     pub id: u32,
-    /// Its name.
+    /// Schema and name.
     pub name: TableName,
     /// `smallint`, `integer` or `bigint`.
     pub ty: Type,
     /// The first value.
     pub start: i64,
-    /// From one value to the next; negative ones go down.
+    /// Difference between successive values; negative for descending sequences.
     pub increment: i64,
-    /// The least value.
+    /// Minimum value.
     pub min: i64,
-    /// The greatest value.
+    /// Maximum value.
     pub max: i64,
-    /// How many values may be taken at once.
+    /// Number of values that a session may reserve at once.
     pub cache: i64,
-    /// Does it begin again at its other end?
+    /// Whether it restarts at the other bound when exhausted.
     pub cycle: bool,
-    /// The column that it goes away with.
+    /// The column with which the sequence is dropped.
     pub owner: Option<SequenceOwner>,
 }
 
 /// Sequences are shared, never copied.
 pub type SequenceRef = Arc<SequenceSpec>;
 
-/// A bound as a statement gives it.
+/// A bound in a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceBound {
-    /// `NO MINVALUE`, `NO MAXVALUE`: that of its type and direction.
+    /// `NO MINVALUE`, `NO MAXVALUE`: the default of its type and direction.
     Default,
-    /// This one.
+    /// An explicit bound.
     At(i64),
 }
 
-/// What a statement says about a sequence; what it does not say stays, or is the default.
+/// Options of a statement on a sequence; missing ones keep their value or get the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
     /// `AS`
@@ -72,10 +73,10 @@ pub struct SequenceOptions {
 }
 
 impl SequenceSpec {
-    /// A new sequence that nobody owns.
+    /// Creates the definition of a sequence without owner.
     ///
     /// # Errors
-    /// 22023 for options that do not go together.
+    /// 22023 for invalid or contradictory options.
     pub fn new(id: u32, name: TableName, options: &SequenceOptions) -> Result<SequenceSpec> {
         let ty = options.ty.unwrap_or(Type::Int8);
         let increment = options.increment.unwrap_or(1);
@@ -100,10 +101,10 @@ impl SequenceSpec {
         made.checked()
     }
 
-    /// The same with other options.
+    /// Returns the definition with other options.
     ///
     /// # Errors
-    /// 22023 for options that do not go together.
+    /// 22023 for invalid or contradictory options.
     pub fn altered(&self, options: &SequenceOptions) -> Result<SequenceSpec> {
         let mut next = self.clone();
         next.increment = options.increment.unwrap_or(self.increment);
@@ -111,7 +112,7 @@ impl SequenceSpec {
         next.cycle = options.cycle.unwrap_or(self.cycle);
         next.start = options.start.unwrap_or(self.start);
         if let Some(ty) = options.ty {
-            // Bounds of the old type become bounds of the new one.
+            // A bound at the limit of the old type moves to the limit of the new type.
             let ((least, greatest), old) = (range(ty)?, range(self.ty)?);
             next.ty = ty;
             next.min = if self.min == old.0 { least } else { self.min };
@@ -120,10 +121,10 @@ impl SequenceSpec {
         next.bounded(options.min, options.max)?.checked()
     }
 
-    /// May its value be set to this?
+    /// Checks that the value of the sequence can be set to `value`.
     ///
     /// # Errors
-    /// 22023 for a value outside its bounds.
+    /// 22023 for a value out of bounds.
     pub fn check_restart(&self, value: i64) -> Result<()> {
         self.check_value("RESTART", value)
     }
@@ -149,10 +150,10 @@ impl SequenceSpec {
         Ok(self)
     }
 
-    /// Is it one that can count?
+    /// Checks the invariants of the definition.
     ///
     /// # Errors
-    /// 22023 for parts that do not go together.
+    /// 22023 for invalid or contradictory options.
     pub fn check(&self) -> Result<()> {
         if self.increment == 0 {
             return Err(invalid("INCREMENT must not be zero"));
@@ -189,7 +190,7 @@ fn invalid(text: impl Into<String>) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
 }
 
-/// The least and the greatest value of a sequence's type.
+/// The minimum and maximum value of a sequence's type.
 fn range(ty: Type) -> Result<(i64, i64)> {
     match ty {
         Type::Int2 => Ok((i16::MIN.into(), i16::MAX.into())),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_follows_from_type_and_direction() {
+    fn missing_options_follow_from_type_and_direction() {
         let up = made(&SequenceOptions { ty: Some(Type::Int2), ..Default::default() }).unwrap();
         assert_eq!((up.min, up.max, up.start, up.increment, up.cache, up.cycle), (1, 32_767, 1, 1, 1, false));
         let down = made(&SequenceOptions { increment: Some(-2), ..Default::default() }).unwrap();
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_old_type_become_those_of_the_new_one() {
+    fn default_bounds_follow_a_change_of_type() {
         let small = made(&SequenceOptions { ty: Some(Type::Int2), ..Default::default() }).unwrap();
         let wide = SequenceOptions { ty: Some(Type::Int8), ..Default::default() };
         assert_eq!(small.altered(&wide).unwrap().max, i64::MAX);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_do_not_go_together_are_refused_as_postgresql_refuses_them() {
+    fn contradictory_options_get_the_errors_of_postgresql() {
         let at = |value| Some(SequenceBound::At(value));
         let cases = [
             (SequenceOptions { increment: Some(0), ..Default::default() }, "INCREMENT must not be zero"),

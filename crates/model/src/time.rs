@@ -4,20 +4,20 @@ use std::fmt;
 
 use crate::{Error, Result, SqlState};
 
-/// A moment: nanoseconds since 1970 UTC, 1677-09-21 to 2262-04-11.
+/// A point in time: nanoseconds since 1970 UTC, 1677-09-21 to 2262-04-11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The earliest moment.
+    /// The earliest representable time.
     pub const MIN: Timestamp = Timestamp(i64::MIN);
-    /// The latest moment.
+    /// The latest representable time.
     pub const MAX: Timestamp = Timestamp(i64::MAX);
 
-    /// `value` units of `unit_ns` nanoseconds since 1970.
+    /// Converts `value` units of `unit_ns` nanoseconds since 1970.
     ///
     /// # Errors
-    /// 22008 when the moment lies outside the range.
+    /// 22008 when the time is out of range.
     pub fn from_units(value: i64, unit_ns: i64) -> Result<Timestamp> {
         value.checked_mul(unit_ns).map(Timestamp).ok_or_else(|| {
             Error::new(
@@ -29,29 +29,29 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// Nanoseconds as an integer; calendar text is the edge's business.
+    /// Nanoseconds as an integer; formatting as a date is left to the protocol layer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-/// A range of moments, kept with an inclusive end so that every int64 can be covered; users speak half-open
-/// intervals and [`TimeRange::half_open`] makes one of theirs.
+/// A range of times, stored with an inclusive end so that it can cover every int64. Users write
+/// half-open intervals, which [`TimeRange::half_open`] converts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimeRange {
-    /// First moment inside.
+    /// First time in the range.
     pub start: i64,
-    /// Last moment inside (inclusive, so that every int64 can be covered).
+    /// Last time in the range (inclusive).
     pub last: i64,
 }
 
 impl TimeRange {
-    /// Every moment.
+    /// All times.
     pub const ALL: TimeRange = TimeRange { start: i64::MIN, last: i64::MAX };
-    /// No moment.
+    /// No times.
     pub const EMPTY: TimeRange = TimeRange { start: i64::MAX, last: i64::MIN };
 
-    /// `[start, end)`.
+    /// The range `[start, end)`; empty if `end <= start`.
     #[must_use]
     pub fn half_open(start: i64, end: i64) -> TimeRange {
         match end.checked_sub(1) {
@@ -60,31 +60,31 @@ impl TimeRange {
         }
     }
 
-    /// Is there no moment inside?
+    /// Whether the range contains no time.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start > self.last
     }
 
-    /// Is `time` inside?
+    /// Whether the range contains `time`.
     #[must_use]
     pub fn contains(&self, time: i64) -> bool {
         self.start <= time && time <= self.last
     }
 
-    /// Do the two share a moment?
+    /// Whether the two ranges have a time in common.
     #[must_use]
     pub fn overlaps(&self, other: &TimeRange) -> bool {
         !self.is_empty() && !other.is_empty() && self.start <= other.last && other.start <= self.last
     }
 
-    /// Is every moment of `other` inside?
+    /// Whether the range contains all times of `other`.
     #[must_use]
     pub fn covers(&self, other: &TimeRange) -> bool {
         other.is_empty() || (self.start <= other.start && other.last <= self.last)
     }
 
-    /// What both contain.
+    /// The times in both ranges.
     #[must_use]
     pub fn intersect(&self, other: &TimeRange) -> TimeRange {
         TimeRange { start: self.start.max(other.start), last: self.last.min(other.last) }

@@ -1,20 +1,20 @@
-//! The types of columns of `rows` tables, and how PostgreSQL numbers and names them.
+//! The types of columns of `rows` tables, with their OIDs and names in PostgreSQL.
 //!
-//! A type includes what its declaration says in parentheses; PostgreSQL carries that beside the type's number, as the
-//! *typmod*, where -1 stands for nothing said.
+//! A type includes its declared parameters, such as a length. PostgreSQL transmits these next to
+//! the OID as the *typmod*, where -1 means none.
 
 use std::fmt;
 
 use crate::numeric::Precision;
 
-/// Most characters that `varchar(n)` and `char(n)` can be declared with.
+/// Limit for n in `varchar(n)` and `char(n)`.
 pub const CHARACTERS_MAX: u32 = 10_485_760;
-/// PostgreSQL adds the four bytes of a length word to most typmods.
+/// PostgreSQL adds the size of a length word to most typmods.
 const TYPMOD_HEADER: i32 = 4;
-/// A numeric's typmod holds the scale in its lowest eleven bits, signed.
+/// The scale of a numeric is in the lowest eleven bits of its typmod, signed.
 const SCALE_BITS: u32 = 11;
 
-/// A type.
+/// A type of a column of a `rows` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// `boolean`
@@ -35,13 +35,13 @@ pub enum Type {
     Text,
     /// `varchar`, `varchar(n)`: at most n characters
     Varchar(Option<u32>),
-    /// `char(n)`: shown as n characters, blanks at the end do not count; without n, `bpchar`
+    /// `char(n)`: padded to n characters, trailing blanks are insignificant; without n, `bpchar`
     Char(Option<u32>),
     /// `bytea`
     Bytes,
     /// `uuid`
     Uuid,
-    /// `json`, kept as its text
+    /// `json`, stored as its text
     Json,
     /// `date`
     Date,
@@ -56,7 +56,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Its number in `pg_type`.
+    /// The OID of the type in `pg_type`.
     #[must_use]
     pub fn oid(self) -> u32 {
         match self {
@@ -81,7 +81,7 @@ impl Type {
         }
     }
 
-    /// What its declaration says in parentheses, as PostgreSQL numbers it.
+    /// The typmod, which encodes the declared parameters.
     #[must_use]
     pub fn typmod(self) -> i32 {
         match self {
@@ -93,7 +93,7 @@ impl Type {
         }
     }
 
-    /// The type with this number and typmod; `None` for one that columns cannot have.
+    /// The type with this OID and typmod; `None` if columns cannot have it.
     #[must_use]
     pub fn from_oid(oid: u32, typmod: i32) -> Option<Type> {
         let ty = match oid {
@@ -120,7 +120,7 @@ impl Type {
         (typmod < 0).then_some(ty)
     }
 
-    /// The name SQL knows it by, without what its declaration says in parentheses.
+    /// The SQL name without declared parameters.
     #[must_use]
     pub fn sql_name(self) -> &'static str {
         match self {
@@ -146,13 +146,14 @@ impl Type {
         }
     }
 
-    /// Can its values be ordered, and so be keys? PostgreSQL has no order for `json`.
+    /// Whether values have an order, so that the type can be indexed. PostgreSQL has no order for
+    /// `json`.
     #[must_use]
     pub fn is_ordered(self) -> bool {
         self != Type::Json
     }
 
-    /// How many blanks `text` is shown with at its end: up to the length of a `char(n)`.
+    /// Number of blanks that pad `text` to the length of a `char(n)`; 0 for other types.
     #[must_use]
     pub fn padding(self, text: &str) -> usize {
         match self {
@@ -174,7 +175,7 @@ fn characters_of(typmod: i32) -> Option<u32> {
 }
 
 impl fmt::Display for Type {
-    /// As `format_type` writes it: `numeric(12,2)`, `character varying(16)`.
+    /// The format of `format_type`: `numeric(12,2)`, `character varying(16)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.sql_name())?;
         match self {
@@ -214,9 +215,9 @@ mod tests {
         Type::Numeric(Some(Precision { digits, scale }))
     }
 
-    /// The typmods are what PostgreSQL 15 has in `pg_attribute` for such columns.
+    /// The typmods are those of PostgreSQL 15 in `pg_attribute` for such columns.
     #[test]
-    fn typmods_and_names_are_postgresqls() {
+    fn typmods_and_names_equal_postgresql() {
         for (ty, typmod, name) in [
             (numeric(12, 2), 786_438, "numeric(12,2)"),
             (numeric(5, 0), 327_684, "numeric(5,0)"),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_is_found_again_by_its_numbers() {
+    fn every_type_round_trips_through_oid_and_typmod() {
         let declared = [numeric(38, 10), numeric(1, -1_000), Type::Varchar(Some(1)), Type::Char(Some(CHARACTERS_MAX))];
         for ty in PLAIN.into_iter().chain(declared) {
             assert_eq!(Type::from_oid(ty.oid(), ty.typmod()), Some(ty), "{ty}");
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_no_column_type_are_refused() {
+    fn unknown_oids_and_typmods_are_refused() {
         let cases =
             [(0, -1), (1_114, 3), (1_043, 3), (1_043, 4), (1_042, i32::MAX), (1_700, 4), (1_700, 5), (1_700, i32::MAX)];
         for (oid, typmod) in cases {

@@ -4,17 +4,17 @@ use std::cmp::Ordering;
 
 use crate::numeric::Numeric;
 
-/// Microseconds of a day.
+/// Microseconds in a day.
 const DAY_MICROS: i64 = 86_400_000_000;
-/// Days of a month, where intervals are compared.
+/// Days in a month for comparisons of intervals.
 const MONTH_DAYS: i64 = 30;
 
-/// A value of some type, or NULL; long ones are borrowed, from a row or a statement.
+/// A value of some type, or NULL; text and bytes are borrowed, from a row or a statement.
 ///
-/// `==` asks whether two are the same value in the same form, for tests and plans. SQL's comparison is [`Datum::compare`].
+/// `==` compares representations, for tests and plans. [`Datum::compare`] is the comparison of SQL.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Datum<'a> {
-    /// Missing.
+    /// NULL.
     #[default]
     Null,
     /// `boolean`
@@ -31,33 +31,36 @@ pub enum Datum<'a> {
     Float8(f64),
     /// `numeric`
     Numeric(Numeric),
-    /// `text`, `varchar(n)`, `char(n)` without the blanks at its end, `json`
+    /// `text`, `varchar(n)`, `char(n)` without trailing blanks, `json`
     Text(&'a str),
     /// `bytea`
     Bytes(&'a [u8]),
     /// `uuid`
     Uuid([u8; 16]),
-    /// `date`: days since 1970; the ends of i32 are the infinities.
+    /// `date`: days since 1970; the minimum and maximum of i32 are the infinities.
     Date(i32),
     /// `time`: microseconds since midnight.
     Time(i64),
-    /// `timestamp`: microseconds since 1970, no zone; the ends of i64 are the infinities.
+    /// `timestamp`: microseconds since 1970 without time zone; the minimum and maximum of i64 are
+    /// the infinities.
     Timestamp(i64),
-    /// `timestamptz`: microseconds since 1970 UTC; the ends of i64 are the infinities.
+    /// `timestamptz`: microseconds since 1970 UTC; the minimum and maximum of i64 are the
+    /// infinities.
     Timestamptz(i64),
     /// `interval`
     Interval(Interval),
 }
 
 impl Datum<'_> {
-    /// Is it NULL?
+    /// Whether the value is NULL.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self, Datum::Null)
     }
 
-    /// The order of two values of the same type, as `ORDER BY` has it: NULL after everything, text by its bytes (collation
-    /// C), NaN after every number, -0 equal to 0. `None` for values of different types.
+    /// Compares two values of the same type in the order of `ORDER BY`: NULL after everything, text
+    /// by its bytes (collation C), NaN after every number, -0 equal to 0. `None` for values of
+    /// different types.
     #[must_use]
     pub fn compare(&self, other: &Datum<'_>) -> Option<Ordering> {
         Some(match (self, other) {
@@ -82,7 +85,8 @@ impl Datum<'_> {
         })
     }
 
-    /// The name SQL knows its type by, for messages; text and json are told apart by their column only.
+    /// The SQL name of the type, for messages. Text and json have the same representation; only the
+    /// column distinguishes them.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -111,20 +115,20 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// A span of time as PostgreSQL keeps it: the three parts do not mix. `==` compares the parts; SQL's comparison goes by
-/// [`Interval::span_micros`], where one month equals thirty days.
+/// A time span in PostgreSQL's representation: the three parts are independent. `==` compares the
+/// parts; SQL compares [`Interval::span_micros`], where one month equals thirty days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Interval {
-    /// Months, years among them.
+    /// Months, including years.
     pub months: i32,
-    /// Days, weeks among them.
+    /// Days, including weeks.
     pub days: i32,
-    /// The rest.
+    /// Microseconds, including hours.
     pub micros: i64,
 }
 
 impl Interval {
-    /// Its length in microseconds, with months of 30 days of 24 hours: what intervals are compared by.
+    /// Length in microseconds, with months of 30 days of 24 hours, by which intervals are compared.
     #[must_use]
     pub fn span_micros(self) -> i128 {
         let days = i64::from(self.months) * MONTH_DAYS + i64::from(self.days);
@@ -136,14 +140,14 @@ impl Interval {
 mod tests {
     use super::*;
 
-    /// Rows hold and statements pass many of them.
+    /// Rows contain and statements pass many of them.
     #[test]
     fn a_datum_is_32_bytes() {
         assert_eq!(size_of::<Datum<'_>>(), 32);
     }
 
     #[test]
-    fn values_are_ordered_as_postgresql_orders_them() {
+    fn values_have_the_order_of_postgresql() {
         let interval = |months, days, micros| Datum::Interval(Interval { months, days, micros });
         let numeric = |text: &str| Datum::Numeric(text.parse().unwrap());
         let ascending: [&[Datum<'_>]; 7] = [
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_may_look_different() {
+    fn equal_values_may_have_different_representations() {
         for (a, b) in [
             (Datum::Float8(-0.0), Datum::Float8(0.0)),
             (Datum::Float4(f32::NAN), Datum::Float4(-f32::NAN)),

@@ -235,7 +235,7 @@ pub struct Session {
     pub(crate) seen: Lsn,
     pub(crate) block: Option<Block>,
     /// The numbers it had of sequences.
-    pub(crate) had: engine::Had,
+    pub(crate) had: engine::SessionSequences,
     pub(crate) notices: Vec<Error>,
     /// SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
@@ -335,7 +335,7 @@ impl Session {
             told,
             seen: Lsn::ZERO,
             block: None,
-            had: engine::Had::default(),
+            had: engine::SessionSequences::default(),
             notices: Vec::new(),
             named: BTreeMap::new(),
             cursors: Cursors::default(),

@@ -161,7 +161,7 @@ pub(crate) fn reset(session: &mut Session, reset: &Reset) -> Result<Outcome> {
 /// DISCARD.
 pub(crate) fn discard(session: &mut Session, what: &DiscardObject) -> Result<Outcome> {
     if matches!(what, DiscardObject::ALL | DiscardObject::SEQUENCES) {
-        session.had = engine::Had::default();
+        session.had = engine::SessionSequences::default();
     }
     if *what != DiscardObject::ALL {
         return Ok(Outcome::command(format!("DISCARD {what}")));

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: random seeds for as long as asked, or one seed again.
+//! `cargo xtask sim`: runs random seeds for a given time, or replays one seed.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the database should hold: the same operations on plain sorted maps.
+//! The expected contents of the database: the same operations on plain sorted maps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use model::{ColumnId, TableId};
 pub enum Cell {
     /// `bigint`
     Int(i64),
-    /// `double precision`, as bits so that NaNs compare
+    /// `double precision`, as bits so that NaNs can be compared
     Float(u64),
     /// `text`
     Text(String),
@@ -19,99 +19,99 @@ pub enum Cell {
     Bool(bool),
 }
 
-/// Non-NULL fields of a row.
+/// Fields of a row that are not NULL.
 pub type Fields = BTreeMap<ColumnId, Cell>;
 
-/// What a write does to an older version, see `engine::Op`.
+/// Effect of a write on an older version, see `engine::Op`.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Takes its place.
+    /// Replaces the row.
     Replace,
     /// Overlays non-NULL fields.
     Merge,
-    /// Only where no row is.
+    /// Writes only if there is no row.
     Keep,
     /// Overlays these columns.
     Update(Arc<[ColumnId]>),
 }
 
-/// One row on its way in.
+/// One row to be written.
 #[derive(Clone, Debug)]
 pub struct Write {
     /// Canonical key bytes.
     pub key: Vec<u8>,
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub time: i64,
-    /// Non-NULL fields.
+    /// Fields that are not NULL.
     pub fields: Fields,
 }
 
-/// One change.
+/// One change of the database.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A new table.
+    /// CREATE of a `columns` table.
     Create {
-        /// Its name.
+        /// Name of the table.
         name: String,
-        /// Its number.
+        /// Number of the table.
         id: TableId,
-        /// Has it a key?
+        /// Whether (key, time) is unique.
         keyed: bool,
     },
-    /// A table goes.
+    /// DROP of a `columns` table.
     Drop {
-        /// Its name.
+        /// Name of the table.
         name: String,
     },
-    /// A table got a column, NULL everywhere.
+    /// A new column, NULL in all rows.
     AddColumn,
-    /// A table got other options.
+    /// New options.
     Options,
-    /// Rows, all with one op.
+    /// Rows with one operation.
     Rows {
-        /// Its number.
+        /// Number of the table.
         table: TableId,
-        /// What they do.
+        /// Effect on older versions.
         op: Op,
-        /// In order.
+        /// Rows in the order of writing.
         rows: Vec<Write>,
     },
-    /// Rows of these keys (`None` = all) in `first ..= last` go.
+    /// DELETE of rows with these keys (`None` = all) in `first ..= last`.
     Delete {
-        /// Its number.
+        /// Number of the table.
         table: TableId,
         /// Canonical key bytes.
         keys: Option<Vec<Vec<u8>>>,
-        /// First moment.
+        /// First time, in nanoseconds.
         first: i64,
-        /// Last moment.
+        /// Last time, in nanoseconds.
         last: i64,
     },
-    /// A new `rows` table.
+    /// CREATE of a `rows` table.
     CreateRows {
-        /// Its name.
+        /// Name of the table.
         name: String,
-        /// Its number.
+        /// Number of the table.
         id: TableId,
     },
-    /// A `rows` table goes.
+    /// DROP of a `rows` table.
     DropRows(TableId),
-    /// Its rows go.
+    /// TRUNCATE of a `rows` table.
     Truncate(TableId),
-    /// It got a column, with this value in all rows.
+    /// A new column with this value in all rows.
     AddRowColumn(TableId, Option<i64>),
-    /// A row is this from now on, or gone.
+    /// The new contents of a row; `None` if deleted.
     Row {
-        /// Its table.
+        /// Number of the table.
         table: TableId,
-        /// Its key.
+        /// Primary key.
         id: i32,
-        /// Its fields, the key first.
+        /// All fields, the key first.
         fields: Option<RowFields>,
     },
-    /// An index came or went.
+    /// CREATE or DROP of an index.
     Index,
-    /// A sequence was made.
+    /// CREATE of a sequence.
     Sequence,
 }
 
@@ -121,31 +121,31 @@ pub type RowFields = Vec<Option<i64>>;
 /// One `rows` table.
 #[derive(Clone, Debug, Default)]
 pub struct RowTable {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// By key.
+    /// Rows by primary key.
     pub rows: OrdMap<i32, RowFields>,
 }
 
-/// One table.
+/// One `columns` table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// Has it a key?
+    /// Whether (key, time) is unique.
     pub keyed: bool,
     /// Rows of a keyed table.
     pub rows: OrdMap<(Vec<u8>, i64), Fields>,
-    /// Rows of one without.
+    /// Rows of an unkeyed table.
     pub events: Vector<(i64, Fields)>,
 }
 
-/// All tables at one moment. Cloning is cheap.
+/// All tables at one LSN. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Database {
-    /// By number.
+    /// `columns` tables by number.
     pub tables: OrdMap<TableId, Table>,
-    /// By number.
+    /// `rows` tables by number.
     pub row_tables: OrdMap<TableId, RowTable>,
 }
 
@@ -250,7 +250,7 @@ impl Table {
         }
     }
 
-    /// Everything, in an order that does not depend on how it came about.
+    /// All rows, in an order independent of their history.
     pub fn contents(&self) -> Vec<(Vec<u8>, i64, Fields)> {
         let mut all: Vec<_> = if self.keyed {
             self.rows.iter().map(|((key, time), fields)| (key.clone(), *time, fields.clone())).collect()
@@ -263,8 +263,9 @@ impl Table {
 }
 
 impl RowTable {
-    /// The second column is unique where it is not NULL. So it is at every commit; a transaction's own rows on top of a commit older than
-    /// those that it saw may lack what made room for them.
+    /// Asserts that the second column is unique where it is not NULL. This holds at every commit. A
+    /// transaction's own rows on top of an older commit may violate it, because the commit that
+    /// removed the conflicting row is missing.
     pub fn check_unique(&self) {
         let mut codes: Vec<i64> = self.rows.values().filter_map(|row| row[1]).collect();
         codes.sort_unstable();

@@ -25,19 +25,19 @@ use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Table, Write};
 
 const DIR: &str = "/db";
 const SESSIONS: usize = 4;
-const TABLES: [&str; 4] = ["readings", "events", "wide", KEPT];
-/// This one's moments are so far apart that retention passes them while a run goes on.
-const KEPT: &str = "kept";
-const KEPT_STEP_NS: i64 = 4_000_000;
-/// Past commits that are compared with.
+const TABLES: [&str; 4] = ["readings", "events", "wide", EXPIRING];
+/// Times in this table are so far apart that retention drops rows during a run.
+const EXPIRING: &str = "kept";
+const EXPIRING_STEP_NS: i64 = 4_000_000;
+/// Number of past commits kept for time travel.
 const PAST_MAX: usize = 100;
 
-/// How a run is made.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Steps of the driver; each starts, continues or checks something.
+    /// Driver steps; each starts, continues or checks something.
     pub steps: u32,
-    /// Does the disk fail and fill up, and the power go?
+    /// Whether to inject disk faults, full disks and power cuts.
     pub faults: bool,
 }
 
@@ -47,12 +47,12 @@ impl Default for Config {
     }
 }
 
-/// What a run did.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Transactions committed.
     pub commits: u64,
-    /// Acknowledged at `sync`.
+    /// Commits acknowledged at `sync`.
     pub acknowledged: u64,
     /// Power cuts survived.
     pub crashes: u64,
@@ -60,26 +60,26 @@ pub struct Report {
     pub restarts: u64,
     /// Table reads compared with the model.
     pub reads: u64,
-    /// Errors met that the faults explain.
+    /// Errors that faults and limits explain.
     pub refused: u64,
-    /// Simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub simulated_ns: u64,
     /// I/O calls made.
     pub io_calls: u64,
-    /// Statements on `rows` tables that changed something.
+    /// Statements that changed `rows` tables.
     pub row_statements: u64,
-    /// Statements that had to wait for a lock.
+    /// Statements that waited for a lock.
     pub waits: u64,
-    /// Numbers of a sequence given.
-    pub numbers: u64,
-    /// Reads of tables as they were, compared with the model.
-    pub past_reads: u64,
-    /// Times that retention was seen to have dropped something.
-    pub retained: u64,
+    /// Sequence values returned.
+    pub sequence_values: u64,
+    /// Time-travel reads compared with the model.
+    pub time_travel_reads: u64,
+    /// Times that the retention horizon of a table advanced.
+    pub retention_advances: u64,
 }
 
 impl Report {
-    /// Adds another run's numbers.
+    /// Adds the statistics of another run.
     pub fn add(&mut self, other: &Report) {
         self.commits += other.commits;
         self.acknowledged += other.acknowledged;
@@ -91,9 +91,9 @@ impl Report {
         self.io_calls += other.io_calls;
         self.row_statements += other.row_statements;
         self.waits += other.waits;
-        self.numbers += other.numbers;
-        self.retained += other.retained;
-        self.past_reads += other.past_reads;
+        self.sequence_values += other.sequence_values;
+        self.retention_advances += other.retention_advances;
+        self.time_travel_reads += other.time_travel_reads;
     }
 }
 
@@ -102,7 +102,8 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} commits ({} acknowledged at sync), {} power cuts and {} restarts survived, {} reads checked, {} refusals, \
-             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} numbers, {} retentions, {} reads of the past",
+             {:.2} h simulated, {} I/O calls, {} statements on rows, {} waits for locks, {} sequence values, \
+             {} retention advances, {} time-travel reads",
             self.commits,
             self.acknowledged,
             self.crashes,
@@ -113,17 +114,17 @@ impl fmt::Display for Report {
             self.io_calls,
             self.row_statements,
             self.waits,
-            self.numbers,
-            self.retained,
-            self.past_reads
+            self.sequence_values,
+            self.retention_advances,
+            self.time_travel_reads
         )
     }
 }
 
-/// A small deterministic generator (splitmix64), so that a seed means the same workload everywhere.
-struct Dice(u64);
+/// A small deterministic generator (SplitMix64), so that a seed gives the same workload everywhere.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -141,10 +142,10 @@ impl Dice {
     }
 }
 
-/// One client: an open transaction or a commit on its way.
+/// One client: an open transaction or a commit in progress.
 #[derive(Default)]
 struct Session {
-    /// Its own last commit.
+    /// LSN of its own last commit.
     seen: Lsn,
     work: Work,
 }
@@ -156,7 +157,7 @@ enum Work {
     Open {
         txn: Txn,
         changes: Vec<Change>,
-        /// Under REPEATABLE READ: the LSN of the first statement.
+        /// From REPEATABLE READ on: the LSN of the first statement.
         fixed: Option<Lsn>,
         isolation: Isolation,
         rows: rows::Session,
@@ -170,29 +171,29 @@ enum Work {
 }
 
 struct Driver {
-    dice: Dice,
+    random: Random,
     env: Arc<SimEnv>,
     engine: Option<Engine>,
     sessions: Vec<Session>,
-    /// The model after every commit still of interest; the first is what the last recovery gave.
+    /// The model after every commit that may still be read; the first is the recovered one.
     history: BTreeMap<Lsn, Database>,
-    /// The model after each of the last commits, by their times; what a crash took back is not among them.
+    /// The model after each of the last commits, by commit time, without those that a crash undid.
     past: BTreeMap<i64, (Lsn, Database)>,
-    /// No crash may take back commits up to here.
+    /// Commits up to here must survive any crash.
     promised: Lsn,
     held: VecDeque<(Txn, Snapshot, Database)>,
-    /// Where the rows of each table began that was shown last: what retention has dropped never comes back.
+    /// The last retention horizon of each table; it never moves back.
     kept_from: BTreeMap<TableId, i64>,
-    /// The latest time the wall clock has shown, and the shortest retention that a table was given.
+    /// The latest time that the wall clock has shown, and the shortest retention of any table.
     latest_ns: i64,
     retention_min_ns: i64,
-    /// Numbers of the sequence: the last one given, and the last one shown to somebody.
-    numbers: (i64, i64),
+    /// Last sequence value returned, and last one shown to a client.
+    sequence_values: (i64, i64),
     report: Report,
     with_faults: bool,
 }
 
-/// Runs one seed.
+/// Runs one seed and returns its statistics.
 ///
 /// # Panics
 /// When a check fails, naming the seed.
@@ -215,7 +216,8 @@ pub fn run(seed: u64, config: &Config) -> Report {
     driver.report
 }
 
-/// Makes the `n`-th I/O call of a short workload fail, for every n, and checks the ledger after each.
+/// Makes the `n`-th I/O call of a short workload fail, for every n, and checks the database after
+/// each.
 ///
 /// # Panics
 /// When a check fails, naming the call.
@@ -231,7 +233,7 @@ pub fn nth_io_call_fails(seed: u64, stride: u64) -> u64 {
         }
         let calls = env.io_calls();
         env.heal();
-        if driver.dice.chance(50) {
+        if driver.random.chance(50) {
             driver.power_cut();
         } else {
             driver.restart();
@@ -255,7 +257,7 @@ impl Drop for SeedOnPanic {
 impl Driver {
     fn new(seed: u64, env: Arc<SimEnv>, with_faults: bool) -> Driver {
         Driver {
-            dice: Dice(seed ^ 0x5EED),
+            random: Random(seed ^ 0x5EED),
             env,
             engine: None,
             sessions: (0..SESSIONS).map(|_| Session::default()).collect(),
@@ -266,33 +268,34 @@ impl Driver {
             kept_from: BTreeMap::new(),
             latest_ns: 0,
             retention_min_ns: i64::MAX,
-            numbers: (0, 0),
+            sequence_values: (0, 0),
             report: Report::default(),
             with_faults,
         }
     }
 
     fn options(&mut self) -> Options {
-        let pages = self.dice.below(64);
+        let pages = self.random.below(64);
         Options {
-            // Small enough that flushes, refusals and rollovers happen within a run.
-            memory_bytes: 1 << (19 + self.dice.below(4)),
+            // Small enough that flushes, refusals and rollovers occur within a run.
+            memory_bytes: 1 << (19 + self.random.below(4)),
             log_file_bytes: (2 << 20) + 4_096 * pages,
             log_flush_bytes: 1 << 20,
-            // Unlimited, or so low that one compaction takes many steps, between which anything may happen.
-            compaction_rate: [0, 4_096 << self.dice.below(8)][self.dice.below(2) as usize],
+            // Unlimited, or so low that one compaction takes many steps, with other work in
+            // between.
+            compaction_rate: [0, 4_096 << self.random.below(8)][self.random.below(2) as usize],
             log_compression: pages % 2 == 0,
         }
     }
 
-    /// Opens, with faults on if they are; one that is kept from opening by a fault is tried again without.
+    /// Opens with the present faults; if a fault prevents that, opens again without faults.
     fn open(&mut self) {
         let options = self.options();
         let env: Arc<dyn Env> = Arc::clone(&self.env) as Arc<dyn Env>;
         let engine = match Engine::open(Arc::clone(&env), Path::new(DIR), options.clone()) {
             Ok((engine, _)) => engine,
             Err(error) => {
-                assert!(explained(&error), "cannot open: {error}");
+                assert!(is_expected_error(&error), "cannot open: {error}");
                 self.report.refused += 1;
                 self.env.heal();
                 self.env.set_capacity(u64::MAX);
@@ -306,7 +309,8 @@ impl Driver {
         self.engine = Some(engine);
     }
 
-    /// After opening: the database is the model at one commit that keeps all promises.
+    /// After opening: checks that the database equals the model at a commit that includes all
+    /// promised ones.
     fn recovered(&mut self, engine: &Engine) {
         let lsn = engine.snapshot(Lsn::ZERO).lsn();
         assert!(lsn >= self.promised, "recovered to {lsn}, but commits up to {} had been promised", self.promised);
@@ -320,8 +324,8 @@ impl Driver {
             *session = Session { seen: lsn, work: Work::Idle };
         }
         self.held.clear();
-        // What nobody was shown may be given again.
-        self.numbers.0 = self.numbers.1;
+        // Values not shown to a client may be returned again.
+        self.sequence_values.0 = self.sequence_values.1;
     }
 
     fn engine(&self) -> Engine {
@@ -330,20 +334,20 @@ impl Driver {
 
     fn step(&mut self) {
         if let Some(error) = self.engine().failure() {
-            assert!(explained(&error), "the log failed: {error}");
+            assert!(is_expected_error(&error), "the log failed: {error}");
             self.check_snapshot(Lsn::ZERO);
             self.env.heal();
-            if self.dice.chance(50) {
+            if self.random.chance(50) {
                 self.restart()
             } else {
                 self.power_cut()
             }
             return;
         }
-        match self.dice.below(100) {
+        match self.random.below(100) {
             0..50 => self.drive_session(),
             50..70 => {
-                let steps = 1 + self.dice.below(8);
+                let steps = 1 + self.random.below(8);
                 self.env.run_some(steps);
             }
             70..76 => self.check_snapshot(Lsn::ZERO),
@@ -353,29 +357,29 @@ impl Driver {
             82..86 => self.check_held(),
             86..89 => drop(self.engine().start_flush()),
             89..91 => self.env.run_until_idle(),
-            91..93 => self.env.advance(self.dice.next() % 2_000_000_000),
-            93..97 if self.with_faults => self.make_trouble(),
+            91..93 => self.env.advance(self.random.next() % 2_000_000_000),
+            93..97 if self.with_faults => self.inject_fault(),
             97 if self.with_faults => self.power_cut(),
             98 if self.with_faults => self.restart(),
             _ => self.drive_session(),
         }
     }
 
-    fn make_trouble(&mut self) {
-        match self.dice.below(7) {
+    fn inject_fault(&mut self) {
+        match self.random.below(7) {
             0 => {
                 let faults = self.faults();
                 self.env.set_faults(faults);
             }
-            1 => self.env.set_capacity(self.dice.below(8 << 20)),
+            1 => self.env.set_capacity(self.random.below(8 << 20)),
             2 => {
-                let n = self.env.io_calls() + 1 + self.dice.below(40);
+                let n = self.env.io_calls() + 1 + self.random.below(40);
                 self.env.fail_at(n);
             }
             3 => self.env.set_faults(Faults { sync_error: 0.3, ..Faults::default() }),
             4 => {
-                self.note_clock();
-                self.env.set_clock_ahead(self.dice.below(4_000_000_000).cast_signed() - 2_000_000_000);
+                self.record_clock();
+                self.env.set_clock_ahead(self.random.below(4_000_000_000).cast_signed() - 2_000_000_000);
             }
             _ => {
                 self.env.heal();
@@ -385,26 +389,26 @@ impl Driver {
     }
 
     fn faults(&mut self) -> Faults {
-        let mut chance = || self.dice.below(1 << 16) as f64 / f64::from(1 << 20);
+        let mut chance = || self.random.below(1 << 16) as f64 / f64::from(1 << 20);
         Faults { read_error: chance(), write_error: chance(), sync_error: chance(), name_error: chance() }
     }
 
     fn power_cut(&mut self) {
         self.report.crashes += 1;
-        // Before the engine is dropped: dropping it closes it, and then everything would be on disk.
+        // Before the engine is dropped: dropping it closes it, which would make everything durable.
         self.env.crash();
         self.close_everything();
         self.open();
         self.check_everything();
     }
 
-    /// The process ends and starts again; the operating system lives on.
+    /// Ends and restarts the process; the operating system keeps running.
     fn restart(&mut self) {
         self.report.restarts += 1;
-        if self.dice.chance(50) {
+        if self.random.chance(50) {
             match self.engine().close() {
                 Ok(()) => {}
-                Err(error) => assert!(explained(&error), "close: {error}"),
+                Err(error) => assert!(is_expected_error(&error), "close: {error}"),
             }
         }
         self.env.kill();
@@ -422,11 +426,13 @@ impl Driver {
     }
 
     fn drive_session(&mut self) {
-        let at = self.dice.below(SESSIONS as u64) as usize;
+        let at = self.random.below(SESSIONS as u64) as usize;
         let work = std::mem::take(&mut self.sessions[at].work);
         self.sessions[at].work = match work {
             Work::Idle => self.begin(at),
-            Work::Open { txn, changes, fixed, isolation, rows } => self.go_on(at, txn, changes, fixed, isolation, rows),
+            Work::Open { txn, changes, fixed, isolation, rows } => {
+                self.continue_transaction(at, txn, changes, fixed, isolation, rows)
+            }
             Work::Committing { committing, changes, durability, registered } => {
                 self.poll(at, committing, changes, durability, registered)
             }
@@ -434,7 +440,7 @@ impl Driver {
     }
 
     fn begin(&mut self, at: usize) -> Work {
-        let isolation = match self.dice.below(100) {
+        let isolation = match self.random.below(100) {
             0..70 => Isolation::ReadCommitted,
             70..85 => Isolation::RepeatableRead,
             _ => Isolation::Serializable,
@@ -443,7 +449,7 @@ impl Driver {
         Work::Open { txn, changes: Vec::new(), fixed: None, isolation, rows: rows::Session::default() }
     }
 
-    fn go_on(
+    fn continue_transaction(
         &mut self,
         at: usize,
         mut txn: Txn,
@@ -452,7 +458,7 @@ impl Driver {
         isolation: Isolation,
         mut rows: rows::Session,
     ) -> Work {
-        match self.dice.below(14) {
+        match self.random.below(14) {
             0..4 => {
                 if let Some(change) = self.change(&mut txn) {
                     changes.push(change);
@@ -465,14 +471,15 @@ impl Driver {
                 }
             }
             10 => {
-                let newest = self.dice.chance(60);
+                let newest = self.random.chance(60);
                 let snapshot = if newest { txn.snapshot_newest() } else { txn.snapshot() };
                 if isolation != Isolation::ReadCommitted {
                     assert_eq!(*fixed.get_or_insert(snapshot.lsn()), snapshot.lsn(), "{isolation:?} moved");
                 }
                 let mut expected = self.model_at(snapshot.lsn());
                 changes.iter().for_each(|change| expected.apply(change));
-                // With own DDL that does not fit what others did since, the transaction is doomed and sees its last good catalog.
+                // If own DDL conflicts with that of others, the transaction will be refused and
+                // sees the last catalog that worked.
                 let is_ddl = |change: &Change| {
                     matches!(
                         change,
@@ -492,9 +499,9 @@ impl Driver {
                     self.compare_rows(&snapshot, &mut txn, &expected);
                 }
             }
-            11 if self.dice.chance(30) => return Work::Idle,
+            11 if self.random.chance(30) => return Work::Idle,
             _ => {
-                let durability = if self.dice.chance(70) { Durability::Sync } else { Durability::Async };
+                let durability = if self.random.chance(70) { Durability::Sync } else { Durability::Async };
                 let committing = txn.commit(durability);
                 return self.poll(at, committing, changes, durability, false);
             }
@@ -539,21 +546,22 @@ impl Driver {
                 Work::Idle
             }
             Err(error) => {
-                assert!(explained(&error), "commit: {error}");
+                assert!(is_expected_error(&error), "commit: {error}");
                 self.report.refused += 1;
                 Work::Idle
             }
         }
     }
 
-    /// One random change, made on the transaction; `None` when it was refused or there was nothing to change.
+    /// Makes one random change in the transaction; `None` when it was refused or there was nothing
+    /// to change.
     fn change(&mut self, txn: &mut Txn) -> Option<Change> {
-        let name = TABLES[self.dice.below(TABLES.len() as u64) as usize];
+        let name = TABLES[self.random.below(TABLES.len() as u64) as usize];
         let snapshot = txn.snapshot();
         let Ok(view) = snapshot.table(&TableName::public(name)) else {
             return self.create(txn, name);
         };
-        match self.dice.below(40) {
+        match self.random.below(40) {
             0 => {
                 txn.drop_table(&TableName::public(name)).ok()?;
                 Some(Change::Drop { name: name.to_owned() })
@@ -568,7 +576,7 @@ impl Driver {
                 txn.add_columns(&TableName::public(name), &[column]).ok()?;
                 Some(Change::AddColumn)
             }
-            2 | 3 if name == KEPT => {
+            2 | 3 if name == EXPIRING => {
                 let options = self.table_options(name);
                 txn.set_options(&TableName::public(name), options).ok()?;
                 Some(Change::Options)
@@ -601,37 +609,37 @@ impl Driver {
     }
 
     fn table_options(&mut self, name: &str) -> TableOptions {
-        if name != KEPT {
-            let history = name == "events" && self.dice.chance(50);
-            let partition_length = 1_000 << self.dice.below(8);
-            return TableOptions { partition_length, compression: self.dice.chance(75), retention_ns: None, history };
+        if name != EXPIRING {
+            let history = name == "events" && self.random.chance(50);
+            let partition_length = 1_000 << self.random.below(8);
+            return TableOptions { partition_length, compression: self.random.chance(75), retention_ns: None, history };
         }
-        // Some seconds after 1970 to begin with, where the rows are.
-        let retention = self.env.now_ns() - self.dice.below(10_000_000_000).cast_signed();
+        // Some seconds after 1970, where the rows are.
+        let retention = self.env.now_ns() - self.random.below(10_000_000_000).cast_signed();
         self.retention_min_ns = self.retention_min_ns.min(retention);
         TableOptions {
-            partition_length: KEPT_STEP_NS * (250 << self.dice.below(5)),
+            partition_length: EXPIRING_STEP_NS * (250 << self.random.below(5)),
             compression: true,
-            retention_ns: self.dice.chance(80).then_some(retention),
-            history: self.dice.chance(70),
+            retention_ns: self.random.chance(80).then_some(retention),
+            history: self.random.chance(70),
         }
     }
 
     fn write(&mut self, txn: &mut Txn, view: &TableView) -> Option<Change> {
         let table = Arc::clone(&view.state().table);
         let fields: Vec<(ColumnId, DataType)> = table.field_columns().map(|column| (column.id, column.ty)).collect();
-        let op = match self.dice.below(if table.keyed { 8 } else { 1 }) {
+        let op = match self.random.below(if table.keyed { 8 } else { 1 }) {
             0..3 => Op::Replace,
             3..6 => Op::Merge,
             6 => Op::Keep,
             _ => Op::Update(fields.iter().take(2).map(|(id, _)| *id).collect()),
         };
-        let count = if self.dice.chance(5) { 300 } else { 1 + self.dice.below(12) };
-        let base = self.dice.below(5_000) as i64;
+        let count = if self.random.chance(5) { 300 } else { 1 + self.random.below(12) };
+        let base = self.random.below(5_000) as i64;
         let rows: Vec<Write> = (0..count)
             .map(|row| Write {
                 key: if table.keyed { self.key() } else { Vec::new() },
-                time: step_ns(&table) * (base + (row * self.dice.below(3)) as i64),
+                time: step_ns(&table) * (base + (row * self.random.below(3)) as i64),
                 fields: self.fields(&fields),
             })
             .collect();
@@ -639,29 +647,29 @@ impl Driver {
         match txn.write(table.id, batch) {
             Ok(()) => Some(Change::Rows { table: table.id, op, rows }),
             Err(error) => {
-                assert!(explained(&error), "write: {error}");
+                assert!(is_expected_error(&error), "write: {error}");
                 None
             }
         }
     }
 
     fn key(&mut self) -> Vec<u8> {
-        let dev = match self.dice.below(12) {
+        let dev = match self.random.below(12) {
             0 => KeyValue::Null,
             1 => KeyValue::Text(String::new()),
             other => KeyValue::Text(format!("d{other}")),
         };
-        let slot = if self.dice.chance(70) { KeyValue::Null } else { KeyValue::Int(self.dice.below(3) as i64) };
+        let slot = if self.random.chance(70) { KeyValue::Null } else { KeyValue::Int(self.random.below(3) as i64) };
         key::encode(&[dev, slot])
     }
 
     fn fields(&mut self, columns: &[(ColumnId, DataType)]) -> Fields {
         let mut fields = Fields::new();
         for (id, ty) in columns {
-            if self.dice.chance(25) {
+            if self.random.chance(25) {
                 continue;
             }
-            let random = self.dice.next();
+            let random = self.random.next();
             let cell = match ty {
                 DataType::Int64 => {
                     Cell::Int(if random.is_multiple_of(50) { random.cast_signed() } else { (random % 1000) as i64 })
@@ -678,18 +686,18 @@ impl Driver {
 
     fn delete(&mut self, txn: &mut Txn, view: &TableView) -> Option<Change> {
         let table = &view.state().table;
-        let first = step_ns(table) * self.dice.below(5_000) as i64;
-        let last = first + step_ns(table) * self.dice.below(3_000) as i64;
+        let first = step_ns(table) * self.random.below(5_000) as i64;
+        let last = first + step_ns(table) * self.random.below(3_000) as i64;
         let count = view.series_count();
-        let numbers: Option<Vec<u32>> =
-            (table.keyed && self.dice.chance(60)).then(|| (0..count).filter(|_| self.dice.chance(30)).collect());
-        if numbers.as_ref().is_some_and(Vec::is_empty) {
+        let sequence_values: Option<Vec<u32>> =
+            (table.keyed && self.random.chance(60)).then(|| (0..count).filter(|_| self.random.chance(30)).collect());
+        if sequence_values.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
-        let keys = numbers
-            .as_ref()
-            .map(|numbers| view.keys_of(numbers).expect("keys of numbers").iter().map(<[u8]>::to_vec).collect());
-        txn.delete(view, numbers.as_deref(), TimeRange { start: first, last }).ok()?;
+        let keys = sequence_values.as_ref().map(|sequence_values| {
+            view.keys_of(sequence_values).expect("keys of numbers").iter().map(<[u8]>::to_vec).collect()
+        });
+        txn.delete(view, sequence_values.as_deref(), TimeRange { start: first, last }).ok()?;
         Some(Change::Delete { table: table.id, keys, first, last })
     }
 
@@ -701,7 +709,8 @@ impl Driver {
             .expect("history covers every visible LSN")
     }
 
-    /// A fresh snapshot equals the model. What everybody sees is durable, so it is promised from now on.
+    /// Compares a new snapshot with the model. It shows only durable commits, which must survive
+    /// from now on.
     fn check_snapshot(&mut self, seen: Lsn) {
         let snapshot = self.engine().snapshot(seen);
         if seen == Lsn::ZERO {
@@ -709,32 +718,33 @@ impl Driver {
         }
         let expected = self.model_at(snapshot.lsn());
         self.compare(&snapshot, &expected);
-        // Whoever sees what is not durable may see further than others.
+        // A snapshot with non-durable commits may be ahead of others.
         if seen == Lsn::ZERO {
-            self.check_kept(&snapshot);
+            self.check_retention_horizons(&snapshot);
         }
     }
 
-    fn note_clock(&mut self) {
+    fn record_clock(&mut self) {
         self.latest_ns = self.latest_ns.max(self.env.now_ns());
     }
 
-    /// What retention has dropped stays so, and it never dropped what was too young by any clock.
-    fn check_kept(&mut self, snapshot: &Snapshot) {
-        self.note_clock();
+    /// Checks that retention horizons never move back, and never beyond the shortest retention by
+    /// any clock.
+    fn check_retention_horizons(&mut self, snapshot: &Snapshot) {
+        self.record_clock();
         for table in snapshot.catalog().tables() {
             let view = snapshot.table_by_id(table.id).expect("the table is there");
             let kept_from = view.state().kept_from;
             let before = self.kept_from.insert(table.id, kept_from).unwrap_or(i64::MIN);
             assert!(kept_from >= before, "table {}: rows before {before} are back", table.name);
             if kept_from > before {
-                self.report.retained += 1;
+                self.report.retention_advances += 1;
                 assert!(kept_from <= self.latest_ns - self.retention_min_ns, "{kept_from} is too young");
             }
         }
     }
 
-    /// When all is well again, what is due goes.
+    /// Without faults, all due partitions are dropped.
     fn check_retention(&mut self) {
         self.engine().flush().expect("nothing fails any more");
         for _ in 0..2 {
@@ -762,7 +772,7 @@ impl Driver {
         }
     }
 
-    /// Tables with history, as they were after a commit and until the next.
+    /// Compares tables with history as of a time between a commit and the next.
     fn check_past(&mut self) {
         let snapshot = self.engine().snapshot(Lsn::ZERO);
         self.promised = self.promised.max(snapshot.lsn());
@@ -771,9 +781,9 @@ impl Driver {
             return;
         }
         for table in snapshot.catalog().tables().filter(|table| table.options.history) {
-            let at = self.dice.below(times.len() as u64) as usize;
+            let at = self.random.below(times.len() as u64) as usize;
             let next = times.get(at + 1).map_or(i64::MAX, |next| *next);
-            let time = times[at] + (self.dice.below(2_000_000_000).cast_signed()).min(next - times[at] - 1);
+            let time = times[at] + (self.random.below(2_000_000_000).cast_signed()).min(next - times[at] - 1);
             let history_from = snapshot.table_by_id(table.id).expect("the table is there").state().history_from;
             let view = match snapshot.table_as_of(table.id, time) {
                 Ok(view) => view,
@@ -783,10 +793,10 @@ impl Driver {
                 }
             };
             assert!(time >= history_from, "table {} as of {time}, before {history_from}", table.name);
-            // Before the history began, the table may have been another's number, or none.
+            // Before the history started, the table may not have existed.
             if let Some(expected) = self.past[&times[at]].1.tables.get(&table.id).cloned() {
                 self.compare_table(&view, &expected, &format!("as of {time}"));
-                self.report.past_reads += 1;
+                self.report.time_travel_reads += 1;
             }
         }
     }
@@ -829,11 +839,11 @@ impl Driver {
 
     fn compare_table(&mut self, view: &TableView, table: &Table, when: &str) {
         self.report.reads += 1;
-        let keep = self.narrow(view);
+        let keep = self.random_scan(view);
         let got = match read(view, &keep) {
             Ok(got) => got,
             Err(error) => {
-                assert!(explained(&error), "read: {error}");
+                assert!(is_expected_error(&error), "read: {error}");
                 return;
             }
         };
@@ -851,32 +861,32 @@ impl Driver {
         assert_eq!(got, wanted, "table {} {when} through {keep:?}", table.name);
     }
 
-    /// A random projection and range; often everything.
-    fn narrow(&mut self, view: &TableView) -> Narrow {
+    /// A random projection and time range; often everything.
+    fn random_scan(&mut self, view: &TableView) -> ScanRange {
         let all: Vec<ColumnId> = view.state().table.field_columns().map(|column| column.id).collect();
-        if self.dice.chance(50) {
-            return Narrow { columns: all, times: TimeRange::ALL };
+        if self.random.chance(50) {
+            return ScanRange { columns: all, times: TimeRange::ALL };
         }
         let step = step_ns(&view.state().table);
-        let start = step * self.dice.below(5_000) as i64;
-        let columns = all.into_iter().filter(|_| self.dice.chance(40)).collect();
-        Narrow { columns, times: TimeRange { start, last: start + step * self.dice.below(2_000) as i64 } }
+        let start = step * self.random.below(5_000) as i64;
+        let columns = all.into_iter().filter(|_| self.random.chance(40)).collect();
+        ScanRange { columns, times: TimeRange { start, last: start + step * self.random.below(2_000) as i64 } }
     }
 }
 
-/// How far apart the moments of a table's rows are.
+/// Distance between the times of a table's rows, in nanoseconds.
 fn step_ns(table: &::model::Table) -> i64 {
-    if table.name.table == KEPT { KEPT_STEP_NS } else { 1 }
+    if table.name.table == EXPIRING { EXPIRING_STEP_NS } else { 1 }
 }
 
 #[derive(Debug)]
-struct Narrow {
+struct ScanRange {
     columns: Vec<ColumnId>,
     times: TimeRange,
 }
 
-/// Is this an error that faults and limits explain, rather than a mistake of ours?
-fn explained(error: &Error) -> bool {
+/// Whether faults and limits explain the error; otherwise it is a bug.
+fn is_expected_error(error: &Error) -> bool {
     [
         SqlState::IO_ERROR,
         SqlState::DISK_FULL,
@@ -948,15 +958,15 @@ fn column(rows: &[Write], id: ColumnId, ty: DataType) -> ArrayRef {
 
 type Contents = Vec<(Vec<u8>, i64, Fields)>;
 
-fn read(view: &TableView, narrow: &Narrow) -> ::model::Result<Contents> {
+fn read(view: &TableView, random_scan: &ScanRange) -> ::model::Result<Contents> {
     let table = Arc::clone(&view.state().table);
     let mut columns: Vec<ColumnId> = table.key_columns().map(|column| column.id).collect();
     let keys = columns.len();
     columns.push(table.time_column().id);
-    columns.extend(&narrow.columns);
+    columns.extend(&random_scan.columns);
     let request = ScanRequest {
         columns,
-        times: narrow.times,
+        times: random_scan.times,
         series: SeriesFilter::All,
         ranges: Vec::new(),
         batch_rows: 100,
@@ -966,7 +976,7 @@ fn read(view: &TableView, narrow: &Narrow) -> ::model::Result<Contents> {
     };
     let mut contents = Contents::new();
     for batch in view.scan(request)? {
-        append(&batch?, keys, &narrow.columns, &mut contents);
+        append(&batch?, keys, &random_scan.columns, &mut contents);
     }
     contents.sort();
     Ok(contents)
@@ -1025,11 +1035,11 @@ mod tests {
         }
         println!("{total}");
         assert!(seed.is_some() || (total.commits > 500 && total.crashes > 50 && total.reads > 1_000), "{total}");
-        assert!(seed.is_some() || (total.retained > 50 && total.past_reads > 300), "{total}");
+        assert!(seed.is_some() || (total.retention_advances > 50 && total.time_travel_reads > 300), "{total}");
     }
 
     #[test]
-    fn any_single_failing_io_call_loses_nothing() {
+    fn no_failing_io_call_loses_data() {
         let calls = nth_io_call_fails(7, 1);
         assert!(calls > 50, "only {calls} I/O calls were made");
     }
@@ -1041,7 +1051,7 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_nothing_is_refused_but_conflicts() {
+    fn without_faults_only_conflicts_are_refused() {
         let report = run(11, &Config { steps: 300, faults: false });
         assert!(report.commits > 10, "{report}");
     }

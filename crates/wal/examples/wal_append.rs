@@ -1,6 +1,7 @@
-//! What the log costs on this machine: `cargo run --release --example wal_append -p wal [FOLDER]`.
+//! Measures the cost of the log on this machine: `cargo run --release --example wal_append -p wal
+//! [DIRECTORY]`.
 //!
-//! Prints bulk appends by record size, commits one by one and by eight threads at once, and a reopen.
+//! Prints bulk appends by record size, single commits, commits of eight threads, and a reopen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,7 +103,7 @@ fn report(work: &str, bytes: usize, records: u64, took: Duration, cpu: Duration)
     println!("{work:<36} {megabytes:>9.1} {per_second:>12.0} {:>11.2?}", cpu / records.max(1) as u32);
 }
 
-/// User and system time of this process, to the kernel's 10 ms.
+/// User and system time of this process, with the kernel's resolution of 10 ms.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();

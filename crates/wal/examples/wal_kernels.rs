@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let options = WalOptions { file_bytes: 16 << 20, ..WalOptions::default() };
     let (wal, _) = Wal::open(Arc::clone(&env), &dir, 1, options, Lsn(1), &mut |_, _| Ok(()))?;
-    // Prepares files, as the log's worker does before it is asked.
+    // Prepares files, as the log worker does before the first append.
     flush(&wal);
     for (name, bytes, records) in [("200 bytes", 200, 1_000), ("4 KiB", 4 << 10, 100)] {
         let payload: Vec<u8> = (0..bytes).map(|at| (at * 31) as u8).collect();
@@ -49,7 +49,7 @@ fn flush(wal: &Wal) {
     while wal.flush_step(&|_| {}) == Step::Again {}
 }
 
-/// How many records it reads.
+/// Returns the number of records that it reads.
 fn reopen(env: &Arc<dyn Env>, dir: &Path) -> Result<u64> {
     let (_, opened) = Wal::open(Arc::clone(env), dir, 1, WalOptions::default(), Lsn(1), &mut |_, payload| {
         black_box(payload);

@@ -1,4 +1,5 @@
-//! Bytes of the log, as docs/format/wal.md lists them. Pure: slices in, slices out; bad bytes never panic.
+//! Encoding of log files, as in docs/format/wal.md. Pure functions on slices; damaged bytes never
+//! panic.
 
 use model::Lsn;
 use model::limits::RECORD_PAYLOAD_BYTES_MAX;
@@ -10,21 +11,22 @@ pub(crate) const FILE_HEADER_BYTES: usize = 64;
 /// docs/format/wal.md, "Record".
 pub(crate) const RECORD_HEADER_BYTES: usize = 24;
 
-/// No log gets there; so that counting on from what a file says cannot overflow.
+/// Upper limit for LSNs, so that arithmetic on an LSN read from a file cannot overflow.
 const LSN_MAX: u64 = u64::MAX / 2;
 
-/// What the header of a file says.
+/// The header of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// The database's number.
+    /// Number of the database.
     pub identity: u64,
-    /// Of the file: 1 for the first ever, then consecutive.
+    /// Number of the file: 1 for the first ever, then consecutive.
     pub number: u64,
-    /// LSN of its first record.
+    /// LSN of the first record in the file.
     pub first_lsn: Lsn,
-    /// Who wrote it, for fail-over.
+    /// Term of the writer, for fail-over.
     pub term: u64,
-    /// Length of the whole file, reserved before its first record was written; 0 where an older version wrote it.
+    /// Size of the file, reserved before its first record was written; 0 in files of an older
+    /// version.
     pub reserved: u64,
 }
 
@@ -43,7 +45,7 @@ impl FileHeader {
         bytes
     }
 
-    /// The header, or what is wrong with it.
+    /// Decodes the header; the error describes the problem.
     pub(crate) fn decode(bytes: &[u8]) -> Result<FileHeader, String> {
         let Some(bytes) = bytes.get(..FILE_HEADER_BYTES) else {
             return Err(format!("{} bytes, shorter than its header of {FILE_HEADER_BYTES}", bytes.len()));
@@ -72,7 +74,7 @@ impl FileHeader {
         })
     }
 
-    /// What every record's checksum of this file starts from.
+    /// The initial value for the checksum of every record of this file.
     pub(crate) fn seed(&self) -> u32 {
         let mut prefix = [0; 24];
         prefix[..8].copy_from_slice(&self.identity.to_le_bytes());
@@ -82,7 +84,8 @@ impl FileHeader {
     }
 }
 
-/// Appends a record without checksum and durable LSN, which [`seal`] fills in when it is known where it goes.
+/// Appends a record without checksum and durable LSN, which [`seal`] adds when the target file is
+/// known.
 pub(crate) fn push_record(out: &mut Vec<u8>, lsn: Lsn, parts: &[&[u8]]) {
     let start = out.len();
     out.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
@@ -94,19 +97,19 @@ pub(crate) fn push_record(out: &mut Vec<u8>, lsn: Lsn, parts: &[&[u8]]) {
     out[start + 8..start + 16].copy_from_slice(&lsn.0.to_le_bytes());
 }
 
-/// Fills in durable LSN and checksum of the records that [`push_record`] put into `run`.
-pub(crate) fn seal(mut run: &mut [u8], seed: u32, durable: Lsn) {
-    while !run.is_empty() {
-        let end = RECORD_HEADER_BYTES + u32_at(run, 4) as usize;
-        let (record, rest) = run.split_at_mut(end);
+/// Adds durable LSN and checksum to the records that [`push_record`] appended to `batch`.
+pub(crate) fn seal(mut batch: &mut [u8], seed: u32, durable: Lsn) {
+    while !batch.is_empty() {
+        let end = RECORD_HEADER_BYTES + u32_at(batch, 4) as usize;
+        let (record, rest) = batch.split_at_mut(end);
         record[16..24].copy_from_slice(&durable.0.to_le_bytes());
         let crc = crc32c::crc32c_append(seed, &record[4..]);
         record[..4].copy_from_slice(&crc.to_le_bytes());
-        run = rest;
+        batch = rest;
     }
 }
 
-/// A record that decoded.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) lsn: Lsn,
@@ -121,17 +124,17 @@ impl Record<'_> {
     }
 }
 
-/// What stands at some place of a file.
+/// Contents at an offset of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Decoded<'a> {
     Record(Record<'a>),
-    /// Zeros, or too little room for a record.
+    /// Zeros, or too few bytes for a record.
     End,
-    /// Something else; says what is wrong with it.
+    /// Any other bytes, with a description of the problem.
     Bad(String),
 }
 
-/// Decodes the record at `at`, which must have this LSN.
+/// Decodes the record at `at`, which must have LSN `expected`.
 pub(crate) fn decode(bytes: &[u8], at: usize, seed: u32, expected: Lsn) -> Decoded<'_> {
     let Some(header) = bytes.get(at..).and_then(|rest| rest.get(..RECORD_HEADER_BYTES)) else {
         return Decoded::End;
@@ -145,7 +148,7 @@ pub(crate) fn decode(bytes: &[u8], at: usize, seed: u32, expected: Lsn) -> Decod
     }
     let end = at + RECORD_HEADER_BYTES + payload_len;
     let Some(record) = bytes.get(at..end) else {
-        return Decoded::Bad(format!("it would end at byte {end}, behind the end of the file at {}", bytes.len()));
+        return Decoded::Bad(format!("it would end at byte {end}, after the end of the file at {}", bytes.len()));
     };
     let (seen, computed) = (u32_at(record, 0), crc32c::crc32c_append(seed, &record[4..]));
     if seen != computed {
@@ -158,18 +161,19 @@ pub(crate) fn decode(bytes: &[u8], at: usize, seed: u32, expected: Lsn) -> Decod
     Decoded::Record(Record { lsn, durable, payload: &record[RECORD_HEADER_BYTES..] })
 }
 
-/// Length that the record header at the start of `header` claims, not verified; `None` when it is impossible.
+/// Returns the size of the record according to its header, unverified; `None` when it is
+/// impossible.
 pub(crate) fn claimed_bytes(header: &[u8]) -> Option<usize> {
     let payload_len = u32_at(header.get(..RECORD_HEADER_BYTES)?, 4) as usize;
     (payload_len <= RECORD_PAYLOAD_BYTES_MAX).then_some(RECORD_HEADER_BYTES + payload_len)
 }
 
-/// A good record behind `at` that says `bad` was durable when it was written: its place and LSN.
+/// Finds a good record after `at` that states that `bad` was durable: its offset and LSN.
 ///
-/// Starts at every byte, because the length of a damaged record cannot be trusted. Only what would matter is
-/// checksummed, so that this stays one pass over memory.
+/// Searches from every byte, because the length of a damaged record cannot be trusted. Only
+/// candidates that would count are checksummed, so this is one pass over memory.
 pub(crate) fn find_acknowledgement(bytes: &[u8], at: usize, seed: u32, bad: Lsn) -> Option<(usize, Lsn)> {
-    // No record starts in the zeros behind, though the payload of one may reach into them.
+    // No record starts in the trailing zeros, though its payload may reach into them.
     let starts_end = (at + written_bytes(bytes.get(at..)?)).min((bytes.len() + 1).checked_sub(RECORD_HEADER_BYTES)?);
     (at..starts_end).find_map(|start| {
         let durable = u64_at(bytes, start + 16);
@@ -184,11 +188,11 @@ pub(crate) fn find_acknowledgement(bytes: &[u8], at: usize, seed: u32, bad: Lsn)
     })
 }
 
-/// Length without the zeros at the end.
+/// Length without trailing zeros.
 pub(crate) fn written_bytes(bytes: &[u8]) -> usize {
     const STEP: usize = 4096;
     let mut end = bytes.len();
-    // Whole pages first: the compiler turns the fold into wide instructions, which `rposition` does not allow.
+    // Whole pages first: the compiler vectorises the fold, which it cannot do with `rposition`.
     while end >= STEP && bytes[end - STEP..end].iter().fold(0, |all, byte| all | byte) == 0 {
         end -= STEP;
     }

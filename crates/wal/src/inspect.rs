@@ -1,4 +1,4 @@
-//! Looking at log files without opening the log: for `millrace inspect` and `check`, and for fuzzing.
+//! Checks log files without opening the log: for `millrace inspect` and `check`, and for fuzzing.
 
 use std::path::Path;
 
@@ -8,43 +8,44 @@ use model::{Lsn, Result};
 use crate::format::{self, Decoded, FILE_HEADER_BYTES, FileHeader};
 use crate::open::io_error;
 
-/// What the bytes of one log file say.
+/// Result of checking the bytes of one log file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
-    /// Its header, if that is good.
+    /// The file header, if it is intact.
     pub header: Option<FileHeader>,
-    /// Good records, durable marks not counted.
+    /// Number of good records, without durable marks.
     pub records: u64,
-    /// Their payload bytes.
+    /// Payload bytes of the records.
     pub payload_bytes: u64,
-    /// Durable marks.
+    /// Number of durable marks.
     pub marks: u64,
     /// LSN of the last good record or mark; the first is in the header.
     pub last: Option<Lsn>,
-    /// Highest durable LSN that a good record names.
+    /// Highest durable LSN that a good record states.
     pub durable: Lsn,
-    /// Where the good records end.
+    /// Offset of the end of the good records.
     pub end: u64,
-    /// What is wrong with the header, or what stands at `end` instead of zeros: a torn tail, or damage.
+    /// The problem with the header, or with the bytes at `end` that are not zeros: a torn tail, or
+    /// damage.
     pub problem: Option<String>,
-    /// Is it damage: the record at `end` was durable, or it is the header or the length, which are whole before the file has
-    /// its name.
+    /// Whether the problem is damage: the record at `end` was durable, or header or size are wrong,
+    /// which are durable before the file gets its name.
     pub is_damaged: bool,
 }
 
-/// One file of a log folder.
+/// One file of a log directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSummary {
-    /// Its name.
+    /// Name without the directory.
     pub name: String,
-    /// Its length in bytes.
+    /// Size of the file.
     pub bytes: u64,
-    /// What its bytes say.
+    /// Result of checking its contents.
     pub check: FileCheck,
 }
 
-/// Walks the records of a log file given as bytes, handing LSN and payload of each good one (marks have none) to
-/// `each`. Any bytes at all are fine: what is wrong is in the answer.
+/// Checks the bytes of a log file and passes LSN and payload of each good record (empty for marks)
+/// to `each`. Accepts any bytes; problems are in the result.
 pub fn check_file_bytes(bytes: &[u8], each: &mut dyn FnMut(Lsn, &[u8])) -> FileCheck {
     let header = match FileHeader::decode(bytes) {
         Ok(header) => header,
@@ -56,7 +57,7 @@ pub fn check_file_bytes(bytes: &[u8], each: &mut dyn FnMut(Lsn, &[u8])) -> FileC
         match format::decode(bytes, at, seed, next) {
             Decoded::Record(record) => {
                 at += record.bytes();
-                check.take_in(&record);
+                check.count(&record);
                 each(record.lsn, record.payload);
             }
             Decoded::End => break None,
@@ -65,12 +66,12 @@ pub fn check_file_bytes(bytes: &[u8], each: &mut dyn FnMut(Lsn, &[u8])) -> FileC
         next = next.next();
     };
     check.end = at as u64;
-    check.judge_end(bytes, at, next, bad);
+    check.check_end(bytes, at, next, bad);
     check
 }
 
 impl FileCheck {
-    fn take_in(&mut self, record: &format::Record<'_>) {
+    fn count(&mut self, record: &format::Record<'_>) {
         self.last = Some(record.lsn);
         self.durable = self.durable.max(record.durable);
         if record.payload.is_empty() {
@@ -81,10 +82,10 @@ impl FileCheck {
         }
     }
 
-    fn judge_end(&mut self, bytes: &[u8], at: usize, next: Lsn, bad: Option<String>) {
+    fn check_end(&mut self, bytes: &[u8], at: usize, next: Lsn, bad: Option<String>) {
         let reserved = self.header.map_or(0, |header| header.reserved);
         if (bytes.len() as u64) < reserved {
-            self.problem = Some(format!("{} bytes, {reserved} expected: it was cut short", bytes.len()));
+            self.problem = Some(format!("{} bytes, {reserved} expected: the file was truncated", bytes.len()));
             self.is_damaged = true;
             return;
         }
@@ -99,7 +100,7 @@ impl FileCheck {
     }
 }
 
-/// Every log file of a folder, oldest first, checked.
+/// Checks every log file of a directory, oldest first.
 ///
 /// # Errors
 /// 58030 for I/O.

@@ -1,13 +1,15 @@
-//! The write-ahead log: an ordered, durable sequence of records that the log itself cannot read.
+//! The write-ahead log: an ordered, durable sequence of opaque records.
 //!
-//! Words: a *record* is one opaque payload; an *LSN* is its number; a record is *durable* once a sync covered it.
+//! Words: a *record* is one opaque payload; its *LSN* is its sequence number; a record is *durable*
+//! once a sync covered it.
 //!
 //! Always true:
 //! - LSNs are consecutive: no gap, no repeat, across files and restarts.
-//! - `durable() <= last()`; only records above `durable()` can vanish in a crash.
-//! - After the first failed write or sync in reserved space the log is *failed* and stays so until reopened.
+//! - `durable() <= last()`; only records above `durable()` can be lost in a crash.
+//! - After the first failed write or sync in reserved space the log is *failed* until reopened.
 //!
-//! Not here: what records mean (`engine`), when old files may go (`engine`). Bytes: docs/format/wal.md.
+//! Not here: the meaning of records and the decision to remove old files (`engine`). Bytes:
+//! docs/format/wal.md.
 
 mod flush;
 mod format;
@@ -33,34 +35,39 @@ pub use format::FileHeader;
 pub use inspect::{FileCheck, FileSummary, check_file_bytes, list_files};
 pub use reader::Reader;
 
-/// Below this the file headers would cost more than the records.
+/// Below this size the file headers would cost more than the records.
 const FILE_BYTES_MIN: u64 = 4096;
 
-/// How a log behaves.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct WalOptions {
-    /// The largest a file becomes; the next record starts another. Files are preallocated whole.
+    /// Maximum size of a file, in bytes; the next record starts another file. Files are
+    /// preallocated completely.
     pub file_bytes: u64,
-    /// The first file, and the one begun when no record is needed any more; each is twice as large as the one before.
+    /// Size of the first file, and of the file started when no record is needed any more, in bytes;
+    /// each next file is twice as large.
     pub file_bytes_min: u64,
-    /// Appended but not yet written bytes above which [`Wal::append`] answers [`Appended::Busy`].
+    /// [`Wal::append`] answers [`Appended::Busy`] above this many bytes that are appended and not
+    /// yet written.
     pub pending_bytes_max: usize,
-    /// One flush writes at most this (or one record, if that is larger), so that a bulk load does not hold small
-    /// commits behind it.
+    /// Upper limit of bytes that one flush writes (or one record, if that is larger), so that a
+    /// bulk load does not delay small commits.
     pub flush_bytes_max: usize,
-    /// Reserved space kept back for [`Space::Reserve`].
+    /// Bytes of reserved space that only [`Space::Reserve`] may use.
     pub reserve_bytes: u64,
 }
 
 impl Default for WalOptions {
-    /// Files of up to 64 MiB: small enough to delete often, large enough that folder syncs are rare.
+    /// Files of up to 64 MiB: small enough to delete often, large enough that directory syncs are
+    /// rare.
     fn default() -> WalOptions {
         WalOptions::with_file_bytes(64 << 20)
     }
 }
 
 impl WalOptions {
-    /// The default, but for the size of files: the first takes a sixteenth of it, or what any record fits.
+    /// Default options with another file size. The first file has a sixteenth of it, but at least
+    /// enough for any record.
     #[must_use]
     pub fn with_file_bytes(file_bytes: u64) -> WalOptions {
         let any_record = (FILE_HEADER_BYTES + RECORD_HEADER_BYTES + RECORD_PAYLOAD_BYTES_MAX) as u64;
@@ -74,92 +81,93 @@ impl WalOptions {
     }
 }
 
-/// Which space a record may use when the disk is full.
+/// The reserved space that a record may use when the disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Ordinary writes: refused with 53100 once only the reserve is left.
+    /// Ordinary writes: refused with 53100 once only the reserve remains.
     Ordinary,
-    /// DELETE, DROP, retention, durable marks: may use the kept-back reserve.
+    /// DELETE, DROP, retention, durable marks: may use the reserve.
     Reserve,
 }
 
-/// What [`Wal::append`] did.
+/// Outcome of [`Wal::append`].
 #[derive(Debug)]
 pub enum Appended {
-    /// The records are queued; this is the LSN of the last one.
+    /// The records are queued; the LSN is that of the last one.
     At(Lsn),
-    /// Too much is pending; nothing was queued. Try again after the event.
+    /// Too many bytes are pending; nothing was queued. Try again after the event.
     Busy(Event),
 }
 
-/// What opening found.
+/// Result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Records handed to the caller.
+    /// Records passed to the caller.
     pub records: u64,
-    /// Their payload bytes.
+    /// Payload bytes of the records.
     pub bytes: u64,
     /// Bytes of a torn tail that were dropped.
     pub torn_bytes: u64,
-    /// Files read.
+    /// Number of files read.
     pub files: u64,
 }
 
 /// An open log.
 ///
-/// Two locks: `state` is short, taken by everyone and never held over I/O; `flusher` is held by the one who writes.
-/// Order: `flusher`, then `state`.
+/// Two locks: `state` is held briefly by all callers and never over I/O; `flusher` is held by the
+/// writing thread. Lock order: `flusher`, then `state`.
 pub struct Wal {
     shared: Arc<Shared>,
     flusher: Mutex<Flusher>,
     notify: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-/// What a [`Reader`] needs as well.
+/// The part of the log that a [`Reader`] shares.
 struct Shared {
     env: Arc<dyn Env>,
     dir: PathBuf,
-    /// `dir`, open: it is synced while there may be no file handle to spare.
+    /// Open handle of `dir`, so that it can be synced even if the process has no file handle left.
     folder: Arc<dyn Folder>,
     options: WalOptions,
     state: Mutex<State>,
 }
 
-/// What appenders, waiters and the flusher share.
+/// State shared by appenders, waiters and the flusher.
 struct State {
-    /// Highest LSN handed out.
+    /// Highest LSN assigned.
     last: Lsn,
-    /// Highest LSN of what may be more than a durable mark.
+    /// Highest LSN of a record that may be more than a durable mark.
     last_record: Lsn,
     /// Highest LSN known to be on disk.
     durable: Lsn,
-    /// Appended and not yet taken by the flusher, oldest first.
-    queue: VecDeque<Run>,
-    /// Bytes of `queue` and of the run that is being written.
+    /// Batches appended and not yet taken by the flusher, oldest first.
+    queue: VecDeque<WriteBatch>,
+    /// Bytes of `queue` and of the batch that is being written.
     pending_bytes: usize,
-    /// Where the next record will go: room left in the file that the queue ends in, and prepared files after it.
-    room: Room,
-    /// Why the next file could not be prepared, until it can.
+    /// Space for further records: the rest of the file in which the queue ends, and the prepared
+    /// files after it.
+    reserved_space: ReservedSpace,
+    /// The error of the last attempt to prepare a file, until one succeeds.
     no_space: Option<Error>,
-    /// Room that a refused append asked for; the flusher prepares files until it is there.
-    wanted_bytes: u64,
+    /// Bytes that a refused append asked for; the flusher prepares files until they are available.
+    requested_bytes: u64,
     waiters: BTreeMap<Lsn, Event>,
-    /// What [`Appended::Busy`] handed out.
+    /// The event of [`Appended::Busy`], shared by all refused appenders.
     busy: Option<Event>,
     failure: Option<Error>,
-    /// Oldest first; the last one is being written.
+    /// Oldest first; the last file is being written.
     files: Vec<LogFile>,
-    /// An emptied buffer for the next run, so that a warm log does not allocate.
+    /// An empty buffer for the next batch, so that a warm log does not allocate.
     spare_buffer: Vec<u8>,
 }
 
-/// Records that one flush writes with one call, into one file.
-struct Run {
-    /// Encoded but not sealed; room for the file header first when `opens_file`.
+/// Records that one flush writes with one call into one file.
+struct WriteBatch {
+    /// Encoded records, not sealed; preceded by space for the file header if `opens_file`.
     bytes: Vec<u8>,
     first: Lsn,
     last: Lsn,
-    /// Is one of them more than a durable mark?
+    /// Whether a record is more than a durable mark.
     has_data: bool,
     opens_file: bool,
 }
@@ -173,17 +181,18 @@ struct LogFile {
     bytes: u64,
 }
 
-/// Reserved space, as the end of the queue sees it.
+/// Reserved space after the end of the queue.
 #[derive(Clone, Debug, Default)]
-struct Room {
-    /// In the file that the queue ends in.
+struct ReservedSpace {
+    /// Bytes left in the file in which the queue ends.
     remaining: u64,
-    /// What each prepared file after it holds, oldest first.
+    /// Capacity of each prepared file after it, oldest first, in bytes.
     prepared: VecDeque<u64>,
 }
 
-impl Room {
-    /// Takes room for one record of `bytes`, and says whether it starts a file; `None` when there is none.
+impl ReservedSpace {
+    /// Reserves space for one record of `bytes`; true if the record starts a file, `None` when
+    /// there is no space.
     fn place(&mut self, bytes: u64) -> Option<bool> {
         if bytes <= self.remaining {
             self.remaining -= bytes;
@@ -194,7 +203,7 @@ impl Room {
         Some(true)
     }
 
-    /// Room after placing these records; `None` when there is too little.
+    /// Returns the bytes left after these records; `None` when they do not fit.
     fn after(&self, records: impl Iterator<Item = u64>) -> Option<u64> {
         let (mut remaining, mut prepared) = (self.remaining, self.prepared.iter());
         for bytes in records {
@@ -211,19 +220,19 @@ impl Room {
     }
 }
 
-/// Bytes of records that a file of so many bytes holds.
+/// Bytes of records that fit into a file of this size.
 fn capacity(file_bytes: u64) -> u64 {
     file_bytes - FILE_HEADER_BYTES as u64
 }
 
 impl WalOptions {
-    /// Largest payload: with very small files (tests have them) a record must still fit one.
+    /// Largest payload: a record must also fit into very small files, which tests use.
     fn payload_bytes_max(&self) -> usize {
         let fits = capacity(self.file_bytes_min) - RECORD_HEADER_BYTES as u64;
         usize::try_from(fits).unwrap_or(usize::MAX).min(RECORD_PAYLOAD_BYTES_MAX)
     }
 
-    /// The size of the file after one of `bytes`.
+    /// Returns the size of the file after one of `bytes`.
     fn bytes_after(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(2).clamp(self.file_bytes_min, self.file_bytes)
     }
@@ -234,21 +243,22 @@ impl WalOptions {
             return Ok(());
         }
         let message = format!(
-            "log files of {file_bytes_min} to {file_bytes} bytes, at least {FILE_BYTES_MIN} expected, and not falling"
+            "log files of {file_bytes_min} to {file_bytes} bytes; expected at least {FILE_BYTES_MIN}, and a maximum not below the minimum"
         );
         Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
     }
 }
 
 impl Wal {
-    /// Opens the log in `dir` (made if missing), hands every intact record with LSN >= `from` to `each` in order, drops
-    /// a torn tail, and stands ready to append. `identity` is the database's number, covered by every checksum.
+    /// Opens the log in `dir` (created if missing), passes every intact record with LSN >= `from`
+    /// to `each` in order, drops a torn tail, and is then ready to append. `identity` is the
+    /// database's number, which every checksum covers.
     ///
-    /// LSNs rise but need not be consecutive for `each`: the log's own durable marks take LSNs too.
+    /// LSNs passed to `each` increase but need not be consecutive: durable marks have LSNs too.
     ///
     /// # Errors
-    /// XX001 when an acknowledged record is damaged, naming file, offset, LSN and what is intact, or when records from
-    /// `from` on are missing; 58030 for I/O; whatever `each` returns.
+    /// XX001 when an acknowledged record is damaged, naming file, offset, LSN and the intact
+    /// records, or when records from `from` on are missing; 58030 for I/O; any error of `each`.
     pub fn open(
         env: Arc<dyn Env>,
         dir: &Path,
@@ -261,15 +271,18 @@ impl Wal {
         open::open(env, dir, identity, options, from, each)
     }
 
-    /// Queues records, in order and without another's between them; each record is the concatenation of its parts.
-    /// One copy, no I/O, never waits. A record is durable once [`Wal::durable`] reaches its LSN.
+    /// Queues records in order, with no other record between them; each record is the concatenation
+    /// of its parts. One copy, no I/O, never waits. A record is durable once [`Wal::durable`]
+    /// reaches its LSN.
     ///
-    /// - each record: 1 ..= [`RECORD_PAYLOAD_BYTES_MAX`] bytes. LSNs within one call are consecutive.
+    /// - each record: 1 ..= [`RECORD_PAYLOAD_BYTES_MAX`] bytes. LSNs within one call are
+    ///   consecutive.
     ///
     /// # Errors
     /// Nothing was queued:
     /// - 54000: a record is empty or too large.
-    /// - 53100: the disk is full and what is reserved is kept for `Space::Reserve` (or used up). Goes away by itself.
+    /// - 53100: the disk is full and the remaining reserve is kept for `Space::Reserve` (or used
+    ///   up). Ends when space is available.
     /// - 58030: the log has failed.
     pub fn append(&self, records: &[&[&[u8]]], space: Space) -> Result<Appended> {
         for (nth, parts) in records.iter().enumerate() {
@@ -279,8 +292,8 @@ impl Wal {
         let was_empty = state.queue.is_empty();
         let appended = state.append(records, space, &self.shared.options)?;
         drop(state);
-        // The flusher looks at the queue again after each step, so only the first record of a queue has to wake it;
-        // and it is the one that makes room.
+        // The flusher checks the queue again after each step, so only the first record of a queue
+        // has to wake it. A refused append wakes it too, because the flusher makes space.
         if was_empty || matches!(appended, Appended::Busy(_)) {
             self.notify();
         }
@@ -292,11 +305,11 @@ impl Wal {
         if (1..=bytes_max).contains(&bytes) {
             return Ok(());
         }
-        let message = format!("log record {nth} of this append has {bytes} bytes, 1 to {bytes_max} expected");
+        let message = format!("log record {nth} of this append has {bytes} bytes, expected 1 to {bytes_max}");
         Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
     }
 
-    /// Highest LSN handed out.
+    /// Highest LSN assigned.
     #[must_use]
     pub fn last(&self) -> Lsn {
         self.shared.state.lock().last
@@ -308,7 +321,8 @@ impl Wal {
         self.shared.state.lock().durable
     }
 
-    /// Set when `lsn` is durable or the log has failed: look at [`Wal::failure`] after.
+    /// Returns an event that is set when `lsn` is durable or the log has failed: check
+    /// [`Wal::failure`] then.
     #[must_use]
     pub fn when_durable(&self, lsn: Lsn) -> Event {
         let mut state = self.shared.state.lock();
@@ -318,19 +332,20 @@ impl Wal {
         state.waiters.entry(lsn).or_default().clone()
     }
 
-    /// Why the log has failed, if it has.
+    /// The error with which the log failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.shared.state.lock().failure.clone()
     }
 
-    /// Why ordinary writes are refused for want of space, if they are (or soon will be: some room may be left).
+    /// The error with which ordinary writes are refused for lack of disk space, if files cannot be
+    /// prepared. Some space may be left.
     #[must_use]
     pub fn out_of_space(&self) -> Option<Error> {
         self.shared.state.lock().no_space.clone()
     }
 
-    /// Calls `notify` from inside [`Wal::append`] when the flusher has something to do.
+    /// Sets the callback that [`Wal::append`] calls when the flusher has work.
     pub fn on_work(&self, notify: impl Fn() + Send + Sync + 'static) {
         *self.notify.lock() = Some(Arc::new(notify));
     }
@@ -342,53 +357,56 @@ impl Wal {
         }
     }
 
-    /// The flusher: writes a bounded part of what is pending, syncs once, sets the events. Calls `advanced` with the
-    /// new durable LSN before [`Wal::durable`] shows it and before any event is set. For one worker.
+    /// Step of the flusher: writes a bounded part of the pending records, syncs once, sets the
+    /// events. Calls `advanced` with the new durable LSN before [`Wal::durable`] returns it and
+    /// before any event is set. Call it from one worker only.
     pub fn flush_step(&self, advanced: &dyn Fn(Lsn)) -> Step {
         self.flusher.lock().step(&self.shared, advanced)
     }
 
-    /// Clean shutdown: writes all that is pending and a durable mark. Later appends still work.
+    /// Clean shutdown: writes all pending records and a durable mark. Later appends still work.
     ///
     /// # Errors
-    /// 58030 when the log has failed, now or before.
+    /// 58030 when the log has failed, during this call or before.
     pub fn close(&self, advanced: &dyn Fn(Lsn)) -> Result<()> {
         self.flusher.lock().finish(&self.shared, advanced);
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// The first LSN that is needed where what is below `lsn` is not: beyond durable marks, if they are all that came since.
+    /// Returns the first LSN that is needed if records below `lsn` are not: skips durable marks if
+    /// only those follow.
     #[must_use]
     pub fn beyond_marks(&self, lsn: Lsn) -> Lsn {
         let state = self.shared.state.lock();
-        // A mark that a crash may take back gives its number to another record.
+        // If a crash loses a mark, its LSN is reused for a record; so only durable marks are
+        // skipped.
         if state.last_record < lsn { lsn.max(state.durable.next()) } else { lsn }
     }
 
-    /// Removes files all of whose records are below `lsn`, but never the one that is written. If that is all there are,
-    /// and the file is no small one, another is begun, and it goes as soon as that has its name.
-    ///
+    /// Removes files that have only records below `lsn`, except the current file. If no record is
+    /// needed at all and the current file is large, a small file is started, and the large one is
+    /// removed once the small one has its name.
     /// # Errors
-    /// 58030 when a file cannot be removed; the log is still good.
+    /// 58030 when a file cannot be removed; the log can still be used.
     pub fn remove_below(&self, lsn: Lsn) -> Result<()> {
         let removed = self.shared.remove_below(lsn)?;
         let mut flusher = self.flusher.lock();
         if removed {
             flusher.retry_space_now();
         }
-        let begun = flusher.begin_anew(&self.shared, lsn);
+        let started = flusher.start_small_file(&self.shared, lsn);
         drop(flusher);
-        if removed || begun {
+        if removed || started {
             self.notify();
         }
         Ok(())
     }
 
-    /// Bytes of log files on disk, prepared ones included.
+    /// Bytes of log files on disk, including prepared ones.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         let state = self.shared.state.lock();
-        let prepared = state.room.prepared.iter().map(|capacity| capacity + FILE_HEADER_BYTES as u64);
+        let prepared = state.reserved_space.prepared.iter().map(|capacity| capacity + FILE_HEADER_BYTES as u64);
         state.files.iter().map(|file| file.bytes).chain(prepared).sum()
     }
 
@@ -399,7 +417,7 @@ impl Wal {
         state.files.first().map_or(state.last.next(), |file| file.first_lsn)
     }
 
-    /// Durable records from `from` on, for consumers and `inspect`.
+    /// Reads durable records from `from` on, for consumers and `inspect`.
     ///
     /// # Errors
     /// 55000 when records from `from` on have been removed.
@@ -409,13 +427,14 @@ impl Wal {
 }
 
 impl Shared {
-    /// Removes files all of whose records are below `lsn`; were there any?
+    /// Removes files that have only records below `lsn`; returns whether there were any.
     fn remove_below(&self, lsn: Lsn) -> Result<bool> {
         let removable = self.state.lock().files_below(lsn);
         if removable.is_empty() {
             return Ok(false);
         }
-        // Oldest first, and out of the list first: a reader that comes now is told that they are gone.
+        // Oldest first, and removed from the list first: a reader that starts now gets the error
+        // for removed records.
         for file in &removable {
             self.state.lock().files.retain(|kept| kept.number != file.number);
             let removed = self.env.remove(&file.path);
@@ -435,7 +454,7 @@ impl State {
         if self.pending_bytes > options.pending_bytes_max {
             return Ok(self.busy());
         }
-        if !self.has_room(records, space, options) {
+        if !self.has_space_for(records, space, options) {
             return self.refuse(records, options);
         }
         for parts in records {
@@ -444,9 +463,10 @@ impl State {
         Ok(Appended::At(self.last))
     }
 
-    /// Every queued record has its place in reserved space, so that a full disk is met before queueing and not after.
-    fn has_room(&self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> bool {
-        match (self.room.after(records.iter().map(|parts| record_bytes(parts))), space) {
+    /// Every queued record has its place in reserved space, so a full disk is detected before
+    /// queueing and not after.
+    fn has_space_for(&self, records: &[&[&[u8]]], space: Space, options: &WalOptions) -> bool {
+        match (self.reserved_space.after(records.iter().map(|parts| record_bytes(parts))), space) {
             (None, _) => false,
             (Some(_), Space::Reserve) => true,
             (Some(left), Space::Ordinary) => left >= options.reserve_bytes,
@@ -458,10 +478,11 @@ impl State {
             return Err(error.clone());
         }
         let asked: u64 = records.iter().map(|parts| record_bytes(parts)).sum();
-        // A record that does not fit a file's end leaves that end unused, at worst its own length in every file.
+        // A record that does not fit the rest of a file leaves that rest unused, at worst its own
+        // size in every file.
         let unused_ends =
             (asked / capacity(options.file_bytes_min) + 2) * (RECORD_HEADER_BYTES + options.payload_bytes_max()) as u64;
-        self.wanted_bytes = self.wanted_bytes.max(asked + unused_ends + options.reserve_bytes);
+        self.requested_bytes = self.requested_bytes.max(asked + unused_ends + options.reserve_bytes);
         Ok(self.busy())
     }
 
@@ -469,19 +490,19 @@ impl State {
         Appended::Busy(self.busy.get_or_insert_default().clone())
     }
 
-    /// Queues one record for which there is room. No parts: a durable mark.
+    /// Queues one record for which space is reserved. No parts: a durable mark.
     fn push(&mut self, parts: &[&[u8]], options: &WalOptions) {
         let bytes = record_bytes(parts);
-        let opens_file = self.room.place(bytes).expect("BUG: a record without room was queued");
+        let opens_file = self.reserved_space.place(bytes).expect("BUG: a record without room was queued");
         let lsn = self.last.next();
-        let fits = |run: &Run| run.bytes.len() + bytes as usize <= options.flush_bytes_max;
+        let fits = |batch: &WriteBatch| batch.bytes.len() + bytes as usize <= options.flush_bytes_max;
         if opens_file || !self.queue.back().is_some_and(fits) {
-            self.start_run(lsn, opens_file);
+            self.start_batch(lsn, opens_file);
         }
-        if let Some(run) = self.queue.back_mut() {
-            format::push_record(&mut run.bytes, lsn, parts);
-            run.last = lsn;
-            run.has_data |= !parts.is_empty();
+        if let Some(batch) = self.queue.back_mut() {
+            format::push_record(&mut batch.bytes, lsn, parts);
+            batch.last = lsn;
+            batch.has_data |= !parts.is_empty();
         }
         self.last = lsn;
         if !parts.is_empty() {
@@ -490,13 +511,13 @@ impl State {
         self.pending_bytes += bytes as usize;
     }
 
-    fn start_run(&mut self, first: Lsn, opens_file: bool) {
+    fn start_batch(&mut self, first: Lsn, opens_file: bool) {
         let mut bytes = std::mem::take(&mut self.spare_buffer);
         bytes.clear();
         if opens_file {
             bytes.resize(FILE_HEADER_BYTES, 0);
         }
-        self.queue.push_back(Run { bytes, first, last: first, has_data: false, opens_file });
+        self.queue.push_back(WriteBatch { bytes, first, last: first, has_data: false, opens_file });
     }
 
     fn files_below(&self, lsn: Lsn) -> Vec<LogFile> {

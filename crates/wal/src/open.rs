@@ -1,5 +1,5 @@
-//! Opening: finds the files, hands over the records, tells a torn tail from corruption, makes the tail safe to
-//! append to.
+//! Opening a log: finds the files, replays the records, distinguishes a torn tail from corruption,
+//! and makes the tail safe to append to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::flush::{Current, Flusher, file_name, is_prepared};
 use crate::format::{self, Decoded, FILE_HEADER_BYTES, FileHeader};
-use crate::{LogFile, Opened, Room, Shared, State, Wal, WalOptions};
+use crate::{LogFile, Opened, ReservedSpace, Shared, State, Wal, WalOptions};
 
 type Each<'a> = &'a mut dyn FnMut(Lsn, &[u8]) -> Result<()>;
 
@@ -27,16 +27,16 @@ pub(crate) fn open(
     let from = from.max(Lsn(1));
     prepare_dir(&*env, dir)?;
     let folder = env.open_dir(dir).map_err(|e| io_error("open folder", dir, &e))?;
-    let Files { mut found, mut needless } = find_files(&*env, dir)?;
+    let Files { mut found, mut unused } = find_files(&*env, dir)?;
     for file in &found {
         file.check_identity(identity)?;
     }
-    needless.extend(take_below_gap(&mut found, from));
+    unused.extend(split_off_below_gap(&mut found, from));
     let mut replay = Replay { env: &*env, from, each, opened: Opened::default(), tail: Tail::default() };
     replay.run(&found)?;
     let (opened, tail) = (replay.opened, replay.tail);
-    // Only now: a log that is refused is left as it was.
-    for path in &needless {
+    // Files are removed only now: a log that is refused is left unchanged.
+    for path in &unused {
         env.remove(path).map_err(|e| io_error("remove", path, &e))?;
     }
     let current = make_tail_safe(&*env, found.last(), &tail)?;
@@ -45,27 +45,28 @@ pub(crate) fn open(
     Ok((assemble(shared, identity, &found, &tail, current), opened))
 }
 
-/// What replay learned about the end of the log.
+/// The end of the log, as found by replay.
 #[derive(Default)]
 struct Tail {
-    /// The last intact record.
+    /// LSN of the last intact record.
     last: Lsn,
-    /// The last that is not a mark.
+    /// LSN of the last record that is not a mark.
     data: Lsn,
-    /// Highest durable LSN that the files tell of.
+    /// Highest durable LSN stated by the records.
     recorded: Lsn,
-    /// In the last file: end of the records that are recorded as durable, of the intact ones, of everything not zero.
+    /// Offsets in the last file: end of the records stated to be durable, of the intact records,
+    /// and of all nonzero bytes.
     recorded_end: usize,
     end: usize,
     written_end: usize,
-    /// The last file's bytes `recorded_end .. end`.
+    /// Bytes `recorded_end .. end` of the last file.
     unrecorded: Vec<u8>,
 }
 
 fn assemble(
     shared: impl FnOnce(State) -> Shared,
     identity: u64,
-    found: &[Found],
+    found: &[FoundFile],
     tail: &Tail,
     current: Option<(Current, u64)>,
 ) -> Wal {
@@ -76,13 +77,13 @@ fn assemble(
         durable: tail.last,
         queue: VecDeque::new(),
         pending_bytes: 0,
-        room: Room { remaining, prepared: VecDeque::new() },
+        reserved_space: ReservedSpace { remaining, prepared: VecDeque::new() },
         no_space: None,
-        wanted_bytes: 0,
+        requested_bytes: 0,
         waiters: BTreeMap::new(),
         busy: None,
         failure: None,
-        files: found.iter().map(Found::log_file).collect(),
+        files: found.iter().map(FoundFile::log_file).collect(),
         spare_buffer: Vec::new(),
     };
     let shared = shared(state);
@@ -92,7 +93,7 @@ fn assemble(
         number: found.last().map_or(0, |file| file.header.number),
         prepared: VecDeque::new(),
         prepared_names: 0,
-        needless_below: None,
+        obsolete_below: None,
         recorded: tail.recorded,
         data: tail.data,
         flushed_at_ns: shared.env.monotonic_ns(),
@@ -103,13 +104,13 @@ fn assemble(
 }
 
 /// A log file and its header.
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
     pub(crate) header: FileHeader,
 }
 
-impl Found {
+impl FoundFile {
     fn check_identity(&self, identity: u64) -> Result<()> {
         if self.header.identity == identity {
             return Ok(());
@@ -119,13 +120,14 @@ impl Found {
             "log file {}: it belongs to database {seen:016x}, this one is {identity:016x}",
             self.path.display()
         ))
-        .with_hint("move the file out of the log folder, or restore the log of this database"))
+        .with_hint("move the file out of the log directory, or restore the log of this database"))
     }
 
-    /// Its space was reserved, and the length was durable, before it got its name: no crash leaves it shorter.
-    fn cut_short(&self, next: Lsn) -> Error {
+    /// The error for a file that is too short. Its space was reserved, and its size was durable,
+    /// before it got its name, so no crash shortens it.
+    fn truncated(&self, next: Lsn) -> Error {
         let (path, bytes, reserved) = (self.path.display(), self.bytes, self.header.reserved);
-        Error::corrupt(format!("log file {path}: {bytes} bytes, {reserved} expected: it was cut short"))
+        Error::corrupt(format!("log file {path}: {bytes} bytes, {reserved} expected: the file was truncated"))
             .with_detail(format!("{}; there may have been more, so the database will not open", intact(next)))
             .with_hint("restore a backup")
     }
@@ -148,39 +150,39 @@ fn sync_dir(env: &dyn Env, dir: &Path) -> Result<()> {
     env.sync_dir(dir).map_err(|e| io_error("sync folder", dir, &e))
 }
 
-/// What is in the folder.
+/// Files in the log directory.
 struct Files {
-    /// The log files with their headers, by LSN.
-    found: Vec<Found>,
-    /// Files that never got their name.
-    needless: Vec<PathBuf>,
+    /// Log files with their headers, by LSN.
+    found: Vec<FoundFile>,
+    /// Prepared files that never got their final name.
+    unused: Vec<PathBuf>,
 }
 
 fn find_files(env: &dyn Env, dir: &Path) -> Result<Files> {
     let entries = env.list(dir).map_err(|e| io_error("list folder", dir, &e))?;
     let prepared = entries.iter().filter(|entry| is_prepared(&entry.name));
-    let needless = prepared.map(|entry| dir.join(&entry.name)).collect();
+    let unused = prepared.map(|entry| dir.join(&entry.name)).collect();
     let logs = entries.iter().filter(|entry| entry.name.ends_with(".log"));
     let found = logs.map(|entry| find_file(env, dir.join(&entry.name), entry.bytes)).collect::<Result<_>>()?;
-    Ok(Files { found, needless })
+    Ok(Files { found, unused })
 }
 
-pub(crate) fn find_file(env: &dyn Env, path: PathBuf, bytes: u64) -> Result<Found> {
+pub(crate) fn find_file(env: &dyn Env, path: PathBuf, bytes: u64) -> Result<FoundFile> {
     let file = env.open(&path, Open::Read).map_err(|e| io_error("open", &path, &e))?;
     let mut start = vec![0; bytes.min(FILE_HEADER_BYTES as u64) as usize];
     file.read_at(&mut start, 0).map_err(|e| io_error("read", &path, &e))?;
     let bad = |what: String| Error::corrupt(format!("log file {}: {what}", path.display()));
     let header = FileHeader::decode(&start).map_err(bad)?;
     if path.file_name().is_none_or(|name| name.to_string_lossy() != file_name(header.first_lsn)) {
-        return Err(bad(format!("its header says {}", file_name(header.first_lsn))));
+        return Err(bad(format!("its header belongs to {}", file_name(header.first_lsn))));
     }
-    Ok(Found { path, bytes, header })
+    Ok(FoundFile { path, bytes, header })
 }
 
-/// Removing old files is not atomic, so a crash may leave some of them with others gone between. Those below a gap that
-/// lies below `from` are not needed; takes them out, so that their removal is finished. A gap at or above `from` is an
-/// error, later.
-fn take_below_gap(found: &mut Vec<Found>, from: Lsn) -> Vec<PathBuf> {
+/// Removes from `found`, and returns, the files below a gap that lies below `from`. Removing old
+/// files is not atomic, so a crash may leave some of them; they are not needed, and their removal
+/// is completed. A gap at or above `from` is reported later.
+fn split_off_below_gap(found: &mut Vec<FoundFile>, from: Lsn) -> Vec<PathBuf> {
     let needed = found.partition_point(|file| file.header.first_lsn <= from).saturating_sub(1);
     let gap = (1..=needed.min(found.len().saturating_sub(1)))
         .rev()
@@ -197,7 +199,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn run(&mut self, found: &[Found]) -> Result<()> {
+    fn run(&mut self, found: &[FoundFile]) -> Result<()> {
         let from = self.from;
         let start = found.partition_point(|file| file.header.first_lsn <= from);
         let Some(start) = start.checked_sub(1) else {
@@ -213,8 +215,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// No file reaches down to `from`: fine only for a log that was never written.
-    fn check_nothing_missing(&self, oldest: Option<&Found>) -> Result<()> {
+    /// No file reaches down to `from`: correct only for a log that was never written.
+    fn check_nothing_missing(&self, oldest: Option<&FoundFile>) -> Result<()> {
         let from = self.from;
         let has = match oldest {
             None if from == Lsn(1) => return Ok(()),
@@ -225,10 +227,10 @@ impl Replay<'_> {
             .with_hint("put the missing log files back, or restore a backup"))
     }
 
-    fn file(&mut self, file: &Found, next: Option<&Found>, bytes: &[u8]) -> Result<()> {
+    fn file(&mut self, file: &FoundFile, next: Option<&FoundFile>, bytes: &[u8]) -> Result<()> {
         let seed = file.header.seed();
         let tail = &mut self.tail;
-        // The name of a file is durable only after all records below it.
+        // A file gets its durable name only after all records before it are durable.
         tail.recorded = tail.recorded.max(tail.last);
         (tail.recorded_end, tail.end) = (FILE_HEADER_BYTES, FILE_HEADER_BYTES);
         let mut ends = VecDeque::new();
@@ -245,7 +247,7 @@ impl Replay<'_> {
                     }
                     if !record.payload.is_empty() {
                         tail.data = record.lsn;
-                        self.hand_over(record.lsn, record.payload)?;
+                        self.deliver(record.lsn, record.payload)?;
                     }
                 }
                 Decoded::End => return self.file_end(file, next, bytes, None),
@@ -254,7 +256,7 @@ impl Replay<'_> {
         }
     }
 
-    fn hand_over(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
+    fn deliver(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         if lsn < self.from {
             return Ok(());
         }
@@ -263,8 +265,15 @@ impl Replay<'_> {
         (self.each)(lsn, payload)
     }
 
-    /// The record after `tail.last` is not there: `bad` says what is, if it is not zeros. Is that right?
-    fn file_end(&mut self, file: &Found, next: Option<&Found>, bytes: &[u8], bad: Option<String>) -> Result<()> {
+    /// Handles the missing record after `tail.last`: a torn tail is accepted, damage is an error.
+    /// `bad` describes the bytes found, if they are not zeros.
+    fn file_end(
+        &mut self,
+        file: &FoundFile,
+        next: Option<&FoundFile>,
+        bytes: &[u8],
+        bad: Option<String>,
+    ) -> Result<()> {
         let (at, lsn) = (self.tail.end, self.tail.last.next());
         let what = bad.unwrap_or_else(|| "zeros instead of a record".to_owned());
         if let Some(next) = next {
@@ -275,11 +284,11 @@ impl Replay<'_> {
             return Err(damaged(file, at, lsn, &what, &why));
         }
         if lsn < self.from {
-            let why = format!("the database had taken in records up to {}", self.from.0 - 1);
+            let why = format!("the database had already stored records up to {}", self.from.0 - 1);
             return Err(damaged(file, at, lsn, &what, &why));
         }
         if file.bytes < file.header.reserved {
-            return Err(file.cut_short(lsn));
+            return Err(file.truncated(lsn));
         }
         self.tail.written_end = at + format::written_bytes(&bytes[at..]);
         self.tail.unrecorded = bytes[self.tail.recorded_end..at].to_vec();
@@ -288,8 +297,8 @@ impl Replay<'_> {
     }
 }
 
-/// A file that is not the last must end right where the next begins.
-fn check_next(file: &Found, next: &Found, at: usize, lsn: Lsn, what: &str) -> Result<()> {
+/// Checks that a file ends where the next one starts.
+fn check_next(file: &FoundFile, next: &FoundFile, at: usize, lsn: Lsn, what: &str) -> Result<()> {
     let (number, first) = (file.header.number, next.header.first_lsn);
     if next.header.number == number + 1 && first == lsn {
         return Ok(());
@@ -310,7 +319,7 @@ fn check_next(file: &Found, next: &Found, at: usize, lsn: Lsn, what: &str) -> Re
     .with_hint("put the missing log file back, or restore a backup"))
 }
 
-fn damaged(file: &Found, at: usize, lsn: Lsn, what: &str, why: &str) -> Error {
+fn damaged(file: &FoundFile, at: usize, lsn: Lsn, what: &str, why: &str) -> Error {
     Error::corrupt(format!("log file {}: record {lsn} at byte {at}: {what}", file.path.display()))
         .with_detail(format!("{}; {why}, so the database will not open", intact(lsn)))
         .with_hint("restore a backup")
@@ -320,7 +329,7 @@ fn intact(bad: Lsn) -> String {
     format!("Records up to {} are intact", bad.0 - 1)
 }
 
-fn read_whole(env: &dyn Env, found: &Found, buffer: &mut Vec<u8>) -> Result<()> {
+fn read_whole(env: &dyn Env, found: &FoundFile, buffer: &mut Vec<u8>) -> Result<()> {
     let path = &found.path;
     let bytes = usize::try_from(found.bytes).unwrap_or(usize::MAX);
     if bytes > buffer.len() && buffer.try_reserve_exact(bytes - buffer.len()).is_err() {
@@ -331,8 +340,9 @@ fn read_whole(env: &dyn Env, found: &Found, buffer: &mut Vec<u8>) -> Result<()> 
     file.read_at(buffer, 0).map_err(|e| io_error("read", path, &e))
 }
 
-/// Opens the last file for appending. docs/format/wal.md, "The tail", says what is rewritten and why.
-fn make_tail_safe(env: &dyn Env, last: Option<&Found>, tail: &Tail) -> Result<Option<(Current, u64)>> {
+/// Opens the last file for appending. docs/format/wal.md, "The tail", explains which bytes are
+/// rewritten and why.
+fn make_tail_safe(env: &dyn Env, last: Option<&FoundFile>, tail: &Tail) -> Result<Option<(Current, u64)>> {
     let Some(found) = last else {
         return Ok(None);
     };
@@ -354,7 +364,8 @@ fn rewrite_and_sync(file: &dyn File, rewrite: &[u8], at: u64) -> io::Result<()> 
     file.sync()
 }
 
-/// Reserves the file's space once more, because a copied file may have holes. Without space its rest stays unused.
+/// Reserves the space of the file again, because a copied file may have holes. On a full disk the
+/// rest of the file is not used.
 fn reserve_again(file: &dyn File, bytes: u64) -> io::Result<bool> {
     match file.allocate(bytes) {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! Reading an open log by LSN, behind its writer: for consumers and `inspect`.
+//! Reads an open log by LSN while it is being written: for consumers and `inspect`.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,78 +11,79 @@ use crate::format::{self, Decoded, FILE_HEADER_BYTES, FileHeader, RECORD_HEADER_
 use crate::open::io_error;
 use crate::{LogFile, Shared};
 
-/// Bytes read at once: little for a consumer that follows, more while it catches up.
+/// Bytes read at once: few for a consumer that follows closely, more while it catches up.
 const WINDOW_BYTES_MIN: usize = 16 << 10;
 const WINDOW_BYTES_MAX: usize = 1 << 20;
 
-/// Walks durable records by LSN. Goes on after `None` when more has become durable.
+/// Iterates over durable records by LSN. After `None` it continues once more records are durable.
 pub struct Reader {
     shared: Arc<Shared>,
-    /// The record to give next.
+    /// LSN of the next record.
     next: Lsn,
-    /// Durable records of the present file, when we last asked.
+    /// Highest readable LSN in the present file, as of the last check.
     readable: Lsn,
-    place: Option<Place>,
+    position: Option<Position>,
 }
 
-/// Where in which file.
-struct Place {
+/// Position in a file.
+struct Position {
     file: Arc<dyn File>,
     path: PathBuf,
     bytes: u64,
     number: u64,
     seed: u32,
-    /// The record at `at`.
+    /// LSN of the record at `at`.
     lsn: Lsn,
     at: u64,
     /// Bytes from `window_at` on, all of which were durable when they were read.
     window: Vec<u8>,
     window_at: u64,
     window_bytes: usize,
-    /// Where in `window` the payload of the last record is.
+    /// Range in `window` of the payload of the last record.
     payload: Range<usize>,
 }
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>, from: Lsn) -> Result<Reader> {
-        let mut reader = Reader { shared, next: from.max(Lsn(1)), readable: Lsn::ZERO, place: None };
-        reader.look_again()?;
+        let mut reader = Reader { shared, next: from.max(Lsn(1)), readable: Lsn::ZERO, position: None };
+        reader.refresh()?;
         Ok(reader)
     }
 
-    /// The LSN from which the reader goes on.
+    /// LSN of the next record.
     #[must_use]
     pub fn position(&self) -> Lsn {
         self.next
     }
 
-    /// The next durable record, or `None` when there is no further one yet. Skips the log's own marks.
+    /// Returns the next durable record, or `None` when there is none yet. Skips durable marks.
     ///
     /// # Errors
     /// 55000 when the record was removed meanwhile; XX001 when it is damaged; 58030 for I/O.
     #[allow(clippy::should_implement_trait, reason = "it lends from its own buffer")]
     pub fn next(&mut self) -> Result<Option<(Lsn, &[u8])>> {
         loop {
-            if self.next > self.readable && !self.look_again()? {
+            if self.next > self.readable && !self.refresh()? {
                 return Ok(None);
             }
-            let Some(place) = &mut self.place else {
+            let Some(position) = &mut self.position else {
                 return Ok(None);
             };
-            let lsn = place.advance()?;
+            let lsn = position.advance()?;
             if lsn < self.next {
                 continue;
             }
             self.next = lsn.next();
-            if !place.payload.is_empty() {
+            if !position.payload.is_empty() {
                 break;
             }
         }
-        Ok(self.place.as_ref().map(|place| (Lsn(self.next.0 - 1), &place.window[place.payload.clone()])))
+        Ok(self.position.as_ref().map(|position| (Lsn(self.next.0 - 1), &position.window[position.payload.clone()])))
     }
 
-    /// Asks the log for its durable LSN and the file of the next record. Answers whether that is readable now.
-    fn look_again(&mut self) -> Result<bool> {
+    /// Gets the durable LSN and the file of the next record from the log. Returns whether that
+    /// record is readable now.
+    fn refresh(&mut self) -> Result<bool> {
         let (durable, file, file_last) = {
             let state = self.shared.state.lock();
             let after = state.files.partition_point(|file| file.first_lsn <= self.next);
@@ -98,17 +99,17 @@ impl Reader {
         let Some(file) = file.filter(|_| self.next <= self.readable) else {
             return Ok(false);
         };
-        match &mut self.place {
-            // What was read ahead may be older than what became durable since.
-            Some(place) if place.number == file.number => place.forget_window(),
-            place => *place = Some(self.shared.place(&file)?),
+        match &mut self.position {
+            // Bytes read ahead may be older than those that are durable now.
+            Some(position) if position.number == file.number => position.forget_window(),
+            position => *position = Some(self.shared.position(&file)?),
         }
         Ok(true)
     }
 }
 
 impl Shared {
-    fn place(&self, log: &LogFile) -> Result<Place> {
+    fn position(&self, log: &LogFile) -> Result<Position> {
         let path = log.path.clone();
         let file = self.env.open(&path, Open::Read).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => removed(log.first_lsn, log.first_lsn),
@@ -118,7 +119,7 @@ impl Shared {
         file.read_at(&mut header, 0).map_err(|e| io_error("read", &path, &e))?;
         let header = FileHeader::decode(&header)
             .map_err(|what| Error::corrupt(format!("log file {}: {what}", path.display())))?;
-        Ok(Place {
+        Ok(Position {
             file,
             path,
             bytes: log.bytes,
@@ -134,8 +135,8 @@ impl Shared {
     }
 }
 
-impl Place {
-    /// Steps over one record; gives its LSN and leaves its payload in the window.
+impl Position {
+    /// Steps over one record; returns its LSN and leaves its payload in the window.
     fn advance(&mut self) -> Result<Lsn> {
         self.fill(RECORD_HEADER_BYTES)?;
         let Some(bytes) = format::claimed_bytes(&self.window[self.offset()..]) else {
@@ -162,8 +163,8 @@ impl Place {
 
     /// Makes `bytes` bytes from `at` on available in the window.
     fn fill(&mut self, bytes: usize) -> Result<()> {
-        let has = (self.window_at + self.window.len() as u64).saturating_sub(self.at);
-        if self.at >= self.window_at && has >= bytes as u64 {
+        let available = (self.window_at + self.window.len() as u64).saturating_sub(self.at);
+        if self.at >= self.window_at && available >= bytes as u64 {
             return Ok(());
         }
         let left = self.bytes.saturating_sub(self.at);
@@ -195,5 +196,5 @@ fn removed(wanted: Lsn, oldest: Lsn) -> Error {
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("log record {wanted} has been removed; the oldest kept is {oldest}"),
     )
-    .with_hint("start again from a copy of the database")
+    .with_hint("start from a new copy of the database")
 }

@@ -1,10 +1,10 @@
-//! What grows with the number of series and segments: `cargo xtask scale`, or by itself
-//! `cargo run --release --example scale -p engine [FOLDER]`.
+//! Measures growth with the number of series and segments: `cargo xtask scale`, or directly `cargo
+//! run --release --example scale -p engine [DIRECTORY]`.
 //!
-//! Of 100 million series and 100 TB (400,000 segments of 256 MB) a thousandth and a hundredth is made, of segments with
-//! few rows, and opened, read, written to, flushed and compacted. Prints each figure at both sizes, by how much it grew,
-//! and what it comes to at full size on the line through both. What needs no files is measured at full size too. Described in
-//! docs/scale.md.
+//! Builds a thousandth and a hundredth of 100 million series and 100 TB (400,000 segments of 256
+//! MB), with few rows a segment, then opens, reads, writes, flushes and compacts. Prints each
+//! figure at both sizes, its growth, and its extrapolation to full size on the line through both.
+//! Work without files is measured at full size too. Described in docs/scale.md.
 
 mod world;
 
@@ -21,13 +21,13 @@ use world::{Counting, MEMORY_BYTES, Size, World, build, imagined, request, slice
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// All of it.
+/// The full size.
 const FULL: Size = Size { series: 100_000_000, segments: 400_000 };
-/// Parts of it that are made.
+/// Fractions that are built.
 const PARTS: [u32; 2] = [1_000, 100];
-/// Bytes of a segment when nothing is left to merge: four of these are as much as one merge takes.
+/// Bytes of a completely merged segment: four of these are the input of one merge.
 const SEGMENT_BYTES: u64 = 256 << 20;
-/// Files that a process may have open where nobody has changed that: fewer than there are segments at a hundredth.
+/// The usual limit of open files of a process: less than the number of segments at a hundredth.
 const OPEN_FILES_MAX: u64 = 1_024;
 
 fn part(of: u32) -> Size {
@@ -50,7 +50,7 @@ fn number(text: &str) -> Result<u32> {
     text.parse().map_err(Error::bug)
 }
 
-/// Prints what a child measured, a line a figure, for its parent.
+/// Prints the measurements of a child process for its parent, one figure a line.
 struct Figures;
 
 impl Figures {
@@ -62,7 +62,7 @@ impl Figures {
         self.add(name, value as f64);
     }
 
-    /// How long `work` takes, in milliseconds.
+    /// Measures the time of `work` in milliseconds.
     fn timed<T>(&mut self, name: &str, work: impl FnOnce() -> T) -> T {
         let env = RealEnv::new();
         let started = env.monotonic_ns();
@@ -72,7 +72,7 @@ impl Figures {
     }
 }
 
-/// Every step in a process of its own, so that what it holds is its own.
+/// Runs every step in a process of its own, so that memory is measured separately.
 fn compare(folder: &Path) -> Result<()> {
     let mut made = Vec::new();
     for of in PARTS {
@@ -102,7 +102,8 @@ fn compare(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// On the straight line through both: what is there anyway, and what is done for each. What did not grow stays.
+/// Extrapolates on the straight line through both: a constant part and a part for each item. A
+/// figure that did not grow is constant.
 fn at_full_size(small: f64, large: f64) -> f64 {
     let [few, many] = PARTS.map(|of| 1.0 / f64::from(of));
     large + ((large - small) / (many - few) * (1.0 - many)).max(0.0)
@@ -120,7 +121,7 @@ fn child(arguments: &[&str]) -> Result<Vec<(String, f64)>> {
     figures.map(|(name, value)| Ok((name.to_owned(), value.parse().map_err(Error::bug)?))).collect()
 }
 
-/// Memory of this process that is its own, in MiB; 0 where the kernel does not say.
+/// Private memory of this process in MiB; 0 if the kernel does not tell.
 fn memory_mib() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -148,7 +149,7 @@ fn measure(dir: &Path, size: Size, figures: &mut Figures) -> Result<()> {
     world.engine.close()
 }
 
-/// What a filter on a part of the key looks through.
+/// The keys that a filter on a part of the key visits.
 fn keys(world: &World) -> Result<()> {
     let (view, count) = (world.view()?, world.size.series);
     for from in (0..count).step_by(8_192) {
@@ -157,11 +158,11 @@ fn keys(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Queries of one series, those that touch least first.
+/// Queries of one series, the cheapest first.
 fn read(world: &World, figures: &mut Figures) -> Result<()> {
     let size = world.size;
     let newest = slice(size, size.segments - 1);
-    // A day in the middle, which nothing has touched yet.
+    // A day in the middle that has not been read yet.
     let day = TimeRange { start: newest.last / 2, last: newest.last / 2 + 86_400_000_000_000 - 1 };
     let view = world.view()?;
     for (name, times) in [("newest segment", newest), ("one day", day), ("a year", TimeRange::ALL)] {
@@ -179,7 +180,7 @@ fn read(world: &World, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// Flushes of a row, of a row of a new series, and of a row of every series.
+/// Flushes of one row, of one row of a new series, and of one row of every series.
 fn write(world: &World, figures: &mut Figures) -> Result<()> {
     let size = world.size;
     let time = slice(size, size.segments - 1).last;
@@ -197,7 +198,7 @@ fn write(world: &World, figures: &mut Figures) -> Result<()> {
     flush("a row of every series", time + 3, 0..size.series)
 }
 
-/// One compaction: of small segments, as all are small here.
+/// One compaction of small segments.
 fn compact(world: &World, figures: &mut Figures) -> Result<()> {
     world.env.let_compact();
     world.write(0..1, slice(world.size, world.size.segments - 1).last + 4)?;
@@ -210,7 +211,7 @@ fn compact(world: &World, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// What a table does with what it knows of its segments, none of which is there.
+/// Work of a table on the metadata of its segments, without any files.
 fn imagine(size: Size, figures: &mut Figures) -> Result<()> {
     let env = Counting::default();
     let before = memory_mib();
@@ -234,7 +235,7 @@ fn imagine(size: Size, figures: &mut Figures) -> Result<()> {
     figures.timed("edit after a flush", || files_after.encode_change(&files, &mut change));
     figures.count("edit after a flush: bytes", change.len() as u64);
     let view = TableView::new(Arc::new(after));
-    // After the last, so that none is opened.
+    // After the last row, so that no segment is opened.
     let later = TimeRange { start: i64::MAX - 1, last: i64::MAX };
     for name in ["scan that wants none, the first after a flush", "scan that wants none, again"] {
         figures.timed(name, || view.scan(request(0, later)).map(|scan| scan.stats()))?;

@@ -1,5 +1,6 @@
-//! A directory with as many series and segments as wanted, each segment of few rows, and an [`Env`] that counts what is
-//! asked of the disk. What grows with the number of things is seen without the bytes.
+//! Builds a directory with a given number of series and segments, each with few rows, and an
+//! [`Env`] that counts disk requests. So growth with the number of items is measured without the
+//! bytes.
 
 use std::cell::Cell;
 use std::io;
@@ -17,29 +18,29 @@ use env::{DirEntry, Env, Event, File, Folder, Open, RealEnv, Step, Worker};
 use model::{ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableId, TableName, TableOptions, TimeRange, key};
 use parking_lot::Mutex;
 
-/// The moments that all segments share in: as many years of data as there ever are, whatever the number of series.
+/// The time range of all segments: a year, whatever the number of series.
 const SPAN_NS: i64 = 365 * 86_400 * 1_000_000_000;
 /// Rows of a segment.
 const SEGMENT_ROWS: u32 = 16;
 /// Rows of a commit when every series gets one.
 const COMMIT_ROWS: u32 = 50_000;
 
-/// How many there are of what grows.
+/// The numbers of items that grow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) series: u32,
     pub(crate) segments: u32,
 }
 
-/// What was asked of the disk.
+/// Counts of disk requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Files opened, and of these segments.
+    /// Files opened, and segments among them.
     pub(crate) opened: u64,
     pub(crate) segments_opened: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
-    /// Of the bytes written those of the manifest, and of series files.
+    /// Bytes written to the manifest and to series files; part of all bytes written.
     pub(crate) manifest_bytes: u64,
     pub(crate) series_bytes: u64,
 }
@@ -58,12 +59,13 @@ impl Counts {
 }
 
 thread_local! {
-    /// Since the step in hand began.
+    /// Whether the present step has written a manifest.
     static WROTE_MANIFEST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The real one, counted. Nothing is synced, as nothing here is about crashes. The compactor merges only when it
-/// is let, and would otherwise merge the many small segments that stand for large ones.
+/// The real environment, with counters. Nothing is synced, because crashes are not tested here. The
+/// compactor merges only on request, and would otherwise merge the many small segments that
+/// represent large ones.
 #[derive(Clone, Default)]
 pub(crate) struct Counting {
     real: RealEnv,
@@ -73,27 +75,27 @@ pub(crate) struct Counting {
 #[derive(Default)]
 struct Shared {
     counts: Mutex<Counts>,
-    /// Segments' files that are open, and the most that ever were.
+    /// Segment files that are open, and the maximum so far.
     open: Mutex<(u64, u64)>,
-    /// How many files the process is told that it may open; 0: the truth.
+    /// The limit of open files that the process sees; 0: the real one.
     open_files_max: AtomicU64,
     may_compact: AtomicBool,
-    /// When the compaction that was let began, and what had been asked of the disk.
+    /// Start of the requested compaction, and the counts at that time.
     began: Mutex<Option<(u64, Counts)>>,
-    /// Nanoseconds that it took, and what it asked of the disk.
+    /// Duration of the compaction in nanoseconds, and its counts.
     compacted: Mutex<Option<(u64, Counts)>>,
     done: Event,
 }
 
 impl Counting {
-    /// Of a process that may have so many files open.
+    /// An environment with a limit of open files.
     pub(crate) fn with_open_files(most: u64) -> Counting {
         let counting = Counting::default();
         counting.shared.open_files_max.store(most, Ordering::SeqCst);
         counting
     }
 
-    /// The most files of segments that were open at a time.
+    /// The maximum number of segment files open at the same time.
     pub(crate) fn most_open(&self) -> u64 {
         self.shared.open.lock().1
     }
@@ -102,19 +104,19 @@ impl Counting {
         *self.shared.counts.lock()
     }
 
-    /// What `work` asks of the disk.
+    /// Counts the disk requests of `work`.
     pub(crate) fn counted<T>(&self, work: impl FnOnce() -> T) -> (T, Counts) {
         let before = self.counts();
         let result = work();
         (result, self.counts().since(before))
     }
 
-    /// From now on there may be one compaction, when something wakes the compactor.
+    /// Permits one compaction, which starts when the compactor is next woken.
     pub(crate) fn let_compact(&self) {
         self.shared.may_compact.store(true, Ordering::SeqCst);
     }
 
-    /// Waits for that compaction: its nanoseconds and counts.
+    /// Waits for that compaction and returns its duration in nanoseconds and its counts.
     pub(crate) fn compacted(&self) -> (u64, Counts) {
         self.real.wait(&self.shared.done);
         self.shared.compacted.lock().take().unwrap_or_default()
@@ -211,7 +213,7 @@ impl File for CountedFile {
     }
 }
 
-/// A folder that is not synced.
+/// A directory whose syncs do nothing.
 struct Unsynced;
 
 impl Folder for Unsynced {
@@ -297,7 +299,7 @@ impl Env for Counting {
             }
             let now = || (this.monotonic_ns(), this.counts());
             let (started, before) = *shared.began.lock().get_or_insert_with(now);
-            // A flush writes manifests too, by a thread of its own.
+            // Flushes write manifests too, on a thread of their own.
             WROTE_MANIFEST.set(false);
             let next = step();
             if !WROTE_MANIFEST.get() {
@@ -318,18 +320,18 @@ impl Env for Counting {
     }
 }
 
-/// A database of a size.
+/// A database of a given size.
 pub(crate) struct World {
     pub(crate) env: Counting,
     pub(crate) engine: Engine,
     pub(crate) size: Size,
-    /// Of its one table.
+    /// Number of its one table.
     table: TableId,
-    /// Where its files are.
+    /// Directory of its data files.
     data: PathBuf,
 }
 
-/// So large that nothing is flushed unasked.
+/// Enough memory that nothing is flushed unasked.
 pub(crate) const MEMORY_BYTES: u64 = 8 << 30;
 
 fn options() -> Options {
@@ -354,8 +356,9 @@ fn key_of(series: u32) -> Vec<u8> {
     key::encode(&[KeyValue::Text(format!("site-{:04}/device-{series:08}", series % 5_000))])
 }
 
-/// Makes the directory. Segments lie one after the other in time, as those of data that comes in order; each has rows of
-/// [`SEGMENT_ROWS`] series from the first to the last, series 0 always among them.
+/// Creates the directory. Segments follow each other in time, like those of data that arrives in
+/// order; each has rows of [`SEGMENT_ROWS`] series from the first to the last, always including
+/// series 0.
 pub(crate) fn build(dir: &Path, size: Size) -> Result<()> {
     let env = Counting::default();
     let (engine, _) = Engine::open(Arc::new(env.clone()), dir, options())?;
@@ -375,7 +378,7 @@ pub(crate) fn build(dir: &Path, size: Size) -> Result<()> {
         .map_err(|error| model::Error::io(format_args!("write {}", path.display()), &error))
 }
 
-/// Puts series and segments beside the table that the manifest has.
+/// Adds series and segments to the table of the manifest.
 fn fill(env: &Arc<dyn Env>, dir: &Path, size: Size, manifest: &mut Manifest) -> Result<()> {
     let data = dir.join("data");
     let table = manifest.catalog.expect(&name())?.clone();
@@ -403,7 +406,7 @@ fn fill(env: &Arc<dyn Env>, dir: &Path, size: Size, manifest: &mut Manifest) -> 
     Ok(())
 }
 
-/// The moments of segment `number`.
+/// Time range of segment `number`.
 pub(crate) fn slice(size: Size, number: u32) -> TimeRange {
     let length = SPAN_NS / i64::from(size.segments);
     let start = i64::from(number) * length;
@@ -414,7 +417,8 @@ fn segment_rows(size: Size, number: u32) -> Arc<Rows> {
     let times = slice(size, number);
     let step = (size.series / SEGMENT_ROWS).max(1);
     let count = size.series.min(SEGMENT_ROWS);
-    // The first and the last series are in each, so that series numbers prune nothing, as with large segments.
+    // Each segment has the first and the last series, so that pruning by series numbers finds
+    // nothing, as with large segments.
     let series: Vec<u32> = (0..count).map(|at| if at + 1 == count { size.series - 1 } else { at * step }).collect();
     let each = (times.last - times.start) / i64::from(count);
     let moments = (0..i64::from(count)).map(|at| times.start + at * each).collect();
@@ -423,7 +427,7 @@ fn segment_rows(size: Size, number: u32) -> Arc<Rows> {
 }
 
 impl World {
-    /// Opens what [`build`] made; what that asked of the disk.
+    /// Opens the directory of [`build`]; returns the disk requests too.
     pub(crate) fn open(env: Counting, dir: &Path, size: Size, memory_bytes: u64) -> Result<(World, Counts)> {
         let options = Options { memory_bytes, ..options() };
         let (opened, counts) = env.counted(|| Engine::open(Arc::new(env.clone()), dir, options));
@@ -432,12 +436,12 @@ impl World {
         Ok((World { env, engine, size, table, data: dir.join("data") }, counts))
     }
 
-    /// The table as it is now.
+    /// A view of the present table.
     pub(crate) fn view(&self) -> Result<TableView> {
         self.engine.snapshot(Lsn::ZERO).table_by_id(self.table)
     }
 
-    /// The table with segments of which nothing has been read yet.
+    /// A view of the table with segments that have not been read yet.
     pub(crate) fn unread(&self) -> Result<TableView> {
         let view = self.view()?;
         let files = TableFiles { series_files: Vec::new(), ..view.state().files() };
@@ -447,7 +451,7 @@ impl World {
         Ok(TableView::new(Arc::new(TableState { series_count: self.size.series, ..state })))
     }
 
-    /// Reads one series at these moments.
+    /// Reads one series in a time range.
     pub(crate) fn read(&self, view: &TableView, series: u32, times: TimeRange) -> Result<(ScanStats, Counts)> {
         let (stats, counts) = self.env.counted(|| -> Result<ScanStats> {
             let mut scan = view.scan(request(series, times))?;
@@ -457,7 +461,7 @@ impl World {
         Ok((stats?, counts))
     }
 
-    /// A row for each of these series, in commits of [`COMMIT_ROWS`].
+    /// Writes one row for each of these series, in commits of [`COMMIT_ROWS`].
     pub(crate) fn write(&self, series: impl Iterator<Item = u32>, time: i64) -> Result<()> {
         let all: Vec<u32> = series.collect();
         for part in all.chunks(COMMIT_ROWS as usize) {
@@ -473,7 +477,7 @@ impl World {
         Ok(())
     }
 
-    /// Flushes; what that asked of the disk, the log left out as far as it was written before.
+    /// Flushes; returns its disk requests, without log already written.
     pub(crate) fn flush(&self) -> Result<Counts> {
         let durable = self.engine.when_durable(Lsn(self.engine.stats().last_lsn))?;
         durable.iter().for_each(|event| self.env.wait(event));
@@ -491,7 +495,7 @@ pub(crate) fn request(series: u32, times: TimeRange) -> ScanRequest {
     }
 }
 
-/// A table of so many segments of `bytes` each, as the manifest names them. There are no such files.
+/// A table with segments of `bytes` each, as named by a manifest. The files do not exist.
 pub(crate) fn imagined(env: &Counting, size: Size, bytes: u64) -> Result<TableState> {
     let meta = |number: u32| SegmentMeta {
         file: u64::from(number) + 1,

@@ -1,4 +1,5 @@
-//! Edits of a manifest: what changed from one to the next, appended to the file of the first.
+//! Edits of a manifest: differences between one manifest and the next, appended to the file of the
+//! first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,12 +7,12 @@ use std::sync::Arc;
 use columns::TableFiles;
 use model::{Error, Lsn, Result, TableId};
 
-use super::{Manifest, Parts, Stored, Tail, put_schemas, take_schemas, take_sequence};
+use super::{Manifest, ManifestBuilder, Stored, Tail, put_schemas, take_schemas, take_sequence};
 use crate::codec::{Put, Take};
 use crate::record::{decode_row_table, decode_table, encode_row_table, encode_table};
 use crate::rowfile::RowFiles;
 
-/// Length and checksum.
+/// A u32 length and a u32 checksum.
 const HEADER_BYTES: usize = 8;
 
 const TABLE: u8 = 1;
@@ -24,7 +25,7 @@ const SEQUENCE: u8 = 7;
 const SEQUENCE_GONE: u8 = 8;
 const SCHEMAS: u8 = 9;
 
-/// The edit that makes `new` of `old`, to come behind what has the checksum `crc`.
+/// Encodes the edit that changes `old` to `new`; `crc` is the checksum of the bytes before it.
 pub(super) fn encode(old: &Manifest, new: &Manifest, crc: u32) -> Vec<u8> {
     let mut out = vec![0; HEADER_BYTES];
     out.put_u64(new.flushed_lsn.0);
@@ -47,7 +48,7 @@ pub(super) fn encode(old: &Manifest, new: &Manifest, crc: u32) -> Vec<u8> {
     out
 }
 
-/// The checksum of an edit, and of all before it.
+/// The checksum of an edit, which covers everything before it.
 pub(super) fn crc_of(edit: &[u8]) -> u32 {
     u32::from_le_bytes([edit[4], edit[5], edit[6], edit[7]])
 }
@@ -60,7 +61,8 @@ fn put_tables(old: &Manifest, new: &Manifest, out: &mut Vec<u8>) {
     let none = TableFiles::default();
     for (id, files) in &new.files {
         let (before, now) = (old.catalog.table_by_id(*id), new.table(*id));
-        // Another definition of a table that is there leaves its files; most are not only equal but the same.
+        // A table with a new definition keeps its files. Most definitions are not only equal but
+        // shared.
         if before.is_none_or(|before| !Arc::ptr_eq(before, now) && before != now) {
             out.put_u8(TABLE);
             out.put_bytes(&encode_table(now));
@@ -113,13 +115,14 @@ fn put_sequences(old: &Manifest, new: &Manifest, out: &mut Vec<u8>) {
     }
 }
 
-/// Makes the edits in `bytes`, which are what follows the base of `stored`; `stored` then says how far they go.
+/// Applies the edits in `bytes`, which follow the base of `stored`; afterwards `stored` covers
+/// them.
 ///
-/// - `synced`: up to here the file was synced, base included.
+/// - `synced`: the file was synced up to this offset, base included.
 ///
 /// # Errors
-/// XX001 for an edit that was synced and is not intact, or that does not fit what it is an edit of.
-pub(super) fn read(parts: &mut Parts, stored: &mut Stored, mut bytes: &[u8], synced: u64) -> Result<()> {
+/// XX001 for an edit that was synced and is damaged, or that does not apply to the manifest.
+pub(super) fn read(parts: &mut ManifestBuilder, stored: &mut Stored, mut bytes: &[u8], synced: u64) -> Result<()> {
     while !bytes.is_empty() {
         let Some((edit, rest)) = intact(bytes, stored.crc) else { break };
         let (number, at) = (stored.edits + 1, stored.end);
@@ -142,8 +145,8 @@ pub(super) fn read(parts: &mut Parts, stored: &mut Stored, mut bytes: &[u8], syn
     Ok(())
 }
 
-/// The edit that `bytes` begin with, behind what has the checksum `crc`, and what follows it; `None` when it is not there
-/// whole.
+/// Splits `bytes` into the first edit, if it is complete and follows bytes with checksum `crc`, and
+/// the rest.
 fn intact(bytes: &[u8], crc: u32) -> Option<(&[u8], &[u8])> {
     let length = bytes.first_chunk::<4>()?;
     let (edit, rest) = bytes.split_at_checked((u32::from_le_bytes(*length) as usize).checked_add(HEADER_BYTES)?)?;
@@ -151,7 +154,7 @@ fn intact(bytes: &[u8], crc: u32) -> Option<(&[u8], &[u8])> {
     (seen == crc_of(edit)).then_some((edit, rest))
 }
 
-fn apply(parts: &mut Parts, take: &mut Take<'_>) -> Result<()> {
+fn apply(parts: &mut ManifestBuilder, take: &mut Take<'_>) -> Result<()> {
     parts.manifest.flushed_lsn = Lsn(take.u64()?);
     parts.manifest.replay_from = Lsn(take.u64()?);
     parts.manifest.next_file = take.u64()?;
@@ -165,7 +168,7 @@ fn apply(parts: &mut Parts, take: &mut Take<'_>) -> Result<()> {
     Ok(())
 }
 
-fn apply_item(parts: &mut Parts, kind: u8, take: &mut Take<'_>) -> Result<()> {
+fn apply_item(parts: &mut ManifestBuilder, kind: u8, take: &mut Take<'_>) -> Result<()> {
     let manifest = &mut parts.manifest;
     let is_known = match kind {
         TABLE => {
@@ -220,5 +223,9 @@ fn apply_item(parts: &mut Parts, kind: u8, take: &mut Take<'_>) -> Result<()> {
         }
         other => return Err(take.malformed(&format!("has an item of kind {other}"))),
     };
-    if is_known { Ok(()) } else { Err(take.malformed(&format!("has an item of kind {kind} that fits nothing"))) }
+    if is_known {
+        Ok(())
+    } else {
+        Err(take.malformed(&format!("has an item of kind {kind} for an unknown table or sequence")))
+    }
 }

@@ -1,4 +1,4 @@
-//! Manifests as bytes, as edits of each other, and on disks that fail.
+//! Tests of manifests: their bytes, edits between them, and failing disks.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use model::{
 use super::*;
 use crate::rowfile::RowPart;
 
-/// A file with this base.
+/// A file with this base and no edits.
 fn with_body(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u64).to_le_bytes();
     let crc = crc32c::crc32c_append(crc32c::crc32c(&length), body);
@@ -44,34 +44,34 @@ fn manifest_bytes_are_exactly_these() {
     assert_eq!(bytes[36..], body);
     assert_eq!(bytes, with_body(&body));
     assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
-    // Versions up to 3 have the base behind its checksum. Version 2 ends before the clock of retention, version 1 before
-    // the tables that it does not have.
+    // Versions up to 3 have the base directly after its checksum. Version 2 ends before the trusted
+    // time of retention, version 1 before the counts of `rows` tables and sequences.
     for (version, missing, retention_ns) in [(3, 0, 13), (2, 8, 0), (1, 16, 0)] {
         let body = &body[..body.len() - missing];
         let old = [&MAGIC[..], &[version, 0, 0, 0], &crc32c::crc32c(body).to_le_bytes(), body].concat();
         let read = Manifest::decode(&old).unwrap();
         assert_eq!(read, Manifest { retention_ns, ..manifest.clone() });
-        assert!(read.stored.must_be_renewed());
+        assert!(read.stored.needs_rewrite());
     }
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_refused_but_of_the_mark() {
+fn every_truncation_and_flipped_bit_outside_the_mark_is_refused() {
     let bytes = Manifest::default().encode();
     for cut in 0..bytes.len() {
         assert!(Manifest::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
     let mark = MARK_AT as usize..HEADER_BYTES;
     for bit in 0..bytes.len() * 8 {
-        let mut wild = bytes.clone();
-        wild[bit / 8] ^= 1 << (bit % 8);
-        let read = Manifest::decode(&wild).ok();
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let read = Manifest::decode(&damaged).ok();
         assert_eq!(read, mark.contains(&(bit / 8)).then(Manifest::default), "bit {bit}");
     }
 }
 
 #[test]
-fn a_table_that_is_there_twice_is_refused() {
+fn a_duplicate_table_is_refused() {
     let table = table(1, "t");
     let catalog = Catalog::default().with_table(Arc::new(table)).unwrap();
     let files = BTreeMap::from([(TableId(1), TableFiles::default())]);
@@ -94,7 +94,7 @@ fn unknown_version_is_refused_and_both_versions_named() {
     assert!(error.message().contains("version 9") && error.message().contains("versions 1 to 4"), "{error}");
 }
 
-/// A table of a time.
+/// A table with only a time column.
 fn table(id: u32, name: &str) -> Table {
     let column = Column {
         id: ColumnId(0),
@@ -133,7 +133,7 @@ fn sequence(id: u32, name: &str) -> SequenceSpec {
     SequenceSpec { id, name, ty: Type::Int8, start: 1, increment: 1, min, max, cache: 1, cycle: false, owner: None }
 }
 
-/// SplitMix64.
+/// Random numbers by SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -190,7 +190,7 @@ impl Random {
         }
     }
 
-    /// What may follow `old`: things come, change and go.
+    /// A successor of `old` with random additions, changes and removals.
     fn next(&mut self, old: &Manifest) -> Manifest {
         let mut next = old.clone();
         next.flushed_lsn = Lsn(old.flushed_lsn.0 + self.below(10));
@@ -199,7 +199,7 @@ impl Random {
         next.retention_ns = old.retention_ns + self.below(2).cast_signed();
         let mut catalog = (*old.catalog).clone();
         let id = self.below(4) as u32;
-        // Names move from one table to another.
+        // Names are reused by other tables.
         let name = format!("t{}", self.below(5));
         let is_free = |catalog: &Catalog| !catalog.has_relation(&TableName::public(&*name));
         match self.below(12) {
@@ -268,7 +268,7 @@ fn bytes_of(env: &SimEnv) -> Vec<u8> {
 }
 
 #[test]
-fn any_manifests_after_each_other_are_read_as_if_written_whole() {
+fn successive_edits_decode_like_a_complete_base() {
     for seed in 0..20 {
         let (env, mut random) = (disk(seed), Random(seed));
         let mut manifest = Manifest { identity: 5, ..Manifest::default() };
@@ -289,7 +289,7 @@ fn any_manifests_after_each_other_are_read_as_if_written_whole() {
 }
 
 #[test]
-fn edits_become_a_base_when_they_are_as_long() {
+fn a_new_base_is_written_when_edits_reach_its_size() {
     let (env, mut random) = (disk(1), Random(1));
     let catalog = Catalog::default().with_table(Arc::new(table(1, "t"))).unwrap();
     let segments: Vec<SegmentMeta> = (0..2_000).map(|_| random.segment()).collect();
@@ -343,23 +343,24 @@ fn edit_bytes_are_exactly_these() {
     assert_eq!(edit[4..8], crc.to_le_bytes());
 }
 
-/// A file of a base and edits; what it says after each of them, and where each ends, the base first.
+/// A file with a base and edits; the manifest after each of them, and the offset of each end, the
+/// base first.
 fn edited(count: usize) -> (Vec<u8>, Vec<Manifest>, Vec<usize>) {
     let (env, mut random) = (disk(3), Random(3));
     let mut manifest = Manifest { identity: 7, ..Manifest::default() };
     manifest.write(&env, Path::new(DIR)).unwrap();
-    let (mut said, mut ends) = (vec![manifest.clone()], vec![manifest.stored.end as usize]);
+    let (mut manifests, mut ends) = (vec![manifest.clone()], vec![manifest.stored.end as usize]);
     for _ in 0..count {
         let mut next = random.next(&manifest);
         manifest.replace_by(&mut next, &env, Path::new(DIR)).unwrap();
         manifest = next;
-        said.push(manifest.clone());
+        manifests.push(manifest.clone());
         ends.push(manifest.stored.end as usize);
     }
-    (bytes_of(&env), said, ends)
+    (bytes_of(&env), manifests, ends)
 }
 
-/// The same file with a mark that says so many bytes were synced.
+/// Replaces the mark of a file by one at offset `synced`.
 fn marked(mut file: Vec<u8>, synced: usize) -> Vec<u8> {
     let mark = Stored { end: synced as u64, ..Stored::default() }.mark();
     file[MARK_AT as usize..HEADER_BYTES].copy_from_slice(&mark);
@@ -367,15 +368,15 @@ fn marked(mut file: Vec<u8>, synced: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_not_synced_may_be_cut_anywhere_and_what_was_may_not() {
-    let (file, said, ends) = edited(20);
+fn unsynced_edits_may_be_truncated_anywhere_and_synced_ones_may_not() {
+    let (file, manifests, ends) = edited(20);
     for cut in ends[0]..file.len() {
         let whole = ends.iter().rposition(|end| *end <= cut).unwrap();
         for synced in [ends[0], ends[whole]] {
             let read = Manifest::decode(&marked(file[..cut].to_vec(), synced)).unwrap();
-            assert_eq!(read, said[whole], "cut at {cut}");
+            assert_eq!(read, manifests[whole], "cut at {cut}");
             assert_eq!(read.stored.is_torn(), cut > ends[whole]);
-            assert_eq!(read.stored.must_be_renewed(), cut == ends[whole] && synced < cut);
+            assert_eq!(read.stored.needs_rewrite(), cut == ends[whole] && synced < cut);
         }
         let error = Manifest::decode(&marked(file[..cut].to_vec(), ends[whole + 1])).unwrap_err();
         assert!(error.message().contains("damaged or missing"), "cut at {cut}: {error}");
@@ -383,47 +384,47 @@ fn what_was_not_synced_may_be_cut_anywhere_and_what_was_may_not() {
 }
 
 #[test]
-fn every_flipped_bit_of_an_edit_is_refused_or_it_was_never_synced() {
-    let (file, said, ends) = edited(4);
+fn flipped_bits_are_refused_in_synced_edits_and_drop_unsynced_ones() {
+    let (file, manifests, ends) = edited(4);
     for bit in ends[0] * 8..file.len() * 8 {
-        let of = ends.iter().rposition(|end| *end <= bit / 8).unwrap();
-        let mut wild = file.clone();
-        wild[bit / 8] ^= 1 << (bit % 8);
-        assert!(Manifest::decode(&wild).is_err(), "bit {bit}");
-        assert_eq!(Manifest::decode(&marked(wild, ends[of])).unwrap(), said[of], "bit {bit}");
+        let edit_at = ends.iter().rposition(|end| *end <= bit / 8).unwrap();
+        let mut damaged = file.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(Manifest::decode(&damaged).is_err(), "bit {bit}");
+        assert_eq!(Manifest::decode(&marked(damaged, ends[edit_at])).unwrap(), manifests[edit_at], "bit {bit}");
     }
 }
 
 #[test]
-fn an_edit_of_another_file_or_out_of_order_is_not_taken() {
-    let (file, said, ends) = edited(3);
+fn edits_of_another_file_or_out_of_order_are_ignored() {
+    let (file, manifests, ends) = edited(3);
     let edit = |number: usize| &file[ends[number - 1]..ends[number]];
     let twice = marked([&file[..ends[1]], edit(1)].concat(), ends[1]);
-    assert_eq!(Manifest::decode(&twice).unwrap(), said[1]);
+    assert_eq!(Manifest::decode(&twice).unwrap(), manifests[1]);
     let skipped = marked([&file[..ends[0]], edit(2), edit(3)].concat(), ends[0]);
-    assert_eq!(Manifest::decode(&skipped).unwrap(), said[0]);
+    assert_eq!(Manifest::decode(&skipped).unwrap(), manifests[0]);
 }
 
-/// Writes manifests one after the other on a disk that fails, as the engine does: after one that could not be written
-/// comes another. A crash leaves the last that was written, or one of those that came after it and could not be.
+/// Writes successive manifests on a failing disk, as the engine does: after a failed write comes
+/// another. After a crash the disk has the last one written, or one of the failed ones after it.
 fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
     let (env, mut random, dir) = (disk(seed), Random(seed), Path::new(DIR));
     let mut manifest = Manifest { identity: 5, ..Manifest::default() };
     manifest.write(&env, dir).unwrap();
     env.set_faults(faults);
-    let (mut failed, mut may_be) = (0, vec![manifest.clone()]);
+    let (mut failed, mut candidates) = (0, vec![manifest.clone()]);
     for round in 0..30 {
         let mut next = random.next(&manifest);
         if fail.contains(&round) {
             env.fail_at(env.io_calls() + 1 + random.below(5));
         }
         if manifest.replace_by(&mut next, &env, dir).is_ok() {
-            may_be.clear();
+            candidates.clear();
             manifest = next.clone();
         } else {
             failed += 1;
         }
-        may_be.push(next);
+        candidates.push(next);
         if random.below(4) == 0 {
             env.heal();
             if random.below(2) == 0 {
@@ -431,18 +432,19 @@ fn survives(seed: u64, faults: Faults, fail: Range<u64>) -> u64 {
             } else {
                 env.kill()
             }
-            // What the engine does before it reads.
+            // The engine does this before it reads.
             env.sync_dir(dir).unwrap();
             manifest = read(&env);
-            assert!(may_be.contains(&manifest), "seed {seed}, round {round}");
-            if manifest.stored.must_be_renewed() {
+            assert!(candidates.contains(&manifest), "seed {seed}, round {round}");
+            if manifest.stored.needs_rewrite() {
                 manifest.write(&env, dir).unwrap();
             }
-            // From here on files that it does not name may be gone: no crash may take it back.
+            // From here on files that this manifest does not name may be removed, so no crash may
+            // undo it.
             env.crash();
             assert_eq!(read(&env), manifest, "seed {seed}, round {round}");
             manifest = read(&env);
-            may_be = vec![manifest.clone()];
+            candidates = vec![manifest.clone()];
             env.set_faults(faults);
         }
     }

@@ -1,4 +1,4 @@
-//! What opening does to directories that are not whole, or not ours.
+//! Opening directories that are incomplete or not a Millrace database.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use model::{Error, Lsn, SqlState};
 
 use super::{commit, make, now, open, open_with};
 
-/// Every file with its bytes, every folder with none.
+/// Every file with its bytes; directories have `None`.
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 fn tree(dir: &Path) -> Tree {
@@ -41,10 +41,11 @@ fn refused(dir: &Path) -> Error {
     open_with(dir, Options::default()).map(drop).expect_err("refused")
 }
 
-/// The bug: a directory that was not a database lost its `tmp` and the files in its `data`, even where it was refused. The
-/// fix: nothing is made, changed or removed before the directory is known to be ours.
+/// The bug: a directory that was not a database lost its `tmp` and the files in its `data`, even if
+/// it was refused. The fix: nothing is created, changed or removed before the directory is known to
+/// be ours.
 #[test]
-fn a_directory_that_holds_something_else_is_refused_and_left_byte_for_byte() {
+fn a_foreign_directory_is_refused_and_left_unchanged() {
     let cases: &[&[(&str, &str)]] = &[
         &[("data/report.csv", "a"), ("tmp/mydir/thesis.tex", "z")],
         &[("tmp/a/b/c", "x"), ("tmp/thesis.tex", "keep"), ("log/app.log", "l")],
@@ -73,12 +74,12 @@ fn a_directory_that_holds_something_else_is_refused_and_left_byte_for_byte() {
     let dir = tempfile::tempdir().expect("folder");
     put(dir.path(), "report.csv", "");
     let text = refused(dir.path()).to_string();
-    assert!(text.contains("\"report.csv\"") && text.contains("empty directory is expected"), "{text}");
+    assert!(text.contains("\"report.csv\"") && text.contains("expected a MANIFEST or an empty directory"), "{text}");
     assert_eq!(refused(&dir.path().join("report.csv")).state(), SqlState::IO_ERROR, "a file");
 }
 
 #[test]
-fn a_directory_that_is_empty_or_has_lost_and_found_alone_becomes_a_database() {
+fn an_empty_directory_or_one_with_only_lost_and_found_becomes_a_database() {
     for names in [&[][..], &["lost+found"], &["data", "log"], &["tmp"]] {
         let dir = tempfile::tempdir().expect("folder");
         names.iter().for_each(|name| fs::create_dir(dir.path().join(name)).expect("folder"));
@@ -89,7 +90,7 @@ fn a_directory_that_is_empty_or_has_lost_and_found_alone_becomes_a_database() {
     }
 }
 
-/// A database with two segments, files of keys, and commits in the log.
+/// Creates a database with two segments, series files, and commits in the log.
 fn database(dir: &Path) {
     let engine = open(dir);
     make(&engine, "t");
@@ -116,7 +117,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// The bug: a copy of `data` alone was taken for a new database, and all its segments were removed.
 #[test]
-fn a_part_of_a_database_is_refused_and_keeps_every_file() {
+fn an_incomplete_database_is_refused_and_keeps_every_file() {
     let whole = tempfile::tempdir().expect("folder");
     database(whole.path());
     for missing in
@@ -132,20 +133,20 @@ fn a_part_of_a_database_is_refused_and_keeps_every_file() {
         let error = refused(dir.path());
         assert_eq!(error.state(), SqlState::DATA_CORRUPTED, "without {missing:?}: {error}");
         let mut after = tree(dir.path());
-        // It is ours where there is a MANIFEST, and the process id is in it.
+        // A directory with a MANIFEST is ours, so its LOCK gets the process id.
         let lock = dir.path().join("LOCK");
         after.insert(lock.clone(), before[&lock].clone());
         assert_eq!(after, before, "without {missing:?}: {error}");
     }
 }
 
-/// Files that the MANIFEST does not name are those of a newer MANIFEST, or of another database.
+/// Files that the MANIFEST does not name belong to a newer MANIFEST or to another database.
 #[test]
 fn files_that_a_lost_manifest_would_have_named_are_never_removed() {
     let is_data = |path: &Path| path.extension().is_some_and(|ending| ending == "seg" || ending == "ser");
     let files = |dir: &Path| tree(dir).into_keys().filter(|path| is_data(path)).collect::<Vec<_>>();
 
-    // Data of another database in a new one.
+    // Data files of another database in a new one.
     let (whole, dir) = (tempfile::tempdir().expect("folder"), tempfile::tempdir().expect("folder"));
     database(whole.path());
     open(dir.path()).close().expect("close");
@@ -155,7 +156,7 @@ fn files_that_a_lost_manifest_would_have_named_are_never_removed() {
     assert!(text.contains(&format!("{} files of a database", before.len())) && text.contains("empty one"), "{text}");
     assert_eq!(files(dir.path()), before);
 
-    // The MANIFEST of a backup over newer files.
+    // The MANIFEST of a backup next to newer files.
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");
@@ -173,14 +174,15 @@ fn files_that_a_lost_manifest_would_have_named_are_never_removed() {
     refused(dir.path());
     assert_eq!(files(dir.path()), before, "a damaged MANIFEST");
     fs::write(dir.path().join("MANIFEST"), old).expect("write");
-    // The log may still have all that the newer one knew; if not, opening fails and nothing is removed.
+    // The log may still have all commits of the newer MANIFEST; if not, opening fails and nothing
+    // is removed.
     if open_with(dir.path(), Options::default()).is_err() {
         assert_eq!(files(dir.path()), before, "an older MANIFEST");
     }
 }
 
 #[test]
-fn only_leftovers_of_our_own_forms_are_removed_once_the_database_was_recovered() {
+fn only_our_own_leftover_files_are_removed_after_recovery() {
     let dir = tempfile::tempdir().expect("folder");
     database(dir.path());
     let left = [
@@ -198,7 +200,7 @@ fn only_leftovers_of_our_own_forms_are_removed_once_the_database_was_recovered()
         ("notes.txt", true),
     ];
     left.iter().for_each(|(name, _)| put(dir.path(), name, "x"));
-    // What damages the log keeps all of it.
+    // A failure to open keeps all files.
     let engine = open(dir.path());
     for (name, stays) in left {
         assert_eq!(dir.path().join(name).exists(), stays, "{name}");
@@ -209,9 +211,9 @@ fn only_leftovers_of_our_own_forms_are_removed_once_the_database_was_recovered()
     engine.close().expect("close");
 }
 
-/// Wherever creation is cut short, by an error, the end of the process or a power cut, the directory opens again.
+/// After an error, a killed process or a power cut during creation, the directory opens again.
 #[test]
-fn a_creation_that_is_cut_short_anywhere_is_made_again() {
+fn an_interrupted_creation_is_completed_by_the_next_open() {
     let options = || Options { log_file_bytes: 64 << 10, ..Options::default() };
     let open = |env: &SimEnv| Engine::open(Arc::new(env.clone()), Path::new("/db"), options());
     for call in 1.. {

@@ -1,8 +1,9 @@
-//! Random transactions that append to lists and read them, and what their order can have been: the graph of Adya's thesis
-//! ("Weak Consistency", MIT 1999), as Kingsbury and Alvaro's Elle (VLDB 2020) finds it from lists.
+//! Random transactions that append to lists and read them, checked by the dependency graph of
+//! Adya's thesis ("Weak Consistency", MIT 1999), which Kingsbury and Alvaro's Elle (VLDB 2020)
+//! infers from lists.
 //!
-//! Values are appended once each, so a list says who wrote in which order, and what a reader saw says whom it came after and
-//! whom before.
+//! Each value is appended once, so the lists give the order of writers, and each read gives the
+//! writers before and after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -19,7 +20,7 @@ use crate::rows::{column, index};
 
 const KEYS: i32 = 6;
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -33,41 +34,41 @@ impl Random {
     }
 }
 
-/// What one transaction did and saw.
+/// Operations and results of one transaction.
 #[derive(Debug, Default)]
 struct Transaction {
-    /// Where it stands in the order that the engine claims: at its commit, or just after its snapshot if it wrote nothing.
-    /// `None` if it was rolled back.
+    /// Position in the serial order that the engine claims: at its commit, or just after its
+    /// snapshot if it wrote nothing. `None` if it rolled back.
     place: Option<(Lsn, bool)>,
-    /// Key and value, and whether it was taken back.
+    /// Key, value, and whether the append was undone.
     appends: Vec<(i32, u64, bool)>,
     reads: Vec<(i32, Vec<u64>)>,
 }
 
-/// What must not be, from the worst on. Without the first two there is nothing to say of the others.
+/// Anomalies, the worst first. With one of the first two the others cannot be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Anomaly {
-    /// A list that is no beginning of the final one, or lacks what was committed.
+    /// A list that is no prefix of the final one, or lacks a committed value.
     Order,
-    /// One's own appends were not seen.
+    /// A transaction did not see its own appends.
     Own,
-    /// Writes alone go in a circle.
+    /// A cycle of writes only.
     G0,
-    /// What was rolled back was seen.
+    /// A read of a rolled-back value.
     G1a,
-    /// What was not the last of its transaction was seen.
+    /// A read of a value that was not the transaction's last.
     G1b,
-    /// Writes and reads of them go in a circle.
+    /// A cycle of writes and reads of them.
     G1c,
-    /// With one read of what was overwritten they do.
+    /// A cycle with one anti-dependency.
     GSingle,
-    /// With several.
+    /// A cycle with several anti-dependencies.
     G2,
 }
 
 type Lists = BTreeMap<i32, Vec<u64>>;
 
-/// Who must come before whom: writer and overwriter, writer and reader; reader and overwriter.
+/// Dependencies: write-write, write-read, and read-write (anti-dependency).
 #[derive(Default)]
 struct Graph {
     ww: BTreeSet<(usize, usize)>,
@@ -75,7 +76,7 @@ struct Graph {
     rw: BTreeSet<(usize, usize)>,
 }
 
-/// What is reached from where, by one edge or more.
+/// Transitive closure: pairs connected by one edge or more.
 fn closure<'a>(size: usize, edges: impl Iterator<Item = &'a (usize, usize)>) -> Vec<Vec<bool>> {
     let mut reach = vec![vec![false; size]; size];
     edges.for_each(|(from, to)| reach[*from][*to] = true);
@@ -112,11 +113,11 @@ impl Graph {
     }
 }
 
-/// All anomalies of a history, and the graph of what was committed.
+/// All anomalies of a history, and the dependency graph of the committed transactions.
 fn check(history: &[Transaction], finals: &Lists) -> (BTreeSet<Anomaly>, Graph) {
     let mut found = BTreeSet::new();
     let mut writers: BTreeMap<u64, usize> = BTreeMap::new();
-    // The last value that counts of each transaction and key.
+    // The last value of each transaction and key that was not undone.
     let mut last: BTreeMap<(usize, i32), u64> = BTreeMap::new();
     let mut undone: BTreeSet<u64> = BTreeSet::new();
     for (at, txn) in history.iter().enumerate() {
@@ -174,9 +175,9 @@ fn check(history: &[Transaction], finals: &Lists) -> (BTreeSet<Anomaly>, Graph) 
 enum Step {
     Append(i32),
     Read(i32),
-    /// The keys from the first up to the second, by the index.
+    /// The keys from the first to the second, by the index.
     Range(i32, i32),
-    /// All keys, by records, or beside the transaction as queries on other threads do.
+    /// All keys, by records, or outside the transaction as queries on other threads read.
     All {
         beside: bool,
     },
@@ -187,11 +188,11 @@ enum Step {
     },
 }
 
-/// How appending goes wrong, to see that it is found.
+/// Injected faults, to prove that the checker finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// To what the snapshot shows, and not to what is locked.
+    /// Appends to the list of the snapshot instead of the locked one.
     AppendsToOldLists,
 }
 
@@ -210,17 +211,17 @@ struct Client<'e> {
 
 struct Open {
     txn: Txn,
-    /// As the present statement sees it.
+    /// The table as the present statement sees it.
     table: Option<Arc<RowTable>>,
     story: Transaction,
     left: Vec<Step>,
     savepoint: Option<(Savepoint, usize)>,
-    /// The statement that waits, with its snapshot.
+    /// The statement that waits for a lock, with its snapshot.
     waits: Option<(Step, u64)>,
 }
 
-/// What a step came to.
-enum Went {
+/// Outcome of a step.
+enum Outcome {
     On,
     Wait(Event),
 }
@@ -248,8 +249,8 @@ impl<'e> Client<'e> {
         steps
     }
 
-    /// One step of its transaction, or of the next one.
-    fn step(&mut self) -> Went {
+    /// Runs one step of the open transaction, or of the next one.
+    fn step(&mut self) -> Outcome {
         let mut open = self.open.take().unwrap_or_else(|| Open {
             txn: self.engine.begin(self.isolation, Lsn::ZERO),
             table: None,
@@ -270,27 +271,27 @@ impl<'e> Client<'e> {
         };
         if let Step::End { commits } = step {
             self.end(open, commits);
-            return Went::On;
+            return Outcome::On;
         }
         let before = open.txn.savepoint();
         match take(&mut open, step, value, self.fault) {
             Ok(None) => {
                 open.txn.end_statement();
                 self.open = Some(open);
-                Went::On
+                Outcome::On
             }
             Ok(Some(event)) => {
                 open.txn.undo_to(&before).expect("undo");
                 open.waits = Some((step, value));
                 self.open = Some(open);
-                Went::Wait(event)
+                Outcome::Wait(event)
             }
             Err(error) => {
                 let states = [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED];
                 assert!(states.contains(&error.state()), "{error:?}");
                 self.refused += 1;
                 self.end(open, false);
-                Went::On
+                Outcome::On
             }
         }
     }
@@ -319,7 +320,7 @@ fn table(txn: &mut Txn) -> Arc<RowTable> {
     Arc::clone(snapshot.row_table(&TableName::public("lists")).expect("table"))
 }
 
-/// Takes a step; gives what it waits for.
+/// Runs a step; returns the event that it waits for, if any.
 fn take(open: &mut Open, step: Step, value: u64, fault: Fault) -> Result<Option<Event>> {
     let guard = &crossbeam_epoch::pin();
     let table = open.table.clone().ok_or_else(|| Error::bug("a step before the first"))?;
@@ -383,7 +384,7 @@ fn all(txn: &mut Txn, table: &Arc<RowTable>, beside: bool) -> Result<Lists> {
     Ok(found)
 }
 
-/// Notes what was seen of each key. Own appends must be there.
+/// Records the lists read. The transaction's own appends must be in them.
 fn saw(open: &mut Open, keys: std::ops::RangeInclusive<i32>, found: &Lists) {
     for key in keys {
         let list = found.get(&key).cloned().unwrap_or_default();
@@ -402,7 +403,7 @@ fn append(rows: &mut rows::Txn, table: &Arc<RowTable>, key: i32, value: u64, fau
         None => match rows.insert(table, encode(table, key, &[value]), guard)? {
             Put::Done(_) => return Ok(None),
             Put::Wait(event) => return Ok(Some(event)),
-            // It came after the snapshot.
+            // The row was inserted after the snapshot.
             Put::Duplicate { record, .. } => (record, Vec::new()),
         },
     };
@@ -458,7 +459,7 @@ fn create(engine: &Engine) {
     engine.finish(txn.commit(Durability::Sync)).expect("commit");
 }
 
-/// A history, and what the lists were in the end.
+/// A history and the final lists.
 struct History {
     transactions: Vec<Transaction>,
     finals: Lists,
@@ -474,7 +475,7 @@ impl History {
         History { transactions: clients.into_iter().flat_map(|client| client.done).collect(), finals, refused }
     }
 
-    /// Some clients taking turns at random.
+    /// Clients that take turns at random.
     fn interleaved(isolation: Isolation, fault: Fault, seed: u64) -> History {
         let env = SimEnv::new(seed);
         let engine = crate::rows::open(&env);
@@ -490,8 +491,8 @@ impl History {
                 continue;
             }
             *waits = match client.step() {
-                Went::On => None,
-                Went::Wait(event) => Some(event),
+                Outcome::On => None,
+                Outcome::Wait(event) => Some(event),
             };
         }
         History::of(&engine, clients.into_iter().map(|(client, _)| client).collect())
@@ -505,7 +506,7 @@ impl History {
         let run = |at: u64| {
             let mut client = Client::new(&engine, isolation, Fault::None, seed << 8 | at, &values);
             while client.done.len() < 60 || client.open.is_some() {
-                if let Went::Wait(event) = client.step() {
+                if let Outcome::Wait(event) = client.step() {
                     while !event.is_set() {
                         std::thread::yield_now();
                     }
@@ -524,7 +525,7 @@ impl History {
         check(&self.transactions, &self.finals).0
     }
 
-    /// Does everybody stand, by its place, after whom it must come after?
+    /// Whether every dependency agrees with the claimed serial order.
     fn is_in_order(&self) -> bool {
         let (_, graph) = check(&self.transactions, &self.finals);
         let place = |at: usize| self.transactions[at].place;
@@ -536,7 +537,7 @@ impl History {
     }
 }
 
-/// All anomalies of many histories, each with a seed that has it.
+/// All anomalies of many histories, each with a seed that produces it.
 fn search(isolation: Isolation, fault: Fault, seeds: u64) -> BTreeMap<Anomaly, u64> {
     let found = (0..seeds).flat_map(|seed| {
         let found = History::interleaved(isolation, fault, seed).check();
@@ -546,13 +547,13 @@ fn search(isolation: Isolation, fault: Fault, seeds: u64) -> BTreeMap<Anomaly, u
 }
 
 #[test]
-fn read_committed_shows_nothing_that_is_not_committed() {
+fn read_committed_shows_only_committed_rows() {
     let found = search(Isolation::ReadCommitted, Fault::None, 60);
     assert!(found.keys().all(|anomaly| *anomaly >= Anomaly::GSingle), "{found:?}");
     assert!(found.contains_key(&Anomaly::GSingle), "the search finds what is there: {found:?}");
 }
 
-/// What SERIALIZABLE is without its check.
+/// SERIALIZABLE without validation of reads.
 #[test]
 fn repeatable_read_allows_write_skew_and_nothing_worse() {
     let found = search(Isolation::RepeatableRead, Fault::None, 100);
@@ -560,7 +561,7 @@ fn repeatable_read_allows_write_skew_and_nothing_worse() {
 }
 
 #[test]
-fn serializable_transactions_are_in_the_order_of_their_commits() {
+fn serializable_transactions_are_equivalent_to_their_commit_order() {
     let (mut commits, mut refused) = (0, 0);
     for seed in 0..300 {
         let history = History::interleaved(Isolation::Serializable, Fault::None, seed);
@@ -573,7 +574,7 @@ fn serializable_transactions_are_in_the_order_of_their_commits() {
 }
 
 #[test]
-fn serializable_transactions_on_threads_are_in_the_order_of_their_commits() {
+fn serializable_transactions_on_threads_are_equivalent_to_their_commit_order() {
     for seed in 0..5 {
         let history = History::threaded(Isolation::Serializable, seed);
         assert_eq!(history.check(), BTreeSet::new(), "seed {seed}");
@@ -583,14 +584,14 @@ fn serializable_transactions_on_threads_are_in_the_order_of_their_commits() {
 }
 
 #[test]
-fn appending_to_what_is_not_locked_is_found() {
+fn the_checker_finds_appends_without_a_lock() {
     let found = search(Isolation::ReadCommitted, Fault::AppendsToOldLists, 20);
     assert!(found.contains_key(&Anomaly::Order), "{found:?}");
 }
 
-/// Histories by hand: transactions as their appends, then their reads, a digit a value.
+/// Hand-written histories: transactions as their appends, then their reads, one digit a value.
 #[test]
-fn the_checker_knows_each_anomaly() {
+fn the_checker_finds_each_anomaly() {
     type Written = (&'static [(i32, u64)], &'static [(i32, &'static [u64])], bool);
     fn found(written: &[Written], finals: &[(i32, &[u64])]) -> Vec<Anomaly> {
         let transaction = |(appends, reads, commits): &Written| Transaction {

@@ -1,4 +1,4 @@
-//! Tables as they were, on a simulated machine.
+//! Tables with history, on a simulated machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn set_history(engine: &Engine, history: bool) {
     engine.finish(txn.commit(Durability::Sync)).expect("commit");
 }
 
-/// Commits rows that do `op`, and says when.
+/// Commits rows with operation `op`; returns the commit time.
 fn write(engine: &Engine, op: Op, rows: &[(&str, i64, f64)]) -> i64 {
     let mut txn = begin(engine);
     let id = txn.snapshot().catalog().expect(&TableName::public("t")).expect("table").id;
@@ -70,7 +70,7 @@ fn read_as_of(engine: &Engine, time: i64) -> Vec<(String, i64, f64)> {
 }
 
 #[test]
-fn every_commit_can_be_read_whatever_became_of_its_rows() {
+fn every_commit_can_be_read_as_of_its_time() {
     let env = SimEnv::new(1);
     let mut engine = open(&env);
     make(&engine, true, true);
@@ -120,7 +120,7 @@ fn every_commit_can_be_read_whatever_became_of_its_rows() {
 }
 
 #[test]
-fn deleted_events_are_there_in_the_past() {
+fn deleted_events_are_visible_as_of_earlier_times() {
     let env = SimEnv::new(2);
     let engine = open(&env);
     make(&engine, false, true);
@@ -149,7 +149,7 @@ fn deleted_events_are_there_in_the_past() {
 }
 
 #[test]
-fn history_begins_when_it_is_switched_on_and_the_error_says_when() {
+fn history_starts_when_switched_on_and_the_error_names_the_time() {
     let env = SimEnv::new(3);
     let engine = open(&env);
     make(&engine, true, false);
@@ -167,7 +167,7 @@ fn history_begins_when_it_is_switched_on_and_the_error_says_when() {
     engine.settle().expect("settled");
     assert_eq!(read_as_of(&engine, begun), rows(&[("a", 1, 2.0)]));
     assert_eq!(read_as_of(&engine, third), rows(&[("a", 1, 3.0)]));
-    // Off and on again is another history, and what the first had kept is gone.
+    // Switching history off and on starts a new history; older versions are removed.
     set_history(&engine, false);
     assert_eq!(refused(third).state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
     engine.settle().expect("settled");
@@ -179,7 +179,7 @@ fn history_begins_when_it_is_switched_on_and_the_error_says_when() {
 }
 
 #[test]
-fn own_uncommitted_rows_are_no_part_of_the_past() {
+fn own_uncommitted_rows_are_not_part_of_history() {
     let env = SimEnv::new(4);
     let engine = open(&env);
     make(&engine, true, true);

@@ -1,4 +1,4 @@
-//! The engine from outside, on a real directory. Faults are the business of crate `sim`.
+//! The engine through its public API, on a real directory. Faults are tested by crate `sim`.
 
 mod directory;
 mod histories;
@@ -119,7 +119,7 @@ fn rows(expected: &[(&str, i64, f64)]) -> Vec<(String, i64, f64)> {
 }
 
 #[test]
-fn committed_rows_are_there_after_reopening_with_and_without_flush() {
+fn committed_rows_survive_reopening_with_and_without_flush() {
     for flush in [false, true] {
         let dir = tempfile::tempdir().expect("folder");
         let engine = open(dir.path());
@@ -138,7 +138,7 @@ fn committed_rows_are_there_after_reopening_with_and_without_flush() {
 }
 
 #[test]
-fn a_transaction_reads_its_own_writes_and_nobody_else_does() {
+fn uncommitted_writes_are_visible_only_to_their_transaction() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");
@@ -152,7 +152,7 @@ fn a_transaction_reads_its_own_writes_and_nobody_else_does() {
 }
 
 #[test]
-fn repeatable_read_stays_at_its_first_statement_and_read_committed_moves() {
+fn repeatable_read_keeps_its_first_snapshot_and_read_committed_takes_new_ones() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");
@@ -165,7 +165,7 @@ fn repeatable_read_stays_at_its_first_statement_and_read_committed_moves() {
 }
 
 #[test]
-fn a_delete_hides_what_was_there_and_not_what_comes_after() {
+fn a_delete_hides_earlier_rows_and_not_later_ones() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");
@@ -237,7 +237,7 @@ fn concurrent_changes_of_the_catalog_conflict_at_commit_and_change_nothing() {
 }
 
 #[test]
-fn own_ddl_does_not_hide_tables_that_others_make_later() {
+fn own_ddl_does_not_hide_tables_created_later_by_others() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");
@@ -266,7 +266,7 @@ fn a_commit_larger_than_a_log_record_is_one_commit() {
 }
 
 #[test]
-fn a_second_process_is_refused_and_told_what_to_do() {
+fn a_second_process_is_refused_with_a_hint() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     let error = open_with(dir.path(), Options::default()).map(drop).unwrap_err();
@@ -290,7 +290,7 @@ fn a_transaction_larger_than_its_share_of_memory_is_refused_with_53200() {
 }
 
 #[test]
-fn writers_go_on_past_the_memtable_budget_because_flushes_make_room() {
+fn writers_continue_past_the_memtable_budget_because_flushes_make_room() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open_with(dir.path(), Options { memory_bytes: 4 << 20, ..Options::default() }).expect("open");
     make(&engine, "t");
@@ -307,7 +307,7 @@ fn writers_go_on_past_the_memtable_budget_because_flushes_make_room() {
 }
 
 #[test]
-fn after_close_writes_are_refused_and_reads_go_on() {
+fn after_close_writes_are_refused_and_reads_continue() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");
@@ -318,7 +318,7 @@ fn after_close_writes_are_refused_and_reads_go_on() {
 }
 
 #[test]
-fn check_finds_nothing_in_a_sound_directory_and_names_a_damaged_segment() {
+fn check_finds_nothing_in_an_intact_directory_and_names_a_damaged_segment() {
     let dir = tempfile::tempdir().expect("folder");
     let engine = open(dir.path());
     make(&engine, "t");

@@ -1,4 +1,4 @@
-//! Retention, on a simulated machine whose clocks the test sets.
+//! Retention, on a simulated machine with clocks set by the test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ fn set_retention(engine: &Engine, retention_ns: Option<i64>) {
     engine.finish(txn.commit(Durability::Sync)).expect("commit");
 }
 
-/// Time passes, and the compactor looks at it.
+/// Advances time and lets the compactor run.
 fn pass(env: &SimEnv, ns: i64) {
     env.advance(ns.cast_unsigned());
     env.run_until_idle();
 }
 
-/// The start of the present hour.
+/// Start of the present hour.
 fn hour(env: &SimEnv) -> i64 {
     env.now_ns().div_euclid(HOUR) * HOUR
 }
@@ -51,7 +51,7 @@ fn segment_files(env: &SimEnv) -> usize {
 }
 
 #[test]
-fn whole_partitions_go_when_they_have_been_over_for_as_long_as_the_retention() {
+fn whole_partitions_are_dropped_when_their_end_is_older_than_the_retention() {
     let env = SimEnv::new(1);
     let engine = open(&env);
     make(&engine, Some(2 * HOUR));
@@ -64,10 +64,10 @@ fn whole_partitions_go_when_they_have_been_over_for_as_long_as_the_retention() {
     let all = now(&engine, "t");
     assert_eq!(all.len(), 4);
     let held = engine.snapshot(Lsn::ZERO);
-    // The hour before this one, and a look: it ended less than two hours ago.
+    // A check during the next hour: the previous hour ended less than two hours ago.
     pass(&env, hour + 2 * HOUR - env.now_ns() - 1_000_000_000);
     assert_eq!(now(&engine, "t"), all);
-    // With the clock two hours after its end it goes: from segments, and what is in the memtable is not shown.
+    // Two hours after its end the hour is dropped, from segments and from the memtable.
     pass(&env, 10_000_000_000);
     let kept = rows(&[("a", hour, 0.0), ("b", hour + HOUR, 9.0)]);
     assert_eq!(now(&engine, "t"), kept);
@@ -83,14 +83,14 @@ fn whole_partitions_go_when_they_have_been_over_for_as_long_as_the_retention() {
     let manifest = inspect::manifest(&env, Path::new(DIR)).expect("manifest");
     let files = manifest.files.values().next().expect("the table");
     assert_eq!(files.kept_from, hour);
-    assert!(files.segments.iter().all(|segment| segment.times.start >= hour), "a flush leaves old rows behind");
+    assert!(files.segments.iter().all(|segment| segment.times.start >= hour), "a flush writes no expired rows");
     drop(engine);
     env.crash();
     assert_eq!(now(&open(&env), "t"), kept);
 }
 
 #[test]
-fn rows_that_come_too_late_are_taken_and_shown_to_nobody() {
+fn late_rows_are_accepted_and_never_returned() {
     let env = SimEnv::new(2);
     let engine = open(&env);
     make(&engine, Some(2 * HOUR));
@@ -107,7 +107,7 @@ fn rows_that_come_too_late_are_taken_and_shown_to_nobody() {
     env.crash();
     let engine = open(&env);
     assert_eq!(now(&engine, "t"), kept);
-    // A longer retention lets older rows in from now on only where none were dropped.
+    // A longer retention admits older rows only where none were dropped.
     set_retention(&engine, None);
     pass(&env, 100 * HOUR);
     assert_eq!(now(&engine, "t"), kept, "nothing goes without a retention");
@@ -139,7 +139,7 @@ fn a_segment_with_newer_rows_too_loses_the_old_ones_when_it_is_merged() {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_by_years_does_not_take_all_rows_with_it() {
+fn a_clock_that_jumps_ahead_by_years_does_not_drop_all_rows() {
     let env = SimEnv::new(4);
     let engine = open(&env);
     make(&engine, Some(10 * DAY));
@@ -150,20 +150,20 @@ fn a_clock_that_jumps_ahead_by_years_does_not_take_all_rows_with_it() {
     env.set_clock_ahead(5 * 365 * DAY);
     pass(&env, 10_000_000_000);
     assert_eq!(now(&engine, "t").len(), 4);
-    // Also over a restart, and although commits are of the new time: a day an hour.
+    // After a restart, and although commits have the new time, one day an hour is dropped.
     commit(&engine, "t", &[row(2)]).expect("commit");
     drop(engine);
     env.crash();
     let engine = open(&env);
     pass(&env, HOUR + HOUR / 2);
     assert_eq!(now(&engine, "t"), rows(&[row(8), row(2), row(1), row(0)]));
-    // Set right again, it goes on where it should be.
+    // Set right again, the trusted time catches up with the clock.
     env.set_clock_ahead(-5 * 365 * DAY);
     pass(&env, 12 * HOUR);
     assert_eq!(now(&engine, "t").len(), 4);
     pass(&env, 2 * DAY);
     assert_eq!(now(&engine, "t"), rows(&[row(2), row(1), row(0)]));
-    // Whoever sets the retention says that the clock is right.
+    // Setting the retention vouches for the clock.
     env.set_clock_ahead(7 * DAY);
     pass(&env, 10_000_000_000);
     assert_eq!(now(&engine, "t").len(), 3);

@@ -1,4 +1,4 @@
-//! Facts about `rows` tables in the engine: commits, snapshots, changes of tables, checkpoints, sequences.
+//! `rows` tables in the engine: commits, snapshots, DDL, checkpoints, sequences.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn column(name: &str, ty: Type, not_null: bool) -> RowColumn {
     RowColumn { not_null, ..RowColumn::new(name, ty) }
 }
 
-/// A column that rows from before it have this in.
+/// An added column with value `missing` in existing rows.
 fn added(missing: i64) -> RowColumn {
     let missing = rows::row::alone(Type::Int8, &Datum::Int8(missing)).expect("a value");
     RowColumn { missing, ..column("added", Type::Int8, false) }
@@ -45,7 +45,7 @@ pub(crate) fn index(txn: &Txn, name: &str, columns: &[usize], unique: bool) -> R
     RowIndex { id: txn.next_number(), name: name.into(), columns: columns.into(), unique, constraint: false }
 }
 
-/// id (the key), amount.
+/// Columns id (the key) and amount.
 fn schema(txn: &Txn, name: &str) -> RowSchema {
     RowSchema {
         id: TableId(txn.next_number()),
@@ -90,7 +90,7 @@ pub(crate) fn key(table: &RowTable, id: i32) -> Vec<u8> {
     key
 }
 
-/// Changes the row of a key, or deletes it; `None` if it is not there.
+/// Changes or deletes the row with a key; `None` if it does not exist.
 pub(crate) fn set(txn: &mut Txn, name: &str, id: i32, amount: Option<i64>) -> Result<Option<Put>> {
     let table = table(txn, name);
     let guard = &crossbeam_epoch::pin();
@@ -135,7 +135,7 @@ pub(crate) fn number(value: Datum<'_>) -> Option<i64> {
     }
 }
 
-/// All rows, read by records and by each index: they must agree.
+/// Reads all rows by records and by each index; the results must agree.
 fn read(txn: &mut Txn, table: &RowTable) -> BTreeMap<i64, Vec<Option<i64>>> {
     let guard = &crossbeam_epoch::pin();
     let fields = |row: &[u8]| -> Vec<Option<i64>> {
@@ -178,7 +178,7 @@ fn show(value: &Datum<'_>) -> String {
 pub(crate) fn alter(txn: &mut Txn, next: RowSchema, data: RowData) -> Arc<RowTable> {
     match txn.alter_row_table(next, data, &show).expect("alter") {
         Altered::Done(table) => table,
-        Altered::Wait(_) => panic!("nobody else is there"),
+        Altered::Wait(_) => panic!("no other transaction is open"),
     }
 }
 
@@ -191,7 +191,7 @@ fn state(error: Error) -> SqlState {
 }
 
 #[test]
-fn committed_rows_are_there_after_a_crash_with_and_without_checkpoint() {
+fn committed_rows_survive_a_crash_with_and_without_checkpoint() {
     for flush in [false, true] {
         let env = SimEnv::new(1);
         let engine = open(&env);
@@ -214,7 +214,7 @@ fn committed_rows_are_there_after_a_crash_with_and_without_checkpoint() {
         let engine = open(&env);
         assert_eq!(amounts(&engine, "t"), expected, "flush: {flush}");
         assert_eq!(engine.stats().rows, 100);
-        // What was free is used again, and found again.
+        // Freed records are reused and found.
         put_rows(&engine, "t", [(8, 1), (500, 2), (501, 3)]);
         engine.flush().expect("flush");
         let expected = amounts(&engine, "t");
@@ -225,7 +225,7 @@ fn committed_rows_are_there_after_a_crash_with_and_without_checkpoint() {
 }
 
 #[test]
-fn a_statement_sees_the_newest_commit_and_learns_what_must_be_durable_first() {
+fn a_statement_sees_the_newest_commit_and_the_lsn_that_must_be_durable() {
     let env = SimEnv::new(2);
     let engine = open(&env);
     create(&engine, "t");
@@ -244,7 +244,7 @@ fn a_statement_sees_the_newest_commit_and_learns_what_must_be_durable_first() {
 }
 
 #[test]
-fn repeatable_read_stays_where_it_was_while_others_change_and_throw_away() {
+fn repeatable_read_keeps_its_snapshot_during_changes_and_garbage_collection() {
     let env = SimEnv::new(3);
     let engine = open(&env);
     create(&engine, "t");
@@ -256,7 +256,7 @@ fn repeatable_read_stays_where_it_was_while_others_change_and_throw_away() {
         let mut txn = begin(&engine);
         for id in 0..20 {
             let amount = if id % 7 == round % 7 { None } else { Some(round.into()) };
-            set(&mut txn, "t", id, amount).expect("nobody waits");
+            set(&mut txn, "t", id, amount).expect("no wait");
         }
         commit(&engine, txn);
         env.run_until_idle();
@@ -272,7 +272,7 @@ fn repeatable_read_stays_where_it_was_while_others_change_and_throw_away() {
 }
 
 #[test]
-fn a_table_is_made_filled_indexed_and_altered_in_one_transaction() {
+fn a_table_is_created_filled_indexed_and_altered_in_one_transaction() {
     let env = SimEnv::new(4);
     let engine = open(&env);
     let mut txn = begin(&engine);
@@ -295,7 +295,7 @@ fn a_table_is_made_filled_indexed_and_altered_in_one_transaction() {
     assert_eq!((rows.len(), &rows[&3]), (9, &vec![Some(3), Some(77), Some(9)]));
     assert!(engine.snapshot(Lsn::ZERO).catalog().row_table(&TableName::public("t")).is_none());
     let mut other = begin(&engine);
-    assert!(other.snapshot_newest().row_table(&TableName::public("t")).is_err(), "nobody else sees it");
+    assert!(other.snapshot_newest().row_table(&TableName::public("t")).is_err(), "invisible to others");
     let undone = txn.savepoint();
     txn.roll_back_to(&before_index).expect("back");
     assert_eq!(table(&mut txn, "t").schema.version, 1);
@@ -399,7 +399,7 @@ fn assert_no_stray_row_files(env: &SimEnv) {
 }
 
 #[test]
-fn changes_of_a_table_wait_for_its_writers_and_hold_off_new_ones_but_no_readers() {
+fn ddl_waits_for_writers_and_blocks_new_ones_but_no_readers() {
     let env = SimEnv::new(6);
     let engine = open(&env);
     create(&engine, "t");
@@ -424,7 +424,7 @@ fn changes_of_a_table_wait_for_its_writers_and_hold_off_new_ones_but_no_readers(
     assert_eq!(read(&mut ddl, &new).len(), 2);
     commit(&engine, ddl);
     assert!(late_event.is_set());
-    // By the old description it would not know the index.
+    // The old version of the table does not know the index.
     let row = row(&old, &[Datum::Int4(3), Datum::Int8(30)]);
     let stale = late.rows().insert(&old, row, &crossbeam_epoch::pin()).expect_err("another version");
     assert_eq!(state(stale), SqlState::SERIALIZATION_FAILURE);
@@ -435,7 +435,7 @@ fn changes_of_a_table_wait_for_its_writers_and_hold_off_new_ones_but_no_readers(
 }
 
 #[test]
-fn two_writers_who_both_want_to_change_the_table_do_not_wait_for_ever() {
+fn two_writers_that_both_alter_their_table_do_not_deadlock_forever() {
     let env = SimEnv::new(7);
     let engine = open(&env);
     let id = create(&engine, "t");
@@ -450,7 +450,7 @@ fn two_writers_who_both_want_to_change_the_table_do_not_wait_for_ever() {
 }
 
 #[test]
-fn names_are_one_space_over_all_kinds_of_relations() {
+fn relation_names_are_unique_across_kinds() {
     let env = SimEnv::new(8);
     let engine = open(&env);
     make(&engine, "points");
@@ -485,7 +485,7 @@ fn a_transaction_larger_than_a_log_record_and_a_table_of_several_parts_survive()
     let mut txn = begin(&engine);
     for id in 0..70_000 {
         let amount = if id % 2 == 0 { None } else { Some(2) };
-        set(&mut txn, "t", id, amount).expect("nobody waits");
+        set(&mut txn, "t", id, amount).expect("no wait");
     }
     commit(&engine, txn);
     let expected = amounts(&engine, "t");
@@ -498,7 +498,7 @@ fn a_transaction_larger_than_a_log_record_and_a_table_of_several_parts_survive()
     assert_eq!((stats.rows, stats.row_tables), (35_001, 1));
     engine.flush().expect("flush");
     drop(engine);
-    // Whichever of several files is damaged, it is named.
+    // The damaged one of several files is named.
     let data = Path::new(DIR).join("data");
     let files: Vec<_> = env.list(&data).expect("list").into_iter().map(|entry| data.join(entry.name)).collect();
     assert_eq!(files.len(), 2);
@@ -521,7 +521,7 @@ fn parts(env: &SimEnv) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn memory_is_refused_to_inserts_and_updates_and_comes_back_with_deletes() {
+fn inserts_and_updates_are_refused_at_the_memory_limit_and_deletes_free_memory() {
     let env = SimEnv::new(10);
     let engine = open_with(&env, Options { memory_bytes: 4 << 20, ..small() });
     create(&engine, "t");
@@ -545,7 +545,7 @@ fn memory_is_refused_to_inserts_and_updates_and_comes_back_with_deletes() {
     assert!((2 << 20..5 << 19).contains(&bytes), "{bytes}");
     let mut txn = begin(&engine);
     for id in 0..next / 2 {
-        assert!(set(&mut txn, "t", id, None).expect("deleting goes on").is_some());
+        assert!(set(&mut txn, "t", id, None).expect("deletes are accepted").is_some());
     }
     commit(&engine, txn);
     env.advance(2_000_000_000);
@@ -553,13 +553,14 @@ fn memory_is_refused_to_inserts_and_updates_and_comes_back_with_deletes() {
     put_rows(&engine, "t", [(0, 1)]);
     engine.close().expect("close");
     drop(engine);
-    // What is there is there, even if it is more than there may be.
+    // Existing rows are loaded even beyond the memory limit.
     let engine = open_with(&env, Options { memory_bytes: 1 << 20, ..small() });
     assert_eq!(amounts(&engine, "t").len() as i32, next / 2 + 1);
     assert_eq!(insert(&mut begin(&engine), "t", -1, 0).map(drop).map_err(state), Err(SqlState::OUT_OF_MEMORY));
 }
 
-/// A row and a point that together always make zero: how many of them a snapshot shows, and that they do.
+/// Each pair is a row and a point that add up to zero. Returns the number of pairs that a snapshot
+/// shows.
 fn check_pairs(snapshot: &Snapshot, txn: &mut Txn) -> usize {
     let table = Arc::clone(snapshot.row_table(&TableName::public("t")).expect("table"));
     let rows = read(txn, &table);
@@ -579,7 +580,7 @@ fn pair(txn: &mut Txn, id: i32, amount: i64) -> Result<()> {
 }
 
 #[test]
-fn a_row_and_a_point_of_one_transaction_are_never_seen_apart_whenever_the_power_fails() {
+fn a_transaction_on_both_stores_is_atomic_across_power_failures() {
     for seed in 0..60 {
         let env = SimEnv::new(seed);
         let mut acknowledged = 0;
@@ -613,7 +614,8 @@ fn a_row_and_a_point_of_one_transaction_are_never_seen_apart_whenever_the_power_
     }
 }
 
-/// Pairs, a checkpoint after every third, a changed table in between; what was acknowledged is said as it happens.
+/// Writes pairs, with a checkpoint after every third and DDL in between, and counts acknowledged
+/// ones in `acknowledged`.
 fn run(engine: &Engine, acknowledged: &mut usize) -> Result<()> {
     let mut txn = begin(engine);
     txn.create_table(&crate::spec("points"))?;
@@ -638,7 +640,7 @@ fn run(engine: &Engine, acknowledged: &mut usize) -> Result<()> {
 }
 
 #[test]
-fn whatever_call_fails_what_was_acknowledged_is_there_afterwards() {
+fn acknowledged_commits_survive_any_failing_call() {
     for cut in [false, true] {
         for nth in 1.. {
             let env = SimEnv::new(nth);
@@ -672,9 +674,9 @@ fn whatever_call_fails_what_was_acknowledged_is_there_afterwards() {
     }
 }
 
-/// The checkpoint looks at parts while commits go on; the power fails after each of its steps.
+/// The checkpoint reads parts while commits run; the power fails after each of its steps.
 #[test]
-fn a_checkpoint_under_commits_that_the_power_cuts_anywhere_loses_and_invents_nothing() {
+fn a_checkpoint_during_commits_survives_power_failures_at_any_step() {
     let mut finished = 0;
     for seed in 0..400 {
         let (env, steps) = (SimEnv::new(seed), 10 + seed % 50);
@@ -682,7 +684,7 @@ fn a_checkpoint_under_commits_that_the_power_cuts_anywhere_loses_and_invents_not
         create(&engine, "t");
         put_rows(&engine, "t", (0..100).map(|id| (id, 0)));
         engine.flush().expect("flush");
-        // By commit: what the table has.
+        // Table contents by commit.
         let mut history = BTreeMap::from([(begin(&engine).snapshot_newest().lsn().0, amounts(&engine, "t"))]);
         let flushing = engine.start_flush();
         let mut durable = engine.stats().durable_lsn;
@@ -717,7 +719,7 @@ fn a_checkpoint_under_commits_that_the_power_cuts_anywhere_loses_and_invents_not
     assert!(finished > 10, "checkpoints that ended: {finished}");
 }
 
-/// A file of a checkpoint has rows that are newer than the description of their table in its manifest.
+/// A checkpoint file may have rows newer than the schema of their table in the manifest.
 #[test]
 fn a_table_that_is_altered_while_a_checkpoint_runs_opens_after_the_power_fails() {
     let mut wider = 0;
@@ -766,7 +768,7 @@ fn next(engine: &Engine, id: u32) -> i64 {
 }
 
 #[test]
-fn numbers_of_a_sequence_are_given_once_whatever_happens() {
+fn sequence_values_are_returned_at_most_once() {
     let env = SimEnv::new(11);
     let mut engine = open(&env);
     let mut txn = begin(&engine);
@@ -835,8 +837,8 @@ fn a_directory_of_version_1_becomes_one_of_version_4() {
     let file = env.open(&path, env::Open::Read).expect("manifest");
     let mut bytes = vec![0; file.bytes().expect("length") as usize];
     file.read_at(&mut bytes, 0).expect("read");
-    // Version 1 has no tables of rows, no sequences and no retention's clock at its end; and a table's files end before what
-    // retention and history know of them.
+    // Version 1 has no `rows` tables, no sequences and no trusted time of retention at its end, and
+    // the files of a table end before the fields of retention and history.
     let manifest = engine::Manifest::decode(&bytes).expect("manifest");
     let mut files = Vec::new();
     manifest.files[&model::TableId(1)].encode(&mut files);
@@ -856,7 +858,7 @@ fn a_directory_of_version_1_becomes_one_of_version_4() {
     assert_eq!(version, [4]);
 }
 
-/// Threads, because what could go wrong here takes two at the same moment.
+/// With threads, because the race needs two commits at the same time.
 #[test]
 fn readers_never_see_half_a_commit_while_others_commit() {
     const PAIRS: i32 = 1_000;

@@ -1,6 +1,6 @@
-//! Facts about how work grows with the number of series and segments, by what is asked of the disk and never by time:
-//! from a twenty-thousandth of 100 million series and 400,000 segments to four times that. `cargo xtask scale` measures
-//! larger parts, and docs/scale.md says what the figures mean.
+//! Growth of work with the number of series and segments, measured in disk requests and never in
+//! time: from a twenty-thousandth of 100 million series and 400,000 segments to four times that.
+//! `cargo xtask scale` measures larger fractions; docs/scale.md explains the figures.
 
 #[allow(dead_code, reason = "the long form measures more")]
 #[path = "../../examples/scale/world.rs"]
@@ -12,7 +12,7 @@ use world::{Counting, Counts, MEMORY_BYTES, Size, World, build, request, slice};
 
 const SMALL: Size = Size { series: 5_000, segments: 20 };
 const LARGE: Size = Size { series: 20_000, segments: 80 };
-/// Numbers that are a little longer in the larger one.
+/// Allowance for numbers that need more digits in the larger database.
 const SLACK_BYTES: u64 = 64;
 
 fn opened(size: Size) -> (TempDir, World, Counts) {
@@ -22,7 +22,7 @@ fn opened(size: Size) -> (TempDir, World, Counts) {
     (dir, world, counts)
 }
 
-/// What `work` comes to in both.
+/// Results of `work` on both databases.
 fn both<T>(work: impl Fn(&World) -> T) -> [T; 2] {
     [SMALL, LARGE].map(|size| {
         let (_dir, world, _) = opened(size);
@@ -30,20 +30,20 @@ fn both<T>(work: impl Fn(&World) -> T) -> [T; 2] {
     })
 }
 
-/// Moments after all that is there.
+/// A time after all existing rows.
 fn later(world: &World) -> i64 {
     slice(world.size, world.size.segments - 1).last + 1
 }
 
 #[test]
-fn opening_reads_names_of_things_and_no_segment() {
+fn opening_reads_names_and_no_segment() {
     let [small, large] = [SMALL, LARGE].map(|size| opened(size).2);
     assert_eq!((small.segments_opened, large.segments_opened), (0, 0));
     assert!(large.read_bytes <= 4 * small.read_bytes, "{} after {}", large.read_bytes, small.read_bytes);
 }
 
 #[test]
-fn one_series_at_moments_of_one_segment_costs_the_same_among_any_number() {
+fn reading_one_series_in_one_segment_costs_the_same_at_any_size() {
     let [small, large] = both(|world| {
         let newest = slice(world.size, world.size.segments - 1);
         world.read(&world.view().expect("view"), 0, newest).expect("read")
@@ -55,7 +55,7 @@ fn one_series_at_moments_of_one_segment_costs_the_same_among_any_number() {
 }
 
 #[test]
-fn one_series_at_all_moments_opens_each_segment_once() {
+fn reading_one_series_at_all_times_opens_each_segment_once() {
     for size in [SMALL, LARGE] {
         let (_dir, world, _) = opened(size);
         let view = world.view().expect("view");
@@ -94,14 +94,14 @@ fn a_thousand_segments_are_read_with_a_hundred_files_open() {
         assert!(counts.segments_opened >= 900, "{counts:?}");
     }
     assert_eq!((env.most_open(), world.engine.stats().open_segments), (100, 100));
-    // Those that were used last are still open.
+    // The files used last are still open.
     let newest = slice(size, size.segments - 1);
     world.read(&view, 0, newest).expect("read");
     assert_eq!(world.read(&view, 0, newest).expect("read").1.segments_opened, 0);
 }
 
 #[test]
-fn a_segment_that_is_held_is_read_when_it_was_replaced_and_its_file_closed() {
+fn a_referenced_segment_is_readable_after_it_was_replaced_and_its_file_closed() {
     let size = Size { series: 1_000, segments: 20 };
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
@@ -118,7 +118,7 @@ fn a_segment_that_is_held_is_read_when_it_was_replaced_and_its_file_closed() {
 }
 
 #[test]
-fn block_indexes_take_no_more_memory_than_they_may_and_are_read_again() {
+fn block_indexes_stay_within_their_memory_limit_and_are_reloaded() {
     let size = Size { series: 1_000, segments: 400 };
     let dir = tempfile::tempdir().expect("folder");
     build(dir.path(), size).expect("built");
@@ -154,7 +154,7 @@ fn a_flush_of_one_row_writes_a_segment_and_a_line_of_the_manifest() {
 }
 
 #[test]
-fn flushes_write_as_much_of_the_manifest_among_four_hundred_segments_and_a_base_is_rare() {
+fn manifest_writes_of_a_flush_are_independent_of_the_segment_count() {
     let (_dir, world, _) = opened(Size { series: 1_000, segments: 400 });
     let mut written = Vec::new();
     for at in 0..10 {

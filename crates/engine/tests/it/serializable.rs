@@ -1,4 +1,5 @@
-//! Facts about SERIALIZABLE in the engine: what refuses a commit, and what does not. Random histories are in `histories`.
+//! SERIALIZABLE in the engine: which commits are refused and which are not. Random histories are in
+//! `histories`.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ fn serializable(engine: &Engine) -> Txn {
     engine.begin(Isolation::Serializable, Lsn::ZERO)
 }
 
-/// An amount, by the primary key.
+/// Reads an amount by the primary key.
 fn get(txn: &mut Txn, name: &str, id: i32) -> Option<i64> {
     let table = table(txn, name);
     let guard = &crossbeam_epoch::pin();
@@ -28,7 +29,7 @@ fn amount(table: &RowTable, row: &[u8]) -> i64 {
     table.layout.field(row, 1).ok().and_then(number).expect("an amount")
 }
 
-/// The sum over keys from `low` up to `high`, by the primary key.
+/// Sums amounts over the keys `low` to `high`, by the primary key.
 fn sum(txn: &mut Txn, name: &str, low: i32, high: i32) -> i64 {
     let table = table(txn, name);
     let primary = table.primary.as_ref().expect("a primary key");
@@ -49,7 +50,7 @@ fn change(txn: &mut Txn, name: &str, id: i32, to: Option<i64>) {
     done(set(txn, name, id, to).map(|put| put.expect("a row")));
 }
 
-/// What a commit came to: 40001 and its detail, or nothing.
+/// Commits; returns the detail of a 40001 refusal, if any.
 fn refused(engine: &Engine, txn: Txn) -> Option<String> {
     let error = engine.finish(txn.commit(Durability::Sync)).err()?;
     assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{error:?}");
@@ -64,7 +65,7 @@ fn engine() -> Engine {
 }
 
 #[test]
-fn of_two_who_read_both_rows_and_change_one_each_the_first_commits() {
+fn write_skew_on_two_rows_refuses_the_second_commit() {
     for (isolation, expected) in [(Isolation::Serializable, true), (Isolation::RepeatableRead, false)] {
         let engine = engine();
         let (mut one, mut two) = (engine.begin(isolation, Lsn::ZERO), engine.begin(isolation, Lsn::ZERO));
@@ -81,7 +82,7 @@ fn of_two_who_read_both_rows_and_change_one_each_the_first_commits() {
 }
 
 #[test]
-fn of_two_who_read_a_range_and_add_to_it_the_first_commits() {
+fn two_inserts_into_a_range_both_read_refuse_the_second_commit() {
     let engine = engine();
     let (mut one, mut two) = (serializable(&engine), serializable(&engine));
     assert_eq!((sum(&mut one, "t", 100, 199), sum(&mut two, "t", 100, 199)), (0, 0));
@@ -92,7 +93,7 @@ fn of_two_who_read_a_range_and_add_to_it_the_first_commits() {
 }
 
 #[test]
-fn transactions_on_ranges_apart_do_not_disturb_each_other() {
+fn transactions_on_disjoint_ranges_do_not_conflict() {
     let engine = engine();
     let mut open: Vec<Txn> = (0..4).map(|_| serializable(&engine)).collect();
     for (at, txn) in (0..).zip(&mut open) {
@@ -105,11 +106,12 @@ fn transactions_on_ranges_apart_do_not_disturb_each_other() {
     }
 }
 
-/// Fekete, O'Neil and O'Neil, "A Read-Only Transaction Anomaly Under Snapshot Isolation", SIGMOD Record 2004: checking and
-/// savings; one who only reads sees the deposit and not the fee, so that the withdrawal came after it, which paid the fee for
-/// an overdraft that the deposit had prevented.
+/// Fekete, O'Neil and O'Neil, "A Read-Only Transaction Anomaly Under Snapshot Isolation", SIGMOD
+/// Record 2004: checking and savings accounts. A read-only transaction sees the deposit and not the
+/// fee, so the withdrawal must come after it; but the withdrawal charged a fee for an overdraft
+/// that the deposit had prevented.
 #[test]
-fn what_a_reader_has_been_shown_stays_true() {
+fn read_only_anomaly_is_prevented() {
     const SAVINGS: i32 = 1;
     const CHECKING: i32 = 2;
     for (isolation, expected) in [(Isolation::Serializable, true), (Isolation::RepeatableRead, false)] {
@@ -132,7 +134,7 @@ fn what_a_reader_has_been_shown_stays_true() {
 }
 
 #[test]
-fn a_table_that_was_read_and_altered_emptied_or_dropped_refuses_the_commit() {
+fn altering_truncating_or_dropping_a_table_that_was_read_refuses_the_commit() {
     let all: [(&str, fn(&mut Txn)); 3] = [
         ("altered", |txn| {
             let table = table(txn, "t");
@@ -153,7 +155,7 @@ fn a_table_that_was_read_and_altered_emptied_or_dropped_refuses_the_commit() {
             create(&engine, "other");
             let mut txn = serializable(&engine);
             if reads {
-                // Not even a row.
+                // A read that found no row counts too.
                 assert_eq!(get(&mut txn, "t", 500), None);
             } else {
                 assert_eq!(get(&mut txn, "other", 500), None);
@@ -170,7 +172,7 @@ fn a_table_that_was_read_and_altered_emptied_or_dropped_refuses_the_commit() {
 }
 
 #[test]
-fn a_row_that_was_written_again_after_its_table_got_a_column_can_be_looked_at() {
+fn rows_rewritten_after_add_column_can_be_validated() {
     let engine = engine();
     create(&engine, "other");
     let mut txn = serializable(&engine);
@@ -198,14 +200,15 @@ fn a_row_that_was_written_again_after_its_table_got_a_column_can_be_looked_at() 
         }
         assert_eq!(refused(&engine, other), None);
     }
-    // Of the first change nobody needs to know; the newest version of that row has a field more than the table had.
+    // The first change of the row no longer matters; its newest version has one field more than the
+    // table had.
     done(insert(&mut txn, "other", 1, 1));
     let detail = refused(&engine, txn);
     assert!(detail.is_some_and(|detail| detail.contains("relation \"t\" was changed as a whole")));
 }
 
 #[test]
-fn a_table_that_the_transaction_itself_begins_anew_is_no_conflict() {
+fn truncating_an_own_table_is_no_conflict() {
     let engine = engine();
     let mut txn = serializable(&engine);
     assert_eq!(sum(&mut txn, "t", 0, 19), 200);
@@ -216,9 +219,9 @@ fn a_table_that_the_transaction_itself_begins_anew_is_no_conflict() {
     assert_eq!(refused(&engine, txn), None);
 }
 
-/// What is written need not be rows.
+/// A transaction that writes only to `columns` tables or DDL is validated too.
 #[test]
-fn whoever_writes_anything_must_have_read_what_is_still_so() {
+fn reads_are_validated_even_if_only_columns_tables_are_written() {
     for reads in [true, false] {
         let engine = engine();
         make(&engine, "m");
@@ -235,7 +238,7 @@ fn whoever_writes_anything_must_have_read_what_is_still_so() {
 }
 
 #[test]
-fn its_snapshot_is_of_the_newest_commit_whatever_it_reads_first() {
+fn the_snapshot_is_the_newest_commit_for_both_stores() {
     let env = SimEnv::new(3);
     let engine = open(&env);
     create(&engine, "t");
@@ -250,9 +253,10 @@ fn its_snapshot_is_of_the_newest_commit_whatever_it_reads_first() {
     assert_eq!(refused(&engine, txn), None);
 }
 
-/// Versions are thrown away when nobody can see them, and whoever commits holds its snapshot to the end.
+/// Garbage collection respects the snapshot of a committing transaction until its reads are
+/// validated.
 #[test]
-fn old_versions_go_when_the_commit_is_through() {
+fn old_versions_are_collected_after_the_commit() {
     let env = SimEnv::new(4);
     let engine = open(&env);
     create(&engine, "t");
@@ -271,13 +275,13 @@ fn old_versions_go_when_the_commit_is_through() {
     env.advance(20_000_000_000);
     env.run_until_idle();
     let left = engine.stats().rows_garbage;
-    assert!(left < 10, "{left} are left, though nobody sees them");
+    assert!(left < 10, "{left} invisible versions are left");
     drop(committing);
 }
 
-/// Whether a row that is gone was in a range, its old version says.
+/// The old version of a deleted row decides whether it was in a range that was read.
 #[test]
-fn versions_that_are_to_be_looked_at_stay_until_they_were() {
+fn versions_are_kept_until_they_are_validated() {
     let env = SimEnv::new(5);
     let engine = open(&env);
     create(&engine, "t");
@@ -298,9 +302,10 @@ fn versions_that_are_to_be_looked_at_stay_until_they_were() {
     assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
 }
 
-/// A REPEATABLE READ or READ COMMITTED transaction writes as it likes; the serializable one is told.
+/// REPEATABLE READ and READ COMMITTED transactions are not refused; the conflicting serializable
+/// one is.
 #[test]
-fn what_others_write_at_weaker_levels_counts_too() {
+fn writes_at_weaker_isolation_levels_conflict_too() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
         let engine = engine();
         let mut txn = serializable(&engine);
@@ -314,9 +319,9 @@ fn what_others_write_at_weaker_levels_counts_too() {
     }
 }
 
-/// A scan on another thread tells the transaction by the view that it reads by.
+/// A scan on another thread reports its reads to the transaction through the view that it uses.
 #[test]
-fn what_is_read_beside_the_transaction_counts() {
+fn reads_on_other_threads_are_validated() {
     let engine = engine();
     let mut txn = serializable(&engine);
     let table = table(&mut txn, "t");
@@ -334,9 +339,9 @@ fn what_is_read_beside_the_transaction_counts() {
     assert!(refused(&engine, txn).is_some_and(|detail| detail.contains("of which all was read")));
 }
 
-/// The catalog names what there is by its snapshot, though the table is gone meanwhile.
+/// The snapshot's catalog still has a table that was dropped meanwhile.
 #[test]
-fn a_snapshot_shows_a_table_that_others_drop() {
+fn a_snapshot_still_shows_a_table_dropped_later() {
     let engine = engine();
     let mut txn = serializable(&engine);
     assert_eq!(sum(&mut txn, "t", 0, 19), 200);
@@ -349,9 +354,10 @@ fn a_snapshot_shows_a_table_that_others_drop() {
     assert_eq!(refused(&engine, txn), None, "who only reads is not refused");
 }
 
-/// One commits while the other begins. Threads, because it takes two at the same moment.
+/// One transaction commits while the other starts. With threads, because the race needs both at the
+/// same time.
 #[test]
-fn a_commit_is_in_the_snapshot_or_known_to_come_after_it() {
+fn a_concurrent_commit_is_in_the_snapshot_or_validated() {
     const ROUNDS: u64 = 4_000;
     let dir = tempfile::tempdir().expect("folder");
     let engine = crate::open(dir.path());
@@ -376,7 +382,8 @@ fn a_commit_is_in_the_snapshot_or_known_to_come_after_it() {
             }
         });
         for number in 1..=ROUNDS {
-            // Some begin before the other does anything, and some when it is done, however threads are scheduled.
+            // Some start before the other has done anything, and some after it has finished,
+            // however threads are scheduled.
             let early = (number % 8 == 0).then(|| {
                 let mut txn = serializable(&engine);
                 get(&mut txn, "t", 1);
@@ -386,7 +393,7 @@ fn a_commit_is_in_the_snapshot_or_known_to_come_after_it() {
             if number % 8 == 1 {
                 wait_for(&committed, number);
             }
-            // A commit takes some microseconds: sooner or later each of its moments is met.
+            // A commit takes some microseconds; the varying delay reaches each of its stages.
             (0..number % 400 * 10).for_each(|_| std::hint::spin_loop());
             let mut txn = early.unwrap_or_else(|| serializable(&engine));
             let is_in = get(&mut txn, "t", 1) == Some(number.cast_signed());

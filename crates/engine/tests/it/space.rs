@@ -1,4 +1,4 @@
-//! A full disk: what gives its space back, and what writers are told.
+//! A full disk: operations that free space, and the errors of writers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn data_bytes(env: &SimEnv) -> u64 {
     env.list(&Path::new(DIR).join("data")).expect("list").iter().map(|entry| entry.bytes).sum()
 }
 
-/// Rows that no codec makes smaller.
+/// Rows that no encoding compresses.
 fn noise(env: &SimEnv, rows: i64) -> Vec<(&'static str, i64, f64)> {
     (0..rows).map(|at| ("a", at, f64::from_bits(env.random() >> 2))).collect()
 }
@@ -58,8 +58,8 @@ fn free(engine: &Engine, how: Free) -> Result<Lsn> {
     engine.finish(txn.commit(Durability::Sync))
 }
 
-/// The bug: files of a table that was dropped or truncated went only with the next flush, which needs space for the memtables of all
-/// other tables. The fix: an edit of the manifest of its own.
+/// The bug: files of a dropped or truncated table were removed only by the next flush, which needs
+/// space for the memtables of all other tables. The fix: a manifest edit of its own.
 #[test]
 fn dropping_and_truncating_frees_space_on_a_full_disk_without_a_flush() {
     for how in [Free::Drop, Free::Truncate, Free::DropRows, Free::TruncateRows] {
@@ -71,7 +71,7 @@ fn dropping_and_truncating_frees_space_on_a_full_disk_without_a_flush() {
         commit(&engine, "large", &noise(&env, 4_000)).expect("commit");
         put_rows(&engine, "large_rows", (0..2_000).map(|id| (id, i64::from(id))));
         engine.flush().expect("flush");
-        // What a flush would have to write first, and finds no room for.
+        // A flush would have to write this first, and has no space for it.
         commit(&engine, "other", &noise(&env, 500)).expect("commit");
         commit(&engine, "large", &[("late", 9_999, 1.0)]).expect("commit");
         env.advance(50_000_000);
@@ -86,7 +86,7 @@ fn dropping_and_truncating_frees_space_on_a_full_disk_without_a_flush() {
         assert!(freed > 10_000 && engine.stats().flushes == flushes, "{how:?}: {freed} of {before} bytes");
         env.set_capacity(env.used_bytes());
 
-        // Whatever a crash takes back, it is not the drop; and the others are whole.
+        // A crash does not undo the drop, and the other tables are complete.
         let others = now(&engine, "other");
         env.crash();
         drop(engine);
@@ -112,9 +112,9 @@ fn dropping_and_truncating_frees_space_on_a_full_disk_without_a_flush() {
     }
 }
 
-/// The bug: writers waited 30 seconds and were told that memory is short.
+/// The bug: writers waited 30 seconds and received an error about memory.
 #[test]
-fn writers_that_meet_full_memtables_on_a_full_disk_are_told_so_within_two_seconds() {
+fn writers_with_full_memtables_on_a_full_disk_fail_within_two_seconds() {
     let env = SimEnv::new(12);
     let engine = open(&env);
     make(&engine, "t");

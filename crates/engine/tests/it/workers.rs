@@ -1,4 +1,4 @@
-//! Facts about what goes on behind the scenes, on a simulated machine: whoever waits for what never comes panics there.
+//! Background work, on a simulated machine, where waiting for an event that never comes panics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn fill(engine: &Engine, name: &str, segments: i64) {
     }
 }
 
-/// Files of the data folder, against those that the manifest names.
+/// Compares the files of the data directory with those that the manifest names.
 fn assert_no_strays(env: &SimEnv, what: &str) {
     let data = Path::new(DIR).join("data");
     let seen: Vec<_> = env.list(&data).expect("list").into_iter().map(|entry| data.join(entry.name)).collect();
@@ -43,27 +43,27 @@ fn assert_no_strays(env: &SimEnv, what: &str) {
 }
 
 #[test]
-fn settling_leaves_one_segment_where_fewer_overlap_than_are_merged_otherwise() {
+fn settling_merges_fewer_segments_than_ordinary_compaction_would() {
     let env = SimEnv::new(1);
     let engine = open(&env, &small());
     make(&engine, "t");
     fill(&engine, "t", 3);
     env.run_until_idle();
-    assert_eq!(engine.stats().segments, 3, "three are not worth it while nobody asks");
+    assert_eq!(engine.stats().segments, 3, "three segments are not merged unless asked for");
     let before = now(&engine, "t");
     engine.settle().expect("settled");
     assert_eq!(engine.stats().segments, 1);
     assert_eq!(now(&engine, "t"), before);
     let compactions = engine.stats().compactions;
     engine.settle().expect("settled");
-    assert_eq!(engine.stats().compactions, compactions, "what is settled stays as it is");
+    assert_eq!(engine.stats().compactions, compactions, "settled segments are not merged again");
 }
 
-/// The bug: a flush answered those who asked for it only when nothing was left to flush. Under steady commits that never
-/// was, so CHECKPOINT waited for ever while flush after flush wrote tiny segments. The fix: a flush answers who asked before
-/// it began.
+/// The bug: a flush answered its callers only when nothing was left to flush. Under steady commits
+/// that never happened, so CHECKPOINT waited forever while flush after flush wrote tiny segments.
+/// The fix: a flush answers the callers that asked before it started.
 #[test]
-fn a_flush_ends_although_others_go_on_committing() {
+fn a_flush_finishes_during_steady_commits() {
     let env = SimEnv::new(2);
     let engine = open(&env, &small());
     make(&engine, "t");
@@ -89,11 +89,12 @@ fn a_flush_ends_although_others_go_on_committing() {
     assert!(count.load(Ordering::Relaxed) > 10, "it did go on");
 }
 
-/// The bug: transaction numbers went on from the log's last LSN after a restart. Failed commits use up numbers but no LSN, so
-/// a number could be given again while records of its first owner, sent ahead of a commit that never came, were still in the
-/// log; the next recovery counted them to the new owner's commit. The fix: recovery looks at the numbers it reads.
+/// The bug: transaction numbers continued from the log's last LSN after a restart. Failed commits
+/// use up numbers but no LSN, so a number could be reused while records of its first owner, logged
+/// ahead of a commit that never came, were still in the log; the next recovery added them to the
+/// new owner's commit. The fix: recovery continues after the highest number that it reads.
 #[test]
-fn rows_sent_ahead_of_a_commit_that_failed_never_join_a_later_transaction() {
+fn rows_logged_ahead_of_a_failed_commit_never_join_a_later_transaction() {
     let env = SimEnv::new(3);
     let options = Options::default();
     let engine = open(&env, &options);
@@ -128,9 +129,10 @@ fn rows_sent_ahead_of_a_commit_that_failed_never_join_a_later_transaction() {
     assert_eq!(now(&open(&env, &options), "t").len(), 400);
 }
 
-/// The bug: the workers were stopped and nobody told those who waited for them, or came to wait later.
+/// The bug: the workers were stopped without answering callers that waited for them or started to
+/// wait later.
 #[test]
-fn after_close_a_flush_is_refused_and_so_is_settling() {
+fn after_close_flush_and_settle_are_refused() {
     let env = SimEnv::new(4);
     let engine = open(&env, &small());
     make(&engine, "t");
@@ -142,7 +144,7 @@ fn after_close_a_flush_is_refused_and_so_is_settling() {
     assert_eq!(waiting.result().unwrap_err().state(), SqlState::ADMIN_SHUTDOWN);
 }
 
-/// Opened again, with a flush asked for and no time to do it before closing.
+/// Opens the database again, with a flush requested and no time to do it before closing.
 fn open_after(old: Engine, env: &SimEnv) -> Engine {
     drop(old);
     let engine = open(env, &small());
@@ -154,7 +156,7 @@ fn open_after(old: Engine, env: &SimEnv) -> Engine {
 }
 
 #[test]
-fn closing_lets_go_of_writers_that_wait_for_memory() {
+fn closing_wakes_writers_that_wait_for_memory() {
     let env = SimEnv::new(5);
     let engine = open(&env, &Options { memory_bytes: 1 << 20, ..small() });
     make(&engine, "t");
@@ -178,9 +180,9 @@ fn closing_lets_go_of_writers_that_wait_for_memory() {
     assert_eq!(committing.poll().unwrap_err().state(), SqlState::ADMIN_SHUTDOWN);
 }
 
-/// The bug: dropping the last handle stopped the log's worker without writing what was pending.
+/// The bug: dropping the last handle stopped the log worker before it wrote pending records.
 #[test]
-fn what_was_acknowledged_at_once_is_there_after_the_last_handle_is_dropped() {
+fn async_commits_survive_dropping_the_last_handle() {
     let env = SimEnv::new(6);
     let engine = open(&env, &small());
     make(&engine, "t");
@@ -191,9 +193,9 @@ fn what_was_acknowledged_at_once_is_there_after_the_last_handle_is_dropped() {
     assert_eq!(now(&open(&env, &small()), "t").len(), 1);
 }
 
-/// The bug: what a failed flush or compaction had written stayed until the next start, and on a full disk, where it is tried
-/// again every second, took what space there was. The fix: it is removed, at once or when a manifest is on disk that is sure
-/// not to name it.
+/// The bug: files of a failed flush or compaction were kept until the next start, and on a full
+/// disk, where the work is retried every second, took all remaining space. The fix: they are
+/// removed at once, or when a manifest is on disk that certainly does not name them.
 #[test]
 fn a_failed_flush_or_compaction_leaves_no_files_behind() {
     for settling in [false, true] {
@@ -208,7 +210,7 @@ fn a_failed_flush_or_compaction_leaves_no_files_behind() {
             env.run_until_idle();
             commit(&engine, "t", &[("new", 1, 1.0)]).expect("commit");
             commit(&engine, "u", &[("new", 1, 1.0)]).expect("commit");
-            // The log has nothing left to say, so that it is not the log that fails.
+            // Nothing is pending in the log, so that the fault does not hit the log.
             env.advance(20_000_000);
             env.run_until_idle();
             env.fail_at(env.io_calls() + nth);
@@ -229,10 +231,10 @@ fn a_failed_flush_or_compaction_leaves_no_files_behind() {
     }
 }
 
-/// The bug: compaction always began with the first table that had something due, so one damaged segment there kept every
-/// other table from ever being compacted.
+/// The bug: compaction always started with the first table that had something due, so one damaged
+/// segment there blocked compaction of all other tables.
 #[test]
-fn a_damaged_segment_of_one_table_does_not_keep_others_from_compaction() {
+fn a_damaged_segment_does_not_block_compaction_of_other_tables() {
     let env = SimEnv::new(8);
     let engine = open(&env, &small());
     make(&engine, "damaged");
@@ -242,7 +244,7 @@ fn a_damaged_segment_of_one_table_does_not_keep_others_from_compaction() {
     let manifest = inspect::manifest(&env, Path::new(DIR)).expect("manifest");
     let first = manifest.files.values().next().expect("files of the first table");
     let segment = columns::segment_path(&Path::new(DIR).join("data"), first.segments[0].file);
-    // Behind the header, in the block's own bytes.
+    // After the header, within the bytes of a block.
     env.flip_bit(&segment, 40, 3);
     for _ in 0..3 {
         let error = engine.settle().expect_err("one table cannot be settled");
@@ -258,7 +260,8 @@ fn a_damaged_segment_of_one_table_does_not_keep_others_from_compaction() {
     assert_eq!(now(&engine, "sound").len(), 5);
 }
 
-/// Rows of noise, in a segment of about 8 bytes each. (Mixed as by Steele et al., "SplitMix", OOPSLA 2014.)
+/// Writes random rows in a segment of about 8 bytes each. (Mixed as by Steele et al., "SplitMix",
+/// OOPSLA 2014.)
 fn noise(engine: &Engine, name: &str, round: i64, rows: i64) {
     let mix = |bits: u64| {
         let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -271,7 +274,7 @@ fn noise(engine: &Engine, name: &str, round: i64, rows: i64) {
     engine.flush().expect("flush");
 }
 
-/// Lets virtual time pass, from timer to timer as far as that goes, until `done`.
+/// Advances virtual time, from timer to timer if possible, until `done`.
 fn pass_until(env: &SimEnv, what: &str, done: impl Fn() -> bool) {
     for _ in 0..1_000_000 {
         env.run_until_idle();
@@ -284,7 +287,7 @@ fn pass_until(env: &SimEnv, what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_compaction_takes_the_time_that_its_rate_says() {
+fn a_compaction_keeps_its_rate() {
     const RATE: u64 = 100_000;
     for (rate, limited) in [(0, false), (RATE, true)] {
         let env = SimEnv::new(9);
@@ -303,8 +306,8 @@ fn a_compaction_takes_the_time_that_its_rate_says() {
         assert!(moved > 500_000 && stats.compaction_bytes < stats.compaction_read_bytes, "{stats:?}");
         let expected = moved * 1_000_000_000 / RATE;
         if limited {
-            // The last step is paid for after the compaction, and what 100 ms bring is there at the beginning. A step
-            // is a block at least: its rows are read from four segments.
+            // The last step is paid for after the compaction, and the 100 ms burst is free at the
+            // start. A step is at least one block: its rows are read from four segments.
             assert!((expected * 4 / 5..expected * 11 / 10).contains(&took), "{took} ns for {moved} bytes");
             assert!((took * 4 / 5..=took).contains(&stats.compaction_wait_ns), "{took} ns: {stats:?}");
         } else {
@@ -314,7 +317,7 @@ fn a_compaction_takes_the_time_that_its_rate_says() {
 }
 
 #[test]
-fn what_somebody_waits_for_is_not_limited() {
+fn settling_is_not_rate_limited() {
     let env = SimEnv::new(10);
     let engine = open(&env, &Options { compaction_rate: 1_000, ..small() });
     make(&engine, "t");
@@ -322,7 +325,7 @@ fn what_somebody_waits_for_is_not_limited() {
         noise(&engine, "t", round, 20_000);
     }
     pass_until(&env, "a first wait", || engine.stats().compaction_read_bytes > 0);
-    assert_eq!(engine.stats().compactions, 0, "a compaction of some ten minutes has begun");
+    assert_eq!(engine.stats().compactions, 0, "a compaction of about ten minutes is running");
     let started = env.monotonic_ns();
     engine.settle().expect("settled");
     assert_eq!(engine.stats().segments, 1);
@@ -350,7 +353,7 @@ fn closing_does_not_wait_for_a_limited_compaction_and_leaves_none_of_its_files()
 }
 
 #[test]
-fn a_table_dropped_during_its_limited_compaction_is_let_go() {
+fn dropping_a_table_cancels_its_compaction() {
     let env = SimEnv::new(12);
     let engine = open(&env, &Options { compaction_rate: 1_000, ..small() });
     make(&engine, "t");
@@ -371,7 +374,7 @@ fn a_table_dropped_during_its_limited_compaction_is_let_go() {
 #[test]
 fn a_backlog_lifts_the_limit() {
     let env = SimEnv::new(13);
-    // So low that without a backlog no compaction ends within the test.
+    // Too low for any compaction to finish within the test without a backlog.
     let engine = open(&env, &Options { compaction_rate: 100, ..small() });
     make(&engine, "t");
     for round in 0..80 {
@@ -379,14 +382,14 @@ fn a_backlog_lifts_the_limit() {
     }
     env.run_until_idle();
     let stats = engine.stats();
-    // Some 16 are merged at a time, as soon as there are 64.
+    // Up to 16 segments are merged at a time, as soon as there are 64.
     assert!(stats.compactions > 0 && stats.segments < 70, "{stats:?}");
     assert!(stats.compaction_backlog >= 32, "{stats:?}");
     assert!(env.monotonic_ns() < 60_000_000_000, "{} ns", env.monotonic_ns());
 }
 
 #[test]
-fn write_amplification_is_of_what_this_start_has_written() {
+fn write_amplification_counts_since_the_start() {
     let env = SimEnv::new(14);
     let engine = open(&env, &small());
     make(&engine, "t");
@@ -396,7 +399,7 @@ fn write_amplification_is_of_what_this_start_has_written() {
     pass_until(&env, "the compaction", || engine.stats().compactions == 1);
     let (stats, parts) = (engine.stats(), engine.stats().write_amplification());
     assert_eq!(stats.ingested_bytes / (4 * 20_000), 13 + 8);
-    // A quarter of the rows is left, for all are of the same moments.
+    // A quarter of the rows remains, because all have the same times.
     assert!((0.3..1.2).contains(&parts.log), "{parts:?}");
     assert!((0.3..0.6).contains(&parts.flushes), "{parts:?}");
     assert!((parts.compactions - parts.flushes / 4.0).abs() < 0.05, "{parts:?}");
@@ -408,7 +411,7 @@ fn write_amplification_is_of_what_this_start_has_written() {
 }
 
 #[test]
-fn rows_come_back_from_a_compressed_log_and_from_one_that_is_not_whoever_reads() {
+fn compressed_and_uncompressed_logs_are_readable_under_either_setting() {
     let env = SimEnv::new(9);
     let options = |log_compression| Options { log_compression, ..small() };
     let rows: Vec<(&str, i64, f64)> =
@@ -444,7 +447,7 @@ fn rows_come_back_from_a_compressed_log_and_from_one_that_is_not_whoever_reads()
 }
 
 #[test]
-fn a_log_that_nobody_needs_after_a_flush_gives_its_space_back() {
+fn a_flush_frees_the_log() {
     let env = SimEnv::new(10);
     let engine = open(&env, &Options { log_compression: false, ..Options::default() });
     make(&engine, "t");
@@ -454,7 +457,7 @@ fn a_log_that_nobody_needs_after_a_flush_gives_its_space_back() {
     }
     let full = engine.stats().log_disk_bytes;
     assert!(full > 24 << 20, "{full} bytes of log");
-    // A log that is idle says by a mark that all of it is durable, which nobody needs either.
+    // An idle log writes a mark that all of it is durable, which replay does not need either.
     for _ in 0..4 {
         env.advance(10_000_000);
         env.run_until_idle();

@@ -1,4 +1,4 @@
-//! The simulated disk: names, files, what of them is durable, and what goes wrong.
+//! The simulated disk: names, files, their durable state, and faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,18 +12,18 @@ use crate::{DirEntry, Open};
 pub(super) struct Disk {
     rng: Rng,
     pub(super) faults: Faults,
-    /// Numbers of the calls that fail.
+    /// Numbers of the I/O calls that fail.
     pub(super) fail_calls: Range<u64>,
     pub(super) calls: u64,
     pub(super) is_out_of_handles: bool,
     pub(super) capacity: u64,
-    /// Grows with every end of the process; files opened before are dead.
+    /// Incremented when the process ends; files opened before are invalid.
     pub(super) generation: u64,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     names: Names,
     durable_names: Names,
-    /// Changes of names that no folder sync covered, oldest first.
+    /// Changes of names not covered by a directory sync, oldest first.
     unsynced_names: Vec<NameChange>,
     locked: BTreeSet<PathBuf>,
 }
@@ -36,7 +36,7 @@ enum Node {
     File(u64),
 }
 
-/// New nodes of some paths, `None` for removed: more than one for a rename, which happens wholly or not at all.
+/// New nodes of some paths, `None` for removed ones. A rename changes two paths, atomically.
 type NameChange = Vec<(PathBuf, Option<Node>)>;
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ struct Inode {
     volatile: Image,
     durable: Image,
     unsynced: Vec<Change>,
-    /// Bytes from the start that have their space on the disk.
+    /// Bytes from the start with reserved disk space.
     allocated: u64,
     open_files: u64,
 }
@@ -82,7 +82,7 @@ impl Disk {
         }
     }
 
-    /// Counts a call; answers whether it is to fail.
+    /// Counts a call; returns whether it fails.
     fn fails(&mut self, call: Call) -> bool {
         self.calls += 1;
         let chance = match call {
@@ -159,7 +159,7 @@ impl Disk {
     pub(super) fn remove_dir_all(&mut self, path: &Path) -> io::Result<()> {
         self.check(Call::Name)?;
         let inside: Vec<PathBuf> = self.names.keys().filter(|name| name.starts_with(path)).cloned().collect();
-        // Children first, as a real removal goes.
+        // Children first, as a real removal works.
         for name in inside.into_iter().rev() {
             self.change_names(vec![(name, None)]);
         }
@@ -234,7 +234,7 @@ impl Disk {
         self.forget_unnamed();
     }
 
-    /// Drops files that no name, now or after a crash, and no open file can reach.
+    /// Removes files that no name, now or after a crash, and no open file refers to.
     fn forget_unnamed(&mut self) {
         let changed = self.unsynced_names.iter().flatten().filter_map(|(_, node)| node.as_ref());
         let nodes = self.names.values().chain(self.durable_names.values()).chain(changed);
@@ -272,7 +272,7 @@ impl Disk {
         let result = if fails { Err(broken()) } else { fits };
         let mut done = buf.len();
         if result.is_err() {
-            // A short write: what space there is, or any part.
+            // A short write: as much as the space permits, or any part.
             let room = self.inode(inode)?.allocated.saturating_sub(offset).min(done as u64);
             done = self.rng.below(room + 1) as usize;
         }
@@ -306,7 +306,7 @@ impl Disk {
         self.reserve(inode, bytes)
     }
 
-    /// Gives the file its space up to `bytes`.
+    /// Reserves disk space for a file up to `bytes`.
     fn reserve(&mut self, inode: u64, bytes: u64) -> io::Result<()> {
         let free = self.capacity.saturating_sub(self.used());
         let inode = self.inode(inode)?;
@@ -338,7 +338,7 @@ impl Disk {
         Ok(self.capacity.saturating_sub(self.used()))
     }
 
-    /// Space of the files that have a name.
+    /// Reserved space of all files with a name.
     pub(super) fn used(&self) -> u64 {
         let files = self.names.values().filter_map(Node::file);
         files.filter_map(|inode| self.inodes.get(&inode)).map(|inode| inode.allocated).sum()
@@ -408,9 +408,9 @@ impl Change {
     }
 }
 
-/// Something that may survive in part.
+/// A change that may survive partly.
 trait Survive: Sized {
-    /// The parts of which each survives by itself.
+    /// Parts that survive independently.
     fn split(self) -> Vec<Self>;
 }
 
@@ -421,7 +421,7 @@ impl Survive for NameChange {
 }
 
 impl Survive for Change {
-    /// Torn at sectors.
+    /// Split at sector boundaries.
     fn split(self) -> Vec<Change> {
         let Change::Write { mut offset, data } = self else {
             return vec![self];
@@ -439,14 +439,14 @@ impl Survive for Change {
     }
 }
 
-/// What of `changes` reaches the disk, in their order. One draw sets the mood (nothing, little, half, most, all), so
-/// that both rare mixtures and clean cuts come up often.
+/// Chooses the `changes` that reach the disk, in their order. One draw selects the share (none,
+/// little, half, most, all), so that both rare mixtures and clean cuts occur often.
 fn survivors<T: Survive>(rng: &mut Rng, changes: Vec<T>) -> Vec<T> {
     let share = [0.0, 0.1, 0.5, 0.9, 1.0][rng.below(5) as usize];
     let mut kept = Vec::new();
     for change in changes {
         if rng.chance(0.5) {
-            // Whole or not at all.
+            // Completely or not at all.
             kept.extend(rng.chance(share).then_some(change));
         } else {
             kept.extend(change.split().into_iter().filter(|_| rng.chance(share)));
@@ -464,7 +464,7 @@ fn apply(names: &mut Names, change: NameChange) {
     }
 }
 
-/// A folder that did not survive takes what was in it along.
+/// Removes the contents of directories that did not survive.
 fn drop_orphans(names: &mut Names) {
     let folders: BTreeSet<PathBuf> =
         names.iter().filter(|(_, node)| **node == Node::Folder).map(|(name, _)| name.clone()).collect();

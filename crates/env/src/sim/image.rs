@@ -1,9 +1,9 @@
-//! One image of a file: its length and those of its pages that are not zero.
+//! One image of a file: its length and its nonzero pages.
 
 use std::collections::BTreeMap;
 
 const PAGE_BYTES: usize = 4096;
-/// What a disk writes wholly or not at all.
+/// Unit that a disk writes atomically.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ impl Image {
         self.bytes
     }
 
-    /// Fills `buf`; the caller has checked that it lies inside.
+    /// Fills `buf`; the caller has checked that the range is within the file.
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) {
         for_pages(offset, buf.len(), |page, within, range| match self.pages.get(&page) {
             Some(bytes) => buf[range.clone()].copy_from_slice(&bytes[within..within + range.len()]),

@@ -1,17 +1,19 @@
-//! The simulated side: a disk in memory, a virtual clock and one scheduler, all decided by one seed.
+//! The simulated environment: a disk in memory, a virtual clock and one scheduler, all determined
+//! by one seed.
 //!
-//! Words: the *volatile* image of a file is what reads show; the *durable* one is what a power cut leaves; what lies
-//! between is a list of changes that no sync has covered yet. Names have the same three.
+//! Words: reads return the *volatile* image of a file; a power cut leaves the *durable* one; the
+//! difference is a list of *unsynced* changes. Directory entries have the same three.
 //!
 //! Always true:
 //! - The same seed and the same calls give the same run. One driver thread; workers run only inside
 //!   [`SimEnv::run_some`], [`SimEnv::run_until_idle`] and [`Env::wait`].
-//! - What a successful sync covered survives every crash. Anything else survives wholly, in part or not at all, each
-//!   512-byte sector and each name change by itself, in any order.
-//! - A file's name needs [`Env::sync_dir`] of its folder, and that folder's own name that of its parent.
+//! - Changes covered by a successful sync survive every crash. Other changes survive completely,
+//!   partly or not at all, each 512-byte sector and each name change independently, in any order.
+//! - A file's name is durable after [`Env::sync_dir`] of its directory, and the directory's own
+//!   name after that of its parent.
 //!
-//! Not modelled: reads that fall back to older contents after a failed sync, damage to what was durable (tests flip
-//! bits themselves), partial `rename`.
+//! Not modelled: reads that return older contents after a failed sync, damage to durable data
+//! (tests flip bits themselves), partial `rename`.
 
 mod disk;
 mod image;
@@ -28,48 +30,51 @@ use crate::{DirEntry, Env, Event, File, Folder, Open, Step, Worker};
 use disk::Disk;
 use schedule::Schedule;
 
-/// The wall clock of a simulation starts here: 2026-09-21.
+/// Start of the wall clock of a simulation: 2026-09-21.
 const WALL_START_NS: i64 = 1_790_000_000_000_000_000;
-/// What one step of a worker, and one sync, take.
+/// Virtual duration of one step of a worker, and of one sync, in nanoseconds.
 const STEP_NS: u64 = 1_000;
 const SYNC_NS: u64 = 100_000;
-/// Waiting longer than this in virtual time is a deadlock between workers that only re-arm their timers.
+/// Waiting longer than this in virtual time is a deadlock between workers that only restart their
+/// timers.
 const WAIT_NS_MAX: u64 = 3_600_000_000_000;
-/// Files that may be open: few, so that those are closed again that need not be.
+/// Limit of open files: low, so that files must be closed and opened again.
 const OPEN_FILES_MAX: u64 = 8;
-/// [`SimEnv::run_until_idle`] gives up after this many steps.
+/// Number of steps after which [`SimEnv::run_until_idle`] panics.
 const STEPS_MAX: u64 = 10_000_000;
 
-/// What goes wrong, and how often. The default is nothing.
+/// Probabilities of faults. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Chance that a read fails.
+    /// Probability that a read fails.
     pub read_error: f64,
-    /// Chance that a write, or a change of a file's length, fails after any part was done.
+    /// Probability that a write, or a change of a file's length, fails after any part was done.
     pub write_error: f64,
-    /// Chance that a sync of a file fails. Any part of what it covered is then on disk, and the rest never will be,
-    /// although reads go on showing it and later syncs succeed.
+    /// Probability that a sync of a file fails. Any part of the covered changes is then on disk,
+    /// and the rest never will be, although reads still return it and later syncs succeed.
     pub sync_error: f64,
-    /// Chance that a call on names (create, rename, remove, list, sync of a folder) fails without effect.
+    /// Probability that a call on names (create, rename, remove, list, sync of a directory) fails
+    /// without effect.
     pub name_error: f64,
 }
 
-/// A simulated world. Cloning shares it.
+/// A simulated machine. Clones share it.
 #[derive(Clone)]
 pub struct SimEnv {
-    world: Arc<World>,
+    machine: Arc<Machine>,
 }
 
-struct World {
+struct Machine {
     disk: Mutex<Disk>,
     schedule: Mutex<Schedule>,
     clock_ns: AtomicU64,
-    /// How far the wall clock was set ahead, or back.
+    /// Difference between the wall clock and the monotonic clock that a test has set.
     wall_ns: AtomicI64,
     rng: Mutex<Rng>,
 }
 
-/// Small and good enough: the numbers choose faults, they keep no secrets. (Steele et al., "SplitMix", OOPSLA 2014.)
+/// Small generator of sufficient quality: its numbers choose faults, they need not be
+/// unpredictable. (Steele et al., "SplitMix", OOPSLA 2014.)
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -87,21 +92,22 @@ impl Rng {
     }
 
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
-        // Drawn even when it cannot matter, so that switching a fault on does not shift everything after it.
+        // Drawn even if the probability is zero, so that enabling a fault does not shift all later
+        // draws.
         let draw = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         draw < probability
     }
 }
 
 impl SimEnv {
-    /// An empty disk that cannot be full, no faults.
+    /// Creates a machine with an empty disk of unlimited capacity and without faults.
     #[must_use]
     pub fn new(seed: u64) -> SimEnv {
         let mut rng = Rng(seed);
         let disk = Disk::new(rng.next());
         let schedule = Schedule::new(rng.next());
         SimEnv {
-            world: Arc::new(World {
+            machine: Arc::new(Machine {
                 disk: Mutex::new(disk),
                 schedule: Mutex::new(schedule),
                 clock_ns: AtomicU64::new(0),
@@ -111,95 +117,100 @@ impl SimEnv {
         }
     }
 
-    /// Cuts the power and starts the machine again: open files are dead, workers and locks are gone, and of what was
-    /// not synced some survives. Drop what the old process had before using the world again.
+    /// Cuts the power and restarts the machine: open files become invalid, workers and locks are
+    /// removed, and unsynced changes survive in part. Drop all objects of the old process before
+    /// using the machine again.
     pub fn crash(&self) {
-        self.world.disk.lock().crash();
+        self.machine.disk.lock().crash();
         self.end_workers();
     }
 
-    /// Kills the process (as `kill -9` does): open files are dead, workers and locks are gone, but the system keeps all
-    /// that was written.
+    /// Kills the process (like `kill -9`): open files become invalid, workers and locks are
+    /// removed, but all written data is kept.
     pub fn kill(&self) {
-        self.world.disk.lock().end_process();
+        self.machine.disk.lock().end_process();
         self.end_workers();
     }
 
     fn end_workers(&self) {
-        // Their closures own what a process owns; dropping that may stop other workers, so not under the lock.
-        let steps = self.world.schedule.lock().clear();
+        // Closures own objects of the process; dropping them may stop other workers, so it happens
+        // outside the lock.
+        let steps = self.machine.schedule.lock().clear();
         drop(steps);
     }
 
-    /// Sets the chances of faults from here on.
+    /// Sets the probabilities of faults from now on.
     pub fn set_faults(&self, faults: Faults) {
-        self.world.disk.lock().faults = faults;
+        self.machine.disk.lock().faults = faults;
     }
 
-    /// Makes the `n`-th I/O call fail, counting from the world's first as 1 (see [`SimEnv::io_calls`]).
+    /// Makes the `n`-th I/O call fail, counting from the machine's first as 1 (see
+    /// [`SimEnv::io_calls`]).
     pub fn fail_at(&self, n: u64) {
-        self.world.disk.lock().fail_calls = n..n.saturating_add(1);
+        self.machine.disk.lock().fail_calls = n..n.saturating_add(1);
     }
 
     /// Makes the `n`-th I/O call and all after it fail.
     pub fn fail_from(&self, n: u64) {
-        self.world.disk.lock().fail_calls = n..u64::MAX;
+        self.machine.disk.lock().fail_calls = n..u64::MAX;
     }
 
-    /// Ends every fault; the disk's capacity stays.
+    /// Removes all faults; the capacity of the disk is unchanged.
     pub fn heal(&self) {
-        let mut disk = self.world.disk.lock();
+        let mut disk = self.machine.disk.lock();
         disk.fail_calls = 0..0;
         disk.faults = Faults::default();
         disk.is_out_of_handles = false;
     }
 
-    /// Sets how many bytes the disk holds; `u64::MAX` for no end. What is stored already stays.
+    /// Sets the capacity of the disk in bytes; `u64::MAX` for unlimited. Stored data is kept.
     pub fn set_capacity(&self, bytes: u64) {
-        self.world.disk.lock().capacity = bytes;
+        self.machine.disk.lock().capacity = bytes;
     }
 
-    /// Makes every call that needs a new file handle fail, as in a process that has all it may have, or ends that.
+    /// If true, every call that needs a new file handle fails, as in a process at its limit.
     pub fn set_out_of_handles(&self, is_out: bool) {
-        self.world.disk.lock().is_out_of_handles = is_out;
+        self.machine.disk.lock().is_out_of_handles = is_out;
     }
 
     /// Bytes that files occupy or have reserved.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.world.disk.lock().used()
+        self.machine.disk.lock().used()
     }
 
     /// I/O calls so far.
     #[must_use]
     pub fn io_calls(&self) -> u64 {
-        self.world.disk.lock().calls
+        self.machine.disk.lock().calls
     }
 
-    /// Flips one bit of a file, in what reads show and in what a crash leaves. Counts as no I/O call.
+    /// Flips one bit of a file, in both the volatile and the durable image. Not counted as an I/O
+    /// call.
     ///
     /// # Panics
     /// When there is no such file or byte.
     pub fn flip_bit(&self, path: &Path, byte: u64, bit: u32) {
-        self.world.disk.lock().flip_bit(path, byte, bit);
+        self.machine.disk.lock().flip_bit(path, byte, bit);
     }
 
-    /// Lets virtual time pass; runs nothing.
+    /// Advances virtual time without running workers.
     pub fn advance(&self, ns: u64) {
-        self.world.clock_ns.fetch_add(ns, Ordering::SeqCst);
+        self.machine.clock_ns.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Sets the wall clock ahead by so much, or back; time does not pass.
+    /// Moves the wall clock ahead by `ns`, or back if negative; virtual time does not advance.
     pub fn set_clock_ahead(&self, ns: i64) {
-        self.world.wall_ns.fetch_add(ns, Ordering::SeqCst);
+        self.machine.wall_ns.fetch_add(ns, Ordering::SeqCst);
     }
 
-    /// Runs up to `n` steps of workers that want to run now, chosen by the seed. Returns how many there were.
+    /// Runs up to `n` steps of workers that can run, chosen by the seed. Returns the number of
+    /// steps.
     pub fn run_some(&self, n: u64) -> u64 {
         (0..n).take_while(|_| self.run_one()).count() as u64
     }
 
-    /// Runs workers until none wants to run at this moment of virtual time.
+    /// Runs workers until none can run at the present virtual time.
     ///
     /// # Panics
     /// When that takes more than ten million steps.
@@ -209,48 +220,48 @@ impl SimEnv {
     }
 
     fn run_one(&self) -> bool {
-        let picked = self.world.schedule.lock().pick(self.monotonic_ns());
+        let picked = self.machine.schedule.lock().pick(self.monotonic_ns());
         let Some((id, mut step)) = picked else {
             return false;
         };
         self.advance(STEP_NS);
         let next = step();
-        // The step may be dropped here (stopped or finished), and with it what it owns.
-        let ended = self.world.schedule.lock().put_back(id, step, next);
+        // The step may be dropped here (stopped or finished), with all that it owns.
+        let ended = self.machine.schedule.lock().put_back(id, step, next);
         drop(ended);
         true
     }
 
     fn workers(&self) -> String {
-        self.world.schedule.lock().describe(self.monotonic_ns())
+        self.machine.schedule.lock().describe(self.monotonic_ns())
     }
 }
 
 impl Env for SimEnv {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
-        let (inode, generation) = self.world.disk.lock().open(path, how)?;
+        let (inode, generation) = self.machine.disk.lock().open(path, how)?;
         let writable = how != Open::Read;
-        Ok(Arc::new(SimFile { world: self.world.clone(), inode, generation, writable, path: path.to_owned() }))
+        Ok(Arc::new(SimFile { machine: self.machine.clone(), inode, generation, writable, path: path.to_owned() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.world.disk.lock().rename(from, to)
+        self.machine.disk.lock().rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.world.disk.lock().remove(path)
+        self.machine.disk.lock().remove(path)
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.world.disk.lock().remove_dir_all(path)
+        self.machine.disk.lock().remove_dir_all(path)
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.world.disk.lock().create_dir_all(path)
+        self.machine.disk.lock().create_dir_all(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.world.disk.lock().list(dir)
+        self.machine.disk.lock().list(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -258,17 +269,17 @@ impl Env for SimEnv {
     }
 
     fn open_dir(&self, dir: &Path) -> io::Result<Arc<dyn Folder>> {
-        let generation = self.world.disk.lock().open_dir(dir)?;
+        let generation = self.machine.disk.lock().open_dir(dir)?;
         Ok(Arc::new(SimFolder { env: self.clone(), generation, path: dir.to_owned() }))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let generation = self.world.disk.lock().lock(path)?;
-        Ok(Box::new(LockGuard { world: self.world.clone(), path: path.to_owned(), generation }))
+        let generation = self.machine.disk.lock().lock(path)?;
+        Ok(Box::new(LockGuard { machine: self.machine.clone(), path: path.to_owned(), generation }))
     }
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
-        self.world.disk.lock().free()
+        self.machine.disk.lock().free()
     }
 
     fn open_files_max(&self) -> u64 {
@@ -276,20 +287,20 @@ impl Env for SimEnv {
     }
 
     fn now_ns(&self) -> i64 {
-        WALL_START_NS + self.monotonic_ns().cast_signed() + self.world.wall_ns.load(Ordering::SeqCst)
+        WALL_START_NS + self.monotonic_ns().cast_signed() + self.machine.wall_ns.load(Ordering::SeqCst)
     }
 
     fn monotonic_ns(&self) -> u64 {
-        self.world.clock_ns.load(Ordering::SeqCst)
+        self.machine.clock_ns.load(Ordering::SeqCst)
     }
 
     fn random(&self) -> u64 {
-        self.world.rng.lock().next()
+        self.machine.rng.lock().next()
     }
 
     fn spawn(&self, name: &str, step: Box<dyn FnMut() -> Step + Send>) -> Worker {
-        let id = self.world.schedule.lock().add(name, step);
-        Worker::new(Box::new(SimWorker { world: self.world.clone(), id }))
+        let id = self.machine.schedule.lock().add(name, step);
+        Worker::new(Box::new(SimWorker { machine: self.machine.clone(), id }))
     }
 
     fn wait(&self, event: &Event) {
@@ -298,10 +309,10 @@ impl Env for SimEnv {
             if self.run_one() {
                 continue;
             }
-            let deadline = self.world.schedule.lock().earliest();
+            let deadline = self.machine.schedule.lock().earliest();
             match deadline {
                 Some(deadline) if deadline < end => {
-                    self.world.clock_ns.fetch_max(deadline, Ordering::SeqCst);
+                    self.machine.clock_ns.fetch_max(deadline, Ordering::SeqCst);
                 }
                 Some(_) => panic!("BUG: deadlock: nothing but timers for an hour of virtual time: {}", self.workers()),
                 None => panic!("BUG: deadlock: the event is not set and no worker can run: {}", self.workers()),
@@ -311,7 +322,7 @@ impl Env for SimEnv {
 }
 
 struct SimFile {
-    world: Arc<World>,
+    machine: Arc<Machine>,
     inode: u64,
     generation: u64,
     writable: bool,
@@ -320,7 +331,7 @@ struct SimFile {
 
 impl SimFile {
     fn on_disk<T>(&self, call: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<T> {
-        let mut disk = self.world.disk.lock();
+        let mut disk = self.machine.disk.lock();
         if disk.generation != self.generation {
             return Err(io::Error::other("the file was opened before the crash"));
         }
@@ -342,7 +353,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.world.clock_ns.fetch_add(SYNC_NS, Ordering::SeqCst);
+        self.machine.clock_ns.fetch_add(SYNC_NS, Ordering::SeqCst);
         self.on_disk(|disk| disk.sync(self.inode))
     }
 
@@ -367,7 +378,7 @@ impl File for SimFile {
     }
 }
 
-/// It stands for its name: folders are not renamed here.
+/// Identified by its path: directories are never renamed in the simulation.
 struct SimFolder {
     env: SimEnv,
     generation: u64,
@@ -377,9 +388,9 @@ struct SimFolder {
 impl Folder for SimFolder {
     fn sync(&self) -> io::Result<()> {
         self.env.advance(SYNC_NS);
-        let mut disk = self.env.world.disk.lock();
+        let mut disk = self.env.machine.disk.lock();
         if disk.generation != self.generation {
-            return Err(io::Error::other("the folder was opened before the crash"));
+            return Err(io::Error::other("the directory was opened before the crash"));
         }
         disk.sync_dir(&self.path)
     }
@@ -387,34 +398,34 @@ impl Folder for SimFolder {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        self.world.disk.lock().close(self.inode, self.generation);
+        self.machine.disk.lock().close(self.inode, self.generation);
     }
 }
 
 struct LockGuard {
-    world: Arc<World>,
+    machine: Arc<Machine>,
     path: PathBuf,
     generation: u64,
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        self.world.disk.lock().unlock(&self.path, self.generation);
+        self.machine.disk.lock().unlock(&self.path, self.generation);
     }
 }
 
 struct SimWorker {
-    world: Arc<World>,
+    machine: Arc<Machine>,
     id: u64,
 }
 
 impl crate::WorkerControl for SimWorker {
     fn wake(&self) {
-        self.world.schedule.lock().wake(self.id);
+        self.machine.schedule.lock().wake(self.id);
     }
 
     fn stop(&self) {
-        let step = self.world.schedule.lock().stop(self.id);
+        let step = self.machine.schedule.lock().stop(self.id);
         drop(step);
     }
 }

@@ -1,4 +1,4 @@
-//! Which worker runs next: any that wants to, by the seed.
+//! Scheduler: picks one of the workers that can run, by the seed.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ pub(super) struct Schedule {
 
 struct Entry {
     name: String,
-    /// `None` while it runs.
+    /// The step; `None` while it runs.
     step: Option<StepFn>,
     wants: Step,
-    /// Woken while it ran.
+    /// Woken while the step ran.
     woken: bool,
 }
 
@@ -45,7 +45,7 @@ impl Schedule {
         self.next_id
     }
 
-    /// Takes a worker that can run out, until [`Schedule::put_back`].
+    /// Removes a worker that can run, until [`Schedule::put_back`].
     pub(super) fn pick(&mut self, now: u64) -> Option<(u64, StepFn)> {
         let count = self.workers.values().filter(|entry| entry.can_run(now)).count() as u64;
         let nth = usize::try_from(self.rng.below(count)).ok()?;
@@ -54,7 +54,7 @@ impl Schedule {
         Some((*id, entry.step.take()?))
     }
 
-    /// Gives back the step if its worker has ended.
+    /// Returns the step to the scheduler; hands it back to the caller if its worker has ended.
     pub(super) fn put_back(&mut self, id: u64, step: StepFn, wants: Step) -> Option<StepFn> {
         let Some(entry) = self.workers.get_mut(&id) else {
             return Some(step);
@@ -83,7 +83,7 @@ impl Schedule {
         std::mem::take(&mut self.workers).into_values().filter_map(|entry| entry.step).collect()
     }
 
-    /// When the next timer is due.
+    /// Time of the next timer.
     pub(super) fn earliest(&self) -> Option<u64> {
         let deadlines =
             self.workers.values().filter(|entry| entry.step.is_some()).filter_map(|entry| match entry.wants {

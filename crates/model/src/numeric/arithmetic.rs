@@ -1,34 +1,36 @@
-//! Arithmetic and rounding. The rules for the scale of a result are PostgreSQL 15's:
+//! Arithmetic and rounding. The rules for the scale of a result are those of PostgreSQL 15:
 //!
 //! - sum, difference, remainder: the larger scale of the two;
 //! - product: the sum of the scales, at most [`SCALE_MAX`];
-//! - quotient: at least 16 significant digits and no fewer digits after the point than either operand, at most 1,000;
-//! - rounding is to the nearest, a half away from zero.
+//! - quotient: at least 16 significant digits and no fewer digits after the point than either
+//!   operand, at most 1,000;
+//! - rounding is to the nearest, halves away from zero.
 
 use super::*;
 
-/// Significant digits a quotient has at least.
+/// Minimum number of significant digits of a quotient.
 const QUOTIENT_DIGITS_MIN: i32 = 16;
 /// Largest scale of a quotient.
 const QUOTIENT_SCALE_MAX: i32 = 1_000;
-/// Digits PostgreSQL keeps together; the scale of a quotient depends on it.
+/// Digits in one group of PostgreSQL's representation, on which the scale of a quotient depends.
 const GROUP_DIGITS: i32 = 4;
-/// `round` and `trunc` go no further than this, before and after the point.
+/// Limit for the absolute value of the scale of `round` and `trunc`.
 const ROUND_SCALE_MAX: i32 = 2_000;
 
 fn division_by_zero() -> Error {
     Error::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
 
-/// Integer division, rounded as told. `unit` is not 0, neither is `i128::MIN`.
+/// Integer division with rounding. `unit` is neither 0 nor `i128::MIN`.
 fn divide(value: i128, unit: i128, rounding: Rounding) -> i128 {
     let (whole, rest) = (value / unit, value % unit);
     let (rest, size) = (rest.unsigned_abs(), unit.unsigned_abs());
-    // Not twice the rest, which may not fit.
+    // Doubling the remainder might overflow.
     if rounding == Rounding::Half && rest >= size - rest { whole + value.signum() * unit.signum() } else { whole }
 }
 
-/// The integer at scale `to`, rounded, of one at scale `from`; `to` may be negative. `None` when it does not fit.
+/// Rescales an integer from scale `from` to scale `to`, which may be negative, with rounding.
+/// `None` when the result does not fit.
 fn rescale_small(value: i128, from: u32, to: i32, rounding: Rounding) -> Option<i128> {
     let power = to - from as i32;
     if power >= 0 {
@@ -42,7 +44,7 @@ fn rescale_small(value: i128, from: u32, to: i32, rounding: Rounding) -> Option<
 }
 
 impl Numeric {
-    /// `self + other`.
+    /// Returns `self + other`.
     ///
     /// # Errors
     /// 22003 for a sum too large.
@@ -62,7 +64,7 @@ impl Numeric {
         }
     }
 
-    /// `self - other`.
+    /// Returns `self - other`.
     ///
     /// # Errors
     /// 22003 for a difference too large.
@@ -70,7 +72,7 @@ impl Numeric {
         self.add(&other.neg())
     }
 
-    /// `self * other`.
+    /// Returns `self * other`.
     ///
     /// # Errors
     /// 22003 for a product too large.
@@ -89,7 +91,7 @@ impl Numeric {
         }
     }
 
-    /// `self / other`.
+    /// Returns `self / other`.
     ///
     /// # Errors
     /// 22012 when `other` is 0, 22003 for a quotient too large.
@@ -119,7 +121,7 @@ impl Numeric {
         }
     }
 
-    /// What is left of `self` after taking `other` away as often as it goes; has the sign of `self`.
+    /// Returns the remainder of the truncated division `self / other`; it has the sign of `self`.
     ///
     /// # Errors
     /// 22012 when `other` is 0.
@@ -140,7 +142,7 @@ impl Numeric {
         }
     }
 
-    /// `-self`.
+    /// Returns `-self`.
     #[must_use]
     pub fn neg(&self) -> Numeric {
         Numeric(match &self.0 {
@@ -152,27 +154,28 @@ impl Numeric {
         })
     }
 
-    /// Without its sign.
+    /// Returns the absolute value.
     #[must_use]
     pub fn abs(&self) -> Numeric {
         if self.signum() < 0 { self.neg() } else { self.clone() }
     }
 
-    /// -1, 0 or 1; NaN for NaN.
+    /// Returns -1, 0 or 1; NaN for NaN.
     #[must_use]
     pub fn sign(&self) -> Numeric {
         if self.is_nan() { Numeric::NAN } else { Numeric::from(self.signum()) }
     }
 
-    /// With `scale` digits after the point, or that many zeros before it when negative; a half is rounded away from zero.
+    /// Rounds to `scale` digits after the point, or to that many zeros before it if negative;
+    /// halves are rounded away from zero.
     ///
     /// # Errors
-    /// 22003 when rounding up makes it too large.
+    /// 22003 when the rounded number is too large.
     pub fn round(&self, scale: i32) -> Result<Numeric> {
         self.rescale(scale.clamp(-ROUND_SCALE_MAX, ROUND_SCALE_MAX), Rounding::Half)
     }
 
-    /// As [`Numeric::round`], but digits beyond are cut off.
+    /// Like [`Numeric::round`], but truncates.
     ///
     /// # Errors
     /// 22003 when the zeros of a larger scale are too many.
@@ -180,7 +183,7 @@ impl Numeric {
         self.rescale(scale.clamp(-ROUND_SCALE_MAX, ROUND_SCALE_MAX), Rounding::Cut)
     }
 
-    /// The smallest integer not less.
+    /// The smallest integer not less than the number.
     ///
     /// # Errors
     /// 22003 when it is too large.
@@ -189,7 +192,7 @@ impl Numeric {
         if whole < *self { whole.add(&Numeric::from(1)) } else { Ok(whole) }
     }
 
-    /// The largest integer not greater.
+    /// The largest integer not greater than the number.
     ///
     /// # Errors
     /// 22003 when it is too large.
@@ -198,7 +201,8 @@ impl Numeric {
         if whole > *self { whole.sub(&Numeric::from(1)) } else { Ok(whole) }
     }
 
-    /// At `scale`, which may be negative: then the number shows no digits after the point and ends in zeros.
+    /// Changes the scale, which may be negative: then the number has no digits after the point and
+    /// ends in zeros.
     pub(super) fn rescale(&self, scale: i32, rounding: Rounding) -> Result<Numeric> {
         if let Repr::Small { value, scale: own } = self.0
             && let Some(value) = rescale_small(value, own, scale, rounding)
@@ -209,7 +213,8 @@ impl Numeric {
         self.to_wide().map_or_else(|| Ok(self.clone()), |wide| wide.rescale(scale, rounding).finish())
     }
 
-    /// How often 10,000 goes into the number, as a power, and what that leaves of it before the point; (0, 0) for 0.
+    /// The weight of the first group of four digits, as a power of 10,000, and that group; (0, 0)
+    /// for 0.
     fn leading_group(&self) -> (i32, u32) {
         let (digits, scale) = match &self.0 {
             Repr::Small { value, scale } => (digits_of(value.unsigned_abs()), *scale as i32),
@@ -245,7 +250,7 @@ fn add_small((a, a_scale): (i128, u32), (b, b_scale): (i128, u32)) -> Option<Num
     Some(Numeric::new(sum, scale))
 }
 
-/// The dividend times the power of ten that puts the quotient at `scale`.
+/// Multiplies the dividend by the power of ten that gives the quotient the scale `scale`.
 fn scaled_to_divide(dividend: i128, its_scale: u32, divisor_scale: u32, scale: u32) -> Option<i128> {
     scaled_up(dividend, (scale + divisor_scale).checked_sub(its_scale)?).filter(|value| *value != i128::MIN)
 }
@@ -260,7 +265,7 @@ fn rem_small(a: &Numeric, b: &Numeric) -> Option<Numeric> {
 /// PostgreSQL's `select_div_scale`.
 fn quotient_scale(a: &Numeric, b: &Numeric) -> u32 {
     let ((a_weight, a_group), (b_weight, b_group)) = (a.leading_group(), b.leading_group());
-    // Of equal groups the quotient may be less than 1.
+    // If the groups are equal, the quotient may be less than 1.
     let weight = a_weight - b_weight - i32::from(a_group <= b_group);
     let scale = QUOTIENT_DIGITS_MIN - weight * GROUP_DIGITS;
     scale.max(a.scale() as i32).max(b.scale() as i32).clamp(0, QUOTIENT_SCALE_MAX) as u32

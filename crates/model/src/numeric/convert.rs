@@ -1,25 +1,27 @@
-//! Other numbers to and from numerics, declared precisions, and the bytes a stored numeric has.
+//! Conversion of integers and floats to and from numerics, declared precisions, and the stored
+//! format.
 
 use super::*;
 
-/// Most digits a declared `numeric(p, s)` can have.
+/// Limit for the digits of a declared `numeric(p, s)`.
 const PRECISION_DIGITS_MAX: u16 = 1_000;
-/// Largest scale a declaration can have, and the negative of its smallest.
+/// Limit for the absolute value of a declared scale.
 const PRECISION_SCALE_MAX: i16 = 1_000;
-/// Powers of ten that a double holds exactly.
+/// Powers of ten that are exact in a double.
 static EXACT_F64: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
-/// Powers of ten that a float holds exactly.
+/// Powers of ten that are exact in a float.
 static EXACT_F32: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// The precision of a column: `numeric(digits, scale)`.
+/// The declared precision of a column: `numeric(digits, scale)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Precision {
     /// Decimal digits, 1 to 1,000.
     pub digits: u16,
-    /// How many of them stand after the point, -1,000 to 1,000; negative: how many zeros the number ends in.
+    /// Number of digits after the point, -1,000 to 1,000; a negative scale is a number of trailing
+    /// zeros before the point.
     pub scale: i16,
 }
 
@@ -63,14 +65,14 @@ macro_rules! from_integers {
 from_integers! { i16 i32 i64 u32 u64 }
 
 impl From<f64> for Numeric {
-    /// To 15 significant digits, as PostgreSQL does.
+    /// Rounds to 15 significant digits, as PostgreSQL does.
     fn from(value: f64) -> Numeric {
         if value.is_finite() { from_scientific(&format!("{value:.14e}")) } else { special(value) }
     }
 }
 
 impl From<f32> for Numeric {
-    /// To 6 significant digits, as PostgreSQL does.
+    /// Rounds to 6 significant digits, as PostgreSQL does.
     fn from(value: f32) -> Numeric {
         if value.is_finite() { from_scientific(&format!("{value:.5e}")) } else { special(f64::from(value)) }
     }
@@ -86,7 +88,7 @@ fn special(value: f64) -> Numeric {
     }
 }
 
-/// `d.ddde±x`, zeros at the end of the digits left out.
+/// Parses `d.ddde±x` without its trailing zeros.
 fn from_scientific(text: &str) -> Numeric {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let digits = mantissa.trim_end_matches('0').trim_end_matches('.');
@@ -97,7 +99,7 @@ fn from_scientific(text: &str) -> Numeric {
 }
 
 impl Numeric {
-    /// As `smallint`, a half rounded away from zero.
+    /// Converts to `smallint`; halves are rounded away from zero.
     ///
     /// # Errors
     /// 22003 out of range, 0A000 for NaN and the infinities.
@@ -105,7 +107,7 @@ impl Numeric {
         self.to_integer("smallint")
     }
 
-    /// As `integer`, a half rounded away from zero.
+    /// Converts to `integer`; halves are rounded away from zero.
     ///
     /// # Errors
     /// 22003 out of range, 0A000 for NaN and the infinities.
@@ -113,7 +115,7 @@ impl Numeric {
         self.to_integer("integer")
     }
 
-    /// As `bigint`, a half rounded away from zero.
+    /// Converts to `bigint`; halves are rounded away from zero.
     ///
     /// # Errors
     /// 22003 out of range, 0A000 for NaN and the infinities.
@@ -132,7 +134,7 @@ impl Numeric {
             .ok_or_else(|| Error::new(SqlState::NUMERIC_OUT_OF_RANGE, format!("{ty} out of range")))
     }
 
-    /// As `double precision`, the nearest.
+    /// Converts to the nearest `double precision`.
     ///
     /// # Errors
     /// 22003 for a number that would become infinite or zero.
@@ -141,7 +143,7 @@ impl Numeric {
             && value.unsigned_abs() <= 1 << 53
             && let Some(unit) = EXACT_F64.get(scale as usize)
         {
-            // Both are exact, so that this rounds once.
+            // Both operands are exact, so this rounds once.
             return Ok(value as f64 / unit);
         }
         self.to_float("double precision", [f64::NAN, f64::INFINITY, f64::NEG_INFINITY], |value: &f64| {
@@ -149,7 +151,7 @@ impl Numeric {
         })
     }
 
-    /// As `real`, the nearest.
+    /// Converts to the nearest `real`.
     ///
     /// # Errors
     /// 22003 for a number that would become infinite or zero.
@@ -179,7 +181,7 @@ impl Numeric {
         })
     }
 
-    /// As a column of type `numeric(digits, scale)` keeps it: rounded, then refused if too large.
+    /// Converts to `numeric(digits, scale)`: rounds, then checks the size.
     ///
     /// # Errors
     /// 22003 `numeric field overflow`.
@@ -196,7 +198,7 @@ impl Numeric {
             Repr::Wide(wide) => wide.magnitude.digits(),
             _ => 0,
         };
-        // Where the first digit stands, and where it may.
+        // The position of the first digit, and its maximum.
         let first = digits as i32 - rounded.scale() as i32;
         let first_max = i32::from(precision.digits) - i32::from(precision.scale);
         if digits == 0 || first <= first_max {
@@ -207,8 +209,9 @@ impl Numeric {
     }
 }
 
-/// Kinds of stored numerics: the first byte. A small one goes on with the scale (u16) and 1 to 16 bytes of the value, a wide one
-/// with the scale and its limbs to base 10^9 (u32 each, least first); all little-endian. The others have nothing more.
+/// First byte of a stored numeric. A small one continues with the scale (u16) and 1 to 16 bytes of
+/// the value, a wide one with the scale and its limbs to base 10^9 (u32 each, least significant
+/// first); all little-endian. The others have no further bytes.
 mod kind {
     pub(super) const SMALL: u8 = 0;
     pub(super) const WIDE_POSITIVE: u8 = 1;
@@ -218,14 +221,14 @@ mod kind {
     pub(super) const MINUS_INFINITY: u8 = 5;
 }
 
-/// Bytes of the two's complement of `value` that are not just its sign.
+/// Length of the two's complement of `value` without redundant sign bytes.
 fn value_bytes(value: i128) -> usize {
     let bits = i128::BITS - (value ^ (value >> 127)).leading_zeros() + 1;
     bits.div_ceil(8) as usize
 }
 
 impl Numeric {
-    /// How many bytes [`Numeric::write_bytes`] appends.
+    /// The number of bytes that [`Numeric::write_bytes`] appends.
     #[must_use]
     pub fn bytes_len(&self) -> usize {
         match &self.0 {
@@ -235,7 +238,7 @@ impl Numeric {
         }
     }
 
-    /// Appends the form in which it is stored.
+    /// Appends the stored format.
     pub fn write_bytes(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Repr::Small { value, scale } => {
@@ -254,7 +257,7 @@ impl Numeric {
         }
     }
 
-    /// Reads the stored form; `None` when the bytes are none.
+    /// Decodes the stored format; `None` for invalid bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Numeric> {
         let (first, rest) = bytes.split_first()?;

@@ -1,15 +1,19 @@
-//! `numeric`: exact decimals by PostgreSQL 15's rules, which are told in `arithmetic`.
+//! `numeric`: exact decimals with the rules of PostgreSQL 15, which `arithmetic` lists.
 //!
-//! Words: the *scale* of a number is how many digits it shows after the point; a number is an integer over 10^scale.
+//! Words: the *scale* of a number is its number of digits after the decimal point; a number is an
+//! integer over 10^scale.
 //!
 //! Always true:
-//! - Up to 38 digits (what an i128 holds) nothing is allocated; beyond that the digits are a `Natural`.
-//! - What fits an i128 is kept as one, so a number of a given scale has one representation.
-//! - Equality, order and hash go by value: 1.0 equals 1.00. NaN equals itself and is greater than everything else.
+//! - Numbers of up to 38 digits (which fit an i128) need no allocation; the digits of larger ones
+//!   are a `Natural`.
+//! - A number that fits an i128 is stored as one, so a number of a given scale has one
+//!   representation.
+//! - Equality, order and hash depend on the value: 1.0 equals 1.00. NaN equals itself and is
+//!   greater than everything else.
 //! - At most 131,072 digits before the point and 16,383 after it; beyond that, 22003.
 //!
-//! Why our own big numbers and no crate: this crate has no dependency, and all that PostgreSQL's rules ask about are
-//! decimal digits. Not here: PostgreSQL's binary form (`pg`), square roots and logarithms.
+//! Why no crate for big numbers: this crate has no dependencies, and PostgreSQL's rules only need
+//! decimal digits. Not here: PostgreSQL's binary format (`pg`), square roots and logarithms.
 
 mod arithmetic;
 mod convert;
@@ -29,11 +33,11 @@ use natural::{Natural, POWERS, digits_of};
 
 /// Largest scale.
 pub const SCALE_MAX: u32 = 16_383;
-/// Most digits before the point.
+/// Limit for digits before the point.
 const WHOLE_DIGITS_MAX: usize = 131_072;
-/// Decimal digits that every i128 of so many can have.
+/// Number of decimal digits that always fit an i128.
 const SMALL_DIGITS_MAX: usize = 38;
-/// Bytes of the longest u128 in decimal.
+/// Length of the longest u128 in decimal.
 const U128_DIGITS: usize = 39;
 
 /// An exact decimal, NaN or an infinity.
@@ -47,14 +51,15 @@ enum Repr {
         value: i128,
         scale: u32,
     },
-    /// Larger than a small one can be.
+    /// A number that does not fit `Small`.
     Wide(Box<Wide>),
     NaN,
     PlusInfinity,
     MinusInfinity,
 }
 
-/// A number of any size: `magnitude / 10^scale`. While one is computed with, it may be small, or a negative zero.
+/// A number of any size: `magnitude / 10^scale`. Intermediate results may be small, or a negative
+/// zero.
 #[derive(Clone)]
 struct Wide {
     negative: bool,
@@ -62,7 +67,7 @@ struct Wide {
     magnitude: Natural,
 }
 
-/// What happens to digits beyond the wanted scale.
+/// Rounding of digits beyond the wanted scale.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rounding {
     /// To the nearest, a half away from zero.
@@ -84,16 +89,16 @@ fn scaled_up(value: i128, power: u32) -> Option<i128> {
 }
 
 impl Numeric {
-    /// Not a number.
+    /// NaN: equal to itself and greater than every other value.
     pub const NAN: Numeric = Numeric(Repr::NaN);
     /// Larger than every number.
     pub const PLUS_INFINITY: Numeric = Numeric(Repr::PlusInfinity);
     /// Smaller than every number.
     pub const MINUS_INFINITY: Numeric = Numeric(Repr::MinusInfinity);
-    /// 0, with no digit after the point.
+    /// Zero with scale 0.
     pub const ZERO: Numeric = Numeric(Repr::Small { value: 0, scale: 0 });
 
-    /// `value / 10^scale`; `scale` is at most [`SCALE_MAX`].
+    /// Creates `value / 10^scale`; `scale` is at most [`SCALE_MAX`].
     #[must_use]
     pub fn new(value: i128, scale: u32) -> Numeric {
         assert!(scale <= SCALE_MAX, "BUG: numeric of scale {scale}");
@@ -103,8 +108,8 @@ impl Numeric {
         }
     }
 
-    /// The number whose decimal digits are `digits` (ASCII, the last one standing for 10^`exponent`), shown with `scale`
-    /// digits after the point; digits beyond that are cut off.
+    /// Creates a number from decimal `digits` (ASCII, the last one has the weight 10^`exponent`)
+    /// with scale `scale`; digits beyond the scale are truncated.
     ///
     /// # Errors
     /// 22003 for a number too large or a scale above [`SCALE_MAX`].
@@ -123,7 +128,8 @@ impl Numeric {
         Wide { negative, scale, magnitude }.finish()
     }
 
-    /// Value and scale, if it is a number of at most 38 digits or a little more: `value / 10^scale`.
+    /// Value and scale, if the number fits an i128 (38 digits, or slightly more): `value /
+    /// 10^scale`.
     #[must_use]
     pub fn as_decimal(&self) -> Option<(i128, u32)> {
         match self.0 {
@@ -132,7 +138,8 @@ impl Numeric {
         }
     }
 
-    /// The integer that is this number times 10^`scale`, if there is one and an i128 holds it. `scale` may be negative.
+    /// The number times 10^`scale`, if that is an integer that fits an i128. `scale` may be
+    /// negative.
     #[must_use]
     pub fn unscaled(&self, scale: i32) -> Option<i128> {
         let (value, own) = self.as_decimal()?;
@@ -147,7 +154,7 @@ impl Numeric {
         (value % unit == 0).then(|| value / unit)
     }
 
-    /// Digits it shows after the point; 0 for what is not a number.
+    /// The number of digits after the point; 0 for NaN and the infinities.
     #[must_use]
     pub fn scale(&self) -> u32 {
         match &self.0 {
@@ -157,13 +164,13 @@ impl Numeric {
         }
     }
 
-    /// Is it not a number?
+    /// Whether it is NaN.
     #[must_use]
     pub fn is_nan(&self) -> bool {
         matches!(self.0, Repr::NaN)
     }
 
-    /// Is it a number, neither NaN nor an infinity?
+    /// Whether it is a number, neither NaN nor an infinity.
     #[must_use]
     pub fn is_finite(&self) -> bool {
         matches!(self.0, Repr::Small { .. } | Repr::Wide(_))
@@ -181,7 +188,8 @@ impl Numeric {
         }
     }
 
-    /// Calls `read` with sign, decimal digits (ASCII, no leading zeros, none for 0) and scale of a finite number.
+    /// Calls `read` with sign, decimal digits (ASCII, no leading zeros, none for 0) and scale of a
+    /// finite number.
     pub fn with_digits<R>(&self, read: impl FnOnce(bool, &[u8], u32) -> R) -> Option<R> {
         match &self.0 {
             Repr::Small { value, scale } => {
@@ -210,7 +218,7 @@ impl Numeric {
         self.with_digits(|negative, digits, scale| digits_text(out, negative, digits, scale as i32));
     }
 
-    /// The same number with as few digits after the point as it takes.
+    /// Removes trailing zeros after the decimal point; the value is unchanged.
     #[must_use]
     pub fn trim_scale(&self) -> Numeric {
         match &self.0 {
@@ -232,7 +240,7 @@ impl Numeric {
         }
     }
 
-    /// The number as a wide one; `None` for what is not a number.
+    /// Converts to the wide representation; `None` for NaN and the infinities.
     fn to_wide(&self) -> Option<Wide> {
         match &self.0 {
             Repr::Small { value, scale } => Some(Wide::new(*value, *scale)),
@@ -241,7 +249,7 @@ impl Numeric {
         }
     }
 
-    /// The infinities around the numbers, NaN last.
+    /// Order of the variants: infinities around the numbers, NaN last.
     fn rank(&self) -> u8 {
         match self.0 {
             Repr::MinusInfinity => 0,
@@ -265,13 +273,13 @@ impl Wide {
         }
     }
 
-    /// As a numeric.
+    /// Converts to a numeric and checks the limits.
     fn finish(self) -> Result<Numeric> {
         let whole_max = WHOLE_DIGITS_MAX + self.scale as usize;
         if self.scale > SCALE_MAX || self.magnitude.digits() > whole_max { Err(overflow()) } else { Ok(self.fitted()) }
     }
 
-    /// As a numeric, given that it is within the limits.
+    /// Converts to a numeric that is within the limits.
     fn fitted(self) -> Numeric {
         let small = self.magnitude.to_u128().and_then(|magnitude| i128::try_from(magnitude).ok());
         Numeric(match small {
@@ -282,7 +290,7 @@ impl Wide {
         })
     }
 
-    /// Both magnitudes at the larger of the two scales, and that scale.
+    /// Both magnitudes at the larger scale, and that scale.
     fn aligned(&self, other: &Wide) -> (Natural, Natural, u32) {
         let scale = self.scale.max(other.scale);
         let at = |wide: &Wide| wide.magnitude.shift_up((scale - wide.scale) as usize);
@@ -294,7 +302,7 @@ impl Wide {
         if by_sign != Ordering::Equal || self.magnitude.is_zero() {
             return by_sign;
         }
-        // Where the first digit stands; mostly that decides, without aligning.
+        // The position of the first digit usually decides without aligning.
         let first = |wide: &Wide| wide.magnitude.digits() as i64 - i64::from(wide.scale);
         let by_magnitude = first(self).cmp(&first(other)).then_with(|| {
             let (ours, theirs, _) = self.aligned(other);
@@ -304,9 +312,9 @@ impl Wide {
     }
 }
 
-/// Decimal digits of `value`, at the end of the buffer; none for 0.
+/// Writes the decimal digits of `value` at the end of the buffer; no digit for 0.
 fn write_digits(buffer: &mut [u8; U128_DIGITS], mut value: u128) -> &[u8] {
-    // Nineteen digits at a time, because dividing a u128 is slow.
+    // Nineteen digits at a time, because division of a u128 is slow.
     const PIECE: u128 = 10u128.pow(19);
     let mut at = buffer.len();
     while value > u128::from(u64::MAX) {
@@ -327,7 +335,8 @@ fn write_digits(buffer: &mut [u8; U128_DIGITS], mut value: u128) -> &[u8] {
     &buffer[at..]
 }
 
-/// Appends `value / 10^scale` in decimal, always with `scale` digits after the point; a negative scale appends zeros.
+/// Appends `value / 10^scale` in decimal, always with `scale` digits after the point; a negative
+/// scale appends zeros.
 pub fn decimal_text(out: &mut Vec<u8>, value: i128, scale: i32) {
     let mut buffer = [0; U128_DIGITS];
     digits_text(out, value < 0, write_digits(&mut buffer, value.unsigned_abs()), scale);
@@ -368,7 +377,7 @@ impl fmt::Debug for Numeric {
 impl FromStr for Numeric {
     type Err = Error;
 
-    /// Digits, point, exponent; `NaN`, `Infinity`, `inf`; blanks around it are ignored.
+    /// Parses digits, point and exponent; `NaN`, `Infinity`, `inf`; surrounding blanks are ignored.
     ///
     /// # Errors
     /// 22P02 for malformed text, 22003 for a number too large or with too many digits.
@@ -408,7 +417,7 @@ fn parse_exponent(text: &str, exponent: &str) -> Result<i32> {
     })
 }
 
-/// Digits with at most one point, times 10^`exponent`.
+/// Parses digits with at most one point, times 10^`exponent`.
 fn parse_decimal(text: &str, negative: bool, mantissa: &str, exponent: i64) -> Result<Numeric> {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = || whole.bytes().chain(fraction.bytes());
@@ -440,7 +449,8 @@ fn compare_small((a, a_scale): (i128, u32), (b, b_scale): (i128, u32)) -> Orderi
     let scale = a_scale.max(b_scale);
     match (scaled_up(a, scale - a_scale), scaled_up(b, scale - b_scale)) {
         (Some(a), Some(b)) => a.cmp(&b),
-        // Only one is scaled, and what does not fit is farther from zero than what does.
+        // Only one is scaled, and a value that does not fit is farther from zero than one that
+        // does.
         (None, _) => a.cmp(&0),
         (_, None) => 0.cmp(&b),
     }

@@ -1,8 +1,10 @@
-//! Natural numbers of any size in decimal limbs: what [`super::Numeric`] falls back on beyond 38 digits.
+//! Natural numbers of any size in decimal limbs, for numerics beyond 38 digits
+//! ([`super::Numeric`]).
 //!
-//! A limb holds nine decimal digits. With a decimal base, what numerics do most (align two scales, round, print, count
-//! digits) is linear; a binary big number would pay a base conversion each time. Multiplication and division are the
-//! schoolbook's: PostgreSQL's numerics end at 147,455 digits.
+//! A limb holds nine decimal digits. With a decimal base the common operations of numerics (align
+//! two scales, round, print, count digits) are linear; a binary big number would need a base
+//! conversion each time. Multiplication and division use the schoolbook algorithms: PostgreSQL's
+//! numerics are limited to 147,455 digits.
 
 use std::cmp::Ordering;
 
@@ -10,7 +12,7 @@ const BASE: u64 = 1_000_000_000;
 const LIMB_DIGITS: usize = 9;
 /// Powers of ten within a limb.
 static LIMB_POWERS: [u32; LIMB_DIGITS] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
-/// Powers of ten that a u128 holds.
+/// Powers of ten that fit a u128.
 pub(super) static POWERS: [u128; 39] = {
     let mut powers = [1; 39];
     let mut at = 1;
@@ -21,15 +23,16 @@ pub(super) static POWERS: [u128; 39] = {
     powers
 };
 
-/// Decimal digits of `value`; 0 has none.
+/// Number of decimal digits of `value`; 0 for 0.
 pub(super) fn digits_of(value: u128) -> usize {
     let bits = (u128::BITS - value.leading_zeros()) as usize;
-    // log10(2) = 1233 / 4096, near enough up to 128 bits: the guess is right or one too small.
+    // log10(2) = 1233 / 4096, which is precise enough up to 128 bits: the guess is right or one too
+    // small.
     let guess = (bits * 1_233) >> 12;
     guess + usize::from(value >= POWERS[guess])
 }
 
-/// A natural number, least limb first; the last limb is not 0, so that 0 has no limb.
+/// A natural number, least significant limb first; the last limb is not 0, so 0 has no limbs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Natural {
     limbs: Vec<u32>,
@@ -54,18 +57,19 @@ impl Natural {
         Natural { limbs }
     }
 
-    /// From limbs, least first; `None` when one is too large or the last is 0.
+    /// Creates a number from limbs, least significant first; `None` when a limb is too large or the
+    /// last is 0.
     pub(super) fn from_limbs(limbs: Vec<u32>) -> Option<Natural> {
         let valid = limbs.iter().all(|limb| u64::from(*limb) < BASE) && limbs.last() != Some(&0);
         valid.then_some(Natural { limbs })
     }
 
-    /// The limbs, least first.
+    /// The limbs, least significant first.
     pub(super) fn limbs(&self) -> &[u32] {
         &self.limbs
     }
 
-    /// From ASCII digits, most significant first; leading zeros are fine.
+    /// Parses ASCII digits, most significant first; leading zeros are permitted.
     pub(super) fn from_decimal(digits: &[u8]) -> Natural {
         let limb = |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
         Natural::trimmed(digits.rchunks(LIMB_DIGITS).map(limb).collect())
@@ -81,7 +85,7 @@ impl Natural {
         out.drain(start..start + zeros);
     }
 
-    /// The number, if a u128 holds it.
+    /// The number as a u128, if it fits.
     pub(super) fn to_u128(&self) -> Option<u128> {
         self.limbs
             .iter()
@@ -93,7 +97,7 @@ impl Natural {
         self.limbs.is_empty()
     }
 
-    /// Decimal digits; 0 has none.
+    /// Number of decimal digits; 0 for 0.
     pub(super) fn digits(&self) -> usize {
         self.limbs.last().map_or(0, |top| (self.limbs.len() - 1) * LIMB_DIGITS + digits_of(u128::from(*top)))
     }
@@ -150,7 +154,7 @@ impl Natural {
         Natural::trimmed(limbs)
     }
 
-    /// Quotient and remainder by one limb, which is not 0.
+    /// Quotient and remainder by one nonzero limb.
     fn div_limb(&self, divisor: u32) -> (Natural, u32) {
         let mut rest = 0;
         let mut limbs = vec![0; self.limbs.len()];
@@ -162,7 +166,8 @@ impl Natural {
         (Natural::trimmed(limbs), rest as u32)
     }
 
-    /// Quotient and remainder; `divisor` is not 0. Knuth, The Art of Computer Programming, volume 2, algorithm 4.3.1 D.
+    /// Quotient and remainder by a nonzero `divisor`. Knuth, The Art of Computer Programming,
+    /// volume 2, algorithm 4.3.1 D.
     pub(super) fn div_rem(&self, divisor: &Natural) -> (Natural, Natural) {
         let Some(top) = divisor.limbs.last() else { panic!("BUG: a natural number divided by zero") };
         if *self < *divisor {
@@ -172,7 +177,8 @@ impl Natural {
             let (quotient, rest) = self.div_limb(only);
             return (quotient, Natural::from(u128::from(rest)));
         }
-        // With the divisor's top limb at half the base or more, a quotient limb guessed from two limbs is at most two too large.
+        // If the divisor's top limb is at least half the base, a quotient limb estimated from two
+        // limbs is at most two too large.
         let factor = BASE as u32 / (top + 1);
         let mut rest = self.mul_limb(factor).limbs;
         rest.resize(self.limbs.len() + 1, 0);
@@ -185,7 +191,7 @@ impl Natural {
         (Natural::trimmed(quotient), Natural::trimmed(rest).div_limb(factor).0)
     }
 
-    /// Times 10^`power`.
+    /// Multiplies by 10^`power`.
     pub(super) fn shift_up(&self, power: usize) -> Natural {
         if self.is_zero() {
             return self.clone();
@@ -196,19 +202,19 @@ impl Natural {
         Natural { limbs }
     }
 
-    /// Divided by 10^`power`, the rest cut off.
+    /// Divides by 10^`power`, truncated.
     pub(super) fn shift_down(&self, power: usize) -> Natural {
         let kept = self.limbs.get(power / LIMB_DIGITS..).unwrap_or_default().to_vec();
         Natural { limbs: kept }.div_limb(LIMB_POWERS[power % LIMB_DIGITS]).0
     }
 
-    /// The digit that stands for 10^`power`.
+    /// The digit with weight 10^`power`.
     pub(super) fn digit(&self, power: usize) -> u32 {
         let limb = self.limbs.get(power / LIMB_DIGITS).unwrap_or(&0);
         limb / LIMB_POWERS[power % LIMB_DIGITS] % 10
     }
 
-    /// How many zeros the number ends in; none for 0.
+    /// Number of trailing zeros; 0 for 0.
     pub(super) fn trailing_zeros(&self) -> usize {
         let Some(at) = self.limbs.iter().position(|limb| *limb != 0) else { return 0 };
         let within = LIMB_POWERS.iter().rposition(|power| self.limbs[at].is_multiple_of(*power)).unwrap_or(0);
@@ -216,8 +222,8 @@ impl Natural {
     }
 }
 
-/// One step of the division: takes the largest multiple of `divisor` from `rest`, which is one limb longer and less than
-/// the base times the divisor, and returns the multiple.
+/// One step of the division: subtracts the largest multiple of `divisor` from `rest`, which is one
+/// limb longer and less than the base times the divisor, and returns the factor.
 fn subtract_multiple(rest: &mut [u32], divisor: &[u32]) -> u32 {
     let size = divisor.len();
     let (first, second) = (u64::from(divisor[size - 1]), u64::from(divisor[size - 2]));
@@ -240,7 +246,8 @@ fn subtract_multiple(rest: &mut [u32], divisor: &[u32]) -> u32 {
         *to = *to + borrow * BASE as u32 - less;
     }
     if borrow > 0 {
-        // The guess was one too large: give one divisor back. The carry out of the top cancels the borrow.
+        // The estimate was one too large: add one divisor back. The carry out of the top cancels
+        // the borrow.
         guess -= 1;
         let mut carry = 0;
         for (to, limb) in rest.iter_mut().zip(divisor.iter().chain([&0])) {
@@ -271,7 +278,7 @@ mod tests {
     use num_bigint::BigUint;
     use proptest::prelude::*;
 
-    /// Digits in which runs of 0 and 9, where carries and borrows go far, are common.
+    /// Digits with many runs of 0 and 9, where carries and borrows propagate far.
     fn digits() -> impl Strategy<Value = String> {
         let run = prop_oneof!["[0-9]{1,12}", "0{1,20}", "9{1,20}", "1"];
         proptest::collection::vec(run, 0..12).prop_map(|runs| runs.concat())
@@ -301,9 +308,9 @@ mod tests {
         assert_eq!(digits_of(u128::MAX), 39);
     }
 
-    /// The step where the first guess is too large after both corrections is rare; these operands need it.
+    /// Operands of the rare case in which the estimate is too large even after both corrections.
     #[test]
-    fn division_gives_back_what_a_guess_took_too_much() {
+    fn division_corrects_an_estimate_that_is_too_large() {
         let (divisor, quotient) = ("500000000000000000999999999", "999999999999999999");
         let product = (big(divisor) * big(quotient) - 1u32).to_string();
         let (q, r) = natural(&product).div_rem(&natural(divisor));
@@ -343,7 +350,7 @@ mod tests {
         }
 
         #[test]
-        fn small_numbers_pass_through_u128(value in any::<u128>()) {
+        fn small_numbers_round_trip_through_u128(value in any::<u128>()) {
             prop_assert_eq!(Natural::from(value).to_u128(), Some(value));
             prop_assert_eq!(Natural::from(u128::MAX).add(&Natural::from(1)).to_u128(), None);
         }

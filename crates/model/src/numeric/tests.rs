@@ -1,11 +1,12 @@
-//! Numerics against what PostgreSQL 15 answered (`testdata/numeric.tsv`), and against num-bigint.
+//! Tests of numerics against the answers of PostgreSQL 15 (`testdata/numeric.tsv`) and against
+//! num-bigint.
 
 use super::*;
 use num_bigint::BigInt;
 use proptest::prelude::*;
 use std::hash::DefaultHasher;
 
-/// Text of a result as the golden file has it: an error is its SQLSTATE and what a client reads.
+/// Result in the format of the golden file: an error is its SQLSTATE and the text that clients see.
 fn text(result: Result<Numeric>) -> String {
     answer(result.map(|value| value.to_string()))
 }
@@ -20,7 +21,7 @@ fn hash(value: &Numeric) -> u64 {
     hasher.finish()
 }
 
-/// Our answer to one line of the golden file.
+/// Evaluates one line of the golden file.
 fn evaluate(operation: &str, a: &str, b: &str) -> String {
     let value = || a.parse::<Numeric>().unwrap();
     let other = || b.parse::<Numeric>().unwrap();
@@ -54,7 +55,7 @@ fn evaluate(operation: &str, a: &str, b: &str) -> String {
     }
 }
 
-/// Floats are compared as floats, since how they are written is not this module's business.
+/// Compares floats as floats, because formatting them is not tested here.
 fn check_float(operation: &str, a: &str, expected: &str) {
     let value: Numeric = a.parse().unwrap();
     let bits = match operation {
@@ -71,7 +72,7 @@ fn check_float(operation: &str, a: &str, expected: &str) {
 }
 
 #[test]
-fn every_answer_is_postgresqls() {
+fn every_result_equals_postgresql() {
     let mut wrong = Vec::new();
     let lines: Vec<&str> = include_str!("../testdata/numeric.tsv").lines().collect();
     for line in &lines {
@@ -90,7 +91,7 @@ fn every_answer_is_postgresqls() {
 }
 
 #[test]
-fn the_largest_numbers_are_kept_and_larger_ones_refused() {
+fn the_largest_numbers_are_accepted_and_larger_ones_refused() {
     for (input, state) in [
         ("1e131071", ""),
         ("1e131072", "22003"),
@@ -111,7 +112,7 @@ fn the_largest_numbers_are_kept_and_larger_ones_refused() {
 }
 
 #[test]
-fn numbers_around_the_end_of_i128_take_both_representations() {
+fn numbers_near_the_limit_of_i128_use_both_representations() {
     let largest = Numeric::new(i128::MAX, 0);
     let above = largest.add(&Numeric::from(1)).unwrap();
     assert_eq!(above.to_string(), "170141183460469231731687303715884105728");
@@ -123,7 +124,7 @@ fn numbers_around_the_end_of_i128_take_both_representations() {
 }
 
 #[test]
-fn a_number_is_an_integer_at_a_scale_only_if_nothing_is_lost() {
+fn unscaled_returns_only_exact_integers() {
     let value: Numeric = "12.50".parse().unwrap();
     assert_eq!([value.unscaled(2), value.unscaled(1), value.unscaled(0)], [Some(1_250), Some(125), None]);
     assert_eq!(Numeric::from(1_200).unscaled(-2), Some(12));
@@ -151,7 +152,7 @@ fn stored_bytes_are_exactly_these() {
     }
 }
 
-/// An integer of up to 60 digits, zeros and nines common, and a scale.
+/// An integer of up to 60 digits with many zeros and nines, and a scale.
 fn parts() -> impl Strategy<Value = (String, u32)> {
     let digits = prop_oneof!["-?[0-9]{1,12}", "-?[1-9][09]{0,50}", "-?[0-9]{30,60}"];
     (digits, prop_oneof![0u32..4, 0u32..45])
@@ -165,18 +166,18 @@ fn power(exponent: u32) -> BigInt {
     BigInt::from(10).pow(exponent)
 }
 
-/// The integer at `scale`, which is not less than the number's own.
+/// The integer at `scale`, which is not less than the scale of the number.
 fn integer((digits, own): &(String, u32), scale: u32) -> BigInt {
     digits.parse::<BigInt>().unwrap() * power(scale - own)
 }
 
-/// `value` must be `integer / 10^scale`, shown with that scale.
+/// Checks that `value` is `integer / 10^scale` with that scale.
 fn check(value: &Numeric, integer: &BigInt, scale: u32) {
     assert_eq!(value.scale(), scale);
     assert_eq!(value.to_string(), shown(integer, scale));
 }
 
-/// The text of `integer / 10^scale`, by other means than `digits_text`.
+/// The text of `integer / 10^scale`, computed without `digits_text`.
 fn shown(integer: &BigInt, scale: u32) -> String {
     let (whole, fraction) = (integer / power(scale), integer % power(scale));
     let sign = if *integer < BigInt::from(0) { "-" } else { "" };
@@ -199,7 +200,7 @@ proptest! {
         if y.signum() != 0 {
             check(&x.rem(&y).unwrap(), &(&p % &q), scale);
             let quotient = x.div(&y).unwrap();
-            // Twice the exact quotient, moved a half away from zero, cut to an integer.
+            // Twice the exact quotient, moved a half away from zero, truncated to an integer.
             let negative = (p < BigInt::from(0)) != (q < BigInt::from(0));
             let (p, q) = (BigInt::from(p.magnitude().clone()) * power(quotient.scale()), BigInt::from(q.magnitude().clone()));
             let rounded: BigInt = (p * 2 + &q) / (q * 2);
@@ -208,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn both_representations_compute_the_same(a in parts(), b in parts(), scale in -50i32..50) {
+    fn both_representations_give_the_same_results(a in parts(), b in parts(), scale in -50i32..50) {
         let (x, y) = (numeric(&a), numeric(&b));
         let (wide_x, wide_y) = (x.to_wide().unwrap(), y.to_wide().unwrap());
         let same = |one: Result<Numeric>, other: Wide| assert_eq!(text(one), text(other.finish()));
@@ -236,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn text_and_stored_bytes_read_back(a in parts()) {
+    fn text_and_stored_bytes_round_trip(a in parts()) {
         let value = numeric(&a);
         prop_assert_eq!(value.to_string().parse::<Numeric>().unwrap().to_string(), value.to_string());
         let mut bytes = Vec::new();
@@ -246,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn i128_values_pass_through(value in any::<i128>(), scale in 0u32..100) {
+    fn i128_values_round_trip(value in any::<i128>(), scale in 0u32..100) {
         let numeric = Numeric::new(value, scale);
         if value != i128::MIN {
             prop_assert_eq!(numeric.as_decimal(), Some((value, scale)));
@@ -255,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn doubles_read_back_when_15_digits_are_enough(value in -999_999_999_999_999i64..=999_999_999_999_999, scale in 0u32..40) {
+    fn doubles_with_15_digits_round_trip(value in -999_999_999_999_999i64..=999_999_999_999_999, scale in 0u32..40) {
         let numeric = Numeric::new(value.into(), scale);
         let float = numeric.to_f64().unwrap();
         prop_assert_eq!(float, format!("{value}e-{scale}").parse::<f64>().unwrap());

@@ -1,8 +1,8 @@
--- What PostgreSQL 15 answers about numerics, for numeric/tests.rs:
+-- Results of numerics in PostgreSQL 15, for numeric/tests.rs:
 --
 --   psql -XqAt -F "$(printf '\t')" -f numeric.sql > numeric.tsv
 --
--- One line a question: operation, first operand, second operand, answer. An error is answered by its SQLSTATE, message and
+-- One line per test: operation, first operand, second operand, answer. The answer of an error is its SQLSTATE, message and
 -- detail. `parse` has no quotes in its inputs, and no tabs.
 
 set extra_float_digits = 1;

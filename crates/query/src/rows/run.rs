@@ -495,7 +495,7 @@ pub(super) fn within<T>(
     let Session { database, block, had, stop, .. } = session;
     let txn = block.as_mut().and_then(|block| block.txn.as_mut());
     let (txn, numbers) =
-        txn.ok_or_else(|| Error::bug("a statement on rows outside a transaction"))?.rows_and_numbers(had);
+        txn.ok_or_else(|| Error::bug("a statement on rows outside a transaction"))?.rows_and_sequences(had);
     let numbers = Numbers { of_sequences: numbers, env: database.engine().env() };
     let guard = crossbeam_epoch::pin();
     let savepoint = txn.savepoint();
@@ -541,7 +541,7 @@ const COUNTED_BYTES_MIN: usize = 1 << 20;
 
 /// What statements take from the session that is other each time.
 struct Numbers<'a> {
-    of_sequences: engine::Numbers<'a>,
+    of_sequences: engine::SequenceAccess<'a>,
     env: &'a Arc<dyn env::Env>,
 }
 

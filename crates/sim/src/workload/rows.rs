@@ -1,4 +1,4 @@
-//! What sessions do with `rows` tables, and how it is checked.
+//! Statements on `rows` tables, and their checks.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -8,20 +8,20 @@ use ::model::{Datum, Error, Lsn, Result, RowColumn, RowIndex, RowSchema, SqlStat
 use engine::{Altered, Isolation, NextValue, RowData, Savepoint, Snapshot, Txn};
 use rows::{Direction, LockMode, Locked, Put, RowTable, WaitPolicy};
 
-use super::{Driver, explained};
+use super::{Driver, is_expected_error};
 use crate::model::{Change, Database, RowFields};
 
 const TABLES: [&str; 2] = ["accounts", "stock"];
 const SEQUENCE: &str = "numbers";
-/// Keys are few, so that transactions meet.
+/// Few keys, so that transactions conflict.
 const KEYS: u64 = 40;
 
-/// What an open transaction remembers of its statements.
+/// State of an open transaction.
 #[derive(Default)]
 pub(super) struct Session {
-    /// The statement that waits for a lock, to be run again.
+    /// The statement that waits for a lock and will be run again.
     waiting: Option<(&'static str, Statement)>,
-    /// Places to go back to, and how many changes there were.
+    /// Savepoints, and the number of changes at each.
     savepoints: Vec<(Savepoint, usize)>,
 }
 
@@ -33,12 +33,12 @@ enum Statement {
     Lock(i32, LockMode),
     Truncate,
     AddColumn(Option<i64>),
-    /// Makes an index over this column, or drops the last one made so.
+    /// Creates an index on this column, or drops the last one created so.
     Index(usize),
     Drop,
 }
 
-/// What became of a statement.
+/// Outcome of a statement.
 enum Outcome {
     Changed(Change),
     Nothing,
@@ -46,19 +46,19 @@ enum Outcome {
 }
 
 impl Driver {
-    /// One statement on a `rows` table; false when the transaction failed.
+    /// Runs one statement on a `rows` table; false when the transaction failed.
     pub(super) fn row_statement(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
-        if self.dice.chance(12) {
+        if self.random.chance(12) {
             return self.savepoint(txn, changes, session);
         }
         let (name, statement) = match session.waiting.take() {
-            Some(again) if self.dice.chance(80) => again,
+            Some(again) if self.random.chance(80) => again,
             Some(_) => {
                 txn.rows().give_up_wait();
                 return true;
             }
-            None if self.dice.chance(10) => return self.number(txn, changes),
-            None => (TABLES[self.dice.below(TABLES.len() as u64) as usize], self.statement()),
+            None if self.random.chance(10) => return self.number(txn, changes),
+            None => (TABLES[self.random.below(TABLES.len() as u64) as usize], self.statement()),
         };
         let snapshot = txn.snapshot_newest();
         let Ok(table) = snapshot.row_table(&TableName::public(name)).map(Arc::clone) else {
@@ -78,40 +78,43 @@ impl Driver {
                 session.waiting = Some((name, statement));
             }
             Err(error) => {
-                assert!(explained(&error) || error.state() == SqlState::UNIQUE_VIOLATION, "{statement:?}: {error}");
+                assert!(
+                    is_expected_error(&error) || error.state() == SqlState::UNIQUE_VIOLATION,
+                    "{statement:?}: {error}"
+                );
                 txn.rows().undo_to(before, guard).expect("undo");
                 return error.state() != SqlState::SERIALIZATION_FAILURE
                     && error.state() != SqlState::DEADLOCK_DETECTED;
             }
         }
-        if self.dice.chance(30) {
+        if self.random.chance(30) {
             txn.end_statement();
         }
         true
     }
 
     fn statement(&mut self) -> Statement {
-        let id = self.dice.below(KEYS) as i32;
-        let code = self.dice.chance(60).then(|| self.dice.below(KEYS) as i64);
-        let fields = vec![Some(i64::from(id)), code, Some(self.dice.below(5) as i64)];
-        match self.dice.below(100) {
+        let id = self.random.below(KEYS) as i32;
+        let code = self.random.chance(60).then(|| self.random.below(KEYS) as i64);
+        let fields = vec![Some(i64::from(id)), code, Some(self.random.below(5) as i64)];
+        match self.random.below(100) {
             0..40 => Statement::Insert(id, fields),
             40..70 => Statement::Update(id, fields),
             70..88 => Statement::Delete(id),
             88..94 => Statement::Lock(id, [LockMode::KeyShare, LockMode::Share, LockMode::Update][id as usize % 3]),
             94 => Statement::Truncate,
             95..97 => Statement::AddColumn(code),
-            97..99 => Statement::Index(1 + self.dice.below(2) as usize),
+            97..99 => Statement::Index(1 + self.random.below(2) as usize),
             _ => Statement::Drop,
         }
     }
 
     fn savepoint(&mut self, txn: &mut Txn, changes: &mut Vec<Change>, session: &mut Session) -> bool {
-        if session.savepoints.is_empty() || self.dice.chance(50) {
+        if session.savepoints.is_empty() || self.random.chance(50) {
             session.savepoints.push((txn.savepoint(), changes.len()));
             return true;
         }
-        let at = self.dice.below(session.savepoints.len() as u64) as usize;
+        let at = self.random.below(session.savepoints.len() as u64) as usize;
         session.savepoints.truncate(at + 1);
         let (savepoint, count) = &session.savepoints[at];
         txn.roll_back_to(savepoint).expect("roll back");
@@ -145,52 +148,53 @@ impl Driver {
         };
         match txn.create_row_table(schema) {
             Ok(table) => changes.push(Change::CreateRows { name: name.to_owned(), id: table.id() }),
-            Err(error) => assert!(explained(&error), "create: {error}"),
+            Err(error) => assert!(is_expected_error(&error), "create: {error}"),
         }
         true
     }
 
-    /// A number of the sequence, which is made if it is not there.
+    /// Takes a value of the sequence, which is created if it does not exist.
     fn number(&mut self, txn: &mut Txn, changes: &mut Vec<Change>) -> bool {
         let snapshot = txn.snapshot_newest();
         let Some(sequence) = snapshot.catalog().sequence(&TableName::public(SEQUENCE)) else {
             let (id, name) = (txn.next_number(), TableName::public(SEQUENCE));
-            // Made anew after a crash it goes on behind what was shown before: it is one sequence to those who look at it.
-            let (start, increment, min, max) = (self.numbers.0 + 1, 1, 1, i64::MAX);
+            // A sequence created again after a crash continues after the values shown before, so
+            // that the check treats it as one.
+            let (start, increment, min, max) = (self.sequence_values.0 + 1, 1, 1, i64::MAX);
             let (ty, cache, cycle, owner) = (Type::Int8, 1, false, None);
             let sequence = model::SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
             match txn.create_sequence(Arc::new(sequence)) {
                 Ok(()) => changes.push(Change::Sequence),
-                Err(error) => assert!(explained(&error), "create sequence: {error}"),
+                Err(error) => assert!(is_expected_error(&error), "create sequence: {error}"),
             }
             return true;
         };
-        // One's own may be rolled back, and its numbers with it.
+        // A sequence of this transaction may be rolled back together with its values.
         if self.engine().snapshot(Lsn::ZERO).catalog().sequence_by_id(sequence.id).is_none() {
             return true;
         }
         match txn.next_value(sequence.id) {
             Ok(NextValue::Value { value, lsn }) => {
-                self.report.numbers += 1;
-                assert!(value > self.numbers.0, "number {value} after {:?}", self.numbers);
-                self.numbers.0 = value;
-                // A commit of its own, which changes nothing that reads show.
+                self.report.sequence_values += 1;
+                assert!(value > self.sequence_values.0, "number {value} after {:?}", self.sequence_values);
+                self.sequence_values.0 = value;
+                // The reservation is a commit of its own, which changes nothing that reads show.
                 let (last, state) = self.history.last_key_value().expect("history is never empty");
                 if lsn > *last {
                     let state = state.clone();
                     self.history.insert(lsn, state);
                 }
                 if matches!(self.engine().when_durable(lsn), Ok(None)) {
-                    self.numbers.1 = value;
+                    self.sequence_values.1 = value;
                 }
             }
             Ok(NextValue::Wait(_)) => {}
-            Err(error) => assert!(explained(&error), "next value: {error}"),
+            Err(error) => assert!(is_expected_error(&error), "next value: {error}"),
         }
         true
     }
 
-    /// What the newest snapshot shows of `rows` tables equals the model.
+    /// Compares `rows` tables at the newest snapshot with the model.
     pub(super) fn check_rows(&mut self) {
         let mut txn = self.engine().begin(Isolation::ReadCommitted, Lsn::ZERO);
         let snapshot = txn.snapshot_newest();
@@ -198,7 +202,7 @@ impl Driver {
         self.compare_rows(&snapshot, &mut txn, &expected);
         let seen = txn.rows().newest_seen();
         assert!(seen <= snapshot.lsn(), "saw {seen} at {}", snapshot.lsn());
-        // Whoever is answered now has waited for it.
+        // An answer at this point has waited for this commit.
         if matches!(self.engine().when_durable(seen), Ok(None)) {
             self.promised = self.promised.max(seen);
         }
@@ -226,7 +230,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
     let changed = |fields: Option<RowFields>, key| Outcome::Changed(Change::Row { table: id, id: key, fields });
     match statement {
         Statement::Insert(key, fields) => {
-            let fields = widened(table, fields);
+            let fields = with_added_columns(table, fields);
             let row = row(table, *key, &fields);
             Ok(match txn.rows().insert(table, row, guard)? {
                 Put::Done(_) => changed(Some(fields), *key),
@@ -239,7 +243,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
                 Ok(record) => record,
                 Err(outcome) => return Ok(outcome),
             };
-            let fields = widened(table, fields);
+            let fields = with_added_columns(table, fields);
             Ok(match txn.rows().update(table, record, row(table, *key, &fields), guard)? {
                 Put::Done(_) => changed(Some(fields), *key),
                 Put::Duplicate { .. } => Outcome::Nothing,
@@ -273,7 +277,7 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
             } else {
                 let name = format!("{}_more", next.name.table);
                 let (id, columns) = (txn.next_number(), vec![*column]);
-                // Sometimes there are duplicates, and it is refused.
+                // Refused if there are duplicates.
                 next.secondary.push(RowIndex { id, name, columns, unique: *column == 1, constraint: false });
             }
             alter(txn, next, RowData::Keep, Change::Index)
@@ -296,7 +300,7 @@ fn alter(txn: &mut Txn, next: RowSchema, data: RowData, change: Change) -> Resul
     })
 }
 
-/// The record of a row under lock, or what stands against it.
+/// Locks the row with a key; returns its record, or the outcome if that is impossible.
 fn lock(
     txn: &mut Txn,
     table: &Arc<RowTable>,
@@ -315,8 +319,8 @@ fn lock(
     })
 }
 
-/// With a value for each column that was added.
-fn widened(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
+/// Appends a value for each added column.
+fn with_added_columns(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
     let mut fields = fields.to_vec();
     fields.resize(table.layout.columns(), Some(3));
     fields
@@ -339,7 +343,7 @@ fn fields(table: &RowTable, row: &[u8]) -> RowFields {
     (0..table.layout.columns()).map(field).collect()
 }
 
-/// All rows by every way there is.
+/// Reads all rows by records and by each index.
 fn read(txn: &mut Txn, table: &RowTable) -> Vec<(String, BTreeMap<i32, RowFields>)> {
     let guard = &crossbeam_epoch::pin();
     let mut all = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Facts about the log. Random histories are in `simulation`.
+//! Tests of the log. Random histories are in `simulation`.
 
 mod simulation;
 
@@ -19,7 +19,7 @@ const DIR: &str = "/data/log";
 /// LSNs and payloads.
 type Records = Vec<(u64, Vec<u8>)>;
 
-/// Many files, of two sizes; small flushes.
+/// Options for many files of two sizes and small flushes.
 fn small() -> WalOptions {
     WalOptions {
         file_bytes: 8 << 10,
@@ -30,7 +30,7 @@ fn small() -> WalOptions {
     }
 }
 
-/// A world in which `/data` is durable.
+/// A simulated machine on which `/data` is durable.
 fn world(seed: u64) -> SimEnv {
     let env = SimEnv::new(seed);
     env.create_dir_all(Path::new("/data")).unwrap();
@@ -112,7 +112,7 @@ fn closed_log(last: u64) -> SimEnv {
     env
 }
 
-/// The last mark of a log that was cleanly closed.
+/// LSN of the last mark of a cleanly closed log.
 fn last_mark(env: &SimEnv) -> Lsn {
     list_files(env, Path::new(DIR)).unwrap().pop().unwrap().check.last.unwrap()
 }
@@ -228,7 +228,7 @@ fn one_append_of_many_records_is_consecutive_and_parts_are_joined() {
 }
 
 #[test]
-fn an_append_larger_than_all_prepared_files_goes_through_once_they_are_prepared() {
+fn an_append_larger_than_all_prepared_files_succeeds_once_more_are_prepared() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     let big = vec![1; 4000];
@@ -258,7 +258,7 @@ fn empty_and_oversized_records_are_refused_and_nothing_is_queued() {
 }
 
 #[test]
-fn pending_bytes_are_bounded_and_a_flush_frees_the_waiting() {
+fn pending_bytes_are_bounded_and_a_flush_wakes_waiting_appenders() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     let mut appended = 0;
@@ -289,7 +289,7 @@ fn one_flush_writes_a_bounded_amount_and_syncs_once() {
 }
 
 #[test]
-fn waiters_are_told_after_advanced_and_only_up_to_the_durable_lsn() {
+fn waiters_are_woken_after_advanced_and_only_up_to_the_durable_lsn() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     append_many(&wal, 1..=30);
@@ -345,7 +345,7 @@ fn a_durable_mark_follows_within_10_ms_when_idle_and_then_no_more() {
 }
 
 #[test]
-fn closing_and_opening_again_and_again_adds_no_marks() {
+fn repeated_closing_and_opening_adds_no_marks() {
     let env = closed_log(3);
     let last = last_mark(&env);
     for _ in 0..3 {
@@ -368,12 +368,13 @@ fn replay_drops_a_torn_tail_and_new_records_take_its_place() {
     drop(wal);
     let file = log_files(&env).remove(0);
     let at = offsets(&contents(&env, &file));
-    // Record 6 is lost and 7 to 9, of the same flush, survived.
+    // Record 6 is lost; 7 to 9, of the same flush, survived.
     overwrite(&env, &file, at[5] as u64, &vec![0; at[6] - at[5]]);
     let (wal, records, opened) = open(&env, 1).unwrap();
     assert_eq!((records, opened.torn_bytes), (expected(1..=5), (at[9] - at[5]) as u64));
     assert_eq!(format::written_bytes(&contents(&env, &file)), at[5], "what was dropped is gone for good");
-    // Exactly as long as the lost one: if 7 to 9 were still there, they would join up.
+    // Exactly as long as the lost record: if 7 to 9 were still there, they would follow it
+    // seamlessly.
     append_many(&wal, 6..=6);
     wal.flush_step(&|_| {});
     drop(wal);
@@ -415,7 +416,7 @@ fn every_flipped_bit_of_acknowledged_records_is_refused() {
             assert_eq!(result.err().map(|e| e.state()), Some(SqlState::DATA_CORRUPTED), "byte {at} bit {bit}");
             env.flip_bit(&file, at, bit);
         } else {
-            // The last mark itself: nothing says that it was there, and nothing is lost.
+            // No later record states that the last mark was written, and losing it loses no data.
             assert_eq!(result.unwrap().1, expected(1..=12), "byte {at} bit {bit}");
             overwrite(&env, &file, 0, &bytes);
         }
@@ -432,10 +433,10 @@ fn acknowledged_records_turned_to_zeros_are_refused() {
     assert!(error.to_string().contains("record 5") && error.state() == SqlState::DATA_CORRUPTED, "{error}");
 }
 
-/// The bug: a file that was cut short passed for one with a torn tail, though its space is reserved, and its length on disk,
-/// before it gets its name. The fix: its header says how long it is.
+/// The bug: a shortened file was taken for one with a torn tail, although its space is reserved,
+/// and its size durable, before it gets its name. The fix: its header states its size.
 #[test]
-fn a_log_file_that_was_cut_short_is_refused_wherever_it_ends() {
+fn a_truncated_log_file_is_refused_at_every_size() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     append_many(&wal, 1..=40);
@@ -451,17 +452,18 @@ fn a_log_file_that_was_cut_short_is_refused_wherever_it_ends() {
         let text = error.to_string();
         assert!(text.contains(&format!("{length} bytes, {} expected", bytes.len())), "{text}");
         let check = list_files(&env, Path::new(DIR)).unwrap().remove(0).check;
-        assert!(check.is_damaged && check.problem.unwrap().contains("cut short"));
+        assert!(check.is_damaged && check.problem.unwrap().contains("truncated"));
         env.open(&file, Open::ReadWrite).unwrap().set_bytes(bytes.len() as u64).unwrap();
         overwrite(&env, &file, 0, &bytes);
     }
     assert_eq!(open(&env, 1).unwrap().1, expected(1..=40));
 }
 
-/// The bug: the last record and the mark that says it was durable were in one sector, and a disk that lost it lost an
-/// acknowledged commit without a word. The fix: marks go on into the next sector.
+/// The bug: the last record and the mark that states that it was durable were in one sector, and a
+/// disk that lost the sector lost an acknowledged commit silently. The fix: marks continue into the
+/// next sector.
 #[test]
-fn a_lost_sector_of_acknowledged_records_is_noticed_wherever_they_end() {
+fn a_lost_sector_of_acknowledged_records_is_detected_at_every_offset() {
     for records in 1..=40 {
         let env = closed_log(records);
         let file = log_files(&env).pop().unwrap();
@@ -478,7 +480,7 @@ fn a_lost_sector_of_acknowledged_records_is_noticed_wherever_they_end() {
 }
 
 #[test]
-fn a_log_that_is_refused_is_left_as_it_was() {
+fn a_refused_log_is_left_unchanged() {
     let env = closed_log(300);
     let files = log_files(&env);
     for name in ["prepared-7.tmp", "thesis.tmp", "prepared-x.tmp"] {
@@ -510,12 +512,12 @@ fn a_damaged_file_that_is_not_the_last_is_refused() {
 }
 
 #[test]
-fn records_that_the_caller_has_seen_must_be_there() {
+fn missing_records_that_the_database_has_stored_are_refused() {
     let env = closed_log(9);
     let last = last_mark(&env).0;
     assert!(open(&env, last + 1).unwrap().1.is_empty());
     let text = refused(&env, last + 2).to_string();
-    let parts = [format!("record {}", last + 1), format!("taken in records up to {}", last + 1)];
+    let parts = [format!("record {}", last + 1), format!("stored records up to {}", last + 1)];
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     assert!(refused(&world(1), 5).to_string().contains("records from 5 on are missing"));
 }
@@ -576,10 +578,10 @@ fn failed_sync_makes_every_later_append_fail() {
     assert!(open(&env, 1).unwrap().1.starts_with(&expected(1..=3)));
 }
 
-/// The bug: the folder was opened anew for every sync of it, and where no file handle was left the log failed for good at
-/// its next file. The fix: it is kept open.
+/// The bug: the directory was opened for every sync of it, and without a file handle left the log
+/// failed permanently at its next file. The fix: the directory is kept open.
 #[test]
-fn a_log_without_a_file_handle_to_spare_goes_on_in_what_is_reserved_and_then_waits() {
+fn without_file_handles_the_log_uses_its_reserved_space_and_then_waits() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     let mut before = 0;
@@ -603,7 +605,7 @@ fn a_log_without_a_file_handle_to_spare_goes_on_in_what_is_reserved_and_then_wai
     assert_eq!(open(&env, 1).unwrap().1.len() as u64, before + appended + 1);
 }
 
-/// Appends until it is refused; how many went in.
+/// Appends until refused; returns the number of records appended.
 fn fill(wal: &Wal, space: Space) -> (u64, Error) {
     let mut appended = 0;
     loop {
@@ -616,7 +618,7 @@ fn fill(wal: &Wal, space: Space) -> (u64, Error) {
 }
 
 #[test]
-fn a_full_disk_refuses_ordinary_writes_then_reserved_ones_and_resumes_when_space_returns() {
+fn a_full_disk_refuses_ordinary_writes_then_reserved_ones_until_space_returns() {
     let env = world(1);
     env.set_capacity(3 * small().file_bytes + 100);
     let (wal, ..) = open(&env, 1).unwrap();
@@ -643,7 +645,7 @@ fn a_full_disk_refuses_ordinary_writes_then_reserved_ones_and_resumes_when_space
 }
 
 #[test]
-fn removing_old_files_makes_space_at_once() {
+fn removing_old_files_frees_space_immediately() {
     let env = world(1);
     env.set_capacity(3 * small().file_bytes);
     let (wal, ..) = open(&env, 1).unwrap();
@@ -669,7 +671,7 @@ fn a_full_disk_can_be_opened_and_still_takes_reserved_writes() {
 }
 
 #[test]
-fn files_grow_with_use_and_a_log_that_nobody_needs_begins_small_again() {
+fn files_grow_with_use_and_a_log_without_needed_records_starts_small_again() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     let sizes = || log_files(&env).iter().map(|path| contents(&env, path).len() >> 10).collect::<Vec<_>>();
@@ -688,7 +690,7 @@ fn files_grow_with_use_and_a_log_that_nobody_needs_begins_small_again() {
     assert!(wal.disk_bytes() < large && env.used_bytes() < large, "{} of {large} bytes", wal.disk_bytes());
     wal.remove_below(Lsn(402)).unwrap();
     flush(&wal);
-    assert_eq!(wal.oldest(), Lsn(401), "a small one stays");
+    assert_eq!(wal.oldest(), Lsn(401), "a small file is kept");
 
     assert_eq!(append(&wal, b"on"), Lsn(402));
     wal.close(&|_| {}).unwrap();
@@ -697,7 +699,7 @@ fn files_grow_with_use_and_a_log_that_nobody_needs_begins_small_again() {
 }
 
 #[test]
-fn a_log_that_is_not_needed_stays_as_it_is_on_a_full_disk() {
+fn a_log_without_needed_records_keeps_its_file_on_a_full_disk() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     append_many(&wal, 1..=400);
@@ -743,7 +745,7 @@ fn a_reader_follows_the_durable_lsn_over_rollovers_and_skips_marks() {
 }
 
 #[test]
-fn a_reader_of_removed_records_is_told_so() {
+fn a_reader_of_removed_records_gets_an_error() {
     let env = world(1);
     let (wal, ..) = open(&env, 1).unwrap();
     append_many(&wal, 1..=300);

@@ -1,5 +1,5 @@
-//! Random histories over the simulated disk: whatever was acknowledged is there after any crash, what is there is a
-//! prefix of what was appended, and a mere power cut never makes the log refuse to open.
+//! Random histories on the simulated disk: acknowledged records survive any crash, the records
+//! found are a prefix of those appended, and a mere power cut never makes the log refuse to open.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use model::{ErrorKind, Lsn, SqlState};
 use super::{Records, flush, open, small, world};
 use crate::{Appended, Space, Wal};
 
-/// What must be true of the log, kept beside it.
+/// Expected state of the log.
 struct Ledger {
-    /// Payloads by LSN; the log's own marks are missing.
+    /// Payloads by LSN, without durable marks.
     appended: BTreeMap<u64, Vec<u8>>,
-    /// Highest LSN that was said to be durable.
+    /// Highest LSN that was acknowledged as durable.
     acknowledged: Cell<u64>,
-    /// Records below may be gone.
+    /// Records below this LSN may be removed.
     removed_below: u64,
 }
 
@@ -26,7 +26,7 @@ impl Ledger {
         Ledger { appended: BTreeMap::new(), acknowledged: Cell::new(0), removed_below: 1 }
     }
 
-    /// Checks what opening from `from` found, and goes on from there.
+    /// Checks the records found by opening from `from`, and continues from that state.
     fn check(&mut self, wal: &Wal, from: u64, records: &Records) {
         let last = wal.last().0;
         assert!(last >= self.acknowledged.get(), "acknowledged {}, found {last}", self.acknowledged.get());
@@ -76,7 +76,7 @@ impl History {
         self.open();
     }
 
-    /// With the faults gone, opening must work.
+    /// Without faults opening must succeed.
     fn open(&mut self) -> Wal {
         self.env.heal();
         self.env.set_capacity(u64::MAX);
@@ -88,7 +88,7 @@ impl History {
         wal
     }
 
-    /// Opening may fail then, but not for corruption, and must do no harm.
+    /// Opening may fail with faults, but not with a corruption error, and must not do damage.
     fn try_to_open_with_faults(&mut self) {
         self.break_something();
         let from = self.ledger.removed_below;
@@ -123,7 +123,7 @@ impl History {
     }
 
     fn append(&mut self, wal: &Wal) {
-        // Few lengths, so that a leftover of a torn tail could fit behind a new record.
+        // Few lengths, so that a remainder of a torn tail could fit directly after a new record.
         let lengths = [1, 20, 20, 600, 600, 600, 3000];
         let payloads: Vec<Vec<u8>> =
             (0..1 + self.below(3)).map(|_| vec![self.below(255) as u8 + 1; lengths[self.below(7) as usize]]).collect();
@@ -145,7 +145,7 @@ impl History {
 
     fn remove(&mut self, wal: &Wal) {
         if self.ledger.acknowledged.get() > 0 {
-            // Up to all there are.
+            // Up to all existing records.
             let below = self.ledger.removed_below.max(self.below(self.ledger.acknowledged.get() + 2));
             self.ledger.removed_below = below;
             let _ = wal.remove_below(Lsn(below));
@@ -202,7 +202,7 @@ fn run_seed(seed: u64) {
     }
 }
 
-/// `SIM_SEED=n` replays one history; `SIM_SEEDS=n` runs so many.
+/// `SIM_SEED=n` replays one history; `SIM_SEEDS=n` runs n of them.
 #[test]
 fn acknowledged_records_survive_any_crash() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -212,7 +212,8 @@ fn acknowledged_records_survive_any_crash() {
     }
 }
 
-/// A short life of a log: opens, appends over rollovers, removes, reads, marks, closes. Goes on after errors.
+/// A short run of a log: opens, appends over rollovers, removes, reads, marks, closes. Continues
+/// after errors.
 fn short_life(env: &SimEnv, ledger: &mut Ledger) {
     let Ok((wal, records, _)) = open(env, ledger.removed_below) else {
         return;
@@ -233,7 +234,7 @@ fn short_life(env: &SimEnv, ledger: &mut Ledger) {
 }
 
 #[test]
-fn acknowledged_records_survive_the_failure_of_any_one_io_call_or_of_all_from_it_on() {
+fn acknowledged_records_survive_failing_io_calls() {
     for (all_after, kill) in [(false, false), (false, true), (true, false), (true, true)] {
         for call in 1.. {
             let (env, mut ledger) = (world(call), Ledger::new());
@@ -262,7 +263,7 @@ fn acknowledged_records_survive_the_failure_of_any_one_io_call_or_of_all_from_it
     }
 }
 
-/// Appends a record for which there is room.
+/// Appends a record for which there is space.
 fn append_to(wal: &Wal, ledger: &mut Ledger, payload: Vec<u8>) {
     match wal.append(&[&[&payload]], Space::Ordinary).unwrap() {
         Appended::At(lsn) => ledger.appended.insert(lsn.0, payload),
@@ -281,7 +282,7 @@ fn acknowledged_records_survive_a_crash_while_the_tail_is_made_safe() {
                 let (wal, records, _) = open(&env, 15).unwrap();
                 ledger.check(&wal, 15, &records);
                 (0..4).for_each(|n| append_to(&wal, &mut ledger, vec![n; 400]));
-                // Written, but the sync fails and does any part of its work.
+                // The write succeeds, but the sync fails after persisting an arbitrary part.
                 env.fail_at(env.io_calls() + 2);
                 wal.flush_step(&|lsn| ledger.advanced(lsn));
             }
@@ -292,7 +293,8 @@ fn acknowledged_records_survive_a_crash_while_the_tail_is_made_safe() {
             env.crash();
             let (wal, records, _) = open(&env, 15).unwrap();
             ledger.check(&wal, 15, &records);
-            // As long as what was lost: were anything left of the torn tail, it would join up behind this one.
+            // Equal in length to the lost record: a remainder of the torn tail would follow this
+            // one seamlessly.
             append_to(&wal, &mut ledger, vec![9; 400]);
             wal.flush_step(&|lsn| ledger.advanced(lsn));
             drop(wal);
@@ -308,7 +310,8 @@ fn acknowledged_records_survive_a_crash_while_the_tail_is_made_safe() {
 
 #[test]
 fn records_recovered_after_a_failed_sync_are_really_on_the_disk() {
-    // The system shows bytes that it dropped; a restart takes them for recovered, and a power cut must not take them.
+    // After the failed sync the system shows bytes that are not on disk. The restart takes them for
+    // recovered, so it must write them before a power cut.
     for seed in 0..300 {
         let (env, mut ledger) = (world(seed), Ledger::new());
         let (wal, ..) = open(&env, 1).unwrap();

@@ -1,4 +1,4 @@
-//! The whole database at one LSN, and which such values are visible to whom.
+//! The whole database at one LSN, and which version each reader sees.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,29 +13,31 @@ use crate::Catalog;
 use crate::record::Ddl;
 use crate::sequence::Counter;
 
-/// The whole database at one LSN. Deriving the next one shares all that did not change.
+/// The whole database at one LSN. The next version shares all that did not change.
 #[derive(Clone, Default)]
-pub(crate) struct Root {
-    /// The last commit in it.
+pub(crate) struct DbVersion {
+    /// LSN of the last commit in it.
     pub(crate) lsn: Lsn,
-    /// That commit's wall time.
+    /// Wall time of that commit, nanoseconds since 1970 UTC.
     pub(crate) wall_ns: i64,
     pub(crate) catalog: Arc<Catalog>,
-    /// The commit that changed the catalog last.
+    /// LSN of the last commit that changed the catalog.
     pub(crate) catalog_lsn: Lsn,
     pub(crate) tables: OrdMap<TableId, Arc<TableState>>,
-    /// Which of their rows belong to this moment, the versions of the rows say.
+    /// `rows` tables are shared by all database versions; each row version carries the LSN that
+    /// decides its visibility.
     pub(crate) row_tables: OrdMap<TableId, Arc<RowTable>>,
     pub(crate) counters: OrdMap<u32, Arc<Counter>>,
-    /// The wall time of the last commit that set a table's retention: who did that believed the clock. 0 = none did.
+    /// Wall time of the last commit that set a table's retention, which vouches for the clock; 0 =
+    /// none.
     pub(crate) retention_ns: i64,
-    /// Where segments of all tables keep what they read.
+    /// Cache for segments of all tables.
     pub(crate) cache: SegmentCache,
 }
 
-impl Root {
-    /// The same with one table's state replaced.
-    pub(crate) fn with_state(&self, id: TableId, state: TableState) -> Root {
+impl DbVersion {
+    /// Returns this database version with one table's state replaced.
+    pub(crate) fn with_state(&self, id: TableId, state: TableState) -> DbVersion {
         let mut next = self.clone();
         next.tables.insert(id, Arc::new(state));
         next
@@ -54,27 +56,29 @@ impl Root {
         self.row_tables.values().map(|table| table.memory_bytes()).sum()
     }
 
-    /// Whoever changes a table's retention, or the first to make a table with one, says that the clock is right.
+    /// Records that the clock can be trusted: setting a table's retention, or creating the first
+    /// table with one, vouches for it.
     fn note_retention(&mut self, table: &TableRef, old: Option<&TableRef>) {
-        let is_said = match old {
+        let vouches = match old {
             None => self.retention_ns == 0,
-            // Columns are added by themselves, too.
+            // Ingest adds columns without asking; that vouches for nothing.
             Some(old) => old.columns.len() == table.columns.len(),
         };
-        if is_said && table.options.retention_ns.is_some() {
+        if vouches && table.options.retention_ns.is_some() {
             self.retention_ns = self.retention_ns.max(self.wall_ns);
         }
     }
 
-    /// Applies a change of the catalog, in a commit of `wall_ns`, if [`apply_ddl`] accepts it; gives the state of a dropped table. Indexes of `rows` tables are left
-    /// empty: whoever made the change has them.
+    /// Applies one catalog change of a commit at `wall_ns`, if [`apply_ddl`] accepts it. Returns
+    /// the state of a dropped table. Indexes of `rows` tables are left empty; the committing
+    /// transaction has built them.
     pub(crate) fn apply(&mut self, ddl: &Ddl) -> Result<Option<Arc<TableState>>> {
         self.catalog = Arc::new(apply_ddl(&self.catalog, ddl)?);
         match ddl {
             Ddl::CreateRowTable(schema) => self.put_row_table(schema, Arc::default())?,
-            Ddl::AlterRowTable { schema, anew } => {
+            Ddl::AlterRowTable { schema, discard_rows } => {
                 let old = &self.row_table(schema.id)?.records;
-                let records = if *anew { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
+                let records = if *discard_rows { Arc::new(old.emptied(schema.version)) } else { Arc::clone(old) };
                 self.put_row_table(schema, records)?;
             }
             Ddl::CreateSequence(sequence, state) | Ddl::AlterSequence(sequence, Some(state)) => {
@@ -111,11 +115,11 @@ impl Root {
     }
 }
 
-/// The catalog after one change.
+/// Returns the catalog after one change.
 ///
 /// # Errors
-/// 42P07, 42P06, 3F000 for names; 40001 when the table changed since the change was made; 42P01 when it is gone; XX001 for a
-/// change that no transaction makes.
+/// 42P07, 42P06, 3F000 for names; 40001 when the table has changed since the change was made; 42P01
+/// when it was dropped; XX001 for a change that no transaction makes.
 pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
         Ddl::CreateTable(table) => {
@@ -129,7 +133,7 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
             check_version(&table.name, old.version, table.version)?;
             if (&old.name, old.keyed) != (&table.name, table.keyed) || !table.columns.starts_with(&old.columns) {
                 return Err(Error::corrupt(format!(
-                    "table {} turns into table {} by more than columns added",
+                    "table {} becomes table {} by changes other than added columns",
                     old.name, table.name
                 )));
             }
@@ -149,11 +153,11 @@ pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
             }
             catalog.with_row_table(Arc::clone(table))
         }
-        Ddl::AlterRowTable { schema: table, anew } => {
+        Ddl::AlterRowTable { schema: table, discard_rows } => {
             let old = catalog.row_table_by_id(table.id).ok_or_else(|| dropped(table.id))?;
             check_version(&table.name, old.version, table.version)?;
-            if !anew && table.columns.len() < old.columns.len() {
-                return Err(Error::corrupt(format!("table {} loses columns and keeps its rows", table.name)));
+            if !discard_rows && table.columns.len() < old.columns.len() {
+                return Err(Error::corrupt(format!("table {} loses columns but keeps its rows", table.name)));
             }
             catalog.with_row_table(Arc::clone(table))
         }
@@ -197,92 +201,96 @@ fn expect_id(catalog: &Catalog, id: TableId) -> Result<&TableRef> {
     catalog.table_by_id(id).ok_or_else(|| dropped(id))
 }
 
-/// 42P01 for a table that went away.
+/// 42P01 for a table that another transaction dropped.
 pub(crate) fn dropped(id: TableId) -> Error {
     Error::new(model::SqlState::UNDEFINED_TABLE, format!("table number {id} was dropped by another transaction"))
         .with_hint("run the transaction again")
 }
 
-/// Roots in use: the newest durable one for everybody, and newer ones for sessions that wrote them.
-pub(crate) struct Roots(Mutex<Inner>);
+/// Database versions in use: the newest durable one for all readers, and newer ones for the
+/// sessions that committed them.
+pub(crate) struct DbVersions(Mutex<Inner>);
 
 struct Inner {
     durable_lsn: Lsn,
-    /// Newest root at or below `durable_lsn`.
-    durable: Arc<Root>,
-    /// Roots above `durable_lsn`, oldest first.
-    ahead: VecDeque<Arc<Root>>,
-    /// Every root that somebody may still read by, oldest first, dead ones among them.
-    living: VecDeque<(Lsn, Weak<Root>)>,
-    /// Dead ones are looked for throughout when there are so many.
+    /// The newest version at or below `durable_lsn`.
+    durable: Arc<DbVersion>,
+    /// Versions above `durable_lsn`, oldest first.
+    ahead: VecDeque<Arc<DbVersion>>,
+    /// Versions that may still have readers, oldest first; some of the references are dead.
+    living: VecDeque<(Lsn, Weak<DbVersion>)>,
+    /// Length of `living` at which dead references are removed.
     living_max: usize,
 }
 
-/// At least so many roots are remembered before the dead ones among them are looked for.
+/// Lower limit for the number of references kept before dead ones are removed.
 const LIVING_MIN: usize = 1_024;
 
-impl Roots {
-    pub(crate) fn new(root: Root, durable_lsn: Lsn) -> Roots {
-        let durable = Arc::new(root);
+impl DbVersions {
+    pub(crate) fn new(db: DbVersion, durable_lsn: Lsn) -> DbVersions {
+        let durable = Arc::new(db);
         let living = VecDeque::from([(durable.lsn, Arc::downgrade(&durable))]);
-        Roots(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
+        DbVersions(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
     }
 
-    /// Nobody reads, or will ever read, at a moment before this.
+    /// Returns the lowest LSN at which any present or future reader reads.
     pub(crate) fn horizon(&self) -> Lsn {
         self.0.lock().horizon()
     }
 
-    /// Every moment that somebody reads at, or may yet choose to; and the wall time of the oldest that is not the newest.
+    /// Returns every LSN at which a reader reads or may yet read, and the wall time of the oldest
+    /// version in use that is not the newest.
     pub(crate) fn readers(&self) -> (Readers, Option<i64>) {
         self.0.lock().readers()
     }
 
-    /// The newest root, durable or not. Only the holder of the commit lock may derive from it.
-    pub(crate) fn newest(&self) -> Arc<Root> {
+    /// Returns the newest version, durable or not. Only the holder of the commit lock may derive
+    /// the next version from it.
+    pub(crate) fn newest(&self) -> Arc<DbVersion> {
         let inner = self.0.lock();
         Arc::clone(inner.ahead.back().unwrap_or(&inner.durable))
     }
 
-    /// What a reader whose own last commit is `seen` reads: the newest root at or below max(durable, seen).
-    pub(crate) fn visible(&self, seen: Lsn) -> Arc<Root> {
+    /// Returns the version for a reader whose own last commit is `seen`: the newest at or below
+    /// max(durable, seen).
+    pub(crate) fn visible(&self, seen: Lsn) -> Arc<DbVersion> {
         let inner = self.0.lock();
         if seen <= inner.durable_lsn {
             return Arc::clone(&inner.durable);
         }
-        let ahead = inner.ahead.partition_point(|root| root.lsn <= seen);
+        let ahead = inner.ahead.partition_point(|db| db.lsn <= seen);
         Arc::clone(if ahead == 0 { &inner.durable } else { &inner.ahead[ahead - 1] })
     }
 
-    /// Adds the root of a new commit.
-    pub(crate) fn push(&self, root: Root) {
+    /// Adds the version of a new commit.
+    pub(crate) fn push(&self, db: DbVersion) {
         let mut inner = self.0.lock();
-        assert!(root.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: roots out of commit order");
-        let root = Arc::new(root);
-        inner.remember(&root);
-        inner.ahead.push_back(root);
+        assert!(db.lsn > inner.ahead.back().unwrap_or(&inner.durable).lsn, "BUG: versions out of commit order");
+        let db = Arc::new(db);
+        inner.remember(&db);
+        inner.ahead.push_back(db);
         inner.promote();
     }
 
-    /// Replaces the newest root by one that says the same (after flush, consolidation, compaction).
-    pub(crate) fn replace_newest(&self, root: Root) {
+    /// Replaces the newest version by an equivalent one (after flush, memtable merge, compaction).
+    pub(crate) fn replace_newest(&self, db: DbVersion) {
         let mut inner = self.0.lock();
-        let root = Arc::new(root);
-        inner.remember(&root);
+        let db = Arc::new(db);
+        inner.remember(&db);
         let newest = inner.ahead.back_mut();
         match newest {
             Some(newest) => {
-                assert!(newest.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
-                *newest = root;
+                assert!(newest.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
+                *newest = db;
             }
             None => {
-                assert!(inner.durable.lsn == root.lsn, "BUG: the newest root changed under the commit lock");
-                inner.durable = root;
+                assert!(inner.durable.lsn == db.lsn, "BUG: the newest version changed under the commit lock");
+                inner.durable = db;
             }
         }
     }
 
-    /// The log is durable up to `lsn`.
+    /// Notes that the log is durable up to `lsn`.
     pub(crate) fn advance(&self, lsn: Lsn) {
         let mut inner = self.0.lock();
         inner.durable_lsn = inner.durable_lsn.max(lsn);
@@ -291,18 +299,18 @@ impl Roots {
 }
 
 impl Inner {
-    fn remember(&mut self, root: &Arc<Root>) {
+    fn remember(&mut self, db: &Arc<DbVersion>) {
         if self.living.len() >= self.living_max {
-            // One that is held for long must not make us remember all that came after it.
-            self.living.retain(|(_, root)| root.strong_count() > 0);
+            // A version with a long-lived reader must not keep all later references in the list.
+            self.living.retain(|(_, db)| db.strong_count() > 0);
             self.living_max = (2 * self.living.len()).max(LIVING_MIN);
         }
-        self.living.push_back((root.lsn, Arc::downgrade(root)));
+        self.living.push_back((db.lsn, Arc::downgrade(db)));
     }
 
     fn horizon(&mut self) -> Lsn {
-        while let Some((lsn, root)) = self.living.front() {
-            if root.strong_count() > 0 {
+        while let Some((lsn, db)) = self.living.front() {
+            if db.strong_count() > 0 {
                 return *lsn;
             }
             self.living.pop_front();
@@ -311,19 +319,20 @@ impl Inner {
     }
 
     /// # Cost
-    /// All roots that are remembered, dead ones too: at most twice those alive, or [`LIVING_MIN`].
+    /// Visits all references in `living`, dead ones too: at most twice the live ones, or
+    /// [`LIVING_MIN`].
     fn readers(&mut self) -> (Readers, Option<i64>) {
         let newest = self.ahead.back().unwrap_or(&self.durable).lsn;
         let snapshots: Vec<Lsn> =
-            self.living.iter().filter(|(_, root)| root.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
-        let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, root)| root.upgrade());
-        (Readers::new(snapshots, newest), oldest.map(|root| root.wall_ns))
+            self.living.iter().filter(|(_, db)| db.strong_count() > 0).map(|(lsn, _)| *lsn).collect();
+        let oldest = self.living.iter().filter(|(lsn, _)| *lsn < newest).find_map(|(_, db)| db.upgrade());
+        (Readers::new(snapshots, newest), oldest.map(|db| db.wall_ns))
     }
 
     fn promote(&mut self) {
-        while self.ahead.front().is_some_and(|root| root.lsn <= self.durable_lsn) {
-            if let Some(root) = self.ahead.pop_front() {
-                self.durable = root;
+        while self.ahead.front().is_some_and(|db| db.lsn <= self.durable_lsn) {
+            if let Some(db) = self.ahead.pop_front() {
+                self.durable = db;
             }
         }
     }
@@ -351,10 +360,11 @@ mod tests {
         }
     }
 
-    /// The bug: a damaged log record that altered a table's name left it in the catalog under both; the fuzzer found it. The
-    /// fix: a change of the catalog is checked for what transactions can do at all.
+    /// The bug: a damaged log record that altered a table's name left the table in the catalog
+    /// under both names; the fuzzer found it. The fix: catalog changes are checked against what
+    /// transactions can do.
     #[test]
-    fn changes_that_no_transaction_makes_are_refused() {
+    fn impossible_catalog_changes_are_refused() {
         let catalog = Catalog::default().with_table(Arc::new(table("t"))).unwrap();
         let altered = |change: &dyn Fn(&mut Table)| {
             let mut next = Table { version: 2, ..table("t") };
