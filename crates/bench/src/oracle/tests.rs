@@ -1,4 +1,5 @@
-//! Single judgements. Whole answers of every kind, right and with one fault, are judged in `run/tests.rs`.
+//! Checks of single values. `run/tests.rs` checks whole answers of every kind, correct ones and
+//! ones with a single fault.
 
 use super::*;
 
