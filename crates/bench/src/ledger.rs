@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use crate::workload::Workload;
 
-/// Delivery state of one unit of a device. A unit is the smallest amount of data that a request
-/// writes for one device.
+/// Delivery state of one unit of a device. A unit is the part of one write request that belongs to
+/// one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Not sent: the target must not have it.
