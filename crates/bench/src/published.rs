@@ -26,7 +26,7 @@ const PAGES: &[&Page] = &[&iot_benchmark::USE_CASE, &iot_benchmark::README, &iot
 /// A published page.
 struct Page {
     title: &'static str,
-    /// Where it is published, and its date.
+    /// Place and date of the publication.
     source: &'static str,
     /// Hardware of the measurement, in a few words.
     machine: &'static str,
@@ -67,7 +67,7 @@ enum Unit {
     Bytes,
 }
 
-/// How a number depends on the share of the work that was done.
+/// Dependence of a number on the share of the work that was done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Amount {
     /// Independent: a part of the work gives the same number.

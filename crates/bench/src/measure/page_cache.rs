@@ -17,7 +17,7 @@ const READ_BYTES: usize = 4 << 20;
 const PIECE_BYTES: u64 = 64 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// How files are dropped from the page cache.
+/// Method of dropping files from the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// The whole machine's cache, including file names and programs: the state after a reboot.

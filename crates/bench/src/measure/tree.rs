@@ -26,9 +26,9 @@ pub(crate) struct Tree {
 /// Resources used by the processes so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// `None` until a process has been seen.
+    /// CPU seconds; `None` until a process has been read.
     pub(crate) cpu_s: Option<f64>,
-    /// `None` until a process' counters could be read.
+    /// Disk I/O; `None` until the counters of a process could be read.
     pub(crate) io: Option<ProcessIo>,
     /// Current resident bytes; `None` if no process exists.
     pub(crate) rss_bytes: Option<u64>,

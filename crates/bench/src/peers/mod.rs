@@ -103,7 +103,7 @@ impl Product {
     }
 }
 
-/// How to start a product. [`Options::default`] is suitable for a benchmark.
+/// Options for starting a product. [`Options::default`] is suitable for a benchmark.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The user's settings, applied after the built-in ones so that they take precedence:
@@ -145,7 +145,7 @@ impl Options {
     }
 }
 
-/// Where an acknowledged write is stored at the moment of its acknowledgement.
+/// Durability of a write at the moment of its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// In the memory of the server's process: lost when the process is killed.

@@ -23,7 +23,7 @@ pub(crate) struct Tpcc {
     pub(crate) machine: &'static str,
     pub(crate) tables: &'static str,
     pub(crate) cores: u32,
-    /// `None`: not stated in the text.
+    /// Number of connections; `None` if the text does not state it.
     pub(crate) connections: Option<u32>,
     pub(crate) tpmc: f64,
 }

@@ -20,7 +20,7 @@ use std::process::Command;
 use super::probe::Probe;
 use super::{Durability, Options, Product, Result, at};
 
-/// How to run a product on a directory.
+/// Everything needed to run a product on a directory.
 pub(super) struct Recipe {
     pub(super) version: String,
     /// Processes in the order in which they are started.

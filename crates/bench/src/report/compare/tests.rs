@@ -1,9 +1,9 @@
-//! Sides, ratios, and what is said before the first ratio.
+//! Tests of sides, ratios and the obstacles listed before them.
 
 use super::*;
 use crate::report::fixture;
 
-/// `repeats` runs of two targets that took turns, the second at 40 % of the first's speed.
+/// `repeats` alternating runs of two targets; the second has 40 % of the first's speed.
 fn rounds(repeats: u32) -> Vec<RunResult> {
     let mut runs = Vec::new();
     for round in 0..repeats {
@@ -47,7 +47,7 @@ fn ratios_have_intervals_and_a_direction() {
     assert_eq!(rate.finding(1), Finding::Worse);
     assert_eq!(comparison.metric("TIME_RANGE: p50").unwrap().finding(1), Finding::Worse);
     assert!(comparison.metric("TIME_RANGE: p50").unwrap().estimate(1).unwrap().ratio > 2.0);
-    // Equal on purpose.
+    // Both fixtures have the same value.
     assert_eq!(comparison.metric("server memory, most").unwrap().finding(1), Finding::Same);
     assert_eq!(comparison.metrics[0].name, POINTS_PER_CPU);
     assert_eq!(comparison.metrics[1].name, BYTES_PER_POINT);
@@ -67,7 +67,7 @@ fn the_text_says_what_was_compared_and_lines_up() {
 }
 
 #[test]
-fn another_seed_workload_durability_or_machine_is_said_first() {
+fn another_seed_workload_durability_or_machine_is_an_obstacle() {
     type Change = fn(&mut RunResult);
     let cases: [(Change, &str); 5] = [
         (
@@ -144,7 +144,7 @@ fn a_run_that_failed_verification_gives_no_figures() {
 }
 
 #[test]
-fn two_builds_of_one_product_are_told_apart_by_their_files() {
+fn two_builds_of_one_product_are_labelled_with_their_files() {
     let mut sources = source(vec![fixture::run("millrace", 1.0)]);
     sources.push(Source { name: "b.json".to_owned(), runs: vec![fixture::run("millrace", 1.2)] });
     let sides = sides(&sources);
@@ -179,7 +179,7 @@ fn settings_of_a_product_make_another_side() {
 }
 
 #[test]
-fn runs_that_did_not_take_turns_are_not_paired() {
+fn runs_that_did_not_alternate_are_not_paired() {
     let mut runs = rounds(5);
     runs.sort_by_key(|run| run.target.name.clone());
     for (minute, run) in runs.iter_mut().enumerate() {
@@ -204,7 +204,7 @@ fn files_with_commas_are_repeats() {
 }
 
 #[test]
-fn a_run_that_did_not_begin_is_nothing_to_compare_with() {
+fn a_run_that_did_not_start_is_an_obstacle() {
     let stopped = Some("no server at 127.0.0.1:9000".to_owned());
     let none = RunResult { workload: "iot".to_owned(), stopped, ..RunResult::default() };
     let sources = source(vec![fixture::run("millrace", 1.0), none]);
@@ -218,7 +218,7 @@ fn a_run_that_did_not_begin_is_nothing_to_compare_with() {
 }
 
 #[test]
-fn a_figure_that_the_base_lacks_stands_with_its_like() {
+fn a_metric_that_the_base_lacks_is_grouped_with_its_kind() {
     let mut base = fixture::run("millrace", 1.0);
     for phase in &mut base.phases {
         phase.operations[5].ok = 0;
@@ -233,6 +233,6 @@ fn a_figure_that_the_base_lacks_stands_with_its_like() {
 }
 
 #[test]
-fn nothing_is_not_compared() {
+fn a_comparison_without_sides_is_refused() {
     assert!(Comparison::new(Vec::new()).is_err());
 }
