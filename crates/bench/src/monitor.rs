@@ -50,7 +50,7 @@ fn run_in(config: &Config, home: &Path, stop: &AtomicBool, out: &mut dyn Write) 
     let mut store = server::open(config, home)?;
     let cannot = |error| Error::setup(format!("monitor: its lines cannot be written: {error}"));
     if let Some(store) = &store {
-        writeln!(out, "# kept in {}", store.place()).map_err(cannot)?;
+        writeln!(out, "# kept in {}", store.location()).map_err(cannot)?;
     }
     writeln!(out, "{HEADER}").map_err(cannot)?;
     let interval_s = if config.monitor_interval > 0.0 { config.monitor_interval } else { INTERVAL_DEFAULT_S };

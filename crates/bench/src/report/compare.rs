@@ -64,7 +64,7 @@ pub(crate) fn sides(sources: &[Source]) -> Vec<Side<'_>> {
     let mut found: Vec<(usize, Vec<&RunResult>)> = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         for run in &source.runs {
-            match found.iter_mut().find(|(of, runs)| *of == number && same_thing(runs[0], run)) {
+            match found.iter_mut().find(|(of, runs)| *of == number && is_repeat(runs[0], run)) {
                 Some((_, runs)) => runs.push(run),
                 None => found.push((number, vec![run])),
             }
@@ -77,7 +77,7 @@ pub(crate) fn sides(sources: &[Source]) -> Vec<Side<'_>> {
 
 /// Returns whether two runs are repeats: the same product, used in the same way for the same work.
 /// Addresses are ignored, because a private server has new ports each time.
-fn same_thing(a: &RunResult, b: &RunResult) -> bool {
+fn is_repeat(a: &RunResult, b: &RunResult) -> bool {
     let what = |run: &RunResult| {
         let target = &run.target;
         let options = target.url.split_once('?').map_or("", |(_, options)| options);
@@ -250,13 +250,13 @@ impl<'a> Comparison<'a> {
             let _ = writeln!(text, "note: {caution}");
         }
         text.push('\n');
-        text.push_str(&lined_up(&self.table()));
+        text.push_str(&align_columns(&self.table()));
         if !self.differences.is_empty() {
             text.push_str("\nConfiguration that differs:\n");
             let labels = self.sides.iter().map(|side| side.label.clone());
             let mut rows = vec![std::iter::once("key".to_owned()).chain(labels).collect()];
             rows.extend(self.differences.iter().map(|(key, values)| [&[key.clone()][..], values].concat()));
-            text.push_str(&lined_up(&rows));
+            text.push_str(&align_columns(&rows));
         }
         text
     }
@@ -305,7 +305,7 @@ pub(super) fn interval_text(estimate: Option<Estimate>) -> String {
 }
 
 /// Formats a table for a terminal: first column left-aligned, others right-aligned.
-fn lined_up(rows: &[Vec<String>]) -> String {
+fn align_columns(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let length = |text: &String| text.chars().count();
     let widths: Vec<usize> = (0..columns)
@@ -486,13 +486,13 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
                 unlike_base.push((what, of_base, Vec::new()));
             }
             for (_, _, sides) in unlike_base.iter_mut().filter(|(found, _, _)| *found == what) {
-                named_together(sides, of_side.clone(), &side.label);
+                group_labels(sides, of_side.clone(), &side.label);
             }
         }
         let keys: Vec<String> =
             differing_keys(base.runs[0], side.runs[0]).into_iter().filter(|key| is_work(key)).collect();
         if !keys.is_empty() {
-            named_together(&mut other_work, keys, &side.label);
+            group_labels(&mut other_work, keys, &side.label);
         }
     }
     let mut obstacles: Vec<String> = unlike_base
@@ -504,7 +504,7 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
         .collect();
     obstacles.extend(other_work.iter().map(|(keys, labels)| {
         let has = if labels.len() == 1 { "has" } else { "have" };
-        format!("not the same work: {} {has} other values of {}", labels.join(", "), some_of(keys))
+        format!("not the same work: {} {has} other values of {}", labels.join(", "), first_names(keys))
     }));
     for side in sides {
         let failed = side.runs.iter().filter(|run| !matrix::throughput_shown(run)).count();
@@ -523,7 +523,7 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
     obstacles
 }
 
-fn named_together<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
+fn group_labels<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
     match groups.iter_mut().find(|(found, _)| *found == what) {
         Some((_, labels)) => labels.push(label),
         None => groups.push((what, vec![label])),
@@ -555,7 +555,7 @@ fn unlike(base: &RunResult, other: &RunResult) -> Vec<(&'static str, String, Str
     unlike
 }
 
-fn some_of(names: &[String]) -> String {
+fn first_names(names: &[String]) -> String {
     let mut text = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > NAMED_MAX {
         let _ = write!(text, " and {} more", names.len() - NAMED_MAX);

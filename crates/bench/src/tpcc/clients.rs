@@ -23,7 +23,7 @@ use crate::error::{Class, Error, Result};
 use crate::measure::sampler::Sampler;
 use crate::report::format;
 use crate::result::ResourceSample;
-use crate::run::place::Place;
+use crate::run::target_server::TargetServer;
 use crate::run::{INTERRUPTED, Show};
 use crate::workload::OperationKind;
 
@@ -135,7 +135,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Crew<'_> {
     /// Lets them work for the time that the settings say.
-    pub(super) fn run(&self, place: &mut Place, show: &mut dyn Show) -> Result<Point> {
+    pub(super) fn run(&self, place: &mut TargetServer, show: &mut dyn Show) -> Result<Point> {
         let product = self.connector.product.name();
         show.stage(&format!("{product}: connecting {} clients", self.clients));
         let start = Instant::now();
@@ -164,7 +164,13 @@ impl Crew<'_> {
     }
 
     /// Starts the clock, shows how it goes, kills the server if that was asked for.
-    fn watch(&self, shared: &Shared, sampler: &Sampler, place: &mut Place, show: &mut dyn Show) -> Result<Watched> {
+    fn watch(
+        &self,
+        shared: &Shared,
+        sampler: &Sampler,
+        place: &mut TargetServer,
+        show: &mut dyn Show,
+    ) -> Result<Watched> {
         shared.connected.wait();
         let begin = Instant::now();
         let from = begin + self.settings.warm_up;
@@ -306,7 +312,7 @@ struct Live {
 }
 
 /// SIGKILL, and up again on what is on the disk.
-fn kill(shared: &Shared, sampler: &Sampler, place: &mut Place, show: &mut dyn Show) -> Result<Outage> {
+fn kill(shared: &Shared, sampler: &Sampler, place: &mut TargetServer, show: &mut dyn Show) -> Result<Outage> {
     let server = place.server.as_mut().ok_or_else(|| Error::setup("BUG: no private server to kill"))?;
     show.stage("killing the server (SIGKILL)");
     sampler.now();

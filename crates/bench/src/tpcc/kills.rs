@@ -16,7 +16,7 @@ use super::session::{Admin, Connector};
 use super::{Settings, check_all};
 use crate::error::Result;
 use crate::report::format::{milliseconds, whole};
-use crate::run::place::Place;
+use crate::run::target_server::TargetServer;
 use crate::run::{INTERRUPTED, Show};
 
 /// What became of it.
@@ -38,7 +38,7 @@ pub(crate) struct Kills {
 pub(super) fn run(
     settings: &Settings,
     connector: &Connector,
-    place: &mut Place,
+    place: &mut TargetServer,
     report: &mut Report,
     show: &mut dyn Show,
 ) -> Result<()> {

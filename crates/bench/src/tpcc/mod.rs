@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use crate::drivers::Target;
 use crate::error::{Error, Result};
 use crate::measure::proc;
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 use check::{Expect, Verdict};
 pub(crate) use input::Draw;
@@ -153,7 +153,7 @@ pub(crate) struct Settings {
     pub(crate) check_each: bool,
     pub(crate) load_connections: usize,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
     /// How often the server is killed, each time in a run of its own; 1 is once in the run of each number of clients.
     pub(crate) kills: u32,
@@ -174,7 +174,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     let settings = &settings.for_product(product, target)?;
     show.stage(&format!("{}: starting", product.name()));
     let connections = settings.clients.iter().copied().max().unwrap_or(1) + settings.load_connections;
-    let mut place = Place::take(target, &placing(product, &settings.placing, connections), 0)?;
+    let mut place = TargetServer::take(target, &placing(product, &settings.placing, connections), 0)?;
     let connector = Connector {
         product,
         target: place.target.clone(),
@@ -226,7 +226,7 @@ impl Settings {
 }
 
 /// `placing` with what the product needs for so many connections, before what the user says.
-fn placing(product: Product, placing: &Placing, connections: usize) -> Placing {
+fn placing(product: Product, placing: &TargetServerOptions, connections: usize) -> TargetServerOptions {
     let mut placing = placing.clone();
     let mut settings = product.settings_for(connections);
     settings.append(&mut placing.settings);
@@ -238,7 +238,7 @@ fn placing(product: Product, placing: &Placing, connections: usize) -> Placing {
     placing
 }
 
-fn subject(connector: &Connector, place: &Place) -> Result<Subject> {
+fn subject(connector: &Connector, place: &TargetServer) -> Result<Subject> {
     let mut admin = Admin::connect(connector, false)?;
     let version = admin.version()?;
     let durability = match &place.server {
@@ -282,7 +282,7 @@ fn sweep(connector: &Connector) -> Result<()> {
 fn measure(
     settings: &Settings,
     connector: &Connector,
-    place: &mut Place,
+    place: &mut TargetServer,
     report: &mut Report,
     show: &mut dyn Show,
 ) -> Result<()> {

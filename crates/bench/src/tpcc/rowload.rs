@@ -24,7 +24,7 @@ use crate::measure::proc;
 use crate::measure::sampler::Sampler;
 use crate::report::format::{bytes, milliseconds, seconds, short, whole};
 use crate::result::{Latency, Machine};
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 use crate::workload::OperationKind;
 
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     pub(crate) rows_per_insert: usize,
     pub(crate) keep: bool,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     let product = Product::of(target)?;
     target.only(&[])?;
     show.stage(&format!("{}: starting", product.name()));
-    let place = Place::take(target, &placing(product, &settings.placing, settings.connections), 0)?;
+    let place = TargetServer::take(target, &placing(product, &settings.placing, settings.connections), 0)?;
     let connector = Connector {
         product,
         target: place.target.clone(),
@@ -165,7 +165,7 @@ struct Sums {
 fn insert(
     settings: &Settings,
     connector: &Connector,
-    place: &Place,
+    place: &TargetServer,
     report: &mut Report,
     show: &mut dyn Show,
 ) -> Result<Sums> {

@@ -40,7 +40,7 @@ fn settings() -> Settings {
         check_each: false,
         load_connections: 4,
         seed: 11,
-        placing: Placing::default(),
+        placing: TargetServerOptions::default(),
         command: Vec::new(),
     }
 }
@@ -276,7 +276,7 @@ fn a_lost_order_is_found(connector: &Connector) {
     let mut admin = Admin::connect(connector, true).unwrap();
     let ledger = Ledger::begin(&mut admin, 1).unwrap();
     let settings = Settings { length: Duration::from_millis(300), warm_up: Duration::ZERO, ..settings() };
-    let mut place = Place::take(&connector.target, &Placing::default(), 0).unwrap();
+    let mut place = TargetServer::take(&connector.target, &TargetServerOptions::default(), 0).unwrap();
     let crew = Crew { settings: &settings, connector, ledger: &ledger, clients: 2, warehouses: 1 };
     crew.run(&mut place, &mut Silent).unwrap();
     assert!(ledger.orders() > 10, "{}", ledger.orders());
@@ -306,7 +306,7 @@ fn nothing_acknowledged_is_lost_when_postgres_is_killed_in_mid_run() {
         keep: false,
         foreign_keys: false,
         length: Duration::from_secs(5),
-        placing: Placing { memory_mib: Some(256), ..Placing::default() },
+        placing: TargetServerOptions { memory_mib: Some(256), ..TargetServerOptions::default() },
         ..settings()
     };
     let report = run(&settings, &Target::parse("postgres").unwrap(), &mut Silent).expect("a run");
@@ -326,7 +326,7 @@ fn millrace_keeps_its_word_however_often_it_is_killed() {
         keep: false,
         warm_up: Duration::ZERO,
         length: Duration::from_secs(1),
-        placing: Placing { memory_mib: Some(1_024), ..Placing::default() },
+        placing: TargetServerOptions { memory_mib: Some(1_024), ..TargetServerOptions::default() },
         ..settings()
     };
     let report = run(&settings, &Target::parse("millrace").unwrap(), &mut Silent).expect("a run");
@@ -363,7 +363,7 @@ fn rowload_settings() -> rowload::Settings {
         rows_per_insert: 7,
         keep: true,
         seed: 3,
-        placing: Placing::default(),
+        placing: TargetServerOptions::default(),
         command: Vec::new(),
     }
 }

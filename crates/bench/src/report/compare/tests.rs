@@ -225,9 +225,10 @@ fn a_metric_that_the_base_lacks_is_grouped_with_its_kind() {
     }
     let sources = source(vec![base, fixture::run("questdb", 1.0)]);
     let comparison = Comparison::new(sides(&sources)).unwrap();
-    let place = |name: &str| comparison.metrics.iter().position(|metric| metric.name == name).unwrap();
+    let index_of = |name: &str| comparison.metrics.iter().position(|metric| metric.name == name).unwrap();
     assert!(
-        place("AGG_RANGE: p50") < place("AGG_VALUE: p50") && place("AGG_VALUE: p50") < place("AGG_RANGE_VALUE: p50")
+        index_of("AGG_RANGE: p50") < index_of("AGG_VALUE: p50")
+            && index_of("AGG_VALUE: p50") < index_of("AGG_RANGE_VALUE: p50")
     );
     assert_eq!(comparison.metric("AGG_VALUE: p50").unwrap().mean(0), None);
 }

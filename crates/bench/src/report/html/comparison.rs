@@ -19,7 +19,7 @@ pub(super) fn sections(page: &mut Page, comparison: &Comparison) {
     header(page, comparison);
     ratios(page, comparison);
     by_kind(page, comparison);
-    doubts(page, comparison);
+    caveats(page, comparison);
     headline(page, comparison);
     over_time(page, comparison);
     distributions(page, comparison);
@@ -41,22 +41,22 @@ fn header(page: &mut Page, comparison: &Comparison) {
     let repeated = comparison.sides[0].runs.len() > 1;
     let turns = if repeated && comparison.interleaved { " The targets took turns." } else { "" };
     let machine = &first.machine;
-    let place = format!("{} × {}", machine.cpus, machine.cpu);
-    page.element("p class=\"soft\"", &format!("Ratios are to {}, on {place}.{turns}", labels[0]));
-    let doubts = match (comparison.obstacles.len(), comparison.cautions.len()) {
+    let machine_label = format!("{} × {}", machine.cpus, machine.cpu);
+    page.element("p class=\"soft\"", &format!("Ratios are to {}, on {machine_label}.{turns}", labels[0]));
+    let caveats = match (comparison.obstacles.len(), comparison.cautions.len()) {
         (0, 0) => None,
         (0, _) => Some(("warn", "comparable, with cautions: see below")),
         _ => Some(("bad", "not the same promise or work on all sides: see below")),
     };
     page.raw("<div class=\"badges\">");
-    if let Some((class, text)) = doubts {
+    if let Some((class, text)) = caveats {
         page.raw("<span class=\"badge ").raw(class).raw("\">").text(text).raw("</span>");
     }
     page.raw("</div>\n</header>\n");
 }
 
 /// Renders obstacles, caveats and how each side was run.
-fn doubts(page: &mut Page, comparison: &Comparison) {
+fn caveats(page: &mut Page, comparison: &Comparison) {
     page.element("h2", "What is compared");
     page.facts(
         comparison.sides.iter().enumerate().map(|(number, side)| (side.label.as_str(), comparison.description(number))),

@@ -28,8 +28,8 @@ pub(super) fn header(page: &mut Page, run: &RunResult) {
     page.element("h1", format!("{} {}", target.product, target.version).trim());
     page.element("p", &matrix::work(run));
     let machine = &run.machine;
-    let place = format!("{} × {}, {}", machine.cpus, machine.cpu, bytes(machine.memory_bytes as f64));
-    page.element("p class=\"soft\"", &format!("Written by {}, on {place}", target.write_path));
+    let machine_label = format!("{} × {}, {}", machine.cpus, machine.cpu, bytes(machine.memory_bytes as f64));
+    page.element("p class=\"soft\"", &format!("Written by {}, on {machine_label}", target.write_path));
     page.raw("<div class=\"badges\">");
     for (class, text) in badges(run) {
         page.raw("<span class=\"badge ").raw(class).raw("\">").text(&text).raw("</span>");

@@ -28,7 +28,7 @@ use crate::measure::proc;
 use crate::measure::sampler::Sampler;
 use crate::peers::Server;
 use crate::report::format::{bytes, percent, seconds};
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 pub(crate) use report::{Cache, DiskRead, GOAL_OF_DISK, KINDS, Report, Size, Start, Stop, Summary};
 
@@ -56,7 +56,7 @@ pub(crate) struct Settings {
     pub(crate) method: Method,
     pub(crate) load_connections: usize,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
 
 impl Settings {
     /// How the server is started; refuses what this machine has no room for.
-    fn placing_of(&self, product: Product) -> Result<Placing> {
+    fn placing_of(&self, product: Product) -> Result<TargetServerOptions> {
         let mut placing = placing(product, &self.placing, self.load_connections);
         let largest = self.sizes.last().copied().unwrap_or(0);
         let with_tail = largest + (largest as f64 * self.tail) as u64;
@@ -114,10 +114,10 @@ fn disk_needed(product: Product, rows_bytes: u64) -> u64 {
     }
 }
 
-fn check_disk(product: Product, rows_bytes: u64, placing: &Placing) -> Result<()> {
-    let under = placing.under.clone().unwrap_or_else(std::env::temp_dir);
-    let free = page_cache::free_bytes(&under)
-        .map_err(|error| Error::setup(format!("{}: its free space is not told: {error}", under.display())))?;
+fn check_disk(product: Product, rows_bytes: u64, placing: &TargetServerOptions) -> Result<()> {
+    let parent_dir = placing.parent_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let free = page_cache::free_bytes(&parent_dir)
+        .map_err(|error| Error::setup(format!("{}: its free space cannot be read: {error}", parent_dir.display())))?;
     let needed = disk_needed(product, rows_bytes);
     if free >= needed {
         return Ok(());
@@ -125,7 +125,7 @@ fn check_disk(product: Product, rows_bytes: u64, placing: &Placing) -> Result<()
     Err(Error::setup(format!(
         "{}: {} are free, and {} with {} of rows may take {} while it is loaded; name another place with --server-dir, or \
          smaller --sizes",
-        under.display(),
+        parent_dir.display(),
         bytes(free as f64),
         product.name(),
         bytes(rows_bytes as f64),
@@ -160,7 +160,7 @@ fn millrace_memory(rows_bytes: u64) -> u64 {
 struct Bench<'a> {
     settings: &'a Settings,
     connector: Connector,
-    place: Place,
+    place: TargetServer,
     payloads: Vec<String>,
     /// Acknowledged: ids 0 to this.
     rows: u64,
@@ -173,7 +173,7 @@ impl<'a> Bench<'a> {
     fn open(settings: &'a Settings, product: Product, target: &Target, show: &'a mut dyn Show) -> Result<Bench<'a>> {
         let placing = settings.placing_of(product)?;
         show.stage(&format!("{}: starting", product.name()));
-        let place = Place::take(target, &placing, 0)?;
+        let place = TargetServer::take(target, &placing, 0)?;
         let (target, isolation) = (place.target.clone(), Isolation::ReadCommitted);
         let connector = Connector { product, target, isolation, timeout: ANSWER_TIMEOUT };
         let report = Report::new(settings, subject(&connector, &place)?);

@@ -15,7 +15,7 @@ fn settings(memory_mib: u32) -> Settings {
         method: Method::Files,
         load_connections: 2,
         seed: 5,
-        placing: Placing { memory_mib: Some(memory_mib), ..Placing::default() },
+        placing: TargetServerOptions { memory_mib: Some(memory_mib), ..TargetServerOptions::default() },
         command: Vec::new(),
     }
 }
@@ -99,7 +99,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     };
     assert!(refused("postgres://127.0.0.1:1").contains("private"), "it could not be stopped");
     assert!(refused("mariadb").contains("millrace and postgres"));
-    let error = check_disk(Product::Postgres, 1 << 60, &Placing::default()).unwrap_err().message;
+    let error = check_disk(Product::Postgres, 1 << 60, &TargetServerOptions::default()).unwrap_err().message;
     assert!(error.contains("are free") && error.contains("--server-dir"), "{error}");
     let error = check_memory(1 << 60).unwrap_err().message;
     assert!(error.contains("this machine has"), "{error}");
