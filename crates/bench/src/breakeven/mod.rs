@@ -284,7 +284,7 @@ fn rest(sides: &mut [Side<'_>]) -> Result<Vec<(Usage, Option<u64>)>> {
 
 impl<'a> Side<'a> {
     fn open(settings: &'a Settings, kind: Kind, target: &Target) -> Result<Side<'a>> {
-        let place = TargetServer::take(target, &settings.placing, 4)?;
+        let place = TargetServer::open(target, &settings.placing, 4)?;
         let mut client = Client::connect(kind, &place.target)?;
         client.create()?;
         let tree = Tree::new(&place.pids);

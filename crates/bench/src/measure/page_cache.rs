@@ -112,9 +112,9 @@ fn cached_pages(path: &Path, bytes: u64) -> Option<(u64, u64)> {
         }
         let succeeded = libc::mincore(at, length, states.as_mut_ptr()) == 0;
         libc::munmap(at, length);
-        told
+        succeeded
     };
-    told.then(|| (states.iter().filter(|state| **state & 1 == 1).count() as u64, states.len() as u64))
+    succeeded.then(|| (states.iter().filter(|state| **state & 1 == 1).count() as u64, states.len() as u64))
 }
 
 /// Reads all files once from start to end with `readers` threads, and returns the seconds it took.
@@ -170,8 +170,8 @@ pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
         if libc::statvfs(path.as_ptr(), stats.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
-        let told = told.assume_init();
-        Ok(told.f_bavail * told.f_frsize)
+        let stats = stats.assume_init();
+        Ok(stats.f_bavail * stats.f_frsize)
     }
 }
 

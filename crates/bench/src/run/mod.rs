@@ -76,7 +76,7 @@ pub(crate) fn run(order: &Order, config: &Arc<Config>, target: &Target, show: &m
     let workload = workload::open(&order.workload, config)?;
     show.stage(&format!("{}: starting", target.name));
     let columns = workload.schema().tables.iter().map(|table| table.fields.len() as u64).sum();
-    let target_server = TargetServer::take(target, &order.placing, columns)?;
+    let target_server = TargetServer::open(target, &order.placing, columns)?;
     let opening = Opening {
         target: target_server.target.clone(),
         schema: Arc::clone(workload.schema()),

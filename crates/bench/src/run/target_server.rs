@@ -69,7 +69,7 @@ pub(crate) struct TargetServerOptions {
 
 impl TargetServer {
     /// Starts or finds `target`. `columns`: expected number of columns of all tables together.
-    pub(crate) fn take(target: &Target, placing: &TargetServerOptions, columns: u64) -> Result<TargetServer> {
+    pub(crate) fn open(target: &Target, placing: &TargetServerOptions, columns: u64) -> Result<TargetServer> {
         match Product::named(product_of(&target.name)).filter(|_| target.is_private()) {
             Some(product) => TargetServer::start(target, product, placing, columns),
             None => Ok(TargetServer {

@@ -466,7 +466,7 @@ fn run_ordered(memory: &Arc<Memory>, order: &Order, config: &Arc<Config>) -> Run
     let name = &order.workload;
     let workload = workload::open(name, config).expect("a workload");
     let target = Target { name: "memory".to_owned(), hosts: vec!["here".to_owned()], ..Target::default() };
-    let target_server = TargetServer::take(&target, &TargetServerOptions::default(), 0).expect("a target server");
+    let target_server = TargetServer::open(&target, &TargetServerOptions::default(), 0).expect("a target server");
     let driver = Arc::new(Arc::clone(memory));
     Run::new(order, config, workload, driver, target_server).and_then(|run| run.run(&mut Silent)).expect("a run")
 }

@@ -35,7 +35,7 @@ fn mysql_holds_every_record_in_the_originals_tables() {
     statements_of_many_kinds(&server);
     a_long_remark_is_refused(&server, home.path());
     samples_of_a_server(&server, home.path());
-    a_killed_server_costs_what_it_was_sent(&mut server, home.path());
+    a_killed_server_loses_only_records_in_flight(&mut server, home.path());
     server.stop().unwrap();
 }
 
