@@ -5,7 +5,7 @@ use std::fmt;
 /// Result of any fallible operation of this crate.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Why an operation failed. Reports count failures by class.
+/// Class of a failure. Reports count failures by class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// The target refused the request: a 4xx, a constraint, a type. Nothing was applied.

@@ -10,7 +10,7 @@ use crate::workload::Workload;
 /// one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Not sent: the target must not have it.
+    /// The unit was not sent: the target must not have it.
     Unsent,
     /// Sent but not acknowledged (in flight, refused, failed, timed out): the target may have it.
     Unknown,

@@ -63,7 +63,7 @@ pub struct TargetResult {
     pub durability: String,
     /// Whether an acknowledged write is on disk.
     pub durable: bool,
-    /// How thoroughly the driver was tested against the product.
+    /// Level of testing of the driver against the product.
     pub proof: String,
 }
 

@@ -193,7 +193,7 @@ impl RunBuilder {
         let mut latencies: Vec<f64> = (0..requests.clamp(1, 40))
             .map(|nth| {
                 let u = uniform(kind as u64, u64::from(at_s), nth + 7);
-                // Not log-normal, but it has a tail and no negative values.
+                // A distribution with a tail and no negative values; it need not be log-normal.
                 typical_ms * (0.6 + 0.5 * u + 0.3 * u.powi(8) + 9.0 * u.powi(200))
             })
             .collect();

@@ -88,7 +88,7 @@ pub(super) struct Line {
     pub(super) quantity: i32,
 }
 
-/// How a terminal selects a customer.
+/// Selection of a customer by a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Number(i32),

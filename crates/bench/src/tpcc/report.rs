@@ -203,7 +203,7 @@ impl Point {
 
 /// Shares of the machine's processors, 0 to 1.
 pub(crate) struct Shares {
-    /// `None` if the server's processes cannot be inspected.
+    /// Share of the server; `None` if its processes cannot be inspected.
     pub(crate) server: Option<f64>,
     pub(crate) client: f64,
     /// All processes of the machine.

@@ -127,7 +127,7 @@ fn check_disk(product: Product, rows_bytes: u64, placing: &TargetServerOptions) 
         return Ok(());
     }
     Err(Error::setup(format!(
-        "{}: {} are free, and {} with {} of rows may take {} while it is loaded; name another target_server with --server-dir, or \
+        "{}: {} are free, and {} with {} of rows may take {} while it is loaded; name another directory with --server-dir, or \
          smaller --sizes",
         parent_dir.display(),
         bytes(free as f64),

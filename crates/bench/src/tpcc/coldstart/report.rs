@@ -18,7 +18,7 @@ const FORMAT: u32 = 1;
 /// Goal for a cold start: share of the disk's own rate.
 pub(crate) const GOAL_OF_DISK: f64 = 0.8;
 
-/// How the server was stopped before a start.
+/// Kind of stop before a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Stop {
