@@ -48,9 +48,9 @@ pub fn run(config: &Config, stop: &AtomicBool, out: &mut dyn Write) -> Result {
 
 fn run_in(config: &Config, home: &Path, stop: &AtomicBool, out: &mut dyn Write) -> Result {
     let mut store = server::open(config, home)?;
-    let cannot = |error| Error::setup(format!("monitor: its lines cannot be written: {error}"));
+    let cannot = |error| Error::setup(format!("monitor: lines cannot be written: {error}"));
     if let Some(store) = &store {
-        writeln!(out, "# kept in {}", store.location()).map_err(cannot)?;
+        writeln!(out, "# stored in {}", store.location()).map_err(cannot)?;
     }
     writeln!(out, "{HEADER}").map_err(cannot)?;
     let interval_s = if config.monitor_interval > 0.0 { config.monitor_interval } else { INTERVAL_DEFAULT_S };
@@ -67,7 +67,7 @@ fn run_in(config: &Config, home: &Path, stop: &AtomicBool, out: &mut dyn Write) 
         let sample = watch.sample(now.timestamp().as_millisecond());
         writeln!(out, "{}", line(&now, watch.pid, &sample)).and_then(|()| out.flush()).map_err(cannot)?;
         if let Err(error) = keep(&mut store, &now, &sample) {
-            writeln!(out, "# not kept: {error}").map_err(cannot)?;
+            writeln!(out, "# not stored: {error}").map_err(cannot)?;
         }
         // After a stall, continue from now instead of catching up: samples without time between
         // them have no rates.
@@ -426,7 +426,7 @@ mod tests {
 
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("# kept in ") && lines[1].starts_with("time,PID,process memory GB,"), "{text}");
+        assert!(lines[0].starts_with("# stored in ") && lines[1].starts_with("time,PID,process memory GB,"), "{text}");
         assert!((3..=6).contains(&(lines.len() - 2)), "samples in 0.9 s, one in 0.2 s: {text}");
         let cells: Vec<&str> = lines[2].split(',').collect();
         assert_eq!((cells.len(), cells[1]), (19, std::process::id().to_string().as_str()), "{text}");

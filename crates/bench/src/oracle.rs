@@ -320,7 +320,7 @@ impl Oracle<'_> {
         let expected = truth.len().min(limit);
         let seen = used.iter().filter(|used| **used).count();
         if seen != expected {
-            return Verdict::Wrong(format!("{seen} rows where the limit and the data give {expected}"));
+            return Verdict::Wrong(format!("seen {seen} rows, expected {expected} by the limit and the data"));
         }
         let times =
             |which: bool| truth.iter().zip(&used).filter(move |(_, used)| **used == which).map(|(row, _)| row.time);
@@ -329,7 +329,7 @@ impl Oracle<'_> {
             Order::Ascending => times(true).max() > times(false).min() && times(false).next().is_some(),
             Order::Descending => times(true).min() < times(false).max() && times(true).next().is_some(),
         };
-        if wrong_end { Verdict::Wrong("the limit kept other rows than the first".to_owned()) } else { Verdict::Right }
+        if wrong_end { Verdict::Wrong("the limit did not keep the first rows".to_owned()) } else { Verdict::Right }
     }
 
     /// Matches each row of the answer with a row of the truth; returns which rows of the truth were
@@ -818,7 +818,7 @@ pub(crate) fn totals(workload: &dyn Workload, device: u32, view: &View<'_>, repl
     let table = workload.schema().table_of(device);
     let bound = workload.slot_bound(device, view.bound(device));
     if bound > 1 << 32 {
-        return Err(Error::setup(format!("{bound} rows of one device: too many to be added up")));
+        return Err(Error::setup(format!("{bound} rows of one device: too many to sum up in memory")));
     }
     let mut fields = vec![Total::default(); table.fields.len()];
     let aligned = workload.unit_fields(device, 0) == (0..table.fields.len() as u32);

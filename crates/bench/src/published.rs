@@ -286,13 +286,15 @@ impl Ours<'_> {
             (None, _) => "measured".to_owned(),
             (Some(share), Amount::Free) => format!("scaled: {} of the requests", percent(share)),
             (Some(share), Amount::Total) => format!("no: a sum over {} of the requests", percent(share)),
-            (Some(share), Amount::Grows) => format!("no: grows with the data, and {} was asked for", percent(share)),
+            (Some(share), Amount::Grows) => {
+                format!("no: it grows with the data, and the run did {} of the requests", percent(share))
+            }
         };
         if !run.verification.on {
             comparable.push_str("; not verified");
         }
         if self.client_bound(number.read) {
-            comparable.push_str("; this tool was the limit");
+            comparable.push_str("; limited by this tool");
         }
         (format!("{} ({run_label})", number.unit.show(value)), comparable)
     }

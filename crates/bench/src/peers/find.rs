@@ -61,15 +61,14 @@ fn peers_folder() -> Result<PathBuf> {
 /// Returns the `millrace` program: the running one, the one that MILLRACE_SERVER_BINARY names, one
 /// in the same folder, or one in PATH.
 pub(super) fn millrace() -> Result<PathBuf> {
-    let this =
-        std::env::current_exe().map_err(|error| Error::setup(format!("cannot tell which program runs: {error}")))?;
+    let this = std::env::current_exe()
+        .map_err(|error| Error::setup(format!("the path of the running program is unknown: {error}")))?;
     if this.file_stem().is_some_and(|stem| stem == "millrace") {
         return Ok(this);
     }
     if let Some(named) = std::env::var_os("MILLRACE_SERVER_BINARY") {
         let named = PathBuf::from(named);
-        let missing =
-            || Error::setup(format!("MILLRACE_SERVER_BINARY is {}, and no such file is there", named.display()));
+        let missing = || Error::setup(format!("MILLRACE_SERVER_BINARY is {}: no such file", named.display()));
         return if named.is_file() { Ok(named) } else { Err(missing()) };
     }
     let folder = this.parent().unwrap_or(Path::new("/"));

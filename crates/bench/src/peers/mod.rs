@@ -222,7 +222,7 @@ impl Server {
     pub fn port(&self, name: &str) -> Result<u16> {
         self.ports.get(name).copied().ok_or_else(|| {
             let names: Vec<&str> = self.ports.keys().map(String::as_str).collect();
-            Error::setup(format!("{} has no port {name:?}, but {}", self.product.name(), names.join(", ")))
+            Error::setup(format!("{} has no port {name:?}; expected one of {}", self.product.name(), names.join(", ")))
         })
     }
 

@@ -119,7 +119,7 @@ fn a_run_that_failed_its_verification_gives_no_figure() {
 fn a_client_bound_run_says_so() {
     let mut run = run_of_use_case(&[]);
     run.phases[0].client_bound = true;
-    assert!(row(&[run], "INGESTION AVG").ends_with("| measured; this tool was the limit |"));
+    assert!(row(&[run], "INGESTION AVG").ends_with("| measured; limited by this tool |"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) fn read(arguments: &[String]) -> Result<Vec<Source>> {
             runs.extend(Report::read(Path::new(file))?.runs);
         }
         if runs.is_empty() {
-            return Err(Error::setup(format!("{argument}: holds no run")));
+            return Err(Error::setup(format!("{argument}: contains no run")));
         }
         Ok(Source { name: argument.clone(), runs })
     };
@@ -239,7 +239,7 @@ impl<'a> Comparison<'a> {
         }
         text.push('\n');
         if self.obstacles.is_empty() {
-            text.push_str("comparable: the same work, acknowledged alike, on the same machine\n");
+            text.push_str("comparable: the same work, with the same durability, on the same machine\n");
         } else {
             text.push_str("NOT COMPARABLE:\n");
             self.obstacles.iter().for_each(|obstacle| {
@@ -517,7 +517,7 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
         }
         for run in side.runs.iter().filter(|run| run.phases.is_empty()) {
             let why = run.stopped.as_deref().unwrap_or("it has no phase");
-            obstacles.push(format!("{}: a run did not begin: {why}", side.label));
+            obstacles.push(format!("{}: a run did not start: {why}", side.label));
         }
     }
     obstacles
@@ -547,7 +547,7 @@ fn unlike(base: &RunResult, other: &RunResult) -> Vec<(&'static str, String, Str
         unlike.push(("another workload", base.workload.clone(), other.workload.clone()));
     }
     if base.target.durable != other.target.durable {
-        unlike.push(("an acknowledged write is another promise", durable(base), durable(other)));
+        unlike.push(("acknowledged writes have different durability", durable(base), durable(other)));
     }
     if machine(base) != machine(other) {
         unlike.push(("another machine", machine(base), machine(other)));
@@ -573,16 +573,19 @@ fn cautions(sides: &[Side], interleaved: bool) -> Vec<String> {
             }
         };
         say(some(&|run| !run.verification.on), "not verified");
-        say(some(&|run| run.phases.iter().any(|phase| phase.client_bound)), "client-bound: its figures are the tool's");
+        say(
+            some(&|run| run.phases.iter().any(|phase| phase.client_bound)),
+            "client-bound: this tool limits the figures",
+        );
         say(some(&|run| run.stopped.is_some()), "stopped before its end");
         say(
             some(&|run| run.server.as_ref().is_some_and(|server| !server.settled)),
-            "had not come to rest when its bytes were counted",
+            "was not idle when its bytes were counted",
         );
         say(some(&|run| series::failed(run) > 0), "some operations failed");
         let busy: Vec<f64> = side.runs.iter().filter_map(|run| busy::share(run)).collect();
         let most = busy.iter().copied().fold(0.0, f64::max);
-        say(busy.len(), &format!("the machine was busy, other programs used up to {} of it", percent(most)));
+        say(busy.len(), &format!("the machine was busy: other programs used up to {} of it", percent(most)));
         let proof = &side.runs[0].target.proof;
         if !proof.is_empty() && !proof.starts_with("tested with") {
             cautions.push(format!("{}: its driver was {proof}", side.label));
@@ -607,7 +610,7 @@ fn caution_of_repeats(sides: &[Side], interleaved: bool) -> Option<String> {
     } else if fewest < REPEATS_GOOD {
         Some(format!("intervals of fewer than {REPEATS_GOOD} runs are too narrow"))
     } else if !interleaved {
-        Some("the runs did not take turns: a machine that changed meanwhile is in the ratios".to_owned())
+        Some("the runs did not alternate: changes of the machine in between affect the ratios".to_owned())
     } else {
         None
     }

@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
         if INTERRUPTED.load(Ordering::Relaxed) {
             self.result.stopped.get_or_insert_with(|| "interrupted (Ctrl-C)".to_owned());
         } else if self.stop.load(Ordering::Relaxed) && elapsed > 0 {
-            self.result.stopped.get_or_insert_with(|| format!("TEST_MAX_TIME={elapsed} ms was over"));
+            self.result.stopped.get_or_insert_with(|| format!("TEST_MAX_TIME={elapsed} ms elapsed"));
         }
         self.result.stopped.is_some()
     }
@@ -516,7 +516,7 @@ impl<'a> Run<'a> {
         if std::mem::replace(&mut self.settled, true) {
             return Ok(());
         }
-        show.stage(&format!("{}: waiting until the data has settled", self.about.product));
+        show.stage(&format!("{}: waiting until the server is idle", self.about.product));
         let began = Instant::now();
         let target_server = self.lock_target_server();
         let asked = target_server.inside(|| {
@@ -529,7 +529,7 @@ impl<'a> Run<'a> {
         let rest = wait_until_idle(&target_server.pids, &target_server.dirs, left, &INTERRUPTED);
         drop(target_server);
         if let Err(error) = asked {
-            self.result.notes.push(format!("it did not settle: {error}"));
+            self.result.notes.push(format!("the data did not settle: {error}"));
         }
         let after = sampler.now();
         let points: u64 =
@@ -551,7 +551,7 @@ impl<'a> Run<'a> {
         if !rest.settled {
             let cores = rest.cores.map_or(String::new(), |cores| format!("; it still used {cores:.2} processors"));
             self.result.notes.push(format!(
-                "the server was not at rest {:.0} s after the writes (SETTLE_MAX){cores}: size and CPU are not final",
+                "the server was not idle {:.0} s after the writes (SETTLE_MAX){cores}: size and CPU are not final",
                 began.elapsed().as_secs_f64()
             ));
         }
@@ -629,7 +629,7 @@ fn empty_answers(config: &Config, kind: usize) -> String {
     match kind {
         1 if config.compat => "START_TIME itself is never written: the original's Q1 finds nothing".to_owned(),
         3 | 5 | 6 | 10 => format!("no value is above QUERY_LOWER_VALUE={}", config.query_lower_value),
-        _ => "no data in the windows asked for: START_TIME, STEP_SIZE and QUERY_INTERVAL choose them".to_owned(),
+        _ => "no data in the windows of the queries: check START_TIME, STEP_SIZE and QUERY_INTERVAL".to_owned(),
     }
 }
 

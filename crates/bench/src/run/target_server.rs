@@ -37,7 +37,7 @@ impl Disk {
         }
         let error = std::io::Error::last_os_error();
         Err(Error::setup(format!(
-            "--server-disk: no file system can be mounted at {}: {error}; it takes root",
+            "--server-disk: cannot mount a file system at {}: {error}; root is required",
             at.display()
         )))
     }
@@ -88,7 +88,7 @@ impl TargetServer {
         let directory = tempfile::Builder::new()
             .prefix(&format!("millrace-bench-{}-", product.name()))
             .tempdir_in(&parent_dir)
-            .map_err(|error| Error::setup(format!("{}: no directory can be made: {error}", parent_dir.display())))?;
+            .map_err(|error| Error::setup(format!("{}: cannot create a directory: {error}", parent_dir.display())))?;
         let disk = placing.disk_mib.map(|mib| Disk::mount(directory.path(), mib)).transpose()?;
         let dir = directory.path().join("server");
         let (settings, memory_mib) = (placing.settings.clone(), placing.memory_mib);

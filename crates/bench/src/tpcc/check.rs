@@ -73,7 +73,7 @@ const CONDITION_QUERIES: [ConditionQuery; 11] = [
     },
     ConditionQuery {
         number: 2,
-        rule: "D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID), where an order waits",
+        rule: "D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID), if an order is undelivered",
         sql: "SELECT d_w_id, d_id, d_next_o_id - 1, o_top, no_top FROM district \
               LEFT JOIN (SELECT o_w_id, o_d_id, max(o_id) AS o_top FROM orders GROUP BY o_w_id, o_d_id) o \
               ON o_w_id = d_w_id AND o_d_id = d_id \
@@ -103,7 +103,7 @@ const CONDITION_QUERIES: [ConditionQuery; 11] = [
     },
     ConditionQuery {
         number: 5,
-        rule: "O_CARRIER_ID is null exactly where a NEW-ORDER row exists",
+        rule: "O_CARRIER_ID is null if and only if a NEW-ORDER row exists",
         sql: "SELECT o_w_id, o_d_id, o_id, o_carrier_id, no_o_id FROM orders \
               LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id \
               WHERE (o_carrier_id IS NULL AND no_o_id IS NULL) OR (o_carrier_id IS NOT NULL AND no_o_id IS NOT NULL) \
@@ -121,7 +121,7 @@ const CONDITION_QUERIES: [ConditionQuery; 11] = [
     },
     ConditionQuery {
         number: 7,
-        rule: "OL_DELIVERY_D is null exactly where the order's O_CARRIER_ID is",
+        rule: "OL_DELIVERY_D is null if and only if the order's O_CARRIER_ID is",
         sql: "SELECT ol_w_id, ol_d_id, ol_o_id, ol_number, ol_delivery_d, o_carrier_id FROM order_line \
               LEFT JOIN orders ON o_w_id = ol_w_id AND o_d_id = ol_d_id AND o_id = ol_o_id \
               WHERE o_id IS NULL OR (ol_delivery_d IS NULL AND o_carrier_id IS NOT NULL) \
@@ -200,9 +200,9 @@ pub(super) fn check(connector: &Connector, expect: &ExpectedState<'_>) -> Result
     }
     if let ExpectedState::Ledger(ledger) = expect {
         let count = format::whole(ledger.orders());
-        let rule = format!("all {count} acknowledged orders are there, as they were acknowledged, and no other one");
+        let rule = format!("exactly the {count} acknowledged orders exist, as acknowledged");
         conditions.push(timed("ledger", &rule, || ledger.check_orders(&mut admin))?);
-        let rule = "every acknowledged payment is in HISTORY, and no other one";
+        let rule = "HISTORY has exactly the acknowledged payments";
         conditions.push(timed("payments", rule, || ledger.check_payments(&mut admin))?);
     }
     admin.query("COMMIT")?;
@@ -248,7 +248,7 @@ fn rule_11(expect: &ExpectedState<'_>) -> String {
         + match expect {
             ExpectedState::Initial => "2100",
             ExpectedState::Consistent => "orders with a carrier, at least 2100",
-            ExpectedState::Ledger(_) => "2100 or what it was, and the acknowledged deliveries",
+            ExpectedState::Ledger(_) => "2100 (or the number before the run) plus the acknowledged deliveries",
         }
 }
 

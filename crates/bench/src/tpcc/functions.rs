@@ -112,7 +112,7 @@ pub(super) fn text(s: &mut Session, input: &Input) -> Result<Done> {
     };
     match input {
         Input::NewOrder { customer, lines, .. } => {
-            let missing = || Error::protocol("a new order whose district gave no number");
+            let missing = || Error::protocol("a new order got no order number from its district");
             let number = number(s, 1)?.ok_or_else(missing)? as i32;
             Ok(Done::Ordered(Order { number, customer: *customer, lines: lines.len() as i32 }))
         }

@@ -64,9 +64,7 @@ impl Ledger {
 
     fn district_mut(&mut self, w: i64, d: i64) -> Result<&mut District> {
         let at = district_index(w as i32, d as i32);
-        self.districts
-            .get_mut(at)
-            .ok_or_else(|| Error::protocol(format!("district ({w}, {d}) is none of this database")))
+        self.districts.get_mut(at).ok_or_else(|| Error::protocol(format!("district ({w}, {d}): not in this database")))
     }
 
     fn district(&self, w: i32, d: i32) -> &District {

@@ -62,7 +62,7 @@ impl Product {
             "postgres" => Ok(Product::Postgres),
             "mariadb" | "mysql" => Ok(Product::MariaDb),
             other => Err(Error::setup(format!(
-                "--target {other}: it has no transactions that this tool knows; there are millrace, postgres, mariadb"
+                "--target {other}: not supported for transactions; expected millrace, postgres or mariadb"
             ))),
         }
     }
@@ -221,7 +221,9 @@ impl Settings {
             ));
         }
         if self.kill_server && !target.is_private() {
-            return Err(Error::setup("--kill-server: only a private server is killed; give --target a name alone"));
+            return Err(Error::setup(
+                "--kill-server: only a private server can be killed; give --target only a product's name",
+            ));
         }
         Ok(settings)
     }

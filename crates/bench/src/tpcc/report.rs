@@ -238,7 +238,7 @@ impl Report {
         let mut report = self.clone();
         if !self.passed() {
             report.points.clear();
-            report.notes.push("a consistency check failed: there are no figures".to_owned());
+            report.notes.push("a consistency check failed: figures are not shown".to_owned());
         }
         report
     }
@@ -357,7 +357,7 @@ impl Settings {
             Isolation::Serializable => "serializable",
         };
         let draw = if self.draw == Draw::Deck { "dealt from a deck" } else { "drawn by weight" };
-        let think = if self.thinks { "as the standard has it, terminals fixed" } else { "off, any warehouse" };
+        let think = if self.thinks { "as in the standard, fixed terminals" } else { "off, any warehouse" };
         let pairs = [
             ("mode", mode.to_owned()),
             ("isolation", isolation.to_owned()),
@@ -427,11 +427,11 @@ impl Point {
                 whole(per_core as u64),
             );
         } else {
-            let _ = writeln!(out, "  server CPU: not seen (--server-pid names its processes)");
+            let _ = writeln!(out, "  server CPU: unknown (name the server's processes with --server-pid)");
         }
         let _ = writeln!(out, "  client CPU: {client:.2} of {cpus} cores; round trips: {}", whole(self.trips));
         if client >= 0.7 * f64::from(cpus) {
-            let _ = writeln!(out, "  client-bound: this tool used most of the machine; the throughput is its own");
+            let _ = writeln!(out, "  client-bound: this tool used most of the machine and limits the throughput");
         }
         if let Some(warning) = self.busy(cpus) {
             let _ = writeln!(out, "  WARNING: {}: {warning}", busy::TITLE);
@@ -531,7 +531,7 @@ fn summary(points: &[Point], cpus: u32, out: &mut String) {
             whole(point.retries),
         ]);
     }
-    out.push_str("(a core: of those that the server kept busy; µs: server CPU; shares: of the whole machine)\n");
+    out.push_str("(per core: of the cores that the server kept busy; µs: server CPU; shares: of the whole machine)\n");
 }
 
 #[cfg(test)]

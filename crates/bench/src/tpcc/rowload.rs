@@ -292,7 +292,7 @@ impl Shared<'_> {
         session.trip()?;
         match session.affected(0) {
             rows if rows == count as u64 => Ok(()),
-            rows => Err(Error::protocol(format!("an insert of {count} rows says it wrote {rows}"))),
+            rows => Err(Error::protocol(format!("an INSERT of {count} rows: the server reports {rows}"))),
         }
     }
 
@@ -417,7 +417,7 @@ impl Report {
                     self.machine.cpus,
                     whole(rate as u64)
                 )),
-                _ => lines.push("server CPU: not seen (--server-pid names its processes)".to_owned()),
+                _ => lines.push("server CPU: unknown (name the server's processes with --server-pid)".to_owned()),
             }
             lines.push(format!("client CPU: {:.2} of {} cores", cores(self.client_cpu_s), self.machine.cpus));
             let latency = &self.latency_ms;

@@ -325,7 +325,7 @@ impl Session {
 
     /// The first row of result `n`, or an error: the row must exist.
     pub(super) fn one(&self, n: usize, what: &dyn fmt::Display) -> Result<Fields<'_>> {
-        self.row(n).ok_or_else(|| Error::new(Class::Server, format!("{what}: no such row, and there must be one")))
+        self.row(n).ok_or_else(|| Error::new(Class::Server, format!("{what}: expected a row, found none")))
     }
 
     pub(super) fn row_count(&self, n: usize) -> u64 {
@@ -406,12 +406,12 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str> {
-        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("a null where the schema has none"))?;
-        std::str::from_utf8(bytes).map_err(|_| Error::protocol("a text that is not UTF-8"))
+        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("unexpected null value"))?;
+        std::str::from_utf8(bytes).map_err(|_| Error::protocol("a text is not valid UTF-8"))
     }
 
     pub(super) fn int(&mut self) -> Result<i64> {
-        self.optional_int()?.ok_or_else(|| Error::protocol("a null where the schema has none"))
+        self.optional_int()?.ok_or_else(|| Error::protocol("unexpected null value"))
     }
 
     pub(super) fn optional_int(&mut self) -> Result<Option<i64>> {
@@ -423,14 +423,14 @@ impl<'a> Fields<'a> {
             (_, [a, b, c, d]) => Some(i64::from(i32::from_be_bytes([*a, *b, *c, *d]))),
             _ => bytes.try_into().ok().map(i64::from_be_bytes),
         };
-        number.map(Some).ok_or_else(|| Error::protocol(format!("{bytes:?} is no integer")))
+        number.map(Some).ok_or_else(|| Error::protocol(format!("{bytes:?}: expected an integer")))
     }
 
     /// Reads a decimal in units of 0.0001, the largest scale of TPC-C's columns.
     pub(super) fn decimal(&mut self) -> Result<i64> {
-        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("a null where the schema has none"))?;
+        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("unexpected null value"))?;
         let number = if self.form == Form::Pg { numeric(bytes) } else { digits(bytes) };
-        number.ok_or_else(|| Error::protocol(format!("{bytes:?} is no decimal number")))
+        number.ok_or_else(|| Error::protocol(format!("{bytes:?}: expected a decimal number")))
     }
 
     /// Reads money in cents.
@@ -543,7 +543,7 @@ impl Admin {
         };
         match taken.map_err(|error| error.during(sql))? {
             taken if taken == rows => Ok(()),
-            taken => Err(Error::protocol(format!("{sql}: {rows} rows were sent, the server says it wrote {taken}"))),
+            taken => Err(Error::protocol(format!("{sql}: {rows} rows were sent, the server reports {taken}"))),
         }
     }
 

@@ -161,7 +161,7 @@ impl Rows {
         let folder = reader.folder(device);
         if config.compat && rows < 2 {
             return Err(Error::setup(format!(
-                "{}: seen one time to be copied, expected two: with COMPAT it would be the time of all copies",
+                "{}: seen one time to copy, expected two: with COMPAT all copies would have this time",
                 folder.display()
             )));
         }

@@ -126,6 +126,6 @@ pub(crate) fn open(name: &str, config: &Arc<Config>) -> Result<Arc<dyn Workload>
 pub(crate) fn entry(name: &str) -> Result<&'static Entry> {
     WORKLOADS.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let names: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
-        Error::setup(format!("no workload {name:?}; there are: {}", names.join(", ")))
+        Error::setup(format!("no workload {name:?}; expected one of: {}", names.join(", ")))
     })
 }

@@ -17,7 +17,7 @@ pub(super) const PORTS: &[&str] = &["http", "rpc"];
 
 pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     if setup.options.memory_mib.is_some() {
-        return Err(Error::setup("influxdb 1.x has no setting for its memory: leave it out".to_owned()));
+        return Err(Error::setup("influxdb 1.x has no memory setting: omit it".to_owned()));
     }
     let (home, version) = find::tool("influxdb", "usr/bin/influxd")?;
     let settings = setup.settings(&settings());

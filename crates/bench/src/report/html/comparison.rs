@@ -39,14 +39,14 @@ fn header(page: &mut Page, comparison: &Comparison) {
     };
     page.element("p", &matrix::work(first));
     let repeated = comparison.sides[0].runs.len() > 1;
-    let turns = if repeated && comparison.interleaved { " The targets took turns." } else { "" };
+    let turns = if repeated && comparison.interleaved { " The targets alternated." } else { "" };
     let machine = &first.machine;
     let machine_label = format!("{} × {}", machine.cpus, machine.cpu);
     page.element("p class=\"soft\"", &format!("Ratios are to {}, on {machine_label}.{turns}", labels[0]));
     let caveats = match (comparison.obstacles.len(), comparison.cautions.len()) {
         (0, 0) => None,
         (0, _) => Some(("warn", "comparable, with cautions: see below")),
-        _ => Some(("bad", "not the same promise or work on all sides: see below")),
+        _ => Some(("bad", "different durability or work on some sides: see below")),
     };
     page.raw("<div class=\"badges\">");
     if let Some((class, text)) = caveats {
@@ -62,7 +62,7 @@ fn caveats(page: &mut Page, comparison: &Comparison) {
         comparison.sides.iter().enumerate().map(|(number, side)| (side.label.as_str(), comparison.description(number))),
     );
     banner(page, "bad", "Not comparable.", &comparison.obstacles);
-    banner(page, "", "To keep in mind.", &comparison.cautions);
+    banner(page, "", "Caveats.", &comparison.cautions);
 }
 
 /// Row of a metric: the base's value, then value and ratio of each other side.

@@ -58,7 +58,7 @@ fn badges(run: &RunResult) -> Vec<(&'static str, String)> {
         (false, None) => ("good", "client-bound: no".to_owned()),
     });
     if let Some(share) = busy {
-        badges.push(("bad", format!("machine busy: {} used by others", percent(share))));
+        badges.push(("bad", format!("machine busy: {} used by other programs", percent(share))));
     }
     badges
 }
@@ -88,7 +88,7 @@ fn banners(page: &mut Page, run: &RunResult) {
         page.raw("</div>\n");
     };
     if !matrix::throughput_shown(run) {
-        let mut texts = vec!["Rates and latencies are not shown: what was measured is not what was asked for."];
+        let mut texts = vec!["Rates and latencies are not shown: the target did not do the requested work."];
         texts.extend(run.verification.findings.iter().take(3).map(String::as_str));
         banner("bad", "This run failed its verification.", &texts);
     }
@@ -96,7 +96,7 @@ fn banners(page: &mut Page, run: &RunResult) {
         banner(
             "bad",
             "Never run against the product.",
-            &["Its driver has not been tried with the real product:", &run.target.proof],
+            &["The driver has not been tested with the real product:", &run.target.proof],
         );
     }
     if let Some(warning) = busy::warning(run) {
@@ -106,7 +106,7 @@ fn banners(page: &mut Page, run: &RunResult) {
         banner("", "Stopped before its end.", &[stopped]);
     }
     for phase in run.phases.iter().filter(|phase| phase.client_bound) {
-        let title = format!("Client-bound in phase {}: the figure is this tool's, not the target's.", phase.name);
+        let title = format!("Client-bound in phase {}: this tool limits the figure, not the target.", phase.name);
         banner("bad", &title, &[&phase.client_bound_why]);
     }
 }
@@ -154,7 +154,7 @@ fn cards(page: &mut Page, run: &RunResult) {
 /// The two headline figures by which targets are compared.
 fn headline(page: &mut Page, server: Option<&ServerResult>) {
     let Some(server) = server else {
-        let unseen = "the server's processes and directories cannot be seen from here";
+        let unseen = "the server's processes and directories cannot be inspected from this machine";
         card(page, "Points per server-CPU-second", "–", unseen);
         card(page, "Settled bytes per point", "–", unseen);
         return;
@@ -188,7 +188,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
         let others = format!("p50 {}, max {}", milliseconds(latency.median), milliseconds(latency.max));
         figures.push(("Write p99", milliseconds(latency.p99), others));
         let disk = run.server.as_ref().and_then(|server| server.fsync_ms.as_ref()).map_or_else(
-            || "the disk's own was not measured".to_owned(),
+            || "the disk's own fsync was not measured".to_owned(),
             |fsync| format!("the disk's own fsync {}, max {}", milliseconds(fsync.p999), milliseconds(fsync.max)),
         );
         figures.push(("Write p99.9", milliseconds(latency.p999), disk));
@@ -196,7 +196,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
     if let Some(server) = &run.server {
         figures.push(("Server memory", bytes(server.rss_bytes_max as f64), "resident, at most".to_owned()));
         let factor = if server.settled_bytes > 0 {
-            format!("{} times what it keeps", short(server.written_bytes as f64 / server.settled_bytes as f64))
+            format!("{} times the settled size", short(server.written_bytes as f64 / server.settled_bytes as f64))
         } else {
             String::new()
         };
@@ -234,12 +234,11 @@ fn results(page: &mut Page, run: &RunResult) {
     result_matrix(page, &results, shown);
     if shown {
         let paced = run.phases.iter().any(|phase| phase.rate > 0.0);
-        let title =
-            if paced { "Latency matrix, from the intended moment of sending (ms)" } else { "Latency matrix (ms)" };
+        let title = if paced { "Latency matrix, from the scheduled send time (ms)" } else { "Latency matrix (ms)" };
         page.element("h3", title);
         latency_matrix(page, &results, |operation| &operation.latency_ms);
         if paced {
-            page.element("h3", "Service times, from the moment of sending (ms)");
+            page.element("h3", "Service times, from the actual send time (ms)");
             latency_matrix(page, &results, |operation| &operation.service_ms);
         }
     }
@@ -451,7 +450,7 @@ fn resources(page: &mut Page, run: &RunResult) {
     if run.resources.iter().all(|sample| sample.server_cpu_s.is_none()) {
         page.element(
             "p class=\"soft\"",
-            "The server's processes cannot be seen from here: it runs elsewhere or as another user.",
+            "The server's processes cannot be inspected: it runs on another machine or as another user.",
         );
     }
     page.raw("<div class=\"two\">\n");
@@ -567,11 +566,11 @@ fn verification(page: &mut Page, run: &RunResult) {
     let verification = &run.verification;
     page.element("h2", "Verification");
     if !verification.on {
-        page.element("p", "It was switched off: nothing says that answers were right or that writes were kept.");
+        page.element("p", "Verification was off: neither answers nor stored data were checked.");
         return;
     }
     let verdict = if verification.passed {
-        "Passed: nothing contradicts the generator."
+        "Passed: answers and stored data agree with the generator."
     } else {
         "Failed: answers or stored data contradict the generator."
     };
@@ -581,9 +580,9 @@ fn verification(page: &mut Page, run: &RunResult) {
         ("Points expected", whole(verification.points_expected)),
         ("Points found", whole(verification.points_found)),
         ("Acknowledged and missing", whole(verification.lost)),
-        ("Twice, or never sent", whole(verification.surplus)),
+        ("Duplicated, or never sent", whole(verification.surplus)),
         ("Outcome unknown", whole(verification.points_unknown)),
-        ("CPU of this tool for it", seconds(verification.cpu_s)),
+        ("CPU of this tool for verification", seconds(verification.cpu_s)),
     ]);
     let columns = ["Kind", "#answers", "#checked", "#of them", "#wrong", "#undecided"];
     let line = |checked: &crate::result::Checked| {
@@ -648,7 +647,7 @@ fn statements(page: &mut Page, run: &RunResult) {
     if examples.is_empty() {
         return;
     }
-    page.element("h2", "Statements").raw("<details><summary>One of each kind, as it was sent</summary>\n");
+    page.element("h2", "Statements").raw("<details><summary>One of each kind, as sent</summary>\n");
     let line =
         |(kind, example): (&str, &str)| Row::new(vec![name(kind), Cell { class: "code", text: example.to_owned() }]);
     page.table("full", &["Kind", "statement"], examples.into_iter().map(line));

@@ -175,7 +175,7 @@ fn verdicts_differ() {
 fn a_run_of_nothing_has_a_page() {
     let html = page_of(RunResult { format: crate::result::RESULT_FORMAT, ..RunResult::default() });
     elements(&html);
-    assert!(html.contains("cannot be seen from here"), "why there are no figures");
+    assert!(html.contains("cannot be inspected"), "why there are no figures");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn several_runs_are_compared() {
         "Not comparable.",
         "Points per server-CPU-second (more is better)",
         "worse\">",
-        "The targets took turns.",
+        "The targets alternated.",
         "<details class=\"run\">",
     ] {
         assert!(html.contains(said), "{said}");
@@ -278,7 +278,7 @@ fn a_busy_machine_is_announced_first_and_the_client_is_not_called_fast() {
     let html = page_of(run);
     let said = html.find("<strong>This machine was busy</strong>\n<p>Other programs used 1.2 of 2").expect("a banner");
     assert!(said < html.find("class=\"cards").unwrap());
-    assert!(html.contains("machine busy: 60 % used by others") && !html.contains("good\">client-bound"));
+    assert!(html.contains("machine busy: 60 % used by other programs") && !html.contains("good\">client-bound"));
     assert!(!page_of(fixture::run("millrace", 1.0)).contains("machine busy"));
 }
 

@@ -128,7 +128,7 @@ fn table_of_points(page: &mut Page, report: &Report) {
     page.element("h3", &format!("{}: throughput", report.target.product));
     page.element(
         "p class=\"soft small\"",
-        "A server core: of those that the server kept busy. CPU: of the whole machine.",
+        "Per server core: of the cores that the server kept busy. CPU: of the whole machine.",
     );
     page.table("", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
     page.element("h3", &format!("{}: latency in ms, 50th / 90th / 99th percentile", report.target.product));
@@ -152,7 +152,7 @@ fn beside_published(page: &mut Page, reports: &[Report]) {
     if reports.iter().all(|report| report.points.is_empty()) {
         return;
     }
-    page.raw("<section>").element("h2", "Beside what is published of MOT");
+    page.raw("<section>").element("h2", "Published figures of MOT");
     page.raw("<div class=\"banner\">").element("strong", "Published figures, measured on other hardware.");
     let caption = format!(
         "{SOURCE}. Dashed lines and the single point are theirs: machines of 96 to 256 cores, the clients on machines of \

@@ -290,7 +290,7 @@ impl Summary {
         }
         if self.waits > 0 {
             notes.push(format!(
-                "clients waited for the recorder {} times, {:.2} s together: the run was slower than without TEST_DATA_PERSISTENCE",
+                "clients waited for the recorder {} times, {:.2} s in total: the run was slower than without TEST_DATA_PERSISTENCE",
                 self.waits, self.waited_s
             ));
         }

@@ -68,7 +68,7 @@ pub(crate) fn open(config: &Config, home: &Path) -> Result<Option<Box<dyn Server
         other => {
             let expected = "expected None, CSV, MySQL or PostgreSQL";
             return Err(Error::unsupported(format!(
-                "TEST_DATA_PERSISTENCE={other} keeps no samples of a server: {expected}"
+                "TEST_DATA_PERSISTENCE={other} does not support samples of a server: {expected}"
             )));
         }
     })

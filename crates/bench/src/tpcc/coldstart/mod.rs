@@ -71,11 +71,11 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     let product = Product::of(target)?;
     target.only(&[])?;
     if product == Product::MariaDb {
-        return Err(Error::unsupported("coldstart: there are millrace and postgres"));
+        return Err(Error::unsupported("coldstart: expected millrace or postgres"));
     }
     if !target.is_private() {
         return Err(Error::setup(format!(
-            "--target {}: only a private server is stopped and started; give a name alone",
+            "--target {}: only a private server can be stopped and started; give only a product's name",
             target.shown()
         )));
     }
@@ -342,7 +342,7 @@ impl<'a> Bench<'a> {
 
     fn empty_cache(&self, files: &[(PathBuf, u64)]) -> Result<()> {
         page_cache::drop_files(files, self.settings.method)
-            .map_err(|error| Error::setup(format!("files cannot be thrown out of the page cache: {error}")))
+            .map_err(|error| Error::setup(format!("files cannot be dropped from the page cache: {error}")))
     }
 
     // -----------------------------------------------------------------------------------------------------------------

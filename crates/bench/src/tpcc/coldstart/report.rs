@@ -211,7 +211,7 @@ impl Report {
         let mut report = self.clone();
         if !report.findings.is_empty() {
             report.sizes.iter_mut().for_each(|size| size.starts.clear());
-            report.notes.push("an answer was wrong: there are no figures".to_owned());
+            report.notes.push("an answer was wrong: figures are not shown".to_owned());
         }
         report
     }
@@ -226,7 +226,7 @@ impl Report {
         for (name, value) in &report.settings {
             let _ = writeln!(out, "{name}: {value}");
         }
-        let word = if report.findings.is_empty() { "all answers were right" } else { "FAILED" };
+        let word = if report.findings.is_empty() { "all answers were correct" } else { "FAILED" };
         let _ = writeln!(out, "verification: {word}");
         for finding in &report.findings {
             let _ = writeln!(out, "  {finding}");

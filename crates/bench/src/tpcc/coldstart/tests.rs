@@ -24,7 +24,7 @@ fn settings(memory_mib: u32) -> Settings {
 fn starts_at_all_sizes(target: &str, settings: &Settings) -> Report {
     let report = run(settings, &Target::parse(target).unwrap(), &mut Silent).expect("a run");
     let text = report.text();
-    assert!(report.passed() && text.contains("all answers were right"), "{text}");
+    assert!(report.passed() && text.contains("all answers were correct"), "{text}");
     let caches = settings.caches.len();
     for (size, rows) in report.sizes.iter().zip([5_000, 10_000]) {
         assert_eq!((size.rows, size.starts.len()), (rows, 2 * caches), "{text}");
@@ -98,7 +98,7 @@ fn impossible_settings_are_refused_with_the_reason() {
         outcome.err().map_or_else(String::new, |error| error.message)
     };
     assert!(refused("postgres://127.0.0.1:1").contains("private"), "it could not be stopped");
-    assert!(refused("mariadb").contains("millrace and postgres"));
+    assert!(refused("mariadb").contains("millrace or postgres"));
     let error = check_disk(Product::Postgres, 1 << 60, &TargetServerOptions::default()).unwrap_err().message;
     assert!(error.contains("are free") && error.contains("--server-dir"), "{error}");
     let error = check_memory(1 << 60).unwrap_err().message;

@@ -148,7 +148,7 @@ fn convert(kind: Kind, function: &Function) -> Result<Convert> {
             let largest = function.max.abs().max(function.min.abs()) * scale;
             if largest >= (1u64 << 53) as f64 {
                 return Err(Error::setup(format!(
-                    "DOUBLE_LENGTH={decimals}: values up to {} with so many decimals are not exact in 64 bits",
+                    "DOUBLE_LENGTH={decimals}: values up to {} with that many decimals are not exact in 64 bits",
                     function.max
                 )));
             }
