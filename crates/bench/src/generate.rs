@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draw_is_the_number_at_its_place() {
+    fn a_draw_is_the_number_at_its_coordinates() {
         for n in 0..100 {
             assert_eq!(at(7, 3, 5, n), draw(stream(7, 3, 5), n));
         }

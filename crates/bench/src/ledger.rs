@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_must_show_what_was_acknowledged_before_the_question_and_may_show_what_was_in_flight() {
+    fn an_answer_must_contain_writes_acknowledged_before_the_query_and_may_contain_those_in_flight() {
         let ledger = Ledger::new(2);
         for unit in 0..3 {
             ledger.sent(1, unit);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eventual_target_need_not_show_anything_while_others_write() {
+    fn an_eventually_consistent_target_need_not_show_any_write_while_clients_write() {
         let ledger = Ledger::new(1);
         ledger.sent(0, 0);
         ledger.answered(0, 0, true);

@@ -408,7 +408,7 @@ mod tests {
 
     /// The test's own process plays the server: it listens and has a data directory.
     #[test]
-    fn samples_of_a_server_are_printed_and_kept_with_the_originals_columns() {
+    fn samples_of_a_server_are_printed_and_stored_with_the_originals_columns() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("dn/data");
         std::fs::create_dir_all(data.join("sequence")).unwrap();
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_keeps_no_samples_is_refused() {
+    fn a_store_without_support_for_samples_is_refused() {
         let config = config(&["TEST_DATA_PERSISTENCE=Parquet".to_owned()]);
         let error = run_in(&config, Path::new(""), &AtomicBool::new(true), &mut Vec::new()).unwrap_err();
         assert!(error.message.contains("expected None, CSV, MySQL or PostgreSQL"), "{error}");

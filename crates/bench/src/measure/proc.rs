@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_bytes_of_a_process_are_not_those_of_its_system_calls() {
+    fn disk_bytes_of_a_process_differ_from_its_system_call_bytes() {
         let text = "rchar: 323934931\nwchar: 323929600\nsyscr: 632687\nsyscw: 632675\nread_bytes: 4096\n\
                     write_bytes: 323932160\ncancelled_write_bytes: 0\n";
         assert_eq!(parse_process_io(text), Some(ProcessIo { read_bytes: 4096, written_bytes: 323_932_160 }));
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_here_is_this_process() {
+    fn listeners_of_an_own_port_are_this_process() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(listening_pids(listener.local_addr().unwrap().port(), None), [std::process::id()]);
     }
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_use_is_what_cannot_be_had_back() {
+    fn used_memory_excludes_reclaimable_memory() {
         let text = "MemTotal:       24737468 kB\nMemFree:         400000 kB\nMemAvailable:   20737468 kB\n";
         assert_eq!(parse_memory(text), Some((24_737_468 << 10, 4_000_000 << 10)));
     }
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_occupies_its_blocks_with_a_file_of_two_names_once() {
+    fn a_file_with_two_links_is_counted_once() {
         let directory = tempfile::tempdir().unwrap();
         let empty = allocated_bytes(directory.path()).unwrap();
         std::fs::create_dir(directory.path().join("inside")).unwrap();
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_not_there_has_no_size() {
+    fn a_missing_tree_has_no_size() {
         assert!(allocated_bytes(Path::new("/nonexistent/tree")).is_err());
         assert_eq!(allocated_bytes_of_all(&[]), None);
         assert_eq!(allocated_bytes_of_all(&["/nonexistent/tree".into()]), None);

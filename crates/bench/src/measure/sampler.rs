@@ -397,18 +397,18 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_server_is_at_rest_after_three_seconds() {
+    fn a_quiet_server_is_idle_after_three_seconds() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, 7.0, 1000))), Some((0.0, 3.0)));
     }
 
     #[test]
-    fn a_busy_server_is_not_at_rest() {
+    fn a_busy_server_is_not_idle() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.15, 1000))), None);
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.015, 1000))), Some((0.0, 3.0)));
     }
 
     #[test]
-    fn a_server_that_is_never_idle_is_at_rest_when_it_is_steady() {
+    fn a_server_with_a_steady_low_load_counts_as_idle() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.035, 1000))), Some((0.0, 10.0)));
         // Declining load is not idle: from 9 % of a processor down to 3.5 % at 20 s.
         let ending = |at_s: f64| 0.035 * at_s + 0.055 * (at_s.min(20.0) - at_s.min(20.0).powi(2) / 40.0);
@@ -419,12 +419,12 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_directory_is_not_at_rest() {
+    fn a_server_with_a_growing_directory_is_not_idle() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, 0.0, (at_s / 2.0) as u64))), None);
     }
 
     #[test]
-    fn quiet_begins_when_the_last_work_ends() {
+    fn the_idle_window_starts_when_the_last_work_ends() {
         let (began_s, known_s) =
             settled_at(quarters(60.0).map(|at_s| (at_s, at_s.min(10.0), at_s.min(12.0) as u64))).unwrap();
         assert!((9.5..=12.25).contains(&began_s) && known_s - began_s >= 3.0, "{began_s} {known_s}");
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_at_rest_settles_with_its_size() {
+    fn an_unchanged_directory_settles_with_its_size() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("f"), vec![3u8; 1 << 20]).unwrap();
         std::fs::File::open(directory.path().join("f")).unwrap().sync_all().unwrap();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_does_not_settle_within_the_time_allowed() {
+    fn a_busy_process_does_not_settle_within_the_time_limit() {
         let mut burner = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let rest = wait_until_idle(&[burner.id()], &[], Duration::from_secs(4), &AtomicBool::new(false));
         let cancelled = wait_until_idle(&[burner.id()], &[], Duration::from_secs(60), &AtomicBool::new(true));

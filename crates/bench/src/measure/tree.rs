@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_counts_once_while_it_lives_and_after_it_was_waited_for() {
+    fn a_child_counts_once_before_and_after_it_is_reaped() {
         let steps: &[&[Reading]] = &[
             &[reading(5, 1, 10, 100.0, 0.0, 0)],
             &[reading(5, 1, 10, 100.0, 0.0, 0), reading(6, 5, 1200, 2.0, 0.0, 300)],
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn another_users_process_has_cpu_and_no_bytes() {
+    fn another_users_process_has_cpu_but_no_io_bytes() {
         let mut totals = Totals::new(Some(BEGIN));
         for cpu_s in [1.0, 2.0] {
             totals.advance(vec![Reading { io: None, ..reading(5, 1, 10, cpu_s, 0.0, 0) }]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn no_processes_are_no_figures() {
+    fn a_tree_without_processes_has_no_figures() {
         assert_eq!(Tree::new(&[]).read(), Usage::default());
     }
 

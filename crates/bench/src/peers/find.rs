@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn javas_version_is_read_in_its_old_and_new_form() {
+    fn java_versions_are_parsed_in_old_and_new_format() {
         assert_eq!(java_major("openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime"), Some(17));
         assert_eq!(java_major("java version \"1.8.0_292\""), Some(1));
         assert_eq!(java_major("openjdk version \"21\" 2023-09-19"), Some(21));
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_peer_is_named_with_the_place_and_the_command() {
+    fn a_missing_peer_is_named_with_the_path_and_the_command() {
         let error = tool("nosuchpeer", "bin/x").unwrap_err().message;
         assert!(error.contains("nosuchpeer-*/bin/x in /"), "{error}");
         assert!(error.ends_with("cargo xtask tools --peers"), "{error}");
     }
 
     #[test]
-    fn a_program_that_fails_is_named_with_its_arguments_and_words() {
+    fn a_failed_program_is_named_with_its_arguments_and_output() {
         let error = output(Command::new("sh").args(["-c", "echo no; exit 3"])).unwrap_err().message;
         assert!(error.contains("`sh -c echo no; exit 3`") && error.ends_with("3: no"), "{error}");
     }

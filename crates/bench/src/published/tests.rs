@@ -51,7 +51,7 @@ fn not_run(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn measurements_without_a_run_are_one_line_a_source_and_no_table() {
+fn measurements_without_a_run_take_one_line_for_each_source() {
     let text = page(&Reports::default()).expect("a page");
     assert!(!text.lines().any(|line| line.starts_with('|')), "{text}");
     let lines = not_run(&text);
@@ -151,7 +151,7 @@ fn numbers_are_shown_in_groups_with_the_decimals_of_the_original() {
 }
 
 #[test]
-fn the_page_is_written_where_asked_and_a_bad_report_is_refused_by_name() {
+fn the_page_is_written_to_its_path_and_a_bad_report_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("deep/published.md");
     run(&[], &out).expect("written");

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_busy_when_others_than_server_and_tool_use_it() {
+    fn a_machine_is_busy_if_other_programs_use_it() {
         let (others, cpus) = others(&run(Some(0.3), 2.0)).unwrap();
         assert!((others - 1.2).abs() < 1e-9 && cpus == 2.0);
         assert!(warning(&run(Some(0.3), 2.0)).unwrap().starts_with("other programs used 1.2 of 2 processors (60 %)"));

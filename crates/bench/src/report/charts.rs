@@ -798,7 +798,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_have_a_mark_each_and_more_have_none() {
+    fn only_lines_of_few_points_have_markers() {
         let circles = |points: usize| {
             let ys: Vec<f64> = (0..points).map(|y| y as f64).collect();
             rendered(&chart(Scale::Linear, vec![line("a", &ys)])).matches("<circle").count()

@@ -460,7 +460,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn phases_of_different_numbers_of_clients_get_matrices_of_their_own() {
+    fn phases_of_different_numbers_of_clients_get_separate_matrices() {
         let with = |clients, phase| PhaseResult { clients, ..phase };
         let phases = vec![
             with(100, phase("write", 60.0, &[(0, 10, 3_000)])),

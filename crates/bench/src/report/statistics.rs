@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_repeats_have_an_interval_without_width() {
+    fn equal_repeats_have_an_interval_of_zero_width() {
         assert_eq!(ratio(&[2.0; 4], &[3.0; 4], false), Some(Estimate { ratio: 1.5, interval: Some((1.5, 1.5)) }));
     }
 

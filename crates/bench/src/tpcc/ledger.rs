@@ -242,7 +242,7 @@ mod tests {
     type Case = (&'static [i32], i64, &'static [[i64; 3]], &'static str);
 
     #[test]
-    fn lost_doubled_changed_and_invented_orders_are_found() {
+    fn lost_duplicated_changed_and_invented_orders_are_found() {
         const FOUND: [[i64; 3]; 3] = [[3001, 7, 5], [3002, 7, 5], [3003, 7, 5]];
         assert!(district(&[3002, 3001, 3003], 0).compare(&FOUND).is_empty());
         let cases: [Case; 4] = [
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_of_unknown_outcome_may_be_there_or_not() {
+    fn an_order_of_unknown_outcome_may_or_may_not_exist() {
         assert!(district(&[3001], 1).compare(&[[3001, 7, 5], [3002, 9, 6]]).is_empty());
         assert!(district(&[3001], 1).compare(&[[3001, 7, 5]]).is_empty());
     }

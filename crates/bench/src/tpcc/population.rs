@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_up_to_2100_are_delivered_and_the_others_wait() {
+    fn orders_up_to_2100_are_delivered_and_the_others_are_not() {
         let tables = cells();
         for row in &tables["orders"] {
             assert_eq!(row[5] != "\\N", number(row[2]) <= 2100.0, "{row:?}");

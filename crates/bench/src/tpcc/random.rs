@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_constants_of_load_and_run_are_as_far_apart_as_the_standard_wants() {
+    fn the_constants_of_load_and_run_differ_as_the_standard_requires() {
         for seed in 0..2000 {
             let apart = (Constants::of_run(seed).last_name - Constants::of_load(seed).last_name).abs();
             assert!((65..=119).contains(&apart) && apart != 96 && apart != 112, "seed {seed}: {apart}");

@@ -150,7 +150,7 @@ fn pg_query(server: &Server, user: &str, sql: &str) -> String {
 }
 
 #[test]
-fn millrace_lives_and_leaves_nothing() {
+fn millrace_has_a_complete_life_cycle() {
     live(Product::Millrace, 1, |server| {
         assert!(get(server, "health", "/health").1.contains("\"status\":\"ok\""));
         assert!(pg_query(server, "bench", "select 40 + 2").contains("42"));
@@ -159,7 +159,7 @@ fn millrace_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn postgres_lives_and_leaves_nothing() {
+fn postgres_has_a_complete_life_cycle() {
     let mut starts = 0;
     live(Product::Postgres, 1, |server| {
         starts += 1;
@@ -178,7 +178,7 @@ fn postgres_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn questdb_lives_and_leaves_nothing() {
+fn questdb_has_a_complete_life_cycle() {
     let mut starts = 0;
     live(Product::QuestDb, 1, |server| {
         starts += 1;
@@ -190,7 +190,7 @@ fn questdb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn victoriametrics_lives_and_leaves_nothing() {
+fn victoriametrics_has_a_complete_life_cycle() {
     live(Product::VictoriaMetrics, 1, |server| {
         let answer = post(server, "http", "/write", "t,d=a n=1 1500000000000000000\n");
         assert_eq!(answer, (204, String::new()));
@@ -200,7 +200,7 @@ fn victoriametrics_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn influxdb_lives_and_leaves_nothing() {
+fn influxdb_has_a_complete_life_cycle() {
     let mut starts = 0;
     live(Product::InfluxDb, 1, |server| {
         starts += 1;
@@ -215,7 +215,7 @@ fn influxdb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn kairosdb_lives_and_leaves_nothing() {
+fn kairosdb_has_a_complete_life_cycle() {
     live(Product::KairosDb, 1, |server| {
         let body = r#"[{"name":"t","timestamp":1500000000000,"tags":{"d":"a"},"value":7}]"#;
         let answer = post(server, "http", "/api/v1/datapoints", body);
@@ -225,7 +225,7 @@ fn kairosdb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn mariadb_lives_and_leaves_nothing() {
+fn mariadb_has_a_complete_life_cycle() {
     let (home, _) = peers::tool("mariadb", "usr/bin/mariadb").unwrap();
     let mut starts = 0;
     live(Product::MariaDb, 1, |server| {
@@ -243,7 +243,7 @@ fn mariadb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn iotdb_lives_and_leaves_nothing() {
+fn iotdb_has_a_complete_life_cycle() {
     let python = peers::python().unwrap();
     live(Product::IoTDb, 2, |server| {
         // Unreachable from outside its network namespace, reachable from inside with its own

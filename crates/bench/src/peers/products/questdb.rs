@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_the_products_own_until_there_are_many_columns() {
+    fn page_sizes_are_the_defaults_below_many_columns() {
         assert_eq!(pages(0), []);
         assert_eq!(pages(128), []);
         let of = |columns| pages(columns).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();

@@ -54,7 +54,7 @@ fn ratios_have_intervals_and_a_direction() {
 }
 
 #[test]
-fn the_text_says_what_was_compared_and_lines_up() {
+fn the_text_names_the_sides_and_aligns_columns() {
     let sources = source(rounds(5));
     let text = Comparison::new(sides(&sources)).unwrap().text();
     assert!(text.starts_with("base    Millrace 0.0.0: 5 runs, COPY BINARY"), "{text}");
@@ -100,7 +100,7 @@ fn another_seed_workload_durability_or_machine_is_an_obstacle() {
 }
 
 #[test]
-fn a_side_on_a_busy_machine_is_a_caution_and_ratios_are_factors() {
+fn a_side_on_a_busy_machine_gets_a_caution_and_ratios_are_factors() {
     let mut runs = rounds(3);
     for sample in runs.iter_mut().filter(|run| run.target.name == "questdb").flat_map(|run| &mut run.resources) {
         sample.host_cpu_s += sample.at_s;
@@ -118,7 +118,7 @@ fn a_side_on_a_busy_machine_is_a_caution_and_ratios_are_factors() {
 }
 
 #[test]
-fn an_address_or_a_name_of_an_output_is_no_obstacle() {
+fn addresses_and_output_names_are_not_obstacles() {
     let mut runs = rounds(3);
     for run in runs.iter_mut().filter(|run| run.target.name == "questdb") {
         for (key, value) in &mut run.configuration {
@@ -156,7 +156,7 @@ fn two_builds_of_one_product_are_labelled_with_their_files() {
 }
 
 #[test]
-fn settings_of_a_product_make_another_side() {
+fn different_settings_of_a_product_are_different_sides() {
     let mut other = fixture::run("millrace", 1.0);
     other
         .configuration

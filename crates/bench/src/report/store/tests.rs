@@ -221,7 +221,7 @@ fn csv_files_have_the_originals_columns_and_finished_pieces_are_zipped() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_an_error_before_the_run() {
+fn a_directory_that_cannot_be_created_is_an_error_before_the_run() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("data"), "a file").unwrap();
     let started = started();
