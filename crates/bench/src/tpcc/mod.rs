@@ -241,7 +241,7 @@ fn server_options(product: Product, placing: &TargetServerOptions, connections: 
     settings.append(&mut placing.settings);
     placing.settings = settings;
     if product == Product::MariaDb && placing.memory_mib.is_none() {
-        // As much memory as PostgreSQL's shared buffers.
+        // Equal to PostgreSQL's shared buffers.
         placing.memory_mib = proc::host_memory().and_then(|(bytes, _)| u32::try_from(bytes >> 22).ok());
     }
     placing
