@@ -1,35 +1,36 @@
-//! What can go wrong between this tool and a target, classed by what it says about the target.
+//! Errors of this tool and of its targets, classified by what they say about the target's state.
 
 use std::fmt;
 
-/// Result of anything that can fail here.
+/// Result of any fallible operation of this crate.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Why an operation failed. Reports count failures by class.
+/// Class of a failure. Reports count failures by class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// The target understood and refused: a 4xx, a constraint, a type. Nothing was applied.
+    /// The target refused the request: a 4xx, a constraint, a type. Nothing was applied.
     Refused,
-    /// The target's disk is full, and it said so. Nothing was applied.
+    /// The target reported a full disk. Nothing was applied.
     DiskFull,
-    /// The target is out of memory or overloaded and asks to come back: 429, 503, 53200. Nothing was applied.
+    /// The target is overloaded or out of memory and asks for a retry: 429, 503, 53200. Nothing was
+    /// applied.
     Overloaded,
-    /// The target failed inside: a 5xx, an internal error. What it applied is unknown.
+    /// An internal error of the target, such as a 5xx. The effect of the request is unknown.
     Server,
-    /// No answer in time. What was applied is unknown.
+    /// No answer in time. The effect of the request is unknown.
     Timeout,
-    /// The connection broke or could not be made. What was applied is unknown.
+    /// The connection broke or could not be opened. The effect of the request is unknown.
     Connection,
-    /// The target's bytes do not follow its protocol.
+    /// The target's response violates its protocol. The effect of the request is unknown.
     Protocol,
-    /// This target cannot do what was asked of it; nothing was sent.
+    /// This target does not support the operation; nothing was sent.
     Unsupported,
-    /// Configuration, files, or this machine: the run cannot go on.
+    /// Configuration, files or this machine prevent the run.
     Setup,
 }
 
 impl Class {
-    /// The name in reports.
+    /// Name of the class in reports.
     pub fn name(self) -> &'static str {
         match self {
             Class::Refused => "refused",
@@ -44,52 +45,53 @@ impl Class {
         }
     }
 
-    /// May a write that failed so have been applied nevertheless?
+    /// Returns whether a write that failed with this class may have been applied.
     pub fn outcome_unknown(self) -> bool {
         matches!(self, Class::Server | Class::Timeout | Class::Connection | Class::Protocol)
     }
 }
 
-/// A failure: its class, and a message that says what, where, seen and expected.
+/// A failure: its class, and a message that names the operation, the place, and seen and expected
+/// values.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// Which kind of failure.
+    /// Class under which reports count it.
     pub class: Class,
-    /// For a person.
+    /// Human-readable text.
     pub message: String,
 }
 
 impl Error {
-    /// A failure of `class`.
+    /// Creates an error of class `class`.
     pub fn new(class: Class, message: impl Into<String>) -> Error {
         Error { class, message: message.into() }
     }
 
-    /// The run cannot begin or go on.
+    /// Creates an error that prevents the run from starting or continuing.
     pub fn setup(message: impl Into<String>) -> Error {
         Error::new(Class::Setup, message)
     }
 
-    /// The target's bytes do not follow its protocol.
+    /// Creates an error for a response that violates the target's protocol.
     pub fn protocol(message: impl Into<String>) -> Error {
         Error::new(Class::Protocol, message)
     }
 
-    /// The target cannot do this.
+    /// Creates an error for an operation that this target does not support.
     pub fn unsupported(message: impl Into<String>) -> Error {
         Error::new(Class::Unsupported, message)
     }
 
-    /// A failed call on a socket to `whom`: a timeout or a broken connection.
-    pub fn socket(whom: &str, error: &std::io::Error) -> Error {
+    /// Classifies an I/O error on a socket to `peer`: a timeout, or else a broken connection.
+    pub fn socket(peer: &str, error: &std::io::Error) -> Error {
         let class = match error.kind() {
             std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => Class::Timeout,
             _ => Class::Connection,
         };
-        Error::new(class, format!("{whom}: {error}"))
+        Error::new(class, format!("{peer}: {error}"))
     }
 
-    /// The same failure with what was being done in front.
+    /// Returns the error with the operation `what` in front of its message.
     #[must_use]
     pub fn during(mut self, what: impl fmt::Display) -> Error {
         self.message = format!("{what}: {}", self.message);

@@ -1,24 +1,24 @@
 //! `java.util.Random` as its documentation specifies it: a 48-bit linear congruential generator.
 //!
-//! Only `--compat` draws from it, because IoT-benchmark does; its consecutive seeds give nearly equal first draws, so
-//! nothing else should. Golden values of a JDK are in the tests.
+//! Only `--compat` uses it, because IoT-benchmark does. Avoid it elsewhere: consecutive seeds give
+//! nearly equal first draws. The tests hold golden values of a JDK.
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const MASK: u64 = (1 << 48) - 1;
 
-/// The generator; equal seeds give equal sequences, on every machine.
+/// The generator. Equal seeds give equal sequences on every machine.
 #[derive(Clone, Debug)]
 pub struct JavaRandom {
     state: u64,
 }
 
 impl JavaRandom {
-    /// The generator that `new Random(seed)` is.
+    /// Equivalent of `new Random(seed)`.
     pub fn new(seed: i64) -> Self {
         JavaRandom { state: (seed as u64 ^ MULTIPLIER) & MASK }
     }
 
-    /// The next `bits` (1 ..= 32) high bits of the state, sign included.
+    /// Advances the state and returns its high `bits` bits (1 ..= 32), sign included.
     fn bits(&mut self, bits: u32) -> i32 {
         self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
         (self.state >> (48 - bits)) as i32
@@ -38,7 +38,8 @@ impl JavaRandom {
         loop {
             let bits = self.bits(31);
             let value = bits % bound;
-            // Overflow means that `bits` lies in the last, incomplete block of `bound` values: draw again.
+            // Overflow means that `bits` lies in the last, incomplete block of `bound` values,
+            // which would bias the result: draw again.
             if bits.checked_sub(value).and_then(|block| block.checked_add(bound - 1)).is_some() {
                 return value;
             }
@@ -70,7 +71,7 @@ impl JavaRandom {
     }
 }
 
-/// `String.hashCode()` of a text: 31-polynomial over its UTF-16 units.
+/// `String.hashCode()`: the 31-polynomial over the UTF-16 units of `text`.
 pub fn string_hash(text: &str) -> i32 {
     text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }

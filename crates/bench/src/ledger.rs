@@ -1,22 +1,24 @@
-//! What was sent and what was acknowledged: the memory that answers and final counts are held against.
+//! The ledger of writes: which units were sent and which were acknowledged. The oracle checks query
+//! answers and final counts against it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use crate::workload::Workload;
 
-/// What is known of one unit of a device.
+/// Delivery state of one unit of a device. A unit is the part of one write request that belongs to
+/// one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Not sent: must not be there.
+    /// The unit was not sent: the target must not have it.
     Unsent,
-    /// Sent, and not acknowledged (in flight, refused, failed, timed out): may be there.
+    /// Sent but not acknowledged (in flight, refused, failed, timed out): the target may have it.
     Unknown,
-    /// Acknowledged: must be there.
+    /// Acknowledged: the target must have it.
     Acked,
 }
 
-/// Of all devices. Two bits a unit: a billion units take 250 MB.
+/// Delivery states of all devices. A unit takes two bits: a billion units take 250 MB.
 pub(crate) struct Ledger {
     devices: Vec<Mutex<Device>>,
 }
@@ -25,13 +27,13 @@ pub(crate) struct Ledger {
 struct Device {
     /// Two bits a unit: 0 unsent, 1 unknown, 2 acknowledged.
     states: Vec<u64>,
-    /// One above the highest unit sent.
+    /// Highest unit sent, plus one.
     bound: u64,
-    /// Units without an answer yet: one a client that writes this device.
+    /// Units without an answer yet: at most one for each client that writes this device.
     in_flight: Vec<u64>,
     acked: u64,
     unknown: u64,
-    /// Units below this were written by an earlier run.
+    /// Units below this number were written by an earlier run and count as acknowledged.
     assumed: u64,
 }
 
@@ -65,41 +67,42 @@ impl Device {
     }
 }
 
-/// What was known of some devices when a question was sent.
+/// State of some devices at the moment a query was sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     devices: HashMap<u32, (u64, Vec<u64>)>,
-    /// Nobody was writing: what is acknowledged now was so then.
+    /// No client was writing, so whatever is acknowledged now was acknowledged then.
     quiet: bool,
-    /// The target may show a write later than it acknowledges it: while others write, nothing must be there.
+    /// The target may make a write visible after acknowledging it: while clients write, no unit is
+    /// required to be visible.
     eventual: bool,
 }
 
 impl Before {
-    /// Was nobody writing?
+    /// Returns whether no client was writing when the query was sent.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 }
 
-/// What must and may be seen by one answer.
+/// Units that an answer must contain, and units that it may contain.
 pub(crate) struct View<'a> {
     ledger: &'a Ledger,
     before: &'a Before,
 }
 
 impl Ledger {
-    /// For `devices` devices, nothing sent.
+    /// Creates a ledger of `devices` devices with nothing sent.
     pub(crate) fn new(devices: usize) -> Ledger {
         Ledger { devices: (0..devices).map(|_| Mutex::default()).collect() }
     }
 
     fn device(&self, device: u32) -> std::sync::MutexGuard<'_, Device> {
-        // A panic elsewhere cannot leave half a change here: each is a few assignments.
+        // A panic elsewhere cannot leave a device half-updated: each update is a few assignments.
         self.devices[device as usize].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Everything the workload has was written and acknowledged before this run.
+    /// Marks all units of the workload as written and acknowledged before this run.
     pub(crate) fn assume_all(&self, workload: &dyn Workload) {
         for number in 0..self.devices.len() as u32 {
             let units = workload.units(number);
@@ -109,7 +112,8 @@ impl Ledger {
         }
     }
 
-    /// To be called before the first byte of a request goes out.
+    /// Records a unit as sent. Call it before the first byte of the request is written to the
+    /// socket.
     pub(crate) fn sent(&self, device: u32, unit: u64) {
         let mut device = self.device(device);
         if device.get(unit) == State::Unsent {
@@ -120,7 +124,8 @@ impl Ledger {
         device.in_flight.push(unit);
     }
 
-    /// To be called when the answer has come, or when it will not come.
+    /// Records the outcome of a request. Call it when the answer arrives, or when no answer can
+    /// arrive any more.
     pub(crate) fn answered(&self, device: u32, unit: u64, acknowledged: bool) {
         let mut device = self.device(device);
         if let Some(at) = device.in_flight.iter().position(|other| *other == unit) {
@@ -133,18 +138,19 @@ impl Ledger {
         }
     }
 
-    /// One above the highest unit that was sent.
+    /// Returns the highest unit sent, plus one.
     pub(crate) fn bound(&self, device: u32) -> u64 {
         self.device(device).bound
     }
 
-    /// Units of all devices that were sent and not acknowledged.
+    /// Counts the units of all devices that were sent and not acknowledged.
     #[cfg(test)]
     pub(crate) fn unknown(&self) -> u64 {
         (0..self.devices.len()).map(|device| self.device(device as u32).unknown).sum()
     }
 
-    /// To be called before a question is sent. `None`: all devices.
+    /// Takes a snapshot before a query is sent. `devices`: the devices that the query reads; `None`
+    /// means all.
     pub(crate) fn before(&self, devices: Option<&[u32]>, quiet: bool, eventual: bool) -> Before {
         if quiet {
             return Before { quiet, ..Before::default() };
@@ -160,14 +166,15 @@ impl Ledger {
         Before { devices, quiet, eventual }
     }
 
-    /// What must and may be seen by an answer to a question sent at `before`.
+    /// Returns the units that an answer must and may contain, for a query sent at `before`.
     pub(crate) fn view<'a>(&'a self, before: &'a Before) -> View<'a> {
         View { ledger: self, before }
     }
 }
 
 impl View<'_> {
-    /// Must, may or must not the unit be seen?
+    /// Returns whether an answer must (`Acked`), may (`Unknown`) or must not (`Unsent`) contain the
+    /// unit.
     pub(crate) fn state(&self, device: u32, unit: u64) -> State {
         match self.ledger.device(device).get(unit) {
             State::Acked if !self.was_acked(device, unit) => State::Unknown,
@@ -183,7 +190,7 @@ impl View<'_> {
         !self.before.eventual && unit < *bound && !in_flight.contains(&unit)
     }
 
-    /// One above the highest unit that may be seen.
+    /// Returns the highest unit that an answer may contain, plus one.
     pub(crate) fn bound(&self, device: u32) -> u64 {
         self.ledger.bound(device)
     }
@@ -194,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_must_show_what_was_acknowledged_before_the_question_and_may_show_what_was_in_flight() {
+    fn an_answer_must_contain_writes_acknowledged_before_the_query_and_may_contain_those_in_flight() {
         let ledger = Ledger::new(2);
         for unit in 0..3 {
             ledger.sent(1, unit);
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eventual_target_need_not_show_anything_while_others_write() {
+    fn an_eventually_consistent_target_need_not_show_any_write_while_clients_write() {
         let ledger = Ledger::new(1);
         ledger.sent(0, 0);
         ledger.answered(0, 0, true);

@@ -1,11 +1,13 @@
-//! The benchmark tool for time-series databases: sees what a client sees, checks every kind of answer, and says how it
-//! measured.
+//! A benchmark tool for time-series databases. It measures from the client's side, checks answers
+//! to every kind of query, and reports how each figure was measured.
 //!
-//! A run: a [`config`] and a workload give a schema, data and questions, all as pure functions (`workload`,
-//! `generate`). A driver (`drivers`) puts them into a product's language. The engine lets clients send them and times
-//! it (`engine`), the oracle says what the right answers are (`oracle`), the `result` is what reports are made from.
+//! A run: a [`config`] and a workload define schema, data and queries as pure functions
+//! (`workload`, `generate`). A driver (`drivers`) translates them to a product's language and
+//! protocol. The engine (`engine`) runs the clients and times the requests; the oracle (`oracle`)
+//! computes the correct answers; reports are rendered from the `result`.
 //!
-//! Always true: no crate of ours is linked, so that the database and what measures it cannot share a mistake.
+//! Always true: this crate links no other crate of the workspace, so the database and the tool that
+//! measures it cannot share a bug.
 
 mod breakeven;
 pub mod cli;

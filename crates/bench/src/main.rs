@@ -1,4 +1,4 @@
-//! The tool by itself, for machines that only measure: the same as `millrace bench`, without the database.
+//! The stand-alone tool for client machines: the same as `millrace bench`, without the database.
 
 use std::process::ExitCode;
 

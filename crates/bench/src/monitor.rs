@@ -1,9 +1,11 @@
 //! Server-monitor mode (`millrace bench monitor`, `ser-benchmark.sh`): samples this machine and the server on it.
 //!
-//! Runs beside the server while a benchmark runs elsewhere. Reads `/proc` only, needs no other program, and keeps the
-//! original's columns. Rates are differences of counters between two samples, over the time that really passed.
+//! Runs on the server's machine while a benchmark runs elsewhere. It reads `/proc` only, needs no
+//! other program, and has the same columns as IoT-benchmark's monitor. Rates are differences of
+//! counters between two samples, divided by the elapsed time.
 //!
-//! Always true: a value that cannot be read is -1, never 0. One that fails does not end the monitor.
+//! Always true: a value that cannot be read is -1, never 0. A failed reading does not end the
+//! monitor.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,36 +20,37 @@ use crate::measure::proc::{self, Disk, HostCpu, Interface};
 use crate::measure::tree::{Tree, Usage};
 use crate::report::store::server::{self, COLUMNS_COUNT, ServerSample, ServerStore};
 
-/// `MONITOR_INTERVAL=0`.
+/// Seconds between samples for `MONITOR_INTERVAL=0`.
 const INTERVAL_DEFAULT_S: f64 = 1.0;
-/// Looking through all directories may take this share of the time; else their sizes are those of an earlier sample.
+/// Share of time that measuring the directories may take; above it, samples repeat an earlier size.
 const SIZES_SHARE_MAX: f64 = 0.1;
-/// A server that was not there, or has gone, is looked for again.
+/// Time between two searches for a server that is not running.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
-/// How soon a request to stop is noticed.
+/// Longest delay until a request to stop is noticed.
 const NAP: Duration = Duration::from_millis(50);
 
 const KB: f64 = 1024.0;
 const MB: f64 = 1024.0 * KB;
 const GB: f64 = 1024.0 * MB;
-/// What could not be read.
+/// Value of a column that could not be read.
 const UNKNOWN: f64 = -1.0;
 
-/// Samples until `stop` is set or `TEST_MAX_TIME` is over; prints a line a sample to `out` and keeps it where
-/// `TEST_DATA_PERSISTENCE` says. The server is what listens on `PORT`; its directories are in `IOTDB_DATA_DIR`,
-/// `IOTDB_WAL_DIR` and `IOTDB_SYSTEM_DIR`.
+/// Samples until `stop` is set or `TEST_MAX_TIME` is over. Prints one line for each sample to `out`
+/// and stores it as `TEST_DATA_PERSISTENCE` says. The server is the process that listens on `PORT`;
+/// its directories are in `IOTDB_DATA_DIR`, `IOTDB_WAL_DIR` and `IOTDB_SYSTEM_DIR`.
 ///
 /// # Errors
-/// The store cannot be opened, or `out` cannot be written. Samples that a store refuses are told on `out`.
+/// The store cannot be opened, or `out` cannot be written. A sample that the store refuses is
+/// reported on `out`.
 pub fn run(config: &Config, stop: &AtomicBool, out: &mut dyn Write) -> Result {
     run_in(config, &crate::report::home(), stop, out)
 }
 
 fn run_in(config: &Config, home: &Path, stop: &AtomicBool, out: &mut dyn Write) -> Result {
     let mut store = server::open(config, home)?;
-    let cannot = |error| Error::setup(format!("monitor: its lines cannot be written: {error}"));
+    let cannot = |error| Error::setup(format!("monitor: lines cannot be written: {error}"));
     if let Some(store) = &store {
-        writeln!(out, "# kept in {}", store.place()).map_err(cannot)?;
+        writeln!(out, "# stored in {}", store.location()).map_err(cannot)?;
     }
     writeln!(out, "{HEADER}").map_err(cannot)?;
     let interval_s = if config.monitor_interval > 0.0 { config.monitor_interval } else { INTERVAL_DEFAULT_S };
@@ -64,9 +67,10 @@ fn run_in(config: &Config, home: &Path, stop: &AtomicBool, out: &mut dyn Write) 
         let sample = watch.sample(now.timestamp().as_millisecond());
         writeln!(out, "{}", line(&now, watch.pid, &sample)).and_then(|()| out.flush()).map_err(cannot)?;
         if let Err(error) = keep(&mut store, &now, &sample) {
-            writeln!(out, "# not kept: {error}").map_err(cannot)?;
+            writeln!(out, "# not stored: {error}").map_err(cannot)?;
         }
-        // After a stall, go on from now instead of catching up: samples of no time have no rates.
+        // After a stall, continue from now instead of catching up: samples without time between
+        // them have no rates.
         due = due.max(Instant::now() - interval / 2);
     }
 }
@@ -76,7 +80,7 @@ fn keep(store: &mut Option<Box<dyn ServerStore>>, now: &Zoned, sample: &ServerSa
     store.as_mut().map_or(Ok(()), |store| store.append(&day, sample))
 }
 
-/// Whether it is time for a sample: false when the monitor is to end.
+/// Sleeps until the next sample is due; returns false when the monitor must end.
 fn sleep_until(due: Instant, end: Option<Instant>, stop: &AtomicBool) -> bool {
     loop {
         let now = Instant::now();
@@ -94,7 +98,8 @@ const HEADER: &str = "time,PID,process memory GB,memory usage,CPU usage,disk IO 
     NIC recv KB/s,NIC send KB/s,data GB,system GB,sequence GB,unsequence GB,wal GB,process CPU cores,process read MB/s,\
     process write MB/s";
 
-/// One sample in the order of the original's log, which is not that of its tables.
+/// Formats a sample in the column order of the original's log, which differs from the order of its
+/// tables.
 fn line(now: &Zoned, pid: Option<u32>, sample: &ServerSample) -> String {
     let [
         cpu,
@@ -134,7 +139,7 @@ fn line(now: &Zoned, pid: Option<u32>, sample: &ServerSample) -> String {
     format!("{},{pid},{values}", now.strftime("%Y-%m-%d %H:%M:%S.%3f"))
 }
 
-/// Counters at one moment.
+/// Counters of machine and server at one moment.
 struct Counters {
     at: Instant,
     cpu: Option<HostCpu>,
@@ -143,14 +148,14 @@ struct Counters {
     server: Usage,
 }
 
-/// The directories of a server, by what they hold.
+/// Directories of a server by content.
 struct Dirs {
     data: Vec<PathBuf>,
     system: Vec<PathBuf>,
     wal: Vec<PathBuf>,
 }
 
-/// Sizes in GB: data, system, sequence, unsequence, wal.
+/// Sizes in GB: data, system, sequence, unsequence, WAL.
 type Sizes = [f64; 5];
 
 struct Watch {
@@ -158,12 +163,12 @@ struct Watch {
     net_device: String,
     dirs: Dirs,
     tree: Tree,
-    /// The first process that listens.
+    /// First process that listens on the server's ports.
     pid: Option<u32>,
     searched: Instant,
     before: Counters,
     sizes: Sizes,
-    /// The next look at the directories is not before this.
+    /// Earliest time of the next measurement of the directories.
     sizes_due: Instant,
 }
 
@@ -201,7 +206,7 @@ impl Watch {
         ServerSample { at_ms, values }
     }
 
-    /// Looks for who listens, if nobody did or the one known has gone.
+    /// Searches for the listening process if none is known or the known one has ended.
     fn find_server(&mut self) {
         let there = self.pid.is_some_and(|pid| proc::process_stat(pid).is_some_and(|stat| !stat.zombie));
         if there || self.searched.elapsed() < SEARCH_INTERVAL {
@@ -222,10 +227,10 @@ impl Watch {
         self.sizes_due = from + from.elapsed().div_f64(SIZES_SHARE_MAX);
     }
 
-    /// In the order of [`server::COLUMNS`].
+    /// Values in the order of [`server::COLUMNS`].
     fn values(&self, now: &Counters) -> [f64; COLUMNS_COUNT] {
         let before = &self.before;
-        // Never 0, so that a rate is always a number.
+        // At least 1 ms, so that every rate is finite.
         let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
         let rate = |later: u64, earlier: u64, unit: f64| later.saturating_sub(earlier) as f64 / unit / seconds;
         let [received, sent] = network(before, now, &self.net_device, seconds);
@@ -273,7 +278,8 @@ impl Counters {
 }
 
 impl Dirs {
-    /// IoTDB keeps ordered and unordered data in subdirectories; other servers have none, and so no such sizes.
+    /// IoTDB keeps ordered and unordered data in subdirectories; for other servers these sizes are
+    /// unknown.
     fn sizes(&self) -> Sizes {
         let below = |name: &str| {
             let found = self.data.iter().map(|dir| dir.join(name)).filter(|dir| dir.is_dir());
@@ -295,7 +301,7 @@ fn difference(before: Option<f64>, now: Option<f64>) -> Option<f64> {
     Some((now? - before?).max(0.0))
 }
 
-/// Share of all processors' time that was not idle.
+/// Percentage of all processors' time that was not idle.
 fn cpu_usage(before: &Counters, now: &Counters) -> f64 {
     match (before.cpu, now.cpu) {
         (Some(earlier), Some(later)) if later.total_s > earlier.total_s => {
@@ -322,7 +328,8 @@ fn network(before: &Counters, now: &Counters, prefix: &str, seconds: f64) -> [f6
     [grown(|interface| interface.received_bytes), grown(|interface| interface.sent_bytes)]
 }
 
-/// Share of time busy, requests a second, MB/s read and written: of the disk that has most of each, as the original.
+/// Busy percentage, requests a second, MB/s read and written: each is the maximum over the disks,
+/// as in the original.
 fn disks(before: &Counters, now: &Counters, seconds: f64) -> [f64; 4] {
     let (Some(earlier), Some(later)) = (&before.disks, &now.disks) else { return [UNKNOWN; 4] };
     let pairs =
@@ -393,15 +400,15 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_begins_anew_gives_no_negative_rate() {
+    fn a_counter_that_restarts_gives_no_negative_rate() {
         let (before, now) = (counters(0.0, 3), counters(1.0, 1));
         assert_eq!(disks(&before, &now, 1.0), [0.0; 4]);
         assert_eq!(network(&before, &now, "e", 1.0), [0.0; 2]);
     }
 
-    /// The test's own process plays the server: it listens, and has a directory.
+    /// The test's own process plays the server: it listens and has a data directory.
     #[test]
-    fn samples_of_a_server_are_printed_and_kept_with_the_originals_columns() {
+    fn samples_of_a_server_are_printed_and_stored_with_the_originals_columns() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("dn/data");
         std::fs::create_dir_all(data.join("sequence")).unwrap();
@@ -419,7 +426,7 @@ mod tests {
 
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("# kept in ") && lines[1].starts_with("time,PID,process memory GB,"), "{text}");
+        assert!(lines[0].starts_with("# stored in ") && lines[1].starts_with("time,PID,process memory GB,"), "{text}");
         assert!((3..=6).contains(&(lines.len() - 2)), "samples in 0.9 s, one in 0.2 s: {text}");
         let cells: Vec<&str> = lines[2].split(',').collect();
         assert_eq!((cells.len(), cells[1]), (19, std::process::id().to_string().as_str()), "{text}");
@@ -456,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_keeps_no_samples_is_refused() {
+    fn a_store_without_support_for_samples_is_refused() {
         let config = config(&["TEST_DATA_PERSISTENCE=Parquet".to_owned()]);
         let error = run_in(&config, Path::new(""), &AtomicBool::new(true), &mut Vec::new()).unwrap_err();
         assert!(error.message.contains("expected None, CSV, MySQL or PostgreSQL"), "{error}");

@@ -1,8 +1,9 @@
-//! The right answer of every question, computed from the workload and from what was acknowledged; and whether an answer
-//! that came agrees with it.
+//! Computes the correct answer of every query from the workload and the acknowledged writes, and
+//! checks a target's answer against it.
 //!
-//! Always true: nothing is remembered but which units were sent and acknowledged ([`crate::ledger`]); values, times and
-//! order come from the generator. An answer is wrong only if no state that the target may be in gives it.
+//! Always true: the only state is which units were sent and acknowledged ([`crate::ledger`]);
+//! values, times and order come from the generator. An answer is wrong only if no possible state of
+//! the target explains it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,61 +13,62 @@ use crate::query::{Aggregate, Cell, Order, Query, Row, Rows, SetOperator, Shape}
 use crate::schema::{Kind, POWERS, text_of};
 use crate::workload::Workload;
 
-/// What a check found.
+/// Result of checking an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Agrees.
+    /// The answer agrees with the data.
     Right,
-    /// Contradicts: what was seen and what was expected.
+    /// The answer contradicts the data: seen and expected values.
     Wrong(String),
-    /// Writes with an unknown outcome touch it, and the answer is possible as far as can be told.
+    /// Writes with an unknown outcome affect the answer, and the check cannot rule it out.
     Undecided,
 }
 
-/// A value that is or may be there.
+/// A value that the target must or may have.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct TrueValue {
     units: i64,
     certain: bool,
 }
 
-/// A row of the truth.
+/// A row that the target must or may have.
 struct Truth {
     device: u32,
     time: i64,
-    /// One a field asked for; `None`: must not be there.
-    cells: Vec<Option<Known>>,
-    /// All filters pass for certain.
+    /// One cell for each field of the query; `None`: the target must not have a value.
+    cells: Vec<Option<TrueValue>>,
+    /// Whether the row passes all filters for certain.
     passes: bool,
 }
 
-/// Where a row stands.
-struct Place {
+/// Position of a row in the generated data.
+struct RowPosition {
     slot: u64,
     time: i64,
-    /// All filters pass for certain.
+    /// Whether the row passes all filters for certain.
     passes: bool,
 }
 
-/// The rows of one group of an aggregate, added up.
+/// The rows of one group of an aggregate, summarised.
 #[derive(Default)]
 struct Group {
-    /// One a field asked for.
+    /// One summary for each field of the query.
     columns: Vec<Summary>,
-    /// Has it a row that need not be there?
+    /// Whether some row of the group is not certain to exist.
     uncertain: bool,
 }
 
-/// What every aggregate of some values needs, so that the values need not be kept.
+/// Inputs of all aggregate functions over some values, so that the values themselves need not be
+/// kept.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
-    /// Values that must be there.
+    /// Number of values that must exist.
     certain: u64,
-    /// With those that may be.
+    /// Number of values that must or may exist.
     all: u64,
     least: i64,
     greatest: i64,
-    /// (time, units) of the oldest and of the newest.
+    /// (time, units) of the oldest value and of the newest.
     oldest: (i64, i64),
     newest: (i64, i64),
     sum: i128,
@@ -83,8 +85,8 @@ impl Summary {
         self.certain += u64::from(certain);
         self.least = self.least.min(units);
         self.greatest = self.greatest.max(units);
-        // Ties in time do not matter: one device has one value a time, and over several devices first and last are not
-        // asked.
+        // Ties in time do not matter: a device has one value for each time, and no query asks for
+        // first or last over several devices.
         if time < self.oldest.0 {
             self.oldest = (time, units);
         }
@@ -97,12 +99,12 @@ impl Summary {
 }
 
 impl Group {
-    fn add(&mut self, place: &Place, cells: &[Option<Known>]) {
+    fn add(&mut self, position: &RowPosition, cells: &[Option<TrueValue>]) {
         self.columns.resize(cells.len(), Summary::default());
         for (summary, known) in self.columns.iter_mut().zip(cells) {
             let Some(known) = known else { continue };
-            let certain = known.certain && place.passes;
-            summary.add(place.time, known.units, certain);
+            let certain = known.certain && position.passes;
+            summary.add(position.time, known.units, certain);
             self.uncertain |= !certain;
         }
     }
@@ -110,16 +112,17 @@ impl Group {
 
 /// Rows that are generated at a time.
 const CHUNK: usize = 1_024;
-/// Most rows that a message shows.
-const SHOWN: usize = 3;
-/// Relative difference allowed between sums of 64-bit floats added in different orders.
+/// Maximum number of rows in an error message.
+const ROWS_IN_MESSAGE_MAX: usize = 3;
+/// Relative difference allowed between sums of 64-bit floats that were added in different orders.
 const TOLERANCE: f64 = 1e-9;
-/// The same where values are 32-bit floats.
+/// Relative difference allowed for 32-bit floats.
 const TOLERANCE_FLOAT: f64 = 1e-5;
 
-/// Compares an answer with the truth.
+/// Checks an answer to `query`.
 ///
-/// Cost: generates every value in the question's window, and keeps none of those that are only aggregated.
+/// Cost: generates every value in the query's window; values that are only aggregated are not
+/// stored.
 pub(crate) fn check(workload: &dyn Workload, query: &Query, answer: &Rows, view: &View<'_>) -> Verdict {
     let oracle = Oracle { workload, query, view, kinds: kinds(workload, query) };
     if let Some(problem) = oracle.out_of_order(answer) {
@@ -136,7 +139,7 @@ pub(crate) fn check(workload: &dyn Workload, query: &Query, answer: &Rows, view:
     }
 }
 
-/// Types of the fields asked for.
+/// Types of the query's fields.
 fn kinds(workload: &dyn Workload, query: &Query) -> Vec<Kind> {
     let table = &workload.schema().tables[query.table as usize];
     query.fields.iter().map(|field| table.fields[*field as usize].kind).collect()
@@ -160,46 +163,50 @@ impl Oracle<'_> {
         }
     }
 
-    /// Rows of a device in the window, oldest first, that may pass the filters and may have a value.
+    /// Rows of a device in the window, oldest first, that may pass the filters and may have a
+    /// value.
     fn truth(&self, device: u32) -> Vec<Truth> {
         let mut rows = Vec::new();
-        self.each(device, &mut |place, cells| {
-            rows.push(Truth { device, time: place.time, cells: cells.to_vec(), passes: place.passes });
+        self.for_each_row(device, &mut |position, cells| {
+            rows.push(Truth { device, time: position.time, cells: cells.to_vec(), passes: position.passes });
         });
         rows
     }
 
-    /// Shows the rows of `truth` one after the other, without keeping them: a question may be about all there is.
-    fn each(&self, device: u32, show: &mut dyn FnMut(&Place, &[Option<Known>])) {
+    /// Calls `visit` for each row of [`Oracle::truth`] without storing them: a query may read the
+    /// whole data set.
+    fn for_each_row(&self, device: u32, visit: &mut dyn FnMut(&RowPosition, &[Option<TrueValue>])) {
         let window = self.query.window.clone().unwrap_or(i64::MIN..i64::MAX);
         let bound = self.workload.slot_bound(device, self.view.bound(device));
         let slots = self.workload.slots_in(device, window.clone());
         let end = slots.end.min(bound);
         let mut cells = Vec::with_capacity(self.query.fields.len());
         for from in (slots.start..end).step_by(CHUNK) {
-            let place = |slot| Place { slot, time: self.workload.time(device, slot), passes: true };
-            let places = (from..end.min(from + CHUNK as u64)).map(place);
-            let mut places: Vec<Place> = places.filter(|place| window.contains(&place.time)).collect();
-            self.filter(device, &mut places);
-            let columns: Vec<_> = self.query.fields.iter().map(|field| self.column(device, *field, &places)).collect();
-            for (row, place) in places.iter().enumerate() {
+            let position = |slot| RowPosition { slot, time: self.workload.time(device, slot), passes: true };
+            let positions = (from..end.min(from + CHUNK as u64)).map(position);
+            let mut positions: Vec<RowPosition> =
+                positions.filter(|position| window.contains(&position.time)).collect();
+            self.filter(device, &mut positions);
+            let columns: Vec<_> =
+                self.query.fields.iter().map(|field| self.column(device, *field, &positions)).collect();
+            for (row, position) in positions.iter().enumerate() {
                 cells.clear();
                 cells.extend(columns.iter().map(|column| column[row]));
                 if cells.iter().any(Option::is_some) {
-                    show(place, &cells);
+                    visit(position, &cells);
                 }
             }
         }
     }
 
-    /// Drops rows that cannot pass the filters; those that may but need not are marked.
-    fn filter(&self, device: u32, places: &mut Vec<Place>) {
+    /// Removes rows that cannot pass the filters, and marks those that pass only for some outcomes.
+    fn filter(&self, device: u32, positions: &mut Vec<RowPosition>) {
         for filter in &self.query.filters {
             let kind = self.workload.schema().tables[self.query.table as usize].fields[filter.field as usize].kind;
-            let mut column = self.column(device, filter.field, places).into_iter();
-            places.retain_mut(|place| match column.next().flatten() {
+            let mut column = self.column(device, filter.field, positions).into_iter();
+            positions.retain_mut(|position| match column.next().flatten() {
                 Some(known) if kind.number(known.units) > filter.above => {
-                    place.passes &= known.certain;
+                    position.passes &= known.certain;
                     true
                 }
                 _ => false,
@@ -207,13 +214,13 @@ impl Oracle<'_> {
         }
     }
 
-    /// Values of one field at some places.
-    fn column(&self, device: u32, field: u32, places: &[Place]) -> Vec<Option<Known>> {
-        let slots: Vec<u64> = places.iter().map(|place| place.slot).collect();
+    /// Values of one field in some rows.
+    fn column(&self, device: u32, field: u32, positions: &[RowPosition]) -> Vec<Option<TrueValue>> {
+        let slots: Vec<u64> = positions.iter().map(|position| position.slot).collect();
         let mut values = vec![0; slots.len()];
         self.workload.fill(device, field, &slots, &mut values);
         let mut units = Vec::new();
-        // Slots that follow each other are mostly of one unit.
+        // Consecutive slots mostly belong to one unit, so the last state is cached.
         let mut last = (u64::MAX, State::Unsent);
         let mut state = |slot: u64| {
             units.clear();
@@ -230,12 +237,12 @@ impl Oracle<'_> {
         };
         let known = |(slot, units): (&u64, i64)| match state(*slot) {
             State::Unsent => None,
-            state => Some(Known { units, certain: state == State::Acked }),
+            state => Some(TrueValue { units, certain: state == State::Acked }),
         };
         slots.iter().zip(values).map(known).collect()
     }
 
-    /// What is known of a value that some units carry.
+    /// State of a value that several units write: the most certain of their states.
     fn state(&self, device: u32, units: &[u64]) -> State {
         let mut seen = State::Unsent;
         for unit in units {
@@ -248,16 +255,16 @@ impl Oracle<'_> {
         seen
     }
 
-    /// One row, if it may pass the filters and may have a value.
+    /// Builds one row, if it may pass the filters and may have a value.
     fn row(&self, device: u32, slot: u64, time: i64) -> Option<Truth> {
-        let mut places = vec![Place { slot, time, passes: true }];
-        self.filter(device, &mut places);
-        let passes = places.first()?.passes;
-        let cells: Vec<_> = self.query.fields.iter().map(|field| self.column(device, *field, &places)[0]).collect();
+        let mut positions = vec![RowPosition { slot, time, passes: true }];
+        self.filter(device, &mut positions);
+        let passes = positions.first()?.passes;
+        let cells: Vec<_> = self.query.fields.iter().map(|field| self.column(device, *field, &positions)[0]).collect();
         cells.iter().any(Option::is_some).then_some(Truth { device, time, cells, passes })
     }
 
-    /// Rows whose order contradicts the question.
+    /// Returns a description of the first row that violates the query's order.
     fn out_of_order(&self, answer: &Rows) -> Option<String> {
         let sign = match self.query.order {
             Order::Any => return None,
@@ -293,14 +300,14 @@ impl Oracle<'_> {
                     Some(first) => Verdict::Wrong(format!(
                         "{} of {certain} rows are missing, the first: {}",
                         missing.len(),
-                        self.shown(first)
+                        self.format_row(first)
                     )),
                 }
             }
         }
     }
 
-    /// As `check_rows`, where only the first rows are asked for.
+    /// Checks rows like [`Oracle::check_rows`], for a query with a limit.
     fn check_limited(&self, answer: &Rows, truth: &[Truth], limit: usize) -> Verdict {
         let uncertain = truth.iter().any(|row| !row.is_certain());
         let used = match self.matched(answer, truth) {
@@ -313,7 +320,7 @@ impl Oracle<'_> {
         let expected = truth.len().min(limit);
         let seen = used.iter().filter(|used| **used).count();
         if seen != expected {
-            return Verdict::Wrong(format!("{seen} rows where the limit and the data give {expected}"));
+            return Verdict::Wrong(format!("seen {seen} rows, expected {expected} by the limit and the data"));
         }
         let times =
             |which: bool| truth.iter().zip(&used).filter(move |(_, used)| **used == which).map(|(row, _)| row.time);
@@ -322,10 +329,11 @@ impl Oracle<'_> {
             Order::Ascending => times(true).max() > times(false).min() && times(false).next().is_some(),
             Order::Descending => times(true).min() < times(false).max() && times(true).next().is_some(),
         };
-        if wrong_end { Verdict::Wrong("the limit kept other rows than the first".to_owned()) } else { Verdict::Right }
+        if wrong_end { Verdict::Wrong("the limit did not keep the first rows".to_owned()) } else { Verdict::Right }
     }
 
-    /// Finds each row of the answer in the truth; says which rows of the truth were found.
+    /// Matches each row of the answer with a row of the truth; returns which rows of the truth were
+    /// matched.
     fn matched(&self, answer: &Rows, truth: &[Truth]) -> std::result::Result<Vec<bool>, String> {
         let mut by_time: HashMap<i64, Vec<usize>> = HashMap::new();
         for (number, row) in truth.iter().enumerate() {
@@ -351,7 +359,7 @@ impl Oracle<'_> {
         truth.cells.len() == row.cells.len() && self.differing(truth, row).is_none()
     }
 
-    /// The first column in which a row is not the true one.
+    /// Returns the first column in which `row` differs from `truth`.
     fn differing(&self, truth: &Truth, row: &Row) -> Option<usize> {
         let mut cells = truth.cells.iter().zip(&row.cells).zip(&self.kinds);
         cells.position(|((known, cell), kind)| match known {
@@ -371,10 +379,11 @@ impl Oracle<'_> {
                 truth.time,
                 self.workload.schema().tables[self.query.table as usize].fields[field].name,
                 row.cells[column],
-                truth.cells[column].map_or("null".to_owned(), |known| shown(self.kinds[column], known.units))
+                truth.cells[column].map_or("null".to_owned(), |known| format_value(self.kinds[column], known.units))
             );
         }
-        let there: Vec<String> = candidates.into_iter().take(SHOWN).map(|truth| self.shown(truth)).collect();
+        let there: Vec<String> =
+            candidates.into_iter().take(ROWS_IN_MESSAGE_MAX).map(|truth| self.format_row(truth)).collect();
         let there = if there.is_empty() { "no row at that time".to_owned() } else { there.join("; ") };
         let device = row.device.map_or_else(String::new, |device| format!("{} ", self.device_name(device)));
         format!("seen {device}{:?} {:?}, expected {there}", row.time, row.cells)
@@ -384,12 +393,12 @@ impl Oracle<'_> {
         self.workload.schema().device_name(device)
     }
 
-    fn shown(&self, truth: &Truth) -> String {
+    fn format_row(&self, truth: &Truth) -> String {
         let cells: Vec<String> = truth
             .cells
             .iter()
             .zip(&self.kinds)
-            .map(|(known, kind)| known.map_or("null".to_owned(), |known| shown(*kind, known.units)))
+            .map(|(known, kind)| known.map_or("null".to_owned(), |known| format_value(*kind, known.units)))
             .take(8)
             .collect();
         format!("{} {} [{}]", self.device_name(truth.device), truth.time, cells.join(", "))
@@ -399,7 +408,7 @@ impl Oracle<'_> {
         let mut groups: BTreeMap<Option<u32>, Group> = BTreeMap::new();
         for device in self.devices() {
             let group = groups.entry(by_device.then_some(device)).or_default();
-            self.each(device, &mut |place, cells| group.add(place, cells));
+            self.for_each_row(device, &mut |position, cells| group.add(position, cells));
         }
         let mut seen: HashMap<Option<u32>, &Row> = HashMap::new();
         for row in &answer.rows {
@@ -408,7 +417,7 @@ impl Oracle<'_> {
                 return Verdict::Wrong(format!("a row without a device: {row:?}"));
             }
             if !groups.contains_key(&group) || seen.insert(group, row).is_some() {
-                return Verdict::Wrong(format!("a row nobody asked for: {row:?}"));
+                return Verdict::Wrong(format!("an unexpected row: {row:?}"));
             }
         }
         let mut verdict = Verdict::Right;
@@ -418,8 +427,8 @@ impl Oracle<'_> {
                 Verdict::Right => {}
                 Verdict::Undecided => verdict = Verdict::Undecided,
                 Verdict::Wrong(problem) => {
-                    let whose = group.map_or("all devices", |device| self.device_name(device));
-                    return Verdict::Wrong(format!("{whose}: {problem}"));
+                    let device_label = group.map_or("all devices", |device| self.device_name(device));
+                    return Verdict::Wrong(format!("{device_label}: {problem}"));
                 }
             }
         }
@@ -435,9 +444,9 @@ impl Oracle<'_> {
     ) -> Verdict {
         let mut groups: BTreeMap<(i64, Option<u32>), Group> = BTreeMap::new();
         for device in self.devices() {
-            self.each(device, &mut |place, cells| {
-                let bucket = origin + (place.time - origin).div_euclid(width) * width;
-                groups.entry((bucket, by_device.then_some(device))).or_default().add(place, cells);
+            self.for_each_row(device, &mut |position, cells| {
+                let bucket = origin + (position.time - origin).div_euclid(width) * width;
+                groups.entry((bucket, by_device.then_some(device))).or_default().add(position, cells);
             });
         }
         if let Some(limit) = self.query.limit {
@@ -452,7 +461,7 @@ impl Oracle<'_> {
             let group = (time, if by_device { row.device } else { None });
             let empty = row.cells.iter().all(is_nothing);
             if seen.insert(group, row).is_some() || (!groups.contains_key(&group) && !empty) {
-                return Verdict::Wrong(format!("a bucket nobody asked for, or twice: {row:?}"));
+                return Verdict::Wrong(format!("an unexpected or duplicate bucket: {row:?}"));
             }
         }
         let mut verdict = Verdict::Right;
@@ -462,15 +471,15 @@ impl Oracle<'_> {
                 Verdict::Right => {}
                 Verdict::Undecided => verdict = Verdict::Undecided,
                 Verdict::Wrong(problem) => {
-                    let whose = device.map_or("", |device| self.device_name(device));
-                    return Verdict::Wrong(format!("bucket {bucket} {whose}: {problem}"));
+                    let device_label = device.map_or("", |device| self.device_name(device));
+                    return Verdict::Wrong(format!("bucket {bucket} {device_label}: {problem}"));
                 }
             }
         }
         verdict
     }
 
-    /// One row of aggregates; `None`: there is no such row.
+    /// Checks one row of aggregates; `cells` is `None` if the answer has no such row.
     fn check_group(&self, aggregate: Aggregate, group: &Group, cells: Option<&[Cell]>) -> Verdict {
         let mut verdict = Verdict::Right;
         for (column, kind) in self.kinds.iter().enumerate() {
@@ -516,7 +525,7 @@ impl Oracle<'_> {
                     }
                 }
                 _ => {
-                    let expected = newest.last().map_or("nothing".to_owned(), |row| self.shown(row));
+                    let expected = newest.last().map_or("nothing".to_owned(), |row| self.format_row(row));
                     return Verdict::Wrong(format!(
                         "{}: seen {rows:?}, expected {expected}",
                         self.device_name(*device)
@@ -525,12 +534,12 @@ impl Oracle<'_> {
             }
         }
         if answer.rows.iter().any(|row| row.device.is_some_and(|device| !devices.contains(&device))) {
-            return Verdict::Wrong("a row of a device nobody asked for".to_owned());
+            return Verdict::Wrong("a row of an unexpected device".to_owned());
         }
         verdict
     }
 
-    /// Rows that may be the newest: back to the first that is certain.
+    /// Rows that may be the newest, from the latest back to the first that is certain.
     fn newest(&self, device: u32) -> Vec<Truth> {
         let bound = self.workload.slot_bound(device, self.view.bound(device));
         let mut rows = Vec::new();
@@ -546,7 +555,7 @@ impl Oracle<'_> {
         rows
     }
 
-    /// Is it one of the rows, or put together of each field's newest value?
+    /// Returns whether the row equals one of `newest`, or combines the newest value of each field.
     fn is_one_of(&self, row: &Row, newest: &[Truth]) -> bool {
         let time_fits = |truth: &Truth| row.time.is_none_or(|time| time == truth.time);
         let whole = newest.iter().any(|truth| time_fits(truth) && self.same(truth, row));
@@ -595,14 +604,15 @@ impl Oracle<'_> {
 
     fn identity_of_truth(&self, row: &Truth) -> String {
         let cells = row.cells.iter().zip(&self.kinds);
-        let cells: Vec<String> =
-            cells.map(|(known, kind)| known.map_or("null".to_owned(), |known| shown(*kind, known.units))).collect();
+        let cells: Vec<String> = cells
+            .map(|(known, kind)| known.map_or("null".to_owned(), |known| format_value(*kind, known.units)))
+            .collect();
         format!("{} [{}]", row.time, cells.join(", "))
     }
 
-    /// The same text for the same values, as far as a type distinguishes them.
+    /// Text that is equal for equal values, within the precision of the type.
     fn identity(&self, row: &Row) -> String {
-        let cells = row.cells.iter().zip(&self.kinds).map(|(cell, kind)| shown_cell(*kind, cell));
+        let cells = row.cells.iter().zip(&self.kinds).map(|(cell, kind)| format_cell(*kind, cell));
         format!("{} [{}]", row.time.unwrap_or(i64::MIN), cells.collect::<Vec<_>>().join(", "))
     }
 }
@@ -613,7 +623,7 @@ impl Truth {
     }
 }
 
-/// Keeps the first `limit` groups in the order asked for.
+/// Keeps the first `limit` groups in the query's order.
 fn keep_first<T>(groups: &mut BTreeMap<(i64, Option<u32>), T>, limit: usize, order: Order) {
     while groups.len() > limit {
         match order {
@@ -631,7 +641,7 @@ fn combined(children: &[BTreeMap<String, i64>], operator: SetOperator, all: bool
             match operator {
                 SetOperator::Union => *sum += count,
                 SetOperator::Intersect => *sum = (*sum).min(*count),
-                // Without ALL, one on the right removes every one on the left.
+                // EXCEPT without ALL: one row on the right removes all equal rows on the left.
                 SetOperator::Except => *sum = if all { *sum - count } else { 0 },
             }
         }
@@ -655,7 +665,7 @@ fn is_nothing(cell: &Cell) -> bool {
     }
 }
 
-/// One aggregate over some values.
+/// Checks one aggregate over some values.
 fn check_value(aggregate: Aggregate, kind: Kind, values: &Summary, cell: &Cell) -> Verdict {
     if aggregate == Aggregate::Count {
         let seen = match cell {
@@ -689,7 +699,7 @@ fn check_value(aggregate: Aggregate, kind: Kind, values: &Summary, cell: &Cell) 
     }
     let expected = match expected(aggregate, kind, values) {
         None => "nothing".to_owned(),
-        Some(Expected::Exactly(units)) => shown(kind, units),
+        Some(Expected::Exactly(units)) => format_value(kind, units),
         Some(Expected::About { value, .. }) => value.to_string(),
     };
     Verdict::Wrong(format!("seen {cell:?}, expected {expected} over {} values", values.all))
@@ -708,9 +718,10 @@ fn number(cell: &Cell) -> f64 {
 }
 
 enum Expected {
-    /// This value.
+    /// Exactly this value.
     Exactly(i64),
-    /// A sum or mean, of which `scale` is the sum (or mean) of magnitudes.
+    /// A sum or mean; `scale` is the sum (or mean) of the magnitudes, which bounds the rounding
+    /// error.
     About { value: f64, scale: f64 },
 }
 
@@ -732,7 +743,7 @@ fn expected(aggregate: Aggregate, kind: Kind, values: &Summary) -> Option<Expect
     })
 }
 
-/// Is `cell` the value that `units` mean?
+/// Returns whether `cell` is the value that `units` encode.
 pub(crate) fn equals(kind: Kind, units: i64, cell: &Cell) -> bool {
     match (kind, cell) {
         (Kind::Bool, Cell::Bool(value)) => i64::from(*value) == units,
@@ -740,7 +751,7 @@ pub(crate) fn equals(kind: Kind, units: i64, cell: &Cell) -> bool {
         (Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Timestamp | Kind::Date, Cell::Int(value)) => *value == units,
         (Kind::Bool | Kind::Int32 | Kind::Int64 | Kind::Date, Cell::Float(value)) => *value == units as f64,
         (Kind::Double { .. }, Cell::Float(value)) => *value == kind.number(units),
-        // Some products keep the decimal number that they were sent in 64 bits.
+        // Some products store the decimal number that they received as a 64-bit float.
         (Kind::Float { .. }, Cell::Float(value)) => *value as f32 == kind.number(units) as f32,
         (Kind::Float { .. } | Kind::Double { .. }, Cell::Int(value)) => *value as f64 == kind.number(units),
         (_, Cell::Text(text)) => kind.text_length().is_some_and(|length| {
@@ -752,7 +763,7 @@ pub(crate) fn equals(kind: Kind, units: i64, cell: &Cell) -> bool {
     }
 }
 
-fn shown(kind: Kind, units: i64) -> String {
+fn format_value(kind: Kind, units: i64) -> String {
     match kind.text_length() {
         Some(length) => {
             let mut text = Vec::new();
@@ -765,7 +776,7 @@ fn shown(kind: Kind, units: i64) -> String {
     }
 }
 
-fn shown_cell(kind: Kind, cell: &Cell) -> String {
+fn format_cell(kind: Kind, cell: &Cell) -> String {
     match cell {
         Cell::Null => "null".to_owned(),
         Cell::Bool(value) => i64::from(*value).to_string(),
@@ -777,26 +788,27 @@ fn shown_cell(kind: Kind, cell: &Cell) -> String {
     }
 }
 
-/// Counts and sums of everything that one device must have, by field.
+/// Counts and sums of all values that one device must have.
 pub(crate) struct Totals {
-    /// By field.
+    /// One element for each field of the device's table.
     pub(crate) fields: Vec<Total>,
 }
 
-/// Of one field of one device.
+/// Count and sum of one field of one device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Total {
-    /// Values that must be there.
+    /// Number of values that must exist.
     pub(crate) certain: u64,
-    /// Values that may be there besides.
+    /// Number of further values that may exist.
     pub(crate) unknown: u64,
-    /// Sum of the certain values, in units; only meaningful without unknown ones.
+    /// Sum of the certain values, in units; meaningful only if `unknown` is 0.
     pub(crate) sum: i128,
-    /// Sum of their magnitudes.
+    /// Sum of the magnitudes of the certain values.
     pub(crate) magnitude: i128,
 }
 
-/// Totals of a device. `replaces`: a slot written twice is one row; otherwise every write of it is one.
+/// Computes the totals of a device. `replaces`: whether the target keeps one row for a slot that is
+/// written twice, or one row for each write.
 ///
 /// Cost: a few nanoseconds a value, 16 bytes a slot of memory.
 ///
@@ -806,7 +818,7 @@ pub(crate) fn totals(workload: &dyn Workload, device: u32, view: &View<'_>, repl
     let table = workload.schema().table_of(device);
     let bound = workload.slot_bound(device, view.bound(device));
     if bound > 1 << 32 {
-        return Err(Error::setup(format!("{bound} rows of one device: too many to be added up")));
+        return Err(Error::setup(format!("{bound} rows of one device: too many to sum up in memory")));
     }
     let mut fields = vec![Total::default(); table.fields.len()];
     let aligned = workload.unit_fields(device, 0) == (0..table.fields.len() as u32);
@@ -829,7 +841,7 @@ pub(crate) fn totals(workload: &dyn Workload, device: u32, view: &View<'_>, repl
 
 #[derive(Default)]
 struct Presence {
-    /// Slots that must be there; more than once where the target keeps every write.
+    /// Slots that must exist; a slot occurs once for each write if the target keeps every write.
     certain: Vec<u64>,
     unknown: u64,
 }

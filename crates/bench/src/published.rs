@@ -1,11 +1,12 @@
-//! `millrace bench published`: what others have published, and our figures beside it.
+//! `millrace bench published`: figures that other projects have published, next to ours.
 //!
-//! A published page is a table in code, with the configuration that repeats it. Our figures come from `report.json` of
-//! runs of that configuration, and from nowhere else. Measurements without such a run are listed in one line for each
-//! source, "not run here".
+//! A published page is a table in code, with the configuration that repeats it. Our figures come
+//! only from the `report.json` of runs with that configuration. Measurements without such a run are
+//! listed in one line for each source, "not run here".
 //!
-//! Always true: nothing is multiplied. A run of a part of the published work says which part, and only figures that do
-//! not depend on the amount of work are called comparable. A run that failed its verification gives no figure.
+//! Always true: no figure is extrapolated. A run of a part of the published work states its share,
+//! and only figures that do not depend on the amount of work are called comparable. A run that
+//! failed its verification gives no figure.
 
 mod iot_benchmark;
 pub(crate) mod mot;
@@ -19,32 +20,32 @@ use crate::report::format::whole;
 use crate::report::read::Reports;
 use crate::result::{Latency, OperationResult, PhaseResult, RunResult};
 
-/// Every page this product answers to.
+/// Every published page that the report covers.
 const PAGES: &[&Page] = &[&iot_benchmark::USE_CASE, &iot_benchmark::README, &iot_benchmark::TABLE_MODEL];
 
 /// A published page.
 struct Page {
     title: &'static str,
-    /// Where it stands, and of when it is.
+    /// Place and date of the publication.
     source: &'static str,
-    /// What it was measured on, in a few words.
+    /// Hardware of the measurement, in a few words.
     machine: &'static str,
-    /// The workload of runs that repeat it.
+    /// Name of the workload of runs that repeat it.
     workload: &'static str,
     cases: &'static [Case],
 }
 
-/// One measurement that was published.
+/// One published measurement.
 struct Case {
     name: &'static str,
-    /// What repeats it, after `millrace`; a target is added.
+    /// Command that repeats it, after `millrace`; a target is added.
     command: &'static str,
-    /// The file that the command reads: a run of ours must have had its settings.
+    /// Configuration file of the command: a run of ours must have had its settings.
     configuration: &'static str,
-    /// Requests in all.
+    /// Number of requests in total.
     requests: u64,
     numbers: fn() -> Vec<Number>,
-    /// What a reader must know. Without numbers: why there is nothing to compare.
+    /// A caveat for the reader; for a case without numbers, the reason.
     note: &'static str,
 }
 
@@ -66,18 +67,18 @@ enum Unit {
     Bytes,
 }
 
-/// How a number depends on how much of the work was done.
+/// Dependence of a number on the share of the work that was done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Amount {
-    /// Not: a part of the work shows it as well.
+    /// Independent: a part of the work gives the same number.
     Free,
-    /// It is a sum over the work.
+    /// A sum over the work.
     Total,
-    /// A request takes longer the more data there is.
+    /// A latency that grows with the amount of data.
     Grows,
 }
 
-/// Where our figure stands in a result.
+/// Location of our figure in a result.
 #[derive(Clone, Copy, Debug)]
 enum Read {
     OkOperation(&'static str),
@@ -97,10 +98,10 @@ impl Number {
     }
 }
 
-/// Writes the page of all published numbers to `out`, with our figures from the reports `from`.
+/// Writes the page of all published numbers to `out`, with our figures from the reports in `from`.
 ///
 /// # Errors
-/// A report cannot be read, the page cannot be written.
+/// A report cannot be read, or the page cannot be written.
 pub(crate) fn run(from: &[PathBuf], out: &Path) -> Result {
     let text = page(&Reports::read(from)?)?;
     if let Some(folder) = out.parent() {
@@ -129,7 +130,8 @@ const TABLE_HEAD: &str = "\
 |---|---:|---:|---|---|
 ";
 
-/// Measurements of a source that no run of ours repeats. Their numbers say nothing alone, so they have one line together.
+/// Measurements of a source that no run of ours repeats. Their numbers mean little alone, so they
+/// share one line.
 #[derive(Default)]
 struct NotRun(Vec<String>);
 
@@ -190,7 +192,8 @@ impl Case {
         Ok(())
     }
 
-    /// Keys of the configuration that a run must share, with their values.
+    /// Returns the configuration keys that a run must have in common with the case, with their
+    /// values.
     fn settings(&self) -> Result<Vec<(&'static str, String)>> {
         let config = Config::from_text(self.configuration, self.command)?;
         let counts = |name: &str| config.source_of(name).is_some() && !FREE_KEYS.contains(&name);
@@ -205,18 +208,19 @@ impl Case {
     }
 }
 
-/// Keys that say where and how long, not what; and those of one product.
+/// Keys that set the target or the length of a run, or apply to a single product: a run may have
+/// other values.
 const FREE_KEYS: [&str; 8] =
     ["LOOP", "DB_SWITCH", "HOST", "PORT", "IS_DELETE_DATA", "VECTOR", "IoTDB_DIALECT_MODE", "IoTDB_TABLE_NUMBER"];
-/// Keys that must not be set at all: a rate is no longer a capacity.
+/// Keys that must be unset: at a fixed rate, throughput is no longer a capacity.
 const RATES: [&str; 2] = ["RATE", "POINT_RATE"];
 
-/// A run of ours that repeats a case, in whole or in part.
+/// A run of ours that repeats a case, completely or in part.
 struct Ours<'a> {
     run: &'a RunResult,
-    /// Of the published requests; `None`: all that were asked for.
+    /// Share of the published requests; `None`: all of them.
     share: Option<f64>,
-    /// The published run did nothing else.
+    /// The published run only wrote data.
     only_writes: bool,
 }
 
@@ -226,7 +230,7 @@ impl Ours<'_> {
         let number = |name: &str| value(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
         let same = settings.iter().all(|(key, expected)| value(key) == Some(expected.as_str()));
         let paced = RATES.iter().any(|key| number(key) > 0.0);
-        // Each kind by itself is not a mix.
+        // A run that measures each kind of query separately is not a mix.
         let mixed = case.only_writes() || number("QUERY_COUNT") == 0.0;
         if !same || paced || !mixed {
             return None;
@@ -238,7 +242,7 @@ impl Ours<'_> {
         Some(Ours { run, share, only_writes: case.only_writes() })
     }
 
-    /// The phase that did most of an operation, and its figures.
+    /// Returns the phase that completed most of an operation, and its figures.
     fn operation(&self, name: &str) -> Option<(&PhaseResult, &OperationResult)> {
         let of = |phase| -> Option<(&PhaseResult, &OperationResult)> {
             let phase: &PhaseResult = phase;
@@ -256,41 +260,43 @@ impl Ours<'_> {
             Read::FailPoint(name) => operation(name).map(|o| o.failed_points as f64),
             Read::Throughput(name) => operation(name).map(|o| o.throughput),
             Read::Latency(name, column) => operation(name).map(|o| column_of(&o.latency_ms, column)),
-            // Questions came after.
+            // Queries ran in later phases.
             Read::Elapsed if self.only_writes => self.operation("INGESTION").map(|(phase, _)| phase.elapsed_s),
             Read::Elapsed => {
                 let busy = |phase: &&PhaseResult| phase.operations.iter().any(|o| o.ok + o.failed > 0);
                 let mut phases = self.run.phases.iter().filter(busy);
-                // Several phases are not one elapsed time.
+                // With several phases, no single elapsed time exists.
                 phases.next().filter(|_| phases.next().is_none()).map(|phase| phase.elapsed_s)
             }
             Read::Disk => self.run.server.as_ref().filter(|s| s.settled_bytes > 0).map(|s| s.settled_bytes as f64),
         }
     }
 
-    /// Our figure with whose it is, and whether it can be compared.
+    /// Returns our figure with its product and processors, and whether it is comparable.
     fn compare(&self, number: &Number) -> (String, String) {
         let run = self.run;
-        let whose = format!("{} {}, {} processors", run.target.product, run.target.version, run.machine.cpus);
+        let run_label = format!("{} {}, {} processors", run.target.product, run.target.version, run.machine.cpus);
         if run.verification.on && !run.verification.passed {
-            return (format!("– ({whose})"), "no: verification failed".to_owned());
+            return (format!("– ({run_label})"), "no: verification failed".to_owned());
         }
         let Some(value) = self.value(number.read) else {
-            return (format!("– ({whose})"), "no: not in this run".to_owned());
+            return (format!("– ({run_label})"), "no: not in this run".to_owned());
         };
         let mut comparable = match (self.share, number.amount) {
             (None, _) => "measured".to_owned(),
             (Some(share), Amount::Free) => format!("scaled: {} of the requests", percent(share)),
             (Some(share), Amount::Total) => format!("no: a sum over {} of the requests", percent(share)),
-            (Some(share), Amount::Grows) => format!("no: grows with the data, and {} was asked for", percent(share)),
+            (Some(share), Amount::Grows) => {
+                format!("no: it grows with the data, and the run did {} of the requests", percent(share))
+            }
         };
         if !run.verification.on {
             comparable.push_str("; not verified");
         }
         if self.client_bound(number.read) {
-            comparable.push_str("; this tool was the limit");
+            comparable.push_str("; limited by this tool");
         }
-        (format!("{} ({whose})", number.unit.show(value)), comparable)
+        (format!("{} ({run_label})", number.unit.show(value)), comparable)
     }
 
     fn client_bound(&self, read: Read) -> bool {
@@ -298,7 +304,8 @@ impl Ours<'_> {
         self.operation(name).is_some_and(|(phase, _)| phase.client_bound)
     }
 
-    /// Of throughputs and mean latencies: what the server's processors did for it, where that can be told apart.
+    /// Server CPU for a unit of work, for throughputs and mean latencies; empty if it cannot be
+    /// attributed to one operation.
     fn cpu_per_unit(&self, read: Read) -> String {
         let (Read::Throughput(name) | Read::Latency(name, 0)) = read else { return String::new() };
         if self.run.verification.on && !self.run.verification.passed {
@@ -333,7 +340,7 @@ fn percent(share: f64) -> String {
 }
 
 impl Unit {
-    /// With two decimals where the original prints them, and groups of three digits.
+    /// Formats with two decimals, like the original, and with thousands separators.
     fn show(self, value: f64) -> String {
         let grouped =
             |value: f64| format!("{}.{:02}", whole(value as u64), (value.fract() * 100.0).round() as u64 % 100);
@@ -347,7 +354,7 @@ impl Unit {
     }
 }
 
-/// Rounded so that the cents do not carry into the whole.
+/// Rounds first, so that the decimals do not carry into the integer part.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

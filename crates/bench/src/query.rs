@@ -1,90 +1,95 @@
-//! Questions that every target is asked in its own language, and the common form of answers.
+//! Queries in a form independent of products, and the common form of answers.
 
 use std::ops::Range;
 
-/// One question. Drivers put it into their product's language; the oracle answers it from the generator.
+/// One query. Drivers translate it to their product's language; the oracle computes its answer from
+/// the generator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     /// Index in [`crate::workload::Workload::kinds`].
     pub kind: usize,
     /// Index in [`crate::schema::Schema::tables`].
     pub table: u32,
-    /// Whose rows; `None`: all devices of the table.
+    /// Devices to read; `None`: all devices of the table.
     pub devices: Option<Vec<u32>>,
-    /// Fields asked for, by index in the table; at least one.
+    /// Fields to return, by index in the table; at least one.
     pub fields: Vec<u32>,
-    /// Times, half-open, in the run's unit; `None`: all. An end may be `i64::MIN` / `i64::MAX` for "open".
+    /// Half-open range of time in the run's unit; `None`: all. `i64::MIN` or `i64::MAX` marks an
+    /// open end.
     pub window: Option<Range<i64>>,
-    /// Rows must pass all of them.
+    /// Conjunction of filters.
     pub filters: Vec<Filter>,
-    /// What is made of the rows.
+    /// Rows or aggregates of them.
     pub shape: Shape,
-    /// In which order rows come.
+    /// Order of the answer's rows.
     pub order: Order,
-    /// At most so many rows.
+    /// Maximum number of rows.
     pub limit: Option<u64>,
-    /// Other devices' rows joined by a set operation (Q12).
+    /// Set operation with the rows of other devices (Q12).
     pub set: Option<SetOperation>,
 }
 
-/// A field's value must be greater than a number. A missing value does not pass.
+/// A filter `field > number`. A missing value does not pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
-    /// By index in the table.
+    /// Index of the field in the table.
     pub field: u32,
     /// Exclusive bound.
     pub above: f64,
 }
 
-/// What is made of the rows.
+/// Form of the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// The rows themselves: (device, time, fields…). A row none of whose asked fields has a value may be left out.
+    /// The rows themselves: (device, time, fields…). A row without a value in any of the query's
+    /// fields may be left out.
     Rows,
-    /// One row a device (or one in all): the aggregate of each field. No row for a device without any.
+    /// One row for each device (or one over all): the aggregate of each field. A device without any
+    /// value has no row.
     Aggregate {
-        /// Which.
+        /// Aggregate function, applied to each field.
         aggregate: Aggregate,
-        /// One row a device, or one over all.
+        /// One row for each device, or one over all.
         by_device: bool,
     },
-    /// Aggregates by intervals of time: `[origin + i * width, origin + (i + 1) * width)`, the answer's time being the
-    /// start of the interval. Intervals without values may be left out, null, or have a count of 0.
+    /// Aggregates over intervals of time, `[origin + i * width, origin + (i + 1) * width)`. The
+    /// time of a row is the start of its interval. Intervals without values may be left out, be
+    /// null, or have a count of 0.
     Buckets {
-        /// Which.
+        /// Aggregate function, applied to each field.
         aggregate: Aggregate,
-        /// In the run's unit, at least 1.
+        /// Interval length in the run's unit, at least 1.
         width: i64,
-        /// Start of one bucket, in the run's unit.
+        /// Start of one interval, in the run's unit.
         origin: i64,
-        /// By device and time, or by time alone.
+        /// Group by device and time, or by time alone.
         by_device: bool,
     },
     /// The newest row of each device.
     Latest,
 }
 
-/// A function of many values.
+/// An aggregate function over the non-null values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
-    /// How many are not null.
+    /// Number of values.
     Count,
-    /// Their sum.
+    /// Sum of the values.
     Sum,
-    /// Their mean.
+    /// Arithmetic mean of the values.
     Avg,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest.
+    /// Maximum.
     Max,
-    /// That of the oldest row.
+    /// Value of the oldest row.
     First,
-    /// That of the newest row.
+    /// Value of the newest row.
     Last,
 }
 
 impl Aggregate {
-    /// SQL's (and InfluxQL's) name.
+    /// Name in SQL and InfluxQL.
     pub fn name(self) -> &'static str {
         match self {
             Aggregate::Count => "count",
@@ -97,7 +102,7 @@ impl Aggregate {
         }
     }
 
-    /// The function that IoT-benchmark's `QUERY_AGGREGATE_FUN` names, in any product's spelling.
+    /// Parses a function of IoT-benchmark's `QUERY_AGGREGATE_FUN`, in any product's spelling.
     pub fn parse(name: &str) -> Option<Aggregate> {
         Some(match name.to_ascii_lowercase().as_str() {
             "count" => Aggregate::Count,
@@ -115,38 +120,38 @@ impl Aggregate {
 /// Order of the answer's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Any.
+    /// Unordered.
     Any,
     /// Oldest first.
     Ascending,
-    /// Newest first (over all devices, or within each).
+    /// Newest first, over all devices or within each.
     Descending,
 }
 
 /// `(rows of the devices) OP (rows of others) OP …`, over (time, fields…) without the device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetOperation {
-    /// Which.
+    /// The operator, the same between all children.
     pub operator: SetOperator,
-    /// Keep duplicates.
+    /// ALL: keep duplicates.
     pub all: bool,
-    /// Devices of the further children; same fields, window and filters.
+    /// Devices of each further child, which has the same fields, window and filters.
     pub others: Vec<Vec<u32>>,
 }
 
 /// A set operation of SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOperator {
-    /// In any child.
+    /// Rows of any child.
     Union,
-    /// In every child.
+    /// Rows that are in every child.
     Intersect,
-    /// In the first and in no other.
+    /// Rows of the first child that are in no other.
     Except,
 }
 
 impl SetOperator {
-    /// SQL's word.
+    /// SQL keyword.
     pub fn name(self) -> &'static str {
         match self {
             SetOperator::Union => "UNION",
@@ -159,29 +164,29 @@ impl SetOperator {
 /// An answer in the common form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// In the order they came.
+    /// Rows in the order received.
     pub rows: Vec<Row>,
 }
 
 /// One row of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Whose, where the answer says.
+    /// Device index, if the answer has it.
     pub device: Option<u32>,
-    /// Its time (a bucket's start) in the run's unit, where the answer says.
+    /// Time in the run's unit (for intervals, their start), if the answer has it.
     pub time: Option<i64>,
-    /// One a field asked for.
+    /// One cell for each field of the query.
     pub cells: Vec<Cell>,
 }
 
 /// One value of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// None.
+    /// SQL NULL.
     Null,
-    /// A boolean.
+    /// Boolean value.
     Bool(bool),
-    /// A whole number; also times in the run's unit, and dates as days since 1970.
+    /// Integer; also times in the run's unit, and dates as days since 1970.
     Int(i64),
     /// Any other number.
     Float(f64),
@@ -190,7 +195,7 @@ pub enum Cell {
 }
 
 impl Rows {
-    /// Values in it that are not null.
+    /// Counts the non-null values.
     pub fn points(&self) -> u64 {
         self.rows.iter().flat_map(|row| &row.cells).filter(|cell| **cell != Cell::Null).count() as u64
     }

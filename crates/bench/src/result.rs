@@ -1,145 +1,147 @@
-//! What a run found out: everything reports are made from, and what `report.json` holds.
+//! The result of a run: the data of all reports and the content of `report.json`.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of this form; a reader refuses others and names both.
+/// Version of the format; a reader refuses other versions and names both.
 pub const RESULT_FORMAT: u32 = 1;
 
 /// One run on one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunResult {
-    /// [`RESULT_FORMAT`].
+    /// Format version, see [`RESULT_FORMAT`].
     pub format: u32,
     /// Version of this tool.
     pub tool: String,
-    /// The command line that gave it.
+    /// Command line of the run.
     pub command: Vec<String>,
     /// Wall clock at the start, RFC 3339.
     pub started: String,
     /// Workload's name, such as `iot`.
     pub workload: String,
-    /// Product and how it was used.
+    /// Product and how the tool used it.
     pub target: TargetResult,
-    /// Where this tool ran.
+    /// Machine on which this tool ran.
     pub machine: Machine,
-    /// Every key of the configuration and its value; no password.
+    /// All configuration keys with their values, without passwords.
     pub configuration: Vec<(String, String)>,
-    /// What a person should know: warnings, departures, why a row is all zero.
+    /// Remarks for the reader: warnings, deviations, reasons for empty rows.
     pub notes: Vec<String>,
-    /// Longest registration of a schema client.
+    /// Longest time that a schema client took to register its devices, in seconds.
     pub schema_s: f64,
-    /// Phases in order; a run of the original has one.
+    /// Phases in order of execution; a run of the original has one.
     pub phases: Vec<PhaseResult>,
-    /// Per second of the run.
+    /// Figures for each second of the run.
     pub seconds: Vec<Second>,
-    /// Samples of machine and server, at least one a second.
+    /// Samples of machine and server; at least one for each second.
     pub resources: Vec<ResourceSample>,
-    /// Server and disk over the whole run.
+    /// Server and disk over the whole run; `None` if nothing was written.
     pub server: Option<ServerResult>,
-    /// What was checked, and the verdict.
+    /// Checks and verdict.
     pub verification: Verification,
     /// Failures by operation, class and first message.
     pub failures: Vec<Failure>,
-    /// Was it stopped (Ctrl-C, time limit) before its end, and by what.
+    /// Reason why the run was stopped before its end (Ctrl-C, time limit).
     pub stopped: Option<String>,
 }
 
-/// Product and how it was used.
+/// Product and how the tool used it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TargetResult {
-    /// Word on the command line, such as `questdb`.
+    /// Name on the command line, such as `questdb`.
     pub name: String,
-    /// As given, without password.
+    /// URL as given, without the password.
     pub url: String,
-    /// Name for people.
+    /// Name of the product in reports.
     pub product: String,
-    /// As the server tells it.
+    /// Version reported by the server.
     pub version: String,
-    /// The write path.
+    /// Protocol and statement of writes.
     pub write_path: String,
-    /// Why this one.
+    /// Reason for this write path.
     pub why: String,
-    /// When a write is acknowledged.
+    /// Durability of an acknowledged write.
     pub durability: String,
-    /// Is an acknowledged write on disk?
+    /// Whether an acknowledged write is on disk.
     pub durable: bool,
-    /// How far the driver is proved.
+    /// Level of testing of the driver against the product.
     pub proof: String,
 }
 
-/// Where this tool ran.
+/// Machine on which this tool ran.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// Processors this process may use.
+    /// Number of processors that this process may use.
     pub cpus: u32,
-    /// As the kernel names the processor.
+    /// Name of the processor.
     pub cpu: String,
-    /// Bytes of memory.
+    /// Total memory in bytes.
     pub memory_bytes: u64,
-    /// Kernel's name and version.
+    /// Name and version of the kernel.
     pub kernel: String,
 }
 
-/// One phase: some clients do a mix of operations.
+/// One phase: a number of clients runs a mix of operations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseResult {
-    /// Such as `write`, `TIME_RANGE`, or `mixed`.
+    /// Name of the phase: `write`, `TIME_RANGE`, `mixed`.
     pub name: String,
-    /// Client threads.
+    /// Number of client threads.
     pub clients: u32,
-    /// Intended operations per second in all; 0: closed loop (each client sends when its last answer has come).
+    /// Target rate of all clients in operations per second; 0: closed loop (a client sends after
+    /// its last answer).
     pub rate: f64,
-    /// First request to last response, warm-up excluded.
+    /// Seconds from the first request to the last response, without warm-up.
     pub elapsed_s: f64,
-    /// Seconds since the run's start at which the phase began.
+    /// Start of the phase, in seconds since the run's start.
     pub began_s: f64,
-    /// One a kind, in the workload's order; all kinds, also those without operations.
+    /// One element for each kind of the workload, in its order, including kinds without operations.
     pub operations: Vec<OperationResult>,
-    /// CPU seconds of the server from the phase's start until it was idle again; `None` where it cannot be seen.
+    /// CPU seconds of the server during the phase; `None` if its processes cannot be inspected.
     pub server_cpu_s: Option<f64>,
-    /// CPU seconds of this process in the phase.
+    /// CPU seconds of this process during the phase.
     pub client_cpu_s: f64,
-    /// Is the figure this tool's rather than the target's?
+    /// Whether the client, not the target, limited the throughput.
     pub client_bound: bool,
-    /// On what that rests.
+    /// Evidence for `client_bound`.
     pub client_bound_why: String,
 }
 
 /// One kind of operation in one phase.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationResult {
-    /// Such as `INGESTION`.
+    /// Name of the kind, such as `INGESTION`.
     pub name: String,
     /// The original's name in stored tables, such as `PRECISE_QUERY`.
     pub stored_name: String,
     /// Requests that succeeded.
     pub ok: u64,
-    /// Values in them.
+    /// Values in successful requests.
     pub ok_points: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Values in them (writes only).
+    /// Values in failed requests (writes only).
     pub failed_points: u64,
     /// `ok_points` per second of the phase.
     pub throughput: f64,
-    /// From the intended moment of sending (open loop) or from sending (closed loop); successful operations only.
+    /// Latency of successful operations, measured from the scheduled send time (open loop) or the
+    /// actual send time (closed loop).
     pub latency_ms: Latency,
-    /// From the moment of sending, in open loop as well: service time.
+    /// Latency from the actual send time, also in open loop.
     pub service_ms: Latency,
     /// All latencies in nanoseconds as an HDR histogram (V2, deflated, base64).
     pub histogram: String,
-    /// One statement as it was sent.
+    /// One statement as sent.
     pub example: Option<String>,
-    /// Why there is nothing, or what is special.
+    /// Reason for an empty row, or another remark.
     pub note: Option<String>,
 }
 
 /// Latencies in milliseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// Mean.
+    /// Arithmetic mean.
     pub avg: f64,
-    /// Least.
+    /// Minimum.
     pub min: f64,
     /// 10th percentile.
     pub p10: f64,
@@ -157,13 +159,13 @@ pub struct Latency {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Greatest.
+    /// Maximum.
     pub max: f64,
-    /// Greatest sum of one client's latencies.
+    /// Largest sum of one client's latencies.
     pub slowest_thread: f64,
 }
 
-/// One second of a run, one kind of operation; seconds without operations are left out.
+/// One second and one kind of operation of a run; seconds without operations are left out.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds since the run's start.
@@ -172,21 +174,21 @@ pub struct Second {
     pub phase: u32,
     /// Index of the kind.
     pub kind: u32,
-    /// Requests that succeeded in it.
+    /// Requests that succeeded.
     pub ok: u64,
-    /// Values in them.
+    /// Values in successful requests.
     pub points: u64,
-    /// Requests that failed in it.
+    /// Requests that failed.
     pub failed: u64,
     /// Median latency in milliseconds.
     pub p50_ms: f64,
-    /// 99th percentile.
+    /// 99th percentile of latency in milliseconds.
     pub p99_ms: f64,
-    /// Greatest.
+    /// Maximum latency in milliseconds.
     pub max_ms: f64,
 }
 
-/// Machine and server at one moment. Counters are since the run's start.
+/// Machine and server at one moment. Counters start at zero when the run starts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ResourceSample {
     /// Seconds since the run's start.
@@ -195,128 +197,130 @@ pub struct ResourceSample {
     pub server_cpu_s: Option<f64>,
     /// Resident bytes of the server's processes.
     pub server_rss_bytes: Option<u64>,
-    /// Bytes that the server's processes made the disks read.
+    /// Bytes read from disks for the server's processes.
     pub server_read_bytes: Option<u64>,
-    /// Bytes that the server's processes made the disks write.
+    /// Bytes written to disks for the server's processes.
     pub server_written_bytes: Option<u64>,
-    /// Bytes of files in the server's data directories, as allocated on disk.
+    /// Bytes allocated on disk for the server's data directories.
     pub data_bytes: Option<u64>,
     /// CPU seconds of this process.
     pub client_cpu_s: f64,
-    /// CPU seconds of all processors of the host that were not idle.
+    /// Busy CPU seconds of all processors of the host.
     pub host_cpu_s: f64,
-    /// Bytes of memory of the host in use.
+    /// Used memory of the host in bytes.
     pub host_memory_bytes: u64,
     /// Bytes read by all disks of the host.
     pub host_read_bytes: u64,
     /// Bytes written by all disks of the host.
     pub host_written_bytes: u64,
-    /// Bytes received over all interfaces but loopback.
+    /// Bytes received over all interfaces except loopback.
     pub host_received_bytes: u64,
-    /// Bytes sent over all interfaces but loopback.
+    /// Bytes sent over all interfaces except loopback.
     pub host_sent_bytes: u64,
 }
 
 /// Server and disk over the whole run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerResult {
-    /// CPU seconds from the first write until all writing was flushed and the server idle.
+    /// CPU seconds from the first write until all data was flushed and the server was idle.
     pub write_cpu_s: f64,
-    /// Acknowledged points.
+    /// Number of acknowledged points.
     pub points: u64,
     /// `points / write_cpu_s`.
     pub points_per_cpu_s: f64,
-    /// Bytes on disk after the data had settled.
+    /// Bytes on disk when the server was idle after the writes.
     pub settled_bytes: u64,
     /// `settled_bytes / points`.
     pub bytes_per_point: f64,
-    /// Seconds from the last write until the data had settled.
+    /// Seconds from the last write until the server was idle.
     pub settling_s: f64,
-    /// Did it come to rest within the time allowed?
+    /// Whether the server became idle within the time allowed.
     pub settled: bool,
-    /// Greatest resident size.
+    /// Maximum resident bytes.
     pub rss_bytes_max: u64,
-    /// Bytes that writing made the disks write.
+    /// Bytes written to disks because of the writes.
     pub written_bytes: u64,
-    /// Acknowledged write to first answer that shows it.
+    /// Time from the acknowledgement of a write until a query returns it.
     pub lag_ms: Option<Latency>,
-    /// An fdatasync of a few bytes of this tool on the server's disk, while it was written to.
+    /// Latency of an fdatasync of a few bytes by this tool on the server's disk during the writes.
     #[serde(default)]
     pub fsync_ms: Option<Latency>,
 }
 
-/// What was checked, and the verdict.
+/// Checks and verdict.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Verification {
-    /// Was it on?
+    /// Whether the run was verified.
     pub on: bool,
-    /// Nothing contradicted the generator. False whenever `findings` is not empty.
+    /// Whether all answers and data agree with the generator. False whenever `findings` is not
+    /// empty.
     pub passed: bool,
-    /// One a kind of question.
+    /// One element for each kind of query.
     pub answers: Vec<Checked>,
-    /// Devices whose count and sum over all points were compared.
+    /// Number of devices whose count and sum over all points were compared.
     pub devices: u64,
-    /// Points that must be there by the acknowledgements, over all compared devices.
+    /// Points that must exist according to the acknowledgements, over all compared devices.
     pub points_expected: u64,
     /// Points found.
     pub points_found: u64,
-    /// Points whose write failed with an unknown outcome: may be there or not.
+    /// Points whose write has an unknown outcome: they may exist.
     pub points_unknown: u64,
     /// Acknowledged points that are missing.
     pub lost: u64,
-    /// Points that are there more than once, or were never sent.
+    /// Points that exist more than once, or were never sent.
     pub surplus: u64,
-    /// CPU seconds this tool spent on it.
+    /// CPU seconds that this tool used for verification.
     pub cpu_s: f64,
-    /// What contradicts, first ones in full.
+    /// Descriptions of the contradictions found; only the first ones are kept.
     pub findings: Vec<String>,
 }
 
 /// Checked answers of one kind.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Checked {
-    /// Such as `TIME_RANGE`.
+    /// Name of the kind, such as `TIME_RANGE`.
     pub name: String,
-    /// Answers that came.
+    /// Number of answers received.
     pub answers: u64,
-    /// Compared with the closed form.
+    /// Number of answers compared with the oracle.
     pub checked: u64,
-    /// Wrong ones.
+    /// Number of wrong answers.
     pub wrong: u64,
-    /// Chosen but not decidable, because writes with unknown outcome touch them.
+    /// Number of answers selected for a check that could not be decided, because writes with
+    /// unknown outcome affect them.
     pub undecided: u64,
 }
 
-/// Failures of one operation of one class.
+/// Failures of one operation with one error class.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Failure {
-    /// Such as `INGESTION`.
+    /// Name of the operation, such as `INGESTION`.
     pub operation: String,
-    /// Such as `timeout`.
+    /// Error class, such as `timeout`.
     pub class: String,
-    /// How many.
+    /// Number of failures.
     pub count: u64,
-    /// The first one's message.
+    /// Message of the first failure.
     pub first: String,
 }
 
-/// One finished operation, for stores that keep every one.
+/// One finished operation, for stores that keep every operation.
 #[derive(Clone, Debug)]
 pub struct OperationRecord {
-    /// Wall clock at its end, milliseconds since 1970.
+    /// Wall clock at the end, milliseconds since 1970.
     pub ended_ms: i64,
     /// Client number.
     pub client: u32,
-    /// Index of its kind.
+    /// Index of the operation's kind.
     pub kind: u32,
-    /// First device it concerned.
+    /// Index of the operation's first device.
     pub device: u32,
     /// Values that succeeded.
     pub ok_points: u64,
     /// Values that failed.
     pub failed_points: u64,
-    /// Nanoseconds.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// The error's text, if it failed.
+    /// Error message, if the operation failed.
     pub remark: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! What is written: tables, the devices in them and their fields; and one request's worth of rows.
+//! Schema of a run's data: tables, devices and fields; and the rows of one write request.
 
 use std::ops::Range;
 
-/// Unit of every time in a run.
+/// Unit of all times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds.
@@ -14,7 +14,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Nanoseconds in one unit.
+    /// Length of the unit in nanoseconds.
     pub fn nanos(self) -> i64 {
         match self {
             Unit::Millis => 1_000_000,
@@ -23,45 +23,45 @@ impl Unit {
         }
     }
 
-    /// Units in one second.
+    /// Number of units in one second.
     pub fn per_second(self) -> i64 {
         1_000_000_000 / self.nanos()
     }
 }
 
-/// Type of a field. Every value of a run is one `i64`, its *units*; the type says what they mean, so that generating,
-/// checking and summing are integer work and exact.
+/// Type of a field. Every value of a run is represented by one `i64`, its *units*, which the type
+/// maps to a value. Generating, checking and summing are therefore exact integer work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Units 0 or 1.
+    /// Units are 0 (false) or 1 (true).
     Bool,
-    /// Units within 32 bits.
+    /// The value is the units, which fit into 32 bits.
     Int32,
-    /// The units.
+    /// The value is the units.
     Int64,
     /// Units / 10^decimals as a 32-bit float.
     Float {
-        /// 0 ..= 9.
+        /// Decimal places, 0 ..= 9.
         decimals: u8,
     },
     /// Units / 10^decimals as a 64-bit float; |units| < 2^53.
     Double {
-        /// 0 ..= 9.
+        /// Decimal places, 0 ..= 9.
         decimals: u8,
     },
-    /// Text of `length` letters and digits drawn from the units by [`text_of`].
+    /// Text of `length` letters and digits, derived from the units by [`text_of`].
     Text {
-        /// Characters.
+        /// Length in characters.
         length: u16,
     },
-    /// As `Text`; a type of its own in IoTDB.
+    /// Like `Text`; a separate type in IoTDB.
     String {
-        /// Characters.
+        /// Length in characters.
         length: u16,
     },
-    /// As `Text`, but bytes.
+    /// Like `Text`, but of type bytes.
     Blob {
-        /// Bytes.
+        /// Length in bytes.
         length: u16,
     },
     /// Units are a time in the run's unit.
@@ -70,11 +70,11 @@ pub enum Kind {
     Date,
 }
 
-/// Powers of ten that [`Kind`] can have as its scale.
+/// Scale factors by decimal places.
 pub const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 impl Kind {
-    /// Digits behind the point: 0 for all but floats.
+    /// Number of decimal places: 0 for all types except floats.
     pub fn decimals(self) -> u8 {
         match self {
             Kind::Float { decimals } | Kind::Double { decimals } => decimals,
@@ -82,18 +82,18 @@ impl Kind {
         }
     }
 
-    /// Can it be compared with a number and summed?
+    /// Returns whether values are numeric: they can be compared with a number and summed.
     pub fn is_number(self) -> bool {
         matches!(self, Kind::Int32 | Kind::Int64 | Kind::Float { .. } | Kind::Double { .. })
     }
 
-    /// The number that `units` mean, as the target stores it.
+    /// Number represented by `units`, with the precision of the type.
     pub fn number(self, units: i64) -> f64 {
         let value = units as f64 / POWERS[usize::from(self.decimals())];
         if matches!(self, Kind::Float { .. }) { f64::from(value as f32) } else { value }
     }
 
-    /// Length of texts, `None` for other types.
+    /// Length of texts; `None` for other types.
     pub fn text_length(self) -> Option<u16> {
         match self {
             Kind::Text { length } | Kind::String { length } | Kind::Blob { length } => Some(length),
@@ -102,7 +102,7 @@ impl Kind {
     }
 }
 
-/// Appends the text that `units` stand for: `length` characters of `[0-9a-zA-Z]`.
+/// Appends the text that `units` represent: `length` characters of `[0-9a-zA-Z]`.
 pub fn text_of(units: i64, length: u16, out: &mut Vec<u8>) {
     let mut state = units as u64;
     for at in 0..length {
@@ -113,24 +113,25 @@ pub fn text_of(units: i64, length: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The character that is drawn from 32 bits of `state`.
+/// Derives a character from 32 bits of `state`.
 #[inline]
 fn letter(state: u64, at: u32) -> u8 {
     const LETTERS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    // The high half of a product is an unbiased enough choice of 62 from 32 bits.
+    // The high half of the product is a nearly unbiased choice of 62 from 32 bits.
     let draw = ((state >> (8 * at % 32)) as u32).wrapping_mul(0x9E37_79B1);
     LETTERS[((u64::from(draw) * 62) >> 32) as usize]
 }
 
-/// The longest text of letters and digits that is sure to have units.
+/// Maximum length of a text that is guaranteed to have units.
 pub const GIVEN_TEXT_MAX: u64 = 4;
 
-/// Units that stand for `text`, the way back from [`text_of`]; `None` if there are none: a character that is no letter
-/// or digit, or more than [`GIVEN_TEXT_MAX`] of them.
+/// Returns units that represent `text`, the inverse of [`text_of`]. `None` if a character is not a
+/// letter or digit, or if there are more than [`GIVEN_TEXT_MAX`] of them.
 pub fn units_of_text(text: &[u8]) -> Option<i64> {
     let mut state = 0;
     for (at, wanted) in (0..4).zip(text) {
-        // Each character depends on eight bits that those before it do not, and four of their values or more give it.
+        // Each character depends on eight bits that no earlier character depends on, and at least
+        // four of their values produce it.
         let bits = |byte: u64| byte << (8 * at + 24);
         state |= bits((0..256).find(|byte| letter(state | bits(*byte), at) == *wanted)?);
     }
@@ -144,24 +145,24 @@ pub fn units_of_text(text: &[u8]) -> Option<i64> {
 pub struct Field {
     /// Name, such as `s_17`.
     pub name: String,
-    /// Type.
+    /// Type of the values.
     pub kind: Kind,
 }
 
-/// Devices with the same fields.
+/// A set of devices with the same fields.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Name, such as `g_0`; also the measurement of line protocol.
     pub name: String,
-    /// The group (IoTDB's database) it belongs to, such as `g_0`.
+    /// The group (IoTDB's database) that contains the table, such as `g_0`.
     pub group: String,
-    /// Names of the tags; the first identifies the device, the others describe it.
+    /// Names of the tags; the first one identifies the device, the others describe it.
     pub tags: Vec<String>,
-    /// In the order of the batches' columns.
+    /// Fields in the order of the columns in batches.
     pub fields: Vec<Field>,
 }
 
-/// Where data comes from.
+/// A source of data.
 #[derive(Clone, Debug)]
 pub struct Device {
     /// Index in [`Schema::tables`].
@@ -173,47 +174,47 @@ pub struct Device {
 /// All tables and devices of a run.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    /// Name of the database, where a product has such a thing.
+    /// Name of the database, for products with named databases.
     pub database: String,
     /// Unit of all times.
     pub unit: Unit,
-    /// At least one.
+    /// At least one table.
     pub tables: Vec<Table>,
-    /// By device number.
+    /// Devices by number.
     pub devices: Vec<Device>,
 }
 
 impl Schema {
-    /// The table of a device.
+    /// Returns the table of a device.
     pub fn table_of(&self, device: u32) -> &Table {
         &self.tables[self.devices[device as usize].table as usize]
     }
 
-    /// The name of a device: its first tag.
+    /// Returns the name of a device: its first tag.
     pub fn device_name(&self, device: u32) -> &str {
         &self.devices[device as usize].tags[0]
     }
 }
 
-/// One request's worth of rows: of one table, of one or more devices.
+/// Rows of one write request: of one table and one or more devices.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Index in [`Schema::tables`].
     pub table: u32,
-    /// Fields that the rows carry, by index in the table: all, or one where sensors are not aligned.
+    /// Indices of the fields in the rows: all of the table, or one if sensors are not aligned.
     pub fields: Range<u32>,
-    /// One a device.
+    /// One part for each device.
     pub parts: Vec<Part>,
 }
 
-/// Rows of one device.
+/// Rows of one device in a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     /// Device number.
     pub device: u32,
-    /// Times in the run's unit, in the order of arrival.
+    /// Times in the run's unit, in order of arrival.
     pub times: Vec<i64>,
-    /// Units by column: `units[column * times.len() + row]`, where column 0 is field `fields.start`.
+    /// Units by column: `units[column * times.len() + row]`. Column 0 is field `fields.start`.
     pub units: Vec<i64>,
 }
 
@@ -233,12 +234,12 @@ impl Part {
 }
 
 impl Batch {
-    /// Rows in all.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.parts.iter().map(|part| part.times.len() as u64).sum()
     }
 
-    /// Values in all.
+    /// Number of values.
     pub fn points(&self) -> u64 {
         self.rows() * u64::from(self.fields.end - self.fields.start)
     }
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_short_text_has_units_and_others_are_told_from_them() {
+    fn every_short_text_has_units_and_other_texts_have_none() {
         let letters = (0u8..128).filter(u8::is_ascii_alphanumeric).collect::<Vec<_>>();
         let mut texts = vec![Vec::new()];
         texts.extend(letters.iter().flat_map(|a| letters.iter().map(|b| vec![*a, *b])));

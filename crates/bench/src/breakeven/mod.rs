@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::measure::proc;
 use crate::measure::sampler::{Rest, wait_until_idle};
 use crate::measure::tree::{Tree, Usage};
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 use crate::tpcc::report::Subject;
 use data::{BLOCK, Shape, Stretch, Truth};
@@ -94,7 +94,7 @@ pub(crate) struct Settings {
     pub(crate) bulk_passes: u32,
     pub(crate) repeat: u32,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ struct Side<'a> {
     truth: Truth,
     tree: Tree,
     /// Declared last: the server goes after its client.
-    place: Place,
+    place: TargetServer,
 }
 
 /// A step's place in the run.
@@ -284,7 +284,7 @@ fn rest(sides: &mut [Side<'_>]) -> Result<Vec<(Usage, Option<u64>)>> {
 
 impl<'a> Side<'a> {
     fn open(settings: &'a Settings, kind: Kind, target: &Target) -> Result<Side<'a>> {
-        let place = Place::take(target, &settings.placing, 4)?;
+        let place = TargetServer::open(target, &settings.placing, 4)?;
         let mut client = Client::connect(kind, &place.target)?;
         client.create()?;
         let tree = Tree::new(&place.pids);

@@ -13,7 +13,7 @@ fn settings() -> Settings {
         bulk_passes: 2,
         repeat: 1,
         seed: 5,
-        placing: Placing::default(),
+        placing: TargetServerOptions::default(),
         command: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::report;
 use crate::result::RunResult;
 use crate::run::Order;
-use crate::run::place::Placing;
+use crate::run::target_server::TargetServerOptions;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -129,8 +129,8 @@ impl RunOptions {
         Ok(Order {
             workload: workload.to_owned(),
             command: super::cluster::command_line(std::env::args()),
-            placing: Placing {
-                under: self.server_dir.clone(),
+            placing: TargetServerOptions {
+                parent_dir: self.server_dir.clone(),
                 disk_mib: self.server_disk,
                 settings: self.server_set.iter().map(pair).collect::<Result<_>>()?,
                 memory_mib: self.server_memory,

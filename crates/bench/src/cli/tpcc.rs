@@ -13,7 +13,7 @@ use crate::drivers::Target;
 use crate::error::{Error, Result};
 use crate::report::html;
 use crate::run::INTERRUPTED;
-use crate::run::place::Placing;
+use crate::run::target_server::TargetServerOptions;
 use crate::tpcc::{self, Draw, Isolation, Mode, report, rowload};
 
 pub(super) const EXAMPLES: &str = "\
@@ -64,13 +64,13 @@ pub(super) struct ServerOptions {
 }
 
 impl ServerOptions {
-    pub(super) fn placing(&self) -> Result<Placing> {
+    pub(super) fn placing(&self) -> Result<TargetServerOptions> {
         let pair = |text: &String| {
             let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
             pair.ok_or_else(|| Error::setup(format!("--server-set {text:?}: expected KEY=VALUE")))
         };
-        Ok(Placing {
-            under: self.server_dir.clone(),
+        Ok(TargetServerOptions {
+            parent_dir: self.server_dir.clone(),
             settings: self.server_set.iter().map(pair).collect::<Result<_>>()?,
             memory_mib: self.server_memory,
             disk_mib: None,

@@ -1,8 +1,8 @@
-//! What the disk itself needs to make a few bytes durable, while a server works on it: beside the longest waits of a
-//! run's writes it tells whose they are.
+//! Measures fsync latency of the server's disk during a run, so that long write latencies can be
+//! attributed to the disk or to the server.
 //!
-//! A file of its own beside the server's, whose space is there from the beginning, gets 4 KiB and an fdatasync again
-//! and again, with a pause between: 25 a second at most, 100 KB a second.
+//! The probe writes 4 KiB to a preallocated file of its own in the server's directory and calls
+//! fdatasync, in a loop with a pause: at most 25 syncs and 100 KB a second.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,17 +21,17 @@ const PAUSE: Duration = Duration::from_millis(40);
 const WRITE_BYTES: usize = 4096;
 const FILE_BYTES: usize = 1 << 20;
 
-/// Syncs until it is stopped.
+/// A background thread that measures syncs until it is stopped.
 pub(crate) struct FsyncProbe {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Histogram<u64>>,
 }
 
 impl FsyncProbe {
-    /// Begins in `dir`, which keeps nothing of it: the file is without a name.
+    /// Starts the probe in `dir`. The file is unlinked at once, so nothing remains there.
     ///
     /// # Errors
-    /// No file can be made or synced there.
+    /// A file cannot be created or synced there.
     pub(crate) fn start(dir: &Path) -> io::Result<FsyncProbe> {
         let path = dir.join(format!(".millrace-bench-fsync-{}", std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
@@ -45,10 +45,10 @@ impl FsyncProbe {
         Ok(FsyncProbe { stop, thread })
     }
 
-    /// Latencies in nanoseconds.
+    /// Stops the probe and returns the latencies in nanoseconds.
     pub(crate) fn stop(self) -> Histogram<u64> {
         self.stop.store(true, Ordering::Relaxed);
-        // A panic there has been printed by its thread.
+        // The thread has already printed its panic.
         self.thread.join().unwrap_or_else(|_| histogram::empty())
     }
 }

@@ -1,13 +1,13 @@
-//! Latencies of an operation as text: an HDR histogram in its interchange form (V2, deflated), base64.
+//! Latency histograms as text: the HDR interchange format (V2, deflated) in base64.
 //!
-//! Other tools read the same text: it is what a line of an HdrHistogram log holds.
+//! Other tools read the same text: it is the payload of a line of an HdrHistogram log.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// The text of a histogram; empty for one without values.
+/// Encodes a histogram; returns an empty text for one without values.
 pub(crate) fn to_text(histogram: &Histogram<u64>) -> String {
     if histogram.is_empty() {
         return String::new();
@@ -15,12 +15,13 @@ pub(crate) fn to_text(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     match V2DeflateSerializer::new().serialize(histogram, &mut bytes) {
         Ok(_) => STANDARD.encode(bytes),
-        // Counts that are not below 2^63, or a buffer that cannot be had: a report without a curve is still one.
+        // Fails for counts of 2^63 and more, or when memory is short. The report is then rendered
+        // without this curve.
         Err(_) => String::new(),
     }
 }
 
-/// The histogram of a text; `None` for an empty or a damaged one.
+/// Decodes a histogram; `None` if the text is empty or damaged.
 pub(crate) fn from_text(text: &str) -> Option<Histogram<u64>> {
     let bytes = STANDARD.decode(text.trim()).ok()?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
@@ -38,17 +39,17 @@ mod tests {
     }
 
     #[test]
-    fn no_values_are_no_text() {
+    fn a_histogram_without_values_is_an_empty_text() {
         assert_eq!(to_text(&Histogram::new(3).unwrap()), "");
         assert_eq!(from_text(""), None);
     }
 
     #[test]
-    fn damaged_texts_are_no_histogram() {
+    fn damaged_text_decodes_to_none() {
         let mut histogram = Histogram::<u64>::new(3).unwrap();
         histogram.record(5).unwrap();
         let text = to_text(&histogram);
-        // Up to half of it there is no complete header or not all of the counts.
+        // A prefix of up to half the text lacks part of the header or of the counts.
         for length in 0..text.len() / 2 {
             assert!(from_text(&text[..length]).is_none(), "{length}");
         }

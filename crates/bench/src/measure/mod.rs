@@ -1,8 +1,10 @@
-//! What this tool sees of machine and server while it measures, from `/proc` and the file system alone.
+//! Measurements of the machine and of the server's processes, from `/proc` and the file system
+//! alone.
 //!
-//! [`proc`] reads one thing at one moment; [`tree`] adds up the processes of a server over their coming and going;
-//! [`sampler`] does both on a thread and waits until a server has come to rest; [`page_cache`] empties and fills the cache
-//! of files and reads them at the disk's rate; [`fsync`] tells how long the disk itself makes a writer wait.
+//! [`proc`] reads one file at one moment. [`tree`] sums counters over the processes of a server,
+//! which may start and end. [`sampler`] samples both on a thread, and waits until a server is idle.
+//! [`page_cache`] drops and fills the cache of files, and reads files at the disk's rate. [`fsync`]
+//! measures the disk's sync latency.
 
 pub(crate) mod fsync;
 pub(crate) mod histogram;

@@ -1,7 +1,7 @@
-//! The operating system's cache of files: thrown away for a cold start, filled for a warm one, and how fast the disk
-//! gives files back when they are not in it.
+//! The operating system's page cache: dropped for a cold start, filled for a warm one, and the rate
+//! at which the disk reads files that are not cached.
 //!
-//! Always true: what [`drop_files`] did is looked at with [`cached_share`], not believed.
+//! Always true: the effect of [`drop_files`] is measured with [`cached_share`], not assumed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,29 +10,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A request for so many bytes at a time: more than any read-ahead.
+/// Bytes of one read request: more than any read-ahead.
 const READ_BYTES: usize = 4 << 20;
-/// A reader takes so much of a file before it looks for more work, so that one large file keeps several busy.
+/// Bytes of a file that a reader claims at a time, so that one large file keeps several readers
+/// busy.
 const PIECE_BYTES: u64 = 64 << 20;
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// How files are thrown out of the cache.
+/// Method of dropping files from the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// The whole machine's cache, file names and programs included: what a machine has after its start.
+    /// The whole machine's cache, including file names and programs: the state after a reboot.
     Machine,
-    /// The given files' pages alone: what needs no privilege and disturbs nobody else.
+    /// The pages of the given files only: needs no privilege and does not affect other programs.
     Files,
 }
 
 impl Method {
-    /// The whole machine's where this process may, else the files'.
+    /// Returns `Machine` if this process may write to `drop_caches`, else `Files`.
     pub(crate) fn possible() -> Method {
         let may = OpenOptions::new().write(true).open(DROP_CACHES).is_ok();
         if may { Method::Machine } else { Method::Files }
     }
 
-    /// In words, for a report.
+    /// Description for a report.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Method::Machine => "the machine's page cache was dropped (3 to /proc/sys/vm/drop_caches)",
@@ -41,7 +42,8 @@ impl Method {
     }
 }
 
-/// Regular files below the folders with their lengths, without `skipped` folders, links and empty files.
+/// Lists regular files below the folders with their lengths, without `skipped` folders, links and
+/// empty files.
 ///
 /// # Errors
 /// A folder cannot be read.
@@ -63,7 +65,7 @@ pub(crate) fn files_below(dirs: &[PathBuf], skipped: &[PathBuf]) -> io::Result<V
     Ok(found)
 }
 
-/// Throws files out of the cache. They are synced first: pages that no disk has cannot be dropped.
+/// Drops files from the cache. Files are synced first, because dirty pages cannot be dropped.
 ///
 /// # Errors
 /// A file cannot be opened or synced, or the system refuses.
@@ -83,7 +85,8 @@ pub(crate) fn drop_files(files: &[(PathBuf, u64)], method: Method) -> io::Result
     }
 }
 
-/// How much of the files is in the cache, 0 to 1; `None` where the system does not tell.
+/// Returns the share of the files' pages that is cached, 0 to 1; `None` if the system does not
+/// report it.
 pub(crate) fn cached_share(files: &[(PathBuf, u64)]) -> Option<f64> {
     let (mut cached, mut all) = (0, 0);
     for (path, bytes) in files {
@@ -93,27 +96,29 @@ pub(crate) fn cached_share(files: &[(PathBuf, u64)]) -> Option<f64> {
     Some(if all > 0 { cached as f64 / all as f64 } else { 0.0 })
 }
 
-/// Pages of a file that are cached, and all.
+/// Returns (cached pages, all pages) of a file.
 fn cached_pages(path: &Path, bytes: u64) -> Option<(u64, u64)> {
     let file = File::open(path).ok()?;
     let length = usize::try_from(bytes).ok()?;
-    // SAFETY: asks for a number.
+    // SAFETY: takes and returns numbers only.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok().filter(|page| *page > 0)?;
     let mut states = vec![0u8; length.div_ceil(page)];
-    // SAFETY: a mapping of its own, never read through, unmapped below; `states` has a byte for each of its pages.
-    let told = unsafe {
+    // SAFETY: the mapping is private to this call, never read through, and unmapped below; `states`
+    // has one byte for each of its pages.
+    let succeeded = unsafe {
         let at = libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, libc::MAP_SHARED, file.as_raw_fd(), 0);
         if at == libc::MAP_FAILED {
             return None;
         }
-        let told = libc::mincore(at, length, states.as_mut_ptr()) == 0;
+        let succeeded = libc::mincore(at, length, states.as_mut_ptr()) == 0;
         libc::munmap(at, length);
-        told
+        succeeded
     };
-    told.then(|| (states.iter().filter(|state| **state & 1 == 1).count() as u64, states.len() as u64))
+    succeeded.then(|| (states.iter().filter(|state| **state & 1 == 1).count() as u64, states.len() as u64))
 }
 
-/// Reads all files once from beginning to end with so many readers, and returns the seconds it took. `done` counts bytes.
+/// Reads all files once from start to end with `readers` threads, and returns the seconds it took.
+/// `done` counts bytes.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -153,20 +158,20 @@ fn read_piece(path: &Path, from: u64, buffer: &mut [u8], done: &AtomicU64) -> io
     }
 }
 
-/// Bytes that this process may still write to the file system of `path`.
+/// Bytes that an unprivileged process may still write to the file system of `path`.
 ///
 /// # Errors
-/// The system does not tell.
+/// The system call fails, for example because `path` does not exist.
 pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
-    let mut told = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    let mut stats = std::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path ends with a zero byte; the struct is read only after the call filled it.
     unsafe {
-        if libc::statvfs(path.as_ptr(), told.as_mut_ptr()) != 0 {
+        if libc::statvfs(path.as_ptr(), stats.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
-        let told = told.assume_init();
-        Ok(told.f_bavail * told.f_frsize)
+        let stats = stats.assume_init();
+        Ok(stats.f_bavail * stats.f_frsize)
     }
 }
 
@@ -174,7 +179,7 @@ pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// On a disk: files in memory have no other place to be.
+    /// On a disk: files of a memory file system cannot be dropped from the cache.
     fn folder() -> tempfile::TempDir {
         tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder")
     }
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn free_space_is_told_of_places_that_are_there() {
+    fn free_space_is_reported_for_paths_that_exist() {
         assert!(free_bytes(Path::new("/")).unwrap() > 0);
         assert!(free_bytes(Path::new("/nonexistent/place")).is_err());
     }

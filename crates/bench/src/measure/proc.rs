@@ -1,19 +1,22 @@
-//! Readers of `/proc`: processes, processors, memory, disks, network, and what a directory tree occupies.
+//! Readers of `/proc`: processes, processors, memory, disks, network, and the disk space of a
+//! directory tree.
 //!
-//! Each file has a pure parser, which gives `None` (or nothing) for what it does not understand, and a reader that
-//! gives `None` when the file is not there or may not be read: another user's `io`, another kernel, another system.
-//! Nothing here needs root or a program such as `iostat`.
+//! Each file has a pure parser, which returns `None` (or an empty list) for text that it does not
+//! understand, and a reader, which also returns `None` when the file does not exist or may not be
+//! read: another user's `io`, another kernel, another system. Nothing here needs root or a program
+//! such as `iostat`.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Ticks a second in `/proc/PID/stat` and `/proc/stat`: `USER_HZ`, part of Linux' interface on all common machines.
+/// Ticks a second in `/proc/PID/stat` and `/proc/stat`: `USER_HZ`, fixed by Linux on all common
+/// machines.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// A sector in `/proc/diskstats`, whatever the disk's own is.
+/// Sector size in `/proc/diskstats`, independent of the disk's own.
 const SECTOR_BYTES: u64 = 512;
-/// `st_blocks` counts these, whatever the file system's own block is.
+/// Unit of `st_blocks`, independent of the file system's block size.
 const BLOCK_BYTES: u64 = 512;
 
 fn read(path: impl AsRef<Path>) -> Option<String> {
@@ -23,21 +26,23 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 
 // ---- one process ----
 
-/// `/proc/PID/stat`: a process with all its threads, also those that have ended.
+/// `/proc/PID/stat`: counters of a process with all its threads, ended ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ProcessStat {
     pub(crate) parent: u32,
     /// Seconds in user and kernel mode.
     pub(crate) cpu_s: f64,
-    /// The same of children that have ended and were waited for, and of theirs.
+    /// CPU seconds of ended and reaped children, and of their reaped children.
     pub(crate) reaped_cpu_s: f64,
-    /// Ticks after the machine's start; with the pid it names a process for good.
+    /// Ticks after boot at which the process started; together with the pid it identifies the
+    /// process uniquely.
     pub(crate) started_ticks: u64,
-    /// Ended, and not yet waited for.
+    /// The process has ended and was not reaped yet.
     pub(crate) zombie: bool,
 }
 
-/// `pid (name) state ppid …`. The name may hold spaces and parentheses, so fields are counted from the last `)`.
+/// Parses `pid (name) state ppid …`. The name may contain spaces and parentheses, so fields are
+/// counted from the last `)`.
 pub(crate) fn parse_process_stat(text: &str) -> Option<ProcessStat> {
     let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
     // proc(5) numbers fields from 1; the state, its third, is our fields[0].
@@ -52,17 +57,17 @@ pub(crate) fn parse_process_stat(text: &str) -> Option<ProcessStat> {
     })
 }
 
-/// A process' CPU, parent and start.
+/// Reads CPU time, parent and start time of a process.
 pub(crate) fn process_stat(pid: u32) -> Option<ProcessStat> {
     parse_process_stat(&read(format!("/proc/{pid}/stat"))?)
 }
 
-/// `/proc/PID/io`: what a process made the disks do, children that were waited for included.
+/// `/proc/PID/io`: disk I/O of a process, reaped children included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ProcessIo {
-    /// Fetched from disks: what the page cache held does not count.
+    /// Bytes fetched from disks; reads served by the page cache do not count.
     pub(crate) read_bytes: u64,
-    /// Pages made dirty, whether they have reached the disk yet or not.
+    /// Bytes of pages made dirty, whether or not they have reached the disk.
     pub(crate) written_bytes: u64,
 }
 
@@ -70,17 +75,17 @@ pub(crate) fn parse_process_io(text: &str) -> Option<ProcessIo> {
     Some(ProcessIo { read_bytes: labelled(text, "read_bytes")?, written_bytes: labelled(text, "write_bytes")? })
 }
 
-/// `None` for other users' processes unless this one may trace them.
+/// Returns `None` for other users' processes unless this process may trace them.
 pub(crate) fn process_io(pid: u32) -> Option<ProcessIo> {
     parse_process_io(&read(format!("/proc/{pid}/io"))?)
 }
 
-/// `/proc/PID/status`: a process' resident memory, in bytes, by whom it may be shared with.
+/// `/proc/PID/status`: resident memory of a process in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ProcessMemory {
-    /// Its own.
+    /// Private anonymous memory.
     pub(crate) anonymous: u64,
-    /// Of files mapped and of shared memory: others may count the same pages.
+    /// File-backed and shared memory: other processes may count the same pages.
     pub(crate) shared: u64,
 }
 
@@ -90,25 +95,26 @@ pub(crate) fn parse_process_memory(text: &str) -> Option<ProcessMemory> {
     Some(ProcessMemory { anonymous: kib("RssAnon")?, shared })
 }
 
-/// Resident memory; `None` also for a process that has ended.
+/// Returns resident memory; `None` also for a process that has ended.
 pub(crate) fn process_memory(pid: u32) -> Option<ProcessMemory> {
     parse_process_memory(&read(format!("/proc/{pid}/status"))?)
 }
 
-/// Resident bytes of several processes: what is their own, and the largest shared part once. Exact for one process.
-/// For processes that share pages (PostgreSQL's buffers) it does not count them as often as there are processes.
+/// Estimates the resident bytes of several processes: the sum of their private memory, and the
+/// largest shared part once. Exact for one process; for processes that share pages (PostgreSQL's
+/// buffers) it avoids counting those pages once for each process.
 pub(crate) fn resident_bytes(processes: &[ProcessMemory]) -> u64 {
     let own: u64 = processes.iter().map(|memory| memory.anonymous).sum();
     own + processes.iter().map(|memory| memory.shared).max().unwrap_or(0)
 }
 
-/// The number after `label:` at the start of a line.
+/// Returns the number after `label:` at the start of a line.
 fn labelled(text: &str, label: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(':'))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// (pid, parent) of every process of this machine.
+/// Lists (pid, parent) of every process of this machine.
 pub(crate) fn processes() -> Vec<(u32, u32)> {
     pids().into_iter().filter_map(|pid| Some((pid, process_stat(pid)?.parent))).collect()
 }
@@ -118,7 +124,7 @@ fn pids() -> Vec<u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// `roots` and everything below them in `table` of (pid, parent), each once, ascending.
+/// Returns `roots` and all their descendants in `table` of (pid, parent), each once, ascending.
 pub(crate) fn with_descendants(roots: &[u32], table: &[(u32, u32)]) -> Vec<u32> {
     let mut found: BTreeSet<u32> = roots.iter().copied().collect();
     loop {
@@ -131,12 +137,12 @@ pub(crate) fn with_descendants(roots: &[u32], table: &[(u32, u32)]) -> Vec<u32> 
     }
 }
 
-/// CPU seconds of this process with all its threads, to the nanosecond.
+/// CPU seconds of this process with all its threads, with nanosecond resolution.
 pub(crate) fn own_cpu_s() -> f64 {
     clock_s(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU seconds of the calling thread, to the nanosecond.
+/// CPU seconds of the calling thread, with nanosecond resolution.
 pub(crate) fn thread_cpu_s() -> f64 {
     clock_s(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -148,11 +154,11 @@ fn clock_s(clock: libc::clockid_t) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-// ---- who listens ----
+// ---- listening processes ----
 
-/// Inodes of the sockets that listen on `port`, in the text of `/proc/net/tcp` or `tcp6`.
+/// Returns inodes of the sockets that listen on `port`, from the text of `/proc/net/tcp` or `tcp6`.
 pub(crate) fn parse_listeners(text: &str, port: u16) -> Vec<u64> {
-    /// `TCP_LISTEN` of Linux' `tcp_states.h`, as the file writes it.
+    /// `TCP_LISTEN` of Linux' `tcp_states.h`, in the file's notation.
     const LISTENING: &str = "0A";
     let inode = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -163,13 +169,15 @@ pub(crate) fn parse_listeners(text: &str, port: u16) -> Vec<u64> {
     text.lines().filter_map(inode).collect()
 }
 
-/// Processes that listen on a TCP port, without those that inherited the socket from another one of them.
+/// Lists the processes that listen on a TCP port. Processes that inherited the socket from another
+/// one of them are left out.
 ///
-/// `network_of`: a process whose network namespace is looked at; `None`: this one's. Empty when nobody listens, or
-/// the listener is another user's and this process may not look.
+/// `network_of`: a process in the network namespace to inspect; `None`: the own namespace. The
+/// result is empty if no process listens, or if the listener belongs to another user and this
+/// process may not inspect it.
 pub(crate) fn listening_pids(port: u16, network_of: Option<u32>) -> Vec<u32> {
-    let whose = network_of.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-    let tables = ["tcp", "tcp6"].into_iter().filter_map(|table| read(format!("/proc/{whose}/net/{table}")));
+    let namespace = network_of.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let tables = ["tcp", "tcp6"].into_iter().filter_map(|table| read(format!("/proc/{namespace}/net/{table}")));
     let sockets: BTreeSet<String> =
         tables.flat_map(|text| parse_listeners(&text, port)).map(|inode| format!("socket:[{inode}]")).collect();
     if sockets.is_empty() {
@@ -190,12 +198,12 @@ fn holds_any(pid: u32, sockets: &BTreeSet<String>) -> bool {
 
 // ---- the host ----
 
-/// Processors since the machine's start.
+/// CPU time of all processors since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct HostCpu {
-    /// Seconds of all processors in which they did something; what the hypervisor took does not count.
+    /// Busy seconds of all processors; time stolen by the hypervisor does not count.
     pub(crate) busy_s: f64,
-    /// Seconds of all processors, idle ones and stolen ones included.
+    /// Seconds of all processors, idle and stolen time included.
     pub(crate) total_s: f64,
 }
 
@@ -214,23 +222,24 @@ pub(crate) fn parse_host_cpu(text: &str) -> Option<HostCpu> {
     Some(HostCpu { busy_s: seconds(total - idle - stolen), total_s: seconds(total) })
 }
 
-/// Processors of the host.
+/// Reads the CPU times of the host.
 pub(crate) fn host_cpu() -> Option<HostCpu> {
     parse_host_cpu(&read("/proc/stat")?)
 }
 
-/// (bytes in all, bytes in use) of `/proc/meminfo`; what can be had back without swapping is not in use.
+/// Returns (total bytes, used bytes) from `/proc/meminfo`; memory that can be reclaimed without
+/// swapping is not used.
 pub(crate) fn parse_memory(text: &str) -> Option<(u64, u64)> {
     let total = labelled(text, "MemTotal")? * 1024;
     Some((total, total.saturating_sub(labelled(text, "MemAvailable")? * 1024)))
 }
 
-/// Memory of the host: (bytes in all, bytes in use).
+/// Reads the memory of the host: (total bytes, used bytes).
 pub(crate) fn host_memory() -> Option<(u64, u64)> {
     parse_memory(&read("/proc/meminfo")?)
 }
 
-/// A disk since the machine's start.
+/// Counters of a disk since boot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Disk {
     pub(crate) name: String,
@@ -238,12 +247,12 @@ pub(crate) struct Disk {
     pub(crate) writes: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
-    /// Seconds with at least one request under way.
+    /// Seconds with at least one request in flight.
     pub(crate) busy_s: f64,
 }
 
-/// Whole disks of `/proc/diskstats`. Left out: partitions, and devices made of others or of memory (device mapper,
-/// RAID, loop, RAM), whose bytes would be counted twice or touch no disk.
+/// Parses the whole disks of `/proc/diskstats`. Partitions and virtual devices (device mapper,
+/// RAID, loop, RAM) are left out: their bytes would be counted twice or touch no disk.
 pub(crate) fn parse_disks(text: &str) -> Vec<Disk> {
     let all: Vec<Disk> = text.lines().filter_map(parse_disk).collect();
     let whole =
@@ -270,19 +279,19 @@ fn is_made_of_others(disk: &str) -> bool {
         .any(|kind| disk.strip_prefix(kind).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit())))
 }
 
-/// `sda1` is part of `sda`, `nvme0n1p2` of `nvme0n1`.
+/// Returns whether `part` is a partition of `whole`: `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
 fn is_part_of(part: &str, whole: &str) -> bool {
     let Some(rest) = part.strip_prefix(whole) else { return false };
     let number = if whole.ends_with(|last: char| last.is_ascii_digit()) { rest.strip_prefix('p') } else { Some(rest) };
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whole disks of the host.
+/// Reads the counters of the host's whole disks.
 pub(crate) fn disks() -> Option<Vec<Disk>> {
     Some(parse_disks(&read("/proc/diskstats")?))
 }
 
-/// A network interface since the machine's start.
+/// Counters of a network interface since boot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -290,7 +299,7 @@ pub(crate) struct Interface {
     pub(crate) sent_bytes: u64,
 }
 
-/// Interfaces of `/proc/net/dev` but the loopback.
+/// Parses the interfaces of `/proc/net/dev` except loopback.
 pub(crate) fn parse_interfaces(text: &str) -> Vec<Interface> {
     let interface = |line: &str| {
         let (name, counters) = line.split_once(':')?;
@@ -301,24 +310,24 @@ pub(crate) fn parse_interfaces(text: &str) -> Vec<Interface> {
     text.lines().filter_map(interface).filter(|interface| interface.name != "lo").collect()
 }
 
-/// Interfaces of the host (of this process' network namespace) but the loopback.
+/// Reads the interfaces of this process' network namespace except loopback.
 pub(crate) fn interfaces() -> Option<Vec<Interface>> {
     Some(parse_interfaces(&read("/proc/net/dev")?))
 }
 
-/// Seconds since the machine's start, of `/proc/uptime`.
+/// Parses the seconds since boot from `/proc/uptime`.
 pub(crate) fn parse_uptime(text: &str) -> Option<f64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Now, in the unit of [`ProcessStat::started_ticks`].
+/// Returns the current time in the unit of [`ProcessStat::started_ticks`].
 pub(crate) fn now_ticks() -> Option<u64> {
     Some((parse_uptime(&read("/proc/uptime")?)? * TICKS_PER_SECOND) as u64)
 }
 
 // ---- facts about the machine ----
 
-/// How many processors a list such as `0-3,8` names.
+/// Counts the processors in a list such as `0-3,8`.
 pub(crate) fn parse_cpu_list(list: &str) -> Option<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -328,7 +337,7 @@ pub(crate) fn parse_cpu_list(list: &str) -> Option<u32> {
     list.split(',').map(range).try_fold(0u32, |sum, count| sum.checked_add(count?))
 }
 
-/// The processor's name, as `/proc/cpuinfo` of x86, POWER and some ARM kernels has it.
+/// Returns the processor's name from `/proc/cpuinfo` of x86, POWER and some ARM kernels.
 pub(crate) fn parse_cpu_model(text: &str) -> Option<String> {
     let value = |label: &str| {
         text.lines().find_map(|line| {
@@ -339,11 +348,12 @@ pub(crate) fn parse_cpu_model(text: &str) -> Option<String> {
     ["model name", "cpu", "Model", "Hardware", "Processor"].into_iter().find_map(value)
 }
 
-/// What this process runs on. What the kernel does not tell is 0 or empty.
+/// Describes the machine that this process runs on. Values that the kernel does not report are 0 or
+/// empty.
 pub(crate) fn machine() -> crate::result::Machine {
     let status = read("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(parse_cpu_list);
-    // The standard library also knows quotas of control groups.
+    // `available_parallelism` also considers cgroup quotas.
     let usable = std::thread::available_parallelism().map_or(0, |count| count.get() as u32);
     let kernel = ["ostype", "osrelease"].map(|file| read(format!("/proc/sys/kernel/{file}")).unwrap_or_default());
     crate::result::Machine {
@@ -358,11 +368,13 @@ pub(crate) fn machine() -> crate::result::Machine {
 
 // ---- files ----
 
-/// Bytes that a directory tree occupies on its disks: allocated blocks, directories included, a file of several
-/// names once. Files that vanish while it looks are left out; a file deleted but still open is not seen.
+/// Bytes that a directory tree occupies on disk: allocated blocks, directories included, a file
+/// with several links counted once. Files that vanish during the walk are left out, as is a deleted
+/// file that is still open.
 ///
 /// # Errors
-/// `root` itself is not there, or something below may not be read: part of a size would look like a size.
+/// `root` does not exist, or an entry below it cannot be read: a partial sum would look like a
+/// complete one.
 pub(crate) fn allocated_bytes(root: &Path) -> io::Result<u64> {
     let mut linked = BTreeSet::new();
     let mut bytes = std::fs::symlink_metadata(root)?.blocks() * BLOCK_BYTES;
@@ -382,7 +394,7 @@ fn allocated_inside(
     let mut bytes = 0;
     for entry in entries {
         let Some(entry) = unless_vanished(entry)? else { continue };
-        // Of the name, not of what a symbolic link points to.
+        // `DirEntry::metadata` does not follow symbolic links.
         let Some(metadata) = unless_vanished(entry.metadata())? else { continue };
         if metadata.is_dir() {
             directories.push(entry.path());
@@ -402,7 +414,7 @@ fn unless_vanished<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Bytes that several directory trees occupy; `None` when there are none or one cannot be read.
+/// Bytes that several directory trees occupy; `None` if the list is empty or a tree cannot be read.
 pub(crate) fn allocated_bytes_of_all(roots: &[PathBuf]) -> Option<u64> {
     if roots.is_empty() {
         return None;
@@ -422,13 +434,13 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_process_is_told_from_a_living_one() {
+    fn a_zombie_is_recognised() {
         let text = "7 (x) Z 1 7 7 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0";
         assert!(parse_process_stat(text).unwrap().zombie);
     }
 
     #[test]
-    fn texts_that_are_cut_off_give_nothing() {
+    fn truncated_texts_parse_to_none() {
         for text in ["", ")", "1 (x", "1 (x) S", "1 (x) S 1 2 3", "1 (x) S a b c d e f g h i j k l m n o p q r s t"] {
             assert_eq!(parse_process_stat(text), None, "{text}");
         }
@@ -444,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_bytes_of_a_process_are_not_those_of_its_system_calls() {
+    fn disk_bytes_of_a_process_differ_from_its_system_call_bytes() {
         let text = "rchar: 323934931\nwchar: 323929600\nsyscr: 632687\nsyscw: 632675\nread_bytes: 4096\n\
                     write_bytes: 323932160\ncancelled_write_bytes: 0\n";
         assert_eq!(parse_process_io(text), Some(ProcessIo { read_bytes: 4096, written_bytes: 323_932_160 }));
@@ -483,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_here_is_this_process() {
+    fn listeners_of_an_own_port_are_this_process() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(listening_pids(listener.local_addr().unwrap().port(), None), [std::process::id()]);
     }
@@ -495,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_use_is_what_cannot_be_had_back() {
+    fn used_memory_excludes_reclaimable_memory() {
         let text = "MemTotal:       24737468 kB\nMemFree:         400000 kB\nMemAvailable:   20737468 kB\n";
         assert_eq!(parse_memory(text), Some((24_737_468 << 10, 4_000_000 << 10)));
     }
@@ -563,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_occupies_its_blocks_with_a_file_of_two_names_once() {
+    fn a_file_with_two_links_is_counted_once() {
         let directory = tempfile::tempdir().unwrap();
         let empty = allocated_bytes(directory.path()).unwrap();
         std::fs::create_dir(directory.path().join("inside")).unwrap();
@@ -582,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_not_there_has_no_size() {
+    fn a_missing_tree_has_no_size() {
         assert!(allocated_bytes(Path::new("/nonexistent/tree")).is_err());
         assert_eq!(allocated_bytes_of_all(&[]), None);
         assert_eq!(allocated_bytes_of_all(&["/nonexistent/tree".into()]), None);

@@ -1,6 +1,7 @@
-//! A thread that samples machine and server during a run, and waiting until a server has come to rest.
+//! A thread that samples machine and server during a run, and a wait until a server is idle.
 //!
-//! Sampling costs less than 1 % of one processor, whatever it looks at: what takes longer is done less often.
+//! Always true: sampling costs less than 1 % of one processor; a measurement that takes longer is
+//! repeated less often.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -13,18 +14,19 @@ use super::proc;
 use super::tree::Tree;
 use crate::result::ResourceSample;
 
-/// Between two samples, unless they cost too much.
+/// Minimum time between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
-/// Between two looks for new children and two sizes of the data directories, unless they cost too much.
+/// Minimum time between two scans for new children, and between two measurements of the data
+/// directories.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
-/// Each of the three jobs pauses so many times its CPU cost: 0.3 % of a processor each.
+/// Ratio of pause to CPU cost of each of the three jobs: it limits a job to 0.3 % of a processor.
 const PAUSE_PER_COST: f64 = 330.0;
-/// When a run is so long that it has this many samples, every other one is dropped …
+/// Number of samples at which every second one is dropped and the interval is doubled.
 const SAMPLES_MAX: usize = 8192;
-/// … and the interval doubled, up to this one.
+/// Upper limit of the doubled interval.
 const SAMPLE_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// Samples a server and this machine until it is stopped.
+/// Samples a server and this machine until [`Sampler::stop`].
 pub(crate) struct Sampler {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -41,16 +43,19 @@ struct State {
     tree: Tree,
     host_before: Host,
     client_cpu_before_s: f64,
-    /// As the last look found it.
+    /// Bytes of the data directories at the latest successful measurement.
     data_bytes: Option<u64>,
     interval: Duration,
     samples: Vec<ResourceSample>,
 }
 
 impl Sampler {
-    /// Begins to sample every 250 ms. Counters of the samples begin now, their times at `start`.
+    /// Starts sampling every 250 ms. Counters start at zero now; sample times are relative to
+    /// `start`.
     ///
-    /// `pids`: the server's processes (children are found); none where it cannot be seen. `dirs`: its data directories.
+    /// - `pids`: the server's root processes, whose children are found by scanning; empty if they
+    ///   cannot be inspected.
+    /// - `dirs`: the server's data directories.
     pub(crate) fn start(pids: &[u32], dirs: &[PathBuf], start: Instant) -> Sampler {
         let state = State {
             start,
@@ -71,19 +76,19 @@ impl Sampler {
         Sampler { shared, threads }
     }
 
-    /// Takes a sample out of turn, such as at a phase's boundary or right before a server is killed.
+    /// Takes an extra sample, for example at a phase boundary or right before the server is killed.
     pub(crate) fn now(&self) -> ResourceSample {
         let mut state = self.shared.lock();
         state.tree.scan();
         state.sample()
     }
 
-    /// Other processes are the server from now on, such as after a restart. Counters go on.
+    /// Replaces the server's root processes, for example after a restart. Counters continue.
     pub(crate) fn replace_pids(&self, pids: &[u32]) {
         self.shared.lock().tree.replace(pids);
     }
 
-    /// Takes a last sample and hands all of them out, in order of time.
+    /// Takes a last sample and returns all samples in order of time.
     pub(crate) fn stop(mut self) -> Vec<ResourceSample> {
         self.join();
         let mut state = self.shared.lock();
@@ -94,13 +99,14 @@ impl Sampler {
 
     fn join(&mut self) {
         {
-            // Under the lock, so that no thread is between looking at the flag and waiting.
+            // Set the flag under the lock, so that no thread is between checking the flag and
+            // waiting.
             let _state = self.shared.lock();
             self.shared.stopped.store(true, Ordering::Relaxed);
         }
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic there has been printed by its thread; the samples so far are good.
+            // The thread has already printed its panic; samples taken before it are valid.
             let _ = thread.join();
         }
     }
@@ -113,12 +119,12 @@ impl Drop for Sampler {
 }
 
 impl Shared {
-    /// A sample is plain data: whatever a thread that panicked left is usable.
+    /// A poisoned lock is usable: a sample is plain data and is never half-written.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: there is no thread to be had; then the report shows fewer samples, and the run goes on.
+    /// Returns `None` if no thread can be started; the report then shows fewer samples.
     fn spawn(self: &Arc<Shared>, name: &str, work: impl FnOnce(&Shared) + Send + 'static) -> Option<JoinHandle<()>> {
         let shared = Arc::clone(self);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared)).ok()
@@ -147,7 +153,7 @@ impl Shared {
             let began = Instant::now();
             let mut bytes = None;
             let cost_s = cpu_cost_s(|| bytes = proc::allocated_bytes_of_all(dirs));
-            // A look that has to fetch the tree from disk shall not be what the disk is busy with.
+            // A measurement that has to read the tree from disk must not dominate the disk's load.
             let pause = pause(SCAN_INTERVAL, cost_s).max(began.elapsed() * 10);
             let mut state = self.lock();
             state.data_bytes = bytes.or(state.data_bytes);
@@ -157,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Waits; true: stopped.
+    /// Waits for `pause` or until stopped; returns whether the sampler was stopped.
     fn wait(&self, state: MutexGuard<'_, State>, pause: Duration) -> bool {
         let waited = self.wake.wait_timeout_while(state, pause, |_| !self.stopped.load(Ordering::Relaxed));
         drop(waited);
@@ -204,7 +210,8 @@ impl State {
     }
 }
 
-/// Keeps the first, third, fifth … sample: counters lose nothing by it.
+/// Keeps every second sample, starting with the first. Samples hold counters, so rates remain
+/// exact.
 fn thin_out(samples: &mut Vec<ResourceSample>) {
     let mut index = 0;
     samples.retain(|_| {
@@ -213,7 +220,7 @@ fn thin_out(samples: &mut Vec<ResourceSample>) {
     });
 }
 
-/// Sums over the host since its start.
+/// Counters of the host since boot.
 #[derive(Default)]
 struct Host {
     busy_s: f64,
@@ -239,40 +246,47 @@ impl Host {
     }
 }
 
-// ---- coming to rest ----
+// ---- waiting until idle ----
 
-/// A server is at rest when for so long …
+/// A server is idle if, during this window …
 const REST_WINDOW_S: f64 = 3.0;
-/// … it used less than this many processors on average, and its directories kept their size.
+/// … it used fewer than this many processors on average and its directories kept their size.
 const REST_CORES: f64 = 0.02;
-/// Some servers never do that (QuestDB's idle threads use 0.035): they are at rest when for so long …
+/// Servers with busy idle threads (QuestDB uses 0.035 processors) count as idle if, during this
+/// window …
 const STEADY_WINDOW_S: f64 = 10.0;
-/// … they used less than this many, their directories kept their size …
+/// … they used fewer than this many processors on average, their directories kept their size …
 const STEADY_CORES: f64 = 0.10;
-/// … and the halves of that time differ by less than this: work that comes to its end falls.
+/// … and the average processors of the window's two halves differ by less than this. Work that is
+/// ending shows a decline.
 const STEADY_DIFFERENCE: f64 = 0.01;
-/// A directory of many files is measured less often: so many times what it cost.
+/// Ratio of pause to CPU cost when the directories are measured: large directories are measured
+/// less often.
 const REST_PAUSE_PER_COST: f64 = 50.0;
 
-/// How a server came to rest, or did not.
+/// Result of waiting until a server is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rest {
-    /// It did, within the time allowed.
+    /// Whether the server became idle within the time allowed.
     pub(crate) settled: bool,
-    /// Seconds until the quiet began, some time before it was known; or all that was waited.
+    /// Seconds until the idle window started, or the whole wait if the server did not become idle.
     pub(crate) settling_s: f64,
-    /// CPU seconds of the server after the quiet began: what it uses without work. 0 when it did not settle.
+    /// CPU seconds that the server used in the idle window: its cost without work. 0 if it did not
+    /// become idle.
     pub(crate) quiet_cpu_s: f64,
-    /// Bytes its directories occupy at the end; `None` where they cannot be read.
+    /// Bytes of the directories at the end; `None` if they cannot be read.
     pub(crate) bytes: Option<u64>,
-    /// Processors it used on average at the end; `None` where its processes cannot be seen. Tells why it did not settle.
+    /// Processors used on average at the end; `None` if the processes cannot be inspected. Explains
+    /// why a server did not become idle.
     pub(crate) cores: Option<f64>,
 }
 
-/// Waits until a server is at rest: for 3 seconds it used less than 2 % of one processor and its data directories kept
-/// their size; or for 10 seconds less than 10 %, evenly, for servers that are never idle. Gives up after `max` or when
-/// cancelled. What cannot be seen is not asked for; where neither processes nor directories can be seen it returns at
-/// once, not settled.
+/// Waits until a server is idle: for 3 seconds it used less than 2 % of one processor and its data
+/// directories kept their size; or for 10 seconds it used less than 10 %, evenly, for servers that
+/// are never quite idle.
+///
+/// Gives up after `max` or when cancelled. Processes or directories that cannot be read are not
+/// considered; if neither can be read, the function returns at once with `settled` false.
 pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, cancelled: &AtomicBool) -> Rest {
     let start = Instant::now();
     let mut tree = Tree::new(pids);
@@ -294,7 +308,7 @@ pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, can
             return rest;
         }
         if let Some(began) = began {
-            // The size may be older than the window.
+            // The size may have been measured before the window ended: measure it again.
             let size = proc::allocated_bytes_of_all(dirs);
             if size == bytes {
                 let quiet_cpu_s = cpu_s.zip(began.cpu_s).map_or(0.0, |(now, before)| now - before);
@@ -309,7 +323,7 @@ pub(crate) fn wait_until_idle(pids: &[u32], dirs: &[PathBuf], max: Duration, can
     }
 }
 
-/// A server at one moment since the waiting began.
+/// A server at one moment of the wait.
 #[derive(Clone, Copy)]
 struct Observation {
     at_s: f64,
@@ -318,21 +332,22 @@ struct Observation {
 }
 
 impl Observation {
-    /// Processors used on average until a later moment.
+    /// Processors used on average between this observation and a later one.
     fn cores_until(&self, later: &Observation) -> Option<f64> {
         let span_s = later.at_s - self.at_s;
         if span_s > 0.0 { Some((later.cpu_s? - self.cpu_s?) / span_s) } else { None }
     }
 }
 
-/// The last few observations: as many as the longer window needs.
+/// The latest observations, enough for the longer window.
 #[derive(Default)]
 struct Quiet {
     window: VecDeque<Observation>,
 }
 
 impl Quiet {
-    /// The observation at which the quiet began, if all is quiet.
+    /// Adds an observation. Returns the one at which the idle window started, if the server is
+    /// idle.
     fn observe(&mut self, now: Observation) -> Option<Observation> {
         self.window.push_back(now);
         while self.window.get(1).is_some_and(|second| second.at_s <= now.at_s - STEADY_WINDOW_S) {
@@ -344,7 +359,7 @@ impl Quiet {
             .or_else(|| self.since(STEADY_WINDOW_S).filter(|first| self.still_since(first) && self.steady_since(first)))
     }
 
-    /// The latest observation that is at least `window_s` old.
+    /// Returns the latest observation that is at least `window_s` old.
     fn since(&self, window_s: f64) -> Option<Observation> {
         let now = self.window.back()?;
         self.window.iter().rev().find(|observation| observation.at_s <= now.at_s - window_s).copied()
@@ -382,48 +397,48 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_server_is_at_rest_after_three_seconds() {
+    fn a_quiet_server_is_idle_after_three_seconds() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, 7.0, 1000))), Some((0.0, 3.0)));
     }
 
     #[test]
-    fn a_busy_server_is_not_at_rest() {
+    fn a_busy_server_is_not_idle() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.15, 1000))), None);
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.015, 1000))), Some((0.0, 3.0)));
     }
 
     #[test]
-    fn a_server_that_is_never_idle_is_at_rest_when_it_is_steady() {
+    fn a_server_with_a_steady_low_load_counts_as_idle() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.035, 1000))), Some((0.0, 10.0)));
-        // Work that is coming to its end is not: from 9 % of a processor down to 3.5 % at 20 s.
+        // Declining load is not idle: from 9 % of a processor down to 3.5 % at 20 s.
         let ending = |at_s: f64| 0.035 * at_s + 0.055 * (at_s.min(20.0) - at_s.min(20.0).powi(2) / 40.0);
         let (began_s, _) = settled_at(quarters(60.0).map(|at_s| (at_s, ending(at_s), 1000))).unwrap();
         assert!(began_s > 5.0, "{began_s}");
-        // Nor is one that still moves its files.
+        // A server that still changes its files is not idle.
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, at_s * 0.035, (at_s / 5.0) as u64))), None);
     }
 
     #[test]
-    fn a_growing_directory_is_not_at_rest() {
+    fn a_server_with_a_growing_directory_is_not_idle() {
         assert_eq!(settled_at(quarters(60.0).map(|at_s| (at_s, 0.0, (at_s / 2.0) as u64))), None);
     }
 
     #[test]
-    fn quiet_begins_when_the_last_work_ends() {
+    fn the_idle_window_starts_when_the_last_work_ends() {
         let (began_s, known_s) =
             settled_at(quarters(60.0).map(|at_s| (at_s, at_s.min(10.0), at_s.min(12.0) as u64))).unwrap();
         assert!((9.5..=12.25).contains(&began_s) && known_s - began_s >= 3.0, "{began_s} {known_s}");
     }
 
     #[test]
-    fn what_cannot_be_seen_is_not_waited_for() {
+    fn unreadable_processes_and_directories_are_not_waited_for() {
         let began = Instant::now();
         let rest = wait_until_idle(&[], &[], Duration::from_secs(60), &AtomicBool::new(false));
         assert!(!rest.settled && rest.bytes.is_none() && began.elapsed() < Duration::from_secs(1), "{rest:?}");
     }
 
     #[test]
-    fn a_directory_at_rest_settles_with_its_size() {
+    fn an_unchanged_directory_settles_with_its_size() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("f"), vec![3u8; 1 << 20]).unwrap();
         std::fs::File::open(directory.path().join("f")).unwrap().sync_all().unwrap();
@@ -433,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_works_does_not_settle_within_the_time_allowed() {
+    fn a_busy_process_does_not_settle_within_the_time_limit() {
         let mut burner = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let rest = wait_until_idle(&[burner.id()], &[], Duration::from_secs(4), &AtomicBool::new(false));
         let cancelled = wait_until_idle(&[burner.id()], &[], Duration::from_secs(60), &AtomicBool::new(true));
@@ -444,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_go_on_over_a_kill_and_restart() {
+    fn samples_continue_after_a_kill_and_restart() {
         let burn = || std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let mut first = burn();
@@ -461,7 +476,7 @@ mod tests {
         second.kill().unwrap();
         second.wait().unwrap();
 
-        // How many there are is the machine's matter, which may be busy.
+        // The number of samples depends on the load of the machine.
         assert!(samples.len() >= 2, "{}", samples.len());
         let last = samples.last().unwrap();
         assert!(before.server_cpu_s.unwrap() > 0.02, "{before:?}");

@@ -1,39 +1,41 @@
-//! Counters of a server's processes since a moment: over children that come and go, and over a kill and restart.
+//! Counters of a server's processes since a given moment, across children that start and end and
+//! across a kill and restart.
 //!
-//! Always true: a counter never falls, and no CPU second or byte is counted twice. A child that ends hands its
-//! counters to the parent that waits for it, so what was already counted of the child is taken off again.
+//! Always true: a counter never decreases, and no CPU second or byte is counted twice. When a child
+//! ends, the kernel adds its counters to the parent that waits for it, so the amount already
+//! counted for the child is subtracted.
 //!
-//! Not seen: what a process did between the last reading and a death for which no parent in the tree waits (`kill -9`
-//! of the whole server). Read right before killing.
+//! Not counted: the work of a process between the last reading and its death, if no parent in the
+//! tree waits for it (`kill -9` of the whole server). Read right before killing.
 
 use std::collections::HashMap;
 
 use super::proc::{self, ProcessIo, ProcessMemory, ProcessStat};
 
-/// A process for good: pids are used again.
+/// Unique identity of a process, (pid, start ticks): pids are reused.
 type Key = (u32, u64);
 
-/// Processes of a server: some roots and everything below them.
+/// Processes of a server: root processes and all their descendants.
 pub(crate) struct Tree {
     roots: Vec<u32>,
-    /// Roots and descendants as the last scan found them.
+    /// Roots and descendants found by the latest scan.
     members: Vec<u32>,
     totals: Totals,
 }
 
-/// What the processes have used, so far.
+/// Resources used by the processes so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// `None` until a process has been seen.
+    /// CPU seconds; `None` until a process has been read.
     pub(crate) cpu_s: Option<f64>,
-    /// `None` until a process' counters could be read.
+    /// Disk I/O; `None` until the counters of a process could be read.
     pub(crate) io: Option<ProcessIo>,
-    /// Now; `None` when no process is there.
+    /// Current resident bytes; `None` if no process exists.
     pub(crate) rss_bytes: Option<u64>,
 }
 
 impl Tree {
-    /// Counts from now on. No roots: nothing is ever seen.
+    /// Starts counting now. Without roots, all values remain `None`.
     pub(crate) fn new(roots: &[u32]) -> Tree {
         let mut tree = Tree { roots: roots.to_vec(), members: Vec::new(), totals: Totals::new(proc::now_ticks()) };
         tree.scan();
@@ -41,22 +43,22 @@ impl Tree {
         tree
     }
 
-    /// Other processes are the server from now on; the counters go on. What they did before the beginning of the
-    /// count is left out; a process that started after it counts from its start.
+    /// Replaces the server's root processes; the counters continue. Work that a process did before
+    /// counting started is left out; a process that started later counts from its start.
     pub(crate) fn replace(&mut self, roots: &[u32]) {
         self.read();
         self.roots = roots.to_vec();
         self.scan();
     }
 
-    /// Looks for children anew: reads every process of the machine.
+    /// Scans for new descendants. Cost: reads every process of the machine.
     pub(crate) fn scan(&mut self) {
         self.members =
             if self.roots.is_empty() { Vec::new() } else { proc::with_descendants(&self.roots, &proc::processes()) };
     }
 
-    /// Reads the processes that are known. Children that are not known yet are counted once a scan has found them, or
-    /// their parent has waited for them.
+    /// Reads the known processes. A child that is not yet known counts once a scan has found it or
+    /// its parent has waited for it.
     pub(crate) fn read(&mut self) -> Usage {
         let mut memory = Vec::new();
         let mut readings = Vec::new();
@@ -74,7 +76,7 @@ fn resident(memory: &[ProcessMemory]) -> Option<u64> {
     if memory.is_empty() { None } else { Some(proc::resident_bytes(memory)) }
 }
 
-/// One process at one moment.
+/// Counters of one process at one moment.
 #[derive(Clone, Copy)]
 struct Reading {
     pid: u32,
@@ -82,9 +84,9 @@ struct Reading {
     io: Option<ProcessIo>,
 }
 
-/// The arithmetic, apart from the reading.
+/// The arithmetic of counting, separate from reading `/proc`.
 struct Totals {
-    /// Ticks after the machine's start at which counting began.
+    /// Ticks after boot at which counting started.
     since_ticks: u64,
     known: HashMap<Key, Reading>,
     cpu_s: Option<f64>,
@@ -115,7 +117,8 @@ impl Totals {
         self.known = now;
     }
 
-    /// Processes that have ended below a parent that lives on and has their counters now.
+    /// Returns the processes that have ended and whose parent is alive and now includes their
+    /// counters.
     fn handed_over(&self, now: &HashMap<Key, Reading>) -> Vec<&Reading> {
         let parents: Vec<u32> = now.values().map(|reading| reading.pid).collect();
         let ended = self
@@ -125,7 +128,7 @@ impl Totals {
         ended.map(|(_, reading)| reading).collect()
     }
 
-    /// What a process had when counting it began.
+    /// Counters of a process at the previous reading, or at the start of counting.
     fn before(&self, key: &Key, reading: &Reading) -> (f64, f64, Option<ProcessIo>) {
         match self.known.get(key) {
             Some(known) => (known.stat.cpu_s, known.stat.reaped_cpu_s, known.io),
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_beginning_does_not_count() {
+    fn work_before_counting_started_does_not_count() {
         assert_eq!(totals(&[&[reading(5, 1, 10, 100.0, 50.0, 7000)]]), (0.0, 0));
         assert_eq!(
             totals(&[&[reading(5, 1, 10, 100.0, 50.0, 7000)], &[reading(5, 1, 10, 101.5, 50.0, 7100)]]),
@@ -202,11 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_child_counts_once_while_it_lives_and_after_it_was_waited_for() {
+    fn a_child_counts_once_before_and_after_it_is_reaped() {
         let steps: &[&[Reading]] = &[
             &[reading(5, 1, 10, 100.0, 0.0, 0)],
             &[reading(5, 1, 10, 100.0, 0.0, 0), reading(6, 5, 1200, 2.0, 0.0, 300)],
-            // The child did 0.5 s and 20 bytes more, ended, and the parent has it all.
+            // The child used 0.5 s more and wrote 20 bytes more, then ended; the parent includes
+            // all of it.
             &[reading(5, 1, 10, 100.0, 2.5, 320)],
         ];
         assert_eq!(totals(steps), (2.5, 320));
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_go_on_over_a_kill_and_restart() {
+    fn counters_continue_after_a_kill_and_restart() {
         let steps: &[&[Reading]] = &[
             &[reading(5, 1, 10, 100.0, 0.0, 1000)],
             &[reading(5, 1, 10, 104.0, 0.0, 1500)],
@@ -232,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_that_is_used_again_is_another_process() {
+    fn a_reused_pid_is_another_process() {
         let steps: &[&[Reading]] = &[&[reading(5, 1, 10, 9.0, 0.0, 0)], &[reading(5, 1, 3000, 1.0, 0.0, 0)]];
         assert_eq!(totals(steps), (1.0, 0));
     }
 
     #[test]
-    fn another_users_process_has_cpu_and_no_bytes() {
+    fn another_users_process_has_cpu_but_no_io_bytes() {
         let mut totals = Totals::new(Some(BEGIN));
         for cpu_s in [1.0, 2.0] {
             totals.advance(vec![Reading { io: None, ..reading(5, 1, 10, cpu_s, 0.0, 0) }]);
@@ -247,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn no_processes_are_no_figures() {
+    fn a_tree_without_processes_has_no_figures() {
         assert_eq!(Tree::new(&[]).read(), Usage::default());
     }
 
-    /// A shell whose child burns CPU and ends; the shell lives on and has waited for it.
+    /// A shell whose child burns CPU and ends; the shell survives and has waited for the child.
     #[test]
     fn real_children_are_counted_after_their_end() {
         let mut shell = std::process::Command::new("sh")

@@ -1,4 +1,5 @@
-//! Single judgements. Whole answers of every kind, right and with one fault, are judged in `run/tests.rs`.
+//! Checks of single values. `run/tests.rs` checks whole answers of every kind, correct ones and
+//! ones with a single fault.
 
 use super::*;
 
@@ -15,7 +16,7 @@ fn value(aggregate: Aggregate, kind: Kind, values: &[(i64, i64, bool)], cell: Ce
 }
 
 #[test]
-fn an_aggregate_is_right_if_some_state_of_the_target_gives_it() {
+fn an_aggregate_is_correct_if_some_state_of_the_target_explains_it() {
     let known = [(1, 150, true), (2, 250, true), (3, -100, true)];
     let partly = [(1, 150, true), (2, 250, false)];
     let cases = [
@@ -47,7 +48,7 @@ fn an_aggregate_is_right_if_some_state_of_the_target_gives_it() {
 }
 
 #[test]
-fn a_value_may_come_in_the_form_that_a_product_has_for_its_type() {
+fn a_value_may_have_the_products_representation_of_its_type() {
     let float = Kind::Float { decimals: 2 };
     let mut text = Vec::new();
     text_of(77, 5, &mut text);

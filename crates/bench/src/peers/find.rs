@@ -1,23 +1,25 @@
-//! Where the products are on this machine.
+//! Locates installed products on this machine.
 //!
-//! `cargo xtask tools --peers` puts them into one folder, a subfolder `NAME-VERSION` for each. A test run is told the
-//! folder by MILLRACE_TEST_PEERS, a user may name one by MILLRACE_PEERS, and otherwise it is where that command puts it.
+//! `cargo xtask tools --peers` installs each product into a subfolder `NAME-VERSION` of one folder.
+//! Test runs find the folder in MILLRACE_TEST_PEERS; users may set MILLRACE_PEERS; the default is
+//! the folder that the command writes to.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Error, Result};
 
-/// What to type when something is missing.
+/// Hint of errors about a missing product.
 const FETCH: &str = "fetch it: cargo xtask tools --peers";
 
-/// The folder of a fetched peer and its version, the folder's name after `NAME-`.
+/// Returns the folder of an installed peer and its version, which is the folder's name after
+/// `NAME-`.
 ///
-/// - `name`: like `questdb`, or `python`.
-/// - `has`: a path below the folder that must be there.
+/// - `name`: for example `questdb` or `python`.
+/// - `has`: a path that must exist below the folder.
 ///
 /// # Errors
-/// It is not there; the message says what was looked for and the command that fetches it.
+/// The peer is not installed; the message names the path searched and the command that installs it.
 pub fn tool(name: &str, has: &str) -> Result<(PathBuf, String)> {
     let folder = peers_folder()?;
     let prefix = format!("{name}-");
@@ -36,10 +38,10 @@ pub fn tool(name: &str, has: &str) -> Result<(PathBuf, String)> {
     })
 }
 
-/// A Python with `duckdb`, `chdb`, `iotdb`, `pyarrow` and `tableauhyperapi`.
+/// Returns a Python with `duckdb`, `chdb`, `iotdb`, `pyarrow` and `tableauhyperapi`.
 ///
 /// # Errors
-/// As [`tool`].
+/// The same as for [`tool`].
 pub fn python() -> Result<PathBuf> {
     tool("python", "bin/python").map(|(folder, _)| folder.join("bin/python"))
 }
@@ -56,21 +58,21 @@ fn peers_folder() -> Result<PathBuf> {
     Ok(cache.join("millrace/tools/peers"))
 }
 
-/// The `millrace` program: this one, the one MILLRACE_SERVER_BINARY names, one beside this one, or one in PATH.
+/// Returns the `millrace` program: the running one, the one that MILLRACE_SERVER_BINARY names, one
+/// in the same folder, or one in PATH.
 pub(super) fn millrace() -> Result<PathBuf> {
-    let this =
-        std::env::current_exe().map_err(|error| Error::setup(format!("cannot tell which program runs: {error}")))?;
+    let this = std::env::current_exe()
+        .map_err(|error| Error::setup(format!("the path of the running program is unknown: {error}")))?;
     if this.file_stem().is_some_and(|stem| stem == "millrace") {
         return Ok(this);
     }
     if let Some(named) = std::env::var_os("MILLRACE_SERVER_BINARY") {
         let named = PathBuf::from(named);
-        let missing =
-            || Error::setup(format!("MILLRACE_SERVER_BINARY is {}, and no such file is there", named.display()));
+        let missing = || Error::setup(format!("MILLRACE_SERVER_BINARY is {}: no such file", named.display()));
         return if named.is_file() { Ok(named) } else { Err(missing()) };
     }
     let folder = this.parent().unwrap_or(Path::new("/"));
-    // Cargo keeps test programs one folder below the programs themselves.
+    // Cargo puts test programs into `deps`, one folder below the binaries.
     let beside = [Some(folder), folder.parent().filter(|_| folder.ends_with("deps"))];
     let beside = beside.into_iter().flatten().map(|folder| folder.join("millrace"));
     beside.chain(in_path("millrace")).find(|path| path.is_file()).ok_or_else(|| {
@@ -82,11 +84,12 @@ pub(super) fn millrace() -> Result<PathBuf> {
     })
 }
 
-/// The folder with `initdb` and `postgres`, which Debian keeps out of PATH; 15 is the version we compare with.
+/// Returns the folder with `initdb` and `postgres`, which Debian does not put into PATH. Version 15
+/// is the one we compare with.
 pub(super) fn postgres() -> Result<PathBuf> {
     let named = std::env::var_os("MILLRACE_TEST_POSTGRES").map(PathBuf::from);
     let debian = PathBuf::from("/usr/lib/postgresql/15/bin");
-    // A wrapper in PATH may be a link into the folder where the other programs are.
+    // A wrapper in PATH may be a link into the folder that contains the other programs.
     let linked = in_path("initdb").and_then(|path| path.canonicalize().ok()?.parent().map(Path::to_owned));
     let candidates = [named, Some(debian), linked];
     candidates.into_iter().flatten().find(|folder| folder.join("initdb").is_file()).ok_or_else(|| {
@@ -98,7 +101,7 @@ pub(super) fn postgres() -> Result<PathBuf> {
     })
 }
 
-/// A `java` that is new enough, 17 or above.
+/// Returns a `java` of version 17 or above.
 pub(super) fn java() -> Result<PathBuf> {
     let home = std::env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin/java"));
     let found = home.filter(|path| path.is_file()).or_else(|| in_path("java"));
@@ -115,18 +118,19 @@ pub(super) fn java() -> Result<PathBuf> {
     }
 }
 
-/// `openjdk version "17.0.15" 2025-04-15` is 17, `java version "1.8.0_292"` is 1.
+/// Parses the major version: `openjdk version "17.0.15" 2025-04-15` is 17,
+/// `java version "1.8.0_292"` is 1.
 fn java_major(text: &str) -> Option<u32> {
     text.split('"').nth(1)?.split('.').next()?.parse().ok()
 }
 
-/// A program by its name in PATH.
+/// Searches PATH for a program.
 pub(super) fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Runs a short program and gives all it printed.
+/// Runs a short program to its end and returns its output.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| Error::setup(format!("cannot start {program}: {error}")))?;
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn javas_version_is_read_in_its_old_and_new_form() {
+    fn java_versions_are_parsed_in_old_and_new_format() {
         assert_eq!(java_major("openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime"), Some(17));
         assert_eq!(java_major("java version \"1.8.0_292\""), Some(1));
         assert_eq!(java_major("openjdk version \"21\" 2023-09-19"), Some(21));
@@ -151,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_peer_is_named_with_the_place_and_the_command() {
+    fn a_missing_peer_is_named_with_the_path_and_the_command() {
         let error = tool("nosuchpeer", "bin/x").unwrap_err().message;
         assert!(error.contains("nosuchpeer-*/bin/x in /"), "{error}");
         assert!(error.ends_with("cargo xtask tools --peers"), "{error}");
     }
 
     #[test]
-    fn a_program_that_fails_is_named_with_its_arguments_and_words() {
+    fn a_failed_program_is_named_with_its_arguments_and_output() {
         let error = output(Command::new("sh").args(["-c", "echo no; exit 3"])).unwrap_err().message;
         assert!(error.contains("`sh -c echo no; exit 3`") && error.ends_with("3: no"), "{error}");
     }

@@ -1,18 +1,22 @@
-//! Private servers: the products a run measures, each started on a directory of its own and on loopback only.
+//! Private servers: the products that a run measures, each started in its own directory and
+//! reachable over loopback only.
 //!
-//! [`start`] writes the product's configuration, starts its processes and returns when it answers its own protocol.
-//! The [`Server`] can then be killed, restarted on the same directory and ports, and stopped. What is fetched, from
-//! where and why with which settings is written in docs/manual/benchmark-peers.md.
+//! [`start`] writes the product's configuration, starts its processes, and returns once the server
+//! answers its own protocol. The [`Server`] can then be killed, restarted on the same directory and
+//! ports, and stopped. docs/manual/benchmark-peers.md lists where products are downloaded from,
+//! their settings, and the reasons for them.
 //!
 //! Always true:
-//! - No socket of a server can be reached from another machine. IoTDB, which cannot be told to bind loopback, gets a
-//!   network namespace of its own; threads enter it by [`Server::enter_netns`].
-//! - A server ends with this process, however this process ends.
-//! - A directory belongs to one product; its ports are written in it, so that a restart uses the same ones.
+//! - No socket of a server is reachable from another machine. IoTDB cannot be configured to bind
+//!   loopback, so it runs in its own network namespace; threads enter it with
+//!   [`Server::enter_netns`].
+//! - A server ends with this process, even if this process is killed.
+//! - A directory belongs to one product and stores its ports, so a restart uses the same ports.
 //!
-//! Layout of a directory: `peer.txt` (product and ports), `conf/`, `data/` and `log/`, one log for each process.
+//! Layout of a directory: `peer.txt` (product and ports), `conf/`, `data/` and `log/` with one log
+//! for each process.
 //!
-//! Not here: measuring the processes, speaking the products' protocols beyond "are you there".
+//! Not here: measuring the processes, and the products' protocols beyond a readiness probe.
 
 mod find;
 mod network;
@@ -34,10 +38,10 @@ use crate::error::{Error, Result};
 use process::Process;
 use products::Recipe;
 
-/// What can be started here.
+/// A product that can be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Product {
-    /// The database this tool belongs to. Ports `pg`, `http`, `health`.
+    /// The database that this tool belongs to. Ports `pg`, `http`, `health`, `flight`.
     Millrace,
     /// PostgreSQL. Port `pg`; user `postgres`, database `postgres`, no password.
     Postgres,
@@ -55,14 +59,15 @@ pub enum Product {
     KairosDb,
     /// MariaDB. Port `mysql`; user `root` without a password.
     MariaDb,
-    /// DuckDB in a process of ours. Port `http`, of that process' own protocol.
+    /// DuckDB inside a server process of this tool. Port `http`, with that process' own protocol.
     DuckDb,
-    /// ClickHouse (chdb) in a process of ours. Port `http`, of that process' own protocol.
+    /// ClickHouse (chdb) inside a server process of this tool. Port `http`, with that process' own
+    /// protocol.
     ClickHouse,
 }
 
 impl Product {
-    /// All of them.
+    /// All products.
     pub const ALL: [Product; 10] = [
         Product::Millrace,
         Product::Postgres,
@@ -76,7 +81,7 @@ impl Product {
         Product::ClickHouse,
     ];
 
-    /// The name in file names and on the command line, like `questdb`.
+    /// Name in file names and on the command line, for example `questdb`.
     pub fn name(self) -> &'static str {
         match self {
             Product::Millrace => "millrace",
@@ -92,31 +97,32 @@ impl Product {
         }
     }
 
-    /// The product of a [`Product::name`].
+    /// Returns the product with this [`Product::name`].
     pub fn named(name: &str) -> Option<Product> {
         Product::ALL.into_iter().find(|product| product.name() == name)
     }
 }
 
-/// How to start a product. [`Options::default`] is what a benchmark wants.
+/// Options for starting a product. [`Options::default`] is suitable for a benchmark.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The product's own settings, applied after ours, so that they win: `server.conf` keys for QuestDB,
-    /// `iotdb-system.properties` keys for IoTDB, `section.key` for InfluxDB, `kairosdb.conf` keys for KairosDB,
-    /// `postgresql.conf` names for PostgreSQL, flags without their dashes for Millrace, VictoriaMetrics and MariaDB.
-    /// Values are written as the product's file wants them (quotes included, for InfluxDB and KairosDB).
+    /// The user's settings, applied after the built-in ones so that they take precedence:
+    /// `server.conf` keys for QuestDB, `iotdb-system.properties` keys for IoTDB, `section.key` for
+    /// InfluxDB, `kairosdb.conf` keys for KairosDB, `postgresql.conf` names for PostgreSQL, flags
+    /// without dashes for Millrace, VictoriaMetrics and MariaDB. Values use the syntax of the
+    /// product's file (quotes included, for InfluxDB and KairosDB).
     pub settings: Vec<(String, String)>,
-    /// Memory the product is told to use, in MiB: the Java heap (QuestDB 4096, IoTDB's DataNode 5120, KairosDB 2048
-    /// when not said), `shared_buffers` (a quarter of the machine), InnoDB's buffer pool (1024), VictoriaMetrics'
-    /// caches (its own 60 % of the machine), Millrace's `--memory` (its own half of the machine). InfluxDB 1.x has no
-    /// such setting and refuses it.
+    /// Memory limit of the product in MiB: the Java heap (default for QuestDB 4096, IoTDB's
+    /// DataNode 5120, KairosDB 2048), `shared_buffers` (default a quarter of the machine), InnoDB's
+    /// buffer pool (1024), VictoriaMetrics' caches (default 60 % of the machine), Millrace's
+    /// `--memory` (default half of the machine). InfluxDB 1.x has no such setting and refuses it.
     pub memory_mib: Option<u32>,
-    /// Columns that there will be, of all tables together; 0 when not known. Products that keep a buffer or a mapped
-    /// page for each get smaller ones when there are thousands.
+    /// Expected number of columns of all tables together; 0 if not known. Products that keep a
+    /// buffer or a mapped page for each column get smaller ones when there are thousands.
     pub columns: u64,
-    /// How long a start may take.
+    /// Time limit for a start.
     pub ready_within: Duration,
-    /// How long a stop may take before the server is killed.
+    /// Time limit for a stop, after which the server is killed.
     pub stop_within: Duration,
 }
 
@@ -133,13 +139,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The last value given for a setting.
+    /// Returns the value of a setting; the last one wins.
     fn setting(&self, name: &str) -> Option<&str> {
         self.settings.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Where an acknowledged write is at the moment of its acknowledgement.
+/// Durability of a write at the moment of its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// In the memory of the server's process: lost when the process is killed.
@@ -160,7 +166,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// A product that runs, or ran, on a directory. Dropping it stops it.
+/// A product that is or was running on a directory. Dropping it stops the server.
 pub struct Server {
     product: Product,
     dir: PathBuf,
@@ -171,11 +177,13 @@ pub struct Server {
     running: Vec<Process>,
 }
 
-/// Starts `product` on `dir`, which is empty, missing, or one it ran on before, and waits until it answers.
+/// Starts `product` on `dir`, which must be empty, missing, or the product's own from an earlier
+/// start, and waits until the server answers.
 ///
 /// # Errors
-/// The product is not installed (the message has the command that fetches it), the directory is another's, a process
-/// ended, or it was not ready in time (the message has the end of its log). Nothing is left running.
+/// The product is not installed (the message names the command that installs it), the directory
+/// belongs to another product, a process ended, or the server was not ready in time (the message
+/// includes the end of its log). No process is left running.
 pub fn start(product: Product, dir: &Path, options: Options) -> Result<Server> {
     let dir = prepare_dir(dir)?;
     let ports = ports::of_directory(&dir, product, products::port_names(product))?;
@@ -186,7 +194,8 @@ pub fn start(product: Product, dir: &Path, options: Options) -> Result<Server> {
     Ok(server)
 }
 
-/// Makes the folders, and names the directory in a way that holds for processes that start elsewhere.
+/// Creates the folders and returns an absolute path, valid for processes with another working
+/// directory.
 fn prepare_dir(dir: &Path) -> Result<PathBuf> {
     for name in ["conf", "data", "log"] {
         let folder = dir.join(name);
@@ -196,31 +205,31 @@ fn prepare_dir(dir: &Path) -> Result<PathBuf> {
 }
 
 impl Server {
-    /// Which product.
+    /// The product that this server runs.
     pub fn product(&self) -> Product {
         self.product
     }
 
-    /// Its version, as it says itself or as its artifact is called, like `9.3.4`.
+    /// Version reported by the server, or in the name of its artifact, for example `9.3.4`.
     pub fn version(&self) -> &str {
         &self.recipe.version
     }
 
-    /// The port called `name`, see [`Product`].
+    /// Returns the port called `name`; [`Product`] lists the names.
     ///
     /// # Errors
     /// The product has no port of that name.
     pub fn port(&self, name: &str) -> Result<u16> {
         self.ports.get(name).copied().ok_or_else(|| {
             let names: Vec<&str> = self.ports.keys().map(String::as_str).collect();
-            Error::setup(format!("{} has no port {name:?}, but {}", self.product.name(), names.join(", ")))
+            Error::setup(format!("{} has no port {name:?}; expected one of {}", self.product.name(), names.join(", ")))
         })
     }
 
-    /// `127.0.0.1:PORT` of the port called `name`.
+    /// Returns `127.0.0.1:PORT` for the port called `name`.
     ///
     /// # Errors
-    /// As [`Server::port`].
+    /// The same as for [`Server::port`].
     pub fn address(&self, name: &str) -> Result<String> {
         self.port(name).map(|port| format!("127.0.0.1:{port}"))
     }
@@ -230,76 +239,80 @@ impl Server {
         &self.ports
     }
 
-    /// The folder given to [`start`].
+    /// The directory that was passed to [`start`].
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Folders that hold all the product keeps: count their bytes.
+    /// Folders with all of the product's data; their bytes are its disk space.
     pub fn data_dirs(&self) -> &[PathBuf] {
         &self.recipe.data_dirs
     }
 
-    /// Folders inside [`Server::data_dirs`] that hold only its log of recent writes, which some products keep at a
-    /// fixed size: to be shown apart from what the data takes. Empty where the log is not apart.
+    /// Folders inside [`Server::data_dirs`] that contain only the write-ahead log, which some
+    /// products keep at a fixed size; reports show it apart from the data. Empty if the log is not
+    /// in a separate folder.
     pub fn log_dirs(&self) -> &[PathBuf] {
         &self.recipe.log_dirs
     }
 
-    /// What an acknowledgement means with the settings it was started with.
+    /// Durability of an acknowledged write with the server's settings.
     pub fn durability(&self) -> Durability {
         self.recipe.durability.0
     }
 
-    /// The setting that makes it so, in a few words.
+    /// The setting that determines the durability, in a few words.
     pub fn durability_reason(&self) -> &str {
         &self.recipe.durability.1
     }
 
-    /// How it was started: settings and memory, for the report.
+    /// Settings and memory that the server was started with, for the report.
     pub fn settings(&self) -> &[String] {
         &self.recipe.settings
     }
 
-    /// What of this machine holds the product back, and the command that would change it. For the report: the benchmark
-    /// does not change the machine.
+    /// Limits of this machine that slow the product down, and the commands that would raise them,
+    /// for the report: the benchmark does not change the machine.
     pub fn notes(&self) -> &[String] {
         &self.recipe.notes
     }
 
-    /// Processes started for it; others may be their children, see [`Server::pids`].
+    /// Processes started directly; [`Server::pids`] includes their children.
     pub fn root_pids(&self) -> Vec<u32> {
         self.running.iter().map(Process::pid).collect()
     }
 
-    /// All its processes at this moment.
+    /// All live processes of the server.
     pub fn pids(&self) -> Vec<u32> {
         processes_of(&self.root_pids())
     }
 
-    /// The network namespace it runs in, when it has one.
+    /// The server's own network namespace, if it has one.
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// A task whose `/proc/ID/ns/net` is that network; the same one through kills and restarts. `None`: the machine's.
+    /// A task whose `/proc/ID/ns/net` is the server's network namespace; it is the same across
+    /// kills and restarts. `None`: the server uses the machine's namespace.
     pub fn network_of(&self) -> Option<u32> {
         self.network.as_ref().map(Network::task)
     }
 
-    /// Moves the calling thread into the server's network, for good; sockets the thread opens from then on are in it.
-    /// Does nothing where the server is in the machine's network. A program the thread starts is in the network too.
+    /// Moves the calling thread into the server's network namespace permanently. Sockets that the
+    /// thread opens and programs that it starts afterwards use that namespace. Does nothing if the
+    /// server uses the machine's namespace.
     ///
     /// # Errors
-    /// The system refuses (it asks for CAP_SYS_ADMIN).
+    /// The system refuses: CAP_SYS_ADMIN is required.
     pub fn enter_netns(&self) -> Result<()> {
         self.network.as_ref().map_or(Ok(()), Network::enter)
     }
 
-    /// Fails when a process of the server has ended, with its status and the end of its log.
+    /// Returns an error if a process of the server has ended, with its exit status and the end of
+    /// its log.
     ///
     /// # Errors
-    /// As said; also when the server is stopped.
+    /// A process has ended, or the server is stopped.
     pub fn check_alive(&mut self) -> Result<()> {
         if self.running.is_empty() {
             return Err(self.error("is stopped"));
@@ -313,10 +326,10 @@ impl Server {
         Ok(())
     }
 
-    /// Kills every process at once, as a crash would (SIGKILL), and returns when none is left.
+    /// Kills every process with SIGKILL, as in a crash, and returns when none is left.
     ///
     /// # Errors
-    /// A process is still there after ten seconds.
+    /// A process still exists after ten seconds.
     pub fn kill9(&mut self) -> Result<()> {
         self.kill_with(&[])
     }
@@ -327,20 +340,21 @@ impl Server {
         Ok(())
     }
 
-    /// Starts it again on the same directory and ports, after [`Server::kill9`] or [`Server::stop`], and waits until it
-    /// answers.
+    /// Starts the server again on the same directory and ports, after [`Server::kill9`] or
+    /// [`Server::stop`], and waits until it answers.
     ///
     /// # Errors
-    /// As [`start`].
+    /// The same as for [`start`].
     pub fn restart(&mut self) -> Result<()> {
         self.prepare_restart()?;
         self.launch()
     }
 
-    /// The part of a restart that looks for programs and writes configuration, for who wants to time the rest.
+    /// The part of a restart that locates programs and writes configuration, for callers that time
+    /// only the rest.
     ///
     /// # Errors
-    /// It runs, or as [`start`].
+    /// The server is running, or an error of [`start`].
     pub fn prepare_restart(&mut self) -> Result<()> {
         if !self.running.is_empty() {
             return Err(self.error("runs; stop or kill it before a restart"));
@@ -349,11 +363,12 @@ impl Server {
         Ok(())
     }
 
-    /// The other part, without waiting: executes the program and returns the moment just before that. Whoever calls it
-    /// asks the server itself whether it is there, as often as it likes.
+    /// The other part of a restart, without waiting: executes the program and returns the time just
+    /// before. The caller polls the server until it answers.
     ///
     /// # Errors
-    /// The product has several processes, of which one waits for another, or the program cannot be executed.
+    /// The product has several processes that depend on each other, or the program cannot be
+    /// executed.
     pub fn launch_at_once(&mut self) -> Result<Instant> {
         let [launch] = self.recipe.launches.as_slice() else {
             return Err(self.error("has several processes, which cannot be started without waiting"));
@@ -364,15 +379,16 @@ impl Server {
         Ok(began)
     }
 
-    /// Asks it to end as an operator would, and waits until no process is left. A stopped server stays stopped.
+    /// Asks the server to end, as an operator would, and waits until no process is left. It is not
+    /// restarted automatically.
     ///
     /// # Errors
-    /// It did not end in time and was killed; the message has the end of its log.
+    /// The server did not end in time and was killed; the message includes the end of its log.
     pub fn stop(&mut self) -> Result<()> {
         let deadline = Instant::now() + self.options.stop_within;
         let mut all = self.pids();
         let mut late = None;
-        // The last one started depends on the others.
+        // Later processes depend on earlier ones, so stop in reverse order.
         for process in self.running.iter_mut().rev() {
             process.signal(self.recipe.stop_signal);
             if !process.wait_until(deadline) && late.is_none() {
@@ -391,7 +407,7 @@ impl Server {
         late.map_or(Ok(()), |what| Err(self.error(&what)))
     }
 
-    /// Starts the recipe's processes one after the other, each when the one before is ready.
+    /// Starts the recipe's processes in order, each one after the previous one is ready.
     fn launch(&mut self) -> Result<()> {
         let deadline = Instant::now() + self.options.ready_within;
         for at in 0..self.recipe.launches.len() {
@@ -399,7 +415,7 @@ impl Server {
             let process = Process::start(launch, &self.dir.join("log"), self.network.as_ref());
             self.running.push(process.map_err(|what| self.error(&what))?);
             if let Err(what) = self.wait_ready(at, deadline) {
-                // The first error says more than one of the cleaning up would.
+                // Report the first error; an error of the cleanup would hide it.
                 let _ = self.kill9();
                 return Err(self.error(&what));
             }
@@ -440,7 +456,7 @@ impl Drop for Server {
             return;
         }
         self.options.stop_within = self.options.stop_within.min(Duration::from_secs(20));
-        // Nobody is left to hear of it; the processes are gone either way.
+        // Drop cannot report errors, and the processes are gone either way.
         let _ = self.stop();
     }
 }
@@ -454,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_product_is_found_by_its_name_and_no_other_is() {
+    fn every_product_is_found_by_its_name_only() {
         for product in Product::ALL {
             assert_eq!(Product::named(product.name()), Some(product));
         }

@@ -1,8 +1,8 @@
-//! A network namespace of a server's own, with nothing in it but loopback.
+//! A private network namespace for a server, which contains only loopback.
 //!
-//! For products that listen on every address and cannot be told otherwise: in here nobody but us can reach them. The
-//! namespace lives as long as the handle, so it outlives a killed server and threads that entered it stay connected
-//! to the right network after a restart.
+//! For products that listen on every address and cannot be configured otherwise: only this process
+//! can reach them here. The namespace lives as long as the handle, so it outlives a killed server,
+//! and threads that entered it remain in the right network after a restart.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -11,32 +11,33 @@ use std::sync::mpsc::{Sender, channel};
 
 use super::{Error, Result};
 
-/// A network namespace. Copies are the same namespace.
+/// A network namespace. Clones refer to the same namespace.
 #[derive(Debug, Clone)]
 pub struct Network {
-    /// The way into it.
+    /// Open namespace file, for `setns`.
     file: Arc<File>,
-    /// A thread of ours that waits in it, so that it can be named by a number, too.
+    /// A thread of this process that is parked in the namespace, so that `/proc/ID/ns/net` names
+    /// it.
     task: u32,
-    /// The thread ends when the last copy of this end is gone.
+    /// The thread ends when the last clone of this sender is dropped.
     _keeper: Sender<()>,
 }
 
 impl Network {
-    /// Makes a namespace whose loopback works.
+    /// Creates a namespace and brings its loopback up.
     ///
     /// # Errors
-    /// The system refuses; it asks for root (CAP_SYS_ADMIN).
+    /// The system refuses: root (CAP_SYS_ADMIN) is required.
     pub(super) fn create() -> Result<Network> {
         let (keeper, waits) = channel::<()>();
         let (reply, made) = channel();
-        // A namespace is a thread's: a thread goes into a new one and stays there.
+        // Namespaces are per thread, so a new thread creates one and remains in it.
         let work = move || {
             let opened = new_namespace();
-            // SAFETY: asks for a number and cannot fail.
+            // SAFETY: returns a number and cannot fail.
             let task = unsafe { libc::gettid() } as u32;
             if reply.send(opened.map(|file| (file, task))).is_ok() {
-                // Nothing is ever sent: this ends with an error when all senders are gone.
+                // No message is ever sent: `recv` fails when all senders are dropped.
                 let _ = waits.recv();
             }
         };
@@ -52,22 +53,23 @@ impl Network {
         Ok(Network { file: Arc::new(file), task, _keeper: keeper })
     }
 
-    /// A task whose `/proc/ID/ns/net` is this namespace, as long as a copy of this exists.
+    /// A task whose `/proc/ID/ns/net` is this namespace, valid as long as a clone of this value
+    /// exists.
     pub fn task(&self) -> u32 {
         self.task
     }
 
-    /// Moves the calling thread into the network, for good.
+    /// Moves the calling thread into the namespace permanently.
     ///
     /// # Errors
-    /// The system refuses; it asks for root (CAP_SYS_ADMIN).
+    /// The system refuses: root (CAP_SYS_ADMIN) is required.
     pub fn enter(&self) -> Result<()> {
         check(self.enter_raw(), "entering the server's network namespace")
     }
 
-    /// The system call alone: allocates nothing, so it may be called between fork and exec.
+    /// The bare system call. It does not allocate, so it may be called between fork and exec.
     pub(super) fn enter_raw(&self) -> libc::c_int {
-        // SAFETY: the descriptor is open, for `self` holds it; no pointers.
+        // SAFETY: the descriptor is open because `self` holds it; no pointers.
         unsafe { libc::setns(self.file.as_raw_fd(), libc::CLONE_NEWNET) }
     }
 
@@ -86,7 +88,7 @@ impl Network {
     }
 }
 
-/// Takes the calling thread into a new namespace, whose loopback works, and opens it.
+/// Moves the calling thread into a new namespace, brings up loopback and opens the namespace file.
 fn new_namespace() -> Result<File> {
     // SAFETY: changes only this thread's network namespace; no pointers.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }, "making a network namespace")?;
@@ -94,7 +96,7 @@ fn new_namespace() -> Result<File> {
     File::open("/proc/thread-self/ns/net").map_err(|error| Error::setup(format!("/proc/thread-self/ns/net: {error}")))
 }
 
-/// A new namespace's loopback is down, and then nothing can be reached at all.
+/// Brings up loopback, which is down in a new namespace and makes every address unreachable.
 fn raise_loopback() -> Result<()> {
     // SAFETY: no pointers.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -105,10 +107,10 @@ fn raise_loopback() -> Result<()> {
         *to = *from as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: the request is a whole `ifreq` that lives through the call, and the socket is open.
+    // SAFETY: the request is a complete `ifreq` that outlives the call, and the socket is open.
     let raised = unsafe { libc::ioctl(socket, libc::SIOCSIFFLAGS, &request) };
     let raised = check(raised, "raising loopback in the namespace");
-    // SAFETY: the socket is ours and used no more.
+    // SAFETY: this function owns the socket and does not use it again.
     unsafe { libc::close(socket) };
     raised
 }

@@ -1,7 +1,7 @@
-//! Ports for a server: free ones at its first start, the same ones ever after.
+//! Ports of a server: free ones at its first start, the same ones at every restart.
 //!
-//! They are taken from below the range that the system gives to outgoing connections, so that none of those takes one
-//! between our look and the server's start, and no port is given twice by one process.
+//! Ports are below the system's ephemeral range, so an outgoing connection cannot take one between
+//! the check and the server's start. A process never assigns the same port twice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,10 +15,12 @@ const COUNT: u16 = 20_000;
 
 const FILE: &str = "peer.txt";
 
-/// The ports of the server on `dir`: those written there, or new ones, which are then written there.
+/// Returns the ports of the server in `dir`: the stored ones, or new ones, which are stored in
+/// `dir`.
 ///
 /// # Errors
-/// The directory is another product's, its file cannot be read or written, or no port is free.
+/// The directory belongs to another product, its file cannot be read or written, or no port is
+/// free.
 pub(super) fn of_directory(dir: &Path, product: Product, names: &[&str]) -> Result<BTreeMap<String, u16>> {
     let file = dir.join(FILE);
     match std::fs::read_to_string(&file) {
@@ -50,7 +52,7 @@ fn parse(text: &str, product: Product, names: &[&str]) -> std::result::Result<BT
 fn free(names: &[&str]) -> Result<BTreeMap<String, u16>> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Processes begin at different places, so that two runs at a time seldom look at the same port.
+    // Processes start at different offsets, so concurrent runs seldom try the same port.
     let start = (std::process::id() as u64).wrapping_mul(7_919) as u16 % COUNT;
     let mut candidates = (0..COUNT).map(|step| FIRST + (start + step) % COUNT);
     let mut take =
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn no_port_is_assigned_twice() {
         let mut seen = HashSet::new();
         for _ in 0..20 {
             for port in free(&["a", "b", "c"]).unwrap().into_values() {
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_not_given() {
+    fn a_port_in_use_is_not_assigned() {
         let port = free(&["a"]).unwrap()["a"];
         let next = (port - FIRST + 1) % COUNT + FIRST;
         let _held = TcpListener::bind((Ipv4Addr::LOCALHOST, next));

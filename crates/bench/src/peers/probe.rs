@@ -1,29 +1,30 @@
-//! "Are you there?", asked in each product's own protocol, so that a listening socket is not taken for a server that
-//! answers.
+//! Readiness probes in each product's own protocol: a listening socket alone does not mean that the
+//! server answers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// No answer takes longer on loopback, unless the server is not ready.
+/// Timeout of a probe: on loopback, a slower answer means that the server is not ready.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Answers are read up to this: more than any of them needs.
+/// Maximum bytes of an answer that are read, more than any probe needs.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// A question to a server. Ports are named.
+/// A readiness probe of a server. Ports are given by name.
 pub(super) enum Probe {
-    /// A connection is accepted. Only for a process that speaks to no client.
+    /// A connection is accepted. Only for a process without a client protocol.
     Listens(&'static str),
-    /// `GET PATH` is answered with 2xx.
+    /// `GET PATH` returns a 2xx status.
     Http(&'static str, &'static str),
-    /// The PostgreSQL protocol: this user of this database is let in, or asked for a password.
+    /// The PostgreSQL startup of this user and database succeeds or asks for a password.
     Postgres { port: &'static str, user: &'static str, database: &'static str },
-    /// MariaDB's greeting.
+    /// MariaDB's handshake packet arrives.
     MySql(&'static str),
-    /// IoTDB's `openSession`, which the DataNode answers only once the ConfigNode knows it.
+    /// IoTDB's `openSession` succeeds, which requires that the ConfigNode has registered the
+    /// DataNode.
     IoTDb(&'static str),
-    /// All of these.
+    /// All of these probes succeed.
     All(Vec<Probe>),
 }
 
@@ -31,7 +32,7 @@ type Ports = BTreeMap<String, u16>;
 type Answer = Result<(), String>;
 
 impl Probe {
-    /// Asks once. The error says what came instead of the answer.
+    /// Probes once. The error describes the answer received.
     pub(super) fn ask(&self, ports: &Ports) -> Answer {
         match self {
             Probe::Listens(port) => connect(ports, port).map(|_| ()),
@@ -60,7 +61,7 @@ fn http(ports: &Ports, port: &str, path: &str) -> Answer {
     let mut stream = connect(ports, port)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(text)?;
-    // The first line is enough, and not every server closes when asked to.
+    // The status line is enough; not every server closes the connection when asked to.
     let mut line = Vec::new();
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_until(b'\n', &mut line).map_err(text)?;
     let line = String::from_utf8_lossy(&line);
@@ -70,7 +71,8 @@ fn http(ports: &Ports, port: &str, path: &str) -> Answer {
     }
 }
 
-/// Sends a startup message and reads the first answer: `R` is authentication, `E` a refusal.
+/// Sends a startup message and reads the first response: `R` is an authentication request, `E` an
+/// error.
 fn postgres(mut stream: TcpStream, user: &str, database: &str) -> Answer {
     let mut message = vec![0; 4];
     message.extend(196_608_i32.to_be_bytes());
@@ -94,14 +96,15 @@ fn postgres(mut stream: TcpStream, user: &str, database: &str) -> Answer {
     Err(format!("the startup message was answered {:?} {}", header[0] as char, fields.join(" ")))
 }
 
-/// The server speaks first: length, sequence number 0, protocol version 10.
+/// The server speaks first: packet length, sequence number 0, protocol version 10.
 fn mysql(mut stream: TcpStream) -> Answer {
     let mut head = [0; 5];
     stream.read_exact(&mut head).map_err(text)?;
     if head[3] == 0 && head[4] == 10 { Ok(()) } else { Err(format!("the greeting began {head:?}")) }
 }
 
-/// A framed Thrift call in its binary form, and the code in the status that comes back: 200 is success.
+/// Sends a framed Thrift call in binary encoding and checks the status code of the response: 200 is
+/// success.
 fn iotdb(mut stream: TcpStream) -> Answer {
     let call = open_session();
     stream.write_all(&(call.len() as u32).to_be_bytes()).and_then(|()| stream.write_all(&call)).map_err(text)?;
@@ -147,7 +150,8 @@ fn open_session() -> Vec<u8> {
     out
 }
 
-/// The answer is a reply to `openSession` with field 0, a struct whose field 1 is a struct whose field 1 is the code.
+/// Returns the status code: the response is a reply to `openSession` with field 0, a struct whose
+/// field 1 is a struct whose field 1 is the code.
 fn session_status(answer: &[u8]) -> Option<u32> {
     let mut expected = 0x8001_0002_u32.to_be_bytes().to_vec();
     expected.extend(11_u32.to_be_bytes());
@@ -169,7 +173,7 @@ mod tests {
     use super::*;
     use std::net::{Shutdown, TcpListener};
 
-    /// What `probe` says of a server that reads once and then sends `answer`.
+    /// Returns the result of `probe` against a server that reads once and then sends `answer`.
     fn asked(probe: Probe, answer: &'static [u8]) -> Answer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let ports = BTreeMap::from([("p".to_owned(), listener.local_addr().unwrap().port())]);
@@ -180,7 +184,7 @@ mod tests {
                 let _ = stream.read(&mut [0; 4096]).unwrap();
             }
             stream.write_all(answer).unwrap();
-            // Closing a socket with unread input would take back what was sent.
+            // Closing a socket with unread input sends a reset, which would discard the answer.
             let _ = stream.shutdown(Shutdown::Write);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });

@@ -1,7 +1,7 @@
 //! Starting, watching and ending processes.
 //!
-//! A process gets a group of its own, so that Ctrl-C at the terminal ends the benchmark and not the server under it,
-//! and the kernel kills it when we end, even if we are killed ourselves.
+//! Each process gets its own process group, so that Ctrl-C at the terminal ends the benchmark and
+//! not the server. The kernel kills it when this process ends, even by SIGKILL.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -16,24 +16,24 @@ use super::network::Network;
 use super::products::Launch;
 use super::{Error, Result};
 
-/// Lines of a log that an error shows.
+/// Maximum lines of a log in an error message.
 const TAIL_LINES: usize = 15;
-/// Files a server may hold open, where that can be allowed: what QuestDB asks for, and the most that a kernel allows by
-/// default (`fs.nr_open`).
+/// Soft limit on open files of a server, where permitted: the number that QuestDB recommends, and
+/// the kernel's default maximum (`fs.nr_open`).
 const OPEN_FILES: libc::rlim_t = 1 << 20;
 const TAIL_BYTES: u64 = 32 << 10;
 
-/// A process we started, and its log.
+/// A child process and its log.
 pub(super) struct Process {
     name: &'static str,
     child: Child,
     log: PathBuf,
-    /// Length of the log when this process started: the rest is an earlier process's.
+    /// Length of the log when this process started: earlier text belongs to previous processes.
     log_start: u64,
 }
 
 impl Process {
-    /// Starts it with both outputs going to the end of `logs/NAME.log`.
+    /// Starts the process with stdout and stderr appended to `logs/NAME.log`.
     pub(super) fn start(
         launch: &Launch,
         logs: &Path,
@@ -59,19 +59,19 @@ impl Process {
         self.child.id()
     }
 
-    /// Its status, when it has ended.
+    /// Returns the exit status if the process has ended.
     pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().map_err(|error| Error::setup(format!("waiting for {}: {error}", self.name)))
     }
 
     pub(super) fn signal(&mut self, signal: libc::c_int) {
-        // Not after it was waited for: the number may be another's by then.
+        // Never signal a reaped process: its pid may have been reused.
         if matches!(self.ended(), Ok(None)) {
             send(self.pid(), signal);
         }
     }
 
-    /// Has it ended by `deadline`?
+    /// Waits until the process ends; returns false if it is alive at `deadline`.
     pub(super) fn wait_until(&mut self, deadline: Instant) -> bool {
         loop {
             match self.ended() {
@@ -82,10 +82,10 @@ impl Process {
         }
     }
 
-    /// The end of what it wrote, and where the rest is.
+    /// Returns the path of the log and its last lines.
     pub(super) fn tail(&self) -> String {
         let text = read_tail(&self.log, self.log_start).unwrap_or_else(|error| format!("(cannot be read: {error})"));
-        // A Java exception's words say more than the places it passed through.
+        // Leave out the stack frames of Java exceptions: their messages say more.
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("at ")).collect();
         let end = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
         format!("the end of {}:\n{end}", self.log.display())
@@ -101,24 +101,26 @@ fn read_tail(log: &Path, start: u64) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A group of its own, the death of ours is its own, as many files as it may have, and the network it belongs into.
+/// Prepares `command` to run in its own process group, to die with this process, with the open-file
+/// limit raised, and in the given network namespace.
 fn detach(command: &mut Command, network: Option<Network>) {
     let parent = std::process::id() as libc::pid_t;
     let prepare = move || {
         if network.as_ref().is_some_and(|network| network.enter_raw() != 0) {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: plain system calls on numbers and on a struct of this frame.
+        // SAFETY: plain system calls on numbers and on a struct of this stack frame.
         unsafe {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            // We may have died before the line above.
+            // The parent may have died before the prctl call.
             if libc::getppid() != parent {
                 return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
             }
-            // Databases hold a file open for each column or part; the usual soft limit of 1024 is for programs that
-            // use select(2). More than the hard limit is root's to give; without it, the hard limit has to do.
+            // Databases hold a file open for each column or segment; the usual soft limit of 1024
+            // exists for programs that use select(2). Only root may exceed the hard limit;
+            // otherwise raise the soft limit up to it.
             let raised = libc::rlimit { rlim_cur: OPEN_FILES, rlim_max: OPEN_FILES };
             let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0
@@ -135,8 +137,8 @@ fn detach(command: &mut Command, network: Option<Network>) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Starts the process from a thread that lives as long as we do: "the parent's death", which kills the child, is to the
-/// kernel the death of the thread that started it.
+/// Starts the process from a thread that lives as long as this process: for PR_SET_PDEATHSIG,
+/// "parent" is the thread that called fork, not its process.
 fn spawn(command: Command) -> std::io::Result<Child> {
     type Job = (Command, Sender<std::io::Result<Child>>);
     static SPAWNER: OnceLock<Option<Sender<Job>>> = OnceLock::new();
@@ -144,7 +146,8 @@ fn spawn(command: Command) -> std::io::Result<Child> {
         let (jobs, queue) = channel::<Job>();
         let work = move || {
             for (mut command, reply) in queue {
-                // The one who asked waits for the answer; if it is gone, the child is not waited for, but killed with us.
+                // The caller waits for the reply. If it is gone, nothing reaps the child, and the
+                // kernel kills it with this process.
                 let _ = reply.send(command.spawn());
             }
         };
@@ -160,7 +163,7 @@ fn spawn(command: Command) -> std::io::Result<Child> {
 pub(super) fn kill_all(processes: &mut [Process], others: &[u32]) -> std::result::Result<(), String> {
     let roots: Vec<u32> =
         processes.iter_mut().filter_map(|p| matches!(p.ended(), Ok(None)).then_some(p.pid())).collect();
-    // Roots first: they can then start no others. The list is in that order.
+    // Kill roots first, so that they cannot start new children; `all` is in that order.
     let mut all = processes_of(&roots);
     all.extend(others);
     for pid in &all {
@@ -171,7 +174,8 @@ pub(super) fn kill_all(processes: &mut [Process], others: &[u32]) -> std::result
     if ended && gone_by(&all, deadline) { Ok(()) } else { Err("processes are left 10 s after SIGKILL".to_owned()) }
 }
 
-/// Are all these processes gone by `deadline`? One that only waits to be collected by its parent is.
+/// Waits until all these processes are gone; returns false if one is alive at `deadline`. Zombies
+/// count as gone.
 pub(super) fn gone_by(pids: &[u32], deadline: Instant) -> bool {
     loop {
         if pids.iter().all(|pid| state(*pid).is_none_or(|(_, state)| state == 'Z')) {
@@ -185,11 +189,11 @@ pub(super) fn gone_by(pids: &[u32], deadline: Instant) -> bool {
 }
 
 fn send(pid: u32, signal: libc::c_int) {
-    // SAFETY: no pointers. A process that has ended in between is no error to us.
+    // SAFETY: no pointers. It is no error if the process has ended in the meantime.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// The processes of `roots` and all their descendants that live, parents before children.
+/// Returns the live processes of `roots` and all their descendants, parents before children.
 pub fn processes_of(roots: &[u32]) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
         let pid = entry.ok()?.file_name().to_str()?.parse::<u32>().ok()?;
@@ -209,7 +213,8 @@ pub fn processes_of(roots: &[u32]) -> Vec<u32> {
     found
 }
 
-/// Parent and state letter of a process, from `/proc/PID/stat`: `PID (NAME) STATE PARENT …`, where NAME may hold anything.
+/// Parses parent and state letter from `/proc/PID/stat`: `PID (NAME) STATE PARENT …`, where NAME
+/// may contain any character.
 fn state(pid: u32) -> Option<(u32, char)> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);

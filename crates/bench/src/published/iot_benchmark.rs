@@ -1,10 +1,11 @@
-//! What IoT-benchmark's makers publish: its manual's use case, its README's examples, its manual's example for IoTDB 2.0.
+//! Figures published by IoT-benchmark's authors: the use case in its manual, the examples in its
+//! README, and the manual's example for IoTDB 2.0.
 //!
-//! Numbers as printed. Kinds that did not run are left out: their zeros are no measurement.
+//! Numbers as printed. Kinds that did not run are left out: their zeros are not measurements.
 
 use super::{Amount, Case, Number, Page, Read, Unit};
 
-/// The page that the use case stands on.
+/// The page with the use case.
 pub(super) const USE_CASE: Page = Page {
     title: "IoT-benchmark's use case",
     source: "Apache IoTDB's manual, \"Benchmark Tool\", chapter \"Use Case\" (versions 1.0 to 1.3)",
@@ -112,7 +113,8 @@ pub(super) const TABLE_MODEL: Page = Page {
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// A line of both matrices: operation; okOperation, okPoint, failOperation, failPoint, throughput; the latencies.
+/// A line of both matrices: operation; okOperation, okPoint, failOperation, failPoint, throughput;
+/// latencies.
 type Line = (&'static str, [f64; 5], [f64; 12]);
 
 const LATENCIES: [&str; 12] =
@@ -122,14 +124,14 @@ fn writes(figure: &str, value: f64, unit: Unit, read: Read, amount: Amount) -> N
     Number::new(&format!("INGESTION {figure}"), value, unit, read, amount)
 }
 
-/// Everything that the two matrices and the line above them say.
+/// All numbers of the two matrices and of the line above them.
 fn matrices(elapsed: f64, lines: &[Line]) -> Vec<Number> {
     let mut numbers = vec![Number::new("elapsed", elapsed, Unit::Seconds, Read::Elapsed, Amount::Total)];
     for (operation, counts, latencies) in lines {
         let mut add = |figure: &str, value, unit, read, amount| {
             numbers.push(Number::new(&format!("{operation} {figure}"), value, unit, read, amount));
         };
-        // What Q5 and Q8 read grows with all that was written, whatever their windows.
+        // Q5 and Q8 read an amount that grows with all the data, whatever their windows.
         let grows = ["AGG_VALUE", "LATEST_POINT"].contains(operation);
         let amount = if grows { Amount::Grows } else { Amount::Free };
         add("okOperation", counts[0], Unit::Count, Read::OkOperation(operation), Amount::Total);
@@ -244,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A misread digit shows: the original divides points by the elapsed time.
+    /// Detects misread digits: the original divides points by the elapsed time.
     #[test]
     fn throughputs_are_points_by_elapsed_time() {
         let tables =

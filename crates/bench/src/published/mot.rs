@@ -1,7 +1,9 @@
-//! What openGauss and MogDB publish of MOT, their memory-optimised tables: TPC-C, loading of small rows, cold start.
+//! Figures that openGauss and MogDB publish for MOT, their memory-optimised tables: TPC-C, loading
+//! of small rows, cold start.
 //!
-//! The texts give few numbers; most of their curves are pictures. Figures stand as the texts have them. A figure for each
-//! core is theirs divided by the cores of the machine they name, which was about fully busy.
+//! The texts give few numbers; most of their curves are pictures. Figures are as in the texts. A
+//! figure per core is theirs divided by the cores of the machine they name, which was almost fully
+//! busy.
 
 use std::fmt::Write;
 
@@ -12,28 +14,29 @@ use crate::result::Machine;
 use crate::tpcc::coldstart;
 use crate::tpcc::report::Point;
 
-/// Where all of it stands, and of when it is.
+/// Source of all these figures, and their date.
 pub(crate) const SOURCE: &str =
     "openGauss's and MogDB's manuals, \"MOT Performance Benchmarks\" (measured in June 2020)";
 
-/// A run of TPC-C.
+/// A published TPC-C run.
 pub(crate) struct Tpcc {
     pub(crate) machine: &'static str,
     pub(crate) tables: &'static str,
     pub(crate) cores: u32,
-    /// `None`: the text does not say.
+    /// Number of connections; `None` if the text does not state it.
     pub(crate) connections: Option<u32>,
     pub(crate) tpmc: f64,
 }
 
 impl Tpcc {
-    /// New orders a minute for each core of the machine.
+    /// Committed new-order transactions a minute for each core of the machine.
     pub(crate) fn per_core(&self) -> f64 {
         self.tpmc / f64::from(self.cores)
     }
 }
 
-/// Interactive SQL by BenchmarkSQL 5.0, clients on other machines, 10 GbE, synchronous log in groups, a single node.
+/// Interactive SQL by BenchmarkSQL 5.0, clients on other machines, 10 GbE, synchronous group
+/// commit, a single node.
 pub(crate) const TPCC: [Tpcc; 5] = [
     Tpcc { machine: "Kunpeng 920, 2 sockets", tables: "MOT", cores: 128, connections: None, tpmc: 3.8e6 },
     Tpcc { machine: "Kunpeng, 4 sockets", tables: "MOT", cores: 256, connections: Some(768), tpmc: 4.8e6 },
@@ -42,24 +45,27 @@ pub(crate) const TPCC: [Tpcc; 5] = [
     Tpcc { machine: "Kunpeng 920, 2 sockets", tables: "on disk", cores: 128, connections: None, tpmc: 1.5e6 },
 ];
 
-/// The 90th percentile of the five transactions together, milliseconds: MOT on the 128 cores (tables on disk: 23 to 25).
+/// The 90th percentile over all five transactions in milliseconds: MOT on the 128 cores (disk-based
+/// tables: 23 to 25).
 const TPCC_P90_MS: f64 = 10.5;
-/// 500 connections, 10 million rows of 200 bytes, ten an insert: rows a second for each core, and the time of an insert.
+/// 500 connections, 10 million rows of 200 bytes, ten for each INSERT: rows a second per core, and
+/// the latency of an INSERT.
 const ROWS_PER_CORE: f64 = 10_000.0;
 const INSERT_MS: f64 = 2.8;
-/// A checkpoint of 100 GB was loaded in 40 s from NVMe; with the indexes that are made meanwhile it is half as much again.
+/// A checkpoint of 100 GB was loaded in 40 s from NVMe; with the indexes that are built meanwhile
+/// it is 1.5 times as much.
 pub(crate) const COLD_START_GB_S: f64 = 2.5;
 const COLD_START_INDEXED_GB_S: f64 = 3.75;
 
-/// Our figure beside one of theirs.
+/// Our figure next to a published one.
 struct Ours {
     value: String,
-    whose: String,
+    label: String,
     cpu: String,
     comparable: String,
 }
 
-/// A published figure with what of ours belongs beside it.
+/// A published figure and our figures next to it.
 struct Row {
     name: &'static str,
     published: String,
@@ -97,17 +103,17 @@ fn section(name: &str, command: &str, rows: &[Row], text: &mut String, not_run: 
     text.push_str("| figure | published | their machine | ours | CPU per unit | comparable? |\n");
     text.push_str("|---|---:|---|---:|---|---|\n");
     for Row { name, published, machine, ours, .. } in measured() {
-        for Ours { value, whose, cpu, comparable } in ours {
-            let _ = writeln!(text, "| {name} | {published} | {machine} | {value} ({whose}) | {cpu} | {comparable} |");
+        for Ours { value, label, cpu, comparable } in ours {
+            let _ = writeln!(text, "| {name} | {published} | {machine} | {value} ({label}) | {cpu} | {comparable} |");
         }
     }
 }
 
-fn whose(product: &str, version: &str, machine: &Machine) -> String {
+fn run_label(product: &str, version: &str, machine: &Machine) -> String {
     format!("{product} {version}, {} processors", machine.cpus)
 }
 
-/// The point with most new orders a minute of each report that passed.
+/// The point with the highest new-order rate of each report that passed.
 fn best(reports: &Reports) -> Vec<(&crate::tpcc::report::Report, &Point)> {
     let best = |report| -> Option<(&crate::tpcc::report::Report, &Point)> {
         let report: &crate::tpcc::report::Report = report;
@@ -117,14 +123,14 @@ fn best(reports: &Reports) -> Vec<(&crate::tpcc::report::Report, &Point)> {
     reports.tpcc.iter().filter_map(best).collect()
 }
 
-/// A figure of the best point of each report.
+/// Formats a figure of the best point of each report.
 fn of_points(reports: &Reports, comparable: &str, value: impl Fn(&Point) -> Option<String>) -> Vec<Ours> {
     let figure = |(report, point): (&crate::tpcc::report::Report, &Point)| {
-        let whose = whose(&report.target.product, &report.target.version, &report.machine);
+        let label = run_label(&report.target.product, &report.target.version, &report.machine);
         let cpu = point.server_cpu_us_per_new_order;
         Some(Ours {
             value: value(point)?,
-            whose: format!("{whose}, {} connections", point.clients),
+            label: format!("{label}, {} connections", point.clients),
             cpu: cpu.map_or_else(String::new, |us| format!("{} µs/new order", whole(us as u64))),
             comparable: comparable.to_owned(),
         })
@@ -174,7 +180,7 @@ fn rowload(reports: &Reports) -> Vec<Row> {
         let cpu = report.server_cpu_s.map(|cpu_s| cpu_s * 1e6 / report.rows as f64);
         Ours {
             value,
-            whose: whose(&report.target.product, &report.target.version, &report.machine),
+            label: run_label(&report.target.product, &report.target.version, &report.machine),
             cpu: cpu.map_or_else(String::new, |us| format!("{us:.1} µs/row")),
             comparable: if same {
                 format!("the same work, {} rows", short(report.rows as f64))
@@ -210,7 +216,7 @@ fn cold_start(reports: &Reports) -> Vec<Row> {
         let of_disk = start.of_disk.map_or_else(String::new, |share| format!("; {:.0} % of its disk", share * 100.0));
         Some(Ours {
             value: format!("{:.2} GB/s{of_disk}", start.gb_per_s),
-            whose: whose(&report.target.product, &report.target.version, &report.machine),
+            label: run_label(&report.target.product, &report.target.version, &report.machine),
             cpu: start.server_cpu_s.map_or_else(String::new, |cpu_s| {
                 format!("{:.2} CPU-s/GB", cpu_s * 1e9 / (size.file_bytes.max(1) as f64))
             }),

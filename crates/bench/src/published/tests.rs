@@ -1,9 +1,10 @@
-//! Published numbers stand as printed; ours stand beside them only where a run really repeats the work.
+//! Published numbers appear as printed; our figures appear next to them only if a run repeats the
+//! work.
 
 use super::*;
 use crate::result::{Machine, ServerResult, TargetResult, Verification};
 
-/// A verified run of the use case's configuration, `changed`.
+/// A verified run of the use case's configuration, with the settings in `changed`.
 fn run_of_use_case(changed: &[(&str, &str)]) -> RunResult {
     let mut config =
         Config::from_text(iot_benchmark::USE_CASE.cases[0].configuration, "usecase").expect("a configuration");
@@ -35,7 +36,7 @@ fn run_of_use_case(changed: &[(&str, &str)]) -> RunResult {
     }
 }
 
-/// The row of a figure in the first case of a page made from `runs`.
+/// Row of a figure in the first case of a page rendered from `runs`.
 fn row(runs: &[RunResult], figure: &str) -> String {
     let reports = Reports { runs: runs.to_vec(), ..Reports::default() };
     let text = page(&reports).expect("a page");
@@ -44,13 +45,13 @@ fn row(runs: &[RunResult], figure: &str) -> String {
     rows.next().expect("a row").to_owned()
 }
 
-/// Lines that list what was not run, one a source.
+/// Lines that list measurements without a run, one for each source.
 fn not_run(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.starts_with("Not run here: ")).collect()
 }
 
 #[test]
-fn measurements_without_a_run_are_one_line_a_source_and_no_table() {
+fn measurements_without_a_run_take_one_line_for_each_source() {
     let text = page(&Reports::default()).expect("a page");
     assert!(!text.lines().any(|line| line.starts_with('|')), "{text}");
     let lines = not_run(&text);
@@ -65,7 +66,7 @@ fn measurements_without_a_run_are_one_line_a_source_and_no_table() {
 }
 
 #[test]
-fn a_run_of_all_the_work_is_measured_with_its_cpu_and_processors() {
+fn a_run_of_all_the_work_is_shown_with_its_cpu_and_processors() {
     let run = run_of_use_case(&[]);
     assert_eq!(
         row(std::slice::from_ref(&run), "INGESTION throughput"),
@@ -83,7 +84,7 @@ fn a_run_of_all_the_work_is_measured_with_its_cpu_and_processors() {
 }
 
 #[test]
-fn a_run_of_a_part_says_which_and_its_sums_are_not_compared() {
+fn a_partial_run_states_its_share_and_its_sums_are_not_compared() {
     let run = run_of_use_case(&[("LOOP", "1000")]);
     assert!(row(std::slice::from_ref(&run), "INGESTION throughput").ends_with("| scaled: 10 % of the requests |"));
     assert!(row(std::slice::from_ref(&run), "elapsed").ends_with("| no: a sum over 10 % of the requests |"));
@@ -94,7 +95,7 @@ fn a_run_of_a_part_says_which_and_its_sums_are_not_compared() {
 }
 
 #[test]
-fn a_run_of_other_settings_or_at_a_set_rate_does_not_count() {
+fn a_run_with_other_settings_or_at_a_fixed_rate_does_not_count() {
     for change in
         [("SENSOR_NUMBER", "300"), ("BATCH_SIZE_PER_WRITE", "10"), ("RATE", "100"), ("DATA_CLIENT_NUMBER", "10")]
     {
@@ -118,14 +119,14 @@ fn a_run_that_failed_its_verification_gives_no_figure() {
 fn a_client_bound_run_says_so() {
     let mut run = run_of_use_case(&[]);
     run.phases[0].client_bound = true;
-    assert!(row(&[run], "INGESTION AVG").ends_with("| measured; this tool was the limit |"));
+    assert!(row(&[run], "INGESTION AVG").ends_with("| measured; limited by this tool |"));
 }
 
 #[test]
 fn configurations_of_all_cases_can_be_run() {
     for case in PAGES.iter().flat_map(|page| page.cases) {
         let mut config = Config::from_text(case.configuration, case.name).expect("readable");
-        // Whatever is measured, not IoTDB alone.
+        // Use one product for all cases, not IoTDB.
         config.set("DB_SWITCH", "Millrace", crate::config::Source::CommandLine).expect("known");
         config.check().unwrap_or_else(|error| panic!("{}: {error}", case.name));
         assert!(case.settings().expect("settings").len() >= 8, "{}: too little to tell runs apart", case.name);
@@ -150,7 +151,7 @@ fn numbers_are_shown_in_groups_with_the_decimals_of_the_original() {
 }
 
 #[test]
-fn the_page_is_written_where_asked_and_a_bad_report_is_refused_by_name() {
+fn the_page_is_written_to_its_path_and_a_bad_report_is_refused_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("deep/published.md");
     run(&[], &out).expect("written");

@@ -1,19 +1,20 @@
-//! Whether other programs kept the machine busy while a run was measured, by the samples of the run itself.
+//! Detects from a run's samples whether other programs kept the machine busy during the
+//! measurement.
 
 use super::format::percent;
 use crate::result::RunResult;
 
-/// Share of the machine's processors that others may use before a reader is warned. Work of the kernel for server and
-/// tool (writing back pages, interrupts) is counted as others'.
+/// Share of the machine's processors that other programs may use without a warning. Kernel work for
+/// server and tool (write-back, interrupts) counts as other programs' work.
 const OTHERS_SHARE_MAX: f64 = 0.15;
-/// Spans that say something.
+/// Shortest span of samples, in seconds, that is evaluated.
 pub(crate) const SPAN_MIN_S: f64 = 2.0;
 
 /// Heading of the warning.
 pub(crate) const TITLE: &str = "This machine was busy";
 
-/// Processors that others used on average, and those that there are. `None`: the samples do not tell, for example because
-/// the server's processes cannot be seen.
+/// Returns the processors that other programs used on average, and the machine's processors. `None`
+/// if the samples do not allow it, for example because the server's processes cannot be inspected.
 pub(crate) fn others(run: &RunResult) -> Option<(f64, f64)> {
     let (first, last) = (run.resources.first()?, run.resources.last()?);
     let span_s = last.at_s - first.at_s;
@@ -24,22 +25,23 @@ pub(crate) fn others(run: &RunResult) -> Option<(f64, f64)> {
     (span_s >= SPAN_MIN_S && cpus > 0.0).then(|| ((all_s - server_s - tool_s).max(0.0) / span_s, cpus))
 }
 
-/// The same as a share, if it is too much.
+/// Returns the share of other programs, if it exceeds the limit.
 pub(crate) fn share(run: &RunResult) -> Option<f64> {
     others(run).and_then(|(others, cpus)| too_much(others, cpus))
 }
 
-/// A sentence for the reader of the figures, if the machine was busy.
+/// Returns a warning for the reader of the figures, if the machine was busy.
 pub(crate) fn warning(run: &RunResult) -> Option<String> {
     others(run).and_then(|(others, cpus)| sentence(others, cpus))
 }
 
-/// Share of `cpus` processors that others used, if it is too much.
+/// Returns the share `others / cpus`, if it exceeds the limit.
 fn too_much(others: f64, cpus: f64) -> Option<f64> {
     Some(others / cpus).filter(|share| *share > OTHERS_SHARE_MAX)
 }
 
-/// The warning where others used `others` of `cpus` processors on average; [`TITLE`] stands before it.
+/// Warning text if other programs used `others` of `cpus` processors on average; it follows
+/// [`TITLE`].
 pub(crate) fn sentence(others: f64, cpus: f64) -> Option<String> {
     let share = percent(too_much(others, cpus)?);
     Some(format!(
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_busy_when_others_than_server_and_tool_use_it() {
+    fn a_machine_is_busy_if_other_programs_use_it() {
         let (others, cpus) = others(&run(Some(0.3), 2.0)).unwrap();
         assert!((others - 1.2).abs() < 1e-9 && cpus == 2.0);
         assert!(warning(&run(Some(0.3), 2.0)).unwrap().starts_with("other programs used 1.2 of 2 processors (60 %)"));

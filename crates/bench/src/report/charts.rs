@@ -1,28 +1,29 @@
-//! Charts as inline SVG: lines over time, distributions, bars. No library, no script needed to read them.
+//! Charts as inline SVG: lines over time, distributions, bars. They need no library, and no script
+//! for reading.
 //!
-//! Colours, dashes and the showing and hiding of series are classes, which the page's style sheet gives a meaning to in
-//! light, dark and print. The values under the pointer come from a block of JSON beside each chart that only the
-//! page's script reads.
+//! Colours, dashes and the visibility of series are CSS classes; the page's style sheet defines
+//! them for light, dark and print. Values under the pointer come from a JSON block next to each
+//! chart, which only the page's script reads.
 
 use std::fmt::Write;
 
 use super::format::{self, escape};
 
-/// Colours that the style sheet has; more series than that repeat them dashed.
+/// Number of colours in the style sheet; further series repeat them dashed.
 const COLORS: usize = 8;
-/// Space for a label of an axis, above, below and at the right.
+/// Margins in pixels for axis labels: left, right, top and bottom.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 36.0;
-/// Lines of no more points have a mark at each.
+/// Maximum number of points of a line whose points get markers.
 const MARKED_POINTS_MAX: usize = 12;
-/// More bands than that hide each other.
+/// Maximum number of bands in a chart; more would hide each other.
 const BANDS_MAX: usize = 3;
-/// Width of a character of a label, for deciding whether it fits.
+/// Estimated width in pixels of a label's character, to decide whether the label fits.
 const CHARACTER: f64 = 6.2;
 
-/// What a number on an axis is.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Number,
@@ -47,7 +48,7 @@ impl Unit {
         }
     }
 
-    /// As the page's script knows it.
+    /// Code of the unit in the JSON block of the page's script.
     fn code(self) -> &'static str {
         match self {
             Unit::Number => "n",
@@ -61,7 +62,7 @@ impl Unit {
     }
 }
 
-/// A moment of a run: `45 s`, `2:05 min`, `1:30 h`.
+/// Formats a time within a run: `45 s`, `2:05 min`, `1:30 h`.
 fn clock(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match seconds {
@@ -74,24 +75,24 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// `0.999` as `99.9 %`: all its nines, and nothing else.
+/// Formats a share with as many decimals as needed: `0.999` as `99.9 %`.
 fn percentage(share: f64) -> String {
     let text = format!("{:.6}", share * 100.0);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// How numbers become places.
+/// Mapping from numbers to positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
     Linear,
-    /// Equal ratios are equal distances; what is not positive lies at the lower end.
+    /// Equal ratios have equal distances; values ≤ 0 are placed at the lower end.
     Log,
-    /// For shares below 1: 90 %, 99 %, 99.9 % … are equally far from each other.
+    /// For shares below 1: 90 %, 99 %, 99.9 % … have equal distances.
     Nines,
 }
 
 impl Scale {
-    fn place(self, value: f64) -> f64 {
+    fn position(self, value: f64) -> f64 {
         match self {
             Scale::Linear => value,
             Scale::Log => value.max(f64::MIN_POSITIVE).log10(),
@@ -108,13 +109,13 @@ impl Scale {
     }
 }
 
-/// One direction of a chart.
+/// One axis of a chart.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) unit: Unit,
     pub(super) scale: Scale,
-    /// `None`: what the values need.
+    /// Range of the axis; `None`: derived from the values.
     pub(super) range: Option<(f64, f64)>,
 }
 
@@ -123,18 +124,18 @@ impl Axis {
         Axis { label: label.to_owned(), unit, scale, range: None }
     }
 
-    /// From `low` to `high`, in which a scale has an extent.
+    /// Sets the range `low ..= high`, for which the scale must be defined.
     pub(super) fn over(mut self, low: f64, high: f64) -> Axis {
         self.range = Some((low, high));
         self
     }
 }
 
-/// A value and, where it stands for several, the least and the greatest of them.
+/// A value and, if it summarises several, their minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) x: f64,
-    /// Not a number: the line has a gap here.
+    /// NaN: the line has a gap here.
     pub(super) y: f64,
     pub(super) low: f64,
     pub(super) high: f64,
@@ -150,14 +151,14 @@ impl Point {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Any number: decides colour and dash.
+    /// Index of colour and dash; any number is valid.
     pub(super) color: usize,
-    /// Faint, for what is less important.
+    /// Drawn faint, for less important series.
     pub(super) thin: bool,
     pub(super) points: Vec<Point>,
 }
 
-/// A stretch of the x axis with a name: a phase.
+/// A named interval of the x axis: a phase of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Shade {
     pub(super) from: f64,
@@ -165,11 +166,11 @@ pub(super) struct Shade {
     pub(super) label: String,
 }
 
-/// Lines over an axis.
+/// A chart of lines.
 #[derive(Clone, Debug)]
 pub(super) struct Chart {
     pub(super) title: String,
-    /// In pixels, before the page makes it fit.
+    /// Width and height in pixels, before the page scales it.
     pub(super) size: (f64, f64),
     pub(super) x: Axis,
     pub(super) y: Axis,
@@ -177,7 +178,8 @@ pub(super) struct Chart {
     pub(super) shades: Vec<Shade>,
 }
 
-/// Linear, unless series are so far apart that the small ones would lie on the axis.
+/// Returns a linear scale, or a logarithmic one if the series differ so much that small ones would
+/// lie on the axis.
 pub(super) fn fitting_scale(lines: &[Line]) -> Scale {
     let greatest = |line: &Line| line.points.iter().map(|point| point.y).filter(|y| *y > 0.0).fold(0.0, f64::max);
     let tops: Vec<f64> = lines.iter().map(greatest).filter(|top| *top > 0.0).collect();
@@ -185,12 +187,12 @@ pub(super) fn fitting_scale(lines: &[Line]) -> Scale {
     if high > low * 30.0 { Scale::Log } else { Scale::Linear }
 }
 
-/// An axis with its range, ticks, and the pixels it lies on.
+/// An axis with its range, ticks and pixel interval.
 struct Ruler {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Pixels of `low` and `high`.
+    /// Pixels at `low` and `high`.
     from: f64,
     to: f64,
     ticks: Vec<f64>,
@@ -198,7 +200,7 @@ struct Ruler {
 
 impl Ruler {
     fn new(axis: &Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Ruler {
-        // Labels are wider than high.
+        // Labels are wider than they are high.
         let apart = if to > from { 75.0 } else { 38.0 };
         let room = ((to - from).abs() / apart).clamp(2.0, 10.0);
         let (low, high) = axis.range.unwrap_or_else(|| range_of(axis.scale, values));
@@ -211,13 +213,13 @@ impl Ruler {
     }
 
     fn pixel(&self, value: f64) -> f64 {
-        let (low, high) = (self.scale.place(self.low), self.scale.place(self.high));
-        let share = (self.scale.place(value) - low) / (high - low);
+        let (low, high) = (self.scale.position(self.low), self.scale.position(self.high));
+        let share = (self.scale.position(value) - low) / (high - low);
         self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
     }
 }
 
-/// From nothing (or, on a logarithmic axis, from the least) to the greatest value.
+/// Range from zero (on a logarithmic axis, from the minimum) to the maximum.
 fn range_of(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut low, mut high) = (f64::MAX, f64::MIN);
     for value in values.filter(|value| value.is_finite() && (scale != Scale::Log || *value > 0.0)) {
@@ -230,8 +232,8 @@ fn range_of(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten (for bytes: of a power of two), at most `room` of them. The range grows
-/// to whole steps unless it was given.
+/// Ticks at multiples of 1, 2 or 5 times a power of ten (for bytes: of a power of two), at most
+/// `room` of them. The range is extended to whole steps unless it was given.
 fn linear_ticks(low: f64, high: f64, room: f64, axis: &Axis) -> (f64, f64, Vec<f64>) {
     let span = if high > low { high - low } else { 1.0 };
     let step = match axis.unit {
@@ -248,7 +250,7 @@ fn linear_ticks(low: f64, high: f64, room: f64, axis: &Axis) -> (f64, f64, Vec<f
     (low, high, (first..=last).map(|count| count as f64 * step).collect())
 }
 
-/// The least of 1, 2, 5, 10, 20 … that is not below `least`.
+/// Returns the smallest of 1, 2, 5, 10, 20 … that is at least `least`.
 fn decimal_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -258,7 +260,7 @@ fn decimal_step(least: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// The same for time, whose tens are sixties.
+/// Returns the smallest round step of time that is at least `least`.
 fn time_step(least: f64) -> f64 {
     const STEPS: [f64; 12] = [10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0];
     if least <= 5.0 {
@@ -267,7 +269,7 @@ fn time_step(least: f64) -> f64 {
     STEPS.into_iter().find(|step| *step >= least).unwrap_or_else(|| (least / 86_400.0).ceil() * 86_400.0)
 }
 
-/// Powers of ten, with their doubles and fivefolds while there is room.
+/// Ticks at powers of ten, with their doubles and fivefolds if there is room.
 fn log_ticks(low: f64, high: f64, room: f64, exact: bool) -> (f64, f64, Vec<f64>) {
     const DIGITS: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
@@ -298,7 +300,7 @@ fn nines(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// A title that says when equal distances are equal ratios.
+/// Returns the title, with a remark if the axis is logarithmic.
 fn titled(title: &str, scale: Scale) -> String {
     match scale {
         Scale::Log => format!("{title} (logarithmic axis)"),
@@ -307,12 +309,12 @@ fn titled(title: &str, scale: Scale) -> String {
 }
 
 impl Chart {
-    /// Is there anything but zero to draw?
+    /// Returns whether some value is neither zero nor missing.
     pub(super) fn has_values(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.points).any(|point| point.y.is_finite() && point.y != 0.0)
     }
 
-    /// The chart with its legend as HTML. `id` must be unique in the page.
+    /// Renders the chart with its legend as HTML. `id` must be unique in the page.
     pub(super) fn render(&self, id: &str, html: &mut String) {
         let (width, height) = self.size;
         let xs = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.x));
@@ -360,7 +362,7 @@ impl Chart {
         }
     }
 
-    /// What the script shows under the pointer.
+    /// Writes the values that the script shows under the pointer.
     fn values(&self, x: &Ruler, y: &Ruler, html: &mut String) {
         let _ = write!(
             html,
@@ -396,7 +398,7 @@ fn numbers(values: impl Iterator<Item = f64>) -> String {
     format!("[{}]", texts.join(","))
 }
 
-/// A number with as many digits as a reader of a chart can use, as JSON.
+/// Formats a number as JSON with the digits that a reader of a chart can use.
 fn compact(number: f64) -> String {
     if !number.is_finite() {
         return "null".to_owned();
@@ -405,17 +407,18 @@ fn compact(number: f64) -> String {
         return format!("{number}");
     }
     let text = format!("{number:.3e}");
-    // `1.234e3` is shorter as `1234`.
+    // `1234` is shorter than `1.234e3`.
     let plain = text.parse::<f64>().map(|rounded| format!("{rounded}")).unwrap_or_default();
     if plain.len() <= text.len() { plain } else { text }
 }
 
-/// A JSON string that may stand in a `script` element.
+/// Encodes a text as a JSON string that is safe inside a `script` element.
 fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// A box to show or hide each series; they must stand before the drawing for the style sheet to reach it.
+/// Writes a checkbox for each series. The boxes must precede the drawing in the document, so that
+/// the style sheet can select it.
 fn legend<'a>(id: &str, names: impl Iterator<Item = (&'a str, usize)>, html: &mut String) {
     for (number, (name, color)) in names.enumerate() {
         let dash = if color >= COLORS { " dash" } else { "" };
@@ -428,10 +431,11 @@ fn legend<'a>(id: &str, names: impl Iterator<Item = (&'a str, usize)>, html: &mu
     }
 }
 
-/// How far a chart may shrink, so that the texts of all charts have nearly the same size; a smaller screen scrolls it.
+/// Smallest scale of a chart, so that texts of all charts have similar sizes; on a smaller screen
+/// it scrolls.
 const SHRINK_MIN: f64 = 0.86;
 
-/// A chart is drawn at its own size or a little smaller, never larger.
+/// Limits the width: a chart is drawn at its own size or slightly smaller, never larger.
 fn style_of_width(width: f64) -> String {
     format!(" style=\"max-width:{width}px;min-width:{:.0}px\"", width * SHRINK_MIN)
 }
@@ -479,7 +483,8 @@ impl Line {
             let _ = write!(html, "<path class=\"band s{number} c{color}\" d=\"{}\"/>", self.band(x, y));
         }
         let _ = write!(html, "<path class=\"{class}\" d=\"{}\"/>", self.path(x, y));
-        // Of few points each is a measurement of its own; a point between two gaps has no line to lie on.
+        // With few points, each gets a marker; a point between two gaps has no line and always gets
+        // one.
         let few = self.points.len() <= MARKED_POINTS_MAX && !self.thin;
         for point in self.runs().filter(|run| few || run.len() == 1).flatten() {
             let (x, y) = (x.pixel(point.x), y.pixel(point.y));
@@ -487,12 +492,12 @@ impl Line {
         }
     }
 
-    /// Points of the longest piece between two gaps.
+    /// Number of points of the longest piece between two gaps.
     pub(super) fn longest_piece(&self) -> usize {
         self.runs().map(<[Point]>::len).max().unwrap_or(0)
     }
 
-    /// Points between gaps.
+    /// Pieces of the line between gaps.
     fn runs(&self) -> impl Iterator<Item = &[Point]> {
         self.points.split(|point| !point.y.is_finite()).filter(|run| !run.is_empty())
     }
@@ -517,8 +522,8 @@ impl Line {
     }
 }
 
-/// Adds a line to a path: where it begins, and then steps from point to point, which take fewer bytes than places. They
-/// are between rounded places, so that errors do not add up.
+/// Appends a line to an SVG path: an absolute start, then relative steps, which take fewer bytes.
+/// Steps are differences of rounded positions, so that rounding errors do not accumulate.
 fn trace(path: &mut String, points: impl Iterator<Item = (f64, f64)>) {
     let mut before = None;
     for (x, y) in points {
@@ -534,7 +539,7 @@ fn trace(path: &mut String, points: impl Iterator<Item = (f64, f64)>) {
     }
 }
 
-/// A number of tenths as SVG's shortest form of it.
+/// Formats a number of tenths in SVG's shortest form.
 fn tenths(number: i64) -> String {
     let (sign, size) = (if number < 0 { "-" } else { "" }, number.unsigned_abs());
     match (size / 10, size % 10) {
@@ -544,45 +549,46 @@ fn tenths(number: i64) -> String {
     }
 }
 
-/// Bars side by side, in groups: kinds of operations on several targets.
+/// Horizontal bars in groups: for example kinds of operations on several targets.
 #[derive(Clone, Debug)]
 pub(super) struct Bars {
     pub(super) title: String,
     pub(super) width: f64,
     pub(super) unit: Unit,
-    /// Whose bars they are; the legend. None, where the groups say it.
+    /// Names for the legend; empty if the group labels suffice.
     pub(super) names: Vec<String>,
     pub(super) groups: Vec<Group>,
 }
 
-/// Bars of one thing.
+/// The bars of one label.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) label: String,
-    /// One a name; `None`: there is no figure.
+    /// One for each name; `None`: no figure.
     pub(super) bars: Vec<Option<Bar>>,
 }
 
-/// A value as a bar.
+/// One value drawn as a bar.
 #[derive(Clone, Debug)]
 pub(super) struct Bar {
     pub(super) value: f64,
-    /// As of [`Line::color`].
+    /// Index of the colour, as in [`Line::color`].
     pub(super) color: usize,
-    /// Behind the value, such as a ratio.
+    /// Text after the value, such as a ratio.
     pub(super) remark: String,
-    /// Where the true value lies, if that is known.
+    /// Confidence interval of the value, if known.
     pub(super) interval: Option<(f64, f64)>,
 }
 
 const BAR: f64 = 15.0;
 const BAR_GAP: f64 = 11.0;
-/// For the label of a group, in characters, and the width of one: kinds of operations are capitals.
+/// Maximum characters of a group's label, and the width of one in pixels: kinds of operations are
+/// in capitals.
 const BAR_LABEL: usize = 28;
 const CAPITAL: f64 = 7.4;
 
 impl Bars {
-    /// The bars with their legend as HTML. `id` must be unique in the page.
+    /// Renders the bars with their legend as HTML. `id` must be unique in the page.
     pub(super) fn render(&self, id: &str, html: &mut String) {
         let left = 12.0
             + CAPITAL
@@ -592,10 +598,10 @@ impl Bars {
         let axis = Axis::new("", self.unit, self.scale());
         let ends = |bar: &Bar| [bar.value, bar.interval.map_or(bar.value, |interval| interval.1)];
         let values = self.groups.iter().flat_map(|group| group.bars.iter().flatten().flat_map(ends));
-        // Room for the text behind the longest bar.
+        // Leave room for the text after the longest bar.
         let mut ruler = Ruler::new(&axis, values, left, self.width - 150.0);
         if ruler.scale == Scale::Log {
-            // The least bar must have a length.
+            // The shortest bar must have a visible length.
             ruler.low /= 2.0;
         }
         let _ = write!(
@@ -628,7 +634,8 @@ impl Bars {
         html.push_str("</svg></figure>\n");
     }
 
-    /// Bars should begin at nothing; where the shortest could not be seen then, lengths are logarithms.
+    /// Returns a linear scale from zero, or a logarithmic one if the shortest bar would be
+    /// invisible.
     fn scale(&self) -> Scale {
         let values = || {
             self.groups
@@ -728,15 +735,15 @@ mod tests {
         html
     }
 
-    /// Where the lines of all paths go.
-    fn places(html: &str) -> Vec<(f64, f64)> {
+    /// Absolute positions of the points of all paths.
+    fn positions(html: &str) -> Vec<(f64, f64)> {
         let paths = html.split("d=\"M").skip(1).filter_map(|rest| rest.split('"').next());
         let lines =
             paths.filter(|path| path.contains('l')).flat_map(|path| path.split('M')).filter(|line| !line.is_empty());
         lines.flat_map(along).collect()
     }
 
-    /// The places of one line, whose steps are made of two numbers each.
+    /// Absolute positions of one path of relative steps.
     fn along(line: &str) -> Vec<(f64, f64)> {
         let step = |text: &str| {
             let at = 1 + text[1..].find([' ', '-']).expect("two numbers");
@@ -756,22 +763,22 @@ mod tests {
         for scale in [Scale::Linear, Scale::Log] {
             let html =
                 rendered(&chart(scale, vec![line("a", &[0.0, 5.0, 123.0, 1e9, 0.001, -4.0]), line("b", &[7.0; 90])]));
-            let places = places(&html);
-            // Of the second line, those after the axis' end fall together.
-            assert_eq!(places.len(), 6 + 61, "{html}");
-            for (x, y) in places {
+            let positions = positions(&html);
+            // Points of the second line beyond the axis' end coincide.
+            assert_eq!(positions.len(), 6 + 61, "{html}");
+            for (x, y) in positions {
                 assert!((LEFT..=600.0 - RIGHT).contains(&x) && (TOP..=200.0 - BOTTOM).contains(&y), "{x} {y}");
             }
         }
     }
 
     #[test]
-    fn steps_end_where_the_places_are() {
-        let places: Vec<(f64, f64)> =
+    fn relative_steps_sum_to_the_positions() {
+        let positions: Vec<(f64, f64)> =
             (0..300).map(|at| (f64::from(at) * 0.333, (f64::from(at) * 0.7).sin() * 40.0 + 50.0)).collect();
         let mut path = String::new();
-        trace(&mut path, places.iter().copied());
-        for (seen, (x, y)) in along(&path[1..]).into_iter().zip(places) {
+        trace(&mut path, positions.iter().copied());
+        for (seen, (x, y)) in along(&path[1..]).into_iter().zip(positions) {
             assert!((seen.0 - x).abs() < 0.051 && (seen.1 - y).abs() < 0.051, "{seen:?} for {x} {y}");
         }
         let mut path = String::new();
@@ -780,18 +787,18 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_not_bridged_and_a_lonely_point_is_seen() {
-        // More points than are marked each, so that only the lonely one has a mark.
+    fn a_gap_is_not_bridged_and_a_single_point_is_visible() {
+        // More points than get markers, so that only the single one between gaps has a marker.
         let mut ys = vec![1.0, 2.0, f64::NAN, 4.0, f64::NAN];
         ys.extend((5..=5 + MARKED_POINTS_MAX).map(|y| y as f64));
         let html = rendered(&chart(Scale::Linear, vec![line("a", &ys)]));
-        assert_eq!(places(&html).len(), 2 + MARKED_POINTS_MAX + 1, "{html}");
+        assert_eq!(positions(&html).len(), 2 + MARKED_POINTS_MAX + 1, "{html}");
         assert_eq!(html.matches("<circle").count(), 1);
         assert!(html.contains("[1,2,null,4,null,5,6,"), "{html}");
     }
 
     #[test]
-    fn few_points_have_a_mark_each_and_more_have_none() {
+    fn only_lines_of_few_points_have_markers() {
         let circles = |points: usize| {
             let ys: Vec<f64> = (0..points).map(|y| y as f64).collect();
             rendered(&chart(Scale::Linear, vec![line("a", &ys)])).matches("<circle").count()
@@ -882,7 +889,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_and_shares_read_well() {
+    fn times_and_shares_are_readable() {
         assert_eq!(
             [0.0, 0.5, 45.0, 125.0, 5400.0, 9000.0].map(clock),
             ["0 s", "0.5 s", "45 s", "2:05 min", "90 min", "2:30 h"]

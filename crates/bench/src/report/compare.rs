@@ -1,7 +1,8 @@
-//! Runs side by side: ratios with intervals, and whether the runs did the same work at all.
+//! Compares runs: ratios with confidence intervals, and a check that the runs did the same work.
 //!
-//! A *side* is one target's repeats; the first side is the base. Sides that did not do the same work are still
-//! set side by side, but the first thing said is that they are not comparable, and why.
+//! A *side* is the set of repeats of one target; the first side is the base. Sides that did
+//! different work are compared anyway, but the report first says that they are not comparable, and
+//! why.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,23 +17,25 @@ use crate::config;
 use crate::error::{Error, Result};
 use crate::result::{Latency, RunResult};
 
-/// Sections of the configuration that say where a target is and what becomes of results. All others decide the work.
+/// Sections of the configuration that describe targets and outputs. Keys of all other sections
+/// determine the work.
 const NOT_THE_WORK: [&str; 5] =
     ["Database under test", "Two databases", "Settings of single products", "Output", "Server monitor"];
-/// Keys that say where a target is.
+/// Keys that hold the address of a target.
 const ADDRESSES: [&str; 4] = ["DB_SWITCH", "HOST", "PORT", "DB_NAME"];
-/// Differences named in one line; the table has all.
+/// Maximum number of differing keys named in one line; the table lists all.
 const NAMED_MAX: usize = 5;
 
-/// Runs that belong together: what one argument of `millrace bench compare` names.
+/// Runs of one argument of `millrace bench compare`.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// For telling sides apart.
+    /// Used in the label if sides are otherwise alike.
     pub(crate) name: String,
     pub(crate) runs: Vec<RunResult>,
 }
 
-/// Reads the arguments: a file each, or several files with commas between them, which are repeats of each other.
+/// Reads the arguments. Each one is a file, or several files separated by commas, which are repeats
+/// of each other.
 pub(crate) fn read(arguments: &[String]) -> Result<Vec<Source>> {
     let source = |argument: &String| {
         let mut runs = Vec::new();
@@ -40,28 +43,28 @@ pub(crate) fn read(arguments: &[String]) -> Result<Vec<Source>> {
             runs.extend(Report::read(Path::new(file))?.runs);
         }
         if runs.is_empty() {
-            return Err(Error::setup(format!("{argument}: holds no run")));
+            return Err(Error::setup(format!("{argument}: contains no run")));
         }
         Ok(Source { name: argument.clone(), runs })
     };
     arguments.iter().map(source).collect()
 }
 
-/// One target's repeats.
+/// The repeats of one target.
 #[derive(Debug)]
 pub(crate) struct Side<'a> {
-    /// For people; no two are alike.
+    /// Human-readable and unique among the sides.
     pub(crate) label: String,
-    /// In the order they ran; at least one.
+    /// In order of execution; at least one.
     pub(crate) runs: Vec<&'a RunResult>,
 }
 
-/// Runs of each source, by what ran. Targets keep the order in which they come.
+/// Groups the runs of each source by target and settings. Sides are in order of first occurrence.
 pub(crate) fn sides(sources: &[Source]) -> Vec<Side<'_>> {
     let mut found: Vec<(usize, Vec<&RunResult>)> = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         for run in &source.runs {
-            match found.iter_mut().find(|(of, runs)| *of == number && same_thing(runs[0], run)) {
+            match found.iter_mut().find(|(of, runs)| *of == number && is_repeat(runs[0], run)) {
                 Some((_, runs)) => runs.push(run),
                 None => found.push((number, vec![run])),
             }
@@ -72,9 +75,9 @@ pub(crate) fn sides(sources: &[Source]) -> Vec<Side<'_>> {
     found.into_iter().zip(labels).map(|((_, runs), label)| Side { label, runs }).collect()
 }
 
-/// Were two runs the same product used in the same way for the same work, so that they are repeats? A private server
-/// has another address each time.
-fn same_thing(a: &RunResult, b: &RunResult) -> bool {
+/// Returns whether two runs are repeats: the same product, used in the same way for the same work.
+/// Addresses are ignored, because a private server has new ports each time.
+fn is_repeat(a: &RunResult, b: &RunResult) -> bool {
     let what = |run: &RunResult| {
         let target = &run.target;
         let options = target.url.split_once('?').map_or("", |(_, options)| options);
@@ -86,7 +89,7 @@ fn same_thing(a: &RunResult, b: &RunResult) -> bool {
     what(a) == what(b) && differing_keys(a, b).iter().all(is_place)
 }
 
-/// Product and version, and as much more as it takes to tell them apart.
+/// Labels of product and version, with further details where needed to make them unique.
 fn labels(runs: &[(&RunResult, &str)]) -> Vec<String> {
     let mut labels: Vec<String> = runs.iter().map(|(run, _)| run_label(run)).collect();
     let more: [&dyn Fn(usize) -> String; 3] =
@@ -107,21 +110,21 @@ fn run_label(run: &RunResult) -> String {
     format!("{} {}", run.target.product, run.target.version).trim().to_owned()
 }
 
-/// Which direction is good.
+/// Whether higher or lower values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Higher,
     Lower,
 }
 
-/// What a ratio says about the base and another side.
+/// Result of comparing a side with the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     Better,
     Worse,
-    /// The interval holds 1.
+    /// The confidence interval contains 1.
     Same,
-    /// There is no interval.
+    /// No confidence interval is available.
     Unknown,
 }
 
@@ -136,15 +139,15 @@ impl Finding {
     }
 }
 
-/// One figure on all sides.
+/// One metric of all sides.
 #[derive(Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
     pub(super) unit: Unit,
     pub(crate) better: Better,
-    /// By side, then by run; runs without the figure are left out.
+    /// Values by side, then by run; runs without the metric are left out.
     pub(crate) values: Vec<Vec<f64>>,
-    /// By side; none for the base.
+    /// Ratios by side; `None` for the base.
     estimates: Vec<Option<Estimate>>,
 }
 
@@ -159,12 +162,12 @@ impl Metric {
         }
     }
 
-    /// Mean of a side's runs.
+    /// Mean over the runs of a side.
     pub(crate) fn mean(&self, side: usize) -> Option<f64> {
         statistics::mean(&self.values[side])
     }
 
-    /// Of a side to the base.
+    /// Ratio of a side to the base, with its confidence interval.
     pub(super) fn estimate(&self, side: usize) -> Option<Estimate> {
         self.estimates[side]
     }
@@ -186,18 +189,18 @@ impl Metric {
     }
 }
 
-/// Sides, their figures, and what stands in the way of comparing them.
+/// Sides, their metrics, and reasons why they cannot be compared.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
-    /// The first is the base; at least one.
+    /// At least one side; the first is the base.
     pub(crate) sides: Vec<Side<'a>>,
-    /// Did the sides take turns?
+    /// Whether the runs of the sides alternated.
     pub(crate) interleaved: bool,
-    /// Why the sides are not comparable; none: they are.
+    /// Reasons why the sides are not comparable; empty if they are.
     pub(crate) obstacles: Vec<String>,
-    /// What to keep in mind.
+    /// Caveats for the reader.
     pub(crate) cautions: Vec<String>,
-    /// Key and its value on each side, where not all are alike.
+    /// Keys whose values differ, with the value on each side.
     pub(crate) differences: Vec<(String, Vec<String>)>,
     pub(crate) metrics: Vec<Metric>,
 }
@@ -206,7 +209,7 @@ impl<'a> Comparison<'a> {
     /// Compares all sides with the first.
     ///
     /// # Errors
-    /// There is no run.
+    /// `sides` is empty.
     pub(crate) fn new(sides: Vec<Side<'a>>) -> Result<Comparison<'a>> {
         if sides.is_empty() {
             return Err(Error::setup("nothing to compare: expected reports with runs"));
@@ -222,12 +225,12 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// The metric of a name, if any side has it.
+    /// Returns the metric of a name, if a side has it.
     pub(crate) fn metric(&self, name: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// For a terminal.
+    /// Renders the comparison for a terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (number, side) in self.sides.iter().enumerate() {
@@ -236,7 +239,7 @@ impl<'a> Comparison<'a> {
         }
         text.push('\n');
         if self.obstacles.is_empty() {
-            text.push_str("comparable: the same work, acknowledged alike, on the same machine\n");
+            text.push_str("comparable: the same work, with the same durability, on the same machine\n");
         } else {
             text.push_str("NOT COMPARABLE:\n");
             self.obstacles.iter().for_each(|obstacle| {
@@ -247,18 +250,18 @@ impl<'a> Comparison<'a> {
             let _ = writeln!(text, "note: {caution}");
         }
         text.push('\n');
-        text.push_str(&lined_up(&self.table()));
+        text.push_str(&align_columns(&self.table()));
         if !self.differences.is_empty() {
             text.push_str("\nConfiguration that differs:\n");
             let labels = self.sides.iter().map(|side| side.label.clone());
             let mut rows = vec![std::iter::once("key".to_owned()).chain(labels).collect()];
             rows.extend(self.differences.iter().map(|(key, values)| [&[key.clone()][..], values].concat()));
-            text.push_str(&lined_up(&rows));
+            text.push_str(&align_columns(&rows));
         }
         text
     }
 
-    /// How a side was run, in a line.
+    /// Describes in one line how a side was run.
     pub(crate) fn description(&self, side: usize) -> String {
         let (runs, target) = (&self.sides[side].runs, &self.sides[side].runs[0].target);
         let count = if runs.len() == 1 { "1 run".to_owned() } else { format!("{} runs", runs.len()) };
@@ -273,7 +276,8 @@ impl<'a> Comparison<'a> {
         parts.join(", ")
     }
 
-    /// Header and a row a metric: its name, the base, and of each other side value, ratio, interval and finding.
+    /// Header and one row for each metric: name, base, and for each other side value, ratio,
+    /// interval and finding.
     fn table(&self) -> Vec<Vec<String>> {
         let mut header = vec![String::new(), self.sides[0].label.clone()];
         for side in &self.sides[1..] {
@@ -294,14 +298,14 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// `0.93 … 1.04×`; nothing where there is no interval.
+/// Formats an interval as `0.93 … 1.04×`; empty if there is none.
 pub(super) fn interval_text(estimate: Option<Estimate>) -> String {
     let Some((low, high)) = estimate.and_then(|estimate| estimate.interval) else { return String::new() };
     format!("{} … {}", times(low).trim_end_matches('×'), times(high))
 }
 
-/// Columns of a table for a terminal: the first left, numbers right.
-fn lined_up(rows: &[Vec<String>]) -> String {
+/// Formats a table for a terminal: first column left-aligned, others right-aligned.
+fn align_columns(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let length = |text: &String| text.chars().count();
     let widths: Vec<usize> = (0..columns)
@@ -319,9 +323,9 @@ fn lined_up(rows: &[Vec<String>]) -> String {
     text
 }
 
-// ---- figures ----
+// ---- metrics ----
 
-/// A figure of one run.
+/// A metric of one run.
 struct Figure {
     name: String,
     unit: Unit,
@@ -329,7 +333,8 @@ struct Figure {
     value: f64,
 }
 
-/// The two figures come first; then what each kind of operation did; then what the server needed.
+/// Metrics of a run: first the two headline metrics, then each kind of operation, then the server's
+/// resources.
 fn figures(run: &RunResult) -> Vec<Figure> {
     if !matrix::throughput_shown(run) {
         return Vec::new();
@@ -379,12 +384,13 @@ fn figures(run: &RunResult) -> Vec<Figure> {
     figures
 }
 
-/// Name of the first figure.
+/// Name of the first headline metric.
 pub(super) const POINTS_PER_CPU: &str = "points per server-CPU-second";
-/// Name of the second figure.
+/// Name of the second headline metric.
 pub(super) const BYTES_PER_POINT: &str = "settled bytes per point";
 
-/// All figures that any run has. One that the first runs lack comes where the run that has it says it.
+/// Merges the metrics of all runs. A metric that the first runs lack is inserted at its position in
+/// the run that has it.
 fn metrics(sides: &[Side], interleaved: bool) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for (number, side) in sides.iter().enumerate() {
@@ -409,7 +415,7 @@ fn metrics(sides: &[Side], interleaved: bool) -> Vec<Metric> {
     metrics
 }
 
-/// Did the sides take turns: after each round, has every side run once?
+/// Returns whether the runs alternated: after each round, every side has run once more.
 fn interleaved(sides: &[Side]) -> bool {
     let rounds = sides[0].runs.len();
     if sides.len() < 2 || sides.iter().any(|side| side.runs.len() != rounds) {
@@ -429,14 +435,14 @@ fn interleaved(sides: &[Side]) -> bool {
     order.iter().all(|(started, _)| started.is_some()) && order.chunks(sides.len()).all(one_of_each)
 }
 
-// ---- what stands in the way ----
+// ---- obstacles and caveats ----
 
-/// Heading of a key; nothing for one that this version does not know.
+/// Section of a configuration key; empty for a key that this version does not know.
 fn section(key: &str) -> &'static str {
     config::KEYS.iter().find(|known| known.name == key).map_or("", |known| known.section)
 }
 
-/// Does a key decide what is written and asked?
+/// Returns whether a key determines the data or the queries.
 fn is_work(key: &str) -> bool {
     !NOT_THE_WORK.contains(&section(key))
 }
@@ -448,7 +454,7 @@ fn value<'a>(run: &'a RunResult, key: &str) -> &'a str {
 fn differing_keys(a: &RunResult, b: &RunResult) -> Vec<String> {
     let map = |run: &RunResult| run.configuration.iter().cloned().collect::<BTreeMap<String, String>>();
     let (of_a, of_b) = (map(a), map(b));
-    // In the order of the configuration, for keys both or one of them have.
+    // In the order of the configuration; keys that only one run has are included.
     let keys = a.configuration.iter().chain(b.configuration.iter().filter(|(key, _)| !of_a.contains_key(key)));
     keys.filter(|(key, _)| of_a.get(key) != of_b.get(key)).map(|(key, _)| key.clone()).collect()
 }
@@ -471,7 +477,7 @@ fn differences(sides: &[Side]) -> Vec<(String, Vec<String>)> {
 
 fn obstacles(sides: &[Side]) -> Vec<String> {
     let base = &sides[0];
-    // Sides that differ from the base in the same way are named together.
+    // Sides that differ from the base in the same way share one message.
     let mut unlike_base: Vec<(&str, String, Vec<(String, Vec<&str>)>)> = Vec::new();
     let mut other_work: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
     for side in &sides[1..] {
@@ -480,13 +486,13 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
                 unlike_base.push((what, of_base, Vec::new()));
             }
             for (_, _, sides) in unlike_base.iter_mut().filter(|(found, _, _)| *found == what) {
-                named_together(sides, of_side.clone(), &side.label);
+                group_labels(sides, of_side.clone(), &side.label);
             }
         }
         let keys: Vec<String> =
             differing_keys(base.runs[0], side.runs[0]).into_iter().filter(|key| is_work(key)).collect();
         if !keys.is_empty() {
-            named_together(&mut other_work, keys, &side.label);
+            group_labels(&mut other_work, keys, &side.label);
         }
     }
     let mut obstacles: Vec<String> = unlike_base
@@ -498,7 +504,7 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
         .collect();
     obstacles.extend(other_work.iter().map(|(keys, labels)| {
         let has = if labels.len() == 1 { "has" } else { "have" };
-        format!("not the same work: {} {has} other values of {}", labels.join(", "), some_of(keys))
+        format!("not the same work: {} {has} other values of {}", labels.join(", "), first_names(keys))
     }));
     for side in sides {
         let failed = side.runs.iter().filter(|run| !matrix::throughput_shown(run)).count();
@@ -511,24 +517,24 @@ fn obstacles(sides: &[Side]) -> Vec<String> {
         }
         for run in side.runs.iter().filter(|run| run.phases.is_empty()) {
             let why = run.stopped.as_deref().unwrap_or("it has no phase");
-            obstacles.push(format!("{}: a run did not begin: {why}", side.label));
+            obstacles.push(format!("{}: a run did not start: {why}", side.label));
         }
     }
     obstacles
 }
 
-fn named_together<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
+fn group_labels<'a, T: PartialEq>(groups: &mut Vec<(T, Vec<&'a str>)>, what: T, label: &'a str) {
     match groups.iter_mut().find(|(found, _)| *found == what) {
         Some((_, labels)) => labels.push(label),
         None => groups.push((what, vec![label])),
     }
 }
 
-/// What must be alike, and is not: (what, of the base, of the other).
+/// Properties that must be equal and differ: (property, value of the base, value of the other).
 fn unlike(base: &RunResult, other: &RunResult) -> Vec<(&'static str, String, String)> {
     let machine = |run: &RunResult| {
         let machine = &run.machine;
-        // Kernels keep a little of the memory for themselves, not always the same.
+        // Rounded, because kernels reserve a varying part of the memory.
         let memory = (machine.memory_bytes as f64 / f64::from(1 << 28)).round() / 4.0;
         format!("on {} × {}, {memory} GiB", machine.cpus, machine.cpu)
     };
@@ -541,7 +547,7 @@ fn unlike(base: &RunResult, other: &RunResult) -> Vec<(&'static str, String, Str
         unlike.push(("another workload", base.workload.clone(), other.workload.clone()));
     }
     if base.target.durable != other.target.durable {
-        unlike.push(("an acknowledged write is another promise", durable(base), durable(other)));
+        unlike.push(("acknowledged writes have different durability", durable(base), durable(other)));
     }
     if machine(base) != machine(other) {
         unlike.push(("another machine", machine(base), machine(other)));
@@ -549,7 +555,7 @@ fn unlike(base: &RunResult, other: &RunResult) -> Vec<(&'static str, String, Str
     unlike
 }
 
-fn some_of(names: &[String]) -> String {
+fn first_names(names: &[String]) -> String {
     let mut text = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > NAMED_MAX {
         let _ = write!(text, " and {} more", names.len() - NAMED_MAX);
@@ -567,16 +573,19 @@ fn cautions(sides: &[Side], interleaved: bool) -> Vec<String> {
             }
         };
         say(some(&|run| !run.verification.on), "not verified");
-        say(some(&|run| run.phases.iter().any(|phase| phase.client_bound)), "client-bound: its figures are the tool's");
+        say(
+            some(&|run| run.phases.iter().any(|phase| phase.client_bound)),
+            "client-bound: this tool limits the figures",
+        );
         say(some(&|run| run.stopped.is_some()), "stopped before its end");
         say(
             some(&|run| run.server.as_ref().is_some_and(|server| !server.settled)),
-            "had not come to rest when its bytes were counted",
+            "was not idle when its bytes were counted",
         );
         say(some(&|run| series::failed(run) > 0), "some operations failed");
         let busy: Vec<f64> = side.runs.iter().filter_map(|run| busy::share(run)).collect();
         let most = busy.iter().copied().fold(0.0, f64::max);
-        say(busy.len(), &format!("the machine was busy, other programs used up to {} of it", percent(most)));
+        say(busy.len(), &format!("the machine was busy: other programs used up to {} of it", percent(most)));
         let proof = &side.runs[0].target.proof;
         if !proof.is_empty() && !proof.starts_with("tested with") {
             cautions.push(format!("{}: its driver was {proof}", side.label));
@@ -601,7 +610,7 @@ fn caution_of_repeats(sides: &[Side], interleaved: bool) -> Option<String> {
     } else if fewest < REPEATS_GOOD {
         Some(format!("intervals of fewer than {REPEATS_GOOD} runs are too narrow"))
     } else if !interleaved {
-        Some("the runs did not take turns: a machine that changed meanwhile is in the ratios".to_owned())
+        Some("the runs did not alternate: changes of the machine in between affect the ratios".to_owned())
     } else {
         None
     }

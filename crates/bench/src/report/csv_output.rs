@@ -1,4 +1,4 @@
-//! `CSV_OUTPUT`: the matrices as a file in `data/csvOutput`, laid out as the original's.
+//! `CSV_OUTPUT`: the result matrices as a file in `data/csvOutput`, in the original's layout.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use super::{create_dir, csv_line};
 use crate::error::{Error, Result};
 use crate::result::{Latency, OperationResult, RunResult};
 
-/// Report rows of the original that no proportion can draw.
+/// Rows of the original's report that no operation proportion can select.
 const FURTHER_KINDS: [&str; 2] = ["VERIFICATION_QUERY", "DEVICE_QUERY"];
 
-/// Writes the file under `home` and returns its path. An older file is never overwritten.
+/// Writes the file under `home` and returns its path. It never overwrites an existing file.
 ///
 /// # Errors
 /// The directory or the file cannot be written.
@@ -28,7 +28,8 @@ pub(crate) fn write(result: &RunResult, home: &Path, now: &Zoned) -> Result<Path
     Ok(path)
 }
 
-/// `I1Q` and, for each query kind, its number if it has a share of the operations, else 0.
+/// Part of the file name: `I1Q` and, for each query kind, its number if it has a share of the
+/// operations, else 0.
 fn mask(result: &RunResult) -> String {
     let kinds = result.phases.first().map_or(0, |phase| phase.operations.len());
     let ran = |kind: usize| {
@@ -89,7 +90,7 @@ mod tests {
     use crate::report::matrix::tests::one_phase;
 
     #[test]
-    fn the_file_is_golden_and_named_for_what_ran_and_when() {
+    fn the_file_is_golden_and_its_name_has_the_kinds_and_the_time() {
         let home = tempfile::tempdir().unwrap();
         let now: Zoned = "2026-11-21T14:03:29+00:00[UTC]".parse().unwrap();
         let path = write(&one_phase(), home.path(), &now).unwrap();

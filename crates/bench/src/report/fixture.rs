@@ -1,4 +1,4 @@
-//! Results as runs might give them, for the tests of reports: made up, and the same each time.
+//! Deterministic, synthetic run results for the tests of reports.
 
 use hdrhistogram::Histogram;
 
@@ -19,39 +19,39 @@ fn uniform(a: u64, b: u64, c: u64) -> f64 {
     generate::unit_interval(generate::at(99, a, b, c))
 }
 
-/// To the fourth decimal, as a clock would have it; such numbers also survive JSON to the last bit.
+/// Rounds to four decimals, like a clock; such numbers also survive JSON exactly.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 
-/// The canonical workload: a minute of writing, then each query kind.
+/// A run of the canonical workload: a minute of writing, then each query kind.
 pub(crate) fn run(target: &str, speed: f64) -> RunResult {
-    let mut made = Made::new(target, speed);
+    let mut builder = RunBuilder::new(target, speed);
     let requests = |second: u32| {
         let stall = if second % 20 == 13 { 0.35 } else { 1.0 };
         speed * stall * (220.0 + 40.0 * uniform(1, u64::from(second), 0))
     };
-    made.phase("write", &[0], WRITE_S, |_, second| requests(second));
+    builder.phase("write", &[0], WRITE_S, |_, second| requests(second));
     for (kind, names) in KINDS.iter().enumerate().skip(1) {
-        made.settle(2.0);
+        builder.settle(2.0);
         let seconds = if kind == 5 { 9 } else { 2 };
-        made.phase(names.0, &[kind], seconds, |_, _| 200.0 / f64::from(seconds));
+        builder.phase(names.0, &[kind], seconds, |_, _| 200.0 / f64::from(seconds));
     }
-    made.finish()
+    builder.finish()
 }
 
-/// An hour of everything at once.
+/// A run of one hour with all kinds mixed.
 pub(crate) fn hour() -> RunResult {
-    let mut made = Made::new("millrace", 1.0);
+    let mut builder = RunBuilder::new("millrace", 1.0);
     let kinds: Vec<usize> = (0..KINDS.len()).collect();
-    made.phase("mixed", &kinds, 3600, |kind, second| {
+    builder.phase("mixed", &kinds, 3600, |kind, second| {
         let rate = if kind == 0 { 300.0 } else { 4.0 + 3.0 * kind as f64 };
         rate * (0.8 + 0.4 * uniform(kind as u64, u64::from(second), 5))
     });
-    made.finish()
+    builder.finish()
 }
 
-/// A run whose answers were wrong.
+/// A run with wrong answers.
 pub(crate) fn failed() -> RunResult {
     let mut run = run("questdb", 0.5);
     run.verification.passed = false;
@@ -65,7 +65,7 @@ pub(crate) fn failed() -> RunResult {
     run
 }
 
-/// A run all of whose texts try to be HTML.
+/// A run in which every text attempts HTML injection.
 pub(crate) fn hostile() -> RunResult {
     const BAD: &str = "</script><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;]]>--><!--";
     let mut run = run("millrace", 1.0);
@@ -107,8 +107,8 @@ pub(crate) fn hostile() -> RunResult {
     run
 }
 
-/// A result while it is made.
-struct Made {
+/// Builder of a result.
+struct RunBuilder {
     run: RunResult,
     speed: f64,
     now_s: f64,
@@ -116,8 +116,8 @@ struct Made {
     written: u64,
 }
 
-impl Made {
-    fn new(target: &str, speed: f64) -> Made {
+impl RunBuilder {
+    fn new(target: &str, speed: f64) -> RunBuilder {
         let mut configuration: Vec<(String, String)> =
             Config::default().entries().map(|(key, value)| (key.to_owned(), value)).collect();
         for (key, value) in [("DEVICE_NUMBER", "100"), ("SENSOR_NUMBER", "300"), ("LOOP", "1000")] {
@@ -150,10 +150,10 @@ impl Made {
             schema_s: 0.31,
             ..RunResult::default()
         };
-        Made { run, speed, now_s: 1.0, server_cpu_s: 0.0, written: 0 }
+        RunBuilder { run, speed, now_s: 1.0, server_cpu_s: 0.0, written: 0 }
     }
 
-    /// `rate` gives requests a second of a kind.
+    /// Adds a phase. `rate` returns the requests a second of a kind at a second of the phase.
     fn phase(&mut self, name: &str, kinds: &[usize], seconds: u32, rate: impl Fn(usize, u32) -> f64) {
         let phase = self.run.phases.len() as u32;
         let began_s = self.now_s;
@@ -193,7 +193,7 @@ impl Made {
         let mut latencies: Vec<f64> = (0..requests.clamp(1, 40))
             .map(|nth| {
                 let u = uniform(kind as u64, u64::from(at_s), nth + 7);
-                // A log-normal shape would do as well; this has a tail and no negative values.
+                // A distribution with a tail and no negative values; it need not be log-normal.
                 typical_ms * (0.6 + 0.5 * u + 0.3 * u.powi(8) + 9.0 * u.powi(200))
             })
             .collect();
@@ -213,7 +213,7 @@ impl Made {
         }
     }
 
-    /// Four samples, for a second from `now_s`.
+    /// Adds four samples for the second that starts at `now_s`.
     fn resources(&mut self, second: u32, writing: bool) {
         for quarter in 0..4 {
             self.now_s = rounded(self.now_s + 0.25);

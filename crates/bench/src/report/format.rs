@@ -1,9 +1,9 @@
-//! Numbers and texts as reports show them.
+//! Formatting of numbers and texts in reports.
 
-/// Digits that a reader can compare: three.
+/// Significant digits in reports.
 const DIGITS: i32 = 3;
 
-/// Text for HTML, in elements and in quoted attributes. Characters that HTML does not allow are replaced.
+/// Escapes text for HTML elements and quoted attributes. Characters that HTML forbids are replaced.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -21,12 +21,12 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats with thousands separators: `1234567` as `1,234,567`.
 pub(crate) fn whole(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -34,7 +34,7 @@ pub(crate) fn whole(number: u64) -> String {
     text
 }
 
-/// A number to three digits, without zeros that say nothing: `0.0123`, `1.5`, `42`, `1230`.
+/// Formats with three significant digits, without trailing zeros: `0.0123`, `1.5`, `42`, `1230`.
 fn significant(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return if number == 0.0 { "0".to_owned() } else { "–".to_owned() };
@@ -45,7 +45,7 @@ fn significant(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A number with a prefix of thousands: `950`, `12.3 k`, `1.23 M`.
+/// Formats with a metric prefix: `950`, `12.3 k`, `1.23 M`.
 pub(crate) fn short(number: f64) -> String {
     let (scale, prefix) = match number.abs() {
         size if size >= 0.9995e12 => (1e12, " T"),
@@ -57,7 +57,7 @@ pub(crate) fn short(number: f64) -> String {
     significant(number / scale) + prefix
 }
 
-/// Bytes with a binary prefix.
+/// Formats bytes with a binary prefix.
 pub(crate) fn bytes(number: f64) -> String {
     const PREFIXES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut scaled = number;
@@ -69,7 +69,7 @@ pub(crate) fn bytes(number: f64) -> String {
     format!("{} {}", significant(scaled), PREFIXES[prefix])
 }
 
-/// Milliseconds, in the unit a person would use.
+/// Formats a number of milliseconds in the most readable unit.
 pub(crate) fn milliseconds(number: f64) -> String {
     match number.abs() {
         size if size >= 999.5 => format!("{} s", significant(number / 1e3)),
@@ -78,7 +78,7 @@ pub(crate) fn milliseconds(number: f64) -> String {
     }
 }
 
-/// A duration: `0.25 s`, `12.3 s`, `2 min 5 s`, `1 h 0 min`.
+/// Formats a number of seconds: `0.25 s`, `12.3 s`, `2 min 5 s`, `1 h 0 min`.
 pub(crate) fn seconds(number: f64) -> String {
     let total = number.round() as u64;
     match number {
@@ -88,7 +88,7 @@ pub(crate) fn seconds(number: f64) -> String {
     }
 }
 
-/// As many decimals as say something: three digits, and commas between thousands.
+/// Formats with three significant digits and thousands separators.
 pub(crate) fn digits(number: f64) -> String {
     match number {
         bad if !bad.is_finite() || bad < 0.0 => "–".to_owned(),
@@ -98,18 +98,18 @@ pub(crate) fn digits(number: f64) -> String {
     }
 }
 
-/// A text that begins a sentence.
+/// Capitalises the first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// A ratio as a percentage, with the digits it needs: `98.7 %`, `412 %`.
+/// Formats a ratio as a percentage: `98.7 %`, `412 %`.
 pub(crate) fn percent(ratio: f64) -> String {
     format!("{} %", significant(ratio * 100.0))
 }
 
-/// A ratio of a value to its base: `2.40×`, `14.2×`, `266×`.
+/// Formats a ratio to a base: `2.40×`, `14.2×`, `266×`.
 pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         bad if !bad.is_finite() => "–".to_owned(),
@@ -119,7 +119,7 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// An argument as a shell would take it.
+/// Quotes an argument for a shell, if necessary.
 pub(crate) fn quoted(argument: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&byte);
     if !argument.is_empty() && argument.bytes().all(plain) {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn html_has_no_meaning_left() {
+    fn escaped_html_has_no_markup() {
         assert_eq!(escape("<a b='c' d=\"e\">&\0\u{7}"), "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;\u{FFFD}\u{FFFD}");
         assert_eq!(escape("ordinary µs — text\n"), "ordinary µs — text\n");
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_those_a_person_would_use() {
+    fn units_are_readable() {
         assert_eq!([0.0, 1023.0, 1024.0, 1.5e9].map(bytes), ["0 B", "1023 B", "1 KiB", "1.4 GiB"]);
         assert_eq!(
             [0.0, 0.0421, 1.0, 41.237, 1234.5].map(milliseconds),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!([0, 999, 1000, 25_000_000_000].map(whole), ["0", "999", "1,000", "25,000,000,000"]);
     }
 

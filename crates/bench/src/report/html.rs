@@ -1,7 +1,9 @@
-//! The report as one HTML file that needs no network, no font and, for reading, no script.
+//! The report as one HTML file without network access and external fonts; reading it needs no
+//! script.
 //!
-//! Always true: every text from outside goes through [`Page::text`] or a [`Cell`], which escape it; a run that failed
-//! its verification shows no rate and no latency; the page forbids itself to load anything.
+//! Always true: every text from outside passes through [`Page::text`] or a [`Cell`], which escape
+//! it; a run that failed its verification shows no rate and no latency; the page's content security
+//! policy forbids loading anything.
 
 pub(crate) mod breakeven;
 pub(crate) mod coldstart;
@@ -18,11 +20,11 @@ use super::json::Report;
 use crate::error::{Error, Result};
 
 const STYLE: &str = include_str!("html/page.css");
-/// Lines of a chart that can be hidden.
+/// Maximum number of series in a chart that the legend can hide.
 const SERIES_MAX: usize = 64;
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// Writes the report of one run, or of several side by side.
+/// Writes the report of one run, or of several runs compared.
 pub(crate) fn write(report: &Report, path: &Path) -> Result {
     save(path, &page(report)?)
 }
@@ -36,7 +38,7 @@ fn save(path: &Path, html: &str) -> Result {
     std::fs::write(path, html).map_err(|error| Error::setup(format!("{}: cannot be written: {error}", path.display())))
 }
 
-/// The text of the file.
+/// Renders the file's text.
 fn page(report: &Report) -> Result<String> {
     let [run] = report.runs.as_slice() else {
         let source = [Source { name: "report".to_owned(), runs: report.runs.clone() }];
@@ -69,7 +71,7 @@ fn document(title: &str, tools: &[&str], body: impl FnOnce(&mut Page)) -> String
     page.html
 }
 
-/// A legend's box that is not checked hides its series, without a script.
+/// Style rules by which an unchecked legend box hides its series, without a script.
 fn hiding() -> String {
     (0..SERIES_MAX).map(|series| format!(".t{series}:not(:checked)~svg .s{series}{{display:none}}\n")).collect()
 }
@@ -83,7 +85,7 @@ fn footer(page: &mut Page, tools: &[&str]) {
     page.raw("</footer>\n");
 }
 
-/// A page while it is written.
+/// Builder of a page.
 #[derive(Default)]
 struct Page {
     html: String,
@@ -91,19 +93,20 @@ struct Page {
 }
 
 impl Page {
-    /// Markup of ours.
+    /// Appends trusted markup.
     fn raw(&mut self, markup: &str) -> &mut Page {
         self.html.push_str(markup);
         self
     }
 
-    /// Text from anywhere.
+    /// Appends untrusted text, escaped.
     fn text(&mut self, text: &str) -> &mut Page {
         self.html.push_str(&escape(text));
         self
     }
 
-    /// `tag` may carry attributes of ours: `p class="soft"`.
+    /// Appends an element with untrusted text. `tag` is trusted and may have attributes:
+    /// `p class="soft"`.
     fn element(&mut self, tag: &str, text: &str) -> &mut Page {
         let name = tag.split(' ').next().unwrap_or(tag);
         self.raw("<").raw(tag).raw(">").text(text).raw("</").raw(name).raw(">\n")
@@ -124,7 +127,7 @@ impl Page {
         format!("chart{}", self.charts)
     }
 
-    /// Pairs of a name and a text.
+    /// Appends a list of (name, text) pairs.
     fn facts<'a>(&mut self, facts: impl IntoIterator<Item = (&'a str, String)>) {
         self.raw("<dl class=\"facts\">\n");
         for (name, value) in facts {
@@ -133,7 +136,7 @@ impl Page {
         self.raw("</dl>\n");
     }
 
-    /// A table; columns whose name begins with `#` hold numbers.
+    /// Appends a table. A column whose name begins with `#` contains numbers.
     fn table(&mut self, class: &str, columns: &[&str], rows: impl IntoIterator<Item = Row>) {
         self.raw("<div class=\"wide\"><table class=\"").raw(class).raw("\"><thead><tr>");
         for column in columns {
@@ -156,7 +159,7 @@ impl Page {
     }
 }
 
-/// A row of a table; `class` is ours.
+/// A row of a table; `class` is trusted.
 struct Row {
     class: &'static str,
     cells: Vec<Cell>,
@@ -168,7 +171,7 @@ impl Row {
     }
 }
 
-/// A cell of a table: text from anywhere; `class` is ours.
+/// A cell of a table; `text` is untrusted, `class` is trusted.
 struct Cell {
     class: &'static str,
     text: String,
@@ -180,7 +183,7 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// The cell that names its row.
+/// The cell that labels its row.
 fn name(text: &str) -> Cell {
     Cell { class: "k", text: text.to_owned() }
 }

@@ -1,8 +1,8 @@
 //! Results as a Tableau `.hyper` file.
 //!
-//! Only Tableau's own library writes this format, and it exists for Python, C++ and Java, not for Rust. So a Python
-//! with the package `tableauhyperapi` does it, as a child process that gets the tables as JSON. Where that is not to be
-//! had, docs/manual/benchmark-results.md names the other ways into Tableau.
+//! Only Tableau's own library writes this format, and it exists for Python, C++ and Java. A Python
+//! child process with the package `tableauhyperapi` receives the tables as JSON and writes the
+//! file. docs/manual/benchmark-results.md lists other ways to import results into Tableau.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,15 @@ use crate::error::{Error, Result};
 use crate::result::{Latency, OperationResult, PhaseResult, ResourceSample, RunResult};
 
 const SCRIPT: &str = include_str!("hyper/export.py");
-/// The version this is tested with.
+/// Version of the package that is tested.
 pub(crate) const PACKAGE: &str = "tableauhyperapi==0.0.26963";
-/// What the script ends with when the package is not there.
+/// Exit status of the script if the package is missing.
 const NO_PACKAGE: i32 = 3;
 
 /// Writes the tables of [`tables`] to `path`.
 ///
-/// - `python`: a Python with the package; `None`: that of the peers if it was fetched, else `python3`.
+/// - `python`: a Python with the package; `None`: the installed peers' Python if there is one, else
+///   `python3`.
 pub(crate) fn write(report: &Report, path: &Path, python: Option<&Path>) -> Result {
     let path = std::path::absolute(path).map_err(|error| Error::setup(format!("{}: {error}", path.display())))?;
     let text = path.to_str().ok_or_else(|| Error::setup(format!("{}: not a name in UTF-8", path.display())))?;
@@ -41,7 +42,7 @@ fn run_script(python: &Path, order: &str) -> Result {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| Error::setup(format!("{} does not start: {error}", python.display())))?;
-    // A child that has ended early reads no more: what it said tells why, not the broken pipe.
+    // Ignore a broken pipe: if the child ended early, its stderr has the reason.
     let sent = child.stdin.take().map(|mut stdin| stdin.write_all(order.as_bytes()));
     let output = child.wait_with_output().map_err(|error| Error::setup(format!("{}: {error}", python.display())))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -60,13 +61,13 @@ fn run_script(python: &Path, order: &str) -> Result {
     }
 }
 
-/// A table: its columns with their types, and a row a thing.
+/// A table: its columns with their types, and its rows.
 fn table(name: &str, columns: &[(&str, &str)], rows: Vec<Vec<Value>>) -> Value {
     debug_assert!(rows.iter().all(|row| row.len() == columns.len()), "BUG: {name}: a row is not as long as its header");
     json!({ "name": name, "columns": columns, "rows": rows })
 }
 
-/// Every table of a report. `run` is the number of the run, from 1, in all of them.
+/// All tables of a report. Their column `run` is the number of the run, counted from 1.
 fn tables(report: &Report) -> Vec<Value> {
     let runs = || (1..).zip(&report.runs);
     vec![
@@ -122,7 +123,7 @@ fn run_row(number: u32, run: &RunResult) -> Vec<Value> {
     let (target, machine, verification) = (&run.target, &run.machine, &run.verification);
     let server = run.server.as_ref();
     let figures = server.filter(|_| matrix::throughput_shown(run));
-    // Hyper takes times with an offset; one that is none is left out.
+    // Hyper requires times with an offset; a malformed time is left out.
     let started =
         run.started.parse::<jiff::Timestamp>().ok().map(|time| time.strftime("%Y-%m-%dT%H:%M:%S+00:00").to_string());
     vec![
@@ -214,7 +215,7 @@ fn operation_rows(number: u32, run: &RunResult) -> Vec<Vec<Value>> {
             operation.failed_points.into(),
             shown.then_some(operation.throughput).into(),
         ];
-        // No latency is not a latency of nothing.
+        // Without operations the latency is null, not 0.
         let latency = |value: f64| Value::from((shown && operation.ok > 0).then_some(value));
         row.extend(matrix::latency_values(&operation.latency_ms).map(|(_, value)| latency(value)));
         let Latency { median, p99, max, .. } = operation.service_ms;
@@ -308,7 +309,7 @@ fn resource_rows(number: u32, run: &RunResult) -> Vec<Vec<Value>> {
     befores.zip(&run.resources).map(row).collect()
 }
 
-/// Processors that the server used between two samples.
+/// Average processors that the server used between two samples.
 fn cores(before: &ResourceSample, sample: &ResourceSample) -> Option<f64> {
     let span_s = sample.at_s - before.at_s;
     if span_s > 0.0 { Some((sample.server_cpu_s? - before.server_cpu_s?) / span_s) } else { None }

@@ -1,8 +1,8 @@
-//! `report.json`: one or more runs with everything that is known of them. Other reports are made from it, also later
-//! and elsewhere.
+//! `report.json`: one or more runs with all their data. All other reports can be rendered from it
+//! at any time and on any machine.
 //!
-//! Laid out for people and for `diff`: fields in the order of [`RunResult`], one a line, but one line for each second,
-//! sample and pair of the configuration.
+//! The layout is readable and suits `diff`: fields are in the order of [`RunResult`], one on each
+//! line; each second, sample and configuration pair takes one line.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,25 +13,25 @@ use serde_json::ser::Formatter;
 use crate::error::{Error, Result};
 use crate::result::{RESULT_FORMAT, RunResult};
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// [`RESULT_FORMAT`].
+    /// Format version, see [`RESULT_FORMAT`].
     pub(crate) format: u32,
-    /// In the order they ran.
+    /// In order of execution.
     pub(crate) runs: Vec<RunResult>,
 }
 
 impl Report {
-    /// A report of `runs`.
+    /// Creates a report of `runs` in the current format.
     pub(crate) fn new(runs: Vec<RunResult>) -> Report {
         Report { format: RESULT_FORMAT, runs }
     }
 
-    /// The text of `report.json`.
+    /// Renders `report.json`.
     ///
     /// # Errors
-    /// A number is not finite: JSON has none of those, and the text could not be read back.
+    /// A number is not finite: JSON cannot represent it, and the text could not be read back.
     pub(crate) fn to_json(&self) -> Result<String> {
         let mut bytes = Vec::new();
         let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Lines::default());
@@ -43,7 +43,7 @@ impl Report {
         Ok(text)
     }
 
-    /// Writes `report.json`. A file that is there is replaced whole or not at all.
+    /// Writes `report.json`, replacing an existing file atomically.
     pub(crate) fn write(&self, path: &Path) -> Result {
         let text = self.to_json()?;
         let beside = path.with_extension("json.new");
@@ -59,9 +59,9 @@ impl Report {
         Report::from_json(&text).map_err(|error| error.during(path.display()))
     }
 
-    /// Of the text of a file.
+    /// Parses the text of a file.
     pub(super) fn from_json(text: &str) -> Result<Report> {
-        /// The part that all versions have.
+        /// The field that all format versions have.
         #[derive(Deserialize)]
         struct Head {
             format: u32,
@@ -85,10 +85,10 @@ fn check_format(format: u32) -> Result {
     )))
 }
 
-/// Arrays with many small elements: a line each.
-const LINE_A_PIECE: [&str; 3] = ["seconds", "resources", "configuration"];
+/// Arrays of many small elements, which take one line each.
+const ONE_LINE_ELEMENTS: [&str; 3] = ["seconds", "resources", "configuration"];
 
-/// Pretty, but for the elements of [`LINE_A_PIECE`].
+/// Pretty-printed JSON, except for the elements of [`ONE_LINE_ELEMENTS`].
 #[derive(Default)]
 struct Lines {
     depth: usize,
@@ -136,7 +136,7 @@ impl Lines {
 impl Formatter for Lines {
     fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
         self.open(writer, b"[")?;
-        if self.compact_below.is_none() && LINE_A_PIECE.contains(&self.key.as_str()) {
+        if self.compact_below.is_none() && ONE_LINE_ELEMENTS.contains(&self.key.as_str()) {
             self.compact_below = Some(self.depth);
         }
         self.key.clear();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_things_take_a_line_each() {
+    fn elements_of_large_arrays_take_one_line_each() {
         let run = fixture::run("millrace", 1.0);
         let (seconds, samples) = (run.seconds.len(), run.resources.len());
         let text = Report::new(vec![run]).to_json().unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_said_to_be_none() {
+    fn a_file_that_is_not_a_report_is_refused() {
         for (text, said) in
             [("", "not a report"), ("[]", "not a report"), ("{}", "format"), ("{\"format\": 1}", "damaged")]
         {

@@ -1,16 +1,18 @@
-//! The text of a result as IoT-benchmark prints it: configuration, Result Matrix, Latency Matrix, statements.
+//! Results as text, in IoT-benchmark's layout: configuration, Result Matrix, Latency Matrix,
+//! statements.
 //!
-//! A kind of operation that ran in one phase has one row; when a kind ran in several phases there is a pair of matrices
-//! a phase, because adding up throughputs of different spans of time would mean nothing.
+//! A kind of operation that ran in one phase has one row. If a kind ran in several phases, each
+//! phase gets its own pair of matrices, because throughputs of different time spans cannot be
+//! added.
 
 use std::fmt::Write;
 
 use super::format;
 use crate::result::{Latency, OperationResult, PhaseResult, RunResult};
 
-/// Width of each column of the Result Matrix, and of the first of the Latency Matrix.
+/// Width of the Result Matrix' columns and of the Latency Matrix' first column.
 const WIDE: usize = 25;
-/// Width of the other columns of the Latency Matrix.
+/// Width of the Latency Matrix' other columns.
 const NARROW: usize = 12;
 const RESULT_RULE: usize = 129;
 const LATENCY_RULE: usize = 167;
@@ -23,7 +25,7 @@ pub(crate) const RESULT_COLUMNS: [&str; 6] =
 pub(crate) const LATENCY_COLUMNS: [&str; 13] =
     ["Operation", "AVG", "MIN", "P10", "P25", "MEDIAN", "P75", "P90", "P95", "P99", "P999", "MAX", "SLOWEST_THREAD"];
 
-/// The final report: everything below `heading`.
+/// The full report, from the configuration to the latency matrix.
 pub(crate) fn report(result: &RunResult) -> String {
     let mut text = configurations(result);
     let _ = writeln!(text, "\nCreate schema cost {:.2} second", result.schema_s);
@@ -32,7 +34,7 @@ pub(crate) fn report(result: &RunResult) -> String {
     text
 }
 
-/// The work in a line: `iot, 100 devices × 300 sensors, 100 clients, 10 s`.
+/// Describes the work in one line: `iot, 100 devices × 300 sensors, 100 clients, 10 s`.
 pub(crate) fn work(result: &RunResult) -> String {
     let value = |key: &str| {
         let found = result.configuration.iter().find(|(name, _)| name == key);
@@ -48,8 +50,8 @@ pub(crate) fn work(result: &RunResult) -> String {
     parts.join(", ")
 }
 
-/// A line for each kind of operation that ran: counts, rate and the latencies that most readers ask for. A run that
-/// failed its verification has counts alone.
+/// A short report: for each kind of operation that ran, counts, rate and the most important
+/// latencies. A run that failed its verification shows counts only.
 pub(crate) fn brief(result: &RunResult) -> String {
     let shown = throughput_shown(result);
     let head = ["operation", "operations", "points", "points/s", "p50", "p99", "max", "failed"].map(str::to_owned);
@@ -81,12 +83,12 @@ pub(crate) fn brief(result: &RunResult) -> String {
     text
 }
 
-/// Seconds of all phases.
+/// Total seconds of all phases.
 pub(crate) fn elapsed_s(result: &RunResult) -> f64 {
     result.phases.iter().map(|phase| phase.elapsed_s).sum()
 }
 
-/// Both matrices: once, or once for each number of clients.
+/// Renders both matrices, once for each group of phases.
 pub(crate) fn matrices(result: &RunResult) -> String {
     let mut text = String::new();
     let groups = groups(result);
@@ -104,22 +106,23 @@ pub(crate) fn matrices(result: &RunResult) -> String {
     text
 }
 
-/// A run whose verification failed has no throughput: what it counted is not what it was asked to do.
+/// Returns whether rates may be shown. A run that failed its verification has none, because the
+/// counted work is not the work requested.
 pub(crate) fn throughput_shown(result: &RunResult) -> bool {
     !result.verification.on || result.verification.passed
 }
 
-/// What one pair of matrices is about: phases of which no two ran the same kind.
+/// Phases that share a pair of matrices: no two of them ran the same kind.
 pub(crate) struct Group<'a> {
-    /// Such as `10 clients`; the name of the phase, if the number of clients does not tell groups apart.
+    /// For example `10 clients`; the phase's name if the number of clients is not unique.
     pub(crate) title: String,
-    /// Seconds of its phases.
+    /// Total seconds of its phases.
     pub(crate) elapsed_s: f64,
-    /// One a kind.
+    /// One row for each kind.
     pub(crate) rows: Vec<&'a OperationResult>,
 }
 
-/// All phases as one group if they can be, else those of each number of clients, else each phase.
+/// Groups all phases together if possible, else by number of clients, else each phase alone.
 pub(crate) fn groups(result: &RunResult) -> Vec<Group<'_>> {
     let all: Vec<&PhaseResult> = result.phases.iter().collect();
     if all.is_empty() {
@@ -143,7 +146,7 @@ pub(crate) fn groups(result: &RunResult) -> Vec<Group<'_>> {
     by_clients.unwrap_or_else(|| all.iter().copied().filter_map(|phase| group(of_phase(phase), &[phase])).collect())
 }
 
-/// `None` if two of the phases ran the same kind.
+/// Merges phases into a group; `None` if two of them ran the same kind.
 fn group<'a>(title: String, phases: &[&'a PhaseResult]) -> Option<Group<'a>> {
     let ran = |operation: &&OperationResult| operation.ok + operation.failed > 0;
     let kinds = phases[0].operations.len();
@@ -172,7 +175,7 @@ pub(crate) fn latency_cells(latency: &Latency) -> Vec<String> {
     latency_values(latency).iter().map(|(_, value)| format!("{value:.2}")).collect()
 }
 
-/// Latencies with the names that the original stores them by, which are those of the columns.
+/// Latencies with the names under which the original stores them, which are those of the columns.
 pub(crate) fn latency_values(l: &Latency) -> [(&'static str, f64); 12] {
     let values = [l.avg, l.min, l.p10, l.p25, l.median, l.p75, l.p90, l.p95, l.p99, l.p999, l.max, l.slowest_thread];
     std::array::from_fn(|column| (LATENCY_COLUMNS[column + 1], values[column]))
@@ -192,32 +195,32 @@ fn matrix(
     let _ = writeln!(text, "{:-<rule$}", "");
 }
 
-/// The first cell is always wide, the last is not filled up.
+/// Appends a row: the first cell is always `WIDE`, the last one is not padded.
 fn line<T: AsRef<str>>(text: &mut String, cells: &[T], width: usize) {
     let mut line = String::new();
     for (column, cell) in cells.iter().enumerate() {
         let (cell, width) = (cell.as_ref(), if column == 0 { WIDE } else { width });
-        // A name as long as its column must not run into the next.
+        // Keep a space after a name that is as long as its column.
         let _ = if cell.len() < width { write!(line, "{cell:<width$}") } else { write!(line, "{cell} ") };
     }
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// How a line of the configuration block is made.
+/// Form of a line in the configuration block.
 enum Item {
     /// `KEY=VALUE`.
     Key(&'static str),
-    /// The same under another name.
+    /// `NAME=VALUE`, with another name than the key's.
     Renamed(&'static str, &'static str),
     /// `ENCODINGS=a/b/…`.
     Encodings,
-    /// The database: `DBConfig=` and its lines.
+    /// `DBConfig=` and the lines of the database.
     Database,
 }
 
 use Item::{Database, Encodings, Key, Renamed};
 
-/// The original's headings and lines; those marked below are ours.
+/// Headings and lines of the original; comments mark our additions.
 const BLOCKS: &[(&str, &[Item])] = &[
     ("Test Mode", &[Key("BENCHMARK_WORK_MODE"), Key("IoTDB_DIALECT_MODE")]),
     ("Database Connection Information", &[Renamed("DOUBLE_WRITE", "IS_DOUBLE_WRITE"), Database]),
@@ -325,7 +328,7 @@ fn has_queries(result: &RunResult) -> bool {
     queries.into_iter().any(|operation| operation.ok + operation.failed > 0)
 }
 
-/// The "SQL Statements Example" table: one statement a kind that ran.
+/// The table "SQL Statements Example": one statement for each kind that ran.
 pub(crate) fn statements(result: &RunResult) -> String {
     let mut text = "SQL Statements Example\n".to_owned();
     let mut seen: Vec<&str> = Vec::new();
@@ -334,7 +337,7 @@ pub(crate) fn statements(result: &RunResult) -> String {
             continue;
         };
         seen.push(&operation.name);
-        // A statement of several lines stays in its column.
+        // Indent the further lines of a statement to its column.
         let example = example.trim_end().replace('\n', &format!("\n{:WIDE$}", ""));
         line(&mut text, &[operation.name.as_str(), &example], WIDE);
     }
@@ -348,7 +351,7 @@ pub(super) mod tests {
     use crate::report::golden;
     use crate::result::{TargetResult, Verification};
 
-    /// Report and stored names of the original's kinds.
+    /// Report name and stored name of each of the original's kinds.
     pub(crate) const KINDS: [(&str, &str); 13] = [
         ("INGESTION", "INGESTION"),
         ("PRECISE_POINT", "PRECISE_QUERY"),
@@ -404,7 +407,7 @@ pub(super) mod tests {
         PhaseResult { name: name.to_owned(), elapsed_s, operations: operations.collect(), ..PhaseResult::default() }
     }
 
-    /// A run that wrote and asked, in `phases`.
+    /// A result with these phases.
     pub(crate) fn sample(phases: Vec<PhaseResult>) -> RunResult {
         let configuration = Config::default().entries().map(|(key, value)| (key.to_owned(), value)).collect();
         let target = TargetResult {
@@ -457,7 +460,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn phases_of_different_numbers_of_clients_get_matrices_of_their_own() {
+    fn phases_of_different_numbers_of_clients_get_separate_matrices() {
         let with = |clients, phase| PhaseResult { clients, ..phase };
         let phases = vec![
             with(100, phase("write", 60.0, &[(0, 10, 3_000)])),

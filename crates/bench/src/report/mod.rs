@@ -1,4 +1,5 @@
-//! What is made of a result: the original's matrices and files, and stores that keep every operation.
+//! Reports of results: the original's matrices and files, HTML pages, comparisons, and stores of
+//! every operation.
 
 pub(crate) mod busy;
 mod charts;
@@ -20,18 +21,19 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 
-/// The directory under which `data/` is written: `$BENCHMARK_HOME`, as in the original, or the current one.
+/// Returns the parent directory of `data/`: `$BENCHMARK_HOME`, as in the original, or the current
+/// directory.
 pub(crate) fn home() -> PathBuf {
     std::env::var_os("BENCHMARK_HOME").filter(|home| !home.is_empty()).map_or_else(PathBuf::new, PathBuf::from)
 }
 
-/// Creates a directory of results with its parents.
+/// Creates a directory for results with its parents.
 fn create_dir(dir: &std::path::Path) -> Result {
     let cannot = |error| Error::setup(format!("{}: directory of results cannot be created: {error}", dir.display()));
     std::fs::create_dir_all(dir).map_err(cannot)
 }
 
-/// Cells as a line of a CSV file (RFC 4180, but a bare newline at its end).
+/// Formats cells as a CSV line (RFC 4180, but terminated by a single newline).
 fn csv_line<T: AsRef<str>>(cells: &[T]) -> String {
     let quoted = |cell: &T| {
         let cell = cell.as_ref();
@@ -41,7 +43,8 @@ fn csv_line<T: AsRef<str>>(cells: &[T]) -> String {
     cells.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// Compares with `tests/golden/NAME`; `MILLRACE_GOLDEN=write` writes it anew: look at the difference then.
+/// Compares `text` with `tests/golden/NAME`. `MILLRACE_GOLDEN=write` overwrites the file instead:
+/// review the diff.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn golden(name: &str, text: &str) {

@@ -1,4 +1,4 @@
-//! Reports that `--json` wrote, of any kind: told apart by what is in them.
+//! Reads reports that `--json` wrote; their kind is detected from their content.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::result::RunResult;
 use crate::tpcc::{self, coldstart, rowload};
 
-/// What several files hold.
+/// The reports of several files.
 #[derive(Default)]
 pub(crate) struct Reports {
-    /// Of `iot` and `tsbs`.
+    /// Runs of the workloads `iot` and `tsbs`.
     pub(crate) runs: Vec<RunResult>,
     pub(crate) tpcc: Vec<tpcc::report::Report>,
     pub(crate) rowload: Vec<rowload::Report>,
@@ -20,10 +20,10 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Reads the files.
+    /// Reads and sorts the files.
     ///
     /// # Errors
-    /// One cannot be read, or is no report of this tool.
+    /// A file cannot be read, or is not a report of this tool.
     pub(crate) fn read(paths: &[PathBuf]) -> Result<Reports> {
         let mut reports = Reports::default();
         for path in paths {
@@ -35,7 +35,8 @@ impl Reports {
     }
 
     fn add(&mut self, text: &str) -> Result {
-        // Reports with a version of their own are lists; those of workloads are an object.
+        // Reports of workloads are JSON objects; other kinds are lists, whose elements have their
+        // own versions.
         let Ok(list) = serde_json::from_str::<Vec<serde_json::Value>>(text) else {
             self.runs.extend(json::Report::from_json(text)?.runs);
             return Ok(());
@@ -55,7 +56,7 @@ impl Reports {
         Ok(())
     }
 
-    /// How many kinds there are reports of.
+    /// Number of kinds with at least one report.
     pub(crate) fn kinds(&self) -> usize {
         let there =
             [!self.runs.is_empty(), !self.tpcc.is_empty(), !self.rowload.is_empty(), !self.coldstart.is_empty()];
@@ -73,7 +74,7 @@ mod tests {
     use crate::report::fixture;
 
     #[test]
-    fn each_kind_of_report_is_known_by_what_it_holds() {
+    fn each_kind_of_report_is_detected_by_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = dir.path().join(name);

@@ -1,7 +1,8 @@
-//! From a result to what charts draw: seconds and samples gathered into buckets, so that a chart of an hour (or a week)
-//! has no more points than a screen has room for.
+//! Aggregates seconds and samples of a result into buckets for charts, so that a chart of an hour
+//! or a week has no more points than a screen can show.
 //!
-//! A second without an operation between a kind's first one and the end of its phase is a rate of zero: a stall is seen.
+//! Always true: a second without operations between a kind's first one and the end of its phase
+//! counts as rate 0, so stalls are visible.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,14 @@ use super::charts::{Line, Point, Shade};
 use crate::measure::histogram;
 use crate::result::{OperationResult, PhaseResult, ResourceSample, RunResult, Second};
 
-/// Points of a line, at most.
+/// Maximum number of points of a line.
 const POINTS_MAX: u32 = 180;
-/// A second of which a phase covers less says nothing about a rate.
+/// Seconds that a phase must cover of a second for its rate to be used.
 const COVERED_MIN_S: f64 = 0.2;
-/// Points of a distribution.
+/// Number of points of a distribution.
 const CURVE_POINTS: u32 = 96;
 
-/// Seconds from a run's start to its end.
+/// Seconds from the run's start to its end.
 pub(super) fn length_s(run: &RunResult) -> f64 {
     let seconds = run.seconds.iter().map(|second| f64::from(second.at_s) + 1.0);
     let phases = run.phases.iter().map(|phase| phase.began_s + phase.elapsed_s);
@@ -24,14 +25,14 @@ pub(super) fn length_s(run: &RunResult) -> f64 {
     seconds.chain(phases).chain(samples).filter(|at_s| at_s.is_finite()).fold(1.0, f64::max)
 }
 
-/// Width of buckets for a run of some length.
+/// Bucket width in seconds for a run of `length_s` seconds.
 pub(super) fn bucket_s(length_s: f64) -> u32 {
     const WIDTHS: [u32; 14] = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600];
     let needed = (length_s / f64::from(POINTS_MAX)).ceil() as u32;
     WIDTHS.into_iter().find(|width| *width >= needed).unwrap_or_else(|| needed.div_ceil(3600) * 3600)
 }
 
-/// Phases as stretches of time.
+/// The phases as shaded intervals.
 pub(super) fn shades(run: &RunResult) -> Vec<Shade> {
     let shade = |phase: &PhaseResult| Shade {
         from: phase.began_s,
@@ -46,30 +47,31 @@ pub(super) fn kinds(run: &RunResult) -> Vec<&str> {
     run.phases.first().map_or_else(Vec::new, |phase| phase.operations.iter().map(|kind| kind.name.as_str()).collect())
 }
 
-/// Did any operation of a kind end well or badly?
+/// Returns whether any operation of a kind was attempted.
 pub(super) fn ran(run: &RunResult, kind: usize) -> bool {
     run.phases.iter().filter_map(|phase| phase.operations.get(kind)).any(|kind| kind.ok + kind.failed > 0)
 }
 
-/// Operations that were sent and failed; what a target cannot do is not sent.
+/// Counts operations that were sent and failed. Unsupported operations are not sent and do not
+/// count.
 pub(super) fn failed(run: &RunResult) -> u64 {
     run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.failed).sum()
 }
 
-/// A kind's results by phase.
+/// Results of a kind by phase.
 pub(super) fn of_kind(run: &RunResult, kind: usize) -> impl Iterator<Item = (&PhaseResult, &OperationResult)> {
     run.phases.iter().filter_map(move |phase| Some((phase, phase.operations.get(kind)?)))
 }
 
-/// A kind of operation in a phase, or a kind that never ran.
+/// Result of a kind of operation in one phase, or of a kind that never ran.
 pub(super) struct KindResult<'a> {
     pub(super) kind: usize,
-    /// With the phase where it ran in several.
+    /// Name of the kind, with the phase if it ran in several.
     pub(super) name: String,
     pub(super) operation: &'a OperationResult,
-    /// 0 where it never ran.
+    /// Seconds of the phase; 0 if the kind never ran.
     pub(super) elapsed_s: f64,
-    /// Of the server, where nothing else ran in the phase.
+    /// CPU seconds of the server, if only this kind ran in the phase.
     pub(super) server_cpu_s: Option<f64>,
 }
 
@@ -79,7 +81,7 @@ impl KindResult<'_> {
     }
 }
 
-/// What each kind did: by kind, then by phase.
+/// Results of all kinds, ordered by kind and then by phase.
 pub(super) fn results(run: &RunResult) -> Vec<KindResult<'_>> {
     let ran = |operation: &OperationResult| operation.ok + operation.failed > 0;
     let mut results = Vec::new();
@@ -105,14 +107,14 @@ pub(super) fn results(run: &RunResult) -> Vec<KindResult<'_>> {
     results
 }
 
-/// Which number of a second a rate counts.
+/// The counter of a second from which a rate is computed.
 #[derive(Clone, Copy)]
 pub(super) enum Counted {
     Points,
     Operations,
 }
 
-/// How often something of one kind happened, per second.
+/// Rate of a kind per second over time.
 pub(super) fn rate(run: &RunResult, kind: usize, counted: Counted, name: &str, color: usize) -> Line {
     let width_s = bucket_s(length_s(run));
     let mut points = Vec::new();
@@ -129,7 +131,8 @@ pub(super) fn rate(run: &RunResult, kind: usize, counted: Counted, name: &str, c
     Line { name: name.to_owned(), color, thin: false, points }
 }
 
-/// (Second, rate in it) of a kind in a phase, from its first operation to the phase's end, stalls included.
+/// Lists (second, rate) of a kind in a phase, from its first operation to the phase's end, stalls
+/// included.
 fn complete_seconds(run: &RunResult, phase: usize, kind: usize, counted: Counted) -> Vec<(f64, f64)> {
     let of_it = |second: &&Second| second.phase as usize == phase && second.kind as usize == kind;
     let count = |second: &Second| match counted {
@@ -142,7 +145,7 @@ fn complete_seconds(run: &RunResult, phase: usize, kind: usize, counted: Counted
     let began_s = run.phases[phase].began_s;
     let mut ended_s = began_s + run.phases[phase].elapsed_s;
     if f64::from(*last) >= ended_s {
-        // Something was seen later: the phase's span leaves out its warm-up.
+        // The phase's span excludes its warm-up, so operations may come after it.
         ended_s = f64::from(*last) + 1.0;
     }
     let mut rates = Vec::new();
@@ -156,7 +159,7 @@ fn complete_seconds(run: &RunResult, phase: usize, kind: usize, counted: Counted
     rates
 }
 
-/// Means of buckets, with the least and the greatest second.
+/// Averages seconds in buckets, with each bucket's minimum and maximum.
 fn gathered(seconds: &[(f64, f64)], width_s: u32) -> Vec<Point> {
     let width_s = f64::from(width_s);
     let same_bucket = |a: &(f64, f64), b: &(f64, f64)| (a.0 / width_s).floor() == (b.0 / width_s).floor();
@@ -173,8 +176,8 @@ fn middle(at_s: f64, width_s: f64) -> f64 {
     (at_s / width_s).floor() * width_s + width_s / 2.0
 }
 
-/// Latencies of a kind over time: median, 99th percentile and maximum. A bucket has the means of its seconds' medians
-/// and percentiles, weighted by their operations, and the greatest of its maxima.
+/// Latencies of a kind over time: median, 99th percentile and maximum. A bucket has the mean of its
+/// seconds' medians and percentiles, weighted by operations, and the largest maximum.
 pub(super) fn latencies(run: &RunResult, kind: usize) -> Vec<Line> {
     let width_s = f64::from(bucket_s(length_s(run)));
     let seconds: Vec<&Second> =
@@ -194,7 +197,7 @@ pub(super) fn latencies(run: &RunResult, kind: usize) -> Vec<Line> {
     let line = |name: &str, color, thin, value: &dyn Fn(&[&Second]) -> f64| {
         let mut points: Vec<Point> = Vec::new();
         for bucket in &buckets {
-            // A pause longer than a bucket, such as between phases, is a gap.
+            // Leave a gap for a pause longer than a bucket, such as between phases.
             if points.last().is_some_and(|last| bucket.0 - last.x > width_s * 2.5) {
                 points.push(Point::new(bucket.0, f64::NAN));
             }
@@ -209,7 +212,8 @@ pub(super) fn latencies(run: &RunResult, kind: usize) -> Vec<Line> {
     ]
 }
 
-/// The distribution of a kind's latencies over all phases: x in milliseconds, y the share that was not slower.
+/// Distribution of a kind's latencies over all phases: x is milliseconds, y the share of operations
+/// that took at most x.
 pub(super) fn distribution(run: &RunResult, kind: usize, name: &str, color: usize) -> Option<Line> {
     let operations = run.phases.iter().filter_map(|phase| phase.operations.get(kind));
     let mut histograms = operations.filter_map(|operation| histogram::from_text(&operation.histogram));
@@ -218,12 +222,12 @@ pub(super) fn distribution(run: &RunResult, kind: usize, name: &str, color: usiz
     for other in histograms {
         all.add(other).ok()?;
     }
-    // One operation in `len` is the finest share there is.
+    // One operation of `len` is the finest resolution.
     let nines = (all.len() as f64).log10().clamp(0.5, 6.0);
     let share = |step: u32| 1.0 - 10f64.powf(-nines * f64::from(step) / f64::from(CURVE_POINTS));
     let point = |share: f64| Point::new(all.value_at_quantile(share) as f64 / 1e6, share);
     let mut points: Vec<Point> = (0..=CURVE_POINTS).map(share).map(point).collect();
-    // No quantile below 1 is sure to be the greatest.
+    // Quantiles below 1 may miss the maximum.
     if let Some(last) = points.last_mut() {
         last.x = all.max() as f64 / 1e6;
     }
@@ -231,7 +235,7 @@ pub(super) fn distribution(run: &RunResult, kind: usize, name: &str, color: usiz
     Some(Line { name: name.to_owned(), color, thin: false, points })
 }
 
-/// A counter of the samples as a rate per second.
+/// Rate per second of a counter in the samples.
 pub(super) fn counter(
     run: &RunResult,
     name: &str,
@@ -254,20 +258,20 @@ pub(super) fn counter(
     Line { name: name.to_owned(), color, thin: false, points }
 }
 
-/// A level of the samples.
+/// Gauge of the samples over time.
 pub(super) fn level(run: &RunResult, name: &str, color: usize, value: impl Fn(&ResourceSample) -> Option<f64>) -> Line {
     let point = |sample: &ResourceSample| Point::new(sample.at_s, value(sample).unwrap_or(f64::NAN));
     Line { name: name.to_owned(), color, thin: false, points: last_of_buckets(run).into_iter().map(point).collect() }
 }
 
-/// The last sample of each bucket, and the very first: counters lose nothing by it.
+/// The last sample of each bucket, and the very first one. Counters lose nothing by this.
 fn last_of_buckets(run: &RunResult) -> Vec<&ResourceSample> {
     let width_s = f64::from(bucket_s(length_s(run)));
     let same = |a: &ResourceSample, b: &ResourceSample| (a.at_s / width_s).floor() == (b.at_s / width_s).floor();
     let mut kept: Vec<&ResourceSample> = run.resources.first().into_iter().collect();
     for bucket in run.resources.chunk_by(same) {
         let Some(last) = bucket.last() else { continue };
-        // Nearer to the one before, a tick of the processor's clock would look like a peak.
+        // For two samples close together, one tick of the processor clock would look like a peak.
         if last.at_s - kept.last().map_or(f64::MIN, |before| before.at_s) >= width_s * 0.5 {
             kept.push(last);
         }
@@ -275,7 +279,7 @@ fn last_of_buckets(run: &RunResult) -> Vec<&ResourceSample> {
     kept
 }
 
-/// The greatest value that is drawn; 0 for none.
+/// Largest finite value of a line; 0 if there is none.
 pub(super) fn greatest(line: &Line) -> f64 {
     line.points.iter().map(|point| point.y).filter(|y| y.is_finite()).fold(0.0, f64::max)
 }
@@ -310,19 +314,19 @@ mod tests {
     }
 
     #[test]
-    fn a_sliver_of_a_second_is_left_out() {
+    fn a_barely_covered_second_is_left_out() {
         let run = run(&[(0, 10), (1, 10), (2, 1)], 0.95, 1.1);
         assert_eq!(rates(&run), [(1.5, 10.0)]);
     }
 
     #[test]
-    fn long_runs_are_gathered_with_their_extremes() {
+    fn buckets_of_long_runs_keep_their_extremes() {
         let seconds: Vec<(u32, u64)> = (0..3600).map(|at_s| (at_s, if at_s == 1801 { 0 } else { 100 })).collect();
         let run = run(&seconds, 0.0, 3600.0);
         let line = rate(&run, 0, Counted::Points, "x", 0);
         assert!(line.points.len() <= POINTS_MAX as usize, "{}", line.points.len());
         let stalled: Vec<&Point> = line.points.iter().filter(|point| point.low == 0.0).collect();
-        // One of twenty seconds.
+        // One second of twenty stalled.
         assert_eq!((stalled.len(), stalled[0].high, stalled[0].y), (1, 100.0, 1_900.0 / 20.0));
     }
 
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_rises_from_the_least_to_the_greatest() {
+    fn a_distribution_rises_from_the_minimum_to_the_maximum() {
         let run = fixture::run("millrace", 1.0);
         let line = distribution(&run, 0, "x", 0).unwrap();
         assert!(line.points.windows(2).all(|pair| pair[0].x <= pair[1].x && pair[0].y <= pair[1].y));

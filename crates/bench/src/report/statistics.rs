@@ -1,8 +1,9 @@
-//! How sure a comparison of repeated runs is.
+//! Confidence intervals for comparisons of repeated runs.
 //!
-//! A ratio of means with a 95 % interval by the bootstrap: repeats are drawn again with replacement, many times, and the
-//! ratios of these draws are ranked. Where the repeats of two targets took turns, they are drawn in pairs, so that a
-//! machine that was slow for a while does not count against either.
+//! The estimate is a ratio of means with a 95 % bootstrap interval: repeats are resampled with
+//! replacement many times, and the ratios of the samples are ranked. If the repeats of two targets
+//! alternated, they are resampled in pairs, so that a temporary slowdown of the machine affects
+//! both.
 //!
 //! Source: the widening for small samples is Hesterberg, "What Teachers Should Know About the Bootstrap", The American
 //! Statistician 69 (2015), §5.3: percentiles of the bootstrap are taken as if for `sqrt(n / (n - 1)) * t(n - 1)`
@@ -10,30 +11,30 @@
 
 use crate::generate;
 
-/// Draws of a bootstrap; the seed is fixed, so the same runs give the same interval.
+/// Number of bootstrap samples. The seed is fixed, so equal runs give equal intervals.
 const DRAWS: usize = 4000;
 const SEED: u64 = 0x0062_6F6F_7473;
-/// Below this, no interval deserves the name.
+/// Minimum number of repeats for an interval.
 pub(super) const REPEATS_MIN: usize = 3;
-/// From here on an interval covers what it says; with fewer it is too narrow.
+/// Number of repeats from which an interval has its nominal coverage; with fewer it is too narrow.
 pub(super) const REPEATS_GOOD: usize = 5;
 
-/// A ratio of two sets of repeats.
+/// Ratio of the means of two sets of repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
-    /// Mean of the one by mean of the other.
+    /// Mean of the other side divided by the mean of the base.
     pub(super) ratio: f64,
-    /// 95 %; `None` with fewer than [`REPEATS_MIN`] repeats.
+    /// 95 % interval; `None` with fewer than [`REPEATS_MIN`] repeats.
     pub(super) interval: Option<(f64, f64)>,
 }
 
-/// Arithmetic mean; `None` of nothing.
+/// Arithmetic mean; `None` for an empty slice.
 pub(super) fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// `other` by `base`. `paired`: the nth of the one ran next to the nth of the other. `None` where there is no ratio: no
-/// values, or a mean of the base that is not above 0.
+/// Estimates `other / base`. `paired`: the nth run of one side was next to the nth of the other.
+/// Returns `None` if a side has no values or the base's mean is not positive.
 pub(super) fn ratio(base: &[f64], other: &[f64], paired: bool) -> Option<Estimate> {
     let (base_mean, other_mean) = (mean(base)?, mean(other)?);
     let ratio = other_mean / base_mean;
@@ -57,18 +58,18 @@ fn interval(base: &[f64], other: &[f64], paired: bool) -> Option<(f64, f64)> {
         .collect();
     ratios.sort_by(f64::total_cmp);
     let left_out = (tail(base.len().min(other.len())) * ratios.len() as f64).round() as usize;
-    // Fewer than half are left out, so both places are there unless no ratio was finite.
+    // Fewer than half are left out, so both indices exist unless no ratio was finite.
     Some((*ratios.get(left_out)?, *ratios.get(ratios.len().checked_sub(left_out + 1)?)?))
 }
 
-/// Mean of as many values drawn with replacement as there are. Equal `stream`s draw the same places.
+/// Mean of a bootstrap sample of `values`. Equal `stream`s select equal indices.
 fn drawn_mean(values: &[f64], draw: u64, stream: u64) -> f64 {
     let places = (0..values.len() as u64).map(|nth| generate::at(SEED, draw, stream, nth));
     let sum: f64 = places.map(|bits| values[generate::below(bits, values.len() as u64) as usize]).sum();
     sum / values.len() as f64
 }
 
-/// Share of draws to leave out at each end for 95 %.
+/// Share of samples to leave out at each end for 95 %.
 fn tail(repeats: usize) -> f64 {
     let n = repeats as f64;
     normal_below(-(n / (n - 1.0)).sqrt() * student_975(repeats - 1))
@@ -79,7 +80,7 @@ fn student_975(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     match TABLE.get(freedom.saturating_sub(1)) {
         Some(quantile) => *quantile,
-        // Cornish-Fisher: within 0.001 from 11 degrees of freedom on.
+        // Cornish-Fisher expansion: error below 0.001 for 11 and more degrees of freedom.
         None => {
             let (z, n) = (1.959_964_f64, freedom as f64);
             let first = z.powi(3) + z;
@@ -90,7 +91,7 @@ fn student_975(freedom: usize) -> f64 {
     }
 }
 
-/// Share of the normal distribution below `z`.
+/// Cumulative normal distribution at `z`.
 ///
 /// Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17; absolute error below 7.5e-8.
 fn normal_below(z: f64) -> f64 {
@@ -107,13 +108,14 @@ fn normal_below(z: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Normal noise by Box and Muller from the numbers of a place.
+    /// Normal noise by Box-Muller from the numbers of a coordinate.
     fn noise(experiment: u64, which: u64, nth: u64) -> f64 {
         let unit = |c| generate::unit_interval(generate::at(7, experiment, which, nth * 2 + c)).max(1e-12);
         (-2.0 * unit(0).ln()).sqrt() * (2.0 * std::f64::consts::PI * unit(1)).cos()
     }
 
-    /// Share of experiments whose interval holds the true ratio, and the mean width of intervals.
+    /// Share of experiments whose interval contains the true ratio, and the mean width of the
+    /// intervals.
     fn coverage(repeats: u64, spread: f64, drift: f64, paired: bool) -> (f64, f64) {
         const TRUTH: f64 = 1.3;
         const EXPERIMENTS: u64 = 150;
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_five_repeats_hold_the_truth_as_often_as_they_say() {
+    fn intervals_of_five_repeats_have_their_nominal_coverage() {
         let (held, _) = coverage(5, 0.1, 0.0, false);
         assert!((0.90..=1.0).contains(&held), "{held}");
         let (held, _) = coverage(12, 0.1, 0.0, false);
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_that_took_turns_are_not_fooled_by_a_machine_that_drifts() {
+    fn alternating_repeats_are_not_affected_by_a_drifting_machine() {
         let (held, narrow) = coverage(8, 0.03, 0.2, true);
         let (_, wide) = coverage(8, 0.03, 0.2, false);
         assert!(held >= 0.88, "{held}");
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_the_same_each_time_and_holds_its_ratio() {
+    fn an_interval_is_deterministic_and_contains_its_ratio() {
         let (base, other) = ([10.0, 11.0, 9.5, 10.2, 10.4], [20.0, 21.5, 19.0, 20.6, 20.1]);
         let estimate = ratio(&base, &other, false).unwrap();
         assert_eq!(Some(estimate), ratio(&base, &other, false));
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_repeats_have_an_interval_without_width() {
+    fn equal_repeats_have_an_interval_of_zero_width() {
         assert_eq!(ratio(&[2.0; 4], &[3.0; 4], false), Some(Estimate { ratio: 1.5, interval: Some((1.5, 1.5)) }));
     }
 
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_ratio() {
+    fn empty_sides_have_no_ratio() {
         for (base, other) in [(&[][..], &[1.0][..]), (&[1.0], &[]), (&[0.0], &[1.0]), (&[f64::NAN], &[1.0])] {
             assert_eq!(ratio(base, other, false), None, "{base:?} {other:?}");
         }

@@ -1,4 +1,5 @@
-//! Exact counts and sums of every field of every device after a run, against what was acknowledged.
+//! Compares counts and sums of every field of every device with the acknowledged writes, after a
+//! run.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +13,20 @@ use crate::result::Verification;
 use crate::schema::{Kind, POWERS};
 use crate::workload::Workload;
 
-/// Aggregates of one statement: wide tables are asked in several.
+/// Maximum number of aggregates in a statement; wide tables take several statements.
 const FIELDS_A_QUERY: usize = 100;
 const DEVICES_A_QUERY: usize = 50;
-/// Of every so many devices one is read in part, so many rows of it.
+/// One device in this many is sampled, and this many of its rows are read.
 const DEVICES_A_SAMPLE: usize = 10;
 const ROWS_A_SAMPLE: u64 = 20;
-/// How long counts may go on moving after the last write on a target that shows writes late.
+/// Time for counts to become stable after the last write, on a target with delayed visibility.
 const PATIENCE: Duration = Duration::from_secs(120);
 const FINDINGS_MAX: usize = 20;
 
-/// Adds to `verification` what a comparison of all points finds.
+/// Compares all points and adds the result to `verification`.
 ///
 /// # Errors
-/// The target cannot be asked.
+/// A query fails.
 pub(super) fn audit(
     workload: &dyn Workload,
     ledger: &Ledger,
@@ -51,7 +52,7 @@ struct Audit<'a> {
     about: &'a About,
     connection: &'a mut dyn Connection,
     verification: &'a mut Verification,
-    /// Does the target know sums?
+    /// Whether the target supports sums.
     sums: bool,
 }
 
@@ -109,7 +110,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Some rows in full: sums say nothing of texts and booleans.
+    /// Reads some rows in full, because sums do not cover texts and booleans.
     fn sample(&mut self, table: u32, device: u32, fields: &[u32]) -> Result<()> {
         let bound = self.workload.slot_bound(device, self.ledger.bound(device));
         if bound == 0 {
@@ -149,7 +150,7 @@ impl Audit<'_> {
         self.workload.schema().tables[table as usize].fields[field as usize].kind
     }
 
-    /// Cells by device (in the order of `devices`) and field.
+    /// Aggregates by device (in the order of `devices`) and field.
     fn ask(&mut self, table: u32, devices: &[u32], fields: &[u32], aggregate: Aggregate) -> Result<Vec<Vec<Cell>>> {
         let query = Query {
             kind: 0,
@@ -235,7 +236,8 @@ impl Audit<'_> {
     }
 }
 
-/// Sums of floats depend on their order; the bound grows with the number of values as rounding errors do at worst.
+/// Sums of floats depend on the order of addition; the bound grows with the number of values, as
+/// rounding errors do in the worst case.
 fn sum_agrees(kind: Kind, total: &Total, cell: &Cell) -> bool {
     let scale = POWERS[usize::from(kind.decimals())];
     let (expected, magnitude) = (total.sum as f64 / scale, total.magnitude as f64 / scale);

@@ -1,5 +1,5 @@
-//! How long an acknowledged write takes to be seen: a connection of its own asks for some just-acknowledged rows until
-//! an answer shows them.
+//! Measures the time until an acknowledged write becomes visible: a separate connection queries
+//! some just-acknowledged rows until an answer contains them.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::drivers::Driver;
 use crate::engine::{Fresh, histogram};
 use crate::query::{Order, Query, Shape};
 
-/// A write that is not seen after so long is given up, and counts as this long.
+/// Longest lag that is measured; a write that is not visible by then counts with this value.
 const LAG_MAX: Duration = Duration::from_secs(60);
 
-/// Measures until the clients have gone. An answer that comes first time counts as its own latency: the bound that can
-/// be told.
+/// Measures until the clients have ended. If the first query already returns the row, the lag is
+/// that query's latency, an upper bound.
 pub(super) fn probe(driver: &dyn Driver, fresh: &Receiver<Fresh>, fields: u32) -> Histogram<u64> {
     let mut lags = histogram::empty();
     let Ok(mut connection) = driver.connect(0) else { return lags };

@@ -1,9 +1,10 @@
-//! A whole run on one target: the server, the schema, the phases, the rest after them, and the final check.
+//! A run on one target: start of the server, schema, phases, the wait until it is idle, and the
+//! final check.
 
 mod audit;
 mod lag;
-pub(crate) mod place;
 mod search;
+pub(crate) mod target_server;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -23,61 +24,66 @@ use crate::result::{
     Latency, PhaseResult, RESULT_FORMAT, ResourceSample, RunResult, ServerResult, TargetResult, Verification,
 };
 use crate::workload::{self, Workload, readback};
-use place::{Place, Placing};
+use target_server::{TargetServer, TargetServerOptions};
 
 pub(crate) use search::find_rate;
 
-/// Between two questions whether a server is still behind.
+/// Time between two checks whether a server is still behind.
 const BEHIND_PAUSE: Duration = Duration::from_millis(200);
 
-/// Set by Ctrl-C: every run ends at its next operation and reports what it has.
+/// Set by Ctrl-C: every run stops at its next operation and reports the results so far.
 pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// What is asked for besides the configuration.
+/// Options of a run in addition to the configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     pub(crate) workload: String,
     pub(crate) command: Vec<String>,
-    pub(crate) placing: Placing,
-    /// Kill the (private) server with SIGKILL in the middle of the writes, and start it again.
+    pub(crate) placing: TargetServerOptions,
+    /// Kill the (private) server with SIGKILL in the middle of the writes, and restart it.
     pub(crate) kill_server: bool,
-    /// Numbers of clients for the questions after the writes; empty: as many as write.
+    /// Numbers of clients for the queries after the writes; empty: as many as for the writes.
     pub(crate) query_clients: Vec<usize>,
-    /// Search the highest rate at which the 99th percentile stays below this.
+    /// Search for the highest write rate whose 99th percentile of latency is below this.
     pub(crate) find_rate_p99: Option<Duration>,
-    /// This tool's place in a run of several.
+    /// This process' membership in a run of several processes.
     pub(crate) member: Option<Arc<Member>>,
 }
 
-/// Shows how a run goes on.
+/// Displays the progress of a run.
 pub(crate) trait Show {
-    /// Something began.
+    /// A new stage started.
     fn stage(&mut self, text: &str);
-    /// A phase goes on.
+    /// Progress of a phase.
     fn progress(&mut self, plan: &Plan, progress: &Progress);
-    /// Something goes on that says itself how: called often, shown now and then.
+    /// Progress of another long step. It is called often, and `text` is evaluated only when it is
+    /// displayed.
     fn live(&mut self, _text: &dyn Fn() -> String) {}
 }
 
 /// Runs `order` on `target`.
 ///
 /// # Errors
-/// The run could not begin or go on. Failed operations and wrong answers are not errors: the result has them.
+/// The run could not start or continue. Failed operations and wrong answers are not errors: they
+/// are part of the result.
 pub(crate) fn run(order: &Order, config: &Arc<Config>, target: &Target, show: &mut dyn Show) -> Result<RunResult> {
     if order.find_rate_p99.is_some() && config.run_seconds <= 0.0 {
         return Err(Error::setup(format!(
-            "--find-rate writes for as long as it searches, and LOOP={} ends the writes before: give --seconds instead",
+            "--find-rate needs a time limit, but LOOP={} ends the writes earlier: give --seconds instead",
             config.loop_
         )));
     }
     let workload = workload::open(&order.workload, config)?;
     show.stage(&format!("{}: starting", target.name));
     let columns = workload.schema().tables.iter().map(|table| table.fields.len() as u64).sum();
-    let place = Place::take(target, &order.placing, columns)?;
-    let opening =
-        Opening { target: place.target.clone(), schema: Arc::clone(workload.schema()), config: Arc::clone(config) };
+    let target_server = TargetServer::open(target, &order.placing, columns)?;
+    let opening = Opening {
+        target: target_server.target.clone(),
+        schema: Arc::clone(workload.schema()),
+        config: Arc::clone(config),
+    };
     let driver: Arc<dyn Driver> = Arc::from(drivers::open(opening)?);
-    Run::new(order, config, workload, driver, place)?.run(show)
+    Run::new(order, config, workload, driver, target_server)?.run(show)
 }
 
 pub(crate) struct Run<'a> {
@@ -87,10 +93,10 @@ pub(crate) struct Run<'a> {
     driver: Arc<dyn Driver>,
     about: About,
     /// Behind a lock, because the server may be killed and restarted while clients run.
-    place: Mutex<Place>,
+    target_server: Mutex<TargetServer>,
     stop: Arc<AtomicBool>,
     result: RunResult,
-    /// CPU of the server when the writes began, and after they had settled.
+    /// Whether the wait for an idle server has been done.
     settled: bool,
 }
 
@@ -100,7 +106,7 @@ impl<'a> Run<'a> {
         config: &'a Arc<Config>,
         workload: Arc<dyn Workload>,
         driver: Arc<dyn Driver>,
-        place: Place,
+        target_server: TargetServer,
     ) -> Result<Run<'a>> {
         let about = driver.about();
         let result = RunResult {
@@ -109,13 +115,23 @@ impl<'a> Run<'a> {
             command: order.command.clone(),
             started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
             workload: order.workload.clone(),
-            target: target_result(&place, &about),
+            target: target_result(&target_server, &about),
             machine: proc::machine(),
             configuration: config.entries().map(|(key, value)| (key.to_owned(), value)).collect(),
             ..RunResult::default()
         };
         let stop = Arc::new(AtomicBool::new(false));
-        Ok(Run { order, config, workload, driver, about, place: Mutex::new(place), stop, result, settled: false })
+        Ok(Run {
+            order,
+            config,
+            workload,
+            driver,
+            about,
+            target_server: Mutex::new(target_server),
+            stop,
+            result,
+            settled: false,
+        })
     }
 
     fn run(mut self, show: &mut dyn Show) -> Result<RunResult> {
@@ -127,21 +143,21 @@ impl<'a> Run<'a> {
             Some(store) => Some(store::Recorder::start(store, self.labels(), self.config.mysql_real_insert_rate)?),
             None => None,
         };
-        // Seconds count from here in all tools of one run.
+        // The members of a run start their clocks together.
         self.meet("registered")?;
         let mut engine = Engine::new(self.config, &self.workload, &self.driver, &self.stop, recorder);
-        engine.network = self.lock_place().server.as_ref().and_then(|server| server.network().cloned());
+        engine.network = self.lock_target_server().server.as_ref().and_then(|server| server.network().cloned());
         engine.member.clone_from(&self.order.member);
         if self.order.kill_server {
             engine.patience = Duration::from_secs(120);
         }
         if !self.config.writes() {
-            // Questions only: an earlier run with this configuration wrote everything.
+            // Without writes, an earlier run with this configuration has written everything.
             engine.ledger.assume_all(&*self.workload);
         }
         let (pids, dirs) = {
-            let place = self.lock_place();
-            (place.pids.clone(), place.dirs.clone())
+            let target_server = self.lock_target_server();
+            (target_server.pids.clone(), target_server.dirs.clone())
         };
         let sampler = Sampler::start(&pids, &dirs, engine.start);
         let outcome = self.phases(&engine, &sampler, show);
@@ -154,14 +170,14 @@ impl<'a> Run<'a> {
             let (summary, mut store) = recorder.drain()?;
             self.result.notes.extend(summary.notes());
             store.finish(&store::final_values(&self.result))?;
-            self.result.notes.push(format!("operations are stored in {}", store.place()));
+            self.result.notes.push(format!("operations are stored in {}", store.location()));
         }
         self.explain();
         Ok(self.result)
     }
 
-    fn lock_place(&self) -> std::sync::MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock_target_server(&self) -> std::sync::MutexGuard<'_, TargetServer> {
+        self.target_server.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn labels(&self) -> store::Labels {
@@ -171,24 +187,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Version, clean-up, schema.
+    /// Reads the version, deletes old data and creates the schema.
     fn prepare(&mut self, show: &mut dyn Show) -> Result<()> {
         let (driver, config) = (Arc::clone(&self.driver), Arc::clone(self.config));
-        show.stage(&format!("{}: clearing what earlier runs left", self.about.product));
-        // Of several tools one clears, and the others wait for it.
+        show.stage(&format!("{}: deleting the data of earlier runs", self.about.product));
+        // One member deletes, and the others wait for it.
         let clears = config.is_delete_data && self.order.member.as_ref().is_none_or(|member| member.index == 0);
-        let version = self.lock_place().inside(|| {
+        let version = self.lock_target_server().inside(|| {
             let mut connection = driver.connect(0)?;
             let version = connection.version()?;
             if clears {
-                connection.clear().map_err(|error| error.during("clearing what earlier runs left"))?;
+                connection.clear().map_err(|error| error.during("deleting the data of earlier runs"))?;
             }
             Ok(version)
         })?;
-        // A product that does not tell its version: that of the program that was started.
-        let started = self.lock_place().server.as_ref().map(|server| server.version().to_owned());
+        // If the product does not report its version, use that of the program started.
+        let started = self.lock_target_server().server.as_ref().map(|server| server.version().to_owned());
         self.result.target.version = if version.starts_with("unknown") { started.unwrap_or(version) } else { version };
-        let notes = self.lock_place().server.as_ref().map(|server| {
+        let notes = self.lock_target_server().server.as_ref().map(|server| {
             let mut notes = server.notes().to_vec();
             let settings = server.settings().join(", ");
             if !settings.is_empty() {
@@ -197,7 +213,7 @@ impl<'a> Run<'a> {
             notes
         });
         self.result.notes.extend(notes.unwrap_or_default());
-        if self.config.is_delete_data && self.lock_place().server.is_none() {
+        if self.config.is_delete_data && self.lock_target_server().server.is_none() {
             std::thread::sleep(Duration::from_millis(self.config.init_wait_time));
         }
         self.meet("cleared")?;
@@ -212,14 +228,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Every schema client registers a range of devices; the slowest one's time.
+    /// Registers devices in parallel, a range for each schema client; returns the seconds of the
+    /// slowest one.
     fn create_schema(&self) -> Result<f64> {
         let devices = self.workload.schema().devices.len();
         let clients = (self.config.schema_client_number as usize).clamp(1, devices.max(1));
-        let place = self.lock_place();
+        let target_server = self.lock_target_server();
         let barrier = Barrier::new(clients);
         let work = |client: usize| {
-            let connection = place.enter().and_then(|()| self.driver.connect(client));
+            let connection = target_server.enter().and_then(|()| self.driver.connect(client));
             barrier.wait();
             let began = Instant::now();
             let range = devices * client / clients..devices * (client + 1) / clients;
@@ -238,7 +255,7 @@ impl<'a> Run<'a> {
         Ok(times.into_iter().fold(0.0, f64::max))
     }
 
-    /// All phases, with the rest of the server after its writes.
+    /// Runs all phases, and waits until the server is idle after the writes.
     fn phases(&mut self, engine: &Engine, sampler: &Sampler, show: &mut dyn Show) -> Result<()> {
         let before = sampler.now();
         let plans = self.plans(engine);
@@ -249,9 +266,10 @@ impl<'a> Run<'a> {
                 break;
             }
             self.meet(&format!("done before {}", plan.name))?;
-            // Questions are about data at rest.
+            // Queries run on settled data.
             if plan.mix.first() == Some(&0.0) && self.wrote() {
-                // And answers are compared with all that was written, so that a search, which writes, goes before.
+                // Answers are compared with all data written, so the rate search, which writes,
+                // must come first.
                 if let Some(limit) = search.take() {
                     find_rate(self, engine, limit, show)?;
                 }
@@ -272,12 +290,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Waits for the other tools of the run, if there are any.
+    /// Waits for the other members of the run, if there are any.
     fn meet(&self, point: &str) -> Result<()> {
         self.order.member.as_ref().map_or(Ok(()), |member| member.meet(point))
     }
 
-    /// This tool ends early: the others shall not wait for it.
+    /// Leaves the run, so that the other members do not wait for this one.
     fn leave(&self) -> Result<()> {
         self.order.member.as_ref().map_or(Ok(()), |member| member.leave())
     }
@@ -292,12 +310,13 @@ impl<'a> Run<'a> {
         if INTERRUPTED.load(Ordering::Relaxed) {
             self.result.stopped.get_or_insert_with(|| "interrupted (Ctrl-C)".to_owned());
         } else if self.stop.load(Ordering::Relaxed) && elapsed > 0 {
-            self.result.stopped.get_or_insert_with(|| format!("TEST_MAX_TIME={elapsed} ms was over"));
+            self.result.stopped.get_or_insert_with(|| format!("TEST_MAX_TIME={elapsed} ms elapsed"));
         }
         self.result.stopped.is_some()
     }
 
-    /// The original has one phase; ours writes first, and then asks each kind by itself.
+    /// Plans the phases: a single one as in the original; or first the writes, then a phase for
+    /// each kind of query.
     fn plans(&self, engine: &Engine) -> Vec<Plan> {
         let config = self.config;
         if let Some(kind) = self.only_kind() {
@@ -349,7 +368,7 @@ impl<'a> Run<'a> {
         plans
     }
 
-    /// What a mode does that does one thing alone.
+    /// Returns the only kind of operation that the mode runs, if it runs a single one.
     fn only_kind(&self) -> Option<usize> {
         match self.config.benchmark_work_mode {
             WorkMode::VerificationWrite => Some(0),
@@ -358,7 +377,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Everything of one kind: all writes, or all questions that there are.
+    /// A phase with everything of one kind: all writes, or all queries.
     fn plan_of(&self, kind: usize, engine: &Engine) -> Plan {
         let config = self.config;
         let kinds = self.workload.kinds();
@@ -374,7 +393,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Values of a usual write request.
+    /// Number of values in a typical write request.
     fn points_per_request(&self) -> f64 {
         let config = self.config;
         let sensors = if config.is_sensor_ts_alignment { config.sensor_number } else { 1 };
@@ -431,7 +450,8 @@ impl<'a> Run<'a> {
         Ok(outcome.phase)
     }
 
-    /// Measures from acknowledged to seen on a connection of its own.
+    /// Starts a thread that measures, on a connection of its own, the time from acknowledgement to
+    /// visibility.
     fn probe<'scope>(
         &'scope self,
         scope: &'scope std::thread::Scope<'scope, '_>,
@@ -447,13 +467,15 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Measures the disk below a private server's data; nothing where that cannot be written to.
+    /// Measures sync latency of the disk below a private server's data; `None` if the tool cannot
+    /// write there.
     fn probe_disk(&self) -> Option<FsyncProbe> {
-        let place = self.lock_place();
-        FsyncProbe::start(place.server.as_ref()?.dir()).ok()
+        let target_server = self.lock_target_server();
+        FsyncProbe::start(target_server.server.as_ref()?.dir()).ok()
     }
 
-    /// SIGKILL at a third of the writes, and a restart on the same directory.
+    /// Kills the server with SIGKILL after a third of the writing time (5 s for runs without a time
+    /// limit), and restarts it on the same directory.
     fn kill_in_the_middle(&self, engine: &Engine, sampler: &Sampler) -> Result<String> {
         let wait = match self.config.run_seconds {
             seconds if seconds > 0.0 => Duration::from_secs_f64(seconds / 3.0),
@@ -463,8 +485,8 @@ impl<'a> Run<'a> {
         while Instant::now() < due && !self.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let mut place = self.lock_place();
-        let Some(server) = place.server.as_mut() else {
+        let mut target_server = self.lock_target_server();
+        let Some(server) = target_server.server.as_mut() else {
             return Err(Error::setup("--kill-server: only a server that this tool started can be killed".to_owned()));
         };
         let _ = sampler.now();
@@ -474,7 +496,7 @@ impl<'a> Run<'a> {
         server.restart()?;
         let pids = server.root_pids();
         sampler.replace_pids(&pids);
-        place.pids = pids;
+        target_server.pids = pids;
         Ok(format!(
             "the server was killed (SIGKILL) at {:.1} s and answered again after {:.2} s",
             at.as_secs_f64(),
@@ -482,7 +504,8 @@ impl<'a> Run<'a> {
         ))
     }
 
-    /// Asks the server to bring its data into their final form, waits until it is at rest, and takes the figures.
+    /// Asks the server to finish flushing and compaction, waits until it is idle, and computes the
+    /// figures.
     fn settle(
         &mut self,
         engine: &Engine,
@@ -493,27 +516,28 @@ impl<'a> Run<'a> {
         if std::mem::replace(&mut self.settled, true) {
             return Ok(());
         }
-        show.stage(&format!("{}: waiting until the data has settled", self.about.product));
+        show.stage(&format!("{}: waiting until the server is idle", self.about.product));
         let began = Instant::now();
-        let place = self.lock_place();
-        let asked = place.inside(|| {
+        let target_server = self.lock_target_server();
+        let asked = target_server.inside(|| {
             let mut connection = self.driver.connect(0)?;
             wait_while_behind(&mut *connection, Duration::from_secs_f64(self.config.settle_max))?;
             connection.settle()
         });
         let asked_s = began.elapsed().as_secs_f64();
         let left = Duration::from_secs_f64(self.config.settle_max).saturating_sub(began.elapsed());
-        let rest = wait_until_idle(&place.pids, &place.dirs, left, &INTERRUPTED);
-        drop(place);
+        let rest = wait_until_idle(&target_server.pids, &target_server.dirs, left, &INTERRUPTED);
+        drop(target_server);
         if let Err(error) = asked {
-            self.result.notes.push(format!("it did not settle: {error}"));
+            self.result.notes.push(format!("the data did not settle: {error}"));
         }
         let after = sampler.now();
         let points: u64 =
             self.result.phases.iter().filter_map(|phase| phase.operations.first()).map(|op| op.ok_points).sum();
         let server = self.result.server.get_or_insert_with(ServerResult::default);
         server.points = points;
-        // What the server uses without work, while it was watched to be at rest, is not for the writes.
+        // CPU that the server used in the idle window is its cost without work, so it is not
+        // charged to the writes.
         let used_s = after.server_cpu_s.zip(before.server_cpu_s).map_or(0.0, |(after, before)| after - before);
         server.write_cpu_s = (used_s - rest.quiet_cpu_s).max(0.0);
         server.points_per_cpu_s = if server.write_cpu_s > 0.0 { points as f64 / server.write_cpu_s } else { 0.0 };
@@ -527,7 +551,7 @@ impl<'a> Run<'a> {
         if !rest.settled {
             let cores = rest.cores.map_or(String::new(), |cores| format!("; it still used {cores:.2} processors"));
             self.result.notes.push(format!(
-                "the server was not at rest {:.0} s after the writes (SETTLE_MAX){cores}: size and CPU are not final",
+                "the server was not idle {:.0} s after the writes (SETTLE_MAX){cores}: size and CPU are not final",
                 began.elapsed().as_secs_f64()
             ));
         }
@@ -535,7 +559,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Answers that were kept, then all points.
+    /// Checks the recorded answers, then all points.
     fn check(&mut self, engine: &Engine, show: &mut dyn Show) -> Result<()> {
         if !self.config.verify {
             self.result.notes.push("nothing was verified (VERIFY=false)".to_owned());
@@ -547,8 +571,8 @@ impl<'a> Run<'a> {
         let mut verification = Verification { on: true, answers, findings, ..Default::default() };
         verification.findings.extend(self.not_read_back(&verification));
         if self.about.product != "nothing" {
-            let place = self.lock_place();
-            let audited = place.inside(|| {
+            let target_server = self.lock_target_server();
+            let audited = target_server.inside(|| {
                 let mut connection = self.driver.connect(0)?;
                 audit::audit(&*self.workload, &engine.ledger, &self.about, &mut *connection, &mut verification)
             });
@@ -566,7 +590,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Parts of the data that were to be read back and could not be.
+    /// Returns a finding if parts of the data that had to be read back could not be read.
     fn not_read_back(&self, verification: &Verification) -> Option<String> {
         let kind = self.only_kind().filter(|_| self.result.stopped.is_none())?;
         let (questions, checked) = (self.workload.questions(kind)?, verification.answers[kind].checked);
@@ -574,7 +598,7 @@ impl<'a> Run<'a> {
         (checked < questions).then(|| format!("{name}: {checked} of {questions} parts of the data could be read back"))
     }
 
-    /// Says why a row is empty.
+    /// Adds notes to rows without operations or without values.
     fn explain(&mut self) {
         let proportions = &self.config.operation_proportion;
         let by_proportion = self.config.runs_proportion() && self.config.query_count == 0;
@@ -600,12 +624,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// All answers of a kind were empty, and right: why.
+/// Explains why all answers of a kind were correct and empty.
 fn empty_answers(config: &Config, kind: usize) -> String {
     match kind {
         1 if config.compat => "START_TIME itself is never written: the original's Q1 finds nothing".to_owned(),
         3 | 5 | 6 | 10 => format!("no value is above QUERY_LOWER_VALUE={}", config.query_lower_value),
-        _ => "no data in the windows asked for: START_TIME, STEP_SIZE and QUERY_INTERVAL choose them".to_owned(),
+        _ => "no data in the windows of the queries: check START_TIME, STEP_SIZE and QUERY_INTERVAL".to_owned(),
     }
 }
 
@@ -615,7 +639,7 @@ struct Watch<'a> {
     show: &'a mut dyn Show,
 }
 
-/// Waits until everything that was acknowledged can be found.
+/// Waits until all acknowledged writes are visible.
 fn wait_while_behind(connection: &mut dyn Connection, max: Duration) -> Result<()> {
     let began = Instant::now();
     while connection.is_behind()? {
@@ -642,8 +666,8 @@ impl Watch<'_> {
     }
 }
 
-fn target_result(place: &Place, about: &About) -> TargetResult {
-    let target = &place.target;
+fn target_result(target_server: &TargetServer, about: &About) -> TargetResult {
+    let target = &target_server.target;
     let proof = drivers::DRIVERS.iter().find(|entry| entry.name == target.name).map(|entry| entry.proof.text());
     TargetResult {
         name: target.name.clone(),
@@ -658,7 +682,7 @@ fn target_result(place: &Place, about: &About) -> TargetResult {
     }
 }
 
-/// The result of a run that could not begin or go on, among others that could.
+/// Result of a run that could not start or continue, next to the results of other runs.
 pub(crate) fn not_run(order: &Order, target: &Target, error: &Error) -> RunResult {
     RunResult {
         format: RESULT_FORMAT,
@@ -678,10 +702,10 @@ pub(crate) fn not_run(order: &Order, target: &Target, error: &Error) -> RunResul
     }
 }
 
-/// A configuration like `config` with other settings.
+/// Copies `config` with other settings.
 ///
 /// # Errors
-/// A setting is wrong.
+/// A setting is invalid.
 pub(crate) fn with_settings(config: &Config, settings: &[(&str, String)]) -> Result<Arc<Config>> {
     let mut config = config.clone();
     for (key, value) in settings {
@@ -690,7 +714,7 @@ pub(crate) fn with_settings(config: &Config, settings: &[(&str, String)]) -> Res
     Ok(Arc::new(config))
 }
 
-/// For a line of text: `p99` and such.
+/// Formats median and 99th percentile for a line of text.
 pub(crate) fn quantile_line(latency: &Latency) -> String {
     format!("p50 {:.2} ms, p99 {:.2} ms", latency.median, latency.p99)
 }

@@ -1,4 +1,4 @@
-//! The highest rate of writes at which the 99th percentile of latency stays below a limit.
+//! Searches for the highest write rate at which the 99th percentile of latency stays below a limit.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use super::{Run, Show};
 use crate::engine::{End, Engine, Plan, Progress};
 use crate::error::Result;
 
-/// How long one rate is tried; tests have less time.
+/// Duration of a trial at one rate; shorter in tests.
 const TRIAL: Duration = Duration::from_millis(if cfg!(test) { 30 } else { 10_000 });
-/// The start of each trial that is not measured.
+/// Warm-up of each trial, which is not measured.
 const WARMUP: Duration = Duration::from_millis(if cfg!(test) { 3 } else { 2_000 });
-/// The search ends when the bounds are so close.
+/// Relative distance of the bounds at which the search ends.
 const PRECISION: f64 = 0.05;
-/// A rate is kept if so much of it was reached.
+/// Share of a rate that a trial must reach.
 const KEPT: f64 = 0.97;
 
-/// What one trial showed.
+/// Result of one trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// Requests a second.
@@ -24,8 +24,8 @@ pub(crate) struct Search {
     pub(crate) kept: bool,
 }
 
-/// Doubles the rate from what a short closed loop suggests until the limit breaks, then halves the interval. Each
-/// trial is a phase of the result.
+/// Doubles the rate, starting with an estimate from a short closed loop, until a trial exceeds the
+/// limit; then bisects. Each trial is a phase of the result.
 pub(crate) fn find_rate(run: &mut Run<'_>, engine: &Engine, limit: Duration, show: &mut dyn Show) -> Result<()> {
     let closed = trial(run, engine, 0.0, show)?;
     let (mut low, mut high) = (0.0, closed.rate * 1.5);
@@ -57,7 +57,7 @@ pub(crate) fn find_rate(run: &mut Run<'_>, engine: &Engine, limit: Duration, sho
     Ok(())
 }
 
-/// One phase of writes at a rate; 0: as fast as it goes.
+/// Runs one phase of writes at `rate` requests a second; 0 means a closed loop.
 fn trial(run: &mut Run<'_>, engine: &Engine, rate: f64, show: &mut dyn Show) -> Result<Search> {
     let kinds = run.workload.kinds().len();
     let plan = Plan {

@@ -1,5 +1,5 @@
-//! Whole runs against a store in memory that answers by going through everything it was sent, and against the same
-//! store with one fault: every fault must be found.
+//! Runs against an in-memory store that answers by scanning everything it received, and against the
+//! same store with one injected fault: every fault must be detected.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,54 +11,55 @@ use crate::error::Class;
 use crate::query::{Aggregate, Cell, Order as RowOrder, Query, Row, Rows, SetOperator, Shape};
 use crate::schema::{Batch, Kind, Schema, text_of};
 
-/// What goes wrong, once.
+/// The fault that the store injects once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
     /// An acknowledged request is not stored.
     DropWrite,
-    /// One of its rows is not.
+    /// One row of an acknowledged request is not stored.
     DropRow,
-    /// One of its values is another.
+    /// One value of an acknowledged request is changed.
     AlterValue,
-    /// A request is stored twice, by a store that keeps every row.
+    /// A request is stored twice, in a store that keeps duplicates.
     DuplicateWrite,
-    /// An acknowledged request is seen only later.
+    /// An acknowledged request becomes visible only later.
     DelayWrite,
     /// An answer lacks a row.
     DropAnswerRow,
-    /// A write is on its way for long: it is found when the store was asked twice whether it is behind.
+    /// A write is delayed for long: it is visible only after the store was asked twice whether it
+    /// is behind.
     Behind,
     /// An answer has a row twice.
     DuplicateAnswerRow,
-    /// A value of an answer is another.
+    /// One value of an answer is changed.
     AlterAnswer,
-    /// An answer is that of another device.
+    /// The answer is that of another device.
     OtherDevice,
-    /// Rows come in another order than asked for.
+    /// Rows are not in the order requested.
     Reorder,
     /// An answer is empty.
     EmptyAnswer,
-    /// An answer comes to the end of a query before it: stale.
+    /// The answer ends with rows of the previous query: stale data.
     RepeatAnswer,
-    /// A question is refused.
+    /// A query is refused.
     RefuseQuestion,
 }
 
-/// Which request the fault hits.
+/// Number of the request that the fault affects.
 const HIT: u64 = 17;
-/// Which answer, of those that are not empty: of some kinds they are few.
+/// Number of the affected answer, counting only non-empty ones: some kinds have few.
 const ANSWER_HIT: u64 = 3;
 
 struct Memory {
     schema: Arc<Schema>,
     state: Mutex<State>,
     fault: Fault,
-    /// Counts requests.
+    /// Requests so far.
     requests: AtomicU64,
-    /// Counts answers of the kind that is hit, but for empty ones.
+    /// Non-empty answers of the affected kind so far.
     answers: AtomicU64,
-    /// The kind whose answers are hit.
+    /// The kind of query whose answers are affected.
     kind: usize,
     replaces: bool,
 }
@@ -67,7 +68,7 @@ struct Memory {
 struct State {
     /// (device, time) → rows; a row is its cells' units.
     rows: BTreeMap<(u32, i64), Vec<Vec<Option<i64>>>>,
-    /// Acknowledged and not yet seen, and for how many more requests.
+    /// An acknowledged batch that is not visible yet, and the number of requests until it is.
     delayed: Option<(Batch, u64)>,
 }
 
@@ -148,7 +149,7 @@ impl Connection for MemoryConnection {
             match self.memory.fault {
                 Fault::DropWrite => return Ok(()),
                 Fault::DropRow => remove_row(&mut batch),
-                // The last sensor but two is a number.
+                // The third sensor from the end is a number.
                 Fault::AlterValue => {
                     let rows = batch.parts[0].times.len();
                     batch.parts[0].units[8 * rows] += 1;
@@ -175,7 +176,7 @@ impl Connection for MemoryConnection {
 
     fn query(&mut self, query: &Query) -> Result<()> {
         self.answer = self.memory.answer(query);
-        // Kind 0 is the final check's own. An empty answer would take no harm.
+        // Kind 0 is the final check. An empty answer cannot be altered.
         if query.kind != self.memory.kind || self.answer.rows.is_empty() {
             return Ok(());
         }
@@ -265,14 +266,14 @@ impl Memory {
         })
     }
 
-    /// The same rows behind another fault.
+    /// A store with the same rows and another fault.
     fn with(&self, fault: Fault, kind: usize) -> Arc<Memory> {
         let other = Memory::new(&self.schema, fault, kind, self.replaces);
         other.state.lock().expect("no panic").rows = self.state.lock().expect("no panic").rows.clone();
         other
     }
 
-    /// Makes one text another one, which neither counts nor sums show.
+    /// Changes one text, which neither counts nor sums reveal.
     fn alter_a_text(&self) {
         let mut state = self.state.lock().expect("no panic");
         let (_, rows) = state.rows.iter_mut().nth(777).expect("a row");
@@ -465,9 +466,9 @@ fn run_ordered(memory: &Arc<Memory>, order: &Order, config: &Arc<Config>) -> Run
     let name = &order.workload;
     let workload = workload::open(name, config).expect("a workload");
     let target = Target { name: "memory".to_owned(), hosts: vec!["here".to_owned()], ..Target::default() };
-    let place = Place::take(&target, &Placing::default(), 0).expect("a place");
+    let target_server = TargetServer::open(&target, &TargetServerOptions::default(), 0).expect("a target server");
     let driver = Arc::new(Arc::clone(memory));
-    Run::new(order, config, workload, driver, place).and_then(|run| run.run(&mut Silent)).expect("a run")
+    Run::new(order, config, workload, driver, target_server).and_then(|run| run.run(&mut Silent)).expect("a run")
 }
 
 fn settings_of(name: &str) -> Vec<&'static str> {
@@ -498,7 +499,7 @@ fn settings_of(name: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_right_store_passes_whatever_the_workload() {
+fn a_correct_store_passes_with_every_workload() {
     let names = [
         "apart",
         "irregular",
@@ -529,7 +530,7 @@ fn a_right_store_passes_whatever_the_workload() {
 }
 
 #[test]
-fn a_lost_altered_or_doubled_write_is_found() {
+fn a_lost_altered_or_duplicated_write_is_found() {
     let writes = [Fault::DropWrite, Fault::DropRow, Fault::AlterValue];
     for fault in writes {
         for settings in ["apart", "mixed", "late"] {
@@ -545,7 +546,7 @@ fn a_lost_altered_or_doubled_write_is_found() {
 }
 
 #[test]
-fn a_write_that_is_seen_later_than_acknowledged_is_found() {
+fn a_write_that_becomes_visible_after_its_acknowledgement_is_found() {
     let settings = [
         "OPERATION_PROPORTION=1:0:0:0:0:9",
         "LOOP=400",
@@ -571,7 +572,7 @@ fn a_wrong_answer_of_any_kind_is_found() {
             _ => &[Fault::DropAnswerRow, Fault::DuplicateAnswerRow, Fault::AlterAnswer],
         };
         for fault in faults {
-            // Values that differ from row to row.
+            // Settings that give different values in each row.
             let settings = [
                 "LOOP=3",
                 "BATCH_SIZE_PER_WRITE=100",
@@ -594,7 +595,7 @@ fn a_wrong_answer_of_any_kind_is_found() {
 }
 
 #[test]
-fn what_is_acknowledged_and_not_applied_is_waited_for() {
+fn a_run_waits_until_acknowledged_writes_are_visible() {
     let patient = run_with(Fault::Behind, 0, true, &["SETTLE_MAX=20"]);
     assert!(patient.verification.passed, "{:?}", patient.verification.findings);
     let impatient = run_with(Fault::Behind, 0, true, &["SETTLE_MAX=0"]);
@@ -603,10 +604,10 @@ fn what_is_acknowledged_and_not_applied_is_waited_for() {
     assert!(impatient.notes.iter().any(said), "{:?}", impatient.notes);
 }
 
-/// The bug: the search for the highest rate wrote after the questions, whose answers were then compared with what had not
-/// been there. The fix: it goes before them.
+/// Regression. Bug: the search for the highest rate wrote after the queries, whose answers were
+/// then compared with data that did not exist yet. Fix: the search runs before the queries.
 #[test]
-fn a_search_for_the_highest_rate_is_over_before_the_questions() {
+fn a_search_for_the_highest_rate_ends_before_the_queries() {
     let config =
         config_of("iot", &BASE.iter().copied().chain(["QUERY_COUNT=20", "RUN_SECONDS=0.1"]).collect::<Vec<_>>());
     let memory = Memory::new(workload::open("iot", &config).expect("a workload").schema(), Fault::None, 0, true);
@@ -619,7 +620,7 @@ fn a_search_for_the_highest_rate_is_over_before_the_questions() {
 }
 
 #[test]
-fn a_search_for_the_highest_rate_needs_writes_by_the_clock() {
+fn a_search_for_the_highest_rate_needs_a_time_limit() {
     let config = config_of("iot", BASE);
     let limit = Some(std::time::Duration::from_millis(50));
     let order = Order { workload: "iot".to_owned(), find_rate_p99: limit, ..Order::default() };
@@ -628,7 +629,8 @@ fn a_search_for_the_highest_rate_needs_writes_by_the_clock() {
     assert!(refused.contains("--find-rate") && refused.contains("give --seconds"), "{refused}");
 }
 
-/// TSBS's workload: 16 hours of ten hosts, a tick every two minutes, in 12 requests of a client.
+/// The TSBS workload: 16 hours of ten hosts, a tick every two minutes, in 12 requests of one
+/// client.
 fn run_tsbs(fault: Fault, kind: usize, settings: &[&str]) -> RunResult {
     let base = [
         "DEVICE_NUMBER=10",
@@ -646,7 +648,7 @@ fn run_tsbs(fault: Fault, kind: usize, settings: &[&str]) -> RunResult {
 }
 
 #[test]
-fn all_kinds_of_tsbs_pass_on_a_right_store() {
+fn all_kinds_of_tsbs_pass_on_a_correct_store() {
     for settings in [&[][..], &["ENABLE_FIXED_QUERY=true"], &["RUN_SECONDS=30"]] {
         let result = run_tsbs(Fault::None, usize::MAX, settings);
         let verification = &result.verification;
@@ -659,7 +661,7 @@ fn all_kinds_of_tsbs_pass_on_a_right_store() {
 }
 
 #[test]
-fn mixed_with_writing_answers_of_tsbs_are_held_to_what_was_acknowledged() {
+fn answers_of_tsbs_during_writes_are_checked_against_the_acknowledgements() {
     let mix = ["OPERATION_PROPORTION=1:1:1:1:1:1:1:1:1:1:1:1:1", "QUERY_COUNT=0", "LOOP=120", "BATCH_SIZE_PER_WRITE=4"];
     let verification = run_tsbs(Fault::None, usize::MAX, &mix).verification;
     assert!(verification.passed, "{:#?}", verification.findings);
@@ -682,7 +684,8 @@ fn a_wrong_answer_of_any_kind_of_tsbs_is_found() {
     }
 }
 
-/// A data set of the small configuration, a store that its files were written to, and the settings that name it.
+/// Generates a small data set and a store loaded from its files; returns the store and the settings
+/// for it.
 fn written_from_files(dir: &std::path::Path) -> (Arc<Memory>, Vec<String>) {
     let mut settings: Vec<String> = BASE.iter().map(|text| (*text).to_owned()).collect();
     settings.extend([format!("FILE_PATH={}", dir.display()), "BIG_BATCH_SIZE=7".to_owned()]);
@@ -705,7 +708,7 @@ fn in_mode(mode: &str, settings: &[String]) -> Arc<Config> {
 }
 
 #[test]
-fn every_value_of_a_data_set_is_read_back_and_an_altered_one_is_found() {
+fn every_value_of_a_data_set_is_read_back_and_a_changed_one_is_found() {
     let dir = tempfile::tempdir().expect("a directory");
     let (memory, settings) = written_from_files(dir.path());
     let query = in_mode("verificationQueryMode", &settings);
@@ -750,7 +753,7 @@ fn copies_with_anomalies_are_written_and_read_back() {
 }
 
 #[test]
-fn a_point_comparison_reads_everything_and_finds_an_altered_text() {
+fn a_point_comparison_reads_everything_and_finds_a_changed_text() {
     let write = config_of("iot", BASE);
     let memory = Memory::new(workload::open("iot", &write).expect("a workload").schema(), Fault::None, 0, true);
     assert!(run_on(&memory, "iot", &write).verification.passed);

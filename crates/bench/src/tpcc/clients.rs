@@ -1,8 +1,9 @@
-//! The clients: one thread and one connection each, and what they measure.
+//! The clients, one thread and one connection each, and their measurements.
 //!
-//! Always true: a transaction is measured if it ended in the measured time, from just before its first statement is made
-//! to its last answer, retries and rollbacks included; the server's CPU is read at both ends of that time; whatever was
-//! acknowledged is in the ledger, measured or not.
+//! Always true: a transaction is measured if it ended within the measured interval; its latency
+//! spans from just before its first statement is built to its last answer, retries and rollbacks
+//! included. The server's CPU time is read at both ends of the interval. Every acknowledged
+//! transaction is in the ledger, measured or not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,11 +24,12 @@ use crate::error::{Class, Error, Result};
 use crate::measure::sampler::Sampler;
 use crate::report::format;
 use crate::result::ResourceSample;
-use crate::run::place::Place;
+use crate::run::target_server::TargetServer;
 use crate::run::{INTERRUPTED, Show};
 use crate::workload::OperationKind;
 
-/// Rows of the result: the five transactions, and new orders that were rolled back as they have to be.
+/// Rows of the result: the five transactions, and the new orders that the specification requires to
+/// be rolled back.
 pub(super) const KINDS: [OperationKind; 6] = [
     OperationKind { name: "NEW_ORDER", stored_name: "NEW_ORDER", title: "New-Order, committed" },
     OperationKind { name: "PAYMENT", stored_name: "PAYMENT", title: "Payment" },
@@ -36,17 +38,18 @@ pub(super) const KINDS: [OperationKind; 6] = [
     OperationKind { name: "STOCK_LEVEL", stored_name: "STOCK_LEVEL", title: "Stock-Level" },
     OperationKind { name: "ROLLED_BACK", stored_name: "ROLLED_BACK", title: "New-Order, rolled back by its user" },
 ];
-/// Index of the last of them.
+/// Index of the rolled-back new orders in [`KINDS`].
 const ROLLED_BACK: usize = 5;
-/// Frames are small; 768 clients shall not reserve gigabytes.
+/// Stack size of a client thread. Stack frames are small, and 768 clients must not reserve
+/// gigabytes.
 const STACK_BYTES: usize = 512 << 10;
-/// After a connection broke, the next one is tried so much later.
+/// Pause after a connection broke, before the next attempt.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// So many failures in a row without a server that was killed: the run cannot go on.
+/// Number of consecutive failures that end the run, unless the server was killed deliberately.
 const FAILURES_IN_A_ROW_MAX: u32 = 100;
 
-/// Clients for one run.
-pub(super) struct Crew<'a> {
+/// The clients of one run.
+pub(super) struct ClientGroup<'a> {
     pub(super) settings: &'a Settings,
     pub(super) connector: &'a Connector,
     pub(super) ledger: &'a Ledger,
@@ -54,20 +57,20 @@ pub(super) struct Crew<'a> {
     pub(super) warehouses: i32,
 }
 
-/// What the clients of one run share.
+/// State shared by the clients of one run.
 struct Shared {
-    /// Both are met once: when all are connected, and when the clock runs.
+    /// Each barrier is passed once: when all clients are connected, and when the clock starts.
     connected: Barrier,
-    begun: Barrier,
+    started: Barrier,
     clock: OnceLock<Clock>,
     recorder: Recorder,
     stopped: AtomicBool,
-    /// For clients that think.
+    /// Wakes clients that are in their think time.
     stop: (Mutex<bool>, Condvar),
-    /// Measured ones.
+    /// Round trips in the measured interval.
     trips: AtomicU64,
     retries: AtomicU64,
-    /// All new orders so far, for progress.
+    /// All new orders so far, for the progress display.
     new_orders: AtomicU64,
     transactions: AtomicU64,
     skipped_districts: AtomicU64,
@@ -75,7 +78,7 @@ struct Shared {
     fatal: Mutex<Option<Error>>,
 }
 
-/// The measured time.
+/// The measured interval.
 #[derive(Clone, Copy)]
 struct Clock {
     from: Instant,
@@ -86,7 +89,7 @@ impl Shared {
     fn new(clients: usize, start: Instant) -> Shared {
         Shared {
             connected: Barrier::new(clients + 1),
-            begun: Barrier::new(clients + 1),
+            started: Barrier::new(clients + 1),
             clock: OnceLock::new(),
             recorder: Recorder::new(start, 0),
             stopped: AtomicBool::new(false),
@@ -111,13 +114,13 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Ends the run with this error, if it is the first one.
+    /// Ends the run with this error, unless an earlier error already did.
     fn fail(&self, error: Error) {
         locked(&self.fatal).get_or_insert(error);
         self.stop();
     }
 
-    /// Waits, unless the run ends.
+    /// Waits for `time`, or until the run ends.
     fn pause(&self, time: Duration) {
         let wait = self.stop.1.wait_timeout_while(locked(&self.stop.0), time, |stopped| !*stopped);
         drop(wait);
@@ -133,25 +136,25 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Crew<'_> {
-    /// Lets them work for the time that the settings say.
-    pub(super) fn run(&self, place: &mut Place, show: &mut dyn Show) -> Result<Point> {
+impl ClientGroup<'_> {
+    /// Runs the clients for the time in the settings.
+    pub(super) fn run(&self, target_server: &mut TargetServer, show: &mut dyn Show) -> Result<Point> {
         let product = self.connector.product.name();
         show.stage(&format!("{product}: connecting {} clients", self.clients));
         let start = Instant::now();
         let shared = Shared::new(self.clients, start);
-        let sampler = Sampler::start(&place.pids, &place.dirs, start);
+        let sampler = Sampler::start(&target_server.pids, &target_server.dirs, start);
         let watched = std::thread::scope(|scope| {
             for number in 0..self.clients {
-                let worker = Worker { crew: self, shared: &shared, number };
+                let worker = Worker { group: self, shared: &shared, number };
                 let thread = std::thread::Builder::new().name(format!("client {number}")).stack_size(STACK_BYTES);
                 if let Err(error) = thread.spawn_scoped(scope, move || worker.work()) {
-                    // The barriers would wait for it for ever.
+                    // The barriers would wait for the missing thread forever.
                     eprintln!("error: thread {number} of {}: {error}", self.clients);
                     std::process::exit(2);
                 }
             }
-            let watched = self.watch(&shared, &sampler, place, show);
+            let watched = self.watch(&shared, &sampler, target_server, show);
             shared.stop();
             watched
         });
@@ -163,15 +166,21 @@ impl Crew<'_> {
         Ok(self.point(shared, watched?, resources, start))
     }
 
-    /// Starts the clock, shows how it goes, kills the server if that was asked for.
-    fn watch(&self, shared: &Shared, sampler: &Sampler, place: &mut Place, show: &mut dyn Show) -> Result<Watched> {
+    /// Starts the clock, displays progress, and kills the server if requested.
+    fn watch(
+        &self,
+        shared: &Shared,
+        sampler: &Sampler,
+        target_server: &mut TargetServer,
+        show: &mut dyn Show,
+    ) -> Result<Watched> {
         shared.connected.wait();
         let begin = Instant::now();
         let from = begin + self.settings.warm_up;
         let clock = Clock { from, until: from + self.settings.length };
-        // Nobody else sets it.
+        // No other thread sets the clock.
         let _ = shared.clock.set(clock);
-        shared.begun.wait();
+        shared.started.wait();
         let mut kill_at = self.settings.kill_server.then(|| from + self.kill_after());
         let mut watched = Watched { clock, ended: clock.until, before: None, after: None, outage: None };
         let mut live = Live { at: begin, orders: 0, transactions: 0 };
@@ -182,7 +191,7 @@ impl Crew<'_> {
             }
             if kill_at.is_some_and(|at| now >= at) {
                 kill_at = None;
-                watched.outage = Some(kill(shared, sampler, place, show)?);
+                watched.outage = Some(kill(shared, sampler, target_server, show)?);
             }
             if now >= clock.until || shared.is_stopped() || INTERRUPTED.load(Ordering::Relaxed) {
                 watched.ended = now.min(clock.until);
@@ -201,7 +210,8 @@ impl Crew<'_> {
         }
     }
 
-    /// In the middle of the measured time; where there are many kills, at another moment in each run.
+    /// Time of the kill: the middle of the measured interval, or a different time in each of many
+    /// runs.
     fn kill_after(&self) -> Duration {
         let Settings { seed, cycle, length, .. } = self.settings;
         let percent = if *cycle == 0 { 50 } else { Random::new(*seed, 0x4B11, u64::from(*cycle)).within(5, 95) };
@@ -224,7 +234,7 @@ impl Crew<'_> {
         )
     }
 
-    /// Sums up.
+    /// Computes the figures of the run.
     fn point(&self, shared: Shared, watched: Watched, resources: Vec<ResourceSample>, start: Instant) -> Point {
         let seconds = (watched.ended - watched.clock.from.min(watched.ended)).as_secs_f64();
         let offset = (watched.clock.from - start).as_secs_f64();
@@ -275,7 +285,7 @@ fn kinds(recorded: &Recorded, seconds: f64) -> Vec<KindResult> {
     recorded.operations.iter().zip(&KINDS).map(kind).collect()
 }
 
-/// `offset`: seconds of the recorder at which the measured time began.
+/// `offset`: the recorder's second at which the measured interval started.
 fn by_second(recorded: &Recorded, offset: f64) -> Vec<SecondOfKind> {
     let second = |second: &crate::result::Second| SecondOfKind {
         at_s: f64::from(second.at_s) - offset,
@@ -289,7 +299,7 @@ fn by_second(recorded: &Recorded, offset: f64) -> Vec<SecondOfKind> {
     recorded.seconds.iter().map(second).collect()
 }
 
-/// What was seen from outside of the clients.
+/// Measurements made outside the clients.
 struct Watched {
     clock: Clock,
     ended: Instant,
@@ -298,24 +308,24 @@ struct Watched {
     outage: Option<Outage>,
 }
 
-/// Counters a while ago.
+/// Counters at the previous display of progress.
 struct Live {
     at: Instant,
     orders: u64,
     transactions: u64,
 }
 
-/// SIGKILL, and up again on what is on the disk.
-fn kill(shared: &Shared, sampler: &Sampler, place: &mut Place, show: &mut dyn Show) -> Result<Outage> {
-    let server = place.server.as_mut().ok_or_else(|| Error::setup("BUG: no private server to kill"))?;
+/// Kills the server with SIGKILL and restarts it on the same directory.
+fn kill(shared: &Shared, sampler: &Sampler, target_server: &mut TargetServer, show: &mut dyn Show) -> Result<Outage> {
+    let server = target_server.server.as_mut().ok_or_else(|| Error::setup("BUG: no private server to kill"))?;
     show.stage("killing the server (SIGKILL)");
     sampler.now();
     let acknowledged = shared.new_orders.load(Ordering::Relaxed);
     server.kill9()?;
     let killed = Instant::now();
     server.restart()?;
-    place.pids = server.root_pids();
-    sampler.replace_pids(&place.pids);
+    target_server.pids = server.root_pids();
+    sampler.replace_pids(&target_server.pids);
     let seconds = killed.elapsed().as_secs_f64();
     show.stage(&format!("the server answers again after {}", format::seconds(seconds)));
     Ok(Outage { new_orders_before: acknowledged, restart_s: seconds })
@@ -323,20 +333,20 @@ fn kill(shared: &Shared, sampler: &Sampler, place: &mut Place, show: &mut dyn Sh
 
 /// One client.
 struct Worker<'a> {
-    crew: &'a Crew<'a>,
+    group: &'a ClientGroup<'a>,
     shared: &'a Shared,
     number: usize,
 }
 
 impl Worker<'_> {
     fn work(&self) {
-        let session = Session::new(self.crew.connector).and_then(|mut session| {
+        let session = Session::new(self.group.connector).and_then(|mut session| {
             session.connect()?;
             Ok(session)
         });
         let session = session.map_err(|error| self.shared.fail(error.during(format_args!("client {}", self.number))));
         self.shared.connected.wait();
-        self.shared.begun.wait();
+        self.shared.started.wait();
         if let (Ok(mut session), Some(clock)) = (session, self.shared.clock.get())
             && let Err(error) = self.transactions(&mut session, *clock)
         {
@@ -345,11 +355,12 @@ impl Worker<'_> {
     }
 
     fn transactions(&self, session: &mut Session, clock: Clock) -> Result<()> {
-        let settings = self.crew.settings;
-        let inputs = Inputs { warehouses: self.crew.warehouses, constants: Constants::of_run(settings.seed) };
-        // Other numbers of clients, and later runs, shall not do the same work again: what they did is there.
-        let place = u64::from(settings.cycle) << 48 | (self.crew.clients as u64) << 32 | self.number as u64;
-        let mut random = Random::new(settings.seed, 0xC11E47, place);
+        let settings = self.group.settings;
+        let inputs = Inputs { warehouses: self.group.warehouses, constants: Constants::of_run(settings.seed) };
+        // Clients of other runs (another number of clients, or a later cycle) must not repeat the
+        // same inputs on the same tables.
+        let stream = u64::from(settings.cycle) << 48 | (self.group.clients as u64) << 32 | self.number as u64;
+        let mut random = Random::new(settings.seed, 0xC11E47, stream);
         let mut dealer = Dealer::new(settings.draw, settings.mix);
         let mut failures = 0;
         while !self.shared.is_stopped() && Instant::now() < clock.until {
@@ -377,11 +388,12 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Where the client stands: with thinking always at the same terminal, ten at a warehouse; otherwise anywhere, so
-    /// that any number of clients works on all warehouses alike.
+    /// Terminal of the next transaction. With think time a client always uses the same terminal,
+    /// ten for each warehouse; otherwise it is random, so that any number of clients loads all
+    /// warehouses evenly.
     fn terminal(&self, random: &mut Random) -> Terminal {
-        let warehouses = self.crew.warehouses;
-        if self.crew.settings.thinks {
+        let warehouses = self.group.warehouses;
+        if self.group.settings.thinks {
             let number = self.number as i32;
             Terminal { warehouse: number % warehouses + 1, district: number / warehouses % DISTRICTS + 1 }
         } else {
@@ -389,15 +401,16 @@ impl Worker<'_> {
         }
     }
 
-    /// One transaction with its retries. False: it failed. Errors are those with which the run cannot go on.
+    /// Runs one transaction with its retries; returns false if it failed. An error means that the
+    /// run cannot continue.
     fn one(&self, session: &mut Session, kind: Kind, input: &Input, clock: Clock) -> Result<bool> {
         let (began, trips_before) = (Instant::now(), session.trips);
         let mut attempts = 0;
         let done = loop {
-            let settings = self.crew.settings;
+            let settings = self.group.settings;
             let mut client = Client {
                 session: &mut *session,
-                product: self.crew.connector.product,
+                product: self.group.connector.product,
                 mode: settings.mode,
                 committing: false,
             };
@@ -417,7 +430,7 @@ impl Worker<'_> {
         };
         let ended = Instant::now();
         if let Some(done) = done {
-            self.crew.ledger.acknowledge(input, done);
+            self.group.ledger.acknowledge(input, done);
         }
         let measured = (clock.from..clock.until).contains(&ended);
         self.count(kind, done, session.trips - trips_before, measured);
@@ -450,7 +463,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts a failure, gives the transaction up, and says whether it may be tried again.
+    /// Counts a failure, rolls the transaction back, and returns whether it may be retried.
     fn failed(
         &self,
         session: &mut Session,
@@ -459,16 +472,17 @@ impl Worker<'_> {
         error: &Error,
         committing: bool,
     ) -> Result<bool> {
-        let state = if session.server_told() { session.sqlstate().to_owned() } else { error.class.name().to_owned() };
+        let state =
+            if session.has_server_error() { session.sqlstate().to_owned() } else { error.class.name().to_owned() };
         self.shared.error(kind as usize, &state, error);
         if committing && error.class.outcome_unknown() {
-            self.crew.ledger.unknown(input);
+            self.group.ledger.unknown(input);
         }
-        if is_senseless(&state, error) {
+        if is_unsupported(&state, error) {
             return Err(error.clone());
         }
         if !session.is_connected() {
-            // It is made anew by the next statement.
+            // The next statement opens a new connection.
             self.shared.pause(RECONNECT_PAUSE);
             return Ok(false);
         }
@@ -479,13 +493,14 @@ impl Worker<'_> {
     }
 }
 
-/// Statements that the product does not know stay unknown, however often they are sent.
-fn is_senseless(state: &str, error: &Error) -> bool {
-    let told = state.len() == 5 && (state.starts_with("42") || state.starts_with("0A"));
-    told || matches!(error.class, Class::Setup | Class::Unsupported)
+/// Returns whether a retry is pointless, because the product does not support the statement.
+fn is_unsupported(state: &str, error: &Error) -> bool {
+    let unsupported = state.len() == 5 && (state.starts_with("42") || state.starts_with("0A"));
+    unsupported || matches!(error.class, Class::Setup | Class::Unsupported)
 }
 
-/// Was the transaction given up for another one's sake? MariaDB's wait for a lock that took too long has no state.
+/// Returns whether the transaction was aborted because of a conflict. MariaDB reports a lock wait
+/// timeout without a specific SQLSTATE.
 fn is_conflict(state: &str, error: &Error) -> bool {
     state == "40001" || state == "40P01" || (state == "HY000" && error.message.contains("error 1205"))
 }

@@ -1,8 +1,9 @@
-//! Whole transactions in one round trip: functions in PL/pgSQL, procedures of MariaDB's, or several statements as one
-//! text, which needs no procedural language.
+//! Transactions in one round trip: PL/pgSQL functions, MariaDB procedures, or several statements as
+//! one text, which needs no procedural language.
 //!
-//! Always true: each does what the statements of [`super::transactions`] do, in the same order of locks. An item that is
-//! not there ends a new order with [`NO_ITEM`], and everything is rolled back.
+//! Always true: each one does the same as the statements of [`super::transactions`], and takes
+//! locks in the same order. A new order with an invalid item fails with [`NO_ITEM`] and is rolled
+//! back.
 
 use std::fmt::Write;
 
@@ -15,12 +16,13 @@ use super::transactions::{Done, Order};
 use crate::error::{Error, Result};
 use Value::{Cents, Int, Ints, Text};
 
-/// SQLSTATE of ours for a new order with an item that is not there.
+/// Custom SQLSTATE for a new order with an invalid item.
 const NO_ITEM: &str = "TC001";
-/// SQLSTATE of a division by zero, by which a text without procedural language says the same.
+/// SQLSTATE of division by zero, which signals an invalid item in texts without a procedural
+/// language.
 const DIVISION_BY_ZERO: &str = "22012";
 
-/// Definitions, to be run once after the tables are there.
+/// Definitions of the functions or procedures; they require the tables.
 pub(super) fn definitions(product: Product) -> Vec<String> {
     let texts: &[&str] = match product {
         Product::Postgres => POSTGRES,
@@ -34,7 +36,7 @@ pub(super) fn definitions(product: Product) -> Vec<String> {
     texts.iter().map(|text| text.replace("DIST_TEXT", &dist)).collect()
 }
 
-/// Runs a transaction by its function.
+/// Runs a transaction by calling its function or procedure.
 pub(super) fn call(s: &mut Session, product: Product, input: &Input) -> Result<Done> {
     let mariadb = product == Product::MariaDb;
     let either = |function, procedure| if mariadb { procedure } else { function };
@@ -80,7 +82,7 @@ pub(super) fn call(s: &mut Session, product: Product, input: &Input) -> Result<D
     }
 }
 
-/// The number, or 0 and the last name.
+/// Returns the customer's number and an empty name, or 0 and the last name.
 fn parts(who: &Who) -> (i32, &str) {
     match who {
         Who::Number(number) => (*number, ""),
@@ -88,7 +90,7 @@ fn parts(who: &Who) -> (i32, &str) {
     }
 }
 
-/// Did it end as a new order with a wrong item has to?
+/// Returns whether a new order was rolled back because of an invalid item.
 fn rolled_back(s: &Session, done: &Result<()>) -> bool {
     done.is_err() && [NO_ITEM, DIVISION_BY_ZERO].contains(&s.sqlstate())
 }
@@ -96,7 +98,8 @@ fn rolled_back(s: &Session, done: &Result<()>) -> bool {
 // ---------------------------------------------------------------------------------------------------------------------
 // Several statements as one text
 
-/// Runs a transaction as one text of ordinary statements: what one needs of another it asks the tables for.
+/// Runs a transaction as one text of ordinary statements; statements use subqueries for values that
+/// earlier ones produce.
 pub(super) fn text(s: &mut Session, input: &Input) -> Result<Done> {
     let done = s.text(&as_text(input));
     if matches!(input, Input::NewOrder { .. }) && rolled_back(s, &done) {
@@ -105,11 +108,11 @@ pub(super) fn text(s: &mut Session, input: &Input) -> Result<Done> {
     }
     done?;
     let number = |s: &Session, at: usize| -> Result<Option<i64>> {
-        s.text_rows(at).next().map_or(Ok(None), |mut row| row.maybe_int())
+        s.text_rows(at).next().map_or(Ok(None), |mut row| row.optional_int())
     };
     match input {
         Input::NewOrder { customer, lines, .. } => {
-            let missing = || Error::protocol("a new order whose district gave no number");
+            let missing = || Error::protocol("a new order got no order number from its district");
             let number = number(s, 1)?.ok_or_else(missing)? as i32;
             Ok(Done::Ordered(Order { number, customer: *customer, lines: lines.len() as i32 }))
         }
@@ -127,7 +130,7 @@ pub(super) fn text(s: &mut Session, input: &Input) -> Result<Done> {
     }
 }
 
-/// Statements for a district of a delivery.
+/// Number of statements for each district of a delivery.
 const DELIVERY_STATEMENTS: usize = 5;
 
 fn as_text(input: &Input) -> String {
@@ -195,12 +198,12 @@ fn new_order_text(w: i32, d: i32, c: i32, lines: &[Line], sql: &mut String) {
              AND i_id = {item} AND s_w_id = {supply} AND s_i_id = {item}; "
         );
     }
-    // Wrong items are the last ones: a division by zero rolls everything back.
+    // An invalid item is always the last one: the division by zero rolls everything back.
     let last = lines.last().map_or(0, |line| line.item);
     let _ = write!(sql, "SELECT 1 / count(*) FROM item WHERE i_id = {last}; ");
 }
 
-/// The customer's number, or a question for it.
+/// The customer's number, or a subquery that finds it.
 fn customer((w, d): (i32, i32), who: &Who) -> String {
     match who {
         Who::Number(number) => number.to_string(),
@@ -231,7 +234,8 @@ fn payment_text((w, d): (i32, i32), home: (i32, i32), who: &Who, amount: &str, s
     );
 }
 
-/// The order is locked as the oldest one; whoever waited for it sees, in each statement that follows, the next one.
+/// Locks the order as the oldest one. A transaction that waited for the lock sees the next oldest
+/// order in its later statements.
 fn delivery_text(w: i32, d: i32, carrier: i32, sql: &mut String) {
     let oldest = format!("(SELECT min(no_o_id) FROM new_order WHERE no_w_id = {w} AND no_d_id = {d})");
     let lines = format!("ol_w_id = {w} AND ol_d_id = {d} AND ol_o_id = {oldest}");

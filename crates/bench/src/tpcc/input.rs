@@ -1,9 +1,10 @@
-//! What the terminals ask for: kinds of transactions, how they are dealt, and the values of each (clauses 2.4 to 2.8, 5.2).
+//! Inputs of the terminals: how kinds of transactions are chosen, and their values (clauses 2.4 to
+//! 2.8, 5.2).
 
 use super::population::DISTRICTS;
 use super::random::{Constants, ITEMS, Random, last_name};
 
-/// The five transactions.
+/// The five kinds of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     NewOrder,
@@ -17,7 +18,7 @@ impl Kind {
     pub(super) const ALL: [Kind; 5] =
         [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
 
-    /// Seconds for keying, and the mean of thinking (clause 5.2.5.7).
+    /// Keying time, and mean think time, in seconds (clause 5.2.5.7).
     pub(super) fn pauses_s(self) -> (f64, f64) {
         match self {
             Kind::NewOrder => (18.0, 12.0),
@@ -29,16 +30,17 @@ impl Kind {
     }
 }
 
-/// How kinds are chosen.
+/// Method of choosing the kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Draw {
-    /// A deck of cards in the proportions of the mix, dealt to its end and shuffled anew: exact shares.
+    /// From a deck of cards with the proportions of the mix, reshuffled when it is empty: exact
+    /// shares.
     Deck,
-    /// Each by itself, by its weight.
+    /// Independently, by weight.
     Weighted,
 }
 
-/// Deals kinds to one client.
+/// Chooses the kinds of one client's transactions.
 pub(super) struct Dealer {
     draw: Draw,
     mix: [u32; 5],
@@ -86,18 +88,18 @@ pub(super) struct Line {
     pub(super) quantity: i32,
 }
 
-/// A customer as a terminal names him.
+/// Selection of a customer by a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Number(i32),
-    /// The middle one of those with this last name.
+    /// By last name: the middle one of the customers with this name.
     Name(String),
 }
 
-/// A transaction and its values.
+/// A transaction with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Lines are in the order of their items, so that two orders never wait for each other's stock.
+    /// Lines are sorted by item, so that two orders cannot deadlock on stock rows.
     NewOrder {
         warehouse: i32,
         district: i32,
@@ -127,22 +129,22 @@ pub(super) enum Input {
     },
 }
 
-/// A terminal: where it stands.
+/// A terminal: warehouse and district.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terminal {
     pub(super) warehouse: i32,
-    /// Whose stock level it asks for.
+    /// District whose stock level it queries.
     pub(super) district: i32,
 }
 
-/// Makes the values of transactions.
+/// Generates the values of transactions.
 pub(super) struct Inputs {
     pub(super) warehouses: i32,
     pub(super) constants: Constants,
 }
 
 impl Inputs {
-    /// The values of one transaction of a terminal.
+    /// Generates the values of one transaction of a terminal.
     pub(super) fn make(&self, kind: Kind, terminal: Terminal, random: &mut Random) -> Input {
         let warehouse = terminal.warehouse;
         match kind {
@@ -169,7 +171,7 @@ impl Inputs {
         };
         let mut lines: Vec<Line> = (0..count).map(line).collect();
         if random.percent(1) {
-            // A user's mistake: there is no such item, and the transaction is rolled back.
+            // A user error: the item does not exist, and the transaction is rolled back.
             if let Some(last) = lines.last_mut() {
                 last.item = ITEMS + 1;
             }
@@ -197,7 +199,7 @@ impl Inputs {
         }
     }
 
-    /// Any warehouse but this one.
+    /// Returns any warehouse except this one.
     fn other(&self, warehouse: i32, random: &mut Random) -> i32 {
         let chosen = random.within(1, self.warehouses - 1);
         if chosen >= warehouse { chosen + 1 } else { chosen }

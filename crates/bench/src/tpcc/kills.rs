@@ -1,44 +1,45 @@
-//! Many kills of the private server (SIGKILL), each at another moment of a run of its own, each followed by all checks.
+//! Many runs in which the private server is killed (SIGKILL) at different times, each followed by
+//! all checks.
 //!
-//! Nothing is measured but how long the server takes until it answers again. What a check found counts as acknowledged from
-//! then on: a transaction whose outcome nobody knew may not come or go later.
+//! Only the restart time is measured. Once a check has found a transaction of unknown outcome, it
+//! counts as acknowledged, so it must neither appear nor disappear later.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{Expect, Verdict};
-use super::clients::Crew;
+use super::check::{ExpectedState, Verdict};
+use super::clients::ClientGroup;
 use super::ledger::Ledger;
 use super::report::{ErrorCount, Report};
 use super::session::{Admin, Connector};
 use super::{Settings, check_all};
 use crate::error::Result;
 use crate::report::format::{milliseconds, whole};
-use crate::run::place::Place;
+use crate::run::target_server::TargetServer;
 use crate::run::{INTERRUPTED, Show};
 
-/// What became of it.
+/// Result of the kills.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Kills {
-    /// How often the server was killed, started and found good.
+    /// Number of kills after which the server restarted and passed all checks.
     pub(crate) survived: u32,
     pub(crate) asked_for: u32,
     pub(crate) clients: usize,
-    /// Acknowledged in all runs.
+    /// New orders acknowledged in all runs.
     pub(crate) new_orders: u64,
-    /// From the kill until it answered again.
+    /// Milliseconds from each kill until the server answered again.
     pub(crate) restart_ms: Vec<f64>,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub(crate) errors: Vec<ErrorCount>,
 }
 
-/// Runs, kills, starts and checks, as often as the settings say or until a check fails.
+/// Runs, kills, restarts and checks, until the number in the settings is reached or a check fails.
 pub(super) fn run(
     settings: &Settings,
     connector: &Connector,
-    place: &mut Place,
+    target_server: &mut TargetServer,
     report: &mut Report,
     show: &mut dyn Show,
 ) -> Result<()> {
@@ -47,20 +48,20 @@ pub(super) fn run(
     let mut kills = Kills { asked_for: settings.kills, clients, ..Kills::default() };
     for cycle in 1..=settings.kills {
         let settings = &Settings { cycle, ..settings.clone() };
-        let crew = Crew { settings, connector, ledger, clients, warehouses: report.warehouses };
-        let point = crew.run(place, show)?;
+        let group = ClientGroup { settings, connector, ledger, clients, warehouses: report.warehouses };
+        let point = group.run(target_server, show)?;
         point.errors.into_iter().for_each(|error| kills.count(error));
         kills.restart_ms.extend(point.outage.map(|outage| outage.restart_s * 1e3));
-        let verdict = check_all(connector, &Expect::Ledger(ledger), show, &format!("after kill {cycle}"))?;
+        let verdict = check_all(connector, &ExpectedState::Ledger(ledger), show, &format!("after kill {cycle}"))?;
         let passed = verdict.passed();
         report.after = Some(verdict);
         if !passed {
             break;
         }
-        ledger.settle(&mut Admin::connect(connector, true)?)?;
+        ledger.accept_tables(&mut Admin::connect(connector, true)?)?;
         kills.survived = cycle;
         if INTERRUPTED.load(Ordering::Relaxed) {
-            report.notes.push("stopped by Ctrl-C; what was done until then is checked and shown".to_owned());
+            report.notes.push("stopped by Ctrl-C; the results until then are checked and shown".to_owned());
             break;
         }
     }
@@ -78,7 +79,7 @@ impl Kills {
         }
     }
 
-    /// For a terminal.
+    /// Renders the result for a terminal.
     pub(super) fn text(&self, after: Option<&Verdict>, out: &mut String) {
         let mut times = self.restart_ms.clone();
         times.sort_by(f64::total_cmp);
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_errors_are_counted_together_and_a_failed_check_is_told() {
+    fn equal_errors_are_counted_together_and_a_failed_check_is_shown() {
         let error = |state: &str, count| ErrorCount { sqlstate: state.to_owned(), count, ..ErrorCount::default() };
         let mut kills = Kills { survived: 6, asked_for: 9, restart_ms: vec![30.0, 10.0, 20.0], ..Kills::default() };
         [error("a", 1), error("b", 2), error("a", 40)].into_iter().for_each(|one| kills.count(one));

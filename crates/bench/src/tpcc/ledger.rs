@@ -1,22 +1,23 @@
-//! What was acknowledged: every new order by its number, deliveries by district, payments by their count.
+//! The ledger of acknowledged transactions: every new order by its number, deliveries by district,
+//! payments by count.
 //!
-//! A transaction whose connection broke after its end was sent may be there or not; every other one that was not
-//! acknowledged must not be there.
+//! A transaction whose connection broke after COMMIT was sent may have been committed; every other
+//! transaction without an acknowledgement must not be in the tables.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::check::{DELIVERED, integers, shown};
+use super::check::{DELIVERED, first_violations, integers};
 use super::input::Input;
 use super::population::DISTRICTS;
 use super::session::Admin;
 use super::transactions::{Done, Order};
 use crate::error::{Error, Result};
 
-/// Of all clients; see the module.
+/// Acknowledged transactions of all clients.
 pub(super) struct Ledger {
     districts: Vec<District>,
-    /// Rows of HISTORY at the beginning.
+    /// Rows of HISTORY before the run.
     payments_before: i64,
     payments: AtomicI64,
     payments_unknown: AtomicI64,
@@ -24,7 +25,7 @@ pub(super) struct Ledger {
 
 #[derive(Default)]
 struct District {
-    /// Number of the first order that this run can have made.
+    /// Number of the first order that this run can create.
     first: i64,
     orders: Mutex<Vec<Order>>,
     orders_unknown: AtomicI64,
@@ -40,7 +41,7 @@ impl District {
 }
 
 impl Ledger {
-    /// An empty one, beginning with the tables as they are.
+    /// Creates an empty ledger, based on the current tables.
     pub(super) fn begin(admin: &mut Admin, warehouses: i32) -> Result<Ledger> {
         let mut districts = Vec::new();
         districts.resize_with((warehouses * DISTRICTS) as usize, District::default);
@@ -62,17 +63,15 @@ impl Ledger {
     }
 
     fn district_mut(&mut self, w: i64, d: i64) -> Result<&mut District> {
-        let at = place(w as i32, d as i32);
-        self.districts
-            .get_mut(at)
-            .ok_or_else(|| Error::protocol(format!("district ({w}, {d}) is none of this database")))
+        let at = district_index(w as i32, d as i32);
+        self.districts.get_mut(at).ok_or_else(|| Error::protocol(format!("district ({w}, {d}): not in this database")))
     }
 
     fn district(&self, w: i32, d: i32) -> &District {
-        &self.districts[place(w, d)]
+        &self.districts[district_index(w, d)]
     }
 
-    /// Notes what was acknowledged.
+    /// Records an acknowledged transaction.
     pub(super) fn acknowledge(&self, input: &Input, done: Done) {
         match (input, done) {
             (Input::NewOrder { warehouse, district, .. }, Done::Ordered(order)) => {
@@ -90,7 +89,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a transaction of which nobody knows whether it was committed.
+    /// Records a transaction with an unknown outcome.
     pub(super) fn unknown(&self, input: &Input) {
         match input {
             Input::NewOrder { warehouse, district, .. } => {
@@ -108,14 +107,15 @@ impl Ledger {
         }
     }
 
-    /// Acknowledged orders so far.
+    /// Number of acknowledged orders so far.
     pub(super) fn orders(&self) -> u64 {
         self.districts.iter().map(|district| district.orders().len() as u64).sum()
     }
 
-    /// Takes what the tables hold for acknowledged, and no outcome for unknown: nothing that is seen may go, and nothing else may
-    /// come. For tables that agree with it and that nobody changes.
-    pub(super) fn settle(&self, admin: &mut Admin) -> Result<()> {
+    /// Replaces the acknowledged transactions by the contents of the tables, without unknown
+    /// outcomes: later checks require exactly these. Requires tables that agree with the ledger and
+    /// that no transaction changes meanwhile.
+    pub(super) fn accept_tables(&self, admin: &mut Admin) -> Result<()> {
         for (w, d, district) in self.numbered() {
             let sql = format!(
                 "SELECT o_id, o_c_id, o_ol_cnt FROM orders WHERE o_w_id = {w} AND o_d_id = {d} AND o_id >= {}",
@@ -141,7 +141,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// What contradicts: acknowledged orders that are missing, different or twice, and orders that nobody made.
+    /// Returns violations: acknowledged orders that are missing, different or duplicated, and
+    /// orders that no client made.
     pub(super) fn check_orders(&self, admin: &mut Admin) -> Result<Vec<String>> {
         let mut offending = Vec::new();
         for (w, d, district) in self.numbered() {
@@ -149,7 +150,8 @@ impl Ledger {
             let rows = admin.query(&format!("SELECT o_id, o_c_id, o_ol_cnt {range} ORDER BY o_id"))?;
             let found = rows.iter().map(|row| integers(row)).collect::<Result<Vec<[i64; 3]>>>()?;
             offending.extend(district.compare(&found).into_iter().map(|text| format!("({w}, {d}): {text}")));
-            // The same by a sum that the server makes: an index and its table may disagree.
+            // Compare with aggregates computed by the server too: an index and its table may
+            // disagree.
             let sums = admin.query(&format!(
                 "SELECT count(*), coalesce(sum(o_id), 0), coalesce(sum(o_c_id), 0), coalesce(sum(o_ol_cnt), 0) {range}"
             ))?;
@@ -160,25 +162,26 @@ impl Ledger {
                 offending.push(format!("({w}, {d}): count and sums are {sums:?}, of its rows they are {expected:?}"));
             }
         }
-        Ok(shown(offending.into_iter()))
+        Ok(first_violations(offending.into_iter()))
     }
 
-    /// What contradicts: rows of HISTORY that are missing or too many.
+    /// Returns violations: missing or surplus rows of HISTORY.
     pub(super) fn check_payments(&self, admin: &mut Admin) -> Result<Vec<String>> {
         let found = count_of(admin, "SELECT count(*) FROM history")? - self.payments_before;
         let (sure, unknown) = (self.payments.load(Ordering::Relaxed), self.payments_unknown.load(Ordering::Relaxed));
         let wrong = !(sure..=sure + unknown).contains(&found);
-        let text = || format!("{found} payments were made, {sure} acknowledged, of {unknown} the outcome is unknown");
+        let text =
+            || format!("{found} payments were made; {sure} were acknowledged and {unknown} have an unknown outcome");
         Ok(wrong.then(text).into_iter().collect())
     }
 
-    /// What contradicts in the number of a district's delivered orders.
+    /// Returns a violation if the number of a district's delivered orders is wrong.
     pub(super) fn wrong_deliveries(&self, w: i32, d: i32, found: i64) -> Option<String> {
-        let district = self.districts.get(place(w, d))?;
+        let district = self.districts.get(district_index(w, d))?;
         let sure = district.delivered_before + district.delivered.load(Ordering::Relaxed);
         let unknown = district.delivered_unknown.load(Ordering::Relaxed);
         let wrong = !(sure..=sure + unknown).contains(&found);
-        wrong.then(|| format!("expected {sure}, of {unknown} deliveries the outcome is unknown"))
+        wrong.then(|| format!("expected {sure}; {unknown} deliveries have an unknown outcome"))
     }
 
     fn numbered(&self) -> impl Iterator<Item = (i32, i32, &District)> {
@@ -188,7 +191,7 @@ impl Ledger {
 }
 
 impl District {
-    /// Compares `found` (number, customer, lines; in order) with what was acknowledged.
+    /// Compares `found` (number, customer, lines; sorted) with the acknowledged orders.
     fn compare(&self, found: &[[i64; 3]]) -> Vec<String> {
         let mut acknowledged = self.orders().clone();
         acknowledged.sort_unstable();
@@ -217,7 +220,7 @@ impl District {
     }
 }
 
-fn place(w: i32, d: i32) -> usize {
+fn district_index(w: i32, d: i32) -> usize {
     ((w - 1) * DISTRICTS + d - 1) as usize
 }
 
@@ -235,11 +238,11 @@ mod tests {
         District { orders: Mutex::new(orders), orders_unknown: AtomicI64::new(unknown), ..District::default() }
     }
 
-    /// Acknowledged numbers, how many are unknown, what is found, and what is said about it.
+    /// Acknowledged numbers, number of unknown outcomes, orders found, and the expected message.
     type Case = (&'static [i32], i64, &'static [[i64; 3]], &'static str);
 
     #[test]
-    fn lost_doubled_changed_and_invented_orders_are_found() {
+    fn lost_duplicated_changed_and_invented_orders_are_found() {
         const FOUND: [[i64; 3]; 3] = [[3001, 7, 5], [3002, 7, 5], [3003, 7, 5]];
         assert!(district(&[3002, 3001, 3003], 0).compare(&FOUND).is_empty());
         let cases: [Case; 4] = [
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_of_unknown_outcome_may_be_there_or_not() {
+    fn an_order_of_unknown_outcome_may_or_may_not_exist() {
         assert!(district(&[3001], 1).compare(&[[3001, 7, 5], [3002, 9, 6]]).is_empty());
         assert!(district(&[3001], 1).compare(&[[3001, 7, 5]]).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Filling the tables: units of the population are made and sent by several connections at once.
+//! Loads the tables: several connections generate and send units of the population in parallel.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::measure::proc;
 use crate::report::format;
 use crate::run::{INTERRUPTED, Show};
 
-/// What is to be loaded, and how.
+/// Parameters of a load.
 pub(super) struct Loading<'a> {
     pub(super) connector: &'a Connector,
     pub(super) population: &'a Population,
@@ -23,23 +23,23 @@ pub(super) struct Loading<'a> {
     pub(super) connections: usize,
 }
 
-/// How it went.
+/// Result of a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Loaded {
     pub(crate) rows: u64,
-    /// Of the rows as text.
+    /// Bytes of the rows as text.
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// CPU seconds of this tool in that time: making and sending rows.
+    /// CPU seconds of this tool during the load, for generating and sending rows.
     pub(crate) client_cpu_s: f64,
-    /// Keys, indexes, foreign keys and statistics.
+    /// Seconds for keys, indexes, foreign keys and statistics.
     pub(crate) completing_s: f64,
 }
 
-/// What connections that load share.
+/// State shared by the loading connections.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// The first piece of work that nobody has begun.
+    /// Next unit of work that no thread has claimed.
     next: AtomicUsize,
     working: AtomicUsize,
     pub(super) rows: AtomicU64,
@@ -49,23 +49,23 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Number of a piece of work that is nobody else's.
+    /// Claims the next unit of work and returns its number.
     pub(super) fn take(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Has another one failed, or was it all stopped?
+    /// Returns whether another thread failed or the load was interrupted.
     pub(super) fn is_over(&self) -> bool {
         self.failed.load(Ordering::Relaxed) || INTERRUPTED.load(Ordering::Relaxed)
     }
 
-    /// Rows that the server took.
+    /// Counts rows that the server accepted.
     pub(super) fn loaded(&self, rows: u64, bytes: usize) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// `[####----]  40 % 4 M rows of 10 M, 1.2 M rows/s, 240 MiB/s`.
+    /// Formats progress as `[####----]  40 % 4 M rows of 10 M, 1.2 M rows/s, 240 MiB/s`.
     pub(super) fn progress(&self, expected: u64, began: Instant) -> String {
         let (rows, seconds) = (self.rows.load(Ordering::Relaxed), began.elapsed().as_secs_f64().max(0.001));
         format!(
@@ -79,10 +79,10 @@ impl Shared {
     }
 }
 
-/// Lets so many threads work until none has anything left, and shows how it goes.
+/// Runs `work` on `threads` threads until all of them return, and displays progress.
 ///
 /// # Errors
-/// The first one's; or it was stopped.
+/// The first error of a thread, or the load was interrupted.
 pub(super) fn in_parallel(
     threads: usize,
     show: &mut dyn Show,
@@ -115,7 +115,7 @@ pub(super) fn in_parallel(
 }
 
 impl Loading<'_> {
-    /// Drops what is there, creates the tables and fills them.
+    /// Drops existing tables, creates the tables and fills them.
     pub(super) fn run(&self, show: &mut dyn Show) -> Result<Loaded> {
         let product = self.connector.product;
         show.stage(&format!("{}: creating tables", product.name()));
@@ -137,7 +137,8 @@ impl Loading<'_> {
             show.live(&|| format!("{}: {sql}", product.name()));
             admin.query(&sql)?;
         }
-        // So that the run does not pay for the load; who may not, pays.
+        // A checkpoint, so that the run does not pay for the load; ignored if the user lacks the
+        // privilege.
         let _ = admin.query("CHECKPOINT");
         loaded.completing_s = began.elapsed().as_secs_f64();
         Ok(loaded)
@@ -167,7 +168,7 @@ impl Loading<'_> {
     }
 }
 
-/// How far something is, `[#####-----]  50 %`.
+/// Progress bar: `[#####-----]  50 %`.
 pub(super) fn bar(share: f64) -> String {
     const WIDTH: usize = 20;
     let done = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;

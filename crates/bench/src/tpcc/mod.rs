@@ -1,16 +1,17 @@
-//! TPC-C's statements, data and checks against Millrace, PostgreSQL and MariaDB; and the loading of small rows by many
-//! connections (`rowload`), and starting on a database of such rows (`coldstart`). Not an audited TPC result, and
-//! everything that is printed says so.
+//! TPC-C's transactions, data and checks against Millrace, PostgreSQL and MariaDB; the loading of
+//! small rows over many connections (`rowload`); and cold starts on such rows (`coldstart`). These
+//! are not audited TPC results, and all output says so.
 //!
-//! A run: a place (`run::place`) is found or started, the tables are made and filled ([`load`]), the twelve consistency
-//! conditions are checked ([`check`]), clients run transactions ([`transactions`]) for a while ([`clients`]), once for
-//! each number of clients, and everything is checked again, with a ledger of what was acknowledged ([`ledger`]).
+//! A run: a server (`run::target_server`) is found or started; the tables are created and filled
+//! ([`load`]); the twelve consistency conditions are checked ([`check`]); clients ([`clients`])
+//! execute transactions ([`transactions`]), in one run for each number of clients; and everything
+//! is checked again, with a ledger of acknowledged transactions ([`ledger`]).
 //!
 //! Always true:
 //! - A run whose check failed has no throughput: [`report`] leaves it out.
-//! - A failed transaction is counted by its SQLSTATE; nothing is tried again unless that was asked for, and then it is
-//!   counted as well.
-//! - An acknowledged order is in the ledger, and its row is asked for afterwards.
+//! - A failed transaction is counted by its SQLSTATE. Retries happen only on request, and are
+//!   counted.
+//! - An acknowledged order is in the ledger, and its row is read back afterwards.
 
 mod check;
 mod clients;
@@ -36,16 +37,16 @@ use std::time::{Duration, Instant};
 use crate::drivers::Target;
 use crate::error::{Error, Result};
 use crate::measure::proc;
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
-use check::{Expect, Verdict};
+use check::{ExpectedState, Verdict};
 pub(crate) use input::Draw;
 use ledger::Ledger;
 use population::Population;
 use report::{Between, Report, Subject};
 use session::{Admin, Connector};
 
-/// What the tables can be in.
+/// Database product that holds the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Product {
     Millrace,
@@ -54,14 +55,14 @@ enum Product {
 }
 
 impl Product {
-    /// The product of a target.
+    /// Returns the product of a target.
     fn of(target: &Target) -> Result<Product> {
         match target.name.as_str() {
             "millrace" => Ok(Product::Millrace),
             "postgres" => Ok(Product::Postgres),
             "mariadb" | "mysql" => Ok(Product::MariaDb),
             other => Err(Error::setup(format!(
-                "--target {other}: it has no transactions that this tool knows; there are millrace, postgres, mariadb"
+                "--target {other}: not supported for transactions; expected millrace, postgres or mariadb"
             ))),
         }
     }
@@ -74,16 +75,18 @@ impl Product {
         }
     }
 
-    /// Settings that a private server needs for so many connections, unless the user says otherwise.
+    /// Settings that a private server needs for this number of connections; the user's settings
+    /// take precedence.
     fn settings_for(self, connections: usize) -> Vec<(String, String)> {
         let some = (connections + 40).max(300).to_string();
         let pairs = match self {
-            // It takes 1,000 without being told.
+            // The default limit is 1,000.
             Product::Millrace if connections + 40 <= 1_000 => vec![],
             Product::Millrace => vec![("max-connections", some)],
             Product::Postgres => vec![("max_connections", some)],
             Product::MariaDb => {
-                // A log of 96 MiB, the default, would be flushed around all the time, as PostgreSQL's of 1 GiB is.
+                // The default log of 96 MiB would flush continuously, like PostgreSQL's default of
+                // 1 GiB.
                 let log = ("innodb-log-file-size", "1G".to_owned());
                 vec![("max-connections", some), ("max-prepared-stmt-count", "1048576".to_owned()), log]
             }
@@ -92,14 +95,14 @@ impl Product {
     }
 }
 
-/// Isolation of the transactions.
+/// Isolation level of the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Isolation {
-    /// The default of PostgreSQL and of most kits.
+    /// The default of PostgreSQL and of most TPC-C kits.
     ReadCommitted,
-    /// Snapshots; conflicts abort on PostgreSQL.
+    /// Snapshot isolation; on PostgreSQL, write conflicts abort.
     RepeatableRead,
-    /// As if one after the other.
+    /// Equivalent to some serial order.
     Serializable,
 }
 
@@ -113,83 +116,87 @@ impl Isolation {
     }
 }
 
-/// How a transaction goes over the wire.
+/// Protocol use of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
-    /// A round trip for each statement, as the common kits do: 28 for an order of ten lines.
+    /// One round trip for each statement, as in the common kits: 28 for an order of ten lines.
     Interactive,
-    /// What does not wait for an answer is sent together: 2 round trips for an order.
+    /// Statements that do not depend on each other's answers are sent together: 2 round trips for
+    /// an order.
     Pipelined,
-    /// One round trip: a function (PostgreSQL), a procedure (MariaDB), several statements as one text (Millrace).
+    /// One round trip: a function (PostgreSQL), a procedure (MariaDB), or several statements as one
+    /// text (Millrace).
     OneTrip,
     /// One round trip: several statements as one text.
     OneTripText,
 }
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) warehouses: i32,
-    /// Numbers of clients, one run each.
+    /// Numbers of clients; one run for each.
     pub(crate) clients: Vec<usize>,
     pub(crate) warm_up: Duration,
     pub(crate) length: Duration,
     pub(crate) mix: [u32; 5],
     pub(crate) draw: Draw,
-    /// Keying and thinking as the standard has them?
+    /// Whether keying and think times follow the standard.
     pub(crate) thinks: bool,
     pub(crate) mode: Mode,
     pub(crate) isolation: Isolation,
     pub(crate) foreign_keys: bool,
     pub(crate) retries: u32,
-    /// Leave the tables where they are at the end.
+    /// Keep the tables at the end.
     pub(crate) keep: bool,
-    /// Use the tables that are there.
+    /// Use existing tables.
     pub(crate) no_load: bool,
-    /// Check the tables that are there, and nothing else.
+    /// Only check existing tables.
     pub(crate) check_only: bool,
     pub(crate) kill_server: bool,
-    /// Check everything after each run, not after the last one alone.
+    /// Check everything after each run, not only after the last one.
     pub(crate) check_each: bool,
     pub(crate) load_connections: usize,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
-    /// How often the server is killed, each time in a run of its own; 1 is once in the run of each number of clients.
+    /// Number of kills of the server, each in a run of its own; 1 means one kill in the run of each
+    /// number of clients.
     pub(crate) kills: u32,
-    /// Which of the runs of many kills it is, from 1; 0 for other runs.
+    /// Number of the run with a kill, from 1; 0 for other runs.
     pub(crate) cycle: u32,
 }
 
-/// Longest wait for one answer of a transaction.
+/// Timeout of one answer of a transaction.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs everything on one target.
 ///
 /// # Errors
-/// The run could not begin or go on. Failed transactions and failed checks are not errors: the report has them.
+/// The run could not start or continue. Failed transactions and failed checks are not errors: they
+/// are in the report.
 pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> Result<Report> {
     let product = Product::of(target)?;
     target.only(&[])?;
     let settings = &settings.for_product(product, target)?;
     show.stage(&format!("{}: starting", product.name()));
     let connections = settings.clients.iter().copied().max().unwrap_or(1) + settings.load_connections;
-    let mut place = Place::take(target, &placing(product, &settings.placing, connections), 0)?;
+    let mut target_server = TargetServer::open(target, &server_options(product, &settings.placing, connections), 0)?;
     let connector = Connector {
         product,
-        target: place.target.clone(),
+        target: target_server.target.clone(),
         isolation: settings.isolation,
         timeout: if settings.kill_server { ANSWER_TIMEOUT.min(Duration::from_secs(30)) } else { ANSWER_TIMEOUT },
     };
-    let mut report = Report::new(settings, subject(&connector, &place)?);
-    let run = measure(settings, &connector, &mut place, &mut report, show);
-    let swept = if settings.leaves_tables() || place.server.is_some() { Ok(()) } else { sweep(&connector) };
+    let mut report = Report::new(settings, subject(&connector, &target_server)?);
+    let run = measure(settings, &connector, &mut target_server, &mut report, show);
+    let swept = if settings.leaves_tables() || target_server.server.is_some() { Ok(()) } else { sweep(&connector) };
     run.and(swept)?;
     Ok(report)
 }
 
 impl Settings {
-    /// The same with what a product's words for it are.
+    /// Adapts the settings to a product.
     fn for_product(&self, product: Product, target: &Target) -> Result<Settings> {
         let refuse = |what: &str| Err(Error::unsupported(format!("{}: {what}", product.name())));
         let mut settings = self.clone();
@@ -203,7 +210,7 @@ impl Settings {
             (Product::MariaDb, Mode::OneTripText) => {
                 return refuse("--mode one-trip-text: as --mode pipelined; use --mode one-trip (procedures)");
             }
-            // Without a procedural language.
+            // Millrace has no procedural language.
             (Product::Millrace, Mode::OneTrip) => settings.mode = Mode::OneTripText,
             _ => {}
         }
@@ -214,34 +221,36 @@ impl Settings {
             ));
         }
         if self.kill_server && !target.is_private() {
-            return Err(Error::setup("--kill-server: only a private server is killed; give --target a name alone"));
+            return Err(Error::setup(
+                "--kill-server: only a private server can be killed; give --target only a product's name",
+            ));
         }
         Ok(settings)
     }
 
-    /// Are the tables to be there afterwards?
+    /// Returns whether the tables must exist after the run.
     fn leaves_tables(&self) -> bool {
         self.keep || self.no_load || self.check_only
     }
 }
 
-/// `placing` with what the product needs for so many connections, before what the user says.
-fn placing(product: Product, placing: &Placing, connections: usize) -> Placing {
+/// Adds the product's settings for this number of connections; the user's settings take precedence.
+fn server_options(product: Product, placing: &TargetServerOptions, connections: usize) -> TargetServerOptions {
     let mut placing = placing.clone();
     let mut settings = product.settings_for(connections);
     settings.append(&mut placing.settings);
     placing.settings = settings;
     if product == Product::MariaDb && placing.memory_mib.is_none() {
-        // As much as PostgreSQL gets.
+        // Equal to PostgreSQL's shared buffers.
         placing.memory_mib = proc::host_memory().and_then(|(bytes, _)| u32::try_from(bytes >> 22).ok());
     }
     placing
 }
 
-fn subject(connector: &Connector, place: &Place) -> Result<Subject> {
+fn subject(connector: &Connector, target_server: &TargetServer) -> Result<Subject> {
     let mut admin = Admin::connect(connector, false)?;
     let version = admin.version()?;
-    let durability = match &place.server {
+    let durability = match &target_server.server {
         Some(server) => format!("{} ({})", server.durability(), server.durability_reason()),
         None => durability_of(&mut admin, connector.product)?,
     };
@@ -251,11 +260,11 @@ fn subject(connector: &Connector, place: &Place) -> Result<Subject> {
         product: connector.product.name().to_owned(),
         version,
         durability,
-        server_settings: place.server.as_ref().map_or_else(Vec::new, |server| server.settings().to_vec()),
+        server_settings: target_server.server.as_ref().map_or_else(Vec::new, |server| server.settings().to_vec()),
     })
 }
 
-/// What a server that was there before says about its commits.
+/// Describes the commit durability of a server that this tool did not start, from its settings.
 fn durability_of(admin: &mut Admin, product: Product) -> Result<String> {
     let names: &[&str] = match product {
         Product::Postgres => &["synchronous_commit", "fsync", "full_page_writes"],
@@ -278,11 +287,11 @@ fn sweep(connector: &Connector) -> Result<()> {
     Admin::connect(connector, false)?.run(&drop)
 }
 
-/// Loads, checks, runs, checks.
+/// Loads, checks, runs the clients, and checks again.
 fn measure(
     settings: &Settings,
     connector: &Connector,
-    place: &mut Place,
+    target_server: &mut TargetServer,
     report: &mut Report,
     show: &mut dyn Show,
 ) -> Result<()> {
@@ -303,26 +312,32 @@ fn measure(
     if settings.mode == Mode::OneTrip && !settings.check_only {
         Admin::connect(connector, true)?.run(&functions::definitions(connector.product))?;
     }
-    let expect = if report.loaded.is_some() { Expect::Initial } else { Expect::Consistent };
+    let expect = if report.loaded.is_some() { ExpectedState::Initial } else { ExpectedState::Consistent };
     report.before = check_all(connector, &expect, show, "before the run")?;
     if settings.check_only || !report.before.passed() || INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
         return Ok(());
     }
     if settings.kill_server && settings.kills > 1 {
-        return kills::run(settings, connector, place, report, show);
+        return kills::run(settings, connector, target_server, report, show);
     }
     let ledger = Ledger::begin(&mut Admin::connect(connector, true)?, report.warehouses)?;
     for (number, clients) in (1..).zip(&settings.clients) {
-        let crew =
-            clients::Crew { settings, connector, ledger: &ledger, clients: *clients, warehouses: report.warehouses };
-        let point = crew.run(place, show)?;
+        let group = clients::ClientGroup {
+            settings,
+            connector,
+            ledger: &ledger,
+            clients: *clients,
+            warehouses: report.warehouses,
+        };
+        let point = group.run(target_server, show)?;
         report.points.push(point);
         if INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed) {
-            report.notes.push("stopped by Ctrl-C; what was done until then is checked and shown".to_owned());
+            report.notes.push("stopped by Ctrl-C; the results until then are checked and shown".to_owned());
             break;
         }
         if settings.check_each && number < settings.clients.len() {
-            let verdict = check_all(connector, &Expect::Ledger(&ledger), show, &format!("after {clients} clients"))?;
+            let verdict =
+                check_all(connector, &ExpectedState::Ledger(&ledger), show, &format!("after {clients} clients"))?;
             let passed = verdict.passed();
             report.between.push(Between { clients: *clients, verdict });
             if !passed {
@@ -330,11 +345,11 @@ fn measure(
             }
         }
     }
-    report.after = Some(check_all(connector, &Expect::Ledger(&ledger), show, "after the run")?);
+    report.after = Some(check_all(connector, &ExpectedState::Ledger(&ledger), show, "after the run")?);
     Ok(())
 }
 
-fn check_all(connector: &Connector, expect: &Expect<'_>, show: &mut dyn Show, when: &str) -> Result<Verdict> {
+fn check_all(connector: &Connector, expect: &ExpectedState<'_>, show: &mut dyn Show, when: &str) -> Result<Verdict> {
     show.stage(&format!("{}: checking the twelve conditions {when}", connector.product.name()));
     let began = Instant::now();
     let mut verdict = check::check(connector, expect)?;
@@ -348,7 +363,7 @@ fn warehouses_there(connector: &Connector) -> Result<i32> {
     if count == 0 {
         return Err(Error::setup(format!(
             "there are no warehouses in {}: load them first, with --keep",
-            schema::PLACE
+            schema::SCHEMA
         )));
     }
     Ok(count)

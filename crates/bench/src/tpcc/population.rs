@@ -1,35 +1,36 @@
-//! TPC-C's initial population (clause 4.3.3) as text rows: `COPY`'s format, which `LOAD DATA` reads as well.
+//! TPC-C's initial population (clause 4.3.3) as text rows in `COPY`'s format, which `LOAD DATA`
+//! also accepts.
 //!
-//! A pure function of the seed, the time of loading and the unit: units can be made in any order by any thread. No text
-//! has a character that would need escaping.
+//! A pure function of the seed, the load time and the unit: any thread can generate units in any
+//! order. No text contains a character that requires escaping.
 
 use super::random::{CUSTOMERS, Constants, ITEMS, NAMES, Random, last_name};
 use super::schema::Table;
 
-/// Districts of a warehouse.
+/// Districts of each warehouse.
 pub(super) const DISTRICTS: i32 = 10;
-/// Orders of a district; the first of them are delivered.
+/// Orders of each district; the first [`ORDERS_DELIVERED`] are delivered.
 pub(super) const ORDERS: i32 = CUSTOMERS;
 pub(super) const ORDERS_DELIVERED: i32 = 2100;
-/// Rows of stock or items that are made at once.
+/// Rows of stock or items in a unit.
 const SLICE: i32 = 10_000;
 
-/// What is made, and put into the database, at once.
+/// Rows that are generated and loaded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// `SLICE` items from this one on.
+    /// `SLICE` items, starting with this one.
     Items(i32),
     /// A warehouse and its districts.
     Warehouse(i32),
-    /// `SLICE` rows of stock of a warehouse from this item on.
+    /// `SLICE` stock rows of a warehouse, starting with this item.
     Stock(i32, i32),
-    /// The customers of a district, and a payment of each.
+    /// The customers of a district, and one payment for each.
     Customers(i32, i32),
-    /// The orders of a district and their lines; those that are not delivered yet.
+    /// The orders of a district with their lines, and the rows of undelivered orders.
     Orders(i32, i32),
 }
 
-/// All units of so many warehouses.
+/// All units of this number of warehouses.
 pub(super) fn units(warehouses: i32) -> Vec<Unit> {
     let slices = || (1..=ITEMS).step_by(SLICE as usize);
     let mut units: Vec<Unit> = slices().map(Unit::Items).collect();
@@ -42,7 +43,7 @@ pub(super) fn units(warehouses: i32) -> Vec<Unit> {
     units
 }
 
-/// Rows of so many warehouses, about: the number of lines of an order is random.
+/// Approximate number of rows: the number of lines in an order is random.
 pub(super) fn rows_expected(warehouses: i32) -> u64 {
     let district = i64::from(CUSTOMERS) * 2 + i64::from(ORDERS) * 11 + i64::from(ORDERS - ORDERS_DELIVERED);
     (i64::from(ITEMS) + i64::from(warehouses) * (i64::from(ITEMS) + 1 + i64::from(DISTRICTS) * (district + 1))) as u64
@@ -66,7 +67,7 @@ impl Rows {
         self
     }
 
-    /// A number with so many decimals, as its digits without the point.
+    /// Appends `value / 10^decimals` as a decimal number.
     fn decimal(&mut self, value: i64, decimals: u32) -> &mut Rows {
         if value < 0 {
             self.bytes.push(b'-');
@@ -75,8 +76,8 @@ impl Rows {
         push_int((value.unsigned_abs() / scale) as i64, &mut self.bytes);
         self.bytes.push(b'.');
         let fraction = value.unsigned_abs() % scale;
-        for place in (0..decimals).rev() {
-            self.bytes.push(b'0' + (fraction / 10_u64.pow(place) % 10) as u8);
+        for digit in (0..decimals).rev() {
+            self.bytes.push(b'0' + (fraction / 10_u64.pow(digit) % 10) as u8);
         }
         self.bytes.push(b'\t');
         self
@@ -96,28 +97,28 @@ impl Rows {
         self.text("\\N")
     }
 
-    /// Random letters and digits.
+    /// Appends random letters and digits.
     fn letters(&mut self, random: &mut Random, low: i32, high: i32) -> &mut Rows {
         random.letters(low, high, &mut self.bytes);
         self.bytes.push(b'\t');
         self
     }
 
-    /// The same, with ORIGINAL somewhere in one of ten.
+    /// Appends random letters and digits; one row of ten contains ORIGINAL.
     fn data(&mut self, random: &mut Random) -> &mut Rows {
         let at = self.bytes.len();
         random.letters(26, 50, &mut self.bytes);
         if random.one_of(10) {
             const WORD: &[u8; 8] = b"ORIGINAL";
             let room = self.bytes.len() - at - WORD.len();
-            let place = at + random.within(0, room as i32) as usize;
-            self.bytes[place..place + WORD.len()].copy_from_slice(WORD);
+            let offset = at + random.within(0, room as i32) as usize;
+            self.bytes[offset..offset + WORD.len()].copy_from_slice(WORD);
         }
         self.bytes.push(b'\t');
         self
     }
 
-    /// Two streets, city, state and zip code.
+    /// Appends an address: two streets, city, state and zip code.
     fn address(&mut self, random: &mut Random) -> &mut Rows {
         self.letters(random, 10, 20).letters(random, 10, 20).letters(random, 10, 20).letters(random, 2, 2);
         random.digits(4, &mut self.bytes);
@@ -149,16 +150,16 @@ fn push_int(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// What the rows are made from.
+/// Parameters of the population.
 #[derive(Clone)]
 pub(super) struct Population {
     pub(super) seed: u64,
-    /// When customers and orders say that they were entered: `2026-11-21 12:00:00`.
+    /// Entry time of customers and orders: `2026-11-21 12:00:00`.
     pub(super) loaded_at: String,
 }
 
 impl Population {
-    /// The rows of a unit, by table.
+    /// Generates the rows of a unit, by table.
     pub(super) fn rows(&self, unit: Unit) -> Vec<Rows> {
         match unit {
             Unit::Items(first) => vec![self.items(first)],
@@ -169,8 +170,8 @@ impl Population {
         }
     }
 
-    fn random(&self, table: Table, place: i32, part: i32) -> Random {
-        Random::new(self.seed, table as u64 + 1, (place as u64) << 20 | part as u64)
+    fn random(&self, table: Table, major: i32, minor: i32) -> Random {
+        Random::new(self.seed, table as u64 + 1, (major as u64) << 20 | minor as u64)
     }
 
     fn items(&self, first: i32) -> Rows {
@@ -273,7 +274,7 @@ mod tests {
         Population { seed: 7, loaded_at: "2026-11-21 12:00:00".to_owned() }
     }
 
-    /// One warehouse as text, by table; made once for all tests.
+    /// One warehouse as text, by table; generated once for all tests.
     static TEXTS: LazyLock<BTreeMap<&'static str, String>> = LazyLock::new(|| {
         let population = population();
         let mut tables: BTreeMap<&'static str, String> = BTreeMap::new();
@@ -287,7 +288,7 @@ mod tests {
 
     type Cells = Vec<&'static str>;
 
-    /// Its cells, by table.
+    /// Cells of the rows in [`TEXTS`], by table.
     fn cells() -> BTreeMap<&'static str, Vec<Cells>> {
         let rows = |text: &'static String| text.lines().map(|line| line.split('\t').collect()).collect();
         TEXTS.iter().map(|(table, text)| (*table, rows(text))).collect()
@@ -297,7 +298,7 @@ mod tests {
         cell.parse().unwrap_or_else(|_| panic!("{cell:?} is no number"))
     }
 
-    /// Share of the rows for which it holds.
+    /// Share of the rows that satisfy `holds`.
     fn share(rows: &[Cells], holds: impl Fn(&[&str]) -> bool) -> f64 {
         rows.iter().filter(|row| holds(row)).count() as f64 / rows.len() as f64
     }
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_up_to_2100_are_delivered_and_the_others_wait() {
+    fn orders_up_to_2100_are_delivered_and_the_others_are_not() {
         let tables = cells();
         for row in &tables["orders"] {
             assert_eq!(row[5] != "\\N", number(row[2]) <= 2100.0, "{row:?}");
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_seeds_give_equal_rows_and_others_others() {
+    fn equal_seeds_give_equal_rows_and_other_seeds_other_rows() {
         for unit in [Unit::Items(1), Unit::Warehouse(3), Unit::Customers(2, 7), Unit::Orders(1, 1), Unit::Stock(9, 1)] {
             let bytes = |seed: u64| -> Vec<Vec<u8>> {
                 let rows = Population { seed, ..population() }.rows(unit);
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_written_with_all_their_places() {
+    fn decimals_are_written_with_all_their_digits() {
         let mut rows = Rows::new(Table::Item);
         rows.money(-10).decimal(5, 4).decimal(0, 2).decimal(12_345_678, 2).int(-5).end();
         assert_eq!(rows.bytes, b"-10.00\t0.0005\t0.00\t123456.78\t-5\n");

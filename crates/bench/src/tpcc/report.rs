@@ -1,6 +1,6 @@
-//! What a run found out, as text and JSON; the page with charts is `report::html`'s.
+//! Results of TPC-C runs as text and JSON; `report::html` renders the page with charts.
 //!
-//! Always true: no throughput and no latency of a run whose check failed, in any form.
+//! Always true: a run whose check failed shows no throughput and no latency, in any format.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::report::busy;
 use crate::report::format::{bytes, milliseconds, percent, seconds, short, whole};
 use crate::result::{Latency, Machine};
 
-/// Version of the form.
+/// Version of the JSON format.
 const FORMAT: u32 = 1;
-/// Said wherever figures are shown.
+/// Printed wherever figures are shown.
 pub(crate) const DISCLAIMER: &str = "Not audited TPC results: the transactions, data and checks follow the TPC-C \
      specification, the rules for publishing do not (no think time unless said, no pricing, no audit). Do not compare \
      with results of the TPC.";
 
-/// One target's runs.
+/// The runs of one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) format: u32,
-    /// [`DISCLAIMER`].
+    /// The text of [`DISCLAIMER`].
     pub(crate) disclaimer: String,
     pub(crate) tool: String,
     pub(crate) command: Vec<String>,
@@ -37,17 +37,17 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     pub(crate) target: Subject,
     pub(crate) warehouses: i32,
-    /// Name and value, for people.
+    /// Names and values, human-readable.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) loaded: Option<Loaded>,
     pub(crate) before: Verdict,
-    /// One for each number of clients; empty where a check failed.
+    /// One element for each number of clients; empty if a check failed.
     pub(crate) points: Vec<Point>,
-    /// Checks after runs that were not the last one, where that was asked for.
+    /// Checks after each run except the last, if requested.
     #[serde(default)]
     pub(crate) between: Vec<Between>,
     pub(crate) after: Option<Verdict>,
-    /// Of a run with many kills, which has no points.
+    /// Result of a run with many kills, which has no points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kills: Option<Kills>,
     pub(crate) notes: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Report {
 /// A check between two runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Between {
-    /// Of the run before it.
+    /// Number of clients of the preceding run.
     pub(crate) clients: usize,
     pub(crate) verdict: Verdict,
 }
@@ -68,41 +68,41 @@ pub(crate) struct Subject {
     pub(crate) url: String,
     pub(crate) product: String,
     pub(crate) version: String,
-    /// When a commit is acknowledged, and what makes it so.
+    /// Durability of an acknowledged commit, and the setting that determines it.
     pub(crate) durability: String,
     pub(crate) server_settings: Vec<String>,
 }
 
-/// A run with a number of clients.
+/// A run with one number of clients.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(crate) clients: usize,
     pub(crate) warm_up_s: f64,
-    /// Measured time.
+    /// Length of the measured interval.
     pub(crate) seconds: f64,
-    /// Committed New-Order transactions a minute: what the standard calls tpmC, without its rules.
+    /// Committed New-Order transactions a minute: the standard's tpmC, without its rules.
     pub(crate) nopm: f64,
-    /// The same for each processor that the server kept busy: a minute of server CPU.
+    /// `nopm` for each core that the server kept busy, that is, for a minute of server CPU.
     pub(crate) nopm_per_server_core: Option<f64>,
-    /// All transactions a second.
+    /// Transactions of all kinds a second.
     pub(crate) tps: f64,
     pub(crate) server_cpu_s: Option<f64>,
-    /// Of everything, for each committed New-Order.
+    /// Server CPU of all transactions, in microseconds for each committed New-Order.
     pub(crate) server_cpu_us_per_new_order: Option<f64>,
     pub(crate) server_cpu_us_per_trip: Option<f64>,
     pub(crate) server_written_bytes: Option<f64>,
     pub(crate) server_rss_bytes: Option<u64>,
-    /// Of this tool, all threads.
+    /// CPU seconds of this tool, all threads.
     pub(crate) client_cpu_s: f64,
     pub(crate) host_cpu_s: f64,
-    /// Round trips.
+    /// Round trips in the measured interval.
     pub(crate) trips: u64,
     pub(crate) kinds: Vec<KindResult>,
     pub(crate) by_second: Vec<SecondOfKind>,
-    /// Attempts that failed, the warm-up's included.
+    /// Failed attempts, including those of the warm-up.
     pub(crate) errors: Vec<ErrorCount>,
     pub(crate) retries: u64,
-    /// Districts that had no order to deliver.
+    /// Deliveries that found no order in a district.
     pub(crate) skipped_districts: u64,
     pub(crate) outage: Option<Outage>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct KindResult {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) ok: u64,
-    /// Given up, after all retries.
+    /// Transactions that failed after all retries.
     pub(crate) failed: u64,
     pub(crate) per_minute: f64,
     pub(crate) latency_ms: Latency,
@@ -124,7 +124,7 @@ pub(crate) struct KindResult {
 /// One second of one kind.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SecondOfKind {
-    /// Since the measured time began.
+    /// Seconds since the start of the measured interval.
     pub(crate) at_s: f64,
     pub(crate) kind: String,
     pub(crate) ok: u64,
@@ -138,22 +138,22 @@ pub(crate) struct SecondOfKind {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ErrorCount {
     pub(crate) kind: String,
-    /// Or what failed, where the server told nothing.
+    /// SQLSTATE, or the class of the failure if the server sent none.
     pub(crate) sqlstate: String,
     pub(crate) count: u64,
     pub(crate) first: String,
 }
 
-/// A kill of the server in the middle of a run.
+/// A kill of the server during a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outage {
     pub(crate) new_orders_before: u64,
-    /// From the kill until it answered again.
+    /// Seconds from the kill until the server answered again.
     pub(crate) restart_s: f64,
 }
 
 impl Point {
-    /// Figures that follow from the others.
+    /// Computes the derived figures.
     pub(super) fn derive(&mut self) {
         let orders = self.new_orders();
         let all: u64 = self.kinds.iter().map(|kind| kind.ok).sum();
@@ -167,18 +167,19 @@ impl Point {
         self.nopm_per_server_core = self.server_cpu_us_per_new_order.filter(|us| *us > 0.0).map(|us| 60e6 / us);
     }
 
-    /// Committed ones in the measured time.
+    /// Committed New-Order transactions in the measured interval.
     pub(crate) fn new_orders(&self) -> u64 {
         self.kinds.first().map_or(0, |kind| kind.ok)
     }
 
-    /// Processors that the server, and this tool, kept busy on average.
+    /// Average processors that the server and this tool kept busy.
     pub(crate) fn cores(&self) -> (Option<f64>, f64) {
         let cores = |cpu_s: f64| if self.seconds > 0.0 { cpu_s / self.seconds } else { 0.0 };
         (self.server_cpu_s.map(cores), cores(self.client_cpu_s))
     }
 
-    /// The same and everything that ran, as shares of a machine with so many processors.
+    /// CPU shares of the server, this tool and the whole host, for a machine with `cpus`
+    /// processors.
     pub(crate) fn shares(&self, cpus: u32) -> Shares {
         let (server, client) = self.cores();
         let share = |cores: f64| cores / f64::from(cpus.max(1));
@@ -186,7 +187,7 @@ impl Point {
         Shares { server: server.map(share), client: share(client), host: share(host) }
     }
 
-    /// A warning, if other programs than the server and this tool kept the machine busy.
+    /// Returns a warning if other programs kept the machine busy.
     pub(crate) fn busy(&self, cpus: u32) -> Option<String> {
         let (server, client) = self.cores();
         let others = self.host_cpu_s / self.seconds - server? - client;
@@ -194,23 +195,23 @@ impl Point {
         tells.then(|| busy::sentence(others.max(0.0), f64::from(cpus))).flatten()
     }
 
-    /// Attempts that failed, the warm-up's and those that were tried again included.
+    /// Failed attempts, including those of the warm-up and those that were retried.
     pub(crate) fn attempts_failed(&self) -> u64 {
         self.errors.iter().map(|error| error.count).sum()
     }
 }
 
-/// Of the machine's processors, 0 to 1.
+/// Shares of the machine's processors, 0 to 1.
 pub(crate) struct Shares {
-    /// `None`: its processes cannot be seen.
+    /// Share of the server; `None` if its processes cannot be inspected.
     pub(crate) server: Option<f64>,
     pub(crate) client: f64,
-    /// Everything that ran, others' work included.
+    /// All processes of the machine.
     pub(crate) host: f64,
 }
 
 impl Report {
-    /// Of a run that has not begun.
+    /// Creates an empty report.
     pub(super) fn new(settings: &Settings, target: Subject) -> Report {
         Report {
             format: FORMAT,
@@ -221,28 +222,28 @@ impl Report {
             machine: proc::machine(),
             target,
             warehouses: settings.warehouses,
-            settings: settings.shown(),
+            settings: settings.entries(),
             ..Report::default()
         }
     }
 
-    /// Does every condition hold that was asked?
+    /// Returns whether all checked conditions hold.
     pub(crate) fn passed(&self) -> bool {
         let between = self.between.iter().all(|between| between.verdict.passed());
         self.before.passed() && between && self.after.as_ref().is_none_or(Verdict::passed)
     }
 
-    /// The same without what nobody may see when a check failed.
+    /// Copies the report without figures if a check failed.
     fn honest(&self) -> Report {
         let mut report = self.clone();
         if !self.passed() {
             report.points.clear();
-            report.notes.push("a consistency check failed: there are no figures".to_owned());
+            report.notes.push("a consistency check failed: figures are not shown".to_owned());
         }
         report
     }
 
-    /// For a terminal.
+    /// Renders the report for a terminal.
     pub(crate) fn text(&self) -> String {
         let report = self.honest();
         let target = &report.target;
@@ -254,7 +255,7 @@ impl Report {
         if let Some(loaded) = &report.loaded {
             let _ = writeln!(out, "{}", loaded.line());
         }
-        // Conditions that hold are a line, unless there is nothing else to tell.
+        // Conditions that hold take one line, unless the report has nothing else.
         let brief = !report.points.is_empty();
         conditions("before the run", &report.before, brief, &mut out);
         for Between { clients, verdict } in &report.between {
@@ -281,8 +282,8 @@ impl Report {
     }
 }
 
-/// Several targets with the same numbers of clients: the others against the first. Nothing for one target, or where a
-/// check failed.
+/// Compares several targets at the same numbers of clients with the first target. Empty for one
+/// target, or if a check failed.
 pub(crate) fn side_by_side(reports: &[Report]) -> String {
     let [first, others @ ..] = reports else { return String::new() };
     if others.is_empty() || !reports.iter().all(Report::passed) {
@@ -318,7 +319,7 @@ pub(crate) fn side_by_side(reports: &[Report]) -> String {
     out
 }
 
-/// Reports as JSON.
+/// Writes reports as JSON.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -326,7 +327,7 @@ pub(crate) fn write_json(reports: &[Report], path: &Path) -> Result<()> {
     write_list(&for_page(reports), path)
 }
 
-/// Reports of any kind as a list of JSON.
+/// Writes reports of any kind as a JSON list.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -335,14 +336,14 @@ pub(crate) fn write_list<T: Serialize>(reports: &[T], path: &Path) -> Result<()>
     std::fs::write(path, text + "\n").map_err(|error| Error::setup(format!("{}: {error}", path.display())))
 }
 
-/// What a page shows.
+/// Reports as shown on a page.
 pub(crate) fn for_page(reports: &[Report]) -> Vec<Report> {
     reports.iter().map(Report::honest).collect()
 }
 
 impl Settings {
-    /// Name and value of what a reader must know.
-    fn shown(&self) -> Vec<(String, String)> {
+    /// Names and values of the settings that a reader must know.
+    fn entries(&self) -> Vec<(String, String)> {
         let [a, b, c, d, e] = self.mix;
         let mode = match self.mode {
             Mode::Interactive => "interactive (a round trip for each statement)",
@@ -356,7 +357,7 @@ impl Settings {
             Isolation::Serializable => "serializable",
         };
         let draw = if self.draw == Draw::Deck { "dealt from a deck" } else { "drawn by weight" };
-        let think = if self.thinks { "as the standard has it, terminals fixed" } else { "off, any warehouse" };
+        let think = if self.thinks { "as in the standard, fixed terminals" } else { "off, any warehouse" };
         let pairs = [
             ("mode", mode.to_owned()),
             ("isolation", isolation.to_owned()),
@@ -371,7 +372,7 @@ impl Settings {
 }
 
 impl Loaded {
-    /// In one line.
+    /// Formats the load in one line.
     pub(crate) fn line(&self) -> String {
         let per = |seconds: f64| short(self.rows as f64 / seconds.max(1e-9));
         format!(
@@ -426,11 +427,11 @@ impl Point {
                 whole(per_core as u64),
             );
         } else {
-            let _ = writeln!(out, "  server CPU: not seen (--server-pid names its processes)");
+            let _ = writeln!(out, "  server CPU: unknown (name the server's processes with --server-pid)");
         }
         let _ = writeln!(out, "  client CPU: {client:.2} of {cpus} cores; round trips: {}", whole(self.trips));
         if client >= 0.7 * f64::from(cpus) {
-            let _ = writeln!(out, "  client-bound: this tool used most of the machine; the throughput is its own");
+            let _ = writeln!(out, "  client-bound: this tool used most of the machine and limits the throughput");
         }
         if let Some(warning) = self.busy(cpus) {
             let _ = writeln!(out, "  WARNING: {}: {warning}", busy::TITLE);
@@ -484,7 +485,7 @@ impl Point {
     }
 }
 
-/// One line for each number of clients; shares of CPU are of the whole machine.
+/// A table with one line for each number of clients; CPU shares are of the whole machine.
 fn summary(points: &[Point], cpus: u32, out: &mut String) {
     let mut line = |cells: [String; 12]| {
         let [clients, cells @ ..] = cells;
@@ -530,7 +531,7 @@ fn summary(points: &[Point], cpus: u32, out: &mut String) {
             whole(point.retries),
         ]);
     }
-    out.push_str("(a core: of those that the server kept busy; µs: server CPU; shares: of the whole machine)\n");
+    out.push_str("(per core: of the cores that the server kept busy; µs: server CPU; shares: of the whole machine)\n");
 }
 
 #[cfg(test)]
@@ -573,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_others_keep_busy_is_told_at_the_run() {
+    fn a_machine_that_other_programs_keep_busy_is_reported_with_the_run() {
         let busy = |host_cpu_s| Point { host_cpu_s, ..point() }.busy(4);
         assert_eq!(busy(27.0 + 15.0), None, "an eighth of the machine");
         assert!(busy(27.0 + 60.0).unwrap().contains("used 2.0 of 4 processors (50 %)"));
@@ -589,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_condition_leaves_no_throughput_in_any_form() {
+    fn a_failed_condition_removes_throughput_from_every_format() {
         let report = Report {
             before: verdict(&[]),
             after: Some(verdict(&["W_ID=1 W_YTD=3.00"])),
@@ -616,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_set_against_the_first_one() {
+    fn targets_are_compared_with_the_first_one() {
         let report = |product: &str, nopm: f64| {
             let point = Point { nopm, server_cpu_us_per_new_order: Some(24e6 / nopm), ..point() };
             let mut report = Report { before: verdict(&[]), points: vec![point], ..Report::default() };

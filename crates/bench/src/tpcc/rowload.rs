@@ -1,8 +1,9 @@
-//! Loading small rows by many connections: the ingestion test that MogDB's MOT publishes (500 connections, ten rows an
-//! insert, rows of 200 bytes), with prepared inserts of several rows.
+//! Loads small rows over many connections: the ingestion test that MogDB publishes for MOT (500
+//! connections, ten rows in each INSERT, rows of 200 bytes), with prepared multi-row INSERTs.
 //!
-//! A row: `id bigint` (the key), `batch integer`, `amount bigint` (a pure function of the id), `payload varchar(180)`: 200
-//! bytes. Each insert is a transaction. Afterwards count and sums are compared with what was acknowledged.
+//! A row has `id bigint` (the key), `batch integer`, `amount bigint` (a pure function of the id)
+//! and `payload varchar(180)`: 200 bytes. Each INSERT is a transaction. Afterwards, count and sums
+//! are compared with the acknowledged rows.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +16,7 @@ use super::load::bar;
 use super::random::Random;
 use super::report::{ErrorCount, Subject};
 use super::session::{Admin, Connector, Session, Value};
-use super::{Isolation, Product, placing, schema, subject};
+use super::{Isolation, Product, schema, server_options, subject};
 use crate::drivers::Target;
 use crate::engine::recorder::{Recorder, Sample};
 use crate::error::{Error, Result};
@@ -24,25 +25,26 @@ use crate::measure::proc;
 use crate::measure::sampler::Sampler;
 use crate::report::format::{bytes, milliseconds, seconds, short, whole};
 use crate::result::{Latency, Machine};
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 use crate::workload::OperationKind;
 
-/// Characters of the payload: with the three numbers, 200 bytes a row.
+/// Characters of the payload: 200 bytes for each row, together with the three numbers.
 pub(super) const PAYLOAD: i32 = 180;
-/// Different payloads, so that no row costs this tool its making.
+/// Number of different payloads, generated in advance so that rows cost the client no generation
+/// time.
 pub(super) const PAYLOADS: usize = 4096;
-/// Of a row, as its values are: `bigint`, `integer`, `bigint` and the payload.
+/// Bytes of a row's values: `bigint`, `integer`, `bigint` and the payload.
 pub(super) const ROW_BYTES: u64 = 8 + 4 + 8 + PAYLOAD as u64;
 const KINDS: [OperationKind; 1] =
     [OperationKind { name: "INSERT", stored_name: "INSERT", title: "rows of one statement" }];
-/// More parameters than this no protocol takes.
+/// Upper limit because of the protocols' limits on parameters.
 const ROWS_PER_INSERT_MAX: usize = 10_000;
 const COLUMNS: usize = 4;
 const STACK_BYTES: usize = 512 << 10;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) connections: usize,
@@ -50,11 +52,11 @@ pub(crate) struct Settings {
     pub(crate) rows_per_insert: usize,
     pub(crate) keep: bool,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
 }
 
-/// How it went on one target.
+/// Result for one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) tool: String,
@@ -65,7 +67,7 @@ pub(crate) struct Report {
     pub(crate) connections: usize,
     pub(crate) rows_per_insert: usize,
     pub(crate) row_bytes: usize,
-    /// Acknowledged.
+    /// Number of acknowledged rows.
     pub(crate) rows: u64,
     pub(crate) seconds: f64,
     pub(crate) rows_per_s: f64,
@@ -76,22 +78,23 @@ pub(crate) struct Report {
     pub(crate) latency_ms: Latency,
     pub(crate) histogram: String,
     pub(crate) errors: Vec<ErrorCount>,
-    /// Rows whose insert failed with an unknown outcome.
+    /// Rows whose INSERT failed with an unknown outcome.
     pub(crate) unknown: u64,
     pub(crate) found: u64,
-    /// What contradicts the acknowledgements.
+    /// Contradictions between the table and the acknowledgements.
     pub(crate) findings: Vec<String>,
 }
 
-/// The amount of a row.
+/// Value of a row's column `amount`.
 pub(super) fn amount(seed: u64, id: i64) -> i64 {
     generate::below(generate::at(seed, 0x20AD, id as u64, 0), 1_000_000) as i64
 }
 
-/// Loads, and looks whether everything is there.
+/// Loads the rows and checks that they are stored.
 ///
 /// # Errors
-/// It could not begin or go on. Failed inserts and missing rows are not errors: the report has them.
+/// The run could not start or continue. Failed INSERTs and missing rows are not errors: they are in
+/// the report.
 pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> Result<Report> {
     if !(1..=ROWS_PER_INSERT_MAX).contains(&settings.rows_per_insert) || settings.connections == 0 {
         return Err(Error::setup(format!(
@@ -102,10 +105,11 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     let product = Product::of(target)?;
     target.only(&[])?;
     show.stage(&format!("{}: starting", product.name()));
-    let place = Place::take(target, &placing(product, &settings.placing, settings.connections), 0)?;
+    let target_server =
+        TargetServer::open(target, &server_options(product, &settings.placing, settings.connections), 0)?;
     let connector = Connector {
         product,
-        target: place.target.clone(),
+        target: target_server.target.clone(),
         isolation: Isolation::ReadCommitted,
         timeout: ANSWER_TIMEOUT,
     };
@@ -114,7 +118,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
         command: settings.command.clone(),
         started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
         machine: proc::machine(),
-        target: subject(&connector, &place)?,
+        target: subject(&connector, &target_server)?,
         connections: settings.connections,
         rows_per_insert: settings.rows_per_insert,
         row_bytes: ROW_BYTES as usize,
@@ -124,48 +128,48 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     admin.run(&schema::clear(product))?;
     let columns = format!("id bigint PRIMARY KEY, batch integer, amount bigint, payload varchar({PAYLOAD})");
     admin.query(&format!("CREATE TABLE rowload ({columns})"))?;
-    let sums = insert(settings, &connector, &place, &mut report, show)?;
+    let sums = insert(settings, &connector, &target_server, &mut report, show)?;
     show.stage(&format!("{}: counting", product.name()));
     verify(settings.seed, sums, &mut admin, &mut report)?;
     if !report.passed() {
-        // What was fast and wrong has no figures.
+        // A run with wrong results has no figures.
         report = Report { rows_per_s: 0.0, rows_per_server_cpu_s: None, latency_ms: Latency::default(), ..report };
         report.histogram.clear();
     }
-    if !settings.keep && place.server.is_none() {
+    if !settings.keep && target_server.server.is_none() {
         admin.query(&schema::clear(product)[0])?;
     }
     Ok(report)
 }
 
-/// What the connections share.
+/// State shared by the connections.
 struct Shared<'a> {
     settings: &'a Settings,
     connector: &'a Connector,
     payloads: Vec<String>,
     recorder: Recorder,
-    /// First row that nobody inserts yet.
+    /// First row that no connection has claimed.
     next: AtomicU64,
     acknowledged: AtomicU64,
     unknown: AtomicU64,
-    /// Of acknowledged rows.
+    /// Sums over the acknowledged rows.
     ids: AtomicU64,
     amounts: AtomicU64,
     working: AtomicUsize,
     errors: Mutex<Vec<ErrorCount>>,
 }
 
-/// Of acknowledged rows.
+/// Sums over the acknowledged rows.
 struct Sums {
     ids: i64,
     amounts: i64,
 }
 
-/// Inserts everything.
+/// Inserts all rows.
 fn insert(
     settings: &Settings,
     connector: &Connector,
-    place: &Place,
+    target_server: &TargetServer,
     report: &mut Report,
     show: &mut dyn Show,
 ) -> Result<Sums> {
@@ -190,7 +194,7 @@ fn insert(
         working: AtomicUsize::new(settings.connections),
         errors: Mutex::default(),
     };
-    let sampler = Sampler::start(&place.pids, &place.dirs, start);
+    let sampler = Sampler::start(&target_server.pids, &target_server.dirs, start);
     let before = sampler.now();
     let began = Instant::now();
     std::thread::scope(|scope| -> Result<()> {
@@ -227,7 +231,7 @@ fn insert(
     Ok(sums)
 }
 
-/// The texts of rows; that of a row is the one of its id modulo their number.
+/// Payload texts; a row uses the one at its id modulo their number.
 pub(super) fn payloads(seed: u64) -> Vec<String> {
     let mut random = Random::new(seed, 0x20AD, 1);
     let payload = |_| {
@@ -268,7 +272,7 @@ impl Shared<'_> {
         }
     }
 
-    /// One statement, committed.
+    /// Inserts and commits the rows `ids` with one statement.
     fn one(&self, session: &mut Session, ids: std::ops::Range<u64>) -> Result<()> {
         let count = (ids.end - ids.start) as usize;
         let batch = ids.start / self.settings.rows_per_insert as u64;
@@ -279,22 +283,23 @@ impl Shared<'_> {
             values.push(Value::Bigint(amount(self.settings.seed, id as i64)));
             values.push(Value::Text(&self.payloads[id as usize % PAYLOADS]));
         }
-        // The last insert may be shorter: its number is its length.
+        // The last INSERT may be shorter: statements are numbered by their length.
         session.add_prepared(count, &|| text(count), &values)?;
         if self.connector.product == Product::MariaDb {
-            // Its transactions begin by themselves and are ended in the same trip.
+            // MariaDB starts transactions implicitly; COMMIT is part of the same round trip.
             session.add_end(super::statements::Statement::Commit)?;
         }
         session.trip()?;
         match session.affected(0) {
             rows if rows == count as u64 => Ok(()),
-            rows => Err(Error::protocol(format!("an insert of {count} rows says it wrote {rows}"))),
+            rows => Err(Error::protocol(format!("an INSERT of {count} rows: the server reports {rows}"))),
         }
     }
 
-    /// Counts a failure; false: there is no sense in going on.
+    /// Counts a failure; returns false if the connection must give up.
     fn failed(&self, session: &mut Session, error: &Error, rows: u64) -> bool {
-        let state = if session.server_told() { session.sqlstate().to_owned() } else { error.class.name().to_owned() };
+        let state =
+            if session.has_server_error() { session.sqlstate().to_owned() } else { error.class.name().to_owned() };
         if error.class.outcome_unknown() {
             self.unknown.fetch_add(rows, Ordering::Relaxed);
         }
@@ -311,7 +316,7 @@ impl Shared<'_> {
         let failed: u64 = errors.iter().map(|error| error.count).sum();
         drop(errors);
         if session.is_connected() {
-            // Its failure shows in the next statement.
+            // If the rollback fails, so does the next statement.
             let _ = session.rollback();
         }
         failed < 1000
@@ -331,7 +336,7 @@ impl Shared<'_> {
     }
 }
 
-/// The insert of so many rows.
+/// Text of an INSERT with this number of rows.
 fn text(rows: usize) -> String {
     let row = |n: usize| {
         let at = n * COLUMNS;
@@ -343,7 +348,7 @@ fn text(rows: usize) -> String {
     )
 }
 
-/// Compares count and sums with what was acknowledged.
+/// Compares count and sums of the table with the acknowledged rows.
 fn verify(seed: u64, sums: Sums, admin: &mut Admin, report: &mut Report) -> Result<()> {
     let rows = admin.query(
         "SELECT count(*), coalesce(sum(id), 0), coalesce(sum(amount), 0), coalesce(sum(length(payload)), 0) FROM rowload",
@@ -365,7 +370,7 @@ fn verify(seed: u64, sums: Sums, admin: &mut Admin, report: &mut Report) -> Resu
     if characters != found * i64::from(PAYLOAD) {
         findings.push(format!("payloads have {characters} characters in all, expected {PAYLOAD} a row"));
     }
-    // Two rows as they are, by their key.
+    // Read two rows by key.
     for id in [0, rows / 2].into_iter().filter(|_| rows > 0 && unknown == 0 && report.errors.is_empty()) {
         let row = admin.query(&format!("SELECT amount FROM rowload WHERE id = {id}"))?;
         let (seen, expected) = (row.into_iter().flatten().flatten().next(), amount(seed, id as i64).to_string());
@@ -378,12 +383,12 @@ fn verify(seed: u64, sums: Sums, admin: &mut Admin, report: &mut Report) -> Resu
 }
 
 impl Report {
-    /// Is everything there?
+    /// Returns whether the table agrees with the acknowledgements.
     pub(crate) fn passed(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// For a terminal: no rate where rows are missing.
+    /// Renders the report for a terminal, without rates if rows are missing.
     pub(crate) fn text(&self) -> String {
         let mut lines = vec![
             String::new(),
@@ -412,7 +417,7 @@ impl Report {
                     self.machine.cpus,
                     whole(rate as u64)
                 )),
-                _ => lines.push("server CPU: not seen (--server-pid names its processes)".to_owned()),
+                _ => lines.push("server CPU: unknown (name the server's processes with --server-pid)".to_owned()),
             }
             lines.push(format!("client CPU: {:.2} of {} cores", cores(self.client_cpu_s), self.machine.cpus));
             let latency = &self.latency_ms;

@@ -1,8 +1,8 @@
-//! TPC-C's nine tables (clause 1.3) in the words of each product, as the common kits create them.
+//! TPC-C's nine tables (clause 1.3) in each product's SQL dialect, as the common kits create them.
 
 use super::Product;
 
-/// The tables, in an order in which each comes after those that it refers to.
+/// The tables, each one after the tables that it references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Warehouse,
@@ -29,7 +29,8 @@ impl Table {
         Table::OrderLine,
     ];
 
-    /// `order` is a word of SQL, so the table of orders is `orders`, as in all kits.
+    /// Name of the table. `order` is a reserved word in SQL, so that table is called `orders`, as
+    /// in all kits.
     pub(super) fn name(self) -> &'static str {
         match self {
             Table::Warehouse => "warehouse",
@@ -44,8 +45,8 @@ impl Table {
         }
     }
 
-    /// Names and types of the columns, a comma between them. Key columns come first and are the only ones that are
-    /// NOT NULL, by being the key.
+    /// Names and types of the columns, separated by commas. Key columns come first; only they are
+    /// NOT NULL, because of the primary key.
     fn definition(self) -> &'static str {
         match self {
             Table::Warehouse => {
@@ -96,7 +97,7 @@ impl Table {
         self.definition().split(", ").filter_map(|column| column.split(' ').next())
     }
 
-    /// The primary key; history has none.
+    /// Columns of the primary key; `history` has none.
     fn key(self) -> Option<&'static str> {
         match self {
             Table::Warehouse => Some("w_id"),
@@ -112,16 +113,17 @@ impl Table {
     }
 }
 
-/// Where the tables are: a schema, or a database of MariaDB's. A run with `--no-load` finds them there.
-pub(super) const PLACE: &str = "tpcc";
+/// Name of the schema (in MariaDB: the database) with the tables. A run with `--no-load` uses an
+/// existing one.
+pub(super) const SCHEMA: &str = "tpcc";
 
-/// Indexes beside the keys: customers by last name, and the orders of a customer for Order-Status.
+/// Secondary indexes: customers by last name, and the orders of a customer for Order-Status.
 const INDEXES: [&str; 2] = [
     "CREATE INDEX customer_by_name ON customer (c_w_id, c_d_id, c_last, c_first)",
     "CREATE INDEX orders_by_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)",
 ];
 
-/// (table, columns, table referred to, its columns).
+/// Foreign keys: (table, columns, referenced table, its columns).
 const FOREIGN_KEYS: [(&str, &str, &str, &str); 10] = [
     ("district", "d_w_id", "warehouse", "w_id"),
     ("customer", "c_w_id, c_d_id", "district", "d_w_id, d_id"),
@@ -135,30 +137,30 @@ const FOREIGN_KEYS: [(&str, &str, &str, &str); 10] = [
     ("stock", "s_i_id", "item", "i_id"),
 ];
 
-/// Drops what an earlier run left and makes an empty place.
+/// Drops the schema of an earlier run and creates an empty one.
 pub(super) fn clear(product: Product) -> Vec<String> {
     match product {
         Product::MariaDb => vec![
-            format!("DROP DATABASE IF EXISTS {PLACE}"),
-            // Texts compare by bytes, as in the other products' servers here.
-            format!("CREATE DATABASE {PLACE} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
-            format!("USE {PLACE}"),
+            format!("DROP DATABASE IF EXISTS {SCHEMA}"),
+            // Binary collation, as on the other products' servers here.
+            format!("CREATE DATABASE {SCHEMA} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+            format!("USE {SCHEMA}"),
         ],
         Product::Postgres | Product::Millrace => {
-            vec![format!("DROP SCHEMA IF EXISTS {PLACE} CASCADE"), format!("CREATE SCHEMA {PLACE}")]
+            vec![format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE"), format!("CREATE SCHEMA {SCHEMA}")]
         }
     }
 }
 
-/// Creates the tables. PostgreSQL gets its keys afterwards, as its manual tells for loading in bulk ("Populating a
-/// Database"); InnoDB's tables are their keys.
+/// Creates the tables. PostgreSQL's keys are created after loading, as its manual recommends
+/// ("Populating a Database"); InnoDB tables are organised by their primary key.
 pub(super) fn create(product: Product) -> Vec<String> {
     let table = |table: Table| {
         let key = table.key().filter(|_| product != Product::Postgres);
         let key = key.map_or_else(String::new, |key| format!(", PRIMARY KEY ({key})"));
         let definition = table.definition();
         let definition = match product {
-            // MariaDB's timestamps end in 2038 and change by themselves.
+            // MariaDB's `timestamp` ends in 2038 and updates itself.
             Product::MariaDb => definition.replace(" timestamp", " datetime(6)"),
             Product::Postgres | Product::Millrace => definition.to_owned(),
         };
@@ -167,7 +169,7 @@ pub(super) fn create(product: Product) -> Vec<String> {
     Table::ALL.into_iter().map(table).collect()
 }
 
-/// Keys, indexes, and foreign keys if wanted.
+/// Creates keys, indexes and, if requested, foreign keys.
 pub(super) fn complete(product: Product, foreign_keys: bool) -> Vec<String> {
     let mut statements = Vec::new();
     if product == Product::Postgres {
@@ -185,7 +187,7 @@ pub(super) fn complete(product: Product, foreign_keys: bool) -> Vec<String> {
     statements
 }
 
-/// Statistics, and what else an operator does after loading.
+/// Updates statistics, and does what else an operator would do after loading.
 pub(super) fn analyze(product: Product) -> Vec<String> {
     let each = |word: &str| Table::ALL.map(|table| format!("{word} {}", table.name())).to_vec();
     match product {
@@ -195,7 +197,7 @@ pub(super) fn analyze(product: Product) -> Vec<String> {
     }
 }
 
-/// The statement that takes rows of [`super::population`].
+/// Bulk-load statement for rows of [`super::population`].
 pub(super) fn bulk(product: Product, table: Table) -> String {
     let table = table.name();
     match product {

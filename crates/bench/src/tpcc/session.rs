@@ -1,11 +1,14 @@
-//! One client's connection: statements go out in *trips*, each one write and all its answers, whatever the protocol.
+//! The connection of one client. Statements are sent in round *trips*: one write, then all answers,
+//! in any protocol.
 //!
-//! PostgreSQL's protocol: prepared statements, parsed once, any number of Bind and Execute before one Sync, values in
-//! binary form. MariaDB's: prepared statements in the binary protocol; several executions of a trip are written together
-//! and answered one after another, which is what its connectors do with a batch.
+//! PostgreSQL's protocol: statements are prepared once; a trip is any number of Bind and Execute
+//! messages before one Sync, with values in binary format. MariaDB's protocol: prepared statements
+//! in the binary protocol; several executions of a trip are written together and answered in order,
+//! like a batch of its connectors.
 //!
-//! Always true: a trip is sent at most once. After an error that the server told (it has an SQLSTATE) the session goes on
-//! after [`Session::rollback`]; after any other it connects anew with the next statement.
+//! Always true: a trip is sent at most once. After an error from the server (with an SQLSTATE), the
+//! session can be used again after [`Session::rollback`]; after any other error, the next statement
+//! opens a new connection.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,38 +20,38 @@ use crate::drivers::mysqlwire;
 use crate::drivers::pgwire::{self, Format, Login, Pg, oid};
 use crate::error::{Class, Error, Result};
 
-/// SQLSTATE of success, and of failures that no server told.
+/// SQLSTATE of success, and of failures without an error from the server.
 const NO_STATE: &[u8; 5] = b"00000";
 
-/// Where to connect, and what a connection is set to.
+/// Address and parameters of connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) product: Product,
     pub(super) target: Target,
     pub(super) isolation: Isolation,
-    /// Longest wait for one answer.
+    /// Timeout of one answer.
     pub(super) timeout: Duration,
 }
 
-/// A parameter.
+/// A parameter of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
     Int(i32),
     Bigint(i64),
-    /// Money, in hundredths.
+    /// Money in cents.
     Cents(i64),
     Text(&'a str),
-    /// An array; a list with commas where the product has none.
+    /// An array; for products without arrays, a comma-separated list.
     Ints(&'a [i32]),
 }
 
-/// A connection; see the module.
+/// A client's connection.
 pub(super) struct Session {
     connector: Connector,
     wire: Wire,
-    /// Has the trip that is being made begun?
+    /// Whether a trip was opened and not sent yet.
     open: bool,
-    /// Trips so far.
+    /// Number of trips so far.
     pub(super) trips: u64,
 }
 
@@ -57,36 +60,37 @@ enum Wire {
     My { client: Option<Box<mysqlwire::Client>>, statements: Vec<Option<u32>>, sqlstate: [u8; 5] },
 }
 
-/// How the cells of a row are written.
+/// Format of a row's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// PostgreSQL's binary form.
+    /// PostgreSQL's binary format.
     Pg,
-    /// Integers binary, all else as text.
+    /// MariaDB's binary protocol: integers in binary, all else as text.
     My,
     Text,
 }
 
-/// The cells of a row, taken from left to right.
+/// The cells of a row, read from left to right.
 pub(super) struct Fields<'a> {
     row: pgwire::Row<'a>,
     form: Form,
 }
 
 impl Connector {
-    /// As an operator logs in: with a product's administrator where the target names nobody.
+    /// Login of an operator: the product's administrator if the target has no user.
     fn login(&self) -> Result<Login> {
         let target = &self.target;
         let (port, user, database) = match self.product {
             Product::Millrace => (7432, "bench", "millrace"),
             Product::Postgres => (5432, "postgres", "postgres"),
-            Product::MariaDb => (3306, "root", schema::PLACE),
+            Product::MariaDb => (3306, "root", schema::SCHEMA),
         };
         let mut parameters = vec![
             ("application_name".to_owned(), "millrace bench".to_owned()),
-            ("search_path".to_owned(), schema::PLACE.to_owned()),
+            ("search_path".to_owned(), schema::SCHEMA.to_owned()),
         ];
-        // For statements outside of BEGIN … COMMIT, which functions are. It is PostgreSQL's own default otherwise.
+        // For statements outside BEGIN … COMMIT, such as function calls. Otherwise it is
+        // PostgreSQL's default.
         if self.isolation != Isolation::ReadCommitted {
             parameters.push(("default_transaction_isolation".to_owned(), self.isolation.sql().to_lowercase()));
         }
@@ -111,8 +115,9 @@ impl Connector {
         client.query("SET SESSION sql_mode='STRICT_ALL_TABLES'")?;
         client.query(&format!("SET SESSION TRANSACTION ISOLATION LEVEL {}", self.isolation.sql()))?;
         if database {
-            client.query(&format!("USE {}", schema::PLACE))?;
-            // A transaction begins with its first statement: no round trip for BEGIN, as PostgreSQL's rides along.
+            client.query(&format!("USE {}", schema::SCHEMA))?;
+            // A transaction starts with its first statement, so no round trip is needed for BEGIN,
+            // as in PostgreSQL's case.
             client.query("SET autocommit=0")?;
         }
         Ok(client)
@@ -120,7 +125,7 @@ impl Connector {
 }
 
 impl Session {
-    /// Does not connect.
+    /// Creates a session without connecting.
     pub(super) fn new(connector: &Connector) -> Result<Session> {
         let wire = match connector.product {
             Product::MariaDb => Wire::My { client: None, statements: Vec::new(), sqlstate: *NO_STATE },
@@ -131,7 +136,7 @@ impl Session {
         Ok(Session { connector: connector.clone(), wire, open: false, trips: 0 })
     }
 
-    /// Connects now.
+    /// Connects now, unless connected.
     pub(super) fn connect(&mut self) -> Result<()> {
         match &mut self.wire {
             Wire::Pg { pg, .. } => pg.open(),
@@ -145,7 +150,7 @@ impl Session {
         }
     }
 
-    /// Is there a connection that did not break?
+    /// Returns whether the session has an intact connection.
     pub(super) fn is_connected(&self) -> bool {
         match &self.wire {
             Wire::Pg { pg, .. } => pg.is_open(),
@@ -162,8 +167,9 @@ impl Session {
         std::str::from_utf8(state).unwrap_or("?????")
     }
 
-    /// Did the server itself say that the last trip failed? If not, nobody knows what became of it.
-    pub(super) fn server_told(&self) -> bool {
+    /// Returns whether the last trip failed with an error from the server. Otherwise the outcome of
+    /// a failed trip is unknown.
+    pub(super) fn has_server_error(&self) -> bool {
         self.sqlstate() != "00000"
     }
 
@@ -179,13 +185,14 @@ impl Session {
         Ok(())
     }
 
-    /// Adds an execution to the trip.
+    /// Adds an execution of a statement to the trip.
     pub(super) fn add(&mut self, statement: Statement, values: &[Value<'_>]) -> Result<()> {
         let isolation = self.connector.isolation;
         self.add_prepared(statement as usize, &|| statement.text(isolation).into_owned(), values)
     }
 
-    /// Adds an execution of the statement that has this number in this session, and this text.
+    /// Adds an execution of the session's statement `number`; `text` is evaluated if it is not
+    /// prepared yet.
     pub(super) fn add_prepared(
         &mut self,
         number: usize,
@@ -239,13 +246,13 @@ impl Session {
         }
     }
 
-    /// One statement as a trip of its own.
+    /// Runs one statement as its own trip.
     pub(super) fn run(&mut self, statement: Statement, values: &[Value<'_>]) -> Result<()> {
         self.add(statement, values)?;
         self.trip()
     }
 
-    /// Several statements as one text, as a trip of its own.
+    /// Runs several statements in one text, as its own trip.
     pub(super) fn text(&mut self, sql: &str) -> Result<()> {
         self.connect()?;
         self.open = false;
@@ -256,7 +263,7 @@ impl Session {
         }
     }
 
-    /// Adds the beginning of a transaction, where the product wants one said.
+    /// Adds the start of a transaction, if the product needs an explicit one.
     pub(super) fn add_begin(&mut self) -> Result<()> {
         match self.connector.product {
             Product::MariaDb => self.open_trip(),
@@ -264,7 +271,7 @@ impl Session {
         }
     }
 
-    /// Index of the first result behind [`Session::add_begin`] in the same trip.
+    /// Index of the first result after [`Session::add_begin`] in the same trip.
     pub(super) fn after_begin(&self) -> usize {
         usize::from(self.connector.product != Product::MariaDb)
     }
@@ -273,7 +280,7 @@ impl Session {
     pub(super) fn add_end(&mut self, end: Statement) -> Result<()> {
         self.open_trip()?;
         match &mut self.wire {
-            // MariaDB prepares neither; a text it is.
+            // MariaDB does not prepare COMMIT and ROLLBACK, so they are sent as text.
             Wire::My { client, .. } => {
                 client.iter_mut().for_each(|client| client.add_text(&end.text(self.connector.isolation)));
                 Ok(())
@@ -282,13 +289,13 @@ impl Session {
         }
     }
 
-    /// Ends the transaction: a trip of its own.
+    /// Commits in a trip of its own.
     pub(super) fn commit(&mut self) -> Result<()> {
         self.add_end(Statement::Commit)?;
         self.trip()
     }
 
-    /// Gives the transaction up. What was added and not sent is forgotten.
+    /// Rolls the transaction back and discards the statements that were added but not sent.
     pub(super) fn rollback(&mut self) -> Result<()> {
         self.open = false;
         self.add_end(Statement::Rollback)?;
@@ -306,19 +313,19 @@ impl Session {
         rows.map(move |row| Fields { row, form })
     }
 
-    /// The same of [`Session::text`], whose cells are texts.
+    /// Rows of result `n` of [`Session::text`], whose cells are text.
     pub(super) fn text_rows(&self, n: usize) -> impl Iterator<Item = Fields<'_>> {
         self.rows(n).map(|fields| Fields { form: Form::Text, ..fields })
     }
 
-    /// The one row of result `n`; `None`: there is none.
+    /// The first row of result `n`; `None` if it is empty.
     pub(super) fn row(&self, n: usize) -> Option<Fields<'_>> {
         self.rows(n).next()
     }
 
-    /// The same, where the schema says that it must be there.
+    /// The first row of result `n`, or an error: the row must exist.
     pub(super) fn one(&self, n: usize, what: &dyn fmt::Display) -> Result<Fields<'_>> {
-        self.row(n).ok_or_else(|| Error::new(Class::Server, format!("{what}: no such row, and there must be one")))
+        self.row(n).ok_or_else(|| Error::new(Class::Server, format!("{what}: expected a row, found none")))
     }
 
     pub(super) fn row_count(&self, n: usize) -> u64 {
@@ -328,7 +335,7 @@ impl Session {
         }
     }
 
-    /// Rows that result `n` changed.
+    /// Number of rows that result `n` changed.
     pub(super) fn affected(&self, n: usize) -> u64 {
         match &self.wire {
             Wire::Pg { pg, .. } => pg.affected(n),
@@ -371,13 +378,13 @@ impl Value<'_> {
     }
 }
 
-/// Hundredths as a decimal number.
+/// Formats cents as a decimal number.
 pub(super) fn money(cents: i64) -> String {
     let sign = if cents < 0 { "-" } else { "" };
     format!("{sign}{}.{:02}", cents.unsigned_abs() / 100, cents.unsigned_abs() % 100)
 }
 
-/// `$1`, `$2` … as `?`: every text names its parameters once and in order.
+/// Replaces `$1`, `$2` … by `?`: every text uses its parameters once and in order.
 fn with_question_marks(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -393,21 +400,21 @@ fn with_question_marks(text: &str) -> String {
 }
 
 impl<'a> Fields<'a> {
-    /// The next cell as it came; `None`: null.
+    /// The next cell as received; `None` is null.
     pub(super) fn bytes(&mut self) -> Result<Option<&'a [u8]>> {
         self.row.column()
     }
 
     pub(super) fn text(&mut self) -> Result<&'a str> {
-        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("a null where the schema has none"))?;
-        std::str::from_utf8(bytes).map_err(|_| Error::protocol("a text that is not UTF-8"))
+        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("unexpected null value"))?;
+        std::str::from_utf8(bytes).map_err(|_| Error::protocol("a text is not valid UTF-8"))
     }
 
     pub(super) fn int(&mut self) -> Result<i64> {
-        self.maybe_int()?.ok_or_else(|| Error::protocol("a null where the schema has none"))
+        self.optional_int()?.ok_or_else(|| Error::protocol("unexpected null value"))
     }
 
-    pub(super) fn maybe_int(&mut self) -> Result<Option<i64>> {
+    pub(super) fn optional_int(&mut self) -> Result<Option<i64>> {
         let Some(bytes) = self.bytes()? else { return Ok(None) };
         let number = match (self.form, bytes) {
             (Form::Text, _) => std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()),
@@ -416,22 +423,22 @@ impl<'a> Fields<'a> {
             (_, [a, b, c, d]) => Some(i64::from(i32::from_be_bytes([*a, *b, *c, *d]))),
             _ => bytes.try_into().ok().map(i64::from_be_bytes),
         };
-        number.map(Some).ok_or_else(|| Error::protocol(format!("{bytes:?} is no integer")))
+        number.map(Some).ok_or_else(|| Error::protocol(format!("{bytes:?}: expected an integer")))
     }
 
-    /// A decimal in ten-thousandths: all that TPC-C's columns have.
+    /// Reads a decimal in units of 0.0001, the largest scale of TPC-C's columns.
     pub(super) fn decimal(&mut self) -> Result<i64> {
-        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("a null where the schema has none"))?;
+        let bytes = self.bytes()?.ok_or_else(|| Error::protocol("unexpected null value"))?;
         let number = if self.form == Form::Pg { numeric(bytes) } else { digits(bytes) };
-        number.ok_or_else(|| Error::protocol(format!("{bytes:?} is no decimal number")))
+        number.ok_or_else(|| Error::protocol(format!("{bytes:?}: expected a decimal number")))
     }
 
-    /// Money, in hundredths.
+    /// Reads money in cents.
     pub(super) fn cents(&mut self) -> Result<i64> {
         self.decimal().map(|number| number / 100)
     }
 
-    /// The rest, which only had to come.
+    /// Reads and discards the rest of the row.
     pub(super) fn skip(&mut self) -> Result<()> {
         while !self.row.is_empty() {
             self.bytes()?;
@@ -440,16 +447,17 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// PostgreSQL's binary numeric: digits to the base of 10,000, the first one's place, sign, decimals shown.
+/// Parses PostgreSQL's binary numeric: base-10,000 digits, weight of the first one, sign, display
+/// scale. Returns units of 0.0001.
 fn numeric(bytes: &[u8]) -> Option<i64> {
     let word = |at: usize| Some(i16::from_be_bytes([*bytes.get(2 * at)?, *bytes.get(2 * at + 1)?]));
     let (count, weight, sign) = (word(0)?, word(1)?, word(2)?);
     let mut number: i64 = 0;
-    for place in 0..count {
-        // The first group behind the point is one of ten-thousandths.
-        let exponent = u32::try_from(weight - place + 1).ok()?;
+    for group in 0..count {
+        // The first digit group after the decimal point counts units of 0.0001.
+        let exponent = u32::try_from(weight - group + 1).ok()?;
         let scale = 10_000_i64.checked_pow(exponent)?;
-        number = number.checked_add(i64::from(word(4 + place as usize)?).checked_mul(scale)?)?;
+        number = number.checked_add(i64::from(word(4 + group as usize)?).checked_mul(scale)?)?;
     }
     match sign {
         0 => Some(number),
@@ -458,7 +466,7 @@ fn numeric(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// `-12.3456` in ten-thousandths; more decimals must be zeros.
+/// Parses `-12.3456` to units of 0.0001; further decimals must be zeros.
 fn digits(bytes: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
@@ -474,23 +482,23 @@ fn digits(bytes: &[u8]) -> Option<i64> {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// For an operator: definitions, loading, and questions whose answers are texts
+// Administration: definitions, bulk loads, and queries with text results
 
-/// A connection for everything but the transactions.
+/// A connection for everything except the transactions.
 pub(super) enum Admin {
     Pg(Box<Pg>, Duration),
     My(Box<mysqlwire::Client>),
 }
 
-/// Longest definition or check.
+/// Timeout of a definition or a check.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
 impl Admin {
-    /// Connects. `place`: to the schema of the tables, which must be there (MariaDB).
-    pub(super) fn connect(connector: &Connector, place: bool) -> Result<Admin> {
+    /// Connects. `in_schema`: select the schema of the tables, which must exist (MariaDB).
+    pub(super) fn connect(connector: &Connector, in_schema: bool) -> Result<Admin> {
         if connector.product == Product::MariaDb {
             let connector = Connector { timeout: ADMIN_TIMEOUT, ..connector.clone() };
-            let mut client = connector.mysql(place)?;
+            let mut client = connector.mysql(in_schema)?;
             client.query("SET autocommit=1")?;
             return Ok(Admin::My(Box::new(client)));
         }
@@ -518,12 +526,12 @@ impl Admin {
         rows.map_err(|error| error.during(brief(sql)))
     }
 
-    /// Runs statements whose answers do not matter.
+    /// Runs statements and discards their results.
     pub(super) fn run(&mut self, statements: &[String]) -> Result<()> {
         statements.iter().try_for_each(|sql| self.query(sql).map(|_| ()))
     }
 
-    /// Puts rows into a table by the statement of [`schema::bulk`]; fails unless all were taken.
+    /// Loads rows with a statement of [`schema::bulk`]; fails unless the server stored all of them.
     pub(super) fn load(&mut self, sql: &str, bytes: &[u8], rows: u64) -> Result<()> {
         let taken = match self {
             Admin::My(client) => client.load(sql, bytes),
@@ -535,11 +543,11 @@ impl Admin {
         };
         match taken.map_err(|error| error.during(sql))? {
             taken if taken == rows => Ok(()),
-            taken => Err(Error::protocol(format!("{sql}: {rows} rows were sent, the server says it wrote {taken}"))),
+            taken => Err(Error::protocol(format!("{sql}: {rows} rows were sent, the server reports {taken}"))),
         }
     }
 
-    /// Version, as the server tells it.
+    /// Version reported by the server.
     pub(super) fn version(&mut self) -> Result<String> {
         let sql = match self {
             Admin::My(_) => "SELECT version()",
@@ -550,7 +558,7 @@ impl Admin {
     }
 }
 
-/// The beginning of a long statement.
+/// Abbreviates a long statement for a message.
 fn brief(sql: &str) -> String {
     let mut text: String = sql.split_whitespace().collect::<Vec<_>>().join(" ");
     if text.chars().count() > 100 {
@@ -575,7 +583,7 @@ mod tests {
             assert_eq!(digits(text.as_bytes()), Some(expected), "{text}");
         }
         assert_eq!((digits(b"0.12345"), digits(b"x"), digits(b"")), (None, None, None));
-        // 12345678.9 is 1234, 5678, 9000 from 10,000^1 on.
+        // 12345678.9 has the digit groups 1234, 5678, 9000, starting at 10,000^1.
         let words: [i16; 7] = [3, 1, 0, 1, 1234, 5678, 9000];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         assert_eq!(numeric(&bytes), Some(123_456_789_000));

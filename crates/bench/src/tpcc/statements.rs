@@ -1,31 +1,32 @@
-//! The statements of the five transactions, one text for all products: `$n` stands for the n-th parameter, each named
-//! once and in order.
+//! The statements of the five transactions, with one text for all products: `$n` is the n-th
+//! parameter, and each is used once and in order.
 
 use std::borrow::Cow;
 
 use super::Isolation;
 
-/// A statement of a transaction; its number is its place among the prepared ones.
+/// A statement of a transaction; its discriminant is its index among the prepared statements.
+/// Comments list the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statement {
     Begin,
     Commit,
     Rollback,
-    /// District, locked: (w, d).
+    /// Reads and locks a district: (w, d).
     LockDistrict,
-    /// Customer with warehouse: (w, d, c).
+    /// Reads a customer with the warehouse: (w, d, c).
     CustomerWarehouse,
-    /// Takes an order number: (w, d).
+    /// Increments the district's next order number: (w, d).
     NextOrder,
-    /// (w, d, o, c, number of lines, all local).
+    /// (w, d, o, c, number of lines, whether all lines are local).
     InsertOrder,
     /// (w, d, o).
     InsertNewOrder,
     /// (i).
     Item,
-    /// Stock, locked: (w, i).
+    /// Reads and locks a stock row: (w, i).
     Stock,
-    /// (quantity, added to year to date, added to remote orders, w, i).
+    /// (quantity, amount added to year to date, amount added to remote orders, w, i).
     UpdateStock,
     /// (w, d, o, number, i, supplying w, quantity, amount, text).
     InsertLine,
@@ -37,15 +38,15 @@ pub(super) enum Statement {
     PayDistrict,
     /// (w, d).
     District,
-    /// Customers of a last name: (w, d, name).
+    /// Customers with a last name: (w, d, name).
     ByName,
-    /// Customer, locked: (w, d, c).
+    /// Reads and locks a customer: (w, d, c).
     LockCustomer,
     /// (w, d, c).
     CustomerData,
     /// (amount, amount, w, d, c).
     PayCustomer,
-    /// The same with new data: (amount, amount, data, w, d, c).
+    /// Like [`Statement::PayCustomer`], with new data: (amount, amount, data, w, d, c).
     PayBadCustomer,
     /// (c, c's d, c's w, d, w, amount, data).
     InsertHistory,
@@ -55,7 +56,7 @@ pub(super) enum Statement {
     LastOrder,
     /// (w, d, o).
     Lines,
-    /// Oldest order that waits, locked: (w, d).
+    /// Reads and locks the oldest undelivered order: (w, d).
     OldestNewOrder,
     /// (w, d, o).
     DeleteNewOrder,
@@ -71,7 +72,7 @@ pub(super) enum Statement {
     Credit,
     /// (w, d, threshold).
     StockLevel,
-    // Whole transactions as functions or procedures.
+    // Transactions as functions.
     /// (w, d, c, items, supplying warehouses, quantities).
     NewOrderFunction,
     /// (w, d, c's w, c's d, c or 0, last name, amount).
@@ -82,7 +83,7 @@ pub(super) enum Statement {
     DeliveryFunction,
     /// (w, d, threshold).
     StockLevelFunction,
-    /// The same as procedures of MariaDB's.
+    /// Transactions as MariaDB procedures, with the same parameters.
     NewOrderCall,
     PaymentCall,
     OrderStatusCall,
@@ -91,7 +92,7 @@ pub(super) enum Statement {
 }
 
 impl Statement {
-    /// The text.
+    /// SQL text of the statement.
     pub(super) fn text(self, isolation: Isolation) -> Cow<'static, str> {
         let text = match self {
             Statement::Begin => return format!("BEGIN ISOLATION LEVEL {}", isolation.sql()).into(),

@@ -1,7 +1,7 @@
-//! Whole runs against PostgreSQL and MariaDB.
+//! Runs against PostgreSQL, MariaDB and Millrace.
 
 use super::check::condition;
-use super::clients::Crew;
+use super::clients::ClientGroup;
 use super::input::{Dealer, Input, Inputs, Line, Terminal, Who};
 use super::random::{Constants, Random};
 use super::session::Session;
@@ -40,15 +40,15 @@ fn settings() -> Settings {
         check_each: false,
         load_connections: 4,
         seed: 11,
-        placing: Placing::default(),
+        placing: TargetServerOptions::default(),
         command: Vec::new(),
     }
 }
 
-/// A server that is there, as far as a run knows.
+/// Starts a server and returns a target that the run treats as an existing server.
 fn server(product: peers::Product, port: &str) -> (tempfile::TempDir, Server, Target) {
     let dir = tempfile::tempdir().expect("a folder");
-    // Millrace keeps the tables in memory, in at most half of what it is given.
+    // Millrace keeps the tables in memory, in at most half of its memory limit.
     let memory_mib = if product == peers::Product::Millrace { 1_024 } else { 256 };
     let options = Options { memory_mib: Some(memory_mib), ..Options::default() };
     let server = peers::start(product, dir.path(), options).unwrap_or_else(|error| panic!("{error}"));
@@ -61,7 +61,7 @@ fn connector(product: Product, target: &Target) -> Connector {
     Connector { product, target, isolation: Isolation::ReadCommitted, timeout: Duration::from_secs(20) }
 }
 
-/// All conditions hold, every kind was done, nothing failed, and the figures are there.
+/// Checks that all conditions hold, every kind ran, nothing failed, and figures exist.
 fn assert_good(report: &Report, what: &str) {
     let text = report.text();
     assert!(report.passed(), "{what}: {text}");
@@ -73,7 +73,7 @@ fn assert_good(report: &Report, what: &str) {
 }
 
 #[test]
-fn postgres_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found() {
+fn postgres_satisfies_all_conditions_in_every_mode_and_each_injected_violation_is_found() {
     let (_dir, server, target) = server(peers::Product::Postgres, "pg");
     let mut report = run(&settings(), &target, &mut Silent).expect("a run");
     assert_good(&report, "interactive");
@@ -99,7 +99,7 @@ fn postgres_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found()
 }
 
 #[test]
-fn millrace_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found() {
+fn millrace_satisfies_all_conditions_in_every_mode_and_each_injected_violation_is_found() {
     let (_dir, server, target) = server(peers::Product::Millrace, "pg");
     let report = run(&settings(), &target, &mut Silent).expect("a run");
     assert_good(&report, "interactive");
@@ -117,7 +117,7 @@ fn millrace_keeps_all_conditions_in_every_mode_and_each_seeded_damage_is_found()
     drop(server);
 }
 
-/// The same inputs in each mode: the same lines, the same balance, the same rollback.
+/// Runs the same inputs in each mode: lines, balances and rollbacks must be equal.
 fn modes_do_the_same(connector: &Connector, modes: &[Mode]) {
     let mut admin = Admin::connect(connector, true).unwrap();
     let line = |item, quantity| Line { item, supply: 1, quantity };
@@ -165,13 +165,14 @@ fn modes_do_the_same(connector: &Connector, modes: &[Mode]) {
         seen.push((admin.query(&of_order).unwrap(), before - cents(&mut admin), data));
     }
     assert_eq!(seen[0].0.len(), 2);
-    // 12 - 3 is below 10, so 91 are added; 100 - 4 is not.
+    // 12 - 3 is below 10, so 91 is added; 100 - 4 is not.
     assert_eq!(seen[0].0[1][7].as_deref(), Some("96"));
-    assert_eq!(seen[0].1, 2 * 1234, "two payments, and a delivery to somebody else or of nothing");
+    assert_eq!(seen[0].1, 2 * 1234, "two payments, and a delivery to another customer or of no order");
     assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:#?}");
 }
 
-/// Balance of all customers whom the payments of the test may have been of, without what deliveries added.
+/// Balance of all customers that the test's payments may have used, without amounts added by
+/// deliveries.
 fn cents(admin: &mut Admin) -> i64 {
     let sql = "SELECT sum(c_ytd_payment) * -100 FROM customer WHERE c_w_id = 1 AND c_d_id = 3";
     let text = admin.query(sql).unwrap()[0][0].clone().unwrap();
@@ -204,7 +205,8 @@ fn round_trips_are_those_of_the_kits(connector: &Connector) {
     }
 }
 
-/// In the order given, on the same tables, and checked in between with what each acknowledged.
+/// The numbers of clients run in the given order on the same tables; after each, the acknowledged
+/// transactions are checked.
 fn numbers_of_clients_run_one_after_the_other(target: &Target) {
     let length = Duration::from_millis(300);
     let settings = Settings { clients: vec![3, 1], check_each: true, no_load: true, length, ..settings() };
@@ -215,8 +217,8 @@ fn numbers_of_clients_run_one_after_the_other(target: &Target) {
     assert_eq!(between, [(3, 14)], "the twelve, the ledger and the payments; the last run has its own check");
 }
 
-/// Serializable clients in one warehouse fail all the time: each attempt shows, some come through by a retry, and those
-/// that do not are given up.
+/// Serializable clients on one warehouse conflict all the time: each attempt is counted, some
+/// succeed on a retry, and the others are given up.
 fn conflicts_are_counted_and_retried_when_asked(target: &Target) {
     let contended = Settings {
         no_load: true,
@@ -235,7 +237,7 @@ fn conflicts_are_counted_and_retried_when_asked(target: &Target) {
     assert!(text.contains("    40001 "), "{text}");
 }
 
-/// Each condition, and a change of a few rows that breaks it.
+/// For each condition, a change of a few rows that violates it.
 const DAMAGE: [&str; 12] = [
     "UPDATE district SET d_ytd = d_ytd + 0.01 WHERE d_w_id = 1 AND d_id = 3",
     "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = 1 AND d_id = 10",
@@ -257,10 +259,10 @@ fn damage_is_found(connector: &Connector) {
     let mut admin = Admin::connect(connector, true).unwrap();
     for (number, damage) in (1..).zip(DAMAGE) {
         admin.query("BEGIN").unwrap();
-        let whole = condition(&mut admin, number, &Expect::Consistent).unwrap();
+        let whole = condition(&mut admin, number, &ExpectedState::Consistent).unwrap();
         assert!(whole.offending.is_empty(), "{whole:?}");
         admin.query(damage).unwrap();
-        let broken = condition(&mut admin, number, &Expect::Consistent).unwrap();
+        let broken = condition(&mut admin, number, &ExpectedState::Consistent).unwrap();
         assert_eq!(
             broken.offending.len().clamp(1, 2),
             broken.offending.len(),
@@ -271,14 +273,14 @@ fn damage_is_found(connector: &Connector) {
     }
 }
 
-/// An order that was acknowledged and is taken away, with everything that belongs to it.
+/// Deletes an acknowledged order with all its rows.
 fn a_lost_order_is_found(connector: &Connector) {
     let mut admin = Admin::connect(connector, true).unwrap();
     let ledger = Ledger::begin(&mut admin, 1).unwrap();
     let settings = Settings { length: Duration::from_millis(300), warm_up: Duration::ZERO, ..settings() };
-    let mut place = Place::take(&connector.target, &Placing::default(), 0).unwrap();
-    let crew = Crew { settings: &settings, connector, ledger: &ledger, clients: 2, warehouses: 1 };
-    crew.run(&mut place, &mut Silent).unwrap();
+    let mut target_server = TargetServer::open(&connector.target, &TargetServerOptions::default(), 0).unwrap();
+    let group = ClientGroup { settings: &settings, connector, ledger: &ledger, clients: 2, warehouses: 1 };
+    group.run(&mut target_server, &mut Silent).unwrap();
     assert!(ledger.orders() > 10, "{}", ledger.orders());
     assert!(ledger.check_orders(&mut admin).unwrap().is_empty());
     assert!(ledger.check_payments(&mut admin).unwrap().is_empty());
@@ -306,7 +308,7 @@ fn nothing_acknowledged_is_lost_when_postgres_is_killed_in_mid_run() {
         keep: false,
         foreign_keys: false,
         length: Duration::from_secs(5),
-        placing: Placing { memory_mib: Some(256), ..Placing::default() },
+        placing: TargetServerOptions { memory_mib: Some(256), ..TargetServerOptions::default() },
         ..settings()
     };
     let report = run(&settings, &Target::parse("postgres").unwrap(), &mut Silent).expect("a run");
@@ -319,21 +321,21 @@ fn nothing_acknowledged_is_lost_when_postgres_is_killed_in_mid_run() {
 }
 
 #[test]
-fn millrace_keeps_its_word_however_often_it_is_killed() {
+fn millrace_loses_no_acknowledged_order_after_any_number_of_kills() {
     let settings = Settings {
         kill_server: true,
         kills: 4,
         keep: false,
         warm_up: Duration::ZERO,
         length: Duration::from_secs(1),
-        placing: Placing { memory_mib: Some(1_024), ..Placing::default() },
+        placing: TargetServerOptions { memory_mib: Some(1_024), ..TargetServerOptions::default() },
         ..settings()
     };
     let report = run(&settings, &Target::parse("millrace").unwrap(), &mut Silent).expect("a run");
     let kills = report.kills.as_ref().expect("kills");
     assert!(report.passed() && kills.survived == 4 && kills.restart_ms.len() == 4, "{}", report.text());
     assert!(kills.new_orders > 20 && report.points.is_empty(), "{}", report.text());
-    // Clients met nothing but that it was gone.
+    // The only failures of clients are lost connections and the server's shutdown.
     assert!(
         kills.errors.iter().all(|error| error.sqlstate.len() != 5 || error.sqlstate == "57P01"),
         "{}",
@@ -342,9 +344,9 @@ fn millrace_keeps_its_word_however_often_it_is_killed() {
 }
 
 #[test]
-fn mariadb_keeps_all_conditions_interactively_and_by_procedures() {
+fn mariadb_satisfies_all_conditions_interactively_and_with_procedures() {
     let (_dir, server, target) = server(peers::Product::MariaDb, "mysql");
-    // Deadlocks are MariaDB's to find; the transactions that it gave up are tried again.
+    // MariaDB detects deadlocks; the aborted transactions are retried.
     let asked = Settings { retries: 20, foreign_keys: false, ..settings() };
     let interactive = run(&asked, &target, &mut Silent).expect("a run");
     assert_good(&interactive, "interactive");
@@ -363,13 +365,13 @@ fn rowload_settings() -> rowload::Settings {
         rows_per_insert: 7,
         keep: true,
         seed: 3,
-        placing: Placing::default(),
+        placing: TargetServerOptions::default(),
         command: Vec::new(),
     }
 }
 
 #[test]
-fn rows_of_many_connections_are_all_there_and_a_missing_one_is_found() {
+fn rows_of_many_connections_are_all_stored_and_a_missing_one_is_found() {
     let (_dir, server, target) = server(peers::Product::Postgres, "pg");
     let report = rowload::run(&rowload_settings(), &target, &mut Silent).expect("rows");
     assert!(report.passed() && report.errors.is_empty(), "{}", report.text());
@@ -382,20 +384,20 @@ fn rows_of_many_connections_are_all_there_and_a_missing_one_is_found() {
 }
 
 #[test]
-fn what_a_product_cannot_do_is_refused_with_the_reason() {
+fn unsupported_options_are_refused_with_the_reason() {
     let refused = |settings: Settings, target: &str| {
         run(&settings, &Target::parse(target).unwrap(), &mut Silent).expect_err("refused").message
     };
     let pipelined = refused(Settings { mode: Mode::Pipelined, ..settings() }, "mariadb");
     assert!(pipelined.contains("behind one that failed, COMMIT among them"), "{pipelined}");
-    assert!(refused(settings(), "questdb").contains("millrace, postgres, mariadb"));
+    assert!(refused(settings(), "questdb").contains("millrace, postgres or mariadb"));
     assert!(refused(settings(), "postgres").contains("--keep"), "a private server goes with its tables");
     let kill = refused(Settings { kill_server: true, ..settings() }, "postgres://127.0.0.1:1");
     assert!(kill.contains("private"), "{kill}");
 }
 
 #[test]
-fn rows_are_made_faster_than_any_server_takes_them() {
+fn rows_are_generated_faster_than_any_server_accepts_them() {
     let population = Population { seed: 1, loaded_at: "2026-11-21 12:00:00".to_owned() };
     let before = proc::thread_cpu_s();
     let rows: u64 =
@@ -406,7 +408,7 @@ fn rows_are_made_faster_than_any_server_takes_them() {
 }
 
 #[test]
-fn equal_seeds_deal_equal_transactions() {
+fn equal_seeds_give_equal_transactions() {
     let deal = |seed| {
         let (mut random, mut dealer) = (Random::new(seed, 1, 2), Dealer::new(Draw::Weighted, [45, 43, 4, 4, 4]));
         let inputs = Inputs { warehouses: 3, constants: Constants::of_run(seed) };

@@ -1,12 +1,13 @@
-//! The five transactions, statement by statement: interactively as the common kits do, in as few trips as their data
-//! allows, or as one call.
+//! The five transactions, in three ways: statement by statement as the common kits do, in as few
+//! round trips as the data dependencies allow, or as one call.
 //!
-//! *Interactive* has the trips of the JDBC kit: BEGIN rides with the first statement, each further statement is a trip,
-//! stock updates and order lines are a batch each, COMMIT is a trip. An order of ten lines takes 28, a payment 8.7 on
-//! average, Order-Status 4.6, a delivery 71, Stock-Level 2.
+//! *Interactive* has the round trips of the JDBC kit: BEGIN is sent with the first statement, each
+//! further statement takes a trip, stock updates and order lines are a batch each, and COMMIT takes
+//! a trip. An order of ten lines takes 28 trips, a payment 8.7 on average, Order-Status 4.6, a
+//! delivery 71, Stock-Level 2.
 //!
-//! *Pipelined* sends together what does not wait for an answer: 2 trips for an order, 2 to 4 for a payment, 3 for a
-//! delivery.
+//! *Pipelined* sends statements together unless one depends on the answer of another: 2 trips for
+//! an order, 2 to 4 for a payment, 3 for a delivery.
 
 use super::functions;
 use super::input::{Input, Line, Who};
@@ -17,19 +18,19 @@ use super::{Mode, Product};
 use crate::error::{Class, Error, Result};
 use Value::{Cents, Int, Text};
 
-/// What a transaction did, for the ledger.
+/// Effect of a transaction, for the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
     Ordered(Order),
-    /// A new order with an item that is not there: rolled back, as it must be.
+    /// A new order with an invalid item, rolled back as required.
     RolledBack,
     Paid,
     Looked,
-    /// A bit for each district of the warehouse that had an order to deliver; bit 0 is district 1.
+    /// Bit mask of the warehouse's districts in which an order was delivered; bit 0 is district 1.
     Delivered(u16),
 }
 
-/// An order that was committed.
+/// A committed order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
     pub(super) number: i32,
@@ -37,21 +38,22 @@ pub(super) struct Order {
     pub(super) lines: i32,
 }
 
-/// A line with what item and stock say.
+/// An order line with data of its item and stock.
 struct Filled {
     line: Line,
-    /// Of the stock, when the line is taken from it.
+    /// Quantity in stock after this line.
     quantity_left: i64,
     cents: i64,
     text: String,
 }
 
-/// Runs transactions in a session. When one fails it is not committed, unless [`Client::committing`] and nobody told.
+/// Runs transactions in a session. A failed transaction was not committed, unless `committing` is
+/// set and the server sent no error.
 pub(super) struct Client<'a> {
     pub(super) session: &'a mut Session,
     pub(super) product: Product,
     pub(super) mode: Mode,
-    /// Was the end of the transaction sent? From then on a broken connection leaves its outcome open.
+    /// Whether COMMIT was sent. From then on, a broken connection leaves the outcome unknown.
     pub(super) committing: bool,
 }
 
@@ -86,7 +88,7 @@ impl Client<'_> {
     }
 
     // -----------------------------------------------------------------------------------------------------------------
-    // A trip for each statement
+    // One trip for each statement
 
     fn interactive(&mut self, input: &Input) -> Result<Done> {
         match input {
@@ -157,7 +159,7 @@ impl Client<'_> {
             Who::Number(c) => *c,
             Who::Name(last) => {
                 s.run(Statement::ByName, &[Int(home.0), Int(home.1), Text(last)])?;
-                middle(s, 0, home, last)?
+                middle_customer(s, 0, home, last)?
             }
         };
         let key = [Int(home.0), Int(home.1), Int(c)];
@@ -185,7 +187,7 @@ impl Client<'_> {
             Who::Number(c) => *c,
             Who::Name(last) => {
                 s.run(Statement::ByName, &[Int(w), Int(d), Text(last)])?;
-                middle(s, std::mem::take(&mut at), (w, d), last)?
+                middle_customer(s, std::mem::take(&mut at), (w, d), last)?
             }
         };
         s.run(Statement::CustomerBalance, &[Int(w), Int(d), Int(c)])?;
@@ -225,7 +227,7 @@ impl Client<'_> {
     }
 
     // -----------------------------------------------------------------------------------------------------------------
-    // As few trips as the data allows
+    // As few trips as the data dependencies allow
 
     fn pipelined(&mut self, input: &Input) -> Result<Done> {
         match input {
@@ -299,7 +301,7 @@ impl Client<'_> {
         let (c, customer_at) = match who {
             Who::Number(c) => (*c, first + 4),
             Who::Name(last) => {
-                let c = middle(s, first + 4, home, last)?;
+                let c = middle_customer(s, first + 4, home, last)?;
                 s.run(Statement::LockCustomer, &[Int(home.0), Int(home.1), Int(c)])?;
                 (c, 0)
             }
@@ -324,7 +326,7 @@ impl Client<'_> {
             Who::Number(c) => *c,
             Who::Name(last) => {
                 s.run(Statement::ByName, &[Int(w), Int(d), Text(last)])?;
-                middle(s, std::mem::take(&mut at), (w, d), last)?
+                middle_customer(s, std::mem::take(&mut at), (w, d), last)?
             }
         };
         s.add(Statement::CustomerBalance, &[Int(w), Int(d), Int(c)])?;
@@ -380,15 +382,15 @@ impl Client<'_> {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// What both have in common
+// Shared by both
 
-/// Tax and next order number of a district.
+/// Reads tax and next order number of a district.
 fn district(s: &Session, at: usize, key: (i32, i32)) -> Result<(i64, i32)> {
     let mut row = s.one(at, &format_args!("district {key:?}"))?;
     Ok((row.decimal()?, row.int()? as i32))
 }
 
-/// The customer's discount and the warehouse's tax.
+/// Reads the customer's discount and the warehouse's tax.
 fn customer_warehouse(s: &Session, at: usize, key: (i32, i32, i32)) -> Result<(i64, i64)> {
     let mut row = s.one(at, &format_args!("customer {key:?}"))?;
     let discount = row.decimal()?;
@@ -397,7 +399,7 @@ fn customer_warehouse(s: &Session, at: usize, key: (i32, i32, i32)) -> Result<(i
     Ok((discount, row.decimal()?))
 }
 
-/// All rows to their last byte, as a terminal that shows them has to.
+/// Reads all rows completely, like a terminal that displays them.
 fn read_all(s: &Session, at: usize) -> Result<()> {
     s.rows(at).try_for_each(|mut row| row.skip())
 }
@@ -407,7 +409,7 @@ fn order_values<'a>(w: i32, d: i32, number: i32, c: i32, lines: &[Line]) -> [Val
     [Int(w), Int(d), Int(number), Int(c), Int(lines.len() as i32), Int(i32::from(local))]
 }
 
-/// An item's price in cents; `None`: there is no such item.
+/// Reads an item's price in cents; `None` if the item does not exist.
 fn item_price(s: &Session, at: usize) -> Result<Option<i64>> {
     let Some(mut row) = s.row(at) else { return Ok(None) };
     let price = row.cents()?;
@@ -415,7 +417,8 @@ fn item_price(s: &Session, at: usize) -> Result<Option<i64>> {
     Ok(Some(price))
 }
 
-/// Reads a stock row for a line. `before`: the line before; if it was of the same stock, it has taken from it already.
+/// Completes a line from its stock row. `before`: the previous line, which has already reduced the
+/// quantity if it used the same stock row.
 fn fill(s: &Session, at: usize, line: Line, d: i32, price: i64, before: Option<&Filled>) -> Result<Filled> {
     let mut row = s.one(at, &format_args!("stock of item {} in warehouse {}", line.item, line.supply))?;
     let read = row.int()?;
@@ -444,21 +447,22 @@ fn add_stock_updates(s: &mut Session, w: i32, filled: &[Filled]) -> Result<()> {
 fn add_lines(s: &mut Session, (w, d, number): (i32, i32, i32), filled: &[Filled]) -> Result<()> {
     (1..).zip(filled).try_for_each(|(n, one)| {
         let line = one.line;
-        let place = [Int(w), Int(d), Int(number), Int(n)];
+        let key = [Int(w), Int(d), Int(number), Int(n)];
         let what = [Int(line.item), Int(line.supply), Int(line.quantity), Cents(one.cents), Text(&one.text)];
-        let [a, b, c, e] = place;
+        let [a, b, c, e] = key;
         let [f, g, h, i, j] = what;
         s.add(Statement::InsertLine, &[a, b, c, e, f, g, h, i, j])
     })
 }
 
-/// What the terminal shows as the order's total, in cents; rates are in ten-thousandths.
+/// Computes the order's total in cents that the terminal would display; rates are in units of
+/// 0.0001.
 fn show_total(filled: &[Filled], discount: i64, w_tax: i64, d_tax: i64) {
     let sum: i64 = filled.iter().map(|one| one.cents).sum();
     std::hint::black_box(sum * (10_000 - discount) / 10_000 * (10_000 + w_tax + d_tax) / 10_000);
 }
 
-/// The name in front of an address.
+/// Reads the name, which precedes the address.
 fn name(s: &Session, at: usize) -> Result<String> {
     let mut row = s.one(at, &"a warehouse or district")?;
     let name = row.text()?.to_owned();
@@ -466,8 +470,9 @@ fn name(s: &Session, at: usize) -> Result<String> {
     Ok(name)
 }
 
-/// The middle one of the customers of a last name, rounded up: the second of three, the second of four.
-fn middle(s: &Session, at: usize, home: (i32, i32), last: &str) -> Result<i32> {
+/// Number of the middle customer with a last name, rounded up: the second of three, the second of
+/// four.
+fn middle_customer(s: &Session, at: usize, home: (i32, i32), last: &str) -> Result<i32> {
     let count = s.row_count(at) as usize;
     let mut row = s.rows(at).nth(count.div_ceil(2).saturating_sub(1)).ok_or_else(|| {
         Error::new(Class::Server, format!("district {home:?} has no customer {last}, and must have one of every name"))
@@ -475,7 +480,7 @@ fn middle(s: &Session, at: usize, home: (i32, i32), last: &str) -> Result<i32> {
     Ok(row.int()? as i32)
 }
 
-/// Is the customer's credit bad?
+/// Returns whether the customer has bad credit.
 fn bad_credit(s: &Session, at: usize) -> Result<bool> {
     let mut row = s.one(at, &"a customer")?;
     let bad = row.text()? == "BC";
@@ -483,7 +488,8 @@ fn bad_credit(s: &Session, at: usize) -> Result<bool> {
     Ok(bad)
 }
 
-/// A bad customer's data: this payment in front of what was there, cut to its column.
+/// New data of a customer with bad credit: this payment followed by the old data, cut to the
+/// column's length.
 fn new_data(s: &Session, at: usize, (w, d): (i32, i32), home: (i32, i32), c: i32, cents: i64) -> Result<String> {
     let mut row = s.one(at, &"a customer's data")?;
     let mut data = format!("{c} {} {} {d} {w} {} {}", home.1, home.0, money(cents), row.text()?);
@@ -503,7 +509,7 @@ fn history_values<'a>(at: (i32, i32), home: (i32, i32), c: i32, cents: i64, text
     [Int(c), Int(home.1), Int(home.0), Int(at.1), Int(at.0), Cents(cents), Text(text)]
 }
 
-/// Number of a customer's last order.
+/// Reads the number of a customer's last order.
 fn last_order(s: &Session, at: usize, key: (i32, i32, i32)) -> Result<i32> {
     let mut row = s.one(at, &format_args!("an order of customer {key:?}"))?;
     let order = row.int()? as i32;
@@ -511,7 +517,8 @@ fn last_order(s: &Session, at: usize, key: (i32, i32, i32)) -> Result<i32> {
     Ok(order)
 }
 
-/// Takes the oldest order that waits in a district; `None`: none waits. Somebody else may have been faster.
+/// Deletes the oldest undelivered order of a district and returns its number; `None` if there is
+/// none. Retries if another transaction was faster.
 fn take_oldest(s: &mut Session, mut at: usize, w: i32, d: i32) -> Result<Option<i32>> {
     loop {
         s.run(Statement::OldestNewOrder, &[Int(w), Int(d)])?;

@@ -1,4 +1,5 @@
-//! What every workload promises, checked against whichever is given: a new one is covered by standing in the list.
+//! The contract of [`Workload`] as checks for any implementation. A test runs them for each entry
+//! of [`WORKLOADS`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,27 +9,28 @@ use crate::config::Config;
 use crate::query::{Query, Shape};
 use crate::schema::Kind;
 
-/// Keys that make any workload small enough to be walked through. Later ones win over earlier ones.
+/// Settings that make any workload small enough for an exhaustive check. Later settings take
+/// precedence.
 const SMALL: [&str; 5] =
     ["DEVICE_NUMBER=9", "DATA_CLIENT_NUMBER=3", "DEVICE_NUM_PER_WRITE=1", "BATCH_SIZE_PER_WRITE=50", "LOOP=12"];
 
-fn opened(entry: &Entry, settings: &[&str]) -> Arc<dyn Workload> {
+fn open_small(entry: &Entry, settings: &[&str]) -> Arc<dyn Workload> {
     let settings: Vec<String> = SMALL.iter().chain(settings).map(|text| (*text).to_owned()).collect();
     let config = Config::load_over(entry.defaults, None, &settings).expect("valid settings");
     (entry.open)(&Arc::new(config)).expect("valid workload")
 }
 
-/// Checks every promise of [`Workload`] for a workload under `settings`.
+/// Checks the contract for a workload with `settings`.
 pub(super) fn check(entry: &Entry, settings: &[&str]) {
-    let (workload, again) = (opened(entry, settings), opened(entry, settings));
+    let (workload, again) = (open_small(entry, settings), open_small(entry, settings));
     names_and_schema_fit(&*workload);
     let devices = workload.schema().devices.len() as u32;
     for device in [0, devices / 2, devices - 1] {
-        units_slots_and_the_way_back_agree(&*workload, device);
-        times_increase_and_windows_hold_their_slots(&*workload, device);
-        values_depend_on_their_place_alone(&*workload, &*again, device);
+        units_and_slots_map_to_each_other(&*workload, device);
+        times_increase_and_windows_contain_their_slots(&*workload, device);
+        values_depend_on_their_coordinates_only(&*workload, &*again, device);
     }
-    questions_can_be_asked(&*workload, &*again);
+    queries_are_valid(&*workload, &*again);
 }
 
 fn names_and_schema_fit(workload: &dyn Workload) {
@@ -45,13 +47,13 @@ fn names_and_schema_fit(workload: &dyn Workload) {
     let mut names: Vec<&str> = (0..schema.devices.len() as u32).map(|device| schema.device_name(device)).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), schema.devices.len(), "the first tag tells devices apart");
+    assert_eq!(names.len(), schema.devices.len(), "the first tag is unique");
     let mut order = workload.order();
     order.sort_unstable();
-    assert_eq!(order, (0..schema.devices.len() as u32).collect::<Vec<_>>(), "each device once");
+    assert_eq!(order, (0..schema.devices.len() as u32).collect::<Vec<_>>(), "each device occurs once");
 }
 
-fn units_slots_and_the_way_back_agree(workload: &dyn Workload, device: u32) {
+fn units_and_slots_map_to_each_other(workload: &dyn Workload, device: u32) {
     let mut carried: BTreeMap<(u64, u32), Vec<u64>> = BTreeMap::new();
     let mut slots = Vec::new();
     for unit in 0..workload.units(device) {
@@ -79,7 +81,7 @@ fn units_slots_and_the_way_back_agree(workload: &dyn Workload, device: u32) {
     }
 }
 
-fn times_increase_and_windows_hold_their_slots(workload: &dyn Workload, device: u32) {
+fn times_increase_and_windows_contain_their_slots(workload: &dyn Workload, device: u32) {
     let bound = workload.slot_bound(device, workload.units(device));
     let times: Vec<i64> = (0..bound).map(|slot| workload.time(device, slot)).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "device {device}: times increase");
@@ -102,7 +104,7 @@ fn times_increase_and_windows_hold_their_slots(workload: &dyn Workload, device: 
     assert!(all.start == 0 && all.end >= bound, "{all:?} of {bound}");
 }
 
-fn values_depend_on_their_place_alone(workload: &dyn Workload, again: &dyn Workload, device: u32) {
+fn values_depend_on_their_coordinates_only(workload: &dyn Workload, again: &dyn Workload, device: u32) {
     let bound = workload.slot_bound(device, workload.units(device));
     let slots: Vec<u64> = (0..bound).collect();
     let filled = |workload: &dyn Workload, field: u32, slots: &[u64]| {
@@ -111,7 +113,7 @@ fn values_depend_on_their_place_alone(workload: &dyn Workload, again: &dyn Workl
         out
     };
     for field in sample(workload, device) {
-        // Backwards and alone first, so that nothing is remembered from a walk forward.
+        // Backwards and one at a time first, so that no cache of a forward walk can help.
         let mut alone: Vec<i64> = slots.iter().rev().map(|slot| filled(again, field, &[*slot])[0]).collect();
         alone.reverse();
         let together = filled(workload, field, &slots);
@@ -138,15 +140,15 @@ fn fits(kind: Kind, units: i64) -> bool {
     }
 }
 
-fn questions_can_be_asked(workload: &dyn Workload, again: &dyn Workload) {
+fn queries_are_valid(workload: &dyn Workload, again: &dyn Workload) {
     let schema = workload.schema();
     for kind in 1..workload.kinds().len() {
         for (client, nth) in [(0, 0), (0, 1), (2, 5)] {
-            let query = workload.query(kind, client, nth, None).expect("a question");
+            let query = workload.query(kind, client, nth, None).expect("a query");
             assert_eq!(
                 query,
-                again.query(kind, client, nth, None).expect("a question"),
-                "questions follow from the seed"
+                again.query(kind, client, nth, None).expect("a query"),
+                "queries depend on the seed only"
             );
             assert_eq!(query.kind, kind);
             let fields = &schema.tables[query.table as usize].fields;
@@ -157,7 +159,10 @@ fn questions_can_be_asked(workload: &dyn Workload, again: &dyn Workload) {
             if let Shape::Buckets { width, origin, .. } = query.shape {
                 let window = query.window.as_ref().expect("buckets have a window");
                 let first = window.start.max(workload.time(0, 0));
-                assert!(width > 0 && origin <= first && first - origin < width, "{query:?}: no bucket begins so");
+                assert!(
+                    width > 0 && origin <= first && first - origin < width,
+                    "{query:?}: origin is not the start of the first bucket"
+                );
             }
         }
     }
@@ -170,21 +175,21 @@ fn devices_differ_and_are_of_the_table(workload: &dyn Workload, query: &Query) -
     !devices.is_empty() && differ && devices.iter().all(of_table)
 }
 
-/// Some fields of a device: the first ones, and every 41st.
+/// A sample of a device's fields: the first three, and every 41st.
 fn sample(workload: &dyn Workload, device: u32) -> Vec<u32> {
     let fields = workload.schema().table_of(device).fields.len() as u32;
     (0..fields).filter(|field| *field < 3 || field % 41 == 0).collect()
 }
 
 #[test]
-fn every_workload_in_the_list_keeps_the_contract() {
+fn every_workload_fulfils_the_contract() {
     for entry in WORKLOADS {
         check(entry, &[]);
     }
 }
 
 #[test]
-fn the_iot_workload_keeps_the_contract_in_every_order_of_arrival() {
+fn the_iot_workload_fulfils_the_contract_in_every_order_of_arrival() {
     let orders: &[&[&str]] = &[
         &["IS_REGULAR_FREQUENCY=false"],
         &["IS_SENSOR_TS_ALIGNMENT=false", "SENSOR_NUMBER=3", "TS_ALIGNMENT_RATIO=0.7"],

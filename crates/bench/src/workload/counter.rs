@@ -1,5 +1,5 @@
-//! The smallest workload there can be: three devices that count. It shows that a new workload is one file and one line,
-//! and is the example of docs/manual/benchmark-workloads.md.
+//! The smallest possible workload: three devices that count. It shows that a new workload takes one
+//! file and one line, and is the example of docs/manual/benchmark-workloads.md.
 
 use std::ops::Range;
 use std::sync::Arc;

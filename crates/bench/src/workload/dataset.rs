@@ -1,14 +1,16 @@
-//! A workload that is read from the files of a data set ([`crate::dataset`]), for the verification modes; and copies of
-//! its first rows (`IS_COPY_MODE`).
+//! A workload read from the files of a data set ([`crate::dataset`]), for the verification modes;
+//! and copies of its first rows (`IS_COPY_MODE`).
 //!
-//! Words: a *pass* is the rows of the files; of copies, one of `LOOP` repetitions of them with their times moved on.
+//! Words: a *pass* is one repetition of the files' rows. Without copies there is one pass; with
+//! copies there are `LOOP`, each with its times shifted.
 //!
-//! Always true: a slot is a time of a device that stands in the files. Where a time stands there several times, the last
-//! line counts, as it does in a target that replaces rows.
+//! Always true: each slot is a time of a device that occurs in the files. If a time occurs several
+//! times, the last line counts, as in a target that replaces rows.
 //!
-//! Copies begin with the times of the files, and each pass one `POINT_STEP` after the last row of the one before. With
-//! `COMPAT` they begin one pass later and, as in the original, each pass at the last row's time of the one before: two
-//! rows share one slot, and the later one counts.
+//! Copies start with the times of the files, and each pass starts one `POINT_STEP` after the last
+//! row of the previous one. With `COMPAT` they start one pass later and, as in the original, each
+//! pass starts at the time of the previous pass' last row: two rows share one slot, and the later
+//! one counts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,36 +23,37 @@ use crate::generate::{at, unit_interval};
 use crate::query::Query;
 use crate::schema::{Kind, Schema};
 
-/// Stream of the draws that give copied rows anomalies.
+/// Stream of random numbers that selects copied rows with anomalies.
 const ANOMALY: u64 = u64::MAX - 5;
-/// Times beyond this have no room for windows around them.
+/// Limit of times, which leaves room for windows around them.
 const TIME_MAX: i128 = 1 << 62;
 
-/// The workload, in memory.
+/// A data set in memory.
 pub(crate) struct DataSet {
     config: Arc<Config>,
-    /// What the configuration says without the files: schema and order of the devices.
+    /// The workload of the configuration without the files: it defines schema and order of devices.
     shape: Arc<dyn Workload>,
     devices: Vec<Rows>,
 }
 
-/// What the files have of one device.
+/// The files' rows of one device.
 #[derive(Default)]
 struct Rows {
-    /// By slot of a pass; increasing.
+    /// Times by slot within a pass, increasing.
     times: Vec<i64>,
-    /// By field and slot of a pass.
+    /// Values by field and slot within a pass.
     values: Vec<Vec<i64>>,
-    /// Of a pass.
+    /// Units of one pass.
     units: Vec<Unit>,
-    /// (slot of a pass, unit of a pass), sorted.
+    /// Pairs (slot within a pass, unit of a pass), sorted.
     carriers: Vec<(u32, u32)>,
     passes: u64,
-    /// Slots from the first of a pass to the first of the next: one less than a pass has, where two passes share one.
+    /// Slots from the start of a pass to the start of the next; one less than a pass has if two
+    /// passes share a slot.
     stride: u64,
-    /// Time from a pass to the next.
+    /// Time from a pass to the next one.
     span: i64,
-    /// Passes by which the first one is moved on.
+    /// Number of passes by which the first one is shifted.
     lead: u64,
 }
 
@@ -58,15 +61,16 @@ struct Rows {
 struct Unit {
     fields: Range<u32>,
     slots: Vec<u32>,
-    /// Above all slots of this one and those before.
+    /// Greater than all slots of this unit and of those before.
     bound: u64,
 }
 
 impl DataSet {
-    /// Reads the data set of `config`, whose devices and sensors are those of `shape`.
+    /// Reads the data set of `config` into memory; devices and sensors are those of `shape`.
     ///
     /// # Errors
-    /// It is not there, is damaged, is of another configuration, or is larger than memory shall be.
+    /// The data set does not exist, is damaged, belongs to another configuration, or exceeds the
+    /// memory limit.
     pub(crate) fn open(config: &Arc<Config>, shape: Arc<dyn Workload>) -> Result<DataSet> {
         let reader = Reader::open(config, shape.schema())?;
         let load = |device: u32| {
@@ -76,7 +80,8 @@ impl DataSet {
             let fields = shape.schema().table_of(device).fields.len();
             let kept: usize = batches.iter().map(|batch| batch.values.len()).sum();
             let times = distinct_times(&batches);
-            // Where sensors have times of their own, most values of a row are not there.
+            // If sensors have separate times, most values of a row are missing but still take
+            // memory.
             reader.keep((times.len() * fields).saturating_sub(kept) as u64)?;
             let rows = Rows::new(times, fields, &batches);
             if config.is_copy_mode { rows.repeated(config, &reader, device) } else { Ok(rows) }
@@ -100,7 +105,8 @@ impl DataSet {
     }
 }
 
-/// A set of which files or their ends are missing looks whole otherwise.
+/// Checks the number of batches: otherwise a data set with missing or truncated files would look
+/// complete.
 fn check_count(config: &Config, shape: &dyn Workload, device: u32, batches: &[Batch]) -> Result<()> {
     let late = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Late;
     let known = !late && !config.is_copy_mode && config.ts_alignment_ratio >= 1.0;
@@ -148,14 +154,14 @@ impl Rows {
         self.units.push(Unit { fields: batch.fields.clone(), slots, bound });
     }
 
-    /// The same rows again and again.
+    /// Repeats the rows for copy mode.
     fn repeated(mut self, config: &Config, reader: &Reader<'_>, device: u32) -> Result<Rows> {
         let (Some(first), Some(last)) = (self.times.first(), self.times.last()) else { return Ok(self) };
         let rows = self.times.len() as u64;
         let folder = reader.folder(device);
         if config.compat && rows < 2 {
             return Err(Error::setup(format!(
-                "{}: seen one time to be copied, expected two: with COMPAT it would be the time of all copies",
+                "{}: seen one time to copy, expected two: with COMPAT all copies would have this time",
                 folder.display()
             )));
         }
@@ -175,19 +181,20 @@ impl Rows {
         Ok(self)
     }
 
-    /// Slots of a device in all.
+    /// Total slots of the device.
     fn slots(&self) -> u64 {
         if self.passes == 0 { 0 } else { (self.passes - 1) * self.stride + self.times.len() as u64 }
     }
 
-    /// The pass of a slot and its place in it; of two passes that share it, the later one.
-    fn place(&self, slot: u64) -> (u64, usize) {
+    /// Returns the pass of a slot and the row within it; if two passes share the slot, the later
+    /// one.
+    fn position(&self, slot: u64) -> (u64, usize) {
         let pass = (slot / self.stride).min(self.passes.saturating_sub(1));
         (pass, (slot - pass * self.stride) as usize)
     }
 
     fn time(&self, slot: u64) -> i64 {
-        let (pass, row) = self.place(slot);
+        let (pass, row) = self.position(slot);
         self.times.get(row).map_or(0, |time| time + (pass + self.lead) as i64 * self.span)
     }
 
@@ -201,7 +208,7 @@ impl Rows {
         low
     }
 
-    /// The batch that a unit is, and its pass.
+    /// Returns the pass and the batch of a unit.
     fn unit(&self, unit: u64) -> Option<(u64, &Unit)> {
         let count = self.units.len() as u64;
         (count > 0).then(|| (unit / count, &self.units[(unit % count) as usize]))
@@ -216,7 +223,7 @@ impl Rows {
     }
 }
 
-/// A number multiplied, within its type.
+/// Multiplies a number, clamped to its type.
 fn multiplied(kind: Kind, units: i64, times: f64) -> i64 {
     let product = units as f64 * times;
     match kind {
@@ -266,7 +273,7 @@ impl Workload for DataSet {
 
     fn units_of(&self, device: u32, slot: u64, field: u32, units: &mut Vec<u64>) {
         let rows = self.rows(device);
-        let (pass, row) = rows.place(slot);
+        let (pass, row) = rows.position(slot);
         if row == 0 && pass > 0 && rows.stride < rows.times.len() as u64 {
             rows.carriers(rows.times.len() - 1, field, pass - 1, units);
         }
@@ -295,7 +302,7 @@ impl Workload for DataSet {
         let rows = self.rows(device);
         let kind = self.schema().table_of(device).fields[field as usize].kind;
         for (slot, out) in slots.iter().zip(out) {
-            let (_, row) = rows.place(*slot);
+            let (_, row) = rows.position(*slot);
             let units = rows.values[field as usize].get(row).copied().unwrap_or(0);
             let anomaly = self.has_anomaly(device, *slot);
             *out = if anomaly { multiplied(kind, units, self.config.anomaly_times) } else { units };
@@ -303,7 +310,7 @@ impl Workload for DataSet {
     }
 
     fn query(&self, _kind: usize, _client: usize, _nth: u64, _newest: Option<i64>) -> Result<Query> {
-        Err(Error::setup("a data set has no questions of its own"))
+        Err(Error::setup("a data set defines no queries"))
     }
 }
 

@@ -1,8 +1,10 @@
-//! IoT-benchmark's workload: devices with sensors of several types and shapes, and the queries Q1 to Q12.
+//! IoT-benchmark's workload: devices with sensors of several types and functions, and the queries
+//! Q1 to Q12.
 //!
-//! Always true: a value depends on (seed, device, slot, field) alone; every slot has one time and one value, however
-//! often and in whatever order it is written. The original's values repeat after `WORKLOAD_BUFFER_SIZE` rows and are
-//! drawn once per slot of arrival; with `COMPAT` they repeat here too.
+//! Always true: a value depends only on (seed, device, slot, field). Every slot has one time and
+//! one value, no matter how often and in which order it is written. The original's values repeat
+//! after `WORKLOAD_BUFFER_SIZE` rows and are drawn in order of arrival; with `COMPAT` they repeat
+//! here too.
 
 mod arrival;
 mod values;
@@ -21,7 +23,7 @@ use values::Source;
 
 pub(crate) const ENTRY: Entry = Entry { name: "iot", defaults: &[], open: |config| Ok(Arc::new(Iot::new(config)?)) };
 
-/// Rows of the matrices, in the order of `OPERATION_PROPORTION`.
+/// Kinds of operations, in the order of `OPERATION_PROPORTION`.
 pub(crate) const KINDS: [OperationKind; 13] = [
     kind("INGESTION", "INGESTION", "write a batch"),
     kind("PRECISE_POINT", "PRECISE_QUERY", "Q1 exact time"),
@@ -42,11 +44,11 @@ const fn kind(name: &'static str, stored_name: &'static str, title: &'static str
     OperationKind { name, stored_name, title }
 }
 
-/// The workload, ready.
+/// The workload of a configuration.
 pub(crate) struct Iot {
     config: Arc<Config>,
     schema: Arc<Schema>,
-    /// By field; the same for all tables.
+    /// Sources of values by field, the same for all tables.
     sources: Vec<Source>,
     arrival: Arrival,
     /// Time one step before slot `arrival.base()`, in the schema's unit.
@@ -54,11 +56,11 @@ pub(crate) struct Iot {
     step: i64,
     /// Devices by table.
     devices: Vec<Vec<u32>>,
-    /// Number of the first device in a run of several tools.
+    /// Number of this process' first device in a run of several processes.
     first: u64,
-    /// Devices below this are written.
+    /// Number of devices that are written; further ones exist but have no data.
     written: u32,
-    /// Fields that can be compared and summed.
+    /// Numeric fields, which can be compared and summed.
     numbers: Vec<u32>,
     aggregate: Option<Aggregate>,
 }
@@ -80,7 +82,7 @@ impl Iot {
             devices[device.table as usize].push(number as u32);
         }
         let share = (config.device_number as f64 * config.real_insert_rate).floor() as u64;
-        // The original tests `>` where it means `>=`, and so writes one device more.
+        // The original tests `>` instead of `>=`, and so writes one more device.
         let written = if config.compat { (share + 1).min(u64::from(count)) } else { share } as u32;
         let numbers = (0..sources.len() as u32).filter(|field| sources[*field as usize].kind.is_number()).collect();
         let start = i64::try_from(config.start_time.as_nanosecond() / i128::from(unit.nanos()))
@@ -137,7 +139,7 @@ fn schema(config: &Config, unit: Unit, first: u64, count: u32, sources: &[Source
     }
 }
 
-/// Which of `n` places item `number` of `total` goes to, by `SG_STRATEGY`.
+/// Assigns item `number` of `total` to one of `n` groups, by `SG_STRATEGY`.
 fn deal(config: &Config, number: u64, total: u64, n: u64) -> u64 {
     match config.sg_strategy {
         GroupStrategy::Mod => number % n,
@@ -146,7 +148,8 @@ fn deal(config: &Config, number: u64, total: u64, n: u64) -> u64 {
     }
 }
 
-/// Digits of the device name's hash in the mixed radix of the tags' cardinalities, as in the original.
+/// Values of a device's tags: digits of its name's hash in a mixed radix of the tags'
+/// cardinalities, as in the original.
 fn tag_values(config: &Config, device: &str) -> Vec<String> {
     let product: u64 = config.tag_value_cardinality.iter().product::<u64>().max(1);
     let mut rest = u64::from(crate::java_random::string_hash(device).unsigned_abs()) % product;
@@ -253,12 +256,13 @@ impl Workload for Iot {
     }
 }
 
-/// Streams of random numbers, told apart by their first coordinate (devices have those from 0).
+/// Random streams for irregular times and for missing batches. Their first coordinate must not be a
+/// device number, which start at 0.
 const TIMES: u64 = u64::MAX;
 const PRESENT: u64 = u64::MAX - 1;
 
 impl Iot {
-    /// Not aligned: is this sensor's batch really sent?
+    /// For unaligned sensors: returns whether a sensor's batch is sent.
     fn is_sent(&self, device: u32, unit: u64) -> bool {
         let ratio = self.config.ts_alignment_ratio;
         let bits = at(self.config.data_seed as u64, PRESENT, self.first + u64::from(device), unit);
@@ -266,7 +270,7 @@ impl Iot {
     }
 }
 
-/// One question being made.
+/// Inputs that determine one query.
 struct Choice<'a> {
     iot: &'a Iot,
     kind: usize,
@@ -322,7 +326,7 @@ impl Choice<'_> {
         })
     }
 
-    /// A number of this question: the same for all clients where all ask the same.
+    /// Random number of this query; equal for all clients if all of them send the same query.
     fn draw(&self, what: u64, n: u64) -> u64 {
         let fixed = self.iot.config.enable_fixed_query;
         let (client, nth) = if fixed { (0, 0) } else { (self.client as u64, self.nth) };
@@ -330,7 +334,8 @@ impl Choice<'_> {
         at(seed, what, client, at(self.kind as u64, nth, n, 0))
     }
 
-    /// Distinct devices of one table: that of a device drawn from all. As many as there are if too many are asked for.
+    /// Distinct devices of one table, which is the table of a random device. If `count` exceeds the
+    /// devices of the table, all of them.
     fn devices(&self, count: u64, child: u64) -> (u32, Vec<u32>) {
         let all = self.iot.schema.devices.len() as u64;
         let table = self.iot.schema.devices[below(self.draw(1, 0), all) as usize].table;
@@ -360,7 +365,7 @@ impl Choice<'_> {
         Ok(self.distinct(candidates, count, 1_000))
     }
 
-    /// `count` different ones of `candidates`, uniformly: the head of a shuffle.
+    /// Chooses `count` distinct elements of `candidates` uniformly, by a partial shuffle.
     fn distinct(&self, candidates: &[u32], count: u64, what: u64) -> Vec<u32> {
         let count = count.min(candidates.len() as u64);
         let mut chosen: Vec<u32> = Vec::with_capacity(count as usize);
@@ -375,7 +380,7 @@ impl Choice<'_> {
         chosen
     }
 
-    /// Half-open; the original's windows include their end, but for those of buckets.
+    /// Half-open window of time. The original's windows include their end, except those of buckets.
     fn window(&self, device: u32) -> Range<i64> {
         let iot = self.iot;
         let config = &iot.config;
@@ -389,7 +394,8 @@ impl Choice<'_> {
         let steps = (nth as i64).saturating_mul(config.step_size);
         let start = iot.start.saturating_add(steps.saturating_mul(iot.step));
         match self.kind {
-            // At the start itself nothing is ever written: the original's answer is always empty.
+            // Nothing is ever written at the start time itself: the original's answer is always
+            // empty.
             1 if config.compat => start..start + 1,
             1 => {
                 let slot = iot.steps_to_slot(steps);

@@ -1,6 +1,7 @@
-//! Any workload, and questions that read all of it back: the original's verification query and point comparison.
+//! Wraps a workload with queries that read all of it back: the original's verification query and
+//! point comparison.
 //!
-//! Always true: the questions of a kind, each asked once, ask for every row of every device once.
+//! Always true: the queries of a kind, each sent once, read every row of every device once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::query::{Order, Query, Shape};
 use crate::schema::Schema;
 
-/// Reads as many rows as a batch has.
+/// Kind of queries that read as many rows as a batch has.
 pub(crate) const VERIFICATION_QUERY: usize = 1;
-/// Reads a span of time, newest first.
+/// Kind of queries that read a range of time, newest first.
 pub(crate) const DEVICE_QUERY: usize = 2;
 
 const KINDS: [OperationKind; 3] = [
@@ -22,19 +23,20 @@ const KINDS: [OperationKind; 3] = [
     OperationKind { name: "DEVICE_QUERY", stored_name: "DEVICE_QUERY", title: "all values of a span, newest first" },
 ];
 
-/// Values of one answer: they are in memory at once.
+/// Maximum number of values in an answer, which is held in memory.
 const VALUES_MAX: u64 = 1 << 20;
 
-/// The workload with these questions.
+/// A workload with these queries.
 pub(crate) struct Readback {
     data: Arc<dyn Workload>,
     order: Vec<u32>,
     /// Rows of a verification query.
     rows: u64,
-    /// Time of a device query, where that is not too many values.
+    /// Time range of a device query, unless that exceeds [`VALUES_MAX`].
     span: i64,
     step: i64,
-    /// Questions of each kind about the devices before each in `order`, and about all.
+    /// For each kind, the number of queries on the devices before each position of `order`, and the
+    /// total.
     before: [Vec<u64>; 2],
 }
 
@@ -59,22 +61,22 @@ impl Readback {
         readback
     }
 
-    /// Slots of a device.
+    /// Total slots of a device.
     fn slots(&self, device: u32) -> u64 {
         self.data.slot_bound(device, self.data.units(device))
     }
 
-    /// Rows of a device that one answer may have.
+    /// Maximum number of rows in an answer about a device.
     fn rows_max(&self, device: u32) -> u64 {
         (VALUES_MAX / self.schema().table_of(device).fields.len().max(1) as u64).max(1)
     }
 
-    /// Verification queries about a device.
+    /// Number of verification queries on a device.
     fn batches(&self, device: u32) -> u64 {
         self.slots(device).div_ceil(self.rows.min(self.rows_max(device)))
     }
 
-    /// Times of a device, if it has any.
+    /// First and last time of a device, if it has any.
     fn times(&self, device: u32) -> Option<(i64, i64)> {
         let last = self.slots(device).checked_sub(1)?;
         Some((self.data.time(device, 0), self.data.time(device, last)))
@@ -85,12 +87,13 @@ impl Readback {
         self.span.min(most).max(1)
     }
 
-    /// Device queries about a device.
+    /// Number of device queries on a device.
     fn spans(&self, device: u32) -> u64 {
         self.times(device).map_or(0, |(first, last)| last.abs_diff(first) / self.span(device).unsigned_abs() + 1)
     }
 
-    /// Window of the `nth` verification query about a device. They touch, so that rows between batches are seen, too.
+    /// Window of the `nth` verification query on a device. Windows are adjacent, so rows between
+    /// batches are found too.
     fn batch_window(&self, device: u32, nth: u64) -> Range<i64> {
         let rows = self.rows.min(self.rows_max(device));
         let start = self.data.time(device, nth * rows);
@@ -101,7 +104,7 @@ impl Readback {
         start..self.times(device).map_or(start, |(_, last)| last) + 1
     }
 
-    /// Window of the `nth` device query about a device.
+    /// Window of the `nth` device query on a device.
     fn span_window(&self, device: u32, nth: u64) -> Range<i64> {
         let (first, last) = self.times(device).unwrap_or_default();
         let span = self.span(device);
@@ -165,7 +168,7 @@ impl Workload for Readback {
 
     fn query(&self, kind: usize, _client: usize, nth: u64, _newest: Option<i64>) -> Result<Query> {
         let all = self.questions(kind).filter(|all| *all > 0);
-        let nth = nth % all.ok_or_else(|| Error::setup("there are no rows to be read back"))?;
+        let nth = nth % all.ok_or_else(|| Error::setup("there are no rows to read back"))?;
         let before = &self.before[kind - 1];
         let at = before.partition_point(|questions| *questions <= nth) - 1;
         let (device, nth) = (self.order[at], nth - before[at]);
@@ -192,12 +195,12 @@ mod tests {
     use crate::workload;
 
     #[test]
-    fn every_row_of_every_device_is_asked_for_once() {
+    fn every_row_of_every_device_is_read_once() {
         let settings = ["DEVICE_NUMBER=5", "SENSOR_NUMBER=3", "LOOP=4", "BATCH_SIZE_PER_WRITE=7"];
         let orders: [&[&str]; 3] = [
             &["VERIFICATION_STEP_SIZE=2", "IS_REGULAR_FREQUENCY=false"],
             &["IS_OUT_OF_ORDER=true", "LAMBDA=3", "MAX_K=30", "VERIFICATION_STEP_SIZE=1"],
-            // Windows of many rows are cut.
+            // Windows with many rows are split.
             &["SENSOR_NUMBER=100000"],
         ];
         for order in orders {

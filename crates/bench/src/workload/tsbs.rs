@@ -1,18 +1,24 @@
-//! TSBS's `cpu-only` workload: hosts that report ten CPU figures every ten seconds, and its 15 kinds of questions.
+//! TSBS's `cpu-only` workload: hosts that report ten CPU metrics every ten seconds, and its 15
+//! kinds of queries.
 //!
-//! Always true: a value is the walk's state after as many steps as the slot's number, and the steps of a series are
-//! numbers that depend on (seed, host, field, step) alone; what is remembered ([`Walks`]) only saves steps.
+//! Always true: a value is the state of a random walk after as many steps as the slot's number. The
+//! steps of a series depend only on (seed, host, field, step); the cached states in [`Walks`] only
+//! save time.
 //!
-//! Departures from TSBS 37fced7 (2023-09), each for a reason:
-//! - Its one sequential generator gives other data for another number of hosts. Ours gives host 7 the same data always,
-//!   so that the right answer of every question can be computed, and tools can share the work.
-//! - A batch is some hosts' next ticks, hosts one after the other, and a host belongs to one client, as with TSBS's
-//!   `--hash-workers`. Over batches, time goes on for all hosts alike, as in TSBS's order tick by tick.
-//! - Windows begin at a whole unit of time (a millisecond), not at a nanosecond, for targets that know no finer one.
-//! - Windows lie in the data that this client knows to be there, and shrink to it where it is shorter.
+//! Deviations from TSBS 37fced7 (2023-09), each for a reason:
+//! - TSBS's single sequential generator gives different data for another number of hosts. Here the
+//!   data of host 7 is always the same, so that correct answers can be computed and several
+//!   processes can share a run.
+//! - A batch has the next ticks of some hosts, one host after the other, and a host belongs to one
+//!   client, as with TSBS's `--hash-workers`. From batch to batch, time advances evenly for all
+//!   hosts, as in TSBS's order by tick.
+//! - Windows start at a whole unit of time (a millisecond), not at a nanosecond, because some
+//!   targets have no finer unit.
+//! - Windows are within the data that this client knows to be acknowledged, and shrink if that is
+//!   shorter.
 //!
-//! Source of the parameters: timescale/tsbs, its `cpu` measurement and its query generators. Where its README says 24
-//! hours its code has 12; the code counts.
+//! Source of the parameters: timescale/tsbs, its `cpu` measurement and its query generators. TSBS's
+//! README says 24 hours where its code has 12; the code counts.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,10 +34,11 @@ use crate::schema::{Device, Field, Kind, Schema, Table, Unit};
 pub(crate) const ENTRY: Entry =
     Entry { name: "tsbs", defaults: DEFAULTS, open: |config| Ok(Arc::new(Tsbs::new(config)?)) };
 
-/// TSBS's usual data set (seed 123, 10 s, three days) at scale 100: 25.9 million points, in requests of about the 10,000
-/// rows of its loader, of four workers.
+/// TSBS's standard data set (seed 123, 10 s, three days) at scale 100: 25.9 million points, in
+/// requests of about 10,000 rows, like those of its loader with four workers.
 const DEFAULTS: &[(&str, &str)] = &[
-    // Any product that limits nothing: the default is IoTDB, which does not take several devices by its usual way.
+    // A product without restrictions: the default is IoTDB, whose standard write path does not
+    // support several devices in one request.
     ("DB_SWITCH", "Millrace"),
     ("DEVICE_NUMBER", "100"),
     ("SENSOR_NUMBER", "10"),
@@ -74,7 +81,7 @@ const TAGS: [&str; 10] = [
     "service_environment",
 ];
 
-/// Regions, and the letters of their datacentres.
+/// Regions, and the letters of their data centres.
 const REGIONS: [(&str, &str); 9] = [
     ("us-east-1", "abce"),
     ("us-west-1", "ab"),
@@ -87,14 +94,14 @@ const REGIONS: [(&str, &str); 9] = [
     ("sa-east-1", "abc"),
 ];
 
-/// Streams of random numbers beside those of series, which begin at 0.
+/// Random streams besides those of series, which start at 0.
 const TAG_STREAM: u64 = u64::MAX;
 const START_STREAM: u64 = u64::MAX - 1;
 
-/// What a kind asks. Hosts: `None` means all.
+/// Parameters of a kind of query. Hosts: `None` means all.
 #[derive(Clone, Copy, Debug)]
-enum Asks {
-    /// Greatest of `fields` by `minutes`, over the hosts together, in a window of `hours`.
+enum QueryParameters {
+    /// Maximum of `fields` by `minutes`, over all the hosts together, in a window of `hours`.
     MaxByTime { fields: usize, hosts: u64, hours: i64, minutes: i64 },
     /// Mean of `fields` by host and hour, in a window of 12 hours.
     MeanByHostAndHour { fields: usize },
@@ -102,14 +109,14 @@ enum Asks {
     High { hosts: Option<u64> },
     /// Newest row of every host.
     Last,
-    /// Greatest `usage_user` of the five newest minutes before a time.
+    /// Maximum of `usage_user` by minute, for the five newest minutes before a time.
     NewestMinutes,
 }
 
-use Asks::{High, Last, MaxByTime, MeanByHostAndHour, NewestMinutes};
+use QueryParameters::{High, Last, MaxByTime, MeanByHostAndHour, NewestMinutes};
 
-/// The 15 kinds, in the order of TSBS's README, each with its row of the matrices.
-const QUESTIONS: [(&str, &str, Asks); 15] = [
+/// The 15 kinds in the order of TSBS's README: name, title and parameters.
+const QUERIES: [(&str, &str, QueryParameters); 15] = [
     ("single-groupby-1-1-1", "max of 1 field, 1 host, 1 h by minute", by_minute(1, 1, 1)),
     ("single-groupby-1-1-12", "max of 1 field, 1 host, 12 h by minute", by_minute(1, 1, 12)),
     ("single-groupby-1-8-1", "max of 1 field, 8 hosts, 1 h by minute", by_minute(1, 8, 1)),
@@ -127,11 +134,11 @@ const QUESTIONS: [(&str, &str, Asks); 15] = [
     ("groupby-orderby-limit", "max of usage_user, newest 5 minutes before a time", NewestMinutes),
 ];
 
-const fn by_minute(fields: usize, hosts: u64, hours: i64) -> Asks {
+const fn by_minute(fields: usize, hosts: u64, hours: i64) -> QueryParameters {
     MaxByTime { fields, hosts, hours, minutes: 1 }
 }
 
-const fn by_hour(hosts: u64) -> Asks {
+const fn by_hour(hosts: u64) -> QueryParameters {
     MaxByTime { fields: 10, hosts, hours: 8, minutes: 60 }
 }
 
@@ -140,21 +147,22 @@ const WRITING: OperationKind = OperationKind { name: "INGESTION", stored_name: "
 const KINDS: [OperationKind; 16] = {
     let mut kinds = [WRITING; 16];
     let mut at = 0;
-    while at < QUESTIONS.len() {
-        let (name, title, _) = QUESTIONS[at];
+    while at < QUERIES.len() {
+        let (name, title, _) = QUERIES[at];
         kinds[at + 1] = OperationKind { name, stored_name: name, title };
         at += 1;
     }
     kinds
 };
 
-/// The workload, ready.
+/// The workload of a configuration.
 pub(crate) struct Tsbs {
     schema: Arc<Schema>,
     walks: Walks,
     query_seed: u64,
     fixed_query: bool,
-    /// Is this tool one of several, whose hosts are only some of those in the target?
+    /// Whether this process is one of several, so that its hosts are only some of those in the
+    /// target.
     shared: bool,
     /// Time of slot 0.
     start: i64,
@@ -194,14 +202,14 @@ impl Tsbs {
         })
     }
 
-    /// The slot of a time that may lie between slots: the first at or after it, within the data.
+    /// The first slot at or after a time, within the data.
     fn slot_at_or_after(&self, time: i64) -> u64 {
         let steps = time.saturating_sub(self.start).max(0) as u64;
         steps.div_ceil(self.step as u64).min(self.ticks)
     }
 }
 
-/// Keys of IoT-benchmark that would change the data have no meaning here.
+/// Refuses IoT-benchmark's keys that would change the data and have no meaning here.
 fn refuse_other_shapes(config: &Config) -> Result {
     let fixed = [
         ("SENSOR_NUMBER", config.sensor_number == FIELDS.len() as u64, "10"),
@@ -307,27 +315,28 @@ impl Workload for Tsbs {
     }
 }
 
-/// One question being made.
+/// Inputs that determine one query.
 struct Choice<'a> {
     tsbs: &'a Tsbs,
     kind: usize,
-    /// Its random numbers: the 0th is the window's, the others the hosts'.
+    /// Key of the query's random numbers: number 0 places the window, the others select hosts.
     stream: u64,
     newest: Option<i64>,
 }
 
 impl Choice<'_> {
     fn query(&self) -> Result<Query> {
-        let (_, _, asks) = QUESTIONS[self.kind - 1];
+        let (_, _, parameters) = QUERIES[self.kind - 1];
         let hours = |n: i64| n * 3_600 * self.tsbs.schema.unit.per_second();
         let buckets = |aggregate, width: i64, window: &Range<i64>, by_device| Shape::Buckets {
             aggregate,
             width,
-            // A bucket's start before the first row, as near as can be: some products make buckets from it on.
+            // The last bucket boundary at or before the first row, because some products count
+            // buckets from `origin`.
             origin: window.start.max(self.tsbs.start).div_euclid(width) * width,
             by_device,
         };
-        Ok(match asks {
+        Ok(match parameters {
             MaxByTime { fields, hosts, hours: long, minutes } => {
                 let window = self.window(hours(long));
                 let shape = buckets(Aggregate::Max, hours(minutes) / 60, &window, false);
@@ -367,7 +376,8 @@ impl Choice<'_> {
         })
     }
 
-    /// Different hosts, drawn uniformly; or all, which need not be named unless other tools write other ones.
+    /// Chooses distinct hosts uniformly. `count` is `None`: all hosts, which must be listed only if
+    /// other processes write other hosts to the same target.
     fn hosts(&self, count: Option<u64>) -> Result<Option<Vec<u32>>> {
         let all = self.tsbs.schema.devices.len() as u64;
         let Some(count) = count else {
@@ -375,7 +385,7 @@ impl Choice<'_> {
         };
         if count > all {
             let name = KINDS[self.kind].name;
-            return Err(Error::setup(format!("DEVICE_NUMBER={all}: {name} asks for {count} hosts at once")));
+            return Err(Error::setup(format!("DEVICE_NUMBER={all}: {name} reads {count} hosts at once")));
         }
         let mut chosen: Vec<u32> = Vec::with_capacity(count as usize);
         let mut n = 1;
@@ -389,55 +399,59 @@ impl Choice<'_> {
         Ok(Some(chosen))
     }
 
-    /// `length` units of time somewhere in the data, every place alike.
+    /// A window of `length` units of time, placed uniformly within the data.
     fn window(&self, length: i64) -> Range<i64> {
         let tsbs = self.tsbs;
         let all = tsbs.time(0, tsbs.ticks);
         let end = self.newest.map_or(all, |newest| all.min(newest.saturating_add(tsbs.step)));
-        let places = end.saturating_sub(length).saturating_sub(tsbs.start).max(0) as u64;
-        let start = tsbs.start + below(draw(self.stream, 0), places + 1) as i64;
+        let positions = end.saturating_sub(length).saturating_sub(tsbs.start).max(0) as u64;
+        let start = tsbs.start + below(draw(self.stream, 0), positions + 1) as i64;
         start..end.min(start + length)
     }
 }
 
-/// Most hosts: the walks' memory is 120 bytes a host and [`CHECKPOINT_BYTES_MAX`].
+/// Maximum number of hosts: the walks take 120 bytes for each host, and [`CHECKPOINT_BYTES_MAX`].
 const HOSTS_MAX: u32 = 1 << 22;
-/// Most ticks: slots of a cursor are packed into 37 bits.
+/// Maximum number of ticks: a cursor stores a tick in 37 bits.
 const TICKS_MAX: u64 = 1 << 32;
-/// A state is a number of 2^-20ths, 0 ..= 100 * 2^20: integers, so that all machines walk alike.
+/// States are in units of 2^-20, 0 ..= 100 * 2^20: integers, so that all machines compute the same
+/// walks.
 const FRACTION_BITS: u32 = 20;
 const STATE_MAX: i32 = 100 << FRACTION_BITS;
-/// Bits that a state needs.
+/// Bits of a state.
 const STATE_BITS: u32 = 27;
 const _: () = assert!(STATE_MAX < 1 << STATE_BITS);
-/// Steps that one random number gives: 16 bits each, of which the upper 12 choose from the table.
+/// Steps from one random number: 16 bits for each, of which the upper 12 index the table.
 const STEPS_PER_DRAW: u64 = 4;
 const STEP_TABLE: usize = 4_096;
-/// Memory for remembered states, unless so many series have one each at the start alone.
+/// Memory limit of the checkpoints, except that each series has at least one.
 const CHECKPOINT_BYTES_MAX: u64 = 64 << 20;
-/// Ticks between remembered states, at least: 256 steps cost a quarter of a microsecond.
+/// Minimum number of ticks between checkpoints: 256 steps take a quarter of a microsecond.
 const INTERVAL_MIN: u64 = 256;
 
-/// Clamped random walks: each series starts uniformly in 0 ..= 100, and every tick adds a normal number of mean 0 and
-/// deviation 1, never leaving 0 ..= 100. The value is the state without its fraction.
+/// Clamped random walks: each series starts uniformly in 0 ..= 100, and every tick adds a normally
+/// distributed number with mean 0 and deviation 1, clamped to 0 ..= 100. The value is the integer
+/// part of the state.
 ///
-/// A state follows from all steps before it, so some states are remembered: one in `interval`, filled as the walks get
-/// there, and each series' last. Everything remembered follows from the seed, so that threads may overwrite each
-/// other's memory without locks: they write the same.
+/// A state depends on all steps before it, so some states are cached: a checkpoint every `interval`
+/// ticks, stored when a walk passes it, and the latest state of each series. All cached states are
+/// functions of the seed, so threads may overwrite each other's entries without locks: they store
+/// equal values.
 struct Walks {
     seed: u64,
-    /// Number of the first host in a run of several tools.
+    /// Number of this process' first host in a run of several processes.
     first: u64,
-    /// A power of two.
+    /// Ticks between checkpoints, a power of two.
     interval: u64,
     checkpoints_per_series: u64,
-    /// State plus one at every `interval`-th tick; 0: not known yet. By series, then tick.
+    /// State plus one at every `interval`-th tick; 0: not cached yet. Ordered by series, then tick.
     checkpoints: Vec<AtomicU32>,
-    /// By series: the tick last asked for plus one, and its state; 0: none. Who goes on from there takes one step.
+    /// For each series: the latest tick plus one, and its state; 0: none. A sequential reader
+    /// continues from here with one step.
     cursors: Vec<AtomicU64>,
 }
 
-/// One series at one tick.
+/// State of one series at one tick.
 struct Walker {
     stream: u64,
     tick: u64,
@@ -462,8 +476,8 @@ impl Walks {
         }
     }
 
-    /// Values of one series at some ticks. Cost: one step a tick where ticks follow each other, at most `interval` where
-    /// they do not, and the way there once.
+    /// Values of one series at some ticks. Cost: one step for consecutive ticks, at most `interval`
+    /// steps for others, and once the steps from the nearest cached state.
     fn fill(&self, host: u32, field: u32, ticks: &[u64], out: &mut [i64]) {
         let Some(first) = ticks.first() else { return };
         let series = host as usize * FIELDS.len() + field as usize;
@@ -479,7 +493,7 @@ impl Walks {
         self.cursors[series].store(((walker.tick + 1) << STATE_BITS) | walker.state as u64, Relaxed);
     }
 
-    /// The series at the nearest known tick at or before `tick`.
+    /// Returns the series at the nearest cached tick at or before `tick`.
     fn walker(&self, series: usize, stream: u64, tick: u64) -> Walker {
         let cursor = self.cursors[series].load(Relaxed);
         let near = (cursor >> STATE_BITS).checked_sub(1).filter(|near| *near <= tick);
@@ -505,7 +519,7 @@ impl Walks {
         &self.checkpoints[series * self.checkpoints_per_series as usize + number as usize]
     }
 
-    /// Goes on to `tick`, remembering states on the way.
+    /// Advances to `tick` and stores checkpoints on the way.
     fn walk(&self, series: usize, walker: &mut Walker, tick: u64) {
         while walker.tick < tick {
             let pause = (walker.tick | (self.interval - 1)) + 1;
@@ -518,7 +532,7 @@ impl Walks {
 }
 
 impl Walker {
-    /// Goes on to `tick`: one step a tick. Step n (from 1) is lane n % 4 of draw n / 4.
+    /// Advances to `tick`, one step for each tick. Step n (from 1) is lane n % 4 of draw n / 4.
     fn walk(&mut self, tick: u64) {
         let steps = &*STEPS;
         let mut bits = draw(self.stream, (self.tick + 1) / STEPS_PER_DRAW);
@@ -534,8 +548,9 @@ impl Walker {
     }
 }
 
-/// Steps of equal probability: the normal distribution's quantiles in the middle of 4,096 equal shares, in 2^-20ths.
-/// Their mean is 0 and their deviation 0.9998; the longest is 3.67, which one step in 2,048 has.
+/// Equally likely steps: quantiles of the normal distribution at the centres of 4,096 equal shares,
+/// in units of 2^-20. Their mean is 0 and their deviation 0.9998; the largest is 3.67, with a
+/// probability of 1 in 2,048.
 static STEPS: LazyLock<Box<[i32; STEP_TABLE]>> = LazyLock::new(|| {
     let mut steps = Box::new([0; STEP_TABLE]);
     let mut quantile = 0.0;
@@ -549,10 +564,11 @@ static STEPS: LazyLock<Box<[i32; STEP_TABLE]>> = LazyLock::new(|| {
     steps
 });
 
-/// The number below which a normal variable lies with probability `share`, by Newton's method from `near`.
+/// Quantile of the normal distribution at `share`, by Newton's method starting at `near`.
 fn normal_quantile(share: f64, near: f64) -> f64 {
     let density = |x: f64| (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
-    // The series of the distribution function: x + x^3/3 + x^5/15 + …, times the density, plus a half.
+    // Series of the distribution function: x + x^3/3 + x^5/15 + …, times the density, plus one
+    // half.
     // Source: Marsaglia, "Evaluating the Normal Distribution", Journal of Statistical Software 11(4), 2004.
     let below = |x: f64| {
         let (mut term, mut sum) = (x, x);

@@ -1,4 +1,4 @@
-//! Several programs as one run, over loopback.
+//! Runs distributed over several processes on loopback.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -16,13 +16,13 @@ fn program(folder: &std::path::Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts a coordinator on a free port; it and its address.
+/// Starts a coordinator on a free port; returns it and its address.
 fn coordinator(folder: &std::path::Path, json: &str) -> (Child, String) {
     let arguments = ["--cluster-listen", "0", "--members", "2", "--json", json];
     let mut child = program(folder, &arguments).stderr(Stdio::piped()).spawn().expect("started");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let line = lines.find(|line| line.starts_with("waiting for 2 members at ")).expect("it waits");
-    // The pipe must not fill up while the test waits for the end.
+    // Drain the pipe, so that it cannot fill up while the test waits.
     std::thread::spawn(move || lines.for_each(drop));
     (child, line.rsplit(' ').next().expect("an address").to_owned())
 }

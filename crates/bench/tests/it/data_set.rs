@@ -1,4 +1,4 @@
-//! A data set in files, by the program's own exit codes.
+//! Data sets in files, tested through the program's exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ fn program(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_data_set_is_generated_once_more_written_and_refused_where_it_does_not_fit() {
+fn a_data_set_is_regenerated_written_and_refused_for_another_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     let cases: &[(&str, &[&str], i32, &str)] = &[
         ("generateDataMode", &[], 0, "set: 120 points in 6 files of "),

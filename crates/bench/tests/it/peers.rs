@@ -1,4 +1,5 @@
-//! Every product starts, answers, is killed, starts again on what it left, answers again, and leaves nothing running.
+//! Life cycle of every product: start, answer, kill, restart on the same data, answer again, and
+//! stop without leaving anything running.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use bench::peers::{self, Durability, Options, Product, Server};
 
-/// Is there a process with this number that is not merely waiting to be collected?
+/// Returns whether a process with this pid exists and is not a zombie.
 fn lives(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
 }
 
-/// A whole life of a server; `ask` is called while it is up, first and after each restart.
+/// The life cycle of a server; `ask` is called while it is up, first and after each restart.
 fn live(product: Product, processes: usize, mut ask: impl FnMut(&Server)) {
     let dir = tempfile::tempdir().unwrap();
     let mut server = peers::start(product, dir.path(), Options::default()).unwrap();
@@ -45,7 +46,8 @@ fn live(product: Product, processes: usize, mut ask: impl FnMut(&Server)) {
     assert!(server.network().is_some() || !ports.values().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()));
 }
 
-/// Addresses other than loopback's that these processes listen on or receive datagrams at, in the kernel's notation.
+/// Addresses other than loopback on which these processes listen or receive datagrams, in the
+/// kernel's notation.
 fn exposed(pids: &[u32]) -> Vec<String> {
     let descriptors = pids.iter().filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/fd")).ok()).flatten();
     let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -55,7 +57,7 @@ fn exposed(pids: &[u32]) -> Vec<String> {
         ["tcp", "tcp6", "udp", "udp6"].map(|name| std::fs::read_to_string(format!("/proc/net/{name}")).unwrap());
     let rows =
         tables.iter().flat_map(|table| table.lines().skip(1)).map(|row| row.split_whitespace().collect::<Vec<_>>());
-    // 0A is listening, 07 an unconnected datagram socket.
+    // 0A is a listening socket, 07 an unconnected datagram socket.
     let open = rows.filter(|row| ["0A", "07"].contains(&row[3]) && inodes.iter().any(|inode| inode == row[9]));
     let loopback = ["0100007F:", "0000000000000000FFFF00000100007F:", "00000000000000000000000001000000:"];
     open.filter(|row| !loopback.iter().any(|address| row[1].starts_with(address)))
@@ -63,12 +65,13 @@ fn exposed(pids: &[u32]) -> Vec<String> {
         .collect()
 }
 
-/// `socket:[123]` is 123.
+/// Inode of a socket link: 123 for `socket:[123]`.
 fn inode(link: &str) -> Option<String> {
     Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
 }
 
-/// Sends `request` to the port called `name` and gives what comes back until the server closes or `whole` says so.
+/// Sends `request` to the port called `name`; returns the response up to the server's close or
+/// until `whole` returns true.
 fn exchange(server: &Server, name: &str, request: &[u8], whole: fn(&str) -> bool) -> String {
     let mut stream = TcpStream::connect(server.address(name).unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -85,7 +88,7 @@ fn exchange(server: &Server, name: &str, request: &[u8], whole: fn(&str) -> bool
     }
 }
 
-/// Status and body, chunk lengths included where there are some.
+/// Status and body, including chunk lengths of chunked responses.
 type Answer = (u16, String);
 
 fn get(server: &Server, port: &str, path: &str) -> Answer {
@@ -107,7 +110,7 @@ fn http(server: &Server, port: &str, what: &str, body: &str) -> Answer {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// Not every server closes when it is asked to.
+/// Returns whether a response is complete; not every server closes the connection when asked to.
 fn http_is_whole(answer: &str) -> bool {
     let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
     let head = head.to_ascii_lowercase();
@@ -119,7 +122,8 @@ fn http_is_whole(answer: &str) -> bool {
     }
 }
 
-/// Asks `path` until the answer has `word`: some products show a write a while after they acknowledged it.
+/// Repeats GET `path` until the response contains `word`: some products show a write some time
+/// after its acknowledgement.
 fn get_until(server: &Server, port: &str, path: &str, word: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -132,7 +136,8 @@ fn get_until(server: &Server, port: &str, path: &str, word: &str) {
     }
 }
 
-/// A simple query without a password, over the PostgreSQL protocol, and all that is answered.
+/// Sends a simple query without a password over the PostgreSQL protocol, and returns the whole
+/// response.
 fn pg_query(server: &Server, user: &str, sql: &str) -> String {
     let mut startup = vec![0, 0, 0, 0, 0, 3, 0, 0];
     startup.extend(format!("user\0{user}\0database\0postgres\0\0").bytes());
@@ -145,7 +150,7 @@ fn pg_query(server: &Server, user: &str, sql: &str) -> String {
 }
 
 #[test]
-fn millrace_lives_and_leaves_nothing() {
+fn millrace_has_a_complete_life_cycle() {
     live(Product::Millrace, 1, |server| {
         assert!(get(server, "health", "/health").1.contains("\"status\":\"ok\""));
         assert!(pg_query(server, "bench", "select 40 + 2").contains("42"));
@@ -154,7 +159,7 @@ fn millrace_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn postgres_lives_and_leaves_nothing() {
+fn postgres_has_a_complete_life_cycle() {
     let mut starts = 0;
     live(Product::Postgres, 1, |server| {
         starts += 1;
@@ -166,14 +171,14 @@ fn postgres_lives_and_leaves_nothing() {
                         where name in ('synchronous_commit', 'fsync', 'max_connections')";
         let shown = pg_query(server, "postgres", settings);
         assert!(shown.contains("fsync=on max_connections=300 synchronous_commit=on"), "{shown}");
-        // The server's helpers are its processes, too.
+        // The server's background processes count as well.
         assert!(server.pids().len() > 3, "{:?}", server.pids());
     });
     assert_eq!(starts, 2);
 }
 
 #[test]
-fn questdb_lives_and_leaves_nothing() {
+fn questdb_has_a_complete_life_cycle() {
     let mut starts = 0;
     live(Product::QuestDb, 1, |server| {
         starts += 1;
@@ -185,7 +190,7 @@ fn questdb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn victoriametrics_lives_and_leaves_nothing() {
+fn victoriametrics_has_a_complete_life_cycle() {
     live(Product::VictoriaMetrics, 1, |server| {
         let answer = post(server, "http", "/write", "t,d=a n=1 1500000000000000000\n");
         assert_eq!(answer, (204, String::new()));
@@ -195,7 +200,7 @@ fn victoriametrics_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn influxdb_lives_and_leaves_nothing() {
+fn influxdb_has_a_complete_life_cycle() {
     let mut starts = 0;
     live(Product::InfluxDb, 1, |server| {
         starts += 1;
@@ -203,14 +208,14 @@ fn influxdb_lives_and_leaves_nothing() {
         assert_eq!(made.0, 200, "{made:?}");
         let answer = post(server, "http", "/write?db=b", &format!("t,d=a n={starts} {starts}000000000\n"));
         assert_eq!(answer, (204, String::new()));
-        // Synced before its answer: nothing may be lost.
+        // Writes are synced before the acknowledgement: none may be lost.
         let sum = get(server, "http", "/query?db=b&q=select%20sum(n)%20from%20t").1;
         assert!(sum.contains(if starts == 1 { ",1]]" } else { ",3]]" }), "{sum}");
     });
 }
 
 #[test]
-fn kairosdb_lives_and_leaves_nothing() {
+fn kairosdb_has_a_complete_life_cycle() {
     live(Product::KairosDb, 1, |server| {
         let body = r#"[{"name":"t","timestamp":1500000000000,"tags":{"d":"a"},"value":7}]"#;
         let answer = post(server, "http", "/api/v1/datapoints", body);
@@ -220,7 +225,7 @@ fn kairosdb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn mariadb_lives_and_leaves_nothing() {
+fn mariadb_has_a_complete_life_cycle() {
     let (home, _) = peers::tool("mariadb", "usr/bin/mariadb").unwrap();
     let mut starts = 0;
     live(Product::MariaDb, 1, |server| {
@@ -238,10 +243,11 @@ fn mariadb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn iotdb_lives_and_leaves_nothing() {
+fn iotdb_has_a_complete_life_cycle() {
     let python = peers::python().unwrap();
     live(Product::IoTDb, 2, |server| {
-        // Unreachable from outside of its network, and reached from inside by its own client.
+        // Unreachable from outside its network namespace, reachable from inside with its own
+        // client.
         assert!(TcpStream::connect(server.address("rpc").unwrap()).is_err());
         let script = "import sys\nfrom iotdb.Session import Session\ns = Session('127.0.0.1', sys.argv[1], 'root', 'root')\n\
                       s.open(False)\ns.execute_non_query_statement('insert into root.b.d (time, n) values (1, 7)')\n\
@@ -262,7 +268,7 @@ fn iotdb_lives_and_leaves_nothing() {
 }
 
 #[test]
-fn a_directory_is_taken_up_again_with_its_ports_and_a_setting_of_the_user_wins() {
+fn a_directory_is_reused_with_its_ports_and_the_users_setting_takes_precedence() {
     let dir = tempfile::tempdir().unwrap();
     let show = |server: &Server| pg_query(server, "postgres", "select current_setting('shared_buffers') as b");
     let mut server = peers::start(Product::Postgres, dir.path(), Options::default()).unwrap();
@@ -285,12 +291,12 @@ fn a_directory_is_taken_up_again_with_its_ports_and_a_setting_of_the_user_wins()
     assert!(other.contains("belongs to postgres, not to influxdb"), "{other}");
 }
 
-/// The benchmark may be killed itself, and a server of 5 GiB must not stay behind.
+/// The benchmark may be killed, and a server of 5 GiB must not survive it.
 #[test]
 fn a_server_ends_with_the_process_that_started_it() {
     const DIR: &str = "MILLRACE_TEST_PEERS_CHILD";
     if let Some(dir) = std::env::var_os(DIR) {
-        // The second process, see below: it is killed here.
+        // The second process, see below: the test kills it.
         let server = peers::start(Product::Postgres, Path::new(&dir), Options::default()).unwrap();
         let pids: Vec<String> = server.pids().iter().map(u32::to_string).collect();
         std::fs::write(Path::new(&dir).join("pids"), pids.join(" ") + "\n").unwrap();
@@ -310,7 +316,7 @@ fn a_server_ends_with_the_process_that_started_it() {
         assert!(Instant::now() < deadline && starter.try_wait().unwrap().is_none(), "the server was not started");
         std::thread::sleep(Duration::from_millis(20));
     };
-    // The first is the server itself; a helper of it may have ended by now.
+    // The first pid is the server itself; a background process may have ended already.
     let lived = lives(pids[0]);
     starter.kill().unwrap();
     starter.wait().unwrap();

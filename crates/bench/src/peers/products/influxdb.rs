@@ -1,12 +1,12 @@
-//! InfluxDB 1.x with the index its makers recommend (tsi1).
+//! InfluxDB 1.x with the index that its vendor recommends (tsi1).
 //!
-//! - limits on series, tag values and request bodies are off, and a shard may hold 4 GiB unwritten: by default it
-//!   refuses the writes of a fast client at 1 GiB.
-//! - a shard that is written no more is put into its last form within a minute instead of hours, so that the bytes it
-//!   takes can be measured in the same run.
-//! - its statistics of itself, and a log line for each request, are off.
+//! - Limits on series, tag values and request bodies are off, and a shard may hold 4 GiB of
+//!   unwritten data: the default of 1 GiB makes it refuse the writes of a fast client.
+//! - A shard without writes is fully compacted within a minute instead of hours, so that its disk
+//!   space can be measured in the same run.
+//! - Internal statistics and the log line for each request are off.
 //!
-//! `wal-fsync-delay` is the default, 0: each write is synced before its answer.
+//! `wal-fsync-delay` is the default, 0: each write is synced before it is acknowledged.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ pub(super) const PORTS: &[&str] = &["http", "rpc"];
 
 pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     if setup.options.memory_mib.is_some() {
-        return Err(Error::setup("influxdb 1.x has no setting for its memory: leave it out".to_owned()));
+        return Err(Error::setup("influxdb 1.x has no memory setting: omit it".to_owned()));
     }
     let (home, version) = find::tool("influxdb", "usr/bin/influxd")?;
     let settings = setup.settings(&settings());
     let file = setup.write_conf("influxdb.conf", &toml(setup, &settings)?)?;
     let mut launch = Launch::new("influxdb", home.join("usr/bin/influxd"), setup, Probe::Http("http", "/ping"));
     launch.argument("run").argument("-config").argument(file);
-    // Where it looks for a home, and it insists on one.
+    // The server requires a HOME directory.
     launch.environment.push(("HOME", setup.dir.into()));
     let delay = setup.options.setting("data.wal-fsync-delay").unwrap_or("\"0s\"").trim_matches('"');
     Ok(Recipe {
@@ -55,7 +55,8 @@ fn settings() -> Vec<(&'static str, String)> {
     pairs.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
 }
 
-/// Where it lives, and then the settings by section, of which the last of a name wins.
+/// Renders the configuration: paths first, then the settings by section; the last setting of a name
+/// wins.
 fn toml(setup: &Setup, settings: &[String]) -> Result<String> {
     let quoted = |text: String| format!("{text:?}");
     let folder = |name: &str| quoted(setup.data().join(name).display().to_string());

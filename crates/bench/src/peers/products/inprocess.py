@@ -1,17 +1,17 @@
-"""Serves a database that lives in a process (DuckDB, ClickHouse as chdb) to the benchmark's clients.
+"""Serves an embedded database (DuckDB, ClickHouse as chdb) to the benchmark's clients.
 
-HTTP/1.1 over loopback, one thread a connection; requests are answered in order:
+HTTP/1.1 over loopback, one thread for each connection; requests are answered in order:
 
   GET  /version   the engine's version, as text
-  POST /run       SQL, whose result is dropped
-  POST /query     SQL; the answer is its result as CSV without a header
-  POST /write     a line of JSON, then columns; they become rows of a table
+  POST /run       SQL; the result is discarded
+  POST /query     SQL; the response is the result as CSV without a header
+  POST /write     a line of JSON, then columns; inserts them as rows of a table
 
-A write's JSON: "table" (quoted), "tags" (names), "parts" ([rows, tag values] of each device), "time" (its column's name)
-and "columns" ([name, type]). Behind it: the times as int64 and every column, little-endian, without gaps. So nothing is
-parsed: the buffers are columns of an Arrow table as they came.
+JSON of a write: "table" (quoted), "tags" (names), "parts" ([rows, tag values] for each device), "time" (name of the time
+column) and "columns" ([name, type]). It is followed by the times as int64 and every column, little-endian, without gaps.
+Values are not parsed: the received buffers are used as columns of an Arrow table.
 
-Started as: inprocess.py ENGINE FOLDER PORT MEMORY_MIB [NAME=VALUE ...]; 0 MiB stands for the engine's own choice.
+Usage: inprocess.py ENGINE FOLDER PORT MEMORY_MIB [NAME=VALUE ...]; 0 MiB means the engine's default.
 """
 
 import io
@@ -24,7 +24,7 @@ import pyarrow
 import pyarrow.csv
 
 HEAD_BYTES_MAX = 64 << 10
-# Statements that change the schema do not run side by side: the engines call that a conflict.
+# DDL statements are serialised, because the engines report concurrent ones as conflicts.
 CHANGING = threading.Lock()
 
 
@@ -55,7 +55,7 @@ class DuckDBSession:
         return out.getbuffer()
 
     def write(self, table, batch):
-        # DuckDB finds `batch` among the variables of its caller.
+        # DuckDB resolves `batch` to the local variable of this function.
         self.connection.execute(f"INSERT INTO {table} SELECT * FROM batch")
 
 
@@ -65,7 +65,7 @@ class ClickHouse:
         from chdb import session
 
         self.engine = session.Session(folder + "/chdb")
-        # One session a process, and one statement of it at a time; a statement uses all processors.
+        # One session, which runs one statement at a time; a statement uses all processors.
         self.lock = threading.Lock()
         server = self.engine.query("SELECT version()", "TSV").bytes().decode().strip()
         self.version = f"{server} (chdb {chdb.__version__})"
@@ -87,7 +87,7 @@ class ClickHouse:
 
     def write(self, table, batch):
         with self.lock:
-            # It finds `batch` among the variables of its caller.
+            # chdb resolves `batch` to the local variable of this function.
             self.engine.query(f"INSERT INTO {table} SELECT * FROM Python(batch)")
 
 
@@ -101,7 +101,7 @@ NUMBERS = {
 
 
 class Columns:
-    """Takes columns off a request's body, one after the other."""
+    """Reads the columns of a request's body in order."""
 
     def __init__(self, body, rows):
         self.body, self.at, self.rows = body, 0, rows
@@ -126,7 +126,7 @@ class Columns:
 
 
 def repeated(values, parts):
-    """A column that has one value a part, kept as a dictionary."""
+    """A column with one value for each part, dictionary-encoded."""
     indices = io.BytesIO()
     for number, (rows, _) in enumerate(parts):
         indices.write(number.to_bytes(4, "little") * rows)
@@ -171,12 +171,12 @@ def status_of(error):
         return "507 Insufficient Storage"
     if "Out of Memory" in text or "MEMORY_LIMIT_EXCEEDED" in text:
         return "503 Service Unavailable"
-    # A statement that fails leaves nothing.
+    # A failed statement has no effect.
     return "400 Bad Request"
 
 
 def requests(connection):
-    """Yields path and body of each request."""
+    """Yields the path and body of each request."""
     stream = connection.makefile("rb", buffering=1 << 16)
     while True:
         line = stream.readline(HEAD_BYTES_MAX)
@@ -205,11 +205,11 @@ def serve(database, connection):
         for path, body in requests(connection):
             try:
                 status, result = "200 OK", answer(database, session, path, body)
-            except Exception as error:  # whatever the engine raises is an answer to its client
+            except Exception as error:  # any exception of the engine is reported to the client
                 status, result = status_of(error), f"{type(error).__name__}: {error}".encode()
             head = f"HTTP/1.1 {status}\r\nContent-Length: {len(result)}\r\n\r\n".encode()
             if len(result) < 4096:
-                # In one piece, so that a short answer is one packet.
+                # One write, so that a short response is one packet.
                 connection.sendall(head + bytes(result))
             else:
                 connection.sendall(head)
@@ -220,7 +220,7 @@ def guarded(database, connection):
     try:
         serve(database, connection)
     except OSError:
-        pass  # the client went away
+        pass  # the client disconnected
 
 
 def main():

@@ -1,7 +1,7 @@
-//! DuckDB and ClickHouse (as chdb): databases that live in a process. That process is a Python program of ours, which
-//! reads requests from loopback and hands them on; what it spends on that counts as theirs.
+//! DuckDB and ClickHouse (as chdb): embedded databases. A Python program of this tool hosts them
+//! and forwards requests from loopback; its overhead counts as theirs.
 //!
-//! Settings are statements `SET NAME = VALUE` of theirs (for DuckDB: of its configuration).
+//! Settings are their `SET NAME = VALUE` statements (for DuckDB, configuration options).
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub(super) fn recipe(setup: &Setup, product: Product) -> Result<Recipe> {
     })
 }
 
-/// The version of an installed Python package: its folder is `NAME-VERSION.dist-info`.
+/// Returns the version of an installed Python package, from its folder `NAME-VERSION.dist-info`.
 fn version_of(home: &Path, package: &str) -> Result<String> {
     let lib = home.join("lib");
     let prefix = format!("{package}-");

@@ -1,7 +1,9 @@
-//! Apache IoTDB: one ConfigNode and one DataNode, one copy of everything.
+//! Apache IoTDB: one ConfigNode and one DataNode, replication factor 1.
 //!
-//! It listens on every address whatever it is told, so it runs in a network of its own. The DataNode's heap is 5 GiB: with 1 GiB it refuses writes under load ("memory is not enough"), and
-//! its own default, half of the machine, would leave too little for the client. What else its start scripts tell Java is told here; its settings are as they come.
+//! It listens on every address regardless of its configuration, so it runs in its own network
+//! namespace. The DataNode's heap is 5 GiB: with 1 GiB it refuses writes under load ("memory is not
+//! enough"), and its default, half of the machine, leaves too little for the client. Java gets the
+//! same flags as from IoTDB's start scripts; other settings are IoTDB's defaults.
 
 use super::{LOGBACK, Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
@@ -10,14 +12,14 @@ use std::path::Path;
 pub(super) const PORTS: &[&str] =
     &["cn_consensus", "cn_internal", "data_consensus", "exchange", "internal", "rpc", "schema_consensus"];
 
-/// Modules its start scripts open to it.
+/// Java modules that IoTDB's start scripts open to it.
 const OPENED: [&str; 7] =
     ["java.lang", "java.util", "java.util.concurrent", "java.nio", "sun.nio.ch", "java.io", "java.net"];
 
-/// The ConfigNode keeps the catalog only.
+/// Small, because the ConfigNode holds only the catalog.
 const CONFIG_NODE_HEAP_MIB: u32 = 512;
 const DATA_NODE_HEAP_MIB: u32 = 5120;
-/// Buffers outside the heap: its scripts give them a quarter of what they give the heap.
+/// Heap bytes for each byte of direct buffers; IoTDB's scripts use the same ratio.
 const DIRECT_SHARE: u32 = 4;
 
 pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
@@ -29,7 +31,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let heap = setup.memory_mib_or(DATA_NODE_HEAP_MIB);
     let mut config_node = Launch::new("confignode", java.clone(), setup, Probe::Listens("cn_internal"));
     arguments(&mut config_node, setup, &home, CONFIG_NODE_HEAP_MIB, "org.apache.iotdb.confignode.service.ConfigNode");
-    // The probe speaks the encoding that the server has unless told otherwise.
+    // The probe uses the binary encoding, which is the server's default.
     let compact = setup.options.setting("dn_rpc_thrift_compression_enable") == Some("true");
     let answers = if compact { Probe::Listens("rpc") } else { Probe::IoTDb("rpc") };
     let mut data_node = Launch::new("datanode", java, setup, answers);
@@ -85,7 +87,7 @@ fn arguments(launch: &mut Launch, setup: &Setup, home: &Path, heap_mib: u32, mai
     let direct_mib = heap_mib / DIRECT_SHARE;
     launch.argument(format!("-Xms{heap_mib}m")).argument(format!("-Xmx{heap_mib}m")).argument("-Xss512k");
     launch.argument(format!("-XX:MaxDirectMemorySize={direct_mib}m"));
-    // Buffers that each of up to a thousand threads keeps.
+    // Limit of the buffer cached by each thread, for up to a thousand threads.
     launch.argument(format!("-Djdk.nio.maxCachedBufferSize={}", u64::from(direct_mib) * 1024 * 1024 / 1000));
     for module in OPENED {
         launch.argument("--add-opens").argument(format!("java.base/{module}=ALL-UNNAMED"));

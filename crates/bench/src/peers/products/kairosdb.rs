@@ -1,7 +1,8 @@
-//! KairosDB on the H2 store that it brings along. Its fast store is Cassandra, which cannot be had here: this is a peer
-//! for its protocol, and no figure of its speed says anything of KairosDB in service.
+//! KairosDB on its bundled H2 store. Its production store is Cassandra, which is not available
+//! here: this peer tests the protocol, and its speed says nothing about KairosDB in production.
 //!
-//! Off are the module that would write the server's own metrics among the data, and addresses other than loopback.
+//! Disabled: the module that writes the server's own metrics among the data, and addresses other
+//! than loopback.
 
 use super::{LOGBACK, Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
@@ -17,8 +18,9 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let mut launch = Launch::new("kairosdb", java, setup, Probe::Http("http", "/api/v1/health/check"));
     launch.argument(format!("-Xmx{heap}m"));
     launch.argument(format!("-Dlogback.configurationFile={}", logback.display()));
-    // It is older than Java's modules: one of its libraries makes classes, and one looks into lists (without that, every
-    // question that groups by a tag is answered with 500).
+    // KairosDB predates Java's modules: one of its libraries defines classes, and another reads
+    // list internals by reflection (without that, every query that groups by a tag fails with
+    // status 500).
     launch.arguments(["--add-opens", "java.base/java.lang=ALL-UNNAMED"]);
     launch.arguments(["--add-opens", "java.base/java.util=ALL-UNNAMED"]);
     launch.argument("-cp").argument(format!("{}/lib/*", home.display()));

@@ -1,4 +1,5 @@
-//! MariaDB with its defaults: where results of runs can be kept, as the original tool keeps them in MySQL.
+//! MariaDB with default settings: a store for results of runs, as the original tool stores them in
+//! MySQL.
 
 use super::{Launch, Recipe, Setup, is_root};
 use crate::peers::{Durability, Result, find, probe::Probe};
@@ -41,7 +42,8 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     })
 }
 
-/// What the installer and the server have to agree on. As root, the server has to be told that this is meant.
+/// Options that the installer and the server share. The server runs as root only if told so
+/// explicitly.
 fn common(usr: &Path, data: &Path) -> Vec<String> {
     let mut arguments = vec![format!("--basedir={}", usr.display()), format!("--datadir={}", data.display())];
     if is_root() {
@@ -50,7 +52,7 @@ fn common(usr: &Path, data: &Path) -> Vec<String> {
     arguments
 }
 
-/// The unpacked package brings libraries along that the machine may not have.
+/// Folder of the libraries that the unpacked package includes and the machine may lack.
 fn libraries(usr: &Path) -> std::path::PathBuf {
     usr.join("lib").join(format!("{}-linux-gnu", std::env::consts::ARCH))
 }

@@ -1,4 +1,4 @@
-//! Millrace, as it is started by anyone: no setting is ours but the directory and the addresses.
+//! Millrace with default settings except for the directory and the addresses.
 
 use super::{Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
@@ -26,7 +26,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         launch.argument(format!("--{name}={value}"));
     }
     Ok(Recipe {
-        // "millrace 0.0.0 (abc1234 2026-11-23)"
+        // Format: "millrace 0.0.0 (abc1234 2026-11-23)".
         version: version.split_whitespace().nth(1).unwrap_or("unknown").to_owned(),
         launches: vec![launch],
         data_dirs: vec![setup.data()],

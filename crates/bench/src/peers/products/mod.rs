@@ -1,5 +1,5 @@
-//! How each product is configured and started. One file a product; the reasons for its settings stand in it and in
-//! docs/manual/benchmark-peers.md.
+//! Configuration and start of each product, one file for each. The reasons for settings are in that
+//! file and in docs/manual/benchmark-peers.md.
 
 mod influxdb;
 mod inprocess;
@@ -20,38 +20,38 @@ use std::process::Command;
 use super::probe::Probe;
 use super::{Durability, Options, Product, Result, at};
 
-/// How a product runs on a directory.
+/// Everything needed to run a product on a directory.
 pub(super) struct Recipe {
     pub(super) version: String,
-    /// Its processes, in the order they are started.
+    /// Processes in the order in which they are started.
     pub(super) launches: Vec<Launch>,
     pub(super) data_dirs: Vec<PathBuf>,
     pub(super) log_dirs: Vec<PathBuf>,
-    /// What asks it to end without waiting for clients.
+    /// Signal that ends the server without waiting for clients.
     pub(super) stop_signal: libc::c_int,
     pub(super) durability: (Durability, String),
-    /// The settings that matter to a measurement, ours and then the user's, as `name=value`.
+    /// Settings that affect measurements, built-in ones and then the user's, as `name=value`.
     pub(super) settings: Vec<String>,
-    /// What of this machine holds the product back, and what to do about it.
+    /// Limits of this machine that slow the product down, and how to raise them.
     pub(super) notes: Vec<String>,
 }
 
-/// One process.
+/// One process of a product.
 pub(super) struct Launch {
-    /// Names its log, too.
+    /// Name of the process and of its log.
     pub(super) name: &'static str,
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
-    /// Where it leaves what it leaves in its working directory.
+    /// Working directory of the process, for files that it writes there.
     working_dir: PathBuf,
-    /// User and group, when not ours.
+    /// User and group id, if not those of this process.
     user: Option<(u32, u32)>,
     pub(super) probe: Probe,
 }
 
-/// What of our environment a server sees. Most of these products also take settings from variables, and a figure must
-/// not depend on what happens to be set in somebody's shell.
+/// Environment variables passed on to a server. Most products also read settings from variables,
+/// and a figure must not depend on the variables of the caller's shell.
 const KEPT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "TZ"];
 
 impl Launch {
@@ -76,7 +76,8 @@ impl Launch {
         command
     }
 
-    /// Another program in its place: the same folder, environment and user, no arguments yet.
+    /// Command of another program with the same working directory, environment and user, without
+    /// arguments.
     fn bare_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.working_dir).env_clear();
@@ -89,7 +90,7 @@ impl Launch {
     }
 }
 
-/// What a recipe is made from.
+/// Inputs of a recipe.
 struct Setup<'a> {
     dir: &'a Path,
     ports: &'a BTreeMap<String, u16>,
@@ -97,7 +98,7 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// `127.0.0.1:PORT` of a port that [`port_names`] lists.
+    /// Returns `127.0.0.1:PORT` for a port that [`port_names`] lists.
     fn address(&self, name: &str) -> String {
         format!("127.0.0.1:{}", self.ports[name])
     }
@@ -116,7 +117,7 @@ impl Setup<'_> {
         Ok(path)
     }
 
-    /// `ours` and the user's settings, joined as `name=value`.
+    /// Joins `ours` and the user's settings as `name=value`.
     fn settings(&self, ours: &[(&str, String)]) -> Vec<String> {
         let ours = ours.iter().map(|(name, value)| format!("{name}={value}"));
         let users = self.options.settings.iter().map(|(name, value)| format!("{name}={value}"));
@@ -128,7 +129,7 @@ impl Setup<'_> {
     }
 }
 
-/// The ports a product listens on.
+/// Names of the ports that a product listens on.
 pub(super) fn port_names(product: Product) -> &'static [&'static str] {
     match product {
         Product::Millrace => millrace::PORTS,
@@ -143,12 +144,12 @@ pub(super) fn port_names(product: Product) -> &'static [&'static str] {
     }
 }
 
-/// Does it listen on every address, whatever it is told?
+/// Returns whether the product listens on every address regardless of its configuration.
 pub(super) fn needs_network(product: Product) -> bool {
     product == Product::IoTDb
 }
 
-/// Finds the product, writes its configuration, and on an empty directory makes its first files.
+/// Locates the product, writes its configuration, and initialises an empty directory.
 pub(super) fn recipe(product: Product, dir: &Path, ports: &BTreeMap<String, u16>, options: &Options) -> Result<Recipe> {
     let setup = Setup { dir, ports, options };
     match product {
@@ -164,7 +165,7 @@ pub(super) fn recipe(product: Product, dir: &Path, ports: &BTreeMap<String, u16>
     }
 }
 
-/// Without a file like this, logback logs every step of a program at its most verbose level.
+/// Without such a file, logback logs at its most verbose level.
 const LOGBACK: &str = "\
 <configuration>
   <appender name=\"out\" class=\"ch.qos.logback.core.ConsoleAppender\">
@@ -174,13 +175,13 @@ const LOGBACK: &str = "\
 </configuration>
 ";
 
-/// Are we root?
+/// Returns whether this process runs as root.
 fn is_root() -> bool {
-    // SAFETY: reads a number of this process and cannot fail.
+    // SAFETY: returns a number and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// The machine's memory, in MiB.
+/// Total memory of the machine in MiB.
 fn machine_memory_mib() -> Option<u32> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;

@@ -1,12 +1,14 @@
-//! PostgreSQL with its defaults but for what every guide to it tells to set for writing in bulk.
+//! PostgreSQL with default settings except for those that every tuning guide recommends for bulk
+//! writes.
 //!
-//! - `shared_buffers`: a quarter of the machine, where its manual says to begin; the default of 128 MiB is a choice for
-//!   shared hosts.
-//! - `max_wal_size`, `checkpoint_timeout`: by default a checkpoint would begin after each GiB of log and every page
-//!   changed after it would be logged whole again, which at full speed is all the time.
-//! - `max_connections`: room for a hundred clients for writing and a hundred for queries.
+//! - `shared_buffers`: a quarter of the machine, the manual's recommended starting point; the
+//!   default of 128 MiB is meant for shared hosts.
+//! - `max_wal_size`, `checkpoint_timeout`: by default a checkpoint starts after each GiB of log,
+//!   and every page changed after it is logged in full, which at full speed is all the time.
+//! - `max_connections`: room for a hundred writing clients and a hundred querying clients.
 //!
-//! Durability is the default: a commit returns after fsync. Checksums are off, as `initdb` 15 leaves them.
+//! Durability is the default: a commit returns after fsync. Checksums are off, the default of
+//! `initdb` 15.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -43,7 +45,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         launches: vec![launch],
         log_dirs: vec![data.join("pg_wal")],
         data_dirs: vec![data],
-        // "Fast": SIGTERM would wait until the last client has left.
+        // "Fast" shutdown: SIGTERM would wait until the last client disconnects.
         stop_signal: libc::SIGINT,
         durability: durability(setup),
         settings,
@@ -66,14 +68,15 @@ fn durability(setup: &Setup) -> (Durability, String) {
     let (commit, fsync) = (value("synchronous_commit"), value("fsync"));
     let level = match (commit.as_str(), fsync.as_str()) {
         (_, "off") => Durability::OperatingSystem,
-        // Commits stay in shared memory for up to three times wal_writer_delay.
+        // Commits remain in shared memory for up to three times wal_writer_delay.
         ("off", _) => Durability::Process,
         _ => Durability::Disk,
     };
     (level, format!("synchronous_commit={commit}, fsync={fsync}"))
 }
 
-/// PostgreSQL refuses to run as root; Debian's package makes a user for it.
+/// Returns the ids of the user `postgres`, which Debian's package creates: PostgreSQL refuses to
+/// run as root.
 fn user() -> Result<(u32, u32)> {
     let number = |flag: &str| -> Result<u32> {
         let text = find::output(Command::new("id").args([flag, "postgres"]))?;
@@ -82,13 +85,14 @@ fn user() -> Result<(u32, u32)> {
     Ok((number("-u")?, number("-g")?))
 }
 
-/// Gives the data folder to the user and sees that he can get there.
+/// Makes the data folder owned by the user and the path to it accessible.
 fn prepare(dir: &Path, data: &Path, user: Option<(u32, u32)>) -> Result<()> {
     std::fs::set_permissions(data, PermissionsExt::from_mode(0o700)).map_err(|error| at(data, error))?;
     let Some((uid, gid)) = user else { return Ok(()) };
     chown(data, Some(uid), Some(gid)).map_err(|error| at(data, error))?;
     let mode = std::fs::metadata(dir).map_err(|error| at(dir, error))?.mode();
-    // A temporary directory is its maker's alone; passing through it shows nothing of what is in it.
+    // A temporary directory is private to its creator; search permission does not reveal its
+    // contents.
     std::fs::set_permissions(dir, PermissionsExt::from_mode(mode | 0o011)).map_err(|error| at(dir, error))?;
     for folder in dir.ancestors() {
         let metadata = std::fs::metadata(folder).map_err(|error| at(folder, error))?;
@@ -105,7 +109,8 @@ fn prepare(dir: &Path, data: &Path, user: Option<(u32, u32)>) -> Result<()> {
 }
 
 fn initdb(programs: &Path, launch: &Launch) -> Result<()> {
-    // The files need not survive a power cut before the first start; the server syncs what it writes later.
+    // The files need not survive a power failure before the first start; the server syncs its later
+    // writes.
     let mut command = launch.bare_command(&programs.join("initdb"));
     command.args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale"]);
     find::output(command.arg("--pgdata").arg(&launch.working_dir)).map(|_| ())

@@ -1,11 +1,13 @@
-//! QuestDB with its defaults but for addresses, telemetry, and the pages of thousands of columns.
+//! QuestDB with default settings except for addresses, telemetry, and page sizes for thousands of
+//! columns.
 //!
-//! Every column of a table, and of each log that is written to it, is a file that grows by a page of its own: by
-//! default 16 MiB of the table's, 1 MiB of the log's, and 8 MiB of memory where rows come out of order. Its manual
-//! ("Optimize disk and memory usage with many tables") says to make them smaller where there are many: 3,000 columns
-//! would take 48 GB before their first row.
+//! Every column of a table and of its write-ahead log is a file that grows by whole pages: by
+//! default 16 MiB for the table, 1 MiB for the log, and 8 MiB of memory for out-of-order rows.
+//! QuestDB's manual ("Optimize disk and memory usage with many tables") recommends smaller pages
+//! for many tables: 3,000 columns would take 48 GB before their first row.
 //!
-//! Java: the collector of its own start script, and a heap of 4 GiB. Data is outside the heap, in mapped files.
+//! Java: the garbage collector of QuestDB's start script and a heap of 4 GiB. Data is outside the
+//! heap, in mapped files.
 
 use super::{Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, at, find, probe::Probe};
@@ -15,7 +17,7 @@ pub(super) const PORTS: &[&str] = &["health", "http", "ilp", "pg"];
 pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     let (home, version) = find::tool("questdb", "lib")?;
     let java = find::java()?;
-    // QuestDB wants its `conf` inside its root; the root is our `data`.
+    // QuestDB requires `conf` inside its root directory, which is our `data`.
     let root = setup.data();
     let conf = root.join("conf");
     std::fs::create_dir_all(&conf).map_err(|error| at(&conf, error))?;
@@ -24,7 +26,8 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
         ("http.min.net.bind.to", setup.address("health")),
         ("line.tcp.net.bind.to", setup.address("ilp")),
         ("pg.net.bind.to", setup.address("pg")),
-        // By default 64: a benchmark may have more clients, and the rest would wait for ever.
+        // The default is 64: a benchmark may have more clients, and the others would wait
+        // indefinitely.
         ("pg.net.connection.limit", "1024".to_owned()),
         ("http.net.connection.limit", "1024".to_owned()),
         ("line.udp.enabled", "false".to_owned()),
@@ -51,7 +54,7 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     Ok(Recipe {
         version,
         launches: vec![launch],
-        // Its write-ahead log lies inside each table's folder.
+        // The write-ahead log is inside each table's folder.
         data_dirs: vec![root.join("db")],
         log_dirs: Vec::new(),
         stop_signal: libc::SIGTERM,
@@ -61,11 +64,11 @@ pub(super) fn recipe(setup: &Setup) -> Result<Recipe> {
     })
 }
 
-/// Bytes that the pages of all columns of a kind may take together.
+/// Maximum bytes of the pages of all columns together, for each kind of page.
 const PAGES_TOGETHER: u64 = 2 << 30;
 const PAGE_MIN: u64 = 64 << 10;
 
-/// Smaller pages than its defaults, if there are many columns.
+/// Smaller page sizes than the defaults, if there are many columns.
 fn pages(columns: u64) -> Vec<(&'static str, String)> {
     let fair = PAGES_TOGETHER / columns.max(1);
     let page = if fair.is_power_of_two() { fair } else { fair.next_power_of_two() / 2 }.max(PAGE_MIN);
@@ -78,7 +81,8 @@ fn pages(columns: u64) -> Vec<(&'static str, String)> {
     smaller.map(|(name, _)| (name, page.to_string())).collect()
 }
 
-/// Each open column of each table is a mapping or more; beyond the limit, writes fail.
+/// Required `vm.max_map_count`: each open column of a table needs at least one mapping, and writes
+/// fail beyond the limit.
 const MAPPINGS: u64 = 1 << 20;
 
 fn notes() -> Vec<String> {
@@ -97,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_the_products_own_until_there_are_many_columns() {
+    fn page_sizes_are_the_defaults_below_many_columns() {
         assert_eq!(pages(0), []);
         assert_eq!(pages(128), []);
         let of = |columns| pages(columns).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();

@@ -1,10 +1,13 @@
 //! VictoriaMetrics, single node.
 //!
-//! - `retentionPeriod`: data of a benchmark may be of any year, and older than this is refused.
-//! - `search.latencyOffset`: by default the newest 30 s are hidden from queries, and a benchmark asks for them.
-//! - the limits of a query are raised, since checking an answer may ask for every series and every sample: the default
-//!   of 300,000 series is just that of the smallest published use case. Its text may name a thousand devices.
-//! - `influx.maxLineSize`: a device of some thousand sensors is one line.
+//! - `retentionPeriod`: benchmark data may be of any year, and data older than the retention is
+//!   refused.
+//! - `search.latencyOffset`: by default, queries do not see the newest 30 s, which a benchmark
+//!   reads.
+//! - Query limits are raised, because checking an answer may read every series and every sample:
+//!   the default of 300,000 series is just that of the smallest published use case. A query text
+//!   may name a thousand devices.
+//! - `influx.maxLineSize`: a device with some thousand sensors is one line.
 
 use super::{Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};

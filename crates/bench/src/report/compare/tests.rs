@@ -1,9 +1,9 @@
-//! Sides, ratios, and what is said before the first ratio.
+//! Tests of sides, ratios and the obstacles listed before them.
 
 use super::*;
 use crate::report::fixture;
 
-/// `repeats` runs of two targets that took turns, the second at 40 % of the first's speed.
+/// `repeats` alternating runs of two targets; the second has 40 % of the first's speed.
 fn rounds(repeats: u32) -> Vec<RunResult> {
     let mut runs = Vec::new();
     for round in 0..repeats {
@@ -47,14 +47,14 @@ fn ratios_have_intervals_and_a_direction() {
     assert_eq!(rate.finding(1), Finding::Worse);
     assert_eq!(comparison.metric("TIME_RANGE: p50").unwrap().finding(1), Finding::Worse);
     assert!(comparison.metric("TIME_RANGE: p50").unwrap().estimate(1).unwrap().ratio > 2.0);
-    // Equal on purpose.
+    // Both fixtures have the same value.
     assert_eq!(comparison.metric("server memory, most").unwrap().finding(1), Finding::Same);
     assert_eq!(comparison.metrics[0].name, POINTS_PER_CPU);
     assert_eq!(comparison.metrics[1].name, BYTES_PER_POINT);
 }
 
 #[test]
-fn the_text_says_what_was_compared_and_lines_up() {
+fn the_text_names_the_sides_and_aligns_columns() {
     let sources = source(rounds(5));
     let text = Comparison::new(sides(&sources)).unwrap().text();
     assert!(text.starts_with("base    Millrace 0.0.0: 5 runs, COPY BINARY"), "{text}");
@@ -67,7 +67,7 @@ fn the_text_says_what_was_compared_and_lines_up() {
 }
 
 #[test]
-fn another_seed_workload_durability_or_machine_is_said_first() {
+fn another_seed_workload_durability_or_machine_is_an_obstacle() {
     type Change = fn(&mut RunResult);
     let cases: [(Change, &str); 5] = [
         (
@@ -80,7 +80,7 @@ fn another_seed_workload_durability_or_machine_is_said_first() {
             "DATA_SEED",
         ),
         (|run| run.workload = "tsbs".into(), "another workload"),
-        (|run| run.target.durable = false, "another promise"),
+        (|run| run.target.durable = false, "different durability"),
         (|run| run.machine.cpus = 64, "another machine"),
         (|run| run.verification.passed = false, "failed verification"),
     ];
@@ -100,7 +100,7 @@ fn another_seed_workload_durability_or_machine_is_said_first() {
 }
 
 #[test]
-fn a_side_on_a_busy_machine_is_a_caution_and_ratios_are_factors() {
+fn a_side_on_a_busy_machine_gets_a_caution_and_ratios_are_factors() {
     let mut runs = rounds(3);
     for sample in runs.iter_mut().filter(|run| run.target.name == "questdb").flat_map(|run| &mut run.resources) {
         sample.host_cpu_s += sample.at_s;
@@ -108,7 +108,7 @@ fn a_side_on_a_busy_machine_is_a_caution_and_ratios_are_factors() {
     let sources = source(runs);
     let comparison = Comparison::new(sides(&sources)).unwrap();
     let cautions = comparison.cautions.join("; ");
-    assert!(cautions.contains("QuestDB 9.3.4: the machine was busy, other programs used up to 5"), "{cautions}");
+    assert!(cautions.contains("QuestDB 9.3.4: the machine was busy: other programs used up to 5"), "{cautions}");
     assert!(
         cautions.contains("of it (3 of 3 runs)") && !cautions.contains("Millrace 0.0.0: the machine"),
         "{cautions}"
@@ -118,7 +118,7 @@ fn a_side_on_a_busy_machine_is_a_caution_and_ratios_are_factors() {
 }
 
 #[test]
-fn an_address_or_a_name_of_an_output_is_no_obstacle() {
+fn addresses_and_output_names_are_not_obstacles() {
     let mut runs = rounds(3);
     for run in runs.iter_mut().filter(|run| run.target.name == "questdb") {
         for (key, value) in &mut run.configuration {
@@ -144,7 +144,7 @@ fn a_run_that_failed_verification_gives_no_figures() {
 }
 
 #[test]
-fn two_builds_of_one_product_are_told_apart_by_their_files() {
+fn two_builds_of_one_product_are_labelled_with_their_files() {
     let mut sources = source(vec![fixture::run("millrace", 1.0)]);
     sources.push(Source { name: "b.json".to_owned(), runs: vec![fixture::run("millrace", 1.2)] });
     let sides = sides(&sources);
@@ -156,7 +156,7 @@ fn two_builds_of_one_product_are_told_apart_by_their_files() {
 }
 
 #[test]
-fn settings_of_a_product_make_another_side() {
+fn different_settings_of_a_product_are_different_sides() {
     let mut other = fixture::run("millrace", 1.0);
     other
         .configuration
@@ -179,7 +179,7 @@ fn settings_of_a_product_make_another_side() {
 }
 
 #[test]
-fn runs_that_did_not_take_turns_are_not_paired() {
+fn runs_that_did_not_alternate_are_not_paired() {
     let mut runs = rounds(5);
     runs.sort_by_key(|run| run.target.name.clone());
     for (minute, run) in runs.iter_mut().enumerate() {
@@ -188,7 +188,7 @@ fn runs_that_did_not_take_turns_are_not_paired() {
     let sources = source(runs);
     let comparison = Comparison::new(sides(&sources)).unwrap();
     assert!(!comparison.interleaved);
-    assert!(comparison.cautions.iter().any(|caution| caution.contains("take turns")), "{:?}", comparison.cautions);
+    assert!(comparison.cautions.iter().any(|caution| caution.contains("alternate")), "{:?}", comparison.cautions);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn files_with_commas_are_repeats() {
 }
 
 #[test]
-fn a_run_that_did_not_begin_is_nothing_to_compare_with() {
+fn a_run_that_did_not_start_is_an_obstacle() {
     let stopped = Some("no server at 127.0.0.1:9000".to_owned());
     let none = RunResult { workload: "iot".to_owned(), stopped, ..RunResult::default() };
     let sources = source(vec![fixture::run("millrace", 1.0), none]);
@@ -218,21 +218,22 @@ fn a_run_that_did_not_begin_is_nothing_to_compare_with() {
 }
 
 #[test]
-fn a_figure_that_the_base_lacks_stands_with_its_like() {
+fn a_metric_that_the_base_lacks_is_grouped_with_its_kind() {
     let mut base = fixture::run("millrace", 1.0);
     for phase in &mut base.phases {
         phase.operations[5].ok = 0;
     }
     let sources = source(vec![base, fixture::run("questdb", 1.0)]);
     let comparison = Comparison::new(sides(&sources)).unwrap();
-    let place = |name: &str| comparison.metrics.iter().position(|metric| metric.name == name).unwrap();
+    let index_of = |name: &str| comparison.metrics.iter().position(|metric| metric.name == name).unwrap();
     assert!(
-        place("AGG_RANGE: p50") < place("AGG_VALUE: p50") && place("AGG_VALUE: p50") < place("AGG_RANGE_VALUE: p50")
+        index_of("AGG_RANGE: p50") < index_of("AGG_VALUE: p50")
+            && index_of("AGG_VALUE: p50") < index_of("AGG_RANGE_VALUE: p50")
     );
     assert_eq!(comparison.metric("AGG_VALUE: p50").unwrap().mean(0), None);
 }
 
 #[test]
-fn nothing_is_not_compared() {
+fn a_comparison_without_sides_is_refused() {
     assert!(Comparison::new(Vec::new()).is_err());
 }

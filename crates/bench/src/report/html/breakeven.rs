@@ -1,4 +1,5 @@
-//! The page of `millrace bench breakeven`: throughput and CPU by the share of a block that is changed.
+//! The page of `millrace bench breakeven`: throughput and CPU by the share of a block that is
+//! changed.
 
 use super::{Cell, Page, Row, document, name, save};
 use crate::breakeven::Report;
@@ -9,7 +10,7 @@ use crate::report::format::{bytes, milliseconds, short, whole};
 
 const HALF: (f64, f64) = (550.0, 260.0);
 
-/// Writes the page of one target, or of several side by side.
+/// Writes the page of one target, or of several compared.
 pub(crate) fn write(reports: &[Report], path: &std::path::Path) -> Result {
     save(path, &page(&reports.iter().map(Report::honest).collect::<Vec<Report>>()))
 }
@@ -40,7 +41,7 @@ fn page(reports: &[Report]) -> String {
     })
 }
 
-/// A line of each table that has figures.
+/// Returns a line for each table that has figures.
 fn lines(reports: &[Report], requests: &str, of: impl Fn(&Report, &str, u32) -> Option<f64>) -> Vec<Line> {
     let mut lines = Vec::new();
     for report in reports {
@@ -178,7 +179,7 @@ mod tests {
     use crate::breakeven::report::tests::fixture;
 
     #[test]
-    fn the_page_has_both_tables_their_ratios_and_charts() {
+    fn the_page_has_both_tables_with_ratios_and_charts() {
         let html = page(&[fixture()]);
         assert_eq!(html.matches("<svg").count(), 8, "rate and CPU of writing, both readings and packing");
         for said in ["PostgreSQL, packed", "plain&lt;b&gt;", "1 % (1 of 96 values)", "100 % (96 of 96 values)", "2.00"]
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_leaves_no_figure_on_the_page() {
+    fn a_wrong_answer_removes_all_figures_from_the_page() {
         let wrong = Report { findings: vec!["series 1: read 7".to_owned()], ..fixture() };
         let html = page(&[wrong.honest()]);
         assert!(html.contains("A wrong answer") && html.contains("series 1: read 7"));

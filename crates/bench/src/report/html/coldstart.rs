@@ -1,4 +1,4 @@
-//! The page of `millrace bench coldstart`: times and rates of starts by the size of the data.
+//! The page of `millrace bench coldstart`: start times and rates by data size.
 
 use super::{Cell, Page, Row, document, name, save};
 use crate::error::Result;
@@ -9,10 +9,10 @@ use crate::tpcc::coldstart::{DiskRead, GOAL_OF_DISK, KINDS, Report, Size, Summar
 
 const FULL: (f64, f64) = (1120.0, 320.0);
 const HALF: (f64, f64) = (550.0, 260.0);
-/// Colours from this one on are dashed.
+/// First colour index that is drawn dashed.
 const DASHED: usize = 8;
 
-/// Writes the page of one target's starts, or of several side by side.
+/// Writes the page of one target's starts, or of several targets compared.
 pub(crate) fn write(reports: &[Report], path: &std::path::Path) -> Result {
     save(path, &page(&reports.iter().map(Report::honest).collect::<Vec<Report>>()))
 }
@@ -41,7 +41,7 @@ fn page(reports: &[Report]) -> String {
     })
 }
 
-/// A line of each report and kind of start that there is.
+/// Returns a line for each report and kind of start.
 fn lines(reports: &[Report], of: impl Fn(&Summary) -> (f64, (f64, f64))) -> Vec<Line> {
     let mut lines = Vec::new();
     for report in reports {
@@ -103,7 +103,7 @@ fn charts(page: &mut Page, reports: &[Report]) {
     page.raw("</div>\n</section>\n");
 }
 
-/// What the disk gave, and the goal of it.
+/// Reference lines: the disk's own rate, and the goal as a share of it.
 fn disk_lines(number: usize, report: &Report) -> [Line; 2] {
     let line = |what: String, color: usize, share: f64| Line {
         name: format!("{what}, files of {}", report.target.product),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_shows_every_kind_of_start_beside_the_disk() {
+    fn the_page_shows_every_kind_of_start_and_the_disk() {
         let html = page(&[report("A<b>"), report("PostgreSQL")]);
         assert_eq!(html.matches("<svg").count(), 4);
         for said in ["A&lt;b&gt;, stopped, cold", "PostgreSQL, killed, warm", "the disk alone", "87.5 %", "8.5 s"] {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_leaves_no_time_on_the_page() {
+    fn a_wrong_answer_removes_all_times_from_the_page() {
         let wrong = Report { findings: vec!["count(*) is 3".to_owned()], ..report("PostgreSQL") };
         let html = page(&[wrong.honest()]);
         assert!(html.contains("A wrong answer") && html.contains("count(*) is 3"));

@@ -1,4 +1,4 @@
-//! The page of several runs: their figures side by side, and the first run of each side in full.
+//! The page of several runs: their metrics compared, and the first run of each side in full.
 
 use super::{Cell, Page, Row, name, run};
 use crate::report::charts::{Axis, Bar, Bars, Chart, Group, Line, Scale, Unit, fitting_scale};
@@ -11,15 +11,15 @@ use crate::result::{ResourceSample, RunResult};
 const FULL: f64 = 1120.0;
 const HALF: (f64, f64) = (550.0, 220.0);
 const THIRD: (f64, f64) = (370.0, 220.0);
-/// Ratios of single runs that are marked as better or worse.
+/// Ratio of single runs above which a value is marked as better or worse.
 const MARKED_RATIO: f64 = 1.5;
 
-/// Everything between the page's head and its foot.
+/// Renders everything between the page's header and footer.
 pub(super) fn sections(page: &mut Page, comparison: &Comparison) {
     header(page, comparison);
     ratios(page, comparison);
     by_kind(page, comparison);
-    doubts(page, comparison);
+    caveats(page, comparison);
     headline(page, comparison);
     over_time(page, comparison);
     distributions(page, comparison);
@@ -39,33 +39,33 @@ fn header(page: &mut Page, comparison: &Comparison) {
     };
     page.element("p", &matrix::work(first));
     let repeated = comparison.sides[0].runs.len() > 1;
-    let turns = if repeated && comparison.interleaved { " The targets took turns." } else { "" };
+    let turns = if repeated && comparison.interleaved { " The targets alternated." } else { "" };
     let machine = &first.machine;
-    let place = format!("{} × {}", machine.cpus, machine.cpu);
-    page.element("p class=\"soft\"", &format!("Ratios are to {}, on {place}.{turns}", labels[0]));
-    let doubts = match (comparison.obstacles.len(), comparison.cautions.len()) {
+    let machine_label = format!("{} × {}", machine.cpus, machine.cpu);
+    page.element("p class=\"soft\"", &format!("Ratios are to {}, on {machine_label}.{turns}", labels[0]));
+    let caveats = match (comparison.obstacles.len(), comparison.cautions.len()) {
         (0, 0) => None,
         (0, _) => Some(("warn", "comparable, with cautions: see below")),
-        _ => Some(("bad", "not the same promise or work on all sides: see below")),
+        _ => Some(("bad", "different durability or work on some sides: see below")),
     };
     page.raw("<div class=\"badges\">");
-    if let Some((class, text)) = doubts {
+    if let Some((class, text)) = caveats {
         page.raw("<span class=\"badge ").raw(class).raw("\">").text(text).raw("</span>");
     }
     page.raw("</div>\n</header>\n");
 }
 
-/// What stands in the way of comparing, and what to keep in mind; how each side was run.
-fn doubts(page: &mut Page, comparison: &Comparison) {
+/// Renders obstacles, caveats and how each side was run.
+fn caveats(page: &mut Page, comparison: &Comparison) {
     page.element("h2", "What is compared");
     page.facts(
         comparison.sides.iter().enumerate().map(|(number, side)| (side.label.as_str(), comparison.description(number))),
     );
     banner(page, "bad", "Not comparable.", &comparison.obstacles);
-    banner(page, "", "To keep in mind.", &comparison.cautions);
+    banner(page, "", "Caveats.", &comparison.cautions);
 }
 
-/// A row of a metric: the base's value, then value and ratio of each other side.
+/// Row of a metric: the base's value, then value and ratio of each other side.
 fn ratio_row(title: &str, metric: &Metric, sides: &[usize]) -> Row {
     let mut cells = vec![name(title)];
     for side in sides {
@@ -79,7 +79,7 @@ fn ratio_row(title: &str, metric: &Metric, sides: &[usize]) -> Row {
             (Finding::Better, ..) => "better",
             (Finding::Worse, ..) => "worse",
             (Finding::Same, ..) | (_, None, _) => "",
-            // Of a single run nothing is known but the figure: only large differences are marked.
+            // A single run has no confidence interval: only large differences are marked.
             (Finding::Unknown, Some(ratio), Better::Higher) if ratio > MARKED_RATIO => "better",
             (Finding::Unknown, Some(ratio), Better::Higher) if ratio < 1.0 / MARKED_RATIO => "worse",
             (Finding::Unknown, Some(ratio), Better::Lower) if ratio < 1.0 / MARKED_RATIO => "better",
@@ -92,7 +92,7 @@ fn ratio_row(title: &str, metric: &Metric, sides: &[usize]) -> Row {
     Row::new(cells)
 }
 
-/// The figures by which targets are compared, as a table of ratios.
+/// Table of ratios of the headline metrics.
 fn ratios(page: &mut Page, comparison: &Comparison) {
     page.element("h2", "Ratios");
     let metrics = headline_metrics(comparison);
@@ -181,7 +181,7 @@ fn by_kind(page: &mut Page, comparison: &Comparison) {
         if metrics.is_empty() {
             continue;
         }
-        // A side without any of these figures has no column.
+        // Leave out sides without any of these metrics.
         let has = |side: &usize| metrics.iter().any(|metric| metric.mean(*side).is_some());
         let sides: Vec<usize> = (0..comparison.sides.len()).filter(has).collect();
         page.element("h3", &format!("{title} (less is better)"));
@@ -194,8 +194,8 @@ fn by_kind(page: &mut Page, comparison: &Comparison) {
 
 // ---- lines ----
 
-/// First runs of sides that have figures, with number and label.
-fn shown<'a>(comparison: &'a Comparison) -> impl Iterator<Item = (usize, &'a str, &'a RunResult)> {
+/// First runs of the sides whose figures may be shown, with side number and label.
+fn runs_with_figures<'a>(comparison: &'a Comparison) -> impl Iterator<Item = (usize, &'a str, &'a RunResult)> {
     let sides = comparison.sides.iter().enumerate();
     sides.filter_map(|(number, side)| {
         let run = side.runs.iter().find(|run| matrix::throughput_shown(run))?;
@@ -204,12 +204,12 @@ fn shown<'a>(comparison: &'a Comparison) -> impl Iterator<Item = (usize, &'a str
 }
 
 fn lines<'a>(comparison: &'a Comparison, line: impl Fn(&'a RunResult, &str, usize) -> Line) -> Vec<Line> {
-    let lines = shown(comparison).map(|(number, label, run)| line(run, label, number));
+    let lines = runs_with_figures(comparison).map(|(number, label, run)| line(run, label, number));
     lines.filter(|line| series::greatest(line) > 0.0).collect()
 }
 
 fn timeline(comparison: &Comparison, title: &str, unit: Unit, size: (f64, f64), lines: Vec<Line>) -> Chart {
-    let length_s = shown(comparison).map(|(_, _, run)| series::length_s(run)).fold(1.0, f64::max);
+    let length_s = runs_with_figures(comparison).map(|(_, _, run)| series::length_s(run)).fold(1.0, f64::max);
     Chart {
         title: title.to_owned(),
         size,
@@ -234,7 +234,7 @@ fn over_time(page: &mut Page, comparison: &Comparison) {
 
 fn distributions(page: &mut Page, comparison: &Comparison) {
     let mut names: Vec<&str> = Vec::new();
-    for kind in shown(comparison).flat_map(|(_, _, run)| series::kinds(run)) {
+    for kind in runs_with_figures(comparison).flat_map(|(_, _, run)| series::kinds(run)) {
         if !names.contains(&kind) {
             names.push(kind);
         }
@@ -245,7 +245,7 @@ fn distributions(page: &mut Page, comparison: &Comparison) {
             let at = series::kinds(run).iter().position(|name| *name == kind)?;
             series::distribution(run, at, label, number)
         };
-        let lines: Vec<Line> = shown(comparison).filter_map(line).collect();
+        let lines: Vec<Line> = runs_with_figures(comparison).filter_map(line).collect();
         if !lines.is_empty() {
             charts.push(run::distribution_chart(kind, THIRD, lines));
         }
@@ -360,7 +360,7 @@ fn runs(page: &mut Page, comparison: &Comparison) {
     page.table("full", &["Target", "started", "verdict", "#operations for", "#points/CPU-s", "#bytes/point"], rows);
     for side in &comparison.sides {
         let run = side.runs[0];
-        // A run that shows no rates is in none of the charts in common.
+        // A run without rates is in none of the shared charts, so it gets its own.
         let common = matrix::throughput_shown(run);
         page.raw("<details class=\"run\"><summary>")
             .text(&format!("{}, run of {}", side.label, run.started))

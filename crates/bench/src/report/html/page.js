@@ -85,6 +85,6 @@
       tip.style.top = event.pageY + 14 + "px";
     });
   }
-  // A closed part would be missing on paper.
+  // Open all sections for printing; closed ones would be missing.
   window.addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
 })();

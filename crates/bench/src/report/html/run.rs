@@ -8,17 +8,19 @@ use crate::report::matrix::{self, LATENCY_COLUMNS};
 use crate::report::series::{self, Counted, KindResult, of_kind};
 use crate::result::{Latency, OperationResult, PhaseResult, ResourceSample, RunResult, ServerResult};
 
-/// How far a driver is proved begins so where nobody has run it against its product.
+/// Prefix of [`crate::result::TargetResult::proof`] for a driver that was never tested against its
+/// product.
 const NEVER_RUN: &str = "never run against the product";
 const FULL: (f64, f64) = (1120.0, 300.0);
 const HALF: (f64, f64) = (550.0, 220.0);
 const THIRD: (f64, f64) = (370.0, 200.0);
-/// A kind that ran for less seconds has its matrix and its distribution; over time there is nothing to see.
+/// Minimum length in seconds of a series that is charted over time; shorter ones appear in the
+/// matrices and the distribution only.
 const POINTS_WORTH_A_CHART: usize = 5;
-/// A network or disk that does less is at rest.
+/// Rate in bytes a second below which a network or disk counts as idle.
 const IDLE_BYTES_PER_S: f64 = 10_240.0;
 
-/// What, against what, when; the verdict; what a reader must know before the first figure.
+/// Renders the header: workload, target, date, verdict, and warnings before the first figure.
 pub(super) fn header(page: &mut Page, run: &RunResult) {
     let target = &run.target;
     page.raw("<header>\n");
@@ -26,8 +28,8 @@ pub(super) fn header(page: &mut Page, run: &RunResult) {
     page.element("h1", format!("{} {}", target.product, target.version).trim());
     page.element("p", &matrix::work(run));
     let machine = &run.machine;
-    let place = format!("{} × {}, {}", machine.cpus, machine.cpu, bytes(machine.memory_bytes as f64));
-    page.element("p class=\"soft\"", &format!("Written by {}, on {place}", target.write_path));
+    let machine_label = format!("{} × {}, {}", machine.cpus, machine.cpu, bytes(machine.memory_bytes as f64));
+    page.element("p class=\"soft\"", &format!("Written by {}, on {machine_label}", target.write_path));
     page.raw("<div class=\"badges\">");
     for (class, text) in badges(run) {
         page.raw("<span class=\"badge ").raw(class).raw("\">").text(&text).raw("</span>");
@@ -56,12 +58,12 @@ fn badges(run: &RunResult) -> Vec<(&'static str, String)> {
         (false, None) => ("good", "client-bound: no".to_owned()),
     });
     if let Some(share) = busy {
-        badges.push(("bad", format!("machine busy: {} used by others", percent(share))));
+        badges.push(("bad", format!("machine busy: {} used by other programs", percent(share))));
     }
     badges
 }
 
-/// The verdict in a few words, and how it looks.
+/// Returns the CSS class and the text of the verdict.
 pub(super) fn verdict(run: &RunResult) -> (&'static str, String) {
     let failed = series::failed(run);
     if !matrix::throughput_shown(run) {
@@ -86,7 +88,7 @@ fn banners(page: &mut Page, run: &RunResult) {
         page.raw("</div>\n");
     };
     if !matrix::throughput_shown(run) {
-        let mut texts = vec!["Rates and latencies are not shown: what was measured is not what was asked for."];
+        let mut texts = vec!["Rates and latencies are not shown: the target did not do the requested work."];
         texts.extend(run.verification.findings.iter().take(3).map(String::as_str));
         banner("bad", "This run failed its verification.", &texts);
     }
@@ -94,7 +96,7 @@ fn banners(page: &mut Page, run: &RunResult) {
         banner(
             "bad",
             "Never run against the product.",
-            &["Its driver has not been tried with the real product:", &run.target.proof],
+            &["The driver has not been tested with the real product:", &run.target.proof],
         );
     }
     if let Some(warning) = busy::warning(run) {
@@ -104,12 +106,12 @@ fn banners(page: &mut Page, run: &RunResult) {
         banner("", "Stopped before its end.", &[stopped]);
     }
     for phase in run.phases.iter().filter(|phase| phase.client_bound) {
-        let title = format!("Client-bound in phase {}: the figure is this tool's, not the target's.", phase.name);
+        let title = format!("Client-bound in phase {}: this tool limits the figure, not the target.", phase.name);
         banner("bad", &title, &[&phase.client_bound_why]);
     }
 }
 
-/// Everything below the header, on a page of its own or on one that has the charts of several runs in common.
+/// Renders everything below the header. `common`: the page has charts shared by several runs.
 pub(super) fn sections(page: &mut Page, run: &RunResult, common: bool) {
     cards(page, run);
     results(page, run);
@@ -140,7 +142,7 @@ fn cards(page: &mut Page, run: &RunResult) {
         page.raw("</div>\n");
     }
     let figures = small_figures(run);
-    // More than a row holds are two rows of four, not one and a last card alone.
+    // Split many cards into two rows of four, instead of leaving a single card in the last row.
     let class = if figures.len() > 6 { "cards halves" } else { "cards" };
     page.raw("<div class=\"").raw(class).raw("\">\n");
     for (name, value, more) in figures {
@@ -149,10 +151,10 @@ fn cards(page: &mut Page, run: &RunResult) {
     page.raw("</div>\n");
 }
 
-/// The two figures by which targets are compared.
+/// The two headline figures by which targets are compared.
 fn headline(page: &mut Page, server: Option<&ServerResult>) {
     let Some(server) = server else {
-        let unseen = "the server's processes and directories cannot be seen from here";
+        let unseen = "the server's processes and directories cannot be inspected from this machine";
         card(page, "Points per server-CPU-second", "–", unseen);
         card(page, "Settled bytes per point", "–", unseen);
         return;
@@ -186,7 +188,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
         let others = format!("p50 {}, max {}", milliseconds(latency.median), milliseconds(latency.max));
         figures.push(("Write p99", milliseconds(latency.p99), others));
         let disk = run.server.as_ref().and_then(|server| server.fsync_ms.as_ref()).map_or_else(
-            || "the disk's own was not measured".to_owned(),
+            || "the disk's own fsync was not measured".to_owned(),
             |fsync| format!("the disk's own fsync {}, max {}", milliseconds(fsync.p999), milliseconds(fsync.max)),
         );
         figures.push(("Write p99.9", milliseconds(latency.p999), disk));
@@ -194,7 +196,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
     if let Some(server) = &run.server {
         figures.push(("Server memory", bytes(server.rss_bytes_max as f64), "resident, at most".to_owned()));
         let factor = if server.settled_bytes > 0 {
-            format!("{} times what it keeps", short(server.written_bytes as f64 / server.settled_bytes as f64))
+            format!("{} times the settled size", short(server.written_bytes as f64 / server.settled_bytes as f64))
         } else {
             String::new()
         };
@@ -210,7 +212,7 @@ fn small_figures(run: &RunResult) -> Vec<(&'static str, String, String)> {
     let failed = series::failed(run);
     let all: u64 =
         run.phases.iter().flat_map(|phase| &phase.operations).map(|operation| operation.ok + operation.failed).sum();
-    // When there are none, the verdict and the section of failures say so.
+    // Without failed operations there is no card: the verdict and the section of failures say so.
     if failed > 0 {
         figures.push(("Failed operations", whole(failed), format!("of {}", whole(all))));
     }
@@ -232,12 +234,11 @@ fn results(page: &mut Page, run: &RunResult) {
     result_matrix(page, &results, shown);
     if shown {
         let paced = run.phases.iter().any(|phase| phase.rate > 0.0);
-        let title =
-            if paced { "Latency matrix, from the intended moment of sending (ms)" } else { "Latency matrix (ms)" };
+        let title = if paced { "Latency matrix, from the scheduled send time (ms)" } else { "Latency matrix (ms)" };
         page.element("h3", title);
         latency_matrix(page, &results, |operation| &operation.latency_ms);
         if paced {
-            page.element("h3", "Service times, from the moment of sending (ms)");
+            page.element("h3", "Service times, from the actual send time (ms)");
             latency_matrix(page, &results, |operation| &operation.service_ms);
         }
     }
@@ -248,7 +249,7 @@ fn results(page: &mut Page, run: &RunResult) {
 }
 
 fn result_matrix(page: &mut Page, results: &[KindResult], shown: bool) {
-    // Columns of failures only where something failed.
+    // Show columns of failures only if something failed.
     let failed = results.iter().any(|result| result.operation.failed + result.operation.failed_points > 0);
     let mut columns = vec!["Operation", "#operations", "#points"];
     if failed {
@@ -300,12 +301,12 @@ fn class_of(result: &KindResult) -> &'static str {
     if result.ran() { "" } else { "none" }
 }
 
-/// Why a row is empty, or what is special about it.
+/// Lists the reason why a row is empty, or a remark about it.
 fn kind_notes(page: &mut Page, run: &RunResult) {
     let mut said: Vec<(String, &str)> = Vec::new();
     for operation in run.phases.iter().flat_map(|phase| &phase.operations) {
         let Some(note) = operation.note.as_deref() else { continue };
-        // A kind with a phase of its own is empty in all others.
+        // A kind with its own phase has no operations in the others: leave out those notes.
         let elsewhere = run
             .phases
             .iter()
@@ -346,10 +347,10 @@ fn over_time(page: &mut Page, run: &RunResult) {
     }
     let queries = active.iter().filter(|kind| **kind > 0);
     let lines = queries.map(|kind| series::rate(run, *kind, Counted::Operations, kinds[*kind], *kind));
-    // A kind that ran for a second or two is a dot, of which the matrix says more.
+    // A kind that ran for a few seconds is a dot on this chart; the matrix shows it better.
     let lines: Vec<Line> = lines.filter(|line| line.longest_piece() >= POINTS_WORTH_A_CHART).collect();
     if !lines.is_empty() {
-        // One line has no legend.
+        // A chart with one line has no legend, so the title names the line.
         let title = match lines.as_slice() {
             [line] => format!("Queries per second: {}", line.name),
             _ => "Queries per second".to_owned(),
@@ -376,7 +377,7 @@ fn over_time(page: &mut Page, run: &RunResult) {
     page.raw("</div>\n");
 }
 
-/// A chart over the run's time, with its phases.
+/// A chart over the run's time, with its phases shaded.
 fn timeline(run: &RunResult, title: &str, unit: Unit, size: (f64, f64), lines: Vec<Line>) -> Chart {
     Chart {
         title: title.to_owned(),
@@ -388,7 +389,8 @@ fn timeline(run: &RunResult, title: &str, unit: Unit, size: (f64, f64), lines: V
     }
 }
 
-/// A kind that was asked for two seconds of a long run shall not be a dot.
+/// Restricts the x axis to the time in which the lines have points, so that a short phase of a long
+/// run is readable.
 fn within_own_time(chart: &mut Chart) {
     let xs = || chart.lines.iter().flat_map(|line| line.points.iter().map(|point| point.x));
     let (low, high) = (xs().fold(f64::MAX, f64::min), xs().fold(0.0, f64::max));
@@ -427,7 +429,7 @@ fn distribution(page: &mut Page, run: &RunResult) {
     page.chart(&distribution_chart("Latency by share of operations", (FULL.0, 380.0), lines));
 }
 
-/// Shares against latencies.
+/// Chart of latency by share of operations.
 pub(super) fn distribution_chart(title: &str, size: (f64, f64), lines: Vec<Line>) -> Chart {
     let top = lines.iter().flat_map(|line| line.points.iter().map(|point| point.y)).fold(0.9, f64::max);
     Chart {
@@ -448,7 +450,7 @@ fn resources(page: &mut Page, run: &RunResult) {
     if run.resources.iter().all(|sample| sample.server_cpu_s.is_none()) {
         page.element(
             "p class=\"soft\"",
-            "The server's processes cannot be seen from here: it runs elsewhere or as another user.",
+            "The server's processes cannot be inspected: it runs on another machine or as another user.",
         );
     }
     page.raw("<div class=\"two\">\n");
@@ -564,11 +566,11 @@ fn verification(page: &mut Page, run: &RunResult) {
     let verification = &run.verification;
     page.element("h2", "Verification");
     if !verification.on {
-        page.element("p", "It was switched off: nothing says that answers were right or that writes were kept.");
+        page.element("p", "Verification was off: neither answers nor stored data were checked.");
         return;
     }
     let verdict = if verification.passed {
-        "Passed: nothing contradicts the generator."
+        "Passed: answers and stored data agree with the generator."
     } else {
         "Failed: answers or stored data contradict the generator."
     };
@@ -578,9 +580,9 @@ fn verification(page: &mut Page, run: &RunResult) {
         ("Points expected", whole(verification.points_expected)),
         ("Points found", whole(verification.points_found)),
         ("Acknowledged and missing", whole(verification.lost)),
-        ("Twice, or never sent", whole(verification.surplus)),
+        ("Duplicated, or never sent", whole(verification.surplus)),
         ("Outcome unknown", whole(verification.points_unknown)),
-        ("CPU of this tool for it", seconds(verification.cpu_s)),
+        ("CPU of this tool for verification", seconds(verification.cpu_s)),
     ]);
     let columns = ["Kind", "#answers", "#checked", "#of them", "#wrong", "#undecided"];
     let line = |checked: &crate::result::Checked| {
@@ -594,7 +596,7 @@ fn verification(page: &mut Page, run: &RunResult) {
         let cells = std::iter::once(name(&checked.name)).chain(counts.map(Cell::from)).collect();
         Row { class: if checked.wrong > 0 { "bad" } else { "" }, cells }
     };
-    // Writes have no answers.
+    // Writes have no answers to check.
     let answered = || verification.answers.iter().filter(|checked| checked.answers > 0);
     if answered().next().is_some() {
         page.table("", &columns, answered().map(line));
@@ -645,7 +647,7 @@ fn statements(page: &mut Page, run: &RunResult) {
     if examples.is_empty() {
         return;
     }
-    page.element("h2", "Statements").raw("<details><summary>One of each kind, as it was sent</summary>\n");
+    page.element("h2", "Statements").raw("<details><summary>One of each kind, as sent</summary>\n");
     let line =
         |(kind, example): (&str, &str)| Row::new(vec![name(kind), Cell { class: "code", text: example.to_owned() }]);
     page.table("full", &["Kind", "statement"], examples.into_iter().map(line));

@@ -1,4 +1,4 @@
-//! What a page must hold for every run.
+//! Properties of the page of every run.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ fn page_of(run: RunResult) -> String {
     page(&Report::new(vec![run])).unwrap()
 }
 
-/// For looking at: `REPORT_SAMPLES=DIR cargo test -p bench html` keeps the pages.
-fn keep(name: &str, html: &str) {
+/// Saves a page for inspection: `REPORT_SAMPLES=DIR cargo test -p bench html`.
+fn save_sample(name: &str, html: &str) {
     if let Some(directory) = std::env::var_os("REPORT_SAMPLES") {
         std::fs::write(Path::new(&directory).join(name), html).unwrap();
     }
 }
 
-/// Names of elements in the order they open, after checking that each is closed where it must be.
+/// Names of elements in document order; checks that each is closed properly.
 fn elements(html: &str) -> Vec<String> {
     const VOID: [&str; 3] = ["meta", "input", "!DOCTYPE"];
     let (mut names, mut open) = (Vec::new(), Vec::new());
@@ -46,7 +46,7 @@ fn elements(html: &str) -> Vec<String> {
 #[test]
 fn a_page_is_well_formed_and_has_every_section() {
     let html = page_of(fixture::run("millrace", 1.0));
-    keep("run.html", &html);
+    save_sample("run.html", &html);
     let names = elements(&html);
     assert!(names.iter().filter(|name| *name == "svg").count() >= 8, "charts");
     for section in [
@@ -80,7 +80,7 @@ fn every_series_of_a_legend_can_be_hidden_without_a_script() {
         assert!(html.contains(&format!("class=\"t{series}\"")) && html.contains(&format!("s s{series} ")), "{series}");
         assert!(html.contains(&format!(".t{series}:not(:checked)~svg .s{series}{{display:none}}")), "{series}");
     }
-    // The style sheet reaches only what comes after the box, in the same parent.
+    // The style sheet selects only siblings after the box.
     for figure in html.split("<figure").skip(1) {
         let drawing = figure.find("<svg").unwrap();
         assert!(figure.rfind("<input").is_none_or(|last| last < drawing), "a box behind its drawing");
@@ -96,7 +96,7 @@ fn a_kind_of_several_phases_has_a_row_for_each() {
     run.phases.push(again);
     let html = page_of(run);
     let rows = |name: &str| html.matches(&format!("<td class=\"k\">{name}</td>")).count();
-    // The two matrices and the phases; of a kind also the verification and the statements.
+    // The two matrices and the phases; for a kind also the verification and the statements.
     assert_eq!([rows("TIME_RANGE x10"), rows("TIME_RANGE x100"), rows("VALUE_RANGE")], [3, 3, 5]);
 }
 
@@ -116,9 +116,9 @@ fn a_page_loads_nothing() {
 }
 
 #[test]
-fn hostile_texts_stay_texts() {
+fn hostile_texts_are_escaped() {
     let html = page_of(fixture::hostile());
-    keep("hostile.html", &html);
+    save_sample("hostile.html", &html);
     let plain = page_of(fixture::run("millrace", 1.0));
     let scripts = |html: &str| elements(html).iter().filter(|name| *name == "script").count();
     assert_eq!(scripts(&html), scripts(&plain));
@@ -134,7 +134,7 @@ fn a_failed_run_shows_findings_and_no_figures() {
         .map(|rate| crate::report::format::short(*rate))
         .collect();
     let html = page_of(run);
-    keep("failed.html", &html);
+    save_sample("failed.html", &html);
     elements(&html);
     assert!(html.contains("This run failed its verification.") && html.contains("d_17: count 29700"), "findings");
     assert!(rates.iter().all(|rate| !html.contains(rate.as_str())), "{rates:?}");
@@ -144,7 +144,7 @@ fn a_failed_run_shows_findings_and_no_figures() {
 }
 
 #[test]
-fn a_driver_that_was_never_tried_is_said_first() {
+fn an_untested_driver_is_announced_first() {
     let mut run = fixture::run("millrace", 1.0);
     run.target.proof = crate::drivers::Proof::Documents.text();
     let html = page_of(run);
@@ -154,7 +154,7 @@ fn a_driver_that_was_never_tried_is_said_first() {
 }
 
 #[test]
-fn verdicts_are_told_apart() {
+fn verdicts_differ() {
     let verdict = |change: &dyn Fn(&mut RunResult)| {
         let mut run = fixture::run("millrace", 1.0);
         change(&mut run);
@@ -165,7 +165,8 @@ fn verdicts_are_told_apart() {
     assert_eq!(verdict(&|run| run.stopped = Some("Ctrl-C".to_owned())), "stopped early");
     assert_eq!(verdict(&|run| run.verification.passed = false), "failed verification");
     assert_eq!(verdict(&|run| run.phases[2].operations[2].failed = 1200), "verified, 1,200 operations failed");
-    // What a target cannot be asked is listed among the failures, and nothing went wrong.
+    // Operations that the target does not support are listed among the failures, but do not change
+    // the verdict.
     let unsupported = crate::result::Failure { class: "unsupported".to_owned(), count: 60, ..Default::default() };
     assert_eq!(verdict(&|run| run.failures = vec![unsupported.clone()]), "verified");
 }
@@ -174,7 +175,7 @@ fn verdicts_are_told_apart() {
 fn a_run_of_nothing_has_a_page() {
     let html = page_of(RunResult { format: crate::result::RESULT_FORMAT, ..RunResult::default() });
     elements(&html);
-    assert!(html.contains("cannot be seen from here"), "why there are no figures");
+    assert!(html.contains("cannot be inspected"), "why there are no figures");
 }
 
 #[test]
@@ -184,14 +185,14 @@ fn an_hour_of_thirteen_kinds_stays_small() {
     let began = Instant::now();
     let html = page_of(run);
     let took = began.elapsed();
-    keep("hour.html", &html);
+    save_sample("hour.html", &html);
     println!("an hour, 13 kinds: {} KiB in {took:?}", html.len() / 1024);
     assert!(html.len() < 3 << 20, "{}", html.len());
     elements(&html);
 }
 
 #[test]
-fn several_runs_are_set_side_by_side() {
+fn several_runs_are_compared() {
     let mut runs = Vec::new();
     for round in 0..5 {
         for (second, (target, speed)) in [("millrace", 1.0), ("questdb", 0.4)].into_iter().enumerate() {
@@ -201,7 +202,7 @@ fn several_runs_are_set_side_by_side() {
         }
     }
     let html = page(&Report::new(runs)).unwrap();
-    keep("comparison.html", &html);
+    save_sample("comparison.html", &html);
     elements(&html);
     for said in [
         "Millrace 0.0.0 and QuestDB 9.3.4",
@@ -210,7 +211,7 @@ fn several_runs_are_set_side_by_side() {
         "Not comparable.",
         "Points per server-CPU-second (more is better)",
         "worse\">",
-        "The targets took turns.",
+        "The targets alternated.",
         "<details class=\"run\">",
     ] {
         assert!(html.contains(said), "{said}");
@@ -227,7 +228,7 @@ fn a_comparison_with_a_failed_side_shows_nothing_of_it() {
 }
 
 #[test]
-fn hostile_texts_stay_texts_side_by_side() {
+fn hostile_texts_are_escaped_in_a_comparison() {
     let html = page(&Report::new(vec![fixture::hostile(), fixture::run("millrace", 1.0)])).unwrap();
     elements(&html);
     assert!(!html.contains("<script>alert") && !html.contains("<img"), "markup from outside");
@@ -241,9 +242,9 @@ fn axis_texts_have_one_scale_on_all_charts() {
 }
 
 #[test]
-fn a_kind_of_a_second_or_two_is_no_line_of_dots() {
+fn a_kind_of_two_seconds_is_not_drawn_over_time() {
     let mut run = fixture::run("millrace", 1.0);
-    // The fixture has one kind that is asked for nine seconds.
+    // The fixture has one kind that is queried for nine seconds.
     run.phases[1..].iter_mut().for_each(|phase| phase.elapsed_s = phase.elapsed_s.min(2.0));
     let began_s: Vec<f64> = run.phases.iter().map(|phase| phase.began_s).collect();
     run.seconds
@@ -266,7 +267,7 @@ fn a_kind_of_a_second_or_two_is_no_line_of_dots() {
 }
 
 #[test]
-fn a_busy_machine_is_said_before_the_figures_and_says_no_good_of_the_client() {
+fn a_busy_machine_is_announced_first_and_the_client_is_not_called_fast() {
     let mut run = fixture::run("millrace", 1.0);
     let cpus = f64::from(run.machine.cpus);
     for sample in &mut run.resources {
@@ -277,7 +278,7 @@ fn a_busy_machine_is_said_before_the_figures_and_says_no_good_of_the_client() {
     let html = page_of(run);
     let said = html.find("<strong>This machine was busy</strong>\n<p>Other programs used 1.2 of 2").expect("a banner");
     assert!(said < html.find("class=\"cards").unwrap());
-    assert!(html.contains("machine busy: 60 % used by others") && !html.contains("good\">client-bound"));
+    assert!(html.contains("machine busy: 60 % used by other programs") && !html.contains("good\">client-bound"));
     assert!(!page_of(fixture::run("millrace", 1.0)).contains("machine busy"));
 }
 

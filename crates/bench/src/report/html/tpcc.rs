@@ -1,4 +1,5 @@
-//! The page of `millrace bench tpcc`: throughput and latency by the number of clients, and each run over time.
+//! The page of `millrace bench tpcc`: throughput and latency by the number of clients, and each run
+//! over time.
 
 use super::{Cell, Page, Row, document, name, save};
 use crate::error::Result;
@@ -11,10 +12,10 @@ use crate::tpcc::report::{DISCLAIMER, KindResult, Point as Run, Report, for_page
 
 const FULL: (f64, f64) = (1120.0, 300.0);
 const HALF: (f64, f64) = (550.0, 240.0);
-/// Colours from this one on are dashed.
+/// First colour index that is drawn dashed.
 const DASHED: usize = 8;
 
-/// Writes the page of one target's runs, or of several side by side.
+/// Writes the page of one target's runs, or of several targets compared.
 pub(crate) fn write(reports: &[Report], path: &std::path::Path) -> Result {
     save(path, &page(&for_page(reports)))
 }
@@ -33,15 +34,15 @@ fn page(reports: &[Report]) -> String {
     })
 }
 
-/// A figure of a run on a machine with so many processors; `None`: it is not known.
+/// A figure of a run on a machine with `cpus` processors; `None`: not known.
 type Figure = fn(&Run, u32) -> Option<f64>;
 
-/// Of committed new orders.
+/// Latencies of committed new-order transactions.
 fn new_orders(run: &Run) -> Option<&Latency> {
     run.kinds.first().map(|kind| &kind.latency_ms)
 }
 
-/// A line for each report, a point for each number of clients.
+/// Charts by the number of clients: a line for each report, a point for each number.
 fn by_clients(page: &mut Page, reports: &[Report]) {
     if reports.iter().all(|report| report.points.len() < 2) {
         return;
@@ -71,7 +72,7 @@ fn by_clients(page: &mut Page, reports: &[Report]) {
     page.raw("</section>\n");
 }
 
-/// A chart over the numbers of clients.
+/// A chart over the number of clients.
 fn chart(title: &str, y: Axis, lines: Vec<Line>) -> Chart {
     let x = Axis::new("clients", Unit::Number, Scale::Log);
     Chart { title: title.to_owned(), size: HALF, x, y, lines, shades: Vec::new() }
@@ -90,7 +91,7 @@ fn lines(reports: &[Report], of: Figure) -> Vec<Line> {
     reports.iter().enumerate().map(line).collect()
 }
 
-fn maybe(value: Option<f64>) -> String {
+fn optional_text(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| whole(value as u64))
 }
 
@@ -104,8 +105,8 @@ fn table_of_points(page: &mut Page, report: &Report) {
         Row::new(vec![
             name(&run.clients.to_string()),
             whole(run.nopm as u64).into(),
-            maybe(run.nopm_per_server_core).into(),
-            maybe(run.server_cpu_us_per_new_order).into(),
+            optional_text(run.nopm_per_server_core).into(),
+            optional_text(run.server_cpu_us_per_new_order).into(),
             share(shares.server),
             share(Some(shares.client)),
             share(Some(shares.host)),
@@ -127,7 +128,7 @@ fn table_of_points(page: &mut Page, report: &Report) {
     page.element("h3", &format!("{}: throughput", report.target.product));
     page.element(
         "p class=\"soft small\"",
-        "A server core: of those that the server kept busy. CPU: of the whole machine.",
+        "Per server core: of the cores that the server kept busy. CPU: of the whole machine.",
     );
     page.table("", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
     page.element("h3", &format!("{}: latency in ms, 50th / 90th / 99th percentile", report.target.product));
@@ -146,18 +147,18 @@ fn table_of_points(page: &mut Page, report: &Report) {
     page.table("full slim", &columns, report.points.iter().map(row).collect::<Vec<Row>>());
 }
 
-/// What MOT's makers publish, on other hardware: with ours, but in charts and a table of its own.
+/// Published figures of MOT on other hardware, next to ours but in charts and a table of their own.
 fn beside_published(page: &mut Page, reports: &[Report]) {
     if reports.iter().all(|report| report.points.is_empty()) {
         return;
     }
-    page.raw("<section>").element("h2", "Beside what is published of MOT");
+    page.raw("<section>").element("h2", "Published figures of MOT");
     page.raw("<div class=\"banner\">").element("strong", "Published figures, measured on other hardware.");
-    let told = format!(
+    let caption = format!(
         "{SOURCE}. Dashed lines and the single point are theirs: machines of 96 to 256 cores, the clients on machines of \
          their own. For each core: theirs by all cores of the machine, ours by those that the server kept busy."
     );
-    page.element("p", &told).raw("</div>\n<div class=\"two\">\n");
+    page.element("p", &caption).raw("</div>\n<div class=\"two\">\n");
     let clients = reports.iter().flat_map(|report| report.points.iter().map(|run| run.clients as f64));
     let most = clients.clone().fold(1.0, f64::max);
     let least = clients.fold(most, f64::min);
@@ -256,9 +257,9 @@ fn one_run(page: &mut Page, run: &Run, cpus: u32) {
     let (server, client) = run.cores();
     page.element("h3", &format!("{} clients: {} new orders a minute", run.clients, whole(run.nopm as u64)));
     page.facts([
-        ("for each server core", maybe(run.nopm_per_server_core)),
-        ("server CPU a new order, µs", maybe(run.server_cpu_us_per_new_order)),
-        ("server CPU a round trip, µs", maybe(run.server_cpu_us_per_trip)),
+        ("for each server core", optional_text(run.nopm_per_server_core)),
+        ("server CPU a new order, µs", optional_text(run.server_cpu_us_per_new_order)),
+        ("server CPU a round trip, µs", optional_text(run.server_cpu_us_per_trip)),
         (
             "cores in use",
             format!("server {}, client {client:.2}", server.map_or("?".to_owned(), |used| format!("{used:.2}"))),
@@ -331,7 +332,7 @@ mod tests {
     use crate::tpcc::report::SecondOfKind;
 
     #[test]
-    fn the_page_shows_every_run_and_says_what_it_is_not() {
+    fn the_page_shows_every_run_and_the_disclaimer() {
         let kind = KindResult {
             name: "NEW_ORDER".to_owned(),
             title: "New-Order".to_owned(),
@@ -365,7 +366,7 @@ mod tests {
         assert!(!html.contains("<b>") && html.contains("A&lt;b&gt;"));
         assert!(html.contains("Published figures, measured on other hardware") && html.contains("4,800,000"));
         assert!(html.contains("256 cores, 768 connections"), "the one point that has a number of connections");
-        // Seven by number of clients, two of what is published, and two of each run.
+        // Seven charts by number of clients, two with published figures, and two for each run.
         assert_eq!(html.matches("<svg").count(), 7 + 2 + 2 * 2 * 2);
         assert!(!html.contains("Attempts that failed"), "nothing failed");
         report.points[0].errors.push(crate::tpcc::report::ErrorCount { count: 5, ..Default::default() });

@@ -1,5 +1,5 @@
 # Reads {"path": ..., "tables": [{"name": ..., "columns": [[name, type], ...], "rows": [[...], ...]}, ...]} from standard
-# input and writes it as a Tableau .hyper file. Exit code 3: the package is not there.
+# input and writes it as a Tableau .hyper file. Exit code 3: the package is not installed.
 import datetime
 import json
 import os
@@ -23,24 +23,24 @@ TYPES = {
 
 def main():
     order = json.load(sys.stdin)
-    # A reader never sees half a file.
-    beside = order["path"] + ".new"
-    # No log file in the current directory, no word to anybody.
+    # Written to a temporary file and renamed, so that a reader never sees a partial file.
+    temporary = order["path"] + ".new"
+    # No log file in the current directory, no telemetry.
     with HyperProcess(Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU, parameters={"log_config": ""}) as process:
-        with Connection(process.endpoint, beside, CreateMode.CREATE_AND_REPLACE) as connection:
+        with Connection(process.endpoint, temporary, CreateMode.CREATE_AND_REPLACE) as connection:
             for table in order["tables"]:
                 columns = [TableDefinition.Column(name, TYPES[kind], NULLABLE) for name, kind in table["columns"]]
                 definition = TableDefinition(table["name"], columns)
                 connection.catalog.create_table(definition)
-                times = [place for place, (_, kind) in enumerate(table["columns"]) if kind == "time"]
+                times = [column for column, (_, kind) in enumerate(table["columns"]) if kind == "time"]
                 for row in table["rows"]:
-                    for place in times:
-                        if row[place] is not None:
-                            row[place] = datetime.datetime.fromisoformat(row[place])
+                    for column in times:
+                        if row[column] is not None:
+                            row[column] = datetime.datetime.fromisoformat(row[column])
                 with Inserter(connection, definition) as inserter:
                     inserter.add_rows(table["rows"])
                     inserter.execute()
-    os.replace(beside, order["path"])
+    os.replace(temporary, order["path"])
 
 
 main()

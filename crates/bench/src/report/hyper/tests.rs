@@ -1,11 +1,11 @@
-//! What Tableau's own engine reads back from a file, and what is said without its library.
+//! Reads files back with Tableau's own engine, and checks the errors without its library.
 
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::report::fixture;
 
-/// Answers of Hyper to queries on a file, as JSON.
+/// Runs queries on a file in Hyper and returns the results as JSON.
 fn ask(path: &Path, queries: &[&str]) -> Vec<Value> {
     const ASK: &str = "\
 import json, sys
@@ -58,9 +58,9 @@ fn hyper_reads_back_every_table() {
 }
 
 #[test]
-fn a_python_without_the_package_is_told_how_to_get_it() {
+fn a_python_without_the_package_gives_an_install_hint() {
     let directory = tempfile::tempdir().unwrap();
-    // Without its site directories Python finds its own library only.
+    // Without site directories, Python finds only its standard library.
     let bare = directory.path().join("python");
     std::fs::write(&bare, "#!/bin/sh\nexec python3 -S -I \"$@\"\n").unwrap();
     std::fs::set_permissions(&bare, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -71,14 +71,14 @@ fn a_python_without_the_package_is_told_how_to_get_it() {
 }
 
 #[test]
-fn a_python_that_is_not_there_is_named() {
+fn a_missing_python_is_named() {
     let report = Report::new(vec![fixture::run("millrace", 1.0)]);
     let error = write(&report, Path::new("/tmp/r.hyper"), Some(Path::new("/nonexistent/python"))).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/python does not start"), "{error}");
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_an_error() {
+fn a_path_that_cannot_be_written_is_an_error() {
     let report = Report::new(vec![fixture::run("millrace", 1.0)]);
     let error = write(&report, Path::new("/nonexistent/r.hyper"), None).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/r.hyper: ") && error.contains("ended with exit status: 1"), "{error}");

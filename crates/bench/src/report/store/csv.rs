@@ -1,4 +1,5 @@
-//! `TEST_DATA_PERSISTENCE=CSV`: files in `data/csv`, one line an operation; finished pieces are zipped.
+//! `TEST_DATA_PERSISTENCE=CSV`: files in `data/csv`, one line for each operation; complete files
+//! are zipped.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -18,7 +19,8 @@ pub(super) struct CsvStore {
     pieces: Pieces,
     path: PathBuf,
     file: BufWriter<File>,
-    /// Pieces being zipped. Compressing takes seconds, and the queue must not fill up meanwhile.
+    /// Files being zipped on threads: compressing takes seconds, and the queue must not fill up
+    /// meanwhile.
     zipping: Vec<JoinHandle<Result>>,
 }
 
@@ -74,7 +76,7 @@ impl Store for CsvStore {
         Ok(())
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.dir.join(format!("{}_*", self.id)).display().to_string()
     }
 }
@@ -110,7 +112,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::setup(format!("{}: records cannot be written: {error}", path.display()))
 }
 
-/// `X.csv` becomes `X.zip`. The file goes only when the archive is complete.
+/// Replaces `X.csv` by `X.zip`. The CSV file is removed only after the archive is complete.
 fn zip_and_remove(path: &Path) -> Result {
     let zip_path = path.with_extension("zip");
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! `TEST_DATA_PERSISTENCE=IoTDB`: series `root.<TEST_DATA_STORE_DB>.<id>.<operation>.{okPoint, failPoint, latency, remark,
-//! clientName}`, as the original's.
+//! `TEST_DATA_PERSISTENCE=IoTDB`: time series `root.<TEST_DATA_STORE_DB>.<id>.<operation>.{okPoint,
+//! failPoint, latency, remark, clientName}`, as in the original.
 //!
-//! A series has one value at a time, and times are milliseconds: of operations of one kind that end in the same
-//! millisecond the original keeps the last. Here the further ones go to devices beside it, `<operation>_2` and so on, so
-//! that none is lost and no time is altered; `root.<db>.<id>.*` has them all. Configuration and final result are not
-//! kept there.
+//! A time series has one value for each millisecond. If operations of one kind end in the same
+//! millisecond, the original keeps only the last. Here the further ones are written to additional
+//! devices, `<operation>_2` and so on, so that no operation is lost and no time is altered;
+//! `root.<db>.<id>.*` selects all of them. Configuration and final result are not stored there.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::{FinalValue, Run, Store, Stored};
 use crate::drivers::iotdb::{Protocol, Session, SessionDialect, SessionOptions, literal, node};
 use crate::error::Result;
 
-/// Statuses of a database, and of a path, that exists already.
+/// Status codes for an existing database and an existing path.
 const EXISTS: [i32; 2] = [501, 506];
-/// Records of a millisecond are counted as long as others of it may come. A client hands over its records at its next
-/// operation, so a long query may hold some back.
+/// Time that records of a millisecond are counted, because others of it may arrive late. A client
+/// hands over its records at its next operation, so a long query may delay some.
 const LATE_MS: i64 = 10 * 60 * 1_000;
-/// Rows of a statement.
+/// Maximum rows of an INSERT statement.
 const STATEMENT_ROWS: usize = 500;
 const REMARK_CHARS_MAX: usize = 1_000;
 
@@ -28,9 +28,9 @@ pub(super) struct IotdbStore {
     timeout: Duration,
     /// `root.<db>.<id>`.
     path: String,
-    /// Devices whose series are registered.
+    /// Devices whose time series exist.
     known: HashSet<String>,
-    /// (millisecond, operation) → how many records of it came.
+    /// (millisecond, operation) → number of records so far.
     met: BTreeMap<(i64, String), u32>,
 }
 
@@ -39,7 +39,7 @@ impl IotdbStore {
         Self::open_within(run, None)
     }
 
-    /// `network_of`: a process in whose network the store is reached.
+    /// Opens the store. `network_of`: a process in whose network namespace the server is reachable.
     pub(super) fn open_within(run: &Run<'_>, network_of: Option<u32>) -> Result<Self> {
         let config = run.config;
         let timeout = Duration::from_millis(config.test_data_write_time_out);
@@ -61,17 +61,18 @@ impl IotdbStore {
         Ok(store)
     }
 
-    /// Runs a statement, in a new session if the last broke. A statement is sent once.
+    /// Runs a statement, in a new session if the last one broke. A statement is sent once, never
+    /// retried.
     fn execute(&mut self, statement: &str) -> Result {
         let session = match self.session.take().filter(|session| session.broken().is_none()) {
             Some(session) => session,
-            None => Session::open(&self.options).map_err(|error| error.during(self.place()))?,
+            None => Session::open(&self.options).map_err(|error| error.during(self.location()))?,
         };
         let executed = self.session.insert(session).execute(statement, self.timeout, &EXISTS);
-        executed.map_err(|error| error.during(self.place()))
+        executed.map_err(|error| error.during(self.location()))
     }
 
-    /// The device for one record: the operation's own, or one beside it.
+    /// Returns the device for a record: the operation's own, or an additional one.
     fn device(&mut self, stored: &Stored<'_>) -> String {
         let at_ms = stored.ended_us / 1_000;
         let met = self.met.entry((at_ms, stored.operation.to_owned())).or_insert(0);
@@ -112,12 +113,12 @@ impl Store for IotdbStore {
         self.session.take().map_or(Ok(()), |session| session.close(self.timeout))
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         format!("IoTDB at {}, {}", self.options.address, self.path)
     }
 }
 
-/// `(time, okPoint, failPoint, latency, remark, clientName)`.
+/// Formats a record as `(time, okPoint, failPoint, latency, remark, clientName)`.
 fn row(stored: &Stored<'_>) -> String {
     format!(
         "({},{},{},{:?},{},{})",

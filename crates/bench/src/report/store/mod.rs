@@ -1,11 +1,13 @@
-//! Stores that keep every operation of a run, its configuration and its results, in the original's tables and columns.
+//! Stores that keep every operation of a run, its configuration and its results, in the original's
+//! tables and columns.
 //!
-//! Clients hand records to one *recorder* thread through a bounded queue; the thread writes many at a time. A client
-//! never waits for a store while its operation is being timed. When the queue is full, the client waits after its
-//! operation: a record that was asked for is not dropped. How often and how long clients waited is part of the
-//! summary, because a run that waited for its recorder measured less than it could.
+//! Clients pass records to one *recorder* thread through a bounded queue; the thread writes them in
+//! batches. A client never waits for a store while its operation is being timed. If the queue is
+//! full, the client waits after its operation, because no requested record is dropped. The summary
+//! includes the number and duration of these waits: a run that waited for its recorder measured
+//! less than it could.
 //!
-//! Always true: `stored + lost + left_out` is the number of records that clients gave.
+//! Always true: `stored + lost + left_out` is the number of records that clients passed.
 
 mod csv;
 mod iotdb;
@@ -31,34 +33,34 @@ use crate::error::{Error, Result};
 use crate::result::{OperationRecord, RunResult};
 use crate::schema::Schema;
 
-/// Records that a client gathers before it touches the queue; keeps clients out of each other's way.
+/// Records that a client collects before it uses the queue, to reduce contention.
 const HAND_OVER_RECORDS: usize = 64;
-/// A client's records are handed over when its oldest is as old as this.
+/// Age of a client's oldest record, in milliseconds, at which its records are handed over.
 const HAND_OVER_MS: i64 = 1_000;
-/// Hand-overs that fit into the queue: 65,536 records, some 6 MiB.
+/// Capacity of the queue in hand-overs: 65,536 records, about 6 MiB.
 const QUEUE_HAND_OVERS: usize = 1_024;
-/// Records written to a store at a time.
+/// Maximum records written to a store at a time.
 const APPEND_RECORDS: usize = 2_000;
 
-/// Where operations are kept. Called from one thread.
+/// A store of operations. It is called from one thread.
 pub(crate) trait Store: Send {
-    /// Keeps some operations, in order. After an error some of them may be there.
+    /// Stores operations in order. After an error, some of them may have been stored.
     fn append(&mut self, operations: &[Stored<'_>]) -> Result;
 
-    /// Keeps the final result and closes the store.
+    /// Stores the final result and closes the store.
     fn finish(&mut self, results: &[FinalValue]) -> Result;
 
-    /// Where the operations went, for the report.
-    fn place(&self) -> String;
+    /// Location of the stored operations, for the report.
+    fn location(&self) -> String;
 }
 
-/// One operation, with names instead of numbers.
+/// One operation, with names instead of indices.
 pub(crate) struct Stored<'a> {
-    /// Its end, microseconds since 1970.
+    /// End of the operation, microseconds since 1970.
     ended_us: i64,
-    /// The same as `yyyy-MM-dd HH:mm:ss.SSS` of the local zone.
+    /// End of the operation as `yyyy-MM-dd HH:mm:ss.SSS` in the local time zone.
     time: String,
-    /// The first device it concerned: the original's column `clientName` holds that.
+    /// First device of the operation: the original's column `clientName` has this content.
     client: &'a str,
     operation: &'a str,
     ok_points: u64,
@@ -77,18 +79,19 @@ pub(crate) struct FinalValue {
     value: String,
 }
 
-/// What a store must know of the run before it begins.
+/// Description of the run, needed to open a store.
 pub(crate) struct Run<'a> {
-    /// Keys.
+    /// Configuration of the run.
     pub(crate) config: &'a Config,
-    /// Start.
+    /// Wall clock at the start.
     pub(crate) started: &'a Zoned,
-    /// `data/` is written under it.
+    /// Parent directory of `data/`.
     pub(crate) home: &'a Path,
 }
 
 impl Run<'_> {
-    /// Mode, database, remark and start, each cut to `part_max` characters but the start.
+    /// Identifier of the run: mode, database, remark and start time, each except the start cut to
+    /// `part_max` characters.
     fn id(&self, part_max: usize) -> String {
         let cut = |text: &str| text.chars().take(part_max).collect::<String>();
         let mode = cut(self.config.benchmark_work_mode.name());
@@ -96,12 +99,13 @@ impl Run<'_> {
         format!("{mode}_{database}_{}_{}", self.config.remark, self.started.strftime("%Y_%m_%d_%H_%M_%S_%3f"))
     }
 
-    /// Rows of a table or file before the next begins.
+    /// Maximum rows of a table or file, after which a new one is started.
     fn rows_max(&self) -> u64 {
         if self.config.record_split { self.config.record_split_max_line } else { u64::MAX }
     }
 
-    /// The configuration as the original stores it (some under names of its own), then all keys that it leaves out.
+    /// The configuration as the original stores it (some keys renamed), then all keys that the
+    /// original does not store.
     fn configuration(&self, mode: &str) -> Vec<(String, String)> {
         const STORED: [&str; 10] = [
             "LOOP",
@@ -130,16 +134,16 @@ impl Run<'_> {
     }
 }
 
-/// This machine's name, as its kernel knows it.
+/// Host name of this machine, from the kernel.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())
 }
 
-/// The store that the configuration asks for, opened and ready, if it asks for one.
+/// Opens the store that the configuration names, if it names one.
 ///
 /// # Errors
-/// It cannot be reached or written. Better now than after an hour of measuring.
+/// The store cannot be reached or written. Opening it early reports this before the measurement.
 pub(crate) fn open(run: &Run<'_>) -> Result<Option<Box<dyn Store>>> {
     let store: Box<dyn Store> = match run.config.test_data_persistence {
         Persistence::None => return Ok(None),
@@ -152,11 +156,11 @@ pub(crate) fn open(run: &Run<'_>) -> Result<Option<Box<dyn Store>>> {
     Ok(Some(store))
 }
 
-/// Names for the numbers in records.
+/// Names for the indices in records.
 pub(crate) struct Labels {
-    /// Of kinds, by index.
+    /// Names of operation kinds, by index.
     pub(crate) operations: Vec<String>,
-    /// Of devices.
+    /// Names of devices.
     pub(crate) schema: Arc<Schema>,
 }
 
@@ -167,42 +171,43 @@ struct Counts {
     lost: AtomicU64,
 }
 
-/// The thread that writes to a store, and the way to it.
+/// Handle of the thread that writes to a store.
 pub(crate) struct Recorder {
     sender: SyncSender<Vec<OperationRecord>>,
     counts: Arc<Counts>,
     thread: JoinHandle<(Summary, Box<dyn Store>)>,
 }
 
-/// A client's end of the queue.
+/// A client's sender into the queue.
 pub(crate) struct ClientRecorder {
     sender: SyncSender<Vec<OperationRecord>>,
     counts: Arc<Counts>,
     gathered: Vec<OperationRecord>,
 }
 
-/// What became of the records.
+/// Counts of the records of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Summary {
-    /// Kept.
+    /// Records that were stored.
     pub(crate) stored: u64,
-    /// Not kept, because the store failed; after a broken connection some may be there nevertheless.
+    /// Records that were not stored because the store failed. After a broken connection some may be
+    /// stored nevertheless.
     pub(crate) lost: u64,
-    /// Not kept, because `MYSQL_REAL_INSERT_RATE` says so.
+    /// Records skipped because of `MYSQL_REAL_INSERT_RATE`.
     pub(crate) left_out: u64,
-    /// How often a client waited for room in the queue.
+    /// Number of times that a client waited for room in the queue.
     pub(crate) waits: u64,
-    /// How long clients waited, together.
+    /// Total seconds that clients waited.
     pub(crate) waited_s: f64,
-    /// The first failure.
+    /// Message of the first failure.
     pub(crate) error: Option<String>,
 }
 
 impl Recorder {
-    /// Starts the thread. `share`: of every ten records the first `10 * share` are kept.
+    /// Starts the thread. `share`: the first `10 * share` of every ten records are stored.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// A thread cannot be started.
     pub(crate) fn start(store: Box<dyn Store>, labels: Labels, share: f64) -> Result<Recorder> {
         let (sender, receiver) = sync_channel(QUEUE_HAND_OVERS);
         let counts = Arc::new(Counts::default());
@@ -212,13 +217,13 @@ impl Recorder {
         Ok(Recorder { sender, counts, thread })
     }
 
-    /// An end of the queue for one client.
+    /// Returns a sender into the queue for one client.
     pub(crate) fn client(&self) -> ClientRecorder {
         ClientRecorder { sender: self.sender.clone(), counts: Arc::clone(&self.counts), gathered: Vec::new() }
     }
 
-    /// Waits until everything is written, and gives the store back for [`Store::finish`]. Every [`ClientRecorder`]
-    /// must have been dropped, or this waits for it.
+    /// Waits until all records are written, and returns the store for [`Store::finish`]. Blocks
+    /// until every [`ClientRecorder`] is dropped.
     ///
     /// # Errors
     /// The thread panicked.
@@ -234,7 +239,8 @@ impl Recorder {
 }
 
 impl ClientRecorder {
-    /// Takes one record. Call it after the operation was timed: it may wait for room in the queue.
+    /// Accepts one record. Call it after the operation was timed: it may wait for room in the
+    /// queue.
     pub(crate) fn record(&mut self, record: OperationRecord) {
         let now_ms = record.ended_ms;
         self.gathered.push(record);
@@ -275,7 +281,7 @@ impl Drop for ClientRecorder {
 }
 
 impl Summary {
-    /// What a reader of the report must know; nothing if all is well.
+    /// Notes for the report; empty if all records were stored and no client waited.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.lost > 0 {
@@ -284,7 +290,7 @@ impl Summary {
         }
         if self.waits > 0 {
             notes.push(format!(
-                "clients waited for the recorder {} times, {:.2} s together: the run was slower than without TEST_DATA_PERSISTENCE",
+                "clients waited for the recorder {} times, {:.2} s in total: the run was slower than without TEST_DATA_PERSISTENCE",
                 self.waits, self.waited_s
             ));
         }
@@ -292,12 +298,12 @@ impl Summary {
     }
 }
 
-/// The recorder's thread.
+/// State of the recorder's thread.
 struct Writer {
     store: Box<dyn Store>,
     labels: Labels,
     share: f64,
-    /// Of the next record.
+    /// Number of the next record.
     number: u64,
     summary: Summary,
 }
@@ -307,7 +313,7 @@ impl Writer {
         let mut records = Vec::new();
         while let Ok(first) = receiver.recv() {
             records.extend(first);
-            // Whatever else waits goes with it: one statement for many records.
+            // Include whatever else is queued: one statement for many records.
             while records.len() < APPEND_RECORDS {
                 let Ok(more) = receiver.try_recv() else { break };
                 records.extend(more);
@@ -365,7 +371,7 @@ fn local_time(millis: i64) -> String {
     time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S.%3f").to_string()
 }
 
-/// The final result as the original stores it: `total`, then each kind that the run knows.
+/// The final result as the original stores it: `total`, then each of the run's kinds.
 pub(crate) fn final_values(result: &RunResult) -> Vec<FinalValue> {
     let value = |operation: &str, key, value| FinalValue { operation: operation.to_owned(), key, value };
     let mut values = vec![
@@ -391,7 +397,8 @@ pub(crate) fn final_values(result: &RunResult) -> Vec<FinalValue> {
     values
 }
 
-/// Where rows go when tables or files are split: piece 0 has a name of its own, others end in `_splitN`.
+/// Splits rows among tables or files: piece 0 has its own name, the names of others end in
+/// `_splitN`.
 struct Pieces {
     rows_max: u64,
     rows: u64,
@@ -403,7 +410,7 @@ impl Pieces {
         Pieces { rows_max: rows_max.max(1), rows: 0, number: 0 }
     }
 
-    /// How many of `wanted` rows the present piece has room for.
+    /// Number of the `wanted` rows that fit into the current piece.
     fn room(&self, wanted: usize) -> usize {
         usize::try_from(self.rows_max - self.rows).unwrap_or(usize::MAX).min(wanted)
     }
@@ -417,7 +424,7 @@ impl Pieces {
         self.rows = 0;
     }
 
-    /// `first` for piece 0, else `base_splitN`.
+    /// Returns `first` for piece 0, else `base_splitN`.
     fn name(&self, first: &str, base: &str) -> String {
         if self.number == 0 { first.to_owned() } else { format!("{base}_split{}", self.number) }
     }

@@ -1,4 +1,4 @@
-//! `TEST_DATA_PERSISTENCE=MySQL`: MySQL and MariaDB.
+//! `TEST_DATA_PERSISTENCE=MySQL`: tables in MySQL or MariaDB.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use crate::error::Result;
 
 pub(super) struct MySql {
     client: Client,
-    place: String,
+    location: String,
 }
 
-/// The store that the `TEST_DATA_STORE_` keys name. Its database is created if it is not there.
+/// Opens the store that the `TEST_DATA_STORE_` keys name. Creates its database if it does not
+/// exist.
 pub(super) fn open(run: &Run<'_>) -> Result<SqlStore<MySql>> {
     SqlStore::open(run, connector(run.config))
 }
 
-/// Connects to the server that the `TEST_DATA_STORE_` keys name, as often as it is called.
+/// Returns a function that connects to the server that the `TEST_DATA_STORE_` keys name.
 pub(super) fn connector(config: &Config) -> Connect<MySql> {
     let config = config.clone();
     Box::new(move || connect(&config))
@@ -26,12 +27,12 @@ pub(super) fn connector(config: &Config) -> Connect<MySql> {
 
 fn connect(config: &Config) -> Result<MySql> {
     let (host, port) = (&config.test_data_store_ip, config.test_data_store_port);
-    let place = format!("MySQL at {host}:{port}/{}", config.test_data_store_db);
+    let location = format!("MySQL at {host}:{port}/{}", config.test_data_store_db);
     let timeout = Duration::from_millis(config.test_data_write_time_out);
-    let at_place = |error: crate::error::Error| error.during(&place);
+    let at_location = |error: crate::error::Error| error.during(&location);
     let client = Client::connect(host, port, &config.test_data_store_user, &config.test_data_store_pw, timeout);
-    let mut client = client.map_err(at_place)?;
-    // Literals are written with backslashes, so the server must read them so.
+    let mut client = client.map_err(at_location)?;
+    // Literals are written with backslash escapes, so the server's SQL mode must accept them.
     let database = quoted_name(&config.test_data_store_db);
     let preparations = [
         "SET NAMES utf8mb4".to_owned(),
@@ -40,9 +41,9 @@ fn connect(config: &Config) -> Result<MySql> {
         format!("USE {database}"),
     ];
     for statement in preparations {
-        client.query(&statement).map_err(at_place)?;
+        client.query(&statement).map_err(at_location)?;
     }
-    Ok(MySql { client, place })
+    Ok(MySql { client, location })
 }
 
 fn quoted_name(name: &str) -> String {
@@ -50,8 +51,8 @@ fn quoted_name(name: &str) -> String {
 }
 
 impl Dialect for MySql {
-    fn place(&self) -> String {
-        self.place.clone()
+    fn location(&self) -> String {
+        self.location.clone()
     }
 
     fn execute(&mut self, sql: &str) -> Result {

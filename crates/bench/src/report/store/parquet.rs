@@ -1,8 +1,9 @@
-//! `TEST_DATA_PERSISTENCE=Parquet` (ours): the columns of the CSV files, typed, in `data/parquet`.
+//! `TEST_DATA_PERSISTENCE=Parquet` (our addition): the columns of the CSV files, typed, in
+//! `data/parquet`.
 //!
-//! Configuration and final result are in the file's own metadata, under the keys `configuration.KEY` and
-//! `result.OPERATION.KEY`. A file can be read when it is finished; a run that is killed leaves none behind its last
-//! full piece.
+//! Configuration and final result are in the file's metadata, under the keys `configuration.KEY`
+//! and `result.OPERATION.KEY`. A file is readable once it is complete; a run that is killed loses
+//! the rows after its last full file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ const SCHEMA: &str = "message operation {
     required double rate;
     required binary remark (STRING);
 }";
-/// Rows of a row group: some 10 MB in memory.
+/// Rows of a row group: about 10 MB in memory.
 const GROUP_ROWS: usize = 100_000;
 
 pub(super) struct ParquetStore {
@@ -43,7 +44,7 @@ pub(super) struct ParquetStore {
     columns: Columns,
 }
 
-/// Rows of the group that is being gathered.
+/// Rows of the row group being collected.
 #[derive(Default)]
 struct Columns {
     ended_us: Vec<i64>,
@@ -115,7 +116,7 @@ impl Store for ParquetStore {
         self.end_piece(results)
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.dir.join(format!("{}_*", self.id)).display().to_string()
     }
 }

@@ -1,5 +1,5 @@
-//! `TEST_DATA_PERSISTENCE=PostgreSQL` (ours): the tables of MySQL in PostgreSQL, with small letters in their names, so
-//! that they can be typed in any case without quotes.
+//! `TEST_DATA_PERSISTENCE=PostgreSQL` (our addition): the same tables as in MySQL, with lower-case
+//! names, so that unquoted identifiers match.
 
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use crate::config::Config;
 use crate::drivers::pgwire::{Login, Pg};
 use crate::error::Result;
 
-/// SQLSTATE of a database that does not exist, and of one that does.
+/// SQLSTATE for a database that does not exist, and for one that exists.
 const NO_DATABASE: &[u8; 5] = b"3D000";
 const DATABASE_EXISTS: &[u8; 5] = b"42P04";
 
 pub(super) struct Postgres {
     client: Pg,
-    place: String,
+    location: String,
     timeout: Duration,
 }
 
-/// The store that the `TEST_DATA_STORE_` keys name. Its database is created if it is not there.
+/// Opens the store that the `TEST_DATA_STORE_` keys name. Creates its database if it does not
+/// exist.
 pub(super) fn open(run: &Run<'_>) -> Result<SqlStore<Postgres>> {
     SqlStore::open(run, connector(run.config))
 }
 
-/// Connects to the server that the `TEST_DATA_STORE_` keys name, as often as it is called.
+/// Returns a function that connects to the server that the `TEST_DATA_STORE_` keys name.
 pub(super) fn connector(config: &Config) -> Connect<Postgres> {
     let config = config.clone();
     Box::new(move || connect(&config))
@@ -40,25 +41,25 @@ fn connect(config: &Config) -> Result<Postgres> {
         database: database.to_owned(),
         parameters: vec![("application_name".to_owned(), "millrace-bench".to_owned())],
     };
-    let place = format!("PostgreSQL at {address}/{}", config.test_data_store_db);
+    let location = format!("PostgreSQL at {address}/{}", config.test_data_store_db);
     let timeout = Duration::from_millis(config.test_data_write_time_out);
     let mut client = Pg::new(login(&config.test_data_store_db));
     if let Err(error) = client.open() {
         if client.sqlstate() != NO_DATABASE {
-            return Err(error.during(place));
+            return Err(error.during(location));
         }
         create_database(login("postgres"), &config.test_data_store_db, timeout)
-            .map_err(|error| error.during(&place))?;
-        client.open().map_err(|error| error.during(&place))?;
+            .map_err(|error| error.during(&location))?;
+        client.open().map_err(|error| error.during(&location))?;
     }
-    Ok(Postgres { client, place, timeout })
+    Ok(Postgres { client, location, timeout })
 }
 
 fn create_database(login: Login, database: &str, timeout: Duration) -> Result {
     let mut client = Pg::new(login);
     client.open()?;
     match client.simple(&format!("CREATE DATABASE {}", quoted(database)), timeout) {
-        // Another tool was faster.
+        // Another process created it at the same time.
         Err(_) if client.sqlstate() == DATABASE_EXISTS => Ok(()),
         created => created,
     }
@@ -69,8 +70,8 @@ fn quoted(name: &str) -> String {
 }
 
 impl Dialect for Postgres {
-    fn place(&self) -> String {
-        self.place.clone()
+    fn location(&self) -> String {
+        self.location.clone()
     }
 
     fn execute(&mut self, sql: &str) -> Result {
@@ -86,7 +87,7 @@ impl Dialect for Postgres {
     }
 
     fn text(&self, text: &str, chars_max: usize) -> String {
-        // Texts cannot hold a zero here.
+        // PostgreSQL's text cannot contain NUL.
         format!("'{}'", cut(text, chars_max).replace('\'', "''").replace('\0', ""))
     }
 

@@ -1,4 +1,4 @@
-//! Stores against the real products, read back by something that is not the store.
+//! Tests of stores against the real products, read back with independent clients.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn mysql_config(server: &Server, more: &[&str]) -> Config {
     config(&[&common[..], more].concat())
 }
 
-/// One server for all: a start takes seconds.
+/// All checks share one server, because a start takes seconds.
 #[test]
 fn mysql_holds_every_record_in_the_originals_tables() {
     let home = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn mysql_holds_every_record_in_the_originals_tables() {
     statements_of_many_kinds(&server);
     a_long_remark_is_refused(&server, home.path());
     samples_of_a_server(&server, home.path());
-    a_killed_server_costs_what_it_was_sent(&mut server, home.path());
+    a_killed_server_loses_only_records_in_flight(&mut server, home.path());
     server.stop().unwrap();
 }
 
@@ -129,7 +129,7 @@ fn statements_of_many_kinds(server: &Server) {
     let mut client = client(server, "root", "").unwrap();
     let error = client.query("SELECT").unwrap_err();
     assert!(error.message.starts_with("error 1064: "), "{error}");
-    // Lengths of one, three, four and nine bytes.
+    // Lengths whose encodings take one, three, four and nine bytes.
     for length in [1, 250, 251, 65_535, 65_536, 9_000_000] {
         let text = rows(&mut client, &format!("SELECT REPEAT('x', {length})"));
         assert_eq!((text.len(), text[0][0].len()), (1, length));
@@ -169,7 +169,7 @@ fn samples_of_a_server(server: &Server, home: &Path) {
     assert_eq!(found, [["1", "0.5", "-1", "13.5"], ["2", "0.5", "-1", "13.5"]]);
 }
 
-fn a_killed_server_costs_what_it_was_sent(server: &mut Server, home: &Path) {
+fn a_killed_server_loses_only_records_in_flight(server: &mut Server, home: &Path) {
     let config = mysql_config(server, &["REMARK=kill"]);
     let mut store = open(&Run { config: &config, started: &started(), home }).unwrap().expect("a store");
     let labels = super::tests::labels();
@@ -223,7 +223,7 @@ for path in sys.argv[1:]:
     assert_eq!(lines[5], "300 b'100' b'25000000000'");
 }
 
-/// What `psql` says, a line a row, cells between `|`.
+/// Output of `psql`: one string for each row, cells separated by `|`.
 fn psql(server: &Server, database: &str, sql: &str) -> Vec<String> {
     let port = server.port("pg").unwrap().to_string();
     let mut psql = Command::new("psql");
@@ -277,7 +277,7 @@ fn postgresql_holds_every_record_in_the_same_tables() {
     server.stop().unwrap();
 }
 
-/// Records of one millisecond all have a place; texts come back as they were.
+/// Records with the same millisecond are all stored; texts are unchanged.
 #[test]
 fn iotdb_holds_every_record_as_the_originals_series() {
     let home = tempfile::tempdir().unwrap();
@@ -325,7 +325,7 @@ print([[row[1].rsplit('.', 1)[1], row[4]] for row in sorted(ask('SHOW TIMESERIES
     let output = python.output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    // Four records a millisecond, two or three of them writes.
+    // Four records for each millisecond, two or three of them writes.
     let remark = r#"'it\'s "down", \\ really\nü 🙂'"#;
     let first_failed = |at_ms: u64, device: &str| format!("[[{at_ms}, '0', '100', '2.0', {remark}, '{device}']]");
     let expected = [

@@ -1,4 +1,4 @@
-//! Where server-monitor mode keeps its samples: the original's file and table, a new one each day.
+//! Stores samples of server-monitor mode in the original's file and table, a new one each day.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,7 +10,8 @@ use crate::config::{Config, Persistence};
 use crate::error::{Error, Result};
 use crate::report::{create_dir, csv_line};
 
-/// Columns after `id` (milliseconds since 1970): the original's names, spelling included, then ours.
+/// Columns after `id` (milliseconds since 1970): the original's names, including their
+/// misspellings, then our additions.
 pub(crate) const COLUMNS: [&str; COLUMNS_COUNT] = [
     "cpu_usage",
     "mem_usage",
@@ -30,30 +31,30 @@ pub(crate) const COLUMNS: [&str; COLUMNS_COUNT] = [
     "pro_MB_read",
     "pro_MB_wrtn",
 ];
-/// The original's 14 and 3 more.
+/// The original's 14 columns and 3 additions.
 pub(crate) const COLUMNS_COUNT: usize = 17;
 
-/// One sample; -1 stands for what could not be read, as in the original.
+/// One sample; -1 marks a value that could not be read, as in the original.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServerSample {
     pub(crate) at_ms: i64,
-    /// In the order of [`COLUMNS`].
+    /// Values in the order of [`COLUMNS`].
     pub(crate) values: [f64; COLUMNS_COUNT],
 }
 
-/// Where samples are kept.
+/// A store of samples.
 pub(crate) trait ServerStore {
-    /// Keeps one. `day`: `yyyy_MM_dd` of the local zone.
+    /// Stores one sample. `day`: `yyyy_MM_dd` in the local time zone.
     fn append(&mut self, day: &str, sample: &ServerSample) -> Result;
 
-    /// For the person at the terminal.
-    fn place(&self) -> String;
+    /// Location of the samples, for the user.
+    fn location(&self) -> String;
 }
 
-/// The store that the configuration asks for, if it asks for one.
+/// Opens the store that the configuration names, if it names one.
 ///
 /// # Errors
-/// It cannot be reached, or it cannot keep samples.
+/// The store cannot be reached, or this kind of store does not support samples.
 pub(crate) fn open(config: &Config, home: &Path) -> Result<Option<Box<dyn ServerStore>>> {
     Ok(match config.test_data_persistence {
         Persistence::None => None,
@@ -67,7 +68,7 @@ pub(crate) fn open(config: &Config, home: &Path) -> Result<Option<Box<dyn Server
         other => {
             let expected = "expected None, CSV, MySQL or PostgreSQL";
             return Err(Error::unsupported(format!(
-                "TEST_DATA_PERSISTENCE={other} keeps no samples of a server: {expected}"
+                "TEST_DATA_PERSISTENCE={other} does not support samples of a server: {expected}"
             )));
         }
     })
@@ -88,14 +89,14 @@ impl ServerStore for CsvServerStore {
         file.write_all(text.as_bytes()).map_err(cannot)
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         self.dir.join(format!("serverInfo_{}_*.csv", host_name())).display().to_string()
     }
 }
 
 struct SqlServerStore<D> {
     connection: Reconnecting<D>,
-    /// The day whose table is known to be there.
+    /// Day whose table is known to exist.
     day: String,
 }
 
@@ -120,7 +121,7 @@ impl<D: Dialect> ServerStore for SqlServerStore<D> {
         self.connection.execute(&format!("INSERT INTO {table} (id,{columns}) VALUES ({},{values})", sample.at_ms))
     }
 
-    fn place(&self) -> String {
-        format!("{}, table SERVER_MODE_{}_*", self.connection.place(), host_name())
+    fn location(&self) -> String {
+        format!("{}, table SERVER_MODE_{}_*", self.connection.location(), host_name())
     }
 }

@@ -1,31 +1,32 @@
-//! The original's three tables in a database that speaks SQL; what differs between products is its [`Dialect`].
+//! The original's three tables in a SQL database; a [`Dialect`] implements the differences between
+//! products.
 //!
-//! A statement is sent once. After a broken connection the next one connects anew; what the broken one carried counts
-//! as lost, because sending it again could store it twice.
+//! A statement is sent once. After a connection broke, the next statement uses a new one; the
+//! records of the broken one count as lost, because sending them again could store them twice.
 
 use super::{FinalValue, Pieces, Run, Store, Stored};
 use crate::error::{Class, Error, Result};
 
-/// Longest texts that the tables hold, in characters.
+/// Maximum lengths of the tables' text columns, in characters.
 const NAME_CHARS_MAX: usize = 50;
 const VALUE_CHARS_MAX: usize = 150;
 const REMARK_CHARS_MAX: usize = 1_000;
-/// A statement is sent when it has grown to this; products refuse long ones.
+/// A statement is sent when it reaches this length; products refuse longer ones.
 const STATEMENT_BYTES_MAX: usize = 256 << 10;
 
-/// What differs between products.
+/// The differences between products.
 pub(super) trait Dialect: Send {
-    /// For messages and the report, such as `MySQL at 127.0.0.1:3306/result`.
-    fn place(&self) -> String;
-    /// Runs one statement that returns nothing.
+    /// Location for messages and the report, such as `MySQL at 127.0.0.1:3306/result`.
+    fn location(&self) -> String;
+    /// Runs one statement that returns no rows.
     fn execute(&mut self, sql: &str) -> Result;
-    /// A name of a table, quoted where it must be.
+    /// Quotes the name of a table where necessary.
     fn name(&self, name: &str) -> String;
-    /// Longest name of a table, in characters.
+    /// Maximum length of a table's name, in characters.
     fn name_chars_max(&self) -> usize;
-    /// A text as a literal, never longer than `chars_max` characters.
+    /// Formats a text as a literal, cut to `chars_max` characters.
     fn text(&self, text: &str, chars_max: usize) -> String;
-    /// Definition of the column `id` that counts by itself.
+    /// Definition of the auto-increment column `id`.
     fn id_column(&self) -> &'static str;
     /// Type of the columns `latency` and `rate`.
     fn double(&self) -> &'static str;
@@ -33,24 +34,24 @@ pub(super) trait Dialect: Send {
     fn create(&self, table: &str, columns: &str, comment: &str) -> Vec<String>;
 }
 
-/// A connection that is made anew after it broke.
+/// A connection that is re-established after it broke.
 pub(super) struct Reconnecting<D> {
     dialect: Option<D>,
     connect: Connect<D>,
-    place: String,
+    location: String,
 }
 
-/// Makes a connection.
+/// Opens a connection.
 pub(super) type Connect<D> = Box<dyn Fn() -> Result<D> + Send>;
 
 impl<D: Dialect> Reconnecting<D> {
-    /// Connects.
+    /// Opens the first connection.
     pub(super) fn open(connect: Connect<D>) -> Result<Self> {
         let dialect = connect()?;
-        Ok(Reconnecting { place: dialect.place(), dialect: Some(dialect), connect })
+        Ok(Reconnecting { location: dialect.location(), dialect: Some(dialect), connect })
     }
 
-    /// The connection, made anew if the last one broke.
+    /// Returns the connection, a new one if the last one broke.
     pub(super) fn dialect(&mut self) -> Result<&mut D> {
         let dialect = match self.dialect.take() {
             Some(dialect) => dialect,
@@ -64,11 +65,11 @@ impl<D: Dialect> Reconnecting<D> {
         if executed.as_ref().is_err_and(|error| error.class != Class::Refused) {
             self.dialect = None;
         }
-        executed.map_err(|error| error.during(&self.place))
+        executed.map_err(|error| error.during(&self.location))
     }
 
-    pub(super) fn place(&self) -> &str {
-        &self.place
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 }
 
@@ -76,13 +77,13 @@ pub(super) struct SqlStore<D> {
     connection: Reconnecting<D>,
     /// Name of the first table of operations; also the value of `PROJECT_ID`.
     id: String,
-    /// The id in full, as a comment of the tables.
+    /// The uncut id, as a comment of the tables.
     comment: String,
     pieces: Pieces,
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Connects, creates what is missing and keeps the configuration.
+    /// Connects, creates missing tables and stores the configuration.
     pub(super) fn open(run: &Run<'_>, connect: Connect<D>) -> Result<Self> {
         let mut store = SqlStore {
             connection: Reconnecting::open(connect)?,
@@ -148,7 +149,8 @@ impl<D: Dialect> SqlStore<D> {
         self.pieces.name(&self.id, &self.id)
     }
 
-    /// `INSERT INTO table (columns) VALUES …`, in as many statements as the length asks for.
+    /// Runs `INSERT INTO table (columns) VALUES …`, in as many statements as
+    /// [`STATEMENT_BYTES_MAX`] requires.
     fn insert<R>(&mut self, table: &str, columns: &str, rows: &[R], values: impl Fn(&R, &D) -> String) -> Result {
         let mut statement = String::new();
         for (index, row) in rows.iter().enumerate() {
@@ -167,7 +169,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// `('a','b')`, each cut to its length.
+/// Formats texts as `('a','b')`, each cut to its length.
 fn texts(dialect: &impl Dialect, texts: &[(&str, usize)]) -> String {
     let quoted = texts.iter().map(|(text, chars_max)| dialect.text(text, *chars_max));
     format!("({})", quoted.collect::<Vec<_>>().join(","))
@@ -216,12 +218,12 @@ impl<D: Dialect> Store for SqlStore<D> {
         })
     }
 
-    fn place(&self) -> String {
-        format!("{}, table {}", self.connection.place(), self.id)
+    fn location(&self) -> String {
+        format!("{}, table {}", self.connection.location(), self.id)
     }
 }
 
-/// `text` without its characters beyond `chars_max`.
+/// Returns the first `chars_max` characters of `text`.
 pub(super) fn cut(text: &str, chars_max: usize) -> &str {
     text.char_indices().nth(chars_max).map_or(text, |(end, _)| &text[..end])
 }

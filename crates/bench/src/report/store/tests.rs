@@ -1,4 +1,5 @@
-//! The stores' promises: every record once, in the original's tables and columns, in pieces of the right size.
+//! Tests of all stores: every record once, in the original's tables and columns, split at the right
+//! size.
 
 use std::sync::Mutex;
 
@@ -16,7 +17,8 @@ pub(super) fn labels() -> Labels {
     Labels { operations: KINDS.iter().map(|(name, _)| (*name).to_owned()).collect(), schema: schema() }
 }
 
-/// Record `number`: every third a query, every seventh failed with a text that every store must quote.
+/// Record `number`: every third is a query; every seventh failed, with a text that requires
+/// escaping.
 pub(super) fn record(number: u64) -> OperationRecord {
     let failed = number % 7 == 6;
     OperationRecord {
@@ -40,7 +42,8 @@ pub(super) fn started() -> Zoned {
     "2026-11-21T14:03:29.123+00:00[UTC]".parse().unwrap()
 }
 
-/// Opens the store of `config`, gives it records `0..count` from two clients and the final result.
+/// Opens the store of `config`, and passes it records `0..count` from two clients and the final
+/// result.
 pub(super) fn record_all(config: &Config, home: &Path, count: u64) -> Summary {
     let started = started();
     let store = open(&Run { config, started: &started, home }).unwrap().expect("a store is asked for");
@@ -63,7 +66,7 @@ fn names_in(dir: &Path) -> Vec<String> {
 /// Operation and points of each record.
 type Rows = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// A store in memory that can be slow or broken.
+/// An in-memory store that can be slow or fail.
 struct Memory {
     rows: Rows,
     delay: std::time::Duration,
@@ -87,7 +90,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         "memory".to_owned()
     }
 }
@@ -114,7 +117,7 @@ fn every_record_of_every_client_arrives() {
 }
 
 #[test]
-fn a_lone_record_is_handed_over_after_a_second_of_records() {
+fn a_record_is_handed_over_after_one_second() {
     let (store, rows) = memory(0, 0);
     let recorder = Recorder::start(store, labels(), 1.0).unwrap();
     let mut client = recorder.client();
@@ -130,11 +133,11 @@ fn a_lone_record_is_handed_over_after_a_second_of_records() {
 }
 
 #[test]
-fn a_slow_store_makes_clients_wait_and_that_is_told() {
+fn waits_of_clients_for_a_slow_store_are_reported() {
     let (store, rows) = memory(20, 0);
     let recorder = Recorder::start(store, labels(), 1.0).unwrap();
     let mut client = recorder.client();
-    // Three times as many as the queue and one call hold.
+    // Three times the capacity of the queue and of one append.
     let count = 3 * (QUEUE_HAND_OVERS * HAND_OVER_RECORDS) as u64;
     (0..count).for_each(|number| client.record(OperationRecord { remark: None, ..record(number) }));
     drop(client);
@@ -145,7 +148,7 @@ fn a_slow_store_makes_clients_wait_and_that_is_told() {
 }
 
 #[test]
-fn what_a_broken_store_loses_is_counted() {
+fn records_lost_by_a_failing_store_are_counted() {
     let (store, rows) = memory(1, 2);
     let recorder = Recorder::start(store, labels(), 1.0).unwrap();
     let mut client = recorder.client();
@@ -160,7 +163,7 @@ fn what_a_broken_store_loses_is_counted() {
 }
 
 #[test]
-fn a_share_of_records_is_the_first_of_every_ten() {
+fn a_share_selects_the_first_of_every_ten_records() {
     let (store, rows) = memory(0, 0);
     let recorder = Recorder::start(store, labels(), 0.3).unwrap();
     let mut client = recorder.client();
@@ -218,7 +221,7 @@ fn csv_files_have_the_originals_columns_and_finished_pieces_are_zipped() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_an_error_before_the_run() {
+fn a_directory_that_cannot_be_created_is_an_error_before_the_run() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("data"), "a file").unwrap();
     let started = started();

@@ -1,14 +1,17 @@
-//! Starting with a database on disk: how long from the execution of the server until it answers, by the size of its data.
+//! Measures how long a server takes from its execution to its first answers, by the size of its
+//! data.
 //!
-//! A table of small rows is loaded to each size in turn. At each the server is stopped, cleanly or by SIGKILL with
-//! commits behind the checkpoint, its files are thrown out of the page cache or brought into it, and it is started again.
-//! The clock runs from the execution of the program until a row is answered by its key, and until all rows are counted.
-//! The same files are read from beginning to end before, without the server: what the disk gives at most.
+//! A table of small rows is loaded to each size in turn. At each size the server is stopped, either
+//! cleanly or by SIGKILL with commits after the checkpoint; its files are dropped from the page
+//! cache or read into it; and it is started again. The clock runs from the execution of the program
+//! until a row is returned by its key, and until all rows are counted. Before that, the same files
+//! are read sequentially without the server, which gives the disk's maximum rate.
 //!
 //! Always true:
-//! - An answer that is not the right one is a finding, and then there are no figures.
-//! - Count and sums of all rows are compared after every start, outside of the measured time.
-//! - Files are cold only if that was looked at: each start says how much of them was cached before it.
+//! - A wrong answer is a finding, and a run with findings has no figures.
+//! - Count and sums of all rows are compared after every start, outside the measured time.
+//! - Whether files are cold is measured: each start records the share of them that was cached
+//!   before it.
 
 mod report;
 
@@ -20,7 +23,7 @@ use super::check::integers;
 use super::load::{Shared, bar, in_parallel};
 use super::rowload::{PAYLOAD, PAYLOADS, ROW_BYTES, amount, payloads};
 use super::session::{Admin, Connector};
-use super::{Isolation, Product, placing, schema, subject};
+use super::{Isolation, Product, schema, server_options, subject};
 use crate::drivers::Target;
 use crate::error::{Class, Error, Result};
 use crate::measure::page_cache::{self, Method};
@@ -28,51 +31,51 @@ use crate::measure::proc;
 use crate::measure::sampler::Sampler;
 use crate::peers::Server;
 use crate::report::format::{bytes, percent, seconds};
-use crate::run::place::{Place, Placing};
+use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 pub(crate) use report::{Cache, DiskRead, GOAL_OF_DISK, KINDS, Report, Size, Start, Stop, Summary};
 
-/// Rows of one COPY, which is a transaction.
+/// Number of rows in one COPY, which is one transaction.
 const COPY_ROWS: u64 = 5_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// A server that has not answered after so long is given up.
+/// Time limit for a server's first answer.
 const START_WITHIN: Duration = Duration::from_secs(2 * 3600);
 const MIB: u64 = 1 << 20;
-/// A start with more of its files in the page cache was not cold.
+/// Maximum share of files in the page cache at which a start counts as cold.
 const COLD_CACHED_MAX: f64 = 0.05;
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Bytes of rows, ascending.
+    /// Sizes of the rows in bytes, ascending.
     pub(crate) sizes: Vec<u64>,
-    /// Starts of each kind at each size.
+    /// Number of starts of each kind at each size.
     pub(crate) repeat: u32,
     pub(crate) stops: Vec<Stop>,
     pub(crate) caches: Vec<Cache>,
-    /// Rows that are committed between the checkpoint and SIGKILL, as a share of those that are there.
+    /// Rows committed between the checkpoint and SIGKILL, as a share of the existing rows.
     pub(crate) tail: f64,
     pub(crate) secondary_index: bool,
     pub(crate) method: Method,
     pub(crate) load_connections: usize,
     pub(crate) seed: u64,
-    pub(crate) placing: Placing,
+    pub(crate) placing: TargetServerOptions,
     pub(crate) command: Vec<String>,
 }
 
-/// Loads, stops, starts and asks, for each size.
+/// Loads, stops, starts and queries the server at each size.
 ///
 /// # Errors
-/// It could not begin or go on. Wrong answers are not errors: the report has them.
+/// The run could not start or continue. Wrong answers are not errors: they are in the report.
 pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> Result<Report> {
     let product = Product::of(target)?;
     target.only(&[])?;
     if product == Product::MariaDb {
-        return Err(Error::unsupported("coldstart: there are millrace and postgres"));
+        return Err(Error::unsupported("coldstart: expected millrace or postgres"));
     }
     if !target.is_private() {
         return Err(Error::setup(format!(
-            "--target {}: only a private server is stopped and started; give a name alone",
+            "--target {}: only a private server can be stopped and started; give only a product's name",
             target.shown()
         )));
     }
@@ -80,7 +83,7 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
     for size in &settings.sizes {
         bench.at_size(*size)?;
         if INTERRUPTED.load(Ordering::Relaxed) {
-            bench.report.notes.push("stopped by Ctrl-C; what was done until then is shown".to_owned());
+            bench.report.notes.push("stopped by Ctrl-C; the results until then are shown".to_owned());
             break;
         }
     }
@@ -88,9 +91,9 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
 }
 
 impl Settings {
-    /// How the server is started; refuses what this machine has no room for.
-    fn placing_of(&self, product: Product) -> Result<Placing> {
-        let mut placing = placing(product, &self.placing, self.load_connections);
+    /// Options for starting the server; an error if this machine lacks disk space or memory.
+    fn server_options_for(&self, product: Product) -> Result<TargetServerOptions> {
+        let mut placing = server_options(product, &self.placing, self.load_connections);
         let largest = self.sizes.last().copied().unwrap_or(0);
         let with_tail = largest + (largest as f64 * self.tail) as u64;
         check_disk(product, with_tail, &placing)?;
@@ -104,28 +107,29 @@ impl Settings {
     }
 }
 
-/// Bytes on disk at the most: files that are written anew beside those they replace, indexes, and the log.
+/// Maximum disk space in bytes: files that are rewritten next to the old ones, indexes, and the
+/// log.
 fn disk_needed(product: Product, rows_bytes: u64) -> u64 {
     match product {
-        // A log of 1.2 GiB, and every file twice while a checkpoint writes it.
+        // A log of 1.2 GiB, and two copies of every file while a checkpoint writes it.
         Product::Millrace => rows_bytes * 3 + 1_300 * MIB,
-        // A page's and a row's head, two indexes, and a log that may have as much as the table, but 8 GiB.
+        // Page and tuple headers, two indexes, and a log of at most the table's size or 8 GiB.
         _ => rows_bytes * 2 + rows_bytes.min(8 << 30) + 200 * MIB,
     }
 }
 
-fn check_disk(product: Product, rows_bytes: u64, placing: &Placing) -> Result<()> {
-    let under = placing.under.clone().unwrap_or_else(std::env::temp_dir);
-    let free = page_cache::free_bytes(&under)
-        .map_err(|error| Error::setup(format!("{}: its free space is not told: {error}", under.display())))?;
+fn check_disk(product: Product, rows_bytes: u64, placing: &TargetServerOptions) -> Result<()> {
+    let parent_dir = placing.parent_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let free = page_cache::free_bytes(&parent_dir)
+        .map_err(|error| Error::setup(format!("{}: its free space cannot be read: {error}", parent_dir.display())))?;
     let needed = disk_needed(product, rows_bytes);
     if free >= needed {
         return Ok(());
     }
     Err(Error::setup(format!(
-        "{}: {} are free, and {} with {} of rows may take {} while it is loaded; name another place with --server-dir, or \
+        "{}: {} are free, and {} with {} of rows may take {} while it is loaded; name another directory with --server-dir, or \
          smaller --sizes",
-        under.display(),
+        parent_dir.display(),
         bytes(free as f64),
         product.name(),
         bytes(rows_bytes as f64),
@@ -133,7 +137,7 @@ fn check_disk(product: Product, rows_bytes: u64, placing: &Placing) -> Result<()
     )))
 }
 
-/// Rows in memory, with what each has around it and its place in the index.
+/// Memory for each byte of a row, with the row's overhead and its index entries.
 const MEMORY_PER_ROW_BYTE: f64 = 2.0;
 
 fn check_memory(rows_bytes: u64) -> Result<()> {
@@ -150,7 +154,7 @@ fn check_memory(rows_bytes: u64) -> Result<()> {
     )))
 }
 
-/// Tables of rows get half of what the server is given; never less than its own default.
+/// Memory of the server: tables of rows may use half of it. At least the server's default.
 fn millrace_memory(rows_bytes: u64) -> u64 {
     let half = proc::host_memory().map_or(0, |(machine, _)| machine / 2);
     half.max((rows_bytes as f64 * MEMORY_PER_ROW_BYTE * 2.0) as u64)
@@ -160,9 +164,9 @@ fn millrace_memory(rows_bytes: u64) -> u64 {
 struct Bench<'a> {
     settings: &'a Settings,
     connector: Connector,
-    place: Place,
+    target_server: TargetServer,
     payloads: Vec<String>,
-    /// Acknowledged: ids 0 to this.
+    /// Number of acknowledged rows; their ids are below this.
     rows: u64,
     report: Report,
     show: &'a mut dyn Show,
@@ -171,14 +175,14 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Starts the server and creates the table.
     fn open(settings: &'a Settings, product: Product, target: &Target, show: &'a mut dyn Show) -> Result<Bench<'a>> {
-        let placing = settings.placing_of(product)?;
+        let placing = settings.server_options_for(product)?;
         show.stage(&format!("{}: starting", product.name()));
-        let place = Place::take(target, &placing, 0)?;
-        let (target, isolation) = (place.target.clone(), Isolation::ReadCommitted);
+        let target_server = TargetServer::open(target, &placing, 0)?;
+        let (target, isolation) = (target_server.target.clone(), Isolation::ReadCommitted);
         let connector = Connector { product, target, isolation, timeout: ANSWER_TIMEOUT };
-        let report = Report::new(settings, subject(&connector, &place)?);
+        let report = Report::new(settings, subject(&connector, &target_server)?);
         let payloads = payloads(settings.seed);
-        let mut bench = Bench { settings, connector, place, payloads, rows: 0, report, show };
+        let mut bench = Bench { settings, connector, target_server, payloads, rows: 0, report, show };
         bench.create()?;
         Ok(bench)
     }
@@ -188,7 +192,7 @@ impl<'a> Bench<'a> {
     }
 
     fn server(&mut self) -> Result<&mut Server> {
-        self.place.server.as_mut().ok_or_else(|| Error::setup("BUG: there is no private server"))
+        self.target_server.server.as_mut().ok_or_else(|| Error::setup("BUG: there is no private server"))
     }
 
     fn admin(&self) -> Result<Admin> {
@@ -206,7 +210,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Everything at one size; the server runs before and is stopped after, but at the last.
+    /// Runs all starts at one size. The server is running before and stopped after, except at the
+    /// last size.
     fn at_size(&mut self, size: u64) -> Result<()> {
         if !self.report.sizes.is_empty() {
             self.start_unmeasured()?;
@@ -235,7 +240,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Every way of stopping with every state of the cache.
+    /// Every kind of stop combined with every state of the cache.
     fn kinds(&self) -> Vec<(Stop, Cache)> {
         let with_caches = |stop: &Stop| self.settings.caches.iter().map(|cache| (*stop, *cache)).collect::<Vec<_>>();
         self.settings.stops.iter().flat_map(with_caches).collect()
@@ -244,7 +249,7 @@ impl<'a> Bench<'a> {
     // -----------------------------------------------------------------------------------------------------------------
     // Rows
 
-    /// Loads until there are so many rows.
+    /// Loads until the table has `rows` rows.
     fn grow(&mut self, rows: u64) -> Result<()> {
         let (first, began) = (self.rows, Instant::now());
         if rows <= first {
@@ -274,7 +279,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What an operator does after loading, a checkpoint, and a clean stop.
+    /// Updates statistics, writes a checkpoint, and stops the server cleanly.
     fn settle(&mut self, result: &mut Size) -> Result<()> {
         let name = self.name();
         let mut admin = self.admin()?;
@@ -295,7 +300,7 @@ impl<'a> Bench<'a> {
     // -----------------------------------------------------------------------------------------------------------------
     // Files
 
-    /// The server's files; with its log, where that is apart, or without.
+    /// Lists the server's files, with or without its log (if that is in a separate folder).
     fn files(&mut self, with_log: bool) -> Result<Vec<(PathBuf, u64)>> {
         let server = self.server()?;
         let skipped = if with_log { &[][..] } else { server.log_dirs() };
@@ -303,7 +308,7 @@ impl<'a> Bench<'a> {
         found.map_err(|error| Error::setup(format!("the server's files: {error}")))
     }
 
-    /// Reads all files from the disk, by one reader and by as many as there are processors.
+    /// Reads all files from the disk, with one reader and with one for each processor.
     fn read_disk(&mut self, files: &[(PathBuf, u64)]) -> Result<Vec<DiskRead>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let mut reads = Vec::new();
@@ -316,7 +321,7 @@ impl<'a> Bench<'a> {
         Ok(reads)
     }
 
-    /// Reads all files once, and shows how it goes.
+    /// Reads all files once and displays progress.
     fn read_files(&mut self, files: &[(PathBuf, u64)], readers: usize, what: &str) -> Result<f64> {
         let all: u64 = files.iter().map(|(_, bytes)| bytes).sum();
         let size = |number: u64| bytes(number as f64);
@@ -337,20 +342,20 @@ impl<'a> Bench<'a> {
 
     fn empty_cache(&self, files: &[(PathBuf, u64)]) -> Result<()> {
         page_cache::drop_files(files, self.settings.method)
-            .map_err(|error| Error::setup(format!("files cannot be thrown out of the page cache: {error}")))
+            .map_err(|error| Error::setup(format!("files cannot be dropped from the page cache: {error}")))
     }
 
     // -----------------------------------------------------------------------------------------------------------------
     // Starts
 
-    /// Stops as asked, starts, measures, and stops cleanly.
+    /// Stops the server in the given way, starts and measures it, and stops it cleanly.
     fn start_measured(&mut self, stop: Stop, cache: Cache) -> Result<()> {
         let mut start = Start { stop, cache, ..Start::default() };
         if stop == Stop::Kill {
-            start.tail_rows = self.leave_a_tail()?;
+            start.tail_rows = self.commit_tail_and_kill()?;
         }
         let gb = (self.rows * ROW_BYTES) as f64 / 1e9;
-        let shown = format!("{}, {gb:.3} GB, {}, {}", self.name(), stop.text(), cache.text());
+        let start_label = format!("{}, {gb:.3} GB, {}, {}", self.name(), stop.text(), cache.text());
         self.server()?.prepare_restart()?;
         let files = self.files(true)?;
         match cache {
@@ -360,9 +365,9 @@ impl<'a> Bench<'a> {
             }
         }
         start.cached_before = page_cache::cached_share(&files);
-        self.note_if_not_cold(&start, &shown);
-        self.clock(&mut start, &shown)?;
-        self.verify(&shown)?;
+        self.note_if_not_cold(&start, &start_label);
+        self.clock(&mut start, &start_label)?;
+        self.verify(&start_label)?;
         self.remove_tail(start.tail_rows)?;
         self.stop_cleanly()?;
         if let Some(size) = self.report.sizes.last_mut() {
@@ -372,48 +377,49 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Files in memory (tmpfs), or that somebody else reads, stay cached whatever is done.
-    fn note_if_not_cold(&mut self, start: &Start, shown: &str) {
+    /// Adds a note if the files were not cold: files on tmpfs, or read by other processes, remain
+    /// cached.
+    fn note_if_not_cold(&mut self, start: &Start, start_label: &str) {
         let share = start.cached_before.unwrap_or(0.0);
         if start.cache == Cache::Cold && share > COLD_CACHED_MAX {
             let cached = percent(share);
             self.report
                 .notes
-                .push(format!("{shown}: {cached} of the files were still in the page cache: it was not cold"));
+                .push(format!("{start_label}: {cached} of the files were still in the page cache: it was not cold"));
         }
     }
 
-    /// From the execution of the program to the last answer.
-    fn clock(&mut self, start: &mut Start, shown: &str) -> Result<()> {
-        // Counts from the start of each process that it is given.
+    /// Measures from the execution of the program to the last answer.
+    fn clock(&mut self, start: &mut Start, start_label: &str) -> Result<()> {
+        // Counts each process from its start.
         let sampler = Sampler::start(&[], &[], Instant::now());
         let began = self.server()?.launch_at_once()?;
         sampler.replace_pids(&self.server()?.root_pids());
         let id = self.rows / 2;
         let mut admin = None;
         let by_key = format!("SELECT id, batch, amount, payload FROM coldstart WHERE id = {id}");
-        let answer = self.ask(&mut admin, &by_key, began, shown)?;
+        let answer = self.ask(&mut admin, &by_key, began, start_label)?;
         start.first_row_s = began.elapsed().as_secs_f64();
         let row = self.row_text(id);
-        self.compare(shown, &format!("row {id}"), &answer, &row);
-        let answer = self.ask(&mut admin, "SELECT count(*) FROM coldstart", began, shown)?;
+        self.compare(start_label, &format!("row {id}"), &answer, &row);
+        let answer = self.ask(&mut admin, "SELECT count(*) FROM coldstart", began, start_label)?;
         start.count_s = began.elapsed().as_secs_f64();
         let after = sampler.now();
         let rows = vec![self.rows.to_string()];
-        self.compare(shown, "count(*)", &answer, &rows);
+        self.compare(start_label, "count(*)", &answer, &rows);
         start.server_cpu_s = after.server_cpu_s;
         start.server_read_bytes = after.server_read_bytes;
         start.server_rss_bytes = after.server_rss_bytes;
         Ok(())
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a query until it is answered.
     fn ask(
         &mut self,
         admin: &mut Option<Admin>,
         sql: &str,
         began: Instant,
-        shown: &str,
+        start_label: &str,
     ) -> Result<Vec<Vec<Option<String>>>> {
         loop {
             let connected = match admin {
@@ -427,24 +433,25 @@ impl<'a> Bench<'a> {
             *admin = None;
             let not_yet = matches!(error.class, Class::Connection | Class::Overloaded | Class::Timeout);
             if !not_yet || began.elapsed() >= START_WITHIN || INTERRUPTED.load(Ordering::Relaxed) {
-                return Err(error.during(shown));
+                return Err(error.during(start_label));
             }
             self.server()?.check_alive()?;
-            self.show.live(&|| format!("{shown}: starting for {}", seconds(began.elapsed().as_secs_f64())));
-            // A thousandth of the time at most, so that asking costs little and adds little.
+            self.show.live(&|| format!("{start_label}: starting for {}", seconds(began.elapsed().as_secs_f64())));
+            // At most a thousandth of the elapsed time, so that polling is cheap and adds little
+            // error.
             let pause = (began.elapsed() / 1000).clamp(Duration::from_micros(500), Duration::from_millis(20));
             std::thread::sleep(pause);
         }
     }
 
-    fn compare(&mut self, shown: &str, what: &str, answer: &[Vec<Option<String>>], expected: &[String]) {
+    fn compare(&mut self, start_label: &str, what: &str, answer: &[Vec<Option<String>>], expected: &[String]) {
         let seen: Vec<String> = answer.iter().flatten().map(|cell| cell.clone().unwrap_or_default()).collect();
         if seen != expected {
-            self.report.findings.push(format!("{shown}: {what} is {seen:?}, expected {expected:?}"));
+            self.report.findings.push(format!("{start_label}: {what} is {seen:?}, expected {expected:?}"));
         }
     }
 
-    /// A row's cells.
+    /// Expected cells of a row.
     fn row_text(&self, id: u64) -> Vec<String> {
         let mut text = Vec::new();
         row(self.settings.seed, id, &self.payloads, &mut text);
@@ -452,8 +459,8 @@ impl<'a> Bench<'a> {
         text.trim_end().split('\t').map(str::to_owned).collect()
     }
 
-    /// Count and sums of everything, and the last row.
-    fn verify(&mut self, shown: &str) -> Result<()> {
+    /// Compares count and sums of all rows, and the last row.
+    fn verify(&mut self, start_label: &str) -> Result<()> {
         let name = self.name();
         self.show.stage(&format!("{name}: summing all rows"));
         let mut admin = self.admin()?;
@@ -464,26 +471,27 @@ impl<'a> Bench<'a> {
         let amounts = (0..rows).map(|id| amount(seed, id)).sum();
         let expected = [rows, rows * (rows - 1) / 2, amounts, rows * i64::from(PAYLOAD)];
         if found != expected {
-            let finding = format!("{shown}: count and sums of id, amount, length are {found:?}, expected {expected:?}");
+            let finding =
+                format!("{start_label}: count and sums of id, amount, length are {found:?}, expected {expected:?}");
             self.report.findings.push(finding);
         }
         let last = self.rows - 1;
         let answer = admin.query(&format!("SELECT id, batch, amount, payload FROM coldstart WHERE id = {last}"))?;
         let row = self.row_text(last);
-        self.compare(shown, &format!("row {last}"), &answer, &row);
+        self.compare(start_label, &format!("row {last}"), &answer, &row);
         Ok(())
     }
 
     /// Starts the server and waits until it answers.
     fn start_unmeasured(&mut self) -> Result<()> {
-        let shown = format!("{}: starting", self.name());
+        let start_label = format!("{}: starting", self.name());
         self.server()?.prepare_restart()?;
         let began = self.server()?.launch_at_once()?;
-        self.ask(&mut None, "SELECT 1", began, &shown).map(|_| ())
+        self.ask(&mut None, "SELECT 1", began, &start_label).map(|_| ())
     }
 
-    /// Commits rows after a checkpoint and kills the server. Returns how many.
-    fn leave_a_tail(&mut self) -> Result<u64> {
+    /// Commits rows after a checkpoint and kills the server. Returns the number of rows.
+    fn commit_tail_and_kill(&mut self) -> Result<u64> {
         self.start_unmeasured()?;
         self.admin()?.query("CHECKPOINT")?;
         let tail = ((self.rows as f64 * self.settings.tail) as u64).max(1);
@@ -492,7 +500,8 @@ impl<'a> Bench<'a> {
         Ok(tail)
     }
 
-    /// Deletes the rows that were added, so that every start is one with the same rows before its tail.
+    /// Deletes the rows added by [`Self::commit_tail_and_kill`], so that every start has the same rows
+    /// before its tail.
     fn remove_tail(&mut self, tail: u64) -> Result<()> {
         if tail == 0 {
             return Ok(());
@@ -516,11 +525,11 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A row as COPY's text has it.
+/// Appends a row in COPY's text format.
 fn row(seed: u64, id: u64, payloads: &[String], out: &mut Vec<u8>) {
     use std::io::Write;
     let payload = &payloads[id as usize % PAYLOADS];
-    // A Vec takes everything.
+    // Writing to a Vec cannot fail.
     let _ = writeln!(out, "{id}\t{}\t{}\t{payload}", id / 10, amount(seed, id as i64));
 }
 

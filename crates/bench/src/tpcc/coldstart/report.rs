@@ -1,6 +1,6 @@
-//! What a run found out, as text and JSON; the page with charts is `report::html`'s.
+//! Results of cold starts as text and JSON; `report::html` renders the page with charts.
 //!
-//! Always true: no time and no rate of a run in which an answer was wrong, in any form.
+//! Always true: a run with a wrong answer shows no time and no rate, in any format.
 
 use std::fmt::Write;
 
@@ -13,27 +13,27 @@ use crate::result::Machine;
 use crate::tpcc::report::Subject;
 use crate::tpcc::rowload::ROW_BYTES;
 
-/// Version of the form.
+/// Version of the JSON format.
 const FORMAT: u32 = 1;
-/// What a start should reach of the disk's own rate, cold.
+/// Goal for a cold start: share of the disk's own rate.
 pub(crate) const GOAL_OF_DISK: f64 = 0.8;
 
-/// How the server ended before a start.
+/// Kind of stop before a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Stop {
-    /// It was asked to end, and ended.
+    /// It was asked to stop, and stopped.
     #[default]
     Clean,
-    /// SIGKILL, with rows that were committed after the last checkpoint.
+    /// SIGKILL, with rows committed after the last checkpoint.
     Kill,
 }
 
-/// Where its files were.
+/// State of the server's files before a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Cache {
-    /// On the disk alone.
+    /// On disk only.
     #[default]
     Cold,
     /// In the page cache.
@@ -58,7 +58,7 @@ impl Cache {
     }
 }
 
-/// One target's starts.
+/// The starts of one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) format: u32,
@@ -67,30 +67,30 @@ pub(crate) struct Report {
     pub(crate) started: String,
     pub(crate) machine: Machine,
     pub(crate) target: Subject,
-    /// Name and value, for people.
+    /// Names and values, human-readable.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) sizes: Vec<Size>,
-    /// Answers that were not right.
+    /// Descriptions of wrong answers.
     pub(crate) findings: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
-/// Everything at one size.
+/// Results at one size.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Size {
-    /// Before the starts.
+    /// Number of rows before the starts.
     pub(crate) rows: u64,
-    /// Of these rows as they were given.
+    /// Bytes of these rows as they were sent.
     pub(crate) row_bytes: u64,
-    /// The server's files without its log, after the checkpoint.
+    /// Number of the server's files without its log, after the checkpoint.
     pub(crate) files: usize,
     pub(crate) file_bytes: u64,
-    /// Rows that were loaded to get here, and how long that took.
+    /// Rows loaded to reach this size, and the seconds that took.
     pub(crate) loaded_rows: u64,
     pub(crate) load_s: f64,
     pub(crate) checkpoint_s: f64,
     pub(crate) stop_s: f64,
-    /// The same files read from the disk without the server.
+    /// Reads of the same files from the disk without the server.
     pub(crate) disk: Vec<DiskRead>,
     pub(crate) starts: Vec<Start>,
 }
@@ -108,37 +108,37 @@ pub(crate) struct DiskRead {
 pub(crate) struct Start {
     pub(crate) stop: Stop,
     pub(crate) cache: Cache,
-    /// Rows that only the log had.
+    /// Rows that only the log contained.
     pub(crate) tail_rows: u64,
-    /// How much of the files was in the page cache, 0 to 1, looked at right before.
+    /// Share of the files in the page cache, 0 to 1, measured right before the start.
     pub(crate) cached_before: Option<f64>,
-    /// From the execution of the program to the answer of a row by its key.
+    /// Seconds from the execution of the program to the answer of a query by key.
     pub(crate) first_row_s: f64,
-    /// To the answer of `count(*)`.
+    /// Seconds from the execution of the program to the answer of `count(*)`.
     pub(crate) count_s: f64,
-    /// Of the server until then.
+    /// CPU seconds of the server until the count was answered.
     pub(crate) server_cpu_s: Option<f64>,
-    /// What it made the disk read until then.
+    /// Bytes that the server read from disk until the count was answered.
     pub(crate) server_read_bytes: Option<u64>,
     pub(crate) server_rss_bytes: Option<u64>,
-    /// Bytes of its files by the time until all was counted, 10^9 a second.
+    /// Bytes of the server's files divided by `count_s`, in 10^9 bytes a second.
     pub(crate) gb_per_s: f64,
-    /// The same by what the disk gave; of cold starts.
+    /// `gb_per_s` as a share of the disk's rate; only for cold starts.
     pub(crate) of_disk: Option<f64>,
 }
 
-/// Starts of one kind at one size: the one whose time is the median, and the range of times.
+/// Starts of one kind at one size: the one with the median time, and the range of times.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
     pub(crate) median: Start,
     pub(crate) runs: usize,
-    /// Least and greatest time until all was counted.
+    /// Minimum and maximum of the time until all rows were counted.
     pub(crate) count_s: (f64, f64),
     pub(crate) first_row_s: (f64, f64),
 }
 
 impl Start {
-    /// Figures that follow from the others.
+    /// Computes the derived figures.
     pub(super) fn derive(&mut self, size: &Size) {
         self.gb_per_s = size.file_bytes as f64 / 1e9 / self.count_s.max(1e-9);
         let disk = size.disk_gb_per_s();
@@ -147,13 +147,13 @@ impl Start {
 }
 
 impl Size {
-    /// What the disk gave, with the number of readers that got most, 10^9 bytes a second.
+    /// The disk's rate with the best number of readers, in 10^9 bytes a second.
     pub(crate) fn disk_gb_per_s(&self) -> f64 {
         let rate = |read: &DiskRead| read.bytes as f64 / 1e9 / read.seconds.max(1e-9);
         self.disk.iter().map(rate).fold(0.0, f64::max)
     }
 
-    /// The starts of one kind; `None`: there are none.
+    /// Summarises the starts of one kind; `None` if there are none.
     pub(crate) fn summary(&self, stop: Stop, cache: Cache) -> Option<Summary> {
         let of_kind = self.starts.iter().filter(|start| (start.stop, start.cache) == (stop, cache));
         let mut starts: Vec<&Start> = of_kind.collect();
@@ -171,23 +171,23 @@ impl Size {
         })
     }
 
-    /// Every kind that there is.
+    /// Summaries of all kinds that have starts.
     pub(crate) fn summaries(&self) -> Vec<Summary> {
         KINDS.iter().filter_map(|(stop, cache)| self.summary(*stop, *cache)).collect()
     }
 
-    /// For people: the size of the rows in 10^9 bytes.
+    /// Size of the rows in 10^9 bytes, for display.
     pub(crate) fn gb(&self) -> f64 {
         self.row_bytes as f64 / 1e9
     }
 }
 
-/// Kinds of starts, in the order in which they are shown.
+/// Kinds of starts in display order.
 pub(crate) const KINDS: [(Stop, Cache); 4] =
     [(Stop::Clean, Cache::Cold), (Stop::Clean, Cache::Warm), (Stop::Kill, Cache::Cold), (Stop::Kill, Cache::Warm)];
 
 impl Report {
-    /// Of a run that has not begun.
+    /// Creates an empty report.
     pub(super) fn new(settings: &Settings, target: Subject) -> Report {
         Report {
             format: FORMAT,
@@ -196,27 +196,27 @@ impl Report {
             started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
             machine: proc::machine(),
             target,
-            settings: settings.shown(),
+            settings: settings.entries(),
             ..Report::default()
         }
     }
 
-    /// Was every answer right?
+    /// Returns whether every answer was correct.
     pub(crate) fn passed(&self) -> bool {
         self.findings.is_empty() && !self.sizes.is_empty()
     }
 
-    /// The same without what nobody may see when an answer was wrong.
+    /// Copies the report without figures if an answer was wrong.
     pub(crate) fn honest(&self) -> Report {
         let mut report = self.clone();
         if !report.findings.is_empty() {
             report.sizes.iter_mut().for_each(|size| size.starts.clear());
-            report.notes.push("an answer was wrong: there are no figures".to_owned());
+            report.notes.push("an answer was wrong: figures are not shown".to_owned());
         }
         report
     }
 
-    /// For a terminal.
+    /// Renders the report for a terminal.
     pub(crate) fn text(&self) -> String {
         let report = self.honest();
         let target = &report.target;
@@ -226,7 +226,7 @@ impl Report {
         for (name, value) in &report.settings {
             let _ = writeln!(out, "{name}: {value}");
         }
-        let word = if report.findings.is_empty() { "all answers were right" } else { "FAILED" };
+        let word = if report.findings.is_empty() { "all answers were correct" } else { "FAILED" };
         let _ = writeln!(out, "verification: {word}");
         for finding in &report.findings {
             let _ = writeln!(out, "  {finding}");
@@ -308,8 +308,8 @@ impl DiskRead {
 }
 
 impl Settings {
-    /// Name and value of what a reader must know.
-    fn shown(&self) -> Vec<(String, String)> {
+    /// Names and values of the settings that a reader must know.
+    fn entries(&self) -> Vec<(String, String)> {
         let index = if self.secondary_index { "the key and amount" } else { "the key" };
         let pairs = [
             (
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_held_against_the_best_rate_of_the_disk() {
+    fn a_start_is_compared_with_the_best_rate_of_the_disk() {
         let size = size(&[4.0, 1.25, 2.0]);
         assert_eq!(size.disk_gb_per_s(), 2.0);
         let summary = size.summary(Stop::Clean, Cache::Cold).unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_leaves_no_figures() {
+    fn a_wrong_answer_removes_all_figures() {
         let report = Report { sizes: vec![size(&[1.25])], ..Report::default() };
         assert!(report.passed() && report.text().contains("1.6"), "{}", report.text());
         let wrong = Report { findings: vec!["count(*) is 3".to_owned()], ..report };

@@ -1,4 +1,4 @@
-//! Whole runs with a few megabytes on PostgreSQL and Millrace.
+//! Runs with a few megabytes on PostgreSQL and Millrace.
 
 use super::*;
 use crate::tpcc::tests::Silent;
@@ -11,20 +11,20 @@ fn settings(memory_mib: u32) -> Settings {
         caches: vec![Cache::Cold],
         tail: 0.1,
         secondary_index: true,
-        // Whatever else runs on this machine keeps its cache.
+        // Other programs on this machine keep their cache.
         method: Method::Files,
         load_connections: 2,
         seed: 5,
-        placing: Placing { memory_mib: Some(memory_mib), ..Placing::default() },
+        placing: TargetServerOptions { memory_mib: Some(memory_mib), ..TargetServerOptions::default() },
         command: Vec::new(),
     }
 }
 
-/// Every start at every size, with all that is said of it.
+/// Runs every start at every size and checks the whole report.
 fn starts_at_all_sizes(target: &str, settings: &Settings) -> Report {
     let report = run(settings, &Target::parse(target).unwrap(), &mut Silent).expect("a run");
     let text = report.text();
-    assert!(report.passed() && text.contains("all answers were right"), "{text}");
+    assert!(report.passed() && text.contains("all answers were correct"), "{text}");
     let caches = settings.caches.len();
     for (size, rows) in report.sizes.iter().zip([5_000, 10_000]) {
         assert_eq!((size.rows, size.starts.len()), (rows, 2 * caches), "{text}");
@@ -40,14 +40,14 @@ fn starts_at_all_sizes(target: &str, settings: &Settings) -> Report {
 }
 
 #[test]
-fn postgres_answers_rightly_after_every_start() {
+fn postgres_answers_correctly_after_every_start() {
     let report = starts_at_all_sizes("postgres", &settings(64));
-    // The rows of the kill were taken away again.
+    // The rows added before the kill were deleted again.
     assert_eq!(report.sizes[1].loaded_rows, 5_000, "{}", report.text());
 }
 
 #[test]
-fn millrace_answers_rightly_after_every_start() {
+fn millrace_answers_correctly_after_every_start() {
     let settings = Settings { caches: vec![Cache::Cold, Cache::Warm], ..settings(512) };
     let report = starts_at_all_sizes("millrace", &settings);
     let warm = report.sizes.iter().flat_map(|size| &size.starts).filter(|start| start.cache == Cache::Warm);
@@ -58,7 +58,7 @@ fn millrace_answers_rightly_after_every_start() {
 }
 
 #[test]
-fn a_row_that_a_start_lost_or_changed_is_found() {
+fn a_row_lost_or_changed_by_a_start_is_found() {
     let settings = settings(64);
     let target = Target::parse("postgres").unwrap();
     let mut silent = Silent;
@@ -80,7 +80,7 @@ fn a_row_that_a_start_lost_or_changed_is_found() {
 }
 
 #[test]
-fn a_row_has_the_bytes_that_sizes_are_counted_in() {
+fn a_row_has_the_size_used_in_calculations() {
     let payloads = payloads(1);
     let mut text = Vec::new();
     row(1, 12_345, &payloads, &mut text);
@@ -92,14 +92,14 @@ fn a_row_has_the_bytes_that_sizes_are_counted_in() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_the_reason() {
+fn impossible_settings_are_refused_with_the_reason() {
     let refused = |target: &str| {
         let outcome = run(&settings(64), &Target::parse(target).unwrap(), &mut Silent);
         outcome.err().map_or_else(String::new, |error| error.message)
     };
     assert!(refused("postgres://127.0.0.1:1").contains("private"), "it could not be stopped");
-    assert!(refused("mariadb").contains("millrace and postgres"));
-    let error = check_disk(Product::Postgres, 1 << 60, &Placing::default()).unwrap_err().message;
+    assert!(refused("mariadb").contains("millrace or postgres"));
+    let error = check_disk(Product::Postgres, 1 << 60, &TargetServerOptions::default()).unwrap_err().message;
     assert!(error.contains("are free") && error.contains("--server-dir"), "{error}");
     let error = check_memory(1 << 60).unwrap_err().message;
     assert!(error.contains("this machine has"), "{error}");

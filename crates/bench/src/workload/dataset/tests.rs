@@ -1,4 +1,4 @@
-//! What was written is what is read; what is damaged is refused, with its place.
+//! Tests that data sets are read as written, and that damage is reported with its position.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn open(config: &Arc<Config>) -> Result<DataSet> {
     DataSet::open(config, iot(config))
 }
 
-/// The same value to everyone who sees it: of texts, many units stand for one.
+/// Returns whether two values are equal when stored: several units may represent the same text.
 fn same(kind: Kind, a: i64, b: i64) -> bool {
     let text = |units: i64, length: u16| {
         let mut text = Vec::new();
@@ -26,7 +26,7 @@ fn same(kind: Kind, a: i64, b: i64) -> bool {
     kind.text_length().map_or(a == b, |length| text(a, length) == text(b, length))
 }
 
-/// (time, field, value) of a batch, in the order of arrival.
+/// (time, field, value) of a batch, in order of arrival.
 fn batch(workload: &dyn Workload, device: u32, unit: u64) -> Vec<(i64, u32, i64)> {
     let mut slots = Vec::new();
     workload.unit_slots(device, unit, &mut slots);
@@ -77,7 +77,7 @@ fn a_data_set_that_is_read_has_the_batches_that_were_generated() {
 }
 
 #[test]
-fn a_data_set_and_copies_of_it_keep_the_contract_of_workloads() {
+fn a_data_set_and_copies_of_it_fulfil_the_contract_of_workloads() {
     const ENTRY: Entry = Entry {
         name: "data set",
         defaults: &[("BIG_BATCH_SIZE", "5")],
@@ -100,7 +100,7 @@ fn a_data_set_and_copies_of_it_keep_the_contract_of_workloads() {
     }
 }
 
-/// A file of the small data set, what becomes of it, and what the error says.
+/// A file of the small data set, a change that damages it, and the expected error.
 type Damage = (&'static str, fn(&str) -> String, &'static str);
 
 fn without_last(text: &str, end: char) -> String {
@@ -150,7 +150,7 @@ const DAMAGES: [Damage; 18] = [
 ];
 
 #[test]
-fn a_damaged_data_set_is_refused_with_the_place_of_the_damage() {
+fn a_damaged_data_set_is_refused_with_the_position_of_the_damage() {
     for (file, damage, expected) in DAMAGES {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), &[]);
@@ -166,7 +166,7 @@ fn a_damaged_data_set_is_refused_with_the_place_of_the_damage() {
 }
 
 #[test]
-fn missing_files_are_missed() {
+fn missing_files_are_reported() {
     let cases = [
         ("info.txt", "no data set, or none that was finished"),
         ("schema.txt", "schema.txt: it cannot be read"),
@@ -209,7 +209,7 @@ fn the_originals_spellings_are_read() {
 }
 
 #[test]
-fn of_a_time_that_stands_in_a_file_twice_the_last_line_counts() {
+fn the_last_line_of_a_duplicated_time_counts() {
     let dir = tempfile::tempdir().unwrap();
     let config =
         config(dir.path(), &["SENSOR_NUMBER=1", "INSERT_DATATYPE_PROPORTION=0:0:1:0:0:0", "DEVICE_NUMBER=1", "LOOP=2"]);
@@ -252,7 +252,7 @@ fn copies_follow_each_other_and_with_compat_share_a_time_as_in_the_original() {
 }
 
 #[test]
-fn anomalies_multiply_the_numbers_of_their_share_of_rows_and_are_the_same_every_time() {
+fn anomalies_multiply_their_share_of_rows_deterministically() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ["LOOP=400", "IS_ADD_ANOMALY=true", "ANOMALY_RATE=0.3", "ANOMALY_TIMES=3"];
     let (plain, set) = (copies(dir.path(), &["LOOP=400"]), copies(dir.path(), &settings));
@@ -277,7 +277,7 @@ fn anomalies_multiply_the_numbers_of_their_share_of_rows_and_are_the_same_every_
 }
 
 #[test]
-fn a_data_set_beyond_memory_is_refused() {
+fn a_data_set_above_the_memory_limit_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     generate(&config).unwrap();

@@ -1,46 +1,46 @@
-//! In which order the slots of a device arrive, and the way back: which batches carry a slot.
+//! Order in which the slots of a device arrive, and the inverse: the batches that contain a slot.
 
 use crate::config::{Config, LateDistribution, OutOfOrderMode};
 use crate::error::{Error, Result};
 use crate::generate::{draw, stream, unit_interval};
 
-/// Batches that a run without `LOOP` as its end may reach.
+/// Maximum number of batches of a run that ends by the clock instead of `LOOP`.
 const BATCHES_MAX: u64 = 1 << 40;
-/// Different delays of late rows: quantiles of their distribution.
+/// Number of quantiles that approximate the distribution of delays.
 const QUANTILES: usize = 32;
-/// Stream of the draws that decide whether and how far a row is displaced.
+/// Stream of random numbers that decides whether and how far a row is displaced.
 const DISPLACED: u64 = u64::MAX - 2;
 
-/// The order of arrival of every device.
+/// Order of arrival, the same rule for every device.
 pub(super) struct Arrival {
     seed: u64,
-    /// Rows in a batch.
+    /// Rows of a batch.
     rows: u64,
     batches: u64,
     order: Order,
 }
 
 enum Order {
-    /// Oldest first.
+    /// In order of time.
     Time,
-    /// Row k takes the slot of row k − Δ and overwrites it.
+    /// Row k overwrites the slot of row k − Δ.
     Overwrite(Delays),
-    /// Row k has slot (k + shift) mod `slots`.
+    /// Row k has the slot (k + shift) mod `slots`.
     Rotated { shift: u64, slots: u64 },
-    /// A late row of slot s comes with the rows of slot s + Δ.
+    /// A late row of slot s arrives with the rows of slot s + Δ.
     Late(Delays),
 }
 
-/// Who is displaced, and how far.
+/// Distribution of displacements.
 struct Delays {
     /// Share of displaced rows.
     ratio: f64,
-    /// Distance in slots, and the share of displaced rows that go so far or less. Distances increase.
+    /// (distance in slots, cumulative share of displaced rows); distances increase.
     steps: Vec<(u64, f64)>,
 }
 
 impl Delays {
-    /// By how much row (or slot) `k` is displaced.
+    /// Displacement of row (or slot) `k`, if it is displaced.
     fn of(&self, stream: u64, k: u64) -> Option<u64> {
         let u = unit_interval(draw(stream, k));
         if u >= self.ratio {
@@ -59,7 +59,7 @@ impl Delays {
 impl Arrival {
     pub(super) fn new(config: &Config) -> Result<Arrival> {
         let rows = config.batch_size_per_write;
-        // With an end by the clock, LOOP is no limit, but the BATCH mode is defined by it.
+        // In a run that ends by the clock, LOOP is not a limit, but it defines the BATCH mode.
         let rotated = config.is_out_of_order && config.out_of_order_mode == OutOfOrderMode::Batch;
         let by_clock = config.run_seconds > 0.0 && !rotated;
         let batches = if by_clock { BATCHES_MAX } else { config.loop_ };
@@ -73,7 +73,8 @@ impl Arrival {
             (true, OutOfOrderMode::Poisson) => Order::Overwrite(poisson(config)),
             (true, OutOfOrderMode::Late) => Order::Late(late(config)),
             (true, OutOfOrderMode::Batch) => {
-                // The original forgets the rows of a batch here, and so writes LOOP slots BATCH_SIZE_PER_WRITE times.
+                // The original ignores the rows of a batch here, and so writes LOOP slots
+                // BATCH_SIZE_PER_WRITE times.
                 let slots = if config.compat { config.loop_ } else { config.loop_ * rows };
                 let shift = (slots as f64 * config.out_of_order_ratio).floor() as u64;
                 Order::Rotated { shift, slots: slots.max(1) }
@@ -82,7 +83,7 @@ impl Arrival {
         Ok(Arrival { seed: config.data_seed as u64, rows, batches, order })
     }
 
-    /// Slots before the time that regular rows begin at: rows may be moved to before the start.
+    /// Number of slots before the start time, for rows that are moved to earlier slots.
     pub(super) fn base(&self) -> u64 {
         match &self.order {
             Order::Overwrite(delays) => delays.longest(),
@@ -90,7 +91,7 @@ impl Arrival {
         }
     }
 
-    /// Batches of a device in all; late rows of the last ones come in further batches.
+    /// Total batches of a device, including further batches for late rows of the last ones.
     pub(super) fn batches(&self) -> u64 {
         match &self.order {
             Order::Late(delays) => self.batches + delays.longest().div_ceil(self.rows),
@@ -98,7 +99,7 @@ impl Arrival {
         }
     }
 
-    /// Slots above those that the first `batches` carry.
+    /// Upper bound (exclusive) of the slots in the first `batches` batches.
     pub(super) fn slot_bound(&self, batches: u64) -> u64 {
         let rows = batches.saturating_mul(self.rows);
         match &self.order {
@@ -109,7 +110,7 @@ impl Arrival {
         }
     }
 
-    /// Slots of a batch in the order of arrival.
+    /// Appends the slots of a batch in order of arrival.
     pub(super) fn slots(&self, device: u64, batch: u64, slots: &mut Vec<u64>) {
         let rows = batch * self.rows..(batch + 1) * self.rows;
         let stream = stream(self.seed, DISPLACED, device);
@@ -136,7 +137,7 @@ impl Arrival {
         }
     }
 
-    /// Batches that carry a slot, in the order of arrival.
+    /// Appends the batches that contain a slot, in order of arrival.
     pub(super) fn batches_of(&self, device: u64, slot: u64, batches: &mut Vec<u64>) {
         let stream = stream(self.seed, DISPLACED, device);
         match &self.order {
@@ -159,8 +160,8 @@ impl Arrival {
     }
 }
 
-/// The original's displacement: for a mean below 500 a Poisson number of steps; above, a Poisson number of strides up
-/// to `MAX_K`.
+/// The original's displacement: a Poisson-distributed number of steps for a mean below 500; above,
+/// a Poisson-distributed number of strides, limited to `MAX_K`.
 fn poisson(config: &Config) -> Delays {
     let (lambda, longest) = (config.lambda, config.max_k as f64);
     let mut steps = Vec::new();
@@ -187,7 +188,7 @@ fn poisson(config: &Config) -> Delays {
     Delays { ratio: config.out_of_order_ratio, steps }
 }
 
-/// Probability of `n` events where `mean` are expected.
+/// Poisson probability of `n` events for a mean of `mean`.
 fn poisson_share(mean: f64, n: u64) -> f64 {
     if mean == 0.0 {
         return if n == 0 { 1.0 } else { 0.0 };

@@ -1,4 +1,5 @@
-//! The generator is a pure function, the ways to a slot and back agree, and questions ask what they say.
+//! Tests that the generator is a pure function, that slots and batches map to each other, and that
+//! queries have the parameters of their kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,32 +15,32 @@ fn workload(settings: &[&str]) -> Iot {
     Iot::new(&Arc::new(config)).expect("valid workload")
 }
 
-/// Every (slot → units that carry it) of a device, by walking its batches.
-fn carried(iot: &Iot, device: u32) -> BTreeMap<u64, Vec<u64>> {
-    let mut carried: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+/// For each slot of a device, the units that contain it, found by scanning all batches.
+fn units_by_slot(iot: &Iot, device: u32) -> BTreeMap<u64, Vec<u64>> {
+    let mut units_by_slot: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut slots = Vec::new();
     for unit in 0..iot.units(device) {
         slots.clear();
         iot.unit_slots(device, unit, &mut slots);
         for slot in &slots {
-            carried.entry(*slot).or_default().push(unit);
+            units_by_slot.entry(*slot).or_default().push(unit);
         }
     }
-    carried
+    units_by_slot
 }
 
 fn check_arrival(settings: &[&str]) {
     let iot = workload(settings);
     for device in [0, 3] {
-        let carried = carried(&iot, device);
+        let units_by_slot = units_by_slot(&iot, device);
         let bound = iot.slot_bound(device, iot.units(device));
-        assert!(carried.keys().all(|slot| *slot < bound), "{settings:?}");
+        assert!(units_by_slot.keys().all(|slot| *slot < bound), "{settings:?}");
         for slot in 0..bound {
             let mut units = Vec::new();
             iot.units_of(device, slot, 0, &mut units);
             units.sort_unstable();
             units.retain(|unit| *unit < iot.units(device));
-            assert_eq!(carried.get(&slot).cloned().unwrap_or_default(), units, "{settings:?}: slot {slot}");
+            assert_eq!(units_by_slot.get(&slot).cloned().unwrap_or_default(), units, "{settings:?}: slot {slot}");
         }
         let times: Vec<i64> = (0..bound).map(|slot| iot.time(device, slot)).collect();
         assert!(times.is_sorted_by(|a, b| a < b), "times must increase");
@@ -50,7 +51,7 @@ fn check_arrival(settings: &[&str]) {
 }
 
 #[test]
-fn batches_and_the_way_back_from_a_slot_agree_in_every_order_of_arrival() {
+fn batches_and_slots_map_to_each_other_in_every_order_of_arrival() {
     let base = ["LOOP=20", "BATCH_SIZE_PER_WRITE=7", "DEVICE_NUMBER=4", "SENSOR_NUMBER=1"];
     let orders: &[&[&str]] = &[
         &[],
@@ -69,12 +70,12 @@ fn batches_and_the_way_back_from_a_slot_agree_in_every_order_of_arrival() {
 }
 
 #[test]
-fn late_rows_are_each_written_once_and_as_many_as_the_ratio_says() {
+fn late_rows_are_written_once_and_their_share_is_the_ratio() {
     let settings = ["IS_OUT_OF_ORDER=true", "OUT_OF_ORDER_MODE=LATE", "OUT_OF_ORDER_RATIO=0.3", "LATE_MAX=50"];
     let iot = workload(&[&settings[..], &["LOOP=200", "BATCH_SIZE_PER_WRITE=50", "SENSOR_NUMBER=1"]].concat());
-    let carried = carried(&iot, 0);
-    assert_eq!(carried.len(), 10_000);
-    assert!(carried.values().all(|units| units.len() == 1));
+    let units_by_slot = units_by_slot(&iot, 0);
+    assert_eq!(units_by_slot.len(), 10_000);
+    assert!(units_by_slot.values().all(|units| units.len() == 1));
     let (mut newest, mut late) = (0, 0);
     let mut slots = Vec::new();
     (0..iot.units(0)).for_each(|unit| iot.unit_slots(0, unit, &mut slots));
@@ -86,7 +87,7 @@ fn late_rows_are_each_written_once_and_as_many_as_the_ratio_says() {
 }
 
 #[test]
-fn types_stand_in_runs_by_their_shares() {
+fn types_are_contiguous_with_their_shares() {
     let iot = workload(&["SENSOR_NUMBER=6"]);
     let kinds: Vec<&str> = iot.sources.iter().map(|source| kind_name(source.kind)).collect();
     assert_eq!(kinds, ["bool", "int32", "int64", "float", "double", "text"]);
@@ -108,7 +109,7 @@ fn kind_name(kind: Kind) -> &'static str {
 }
 
 #[test]
-fn a_run_of_several_tools_writes_what_one_tool_would_have_written() {
+fn a_run_of_several_processes_writes_the_same_data_as_one_process() {
     let whole = workload(&["DEVICE_NUMBER=6", "SENSOR_NUMBER=12", "LOOP=3"]);
     let part =
         workload(&["DEVICE_NUMBER=3", "SENSOR_NUMBER=12", "LOOP=3", "BENCHMARK_CLUSTER=true", "BENCHMARK_INDEX=1"]);
@@ -142,7 +143,7 @@ fn devices_differ_and_values_do_not_repeat() {
 }
 
 #[test]
-fn questions_have_the_shape_their_kind_says() {
+fn queries_have_the_shape_of_their_kind() {
     let iot = workload(&["QUERY_DEVICE_NUM=2", "QUERY_SENSOR_NUM=2", "LOOP=1000", "QUERY_AGGREGATE_FUN=avg"]);
     let query = |kind| iot.query(kind, 1, 7, None).expect("a query");
     let start = iot.start + 7 * iot.step;
@@ -167,7 +168,7 @@ fn questions_have_the_shape_their_kind_says() {
 
 proptest! {
     #[test]
-    fn values_do_not_depend_on_how_they_are_asked_for(device in 0u32..50, field in 0u32..200, from in 0u64..1 << 40, count in 1usize..50) {
+    fn values_do_not_depend_on_the_order_of_calls(device in 0u32..50, field in 0u32..200, from in 0u64..1 << 40, count in 1usize..50) {
         let iot = workload(&[]);
         let slots: Vec<u64> = (from..from + count as u64).collect();
         let mut together = vec![0; count];

@@ -1,4 +1,4 @@
-//! The value of a sensor at a slot.
+//! Values of a sensor by slot.
 
 use crate::config::{Config, Function, Numeric, Shape};
 use crate::error::{Error, Result};
@@ -6,38 +6,38 @@ use crate::generate::{at, below, draw, mix, stream, unit_interval};
 use crate::java_random::JavaRandom;
 use crate::schema::{Kind, POWERS};
 
-/// Streams of the draws that give sensors their functions.
+/// Streams of random numbers that assign functions to sensors.
 const CLASS: u64 = u64::MAX - 3;
 const ENTRY: u64 = u64::MAX - 4;
-/// Points of the table of the sine.
+/// Number of intervals in the sine table.
 const SINE_POINTS: usize = 4_096;
 
-/// What a sensor measures, over all devices.
+/// Generator of a sensor's values, the same for all devices.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) kind: Kind,
     function: Function,
     convert: Convert,
-    /// Slots to periods.
+    /// Factor from slots to periods of the function.
     periods_per_slot: f64,
 }
 
-/// From a number to units.
+/// Conversion from a number to units.
 #[derive(Clone, Copy, Debug)]
 enum Convert {
-    /// Rounded after this factor.
+    /// Multiply by this factor and round.
     Round(f64),
-    /// Cut to a whole number within bounds.
+    /// Truncate to an integer within these bounds.
     Trunc(i64, i64),
-    /// Greater than this.
+    /// Boolean: whether the number is greater than this.
     Above(f64),
     /// Days: the low 16 bits.
     Day,
-    /// Texts are drawn, not computed.
+    /// Texts are random, not computed from a function.
     Text,
 }
 
-/// All sensors of a device, by index.
+/// Sources of all sensors of a device, by index.
 pub(super) fn sources(config: &Config) -> Result<Vec<Source>> {
     let count = config.sensor_number;
     if count > 1 << 20 {
@@ -56,14 +56,14 @@ pub(super) fn sources(config: &Config) -> Result<Vec<Source>> {
         let kind = kinds[sensor as usize];
         let convert = convert(kind, &function)?;
         let cycle = if function.shape == Shape::Sin { function.cycle * 1_000.0 } else { function.cycle };
-        // Periods are in milliseconds of the default precision: those of other precisions are as long in their unit,
-        // as in the original.
+        // Periods are in milliseconds of the default precision. With other precisions the same
+        // number counts in their unit, as in the original.
         Ok(Source { kind, convert, periods_per_slot: config.point_step as f64 / cycle, function })
     };
     (0..count).map(source).collect()
 }
 
-/// Types stand in contiguous runs of sensors, by their shares.
+/// Types of all sensors: each type is a contiguous range whose size follows its share.
 fn kinds(config: &Config) -> Result<Vec<Kind>> {
     let decimals = config.double_length as u8;
     let length = u16::try_from(config.string_length)
@@ -93,7 +93,7 @@ fn kinds(config: &Config) -> Result<Vec<Kind>> {
         let mut reached = 0.0;
         for (kind, share) in kinds.iter().zip(shares) {
             reached += share / sum;
-            // Sums of shares may miss 1 by a rounding.
+            // Sums of shares may differ from 1 by a rounding error.
             if *share > 0.0 && place <= reached + 1e-9 {
                 return *kind;
             }
@@ -128,7 +128,8 @@ fn function(config: &Config, catalogue: &[Function], sensor: u64, shape: Shape) 
         return Err(Error::setup(format!("function.xml has no {shape:?}, but its ratio is above 0")));
     }
     let index = if config.compat {
-        // The first draws of near seeds are nearly equal, so that the original uses few of its functions.
+        // The first draws of similar seeds are nearly equal, so the original uses few of its
+        // functions.
         let mut random = JavaRandom::new(config.data_seed + 1 + sensor as i64);
         (random.double() * entries.len() as f64) as usize
     } else {
@@ -147,7 +148,7 @@ fn convert(kind: Kind, function: &Function) -> Result<Convert> {
             let largest = function.max.abs().max(function.min.abs()) * scale;
             if largest >= (1u64 << 53) as f64 {
                 return Err(Error::setup(format!(
-                    "DOUBLE_LENGTH={decimals}: values up to {} with so many decimals are not exact in 64 bits",
+                    "DOUBLE_LENGTH={decimals}: values up to {} with that many decimals are not exact in 64 bits",
                     function.max
                 )));
             }
@@ -159,7 +160,7 @@ fn convert(kind: Kind, function: &Function) -> Result<Convert> {
 }
 
 impl Source {
-    /// Units at some slots. Cost: a few nanoseconds a value.
+    /// Computes the units at `slots`. Cost: a few nanoseconds for each value.
     pub(super) fn fill(&self, seed: u64, device: u64, field: u64, slots: &[u64], out: &mut [i64]) {
         let stream = stream(seed, device, field);
         let values = slots.iter().zip(out);
@@ -168,7 +169,7 @@ impl Source {
         }
         let Function { shape, min, max, .. } = self.function;
         let width = max - min;
-        // Devices run out of step with each other.
+        // Each device has a different phase.
         let phase = unit_interval(mix(stream));
         let part = |slot: u64| {
             let periods = slot as f64 * self.periods_per_slot + phase;
@@ -194,7 +195,8 @@ impl Source {
         }
     }
 
-    /// As the original: values repeat after `WORKLOAD_BUFFER_SIZE`, and device d goes through them in strides of d + 1.
+    /// Computes units like the original: values repeat after `WORKLOAD_BUFFER_SIZE`, and device d
+    /// reads them with stride d + 1.
     pub(super) fn fill_compat(
         &self,
         config: &Config,
@@ -253,13 +255,14 @@ impl Source {
     }
 }
 
-/// The sine of a part of a period, 0 ..< 1, by a table and straight lines between its points: an error below 3e-7, and
-/// the same bits on every machine, which the library's sine does not promise.
+/// Sine of a fraction of a period, 0 ..< 1, by linear interpolation in a table: the error is below
+/// 3e-7, and the bits are the same on every machine, which the standard library's sine does not
+/// guarantee.
 #[inline]
 fn sine(part: f64) -> f64 {
     static TABLE: std::sync::LazyLock<Vec<f64>> = std::sync::LazyLock::new(|| {
         let point = |n: usize| (n as f64 * std::f64::consts::TAU / SINE_POINTS as f64).sin();
-        // Cut to 2^-40, far coarser than libraries differ.
+        // Rounded to 2^-40, far coarser than differences between libraries.
         (0..=SINE_POINTS).map(|n| (point(n) * (1u64 << 40) as f64).round() / (1u64 << 40) as f64).collect()
     });
     let table = &*TABLE;
@@ -270,7 +273,7 @@ fn sine(part: f64) -> f64 {
 
 #[cfg(test)]
 impl Source {
-    /// Do its values spread over more than a few units?
+    /// Returns whether the values spread over more than 10 units.
     pub(super) fn wide(&self) -> bool {
         self.function.max - self.function.min > 10.0
     }

@@ -1,4 +1,4 @@
-//! The walks are those of a plain loop, hosts and questions are those of TSBS.
+//! Tests that walks equal a plain loop, and that hosts and queries are those of TSBS.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn values(tsbs: &Tsbs, host: u32, field: u32, slots: &[u64]) -> Vec<i64> {
     out
 }
 
-/// The definition, with nothing remembered: start, then one step a tick.
+/// The definition without caches: start, then one step for each tick.
 fn plain_walk(seed: u64, host: u64, field: u64, ticks: u64) -> Vec<i64> {
     let stream = stream(seed, host, field);
     let mut state = below(at(seed, START_STREAM, host * 10 + field, 0), 100 << 20) as i32;
@@ -36,11 +36,11 @@ fn plain_walk(seed: u64, host: u64, field: u64, ticks: u64) -> Vec<i64> {
 }
 
 #[test]
-fn any_way_of_asking_gives_the_values_of_a_plain_walk() {
+fn any_order_of_ticks_gives_the_values_of_a_plain_walk() {
     let tsbs = workload(&[]);
     for (host, field) in [(0, 0), (57, 3), (99, 9)] {
         let plain = plain_walk(123, u64::from(host), u64::from(field), tsbs.ticks);
-        // Far into the unknown, back, on by one, with gaps, then all.
+        // Far ahead, back, on by one, with gaps, then all ticks.
         for slots in [vec![20_000], vec![255, 256, 257], vec![258], vec![5, 9, 700, 701, 12_345, 25_919], vec![0]] {
             let expected: Vec<i64> = slots.iter().map(|slot| plain[*slot as usize]).collect();
             assert_eq!(values(&tsbs, host, field, &slots), expected, "host {host}, field {field}, slots {slots:?}");
@@ -53,7 +53,7 @@ fn any_way_of_asking_gives_the_values_of_a_plain_walk() {
 }
 
 #[test]
-fn threads_that_share_a_workload_see_the_same_values() {
+fn threads_that_share_a_workload_compute_the_same_values() {
     let shared = workload(&[]);
     let plain: Vec<Vec<i64>> = (0..10).map(|field| plain_walk(123, 4, field, 6_000)).collect();
     std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ fn threads_that_share_a_workload_see_the_same_values() {
     });
 }
 
-/// Printed by the first version: data of a published result must never change.
+/// Values of the first version: the data of a published result must never change.
 #[test]
 fn these_are_the_values_of_version_1() {
     let tsbs = workload(&[]);
@@ -97,7 +97,7 @@ fn steps_are_normal_and_values_spread_over_all_percents() {
     assert_eq!(STEPS.iter().map(|step| i64::from(*step)).sum::<i64>(), 0);
     assert!((moment(2).sqrt() - 1.0).abs() < 0.001, "deviation {}", moment(2).sqrt());
     assert!((moment(4) / moment(2).powi(2) - 3.0).abs() < 0.05, "kurtosis {}", moment(4));
-    // 68.27 % lie within one deviation, 95.45 % within two.
+    // 68.27 % are within one deviation, 95.45 % within two.
     let within = |bound: f64| STEPS.iter().filter(|step| f64::from(**step).abs() < bound * unit).count() as f64 / n;
     assert!((within(1.0) - 0.6827).abs() < 0.001 && (within(2.0) - 0.9545).abs() < 0.001);
 
@@ -111,7 +111,7 @@ fn steps_are_normal_and_values_spread_over_all_percents() {
         values.windows(2).for_each(|pair| moves[(pair[1] - pair[0]).unsigned_abs() as usize] += 1);
         count += values.len() as f64;
     }
-    // A reflected walk spreads evenly; a clamped one lingers a little at its ends.
+    // A reflected walk spreads evenly; a clamped one dwells slightly longer at its ends.
     for (ten, seen) in tens.iter().enumerate() {
         let share = f64::from(*seen) / count;
         assert!((0.06..0.16).contains(&share), "{ten}0s: {share}");
@@ -136,7 +136,7 @@ fn hosts_have_ten_tags_of_the_choices_of_tsbs() {
 }
 
 #[test]
-fn rows_begin_at_the_start_and_stand_ten_seconds_apart() {
+fn rows_start_at_the_start_time_and_are_ten_seconds_apart() {
     let tsbs = workload(&[]);
     let start = 1_451_606_400_000;
     assert_eq!((tsbs.time(3, 0), tsbs.time(3, 1)), (start, start + 10_000));
@@ -149,7 +149,7 @@ fn rows_begin_at_the_start_and_stand_ten_seconds_apart() {
 
 /// (kind, fields, hosts, window in seconds, shape's width in seconds)
 #[test]
-fn questions_are_those_of_tsbs() {
+fn queries_are_those_of_tsbs() {
     let tsbs = workload(&[]);
     let expected: [(&str, usize, Option<usize>, i64, i64); 13] = [
         ("single-groupby-1-1-1", 1, Some(1), 3_600, 60),
@@ -212,7 +212,7 @@ fn windows_are_spread_over_the_data_and_never_leave_it() {
 }
 
 #[test]
-fn a_run_of_several_tools_writes_what_one_tool_would_have_written_and_asks_about_its_own() {
+fn a_run_of_several_processes_writes_the_same_data_and_each_queries_its_own() {
     let whole = workload(&["DEVICE_NUMBER=20"]);
     let part = workload(&["DEVICE_NUMBER=10", "BENCHMARK_CLUSTER=true", "BENCHMARK_INDEX=1"]);
     let slots: Vec<u64> = (0..600).collect();
@@ -235,11 +235,11 @@ fn keys_that_would_change_the_data_are_refused_by_name() {
     }
     let few = workload(&["DEVICE_NUMBER=4"]);
     let error = few.query(3, 0, 0, None).expect_err("8 of 4 hosts").to_string();
-    assert_eq!(error, "DEVICE_NUMBER=4: single-groupby-1-8-1 asks for 8 hosts at once");
+    assert_eq!(error, "DEVICE_NUMBER=4: single-groupby-1-8-1 reads 8 hosts at once");
 }
 
 #[test]
-fn remembered_states_stay_within_their_memory() {
+fn cached_states_stay_within_the_memory_limit() {
     for (hosts, ticks) in [(100, 25_920), (4_000, 25_920), (100_000, 25_920), (10_000, 4_000_000)] {
         let walks = Walks::new(1, 0, hosts, ticks);
         let bytes = walks.checkpoints.len() as u64 * 4;

@@ -1,4 +1,5 @@
-//! Where a target is: a server started for this run on a directory of its own, or one that is there already.
+//! The target of a run: a server started for the run in a temporary directory, or one that is
+//! already running.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -8,19 +9,19 @@ use crate::error::{Error, Result};
 use crate::measure::proc;
 use crate::peers::{self, Options, Product, Server};
 
-/// A target, found or started. Dropping it stops what was started and removes its directory.
-pub(crate) struct Place {
+/// A target, found or started. Dropping it stops a started server and removes its directory.
+pub(crate) struct TargetServer {
     pub(crate) target: Target,
     pub(crate) server: Option<Server>,
-    /// Processes and directories that are sampled.
+    /// Server processes to sample.
     pub(crate) pids: Vec<u32>,
     pub(crate) dirs: Vec<PathBuf>,
-    /// Declared after the server, so that both go when it has ended.
+    /// Declared after `server`, so that both are dropped after it has ended.
     _disk: Option<Disk>,
     _directory: Option<tempfile::TempDir>,
 }
 
-/// A small file system in memory, mounted as long as this lives.
+/// A small tmpfs, mounted as long as this value lives.
 struct Disk(CString);
 
 impl Disk {
@@ -29,14 +30,14 @@ impl Disk {
         let path = CString::new(at.as_os_str().as_encoded_bytes()).map_err(wrong)?;
         let options = CString::new(format!("size={mib}m,mode=0755")).map_err(wrong)?;
         let kind = c"tmpfs".as_ptr();
-        // SAFETY: all four are texts that end with a zero byte and live until the call returns.
+        // SAFETY: all pointers are to NUL-terminated strings that live until the call returns.
         let done = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, options.as_ptr().cast()) };
         if done == 0 {
             return Ok(Disk(path));
         }
         let error = std::io::Error::last_os_error();
         Err(Error::setup(format!(
-            "--server-disk: no file system can be mounted at {}: {error}; it takes root",
+            "--server-disk: cannot mount a file system at {}: {error}; root is required",
             at.display()
         )))
     }
@@ -44,33 +45,34 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // SAFETY: the path ends with a zero byte and lives until the call returns.
+        // SAFETY: the path is NUL-terminated and lives until the call returns.
         unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
     }
 }
 
-/// How private servers are started, and what is known of others.
+/// Options for starting private servers, and the processes and directories of other servers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Placing {
-    /// Under which private servers get their directories; the system's place for temporary files if `None`.
-    pub(crate) under: Option<PathBuf>,
+pub(crate) struct TargetServerOptions {
+    /// Parent of private servers' directories; `None`: the system's folder for temporary files.
+    pub(crate) parent_dir: Option<PathBuf>,
     /// Settings of private servers, `KEY=VALUE`.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) memory_mib: Option<u32>,
-    /// Size of the private server's file system; the machine's if `None`.
+    /// Size of the private server's own file system in MiB; `None`: it uses the machine's.
     pub(crate) disk_mib: Option<u64>,
-    /// Processes of a server that was not started here; found by its port if empty and it is on this machine.
+    /// Processes of a server that this tool did not start. If empty and the server is on this
+    /// machine, they are found by its port.
     pub(crate) pids: Vec<u32>,
-    /// Its data directories.
+    /// Data directories of a server that this tool did not start.
     pub(crate) dirs: Vec<PathBuf>,
 }
 
-impl Place {
-    /// Starts or finds `target`, which will have tables with `columns` columns together.
-    pub(crate) fn take(target: &Target, placing: &Placing, columns: u64) -> Result<Place> {
+impl TargetServer {
+    /// Starts or finds `target`. `columns`: expected number of columns of all tables together.
+    pub(crate) fn open(target: &Target, placing: &TargetServerOptions, columns: u64) -> Result<TargetServer> {
         match Product::named(product_of(&target.name)).filter(|_| target.is_private()) {
-            Some(product) => Place::start(target, product, placing, columns),
-            None => Ok(Place {
+            Some(product) => TargetServer::start(target, product, placing, columns),
+            None => Ok(TargetServer {
                 pids: if placing.pids.is_empty() { local_pids(target) } else { placing.pids.clone() },
                 dirs: placing.dirs.clone(),
                 target: target.clone(),
@@ -81,20 +83,20 @@ impl Place {
         }
     }
 
-    fn start(target: &Target, product: Product, placing: &Placing, columns: u64) -> Result<Place> {
-        let under = placing.under.clone().unwrap_or_else(std::env::temp_dir);
+    fn start(target: &Target, product: Product, placing: &TargetServerOptions, columns: u64) -> Result<TargetServer> {
+        let parent_dir = placing.parent_dir.clone().unwrap_or_else(std::env::temp_dir);
         let directory = tempfile::Builder::new()
             .prefix(&format!("millrace-bench-{}-", product.name()))
-            .tempdir_in(&under)
-            .map_err(|error| Error::setup(format!("{}: no directory can be made: {error}", under.display())))?;
+            .tempdir_in(&parent_dir)
+            .map_err(|error| Error::setup(format!("{}: cannot create a directory: {error}", parent_dir.display())))?;
         let disk = placing.disk_mib.map(|mib| Disk::mount(directory.path(), mib)).transpose()?;
-        let place = directory.path().join("server");
+        let dir = directory.path().join("server");
         let (settings, memory_mib) = (placing.settings.clone(), placing.memory_mib);
         let options = Options { settings, memory_mib, columns, ..Options::default() };
-        let server = peers::start(product, &place, options)?;
+        let server = peers::start(product, &dir, options)?;
         let mut target = target.clone();
         address(&mut target, &server)?;
-        Ok(Place {
+        Ok(TargetServer {
             target,
             pids: server.root_pids(),
             dirs: server.data_dirs().to_vec(),
@@ -104,7 +106,7 @@ impl Place {
         })
     }
 
-    /// Does `work` on a thread that can reach the target.
+    /// Runs `work` on a thread in the target's network namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -115,13 +117,13 @@ impl Place {
         })
     }
 
-    /// Moves the calling thread to where the target can be reached.
+    /// Moves the calling thread into the target's network namespace.
     pub(crate) fn enter(&self) -> Result<()> {
         self.server.as_ref().map_or(Ok(()), Server::enter_netns)
     }
 }
 
-/// Products whose private server is another's: TimescaleDB is tried on PostgreSQL.
+/// Returns the product whose server a driver uses: TimescaleDB is tested on PostgreSQL.
 fn product_of(name: &str) -> &str {
     match name {
         "timescaledb" => "postgres",
@@ -129,7 +131,7 @@ fn product_of(name: &str) -> &str {
     }
 }
 
-/// Puts the addresses of a private server where its driver looks for them.
+/// Sets the addresses and the login of a private server in its driver's target.
 fn address(target: &mut Target, server: &Server) -> Result<()> {
     target.network_of = server.network_of();
     let main = match server.product() {
@@ -162,7 +164,7 @@ fn address(target: &mut Target, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Who listens at the target's port, if that is on this machine.
+/// Returns the processes that listen on the target's port, if it is on this machine.
 fn local_pids(target: &Target) -> Vec<u32> {
     let Some((host, port)) = target.hosts.first().and_then(|host| host.rsplit_once(':')) else { return Vec::new() };
     let Ok(port) = port.parse() else { return Vec::new() };
