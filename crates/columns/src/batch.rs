@@ -7,8 +7,8 @@ use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlState, Table};
 
 use crate::keys::KeyList;
-use crate::packed::{PACKED_BYTES_MAX, Packed};
 use crate::rows::{Op, Ops, Rows, arrow_type, value_offsets};
+use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SmallBatch};
 
 /// Rows as a writer hands them in: `rows.series` indexes `keys`, because ids are assigned only at commit.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Batch {
     pub fn check(&self, table: &Table) -> Result<()> {
         self.check_shape(table)?;
         self.check_keys(table)?;
-        match self.rows.as_packed() {
+        match self.rows.as_small_batch() {
             Some(packed) => check_packed(table, packed)?,
             None => self.rows.arrays().iter().try_for_each(|(id, values)| check_column(table, *id, values))?,
         }
@@ -96,7 +96,7 @@ impl Batch {
         let rows = &self.rows;
         let count = rows.times.len();
         let even = rows.series.len() == count
-            && rows.as_packed().is_none_or(|packed| packed.rows() == count)
+            && rows.as_small_batch().is_none_or(|packed| packed.rows() == count)
             && rows.arrays().iter().all(|(_, values)| values.len() == count);
         if !even {
             return Err(Error::bug(format!("batch for table {} has columns of different lengths", table.name)));
@@ -153,7 +153,7 @@ impl Batch {
             return Ok(());
         }
         let is_full = |column: &&Column| {
-            let Some(packed) = self.rows.as_packed() else { return false };
+            let Some(packed) = self.rows.as_small_batch() else { return false };
             packed.position(column.id).is_some_and(|at| packed.is_full(at))
         };
         for column in table.field_columns().filter(|column| !column.nullable && !is_full(column)) {
@@ -173,7 +173,7 @@ impl Batch {
         if rows.is_empty() {
             return Ok(());
         }
-        if rows.as_packed().is_some_and(|packed| packed.bytes().len() <= PACKED_BYTES_MAX) {
+        if rows.as_small_batch().is_some_and(|packed| packed.bytes().len() <= SMALL_BATCH_BYTES_MAX) {
             return Ok(());
         }
         let columns = rows.columns();
@@ -215,8 +215,8 @@ fn check_ops(table: &Table, ops: &Ops, rows: usize) -> Result<()> {
 }
 
 /// As [`check_column`], for all columns.
-fn check_packed(table: &Table, packed: &Packed) -> Result<()> {
-    if packed.bytes().len() > PACKED_BYTES_MAX {
+fn check_packed(table: &Table, packed: &SmallBatch) -> Result<()> {
+    if packed.bytes().len() > SMALL_BATCH_BYTES_MAX {
         return Err(Error::bug(format!("packed rows of {} bytes for table {}", packed.bytes().len(), table.name)));
     }
     let mut last = None;

@@ -21,9 +21,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::segment::Directory;
 
 /// How many that are held the hand passes by for one that comes: a scan may hold all there are.
-const HELD_PASSED: u32 = 16;
+const PINNED_SKIPPED_MAX: u32 = 16;
 /// Slots of segments that are gone are looked for when there are twice as many as after the last look, and so many.
-const LOOK_MIN: usize = 64;
+const SWEEP_SLOTS_MIN: usize = 64;
 
 /// What segments have open and in memory, shared by those of a database. Cloning shares it.
 #[derive(Clone)]
@@ -74,27 +74,27 @@ pub(crate) struct Ring<T> {
     limit: u64,
     /// What all that is alive costs, held and in slots.
     used: AtomicU64,
-    full: Mutex<Full<T>>,
+    full: Mutex<RingState<T>>,
 }
 
 /// Slots that were filled.
-struct Full<T> {
+struct RingState<T> {
     /// Where the hand comes next is the front.
     slots: VecDeque<Weak<Slot<T>>>,
     /// When there are so many, those of segments that are gone are taken out.
-    look_at: usize,
+    sweep_at: usize,
 }
 
 /// A place for one thing that can be had again.
 pub(crate) struct Slot<T> {
     ring: Arc<Ring<T>>,
-    kept: RwLock<Option<Arc<Kept<T>>>>,
+    kept: RwLock<Option<Arc<CacheEntry<T>>>>,
     /// Was it used since the hand came by?
-    touched: AtomicBool,
+    referenced: AtomicBool,
 }
 
 /// What was in a slot when somebody asked. It costs as long as it lives.
-pub(crate) struct Kept<T> {
+pub(crate) struct CacheEntry<T> {
     value: T,
     cost: AtomicU64,
     ring: Arc<Ring<T>>,
@@ -102,7 +102,7 @@ pub(crate) struct Kept<T> {
 
 impl<T> Ring<T> {
     fn new(limit: u64) -> Arc<Ring<T>> {
-        let full = Full { slots: VecDeque::new(), look_at: LOOK_MIN };
+        let full = RingState { slots: VecDeque::new(), sweep_at: SWEEP_SLOTS_MIN };
         Arc::new(Ring { limit, used: AtomicU64::new(0), full: Mutex::new(full) })
     }
 
@@ -113,26 +113,26 @@ impl<T> Ring<T> {
     /// Lets go of what was not used lately, until `more` fits too.
     fn make_room(&self, more: u64) {
         // Dropped when the ring is free again: closing a file is a call of the system.
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         let mut freed = 0;
         let slots = &mut self.full.lock().slots;
-        let mut held = 0;
+        let mut pinned = 0;
         // Each is passed over at most once for having been used, so that this ends.
         for _ in 0..2 * slots.len() {
             let fits = self.used().saturating_add(more).saturating_sub(freed) <= self.limit;
-            if fits || held >= HELD_PASSED {
+            if fits || pinned >= PINNED_SKIPPED_MAX {
                 break;
             }
             let Some(next) = slots.pop_front() else { break };
             let Some(slot) = next.upgrade() else { continue };
-            match slot.let_go() {
-                Found::Unused(kept) => {
+            match slot.try_evict() {
+                Eviction::Evicted(kept) => {
                     freed += kept.cost.load(Ordering::Relaxed);
-                    gone.push(kept);
+                    evicted.push(kept);
                     continue;
                 }
-                Found::Held => held += 1,
-                Found::Used => {}
+                Eviction::Pinned => pinned += 1,
+                Eviction::Referenced => {}
             }
             slots.push_back(next);
         }
@@ -140,27 +140,27 @@ impl<T> Ring<T> {
 
     fn admit(&self, slot: Weak<Slot<T>>) {
         let mut full = self.full.lock();
-        if full.slots.len() >= full.look_at {
+        if full.slots.len() >= full.sweep_at {
             full.slots.retain(|slot| slot.strong_count() > 0);
-            full.look_at = 2 * full.slots.len() + LOOK_MIN;
+            full.sweep_at = 2 * full.slots.len() + SWEEP_SLOTS_MIN;
         }
         full.slots.push_back(slot);
     }
 }
 
 /// What the hand finds in a slot.
-enum Found<T> {
+enum Eviction<T> {
     /// Used since it came by last.
-    Used,
+    Referenced,
     /// In use now.
-    Held,
+    Pinned,
     /// It is out of the slot.
-    Unused(Arc<Kept<T>>),
+    Evicted(Arc<CacheEntry<T>>),
 }
 
 impl<T> Slot<T> {
     pub(crate) fn new(ring: &Arc<Ring<T>>) -> Arc<Slot<T>> {
-        Arc::new(Slot { ring: Arc::clone(ring), kept: RwLock::new(None), touched: AtomicBool::new(false) })
+        Arc::new(Slot { ring: Arc::clone(ring), kept: RwLock::new(None), referenced: AtomicBool::new(false) })
     }
 
     /// What is in it, or what `make` fetches, with what that costs. Two threads may both fetch; one result is kept.
@@ -170,7 +170,7 @@ impl<T> Slot<T> {
         self: &Arc<Self>,
         room: u64,
         make: impl FnOnce() -> Result<(T, u64)>,
-    ) -> Result<Arc<Kept<T>>> {
+    ) -> Result<Arc<CacheEntry<T>>> {
         if let Some(kept) = self.get() {
             return Ok(kept);
         }
@@ -179,22 +179,22 @@ impl<T> Slot<T> {
         Ok(self.put(value, cost))
     }
 
-    fn get(&self) -> Option<Arc<Kept<T>>> {
+    fn get(&self) -> Option<Arc<CacheEntry<T>>> {
         let kept = self.kept.read().clone()?;
         // Written once a round of the hand: a line of memory that is only read stays with every core.
-        if !self.touched.load(Ordering::Relaxed) {
-            self.touched.store(true, Ordering::Relaxed);
+        if !self.referenced.load(Ordering::Relaxed) {
+            self.referenced.store(true, Ordering::Relaxed);
         }
         Some(kept)
     }
 
-    fn put(self: &Arc<Self>, value: T, cost: u64) -> Arc<Kept<T>> {
+    fn put(self: &Arc<Self>, value: T, cost: u64) -> Arc<CacheEntry<T>> {
         let mut slot = self.kept.write();
         if let Some(kept) = &*slot {
             return Arc::clone(kept);
         }
         self.ring.used.fetch_add(cost, Ordering::Relaxed);
-        let kept = Arc::new(Kept { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
+        let kept = Arc::new(CacheEntry { value, cost: AtomicU64::new(cost), ring: Arc::clone(&self.ring) });
         *slot = Some(Arc::clone(&kept));
         drop(slot);
         self.ring.admit(Arc::downgrade(self));
@@ -202,20 +202,20 @@ impl<T> Slot<T> {
         kept
     }
 
-    fn let_go(&self) -> Found<T> {
-        if self.touched.swap(false, Ordering::Relaxed) {
-            return Found::Used;
+    fn try_evict(&self) -> Eviction<T> {
+        if self.referenced.swap(false, Ordering::Relaxed) {
+            return Eviction::Referenced;
         }
-        let Some(mut kept) = self.kept.try_write() else { return Found::Held };
+        let Some(mut kept) = self.kept.try_write() else { return Eviction::Pinned };
         // Under this lock nobody can get hold of it.
         if kept.as_ref().is_some_and(|kept| Arc::strong_count(kept) > 1) {
-            return Found::Held;
+            return Eviction::Pinned;
         }
-        kept.take().map_or(Found::Held, Found::Unused)
+        kept.take().map_or(Eviction::Pinned, Eviction::Evicted)
     }
 }
 
-impl<T> Kept<T> {
+impl<T> CacheEntry<T> {
     /// It costs so much more from now on.
     pub(crate) fn grow(&self, cost: u64) {
         self.cost.fetch_add(cost, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Deref for Kept<T> {
+impl<T> Deref for CacheEntry<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -232,7 +232,7 @@ impl<T> Deref for Kept<T> {
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for CacheEntry<T> {
     fn drop(&mut self) {
         self.ring.used.fetch_sub(*self.cost.get_mut(), Ordering::Relaxed);
     }
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     /// A slot that was asked for `number`, which costs one.
-    fn ask(slot: &Arc<Slot<u32>>, number: u32, made: &mut u32) -> Arc<Kept<u32>> {
+    fn ask(slot: &Arc<Slot<u32>>, number: u32, made: &mut u32) -> Arc<CacheEntry<u32>> {
         let make = || {
             *made += 1;
             Ok((number, 1))
@@ -295,7 +295,7 @@ mod tests {
         }
         assert_eq!(ring.used(), 10);
         let count = ring.full.lock().slots.len();
-        assert!(count < 2 * 10 + 2 * LOOK_MIN, "{count}");
+        assert!(count < 2 * 10 + 2 * SWEEP_SLOTS_MIN, "{count}");
     }
 
     #[test]

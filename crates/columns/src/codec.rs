@@ -14,9 +14,9 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuf
 use model::{ColumnId, DataType, Result, limits};
 
 use crate::bytes::{Reader, push_varint};
-use crate::encoding::quick;
-use crate::packed::{PACKED_ROWS_MAX, Packed};
+use crate::encoding::log_encoding;
 use crate::rows::{Op, Ops, Rows, arrow_type, data_type, text_bytes, value_offsets};
+use crate::small_batch::{SMALL_BATCH_ROWS_MAX, SmallBatch};
 
 /// The first byte: columns as they are.
 const VERSION_RAW: u8 = 1;
@@ -48,7 +48,7 @@ impl Rows {
         self.begin(VERSION_RAW, range.clone(), out);
         encode_series(&self.series[range.clone()], out);
         extend_native(out, &self.times[range.clone()]);
-        match self.as_packed() {
+        match self.as_small_batch() {
             Some(packed) if range == (0..self.len()) => {
                 out.extend_from_slice(&(packed.len() as u16).to_le_bytes());
                 out.extend_from_slice(packed.bytes());
@@ -71,7 +71,7 @@ impl Rows {
     pub fn encode_compressed(&self, range: Range<usize>, out: &mut Vec<u8>) {
         let raw_bytes = self.encoded_bytes(range.clone());
         let columns = self.arrays();
-        if range.len() <= PACKED_ROWS_MAX || raw_bytes < COMPRESS_BYTES_MIN || self.as_packed().is_some() {
+        if range.len() <= SMALL_BATCH_ROWS_MAX || raw_bytes < COMPRESS_BYTES_MIN || self.as_small_batch().is_some() {
             return self.encode(range, out);
         }
         let expanded: usize = columns.iter().map(|(_, values)| expanded_bytes(values, range.clone())).sum();
@@ -84,7 +84,7 @@ impl Rows {
         let mut scratch =
             Scratch { numbers: Vec::with_capacity(range.len()), chunk: Vec::with_capacity(range.len() * 8) };
         encode_compressed_series(&self.series[range.clone()], &mut scratch, out);
-        quick::write_ints(&self.times[range.clone()], &mut scratch.chunk);
+        log_encoding::write_ints(&self.times[range.clone()], &mut scratch.chunk);
         push_chunk(&mut scratch.chunk, out);
         encode_compressed_columns(columns, range.clone(), &mut scratch, out);
         if out.len() - start > raw_bytes {
@@ -121,10 +121,10 @@ impl Rows {
         let series = decode_series(&mut reader, rows)?;
         let times = natives::<i64, 8>(reader.take(rows * 8)?, i64::from_le_bytes);
         let count = reader.u16()?;
-        if rows <= PACKED_ROWS_MAX {
-            let packed = Packed::read(&mut reader, rows, count.into())?;
+        if rows <= SMALL_BATCH_ROWS_MAX {
+            let packed = SmallBatch::read(&mut reader, rows, count.into())?;
             reader.end()?;
-            return Ok(Rows::from_packed(series, times, ops, packed));
+            return Ok(Rows::from_small_batch(series, times, ops, packed));
         }
         let mut columns: Vec<(ColumnId, ArrayRef)> = Vec::new();
         for _ in 0..count {
@@ -140,7 +140,7 @@ impl Rows {
 
     fn decode_compressed(mut reader: Reader<'_>) -> Result<Rows> {
         let rows = reader.u32()? as usize;
-        let mut left = Expanded(EXPANDED_BYTES_MAX);
+        let mut left = ExpansionBudget(EXPANDED_BYTES_MAX);
         left.take(&reader, rows.saturating_mul(ROW_BYTES))?;
         let ops = decode_ops(&mut reader, rows)?;
         let series = decode_compressed_series(&mut reader, rows)?;
@@ -159,7 +159,7 @@ impl Rows {
     #[must_use]
     pub fn encoded_bytes(&self, range: Range<usize>) -> usize {
         let ops: usize = self.ops.list().iter().map(op_bytes).sum();
-        let columns: usize = match self.as_packed() {
+        let columns: usize = match self.as_small_batch() {
             // Of some of the rows it is more than enough: they are few, and so are their bytes.
             Some(packed) => packed.bytes().len(),
             None => self.arrays().iter().map(|(_, values)| column_bytes(values, range.clone())).sum(),
@@ -229,9 +229,9 @@ fn column_bytes(values: &ArrayRef, range: Range<usize>) -> usize {
 }
 
 /// What may still be made of compressed rows.
-struct Expanded(usize);
+struct ExpansionBudget(usize);
 
-impl Expanded {
+impl ExpansionBudget {
     fn take(&mut self, reader: &Reader<'_>, bytes: usize) -> Result<()> {
         match self.0.checked_sub(bytes) {
             Some(left) => self.0 = left,
@@ -264,7 +264,7 @@ fn take_chunk<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
 }
 
 fn take_ints(reader: &mut Reader<'_>, count: usize, what: &str) -> Result<Vec<i64>> {
-    quick::decode_ints(count, take_chunk(reader)?).map_err(|error| error.context(what))
+    log_encoding::decode_ints(count, take_chunk(reader)?).map_err(|error| error.context(what))
 }
 
 /// Memory that one column after the other works in.
@@ -293,7 +293,7 @@ fn encode_compressed_columns(
         push_varint(out, id.0 - before);
         (count, before) = (count + 1, id.0);
         out.push(ty as u8);
-        quick::encode(ty, &values, &mut scratch.numbers, &mut scratch.chunk);
+        log_encoding::encode(ty, &values, &mut scratch.numbers, &mut scratch.chunk);
         push_chunk(&mut scratch.chunk, out);
     }
     out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
@@ -307,7 +307,7 @@ fn encode_compressed_series(series: &[u32], scratch: &mut Scratch, out: &mut Vec
     out.push(SERIES_PACKED);
     scratch.numbers.clear();
     scratch.numbers.extend(series.iter().copied().map(i64::from));
-    quick::write_ints(&scratch.numbers, &mut scratch.chunk);
+    log_encoding::write_ints(&scratch.numbers, &mut scratch.chunk);
     push_chunk(&mut scratch.chunk, out);
 }
 
@@ -326,7 +326,7 @@ fn decode_compressed_column(
     reader: &mut Reader<'_>,
     before: Option<ColumnId>,
     rows: usize,
-    left: &mut Expanded,
+    left: &mut ExpansionBudget,
 ) -> Result<(ColumnId, ArrayRef)> {
     let more = reader.varint()?;
     let Some(id) = before.map_or(0, |before| before.0).checked_add(more).filter(|_| before.is_none() || more > 0)
@@ -339,7 +339,8 @@ fn decode_compressed_column(
     };
     let chunk = take_chunk(reader)?;
     left.take(reader, rows * width(&arrow_type(ty)))?;
-    let values = quick::decode(ty, rows, chunk, left.0).map_err(|error| error.context(format!("column {id}")))?;
+    let values =
+        log_encoding::decode(ty, rows, chunk, left.0).map_err(|error| error.context(format!("column {id}")))?;
     left.take(reader, text_bytes(&values))?;
     Ok((id, values))
 }

@@ -15,8 +15,7 @@ use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TableRef, TimeRange};
 
 use crate::cache::SegmentCache;
-use crate::chunk::{Reads, SegmentSource, Source};
-use crate::deletes::{Deletes, Hides};
+use crate::deletes::{DeleteFilter, Deletes};
 use crate::encoding::Form;
 use crate::filter::Filter;
 use crate::flush::{Output, Writing, needed};
@@ -25,6 +24,7 @@ use crate::merge::{Fold, Merger};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
 use crate::segments::Segments;
+use crate::sorted_run::{ColumnReads, SegmentSource, Source};
 use crate::state::TableState;
 
 /// Fewest segments worth merging.
@@ -123,7 +123,7 @@ impl TableState {
             let folded = if self.keeps_history() {
                 true
             } else {
-                let dated = segment.columns()?.iter().any(|(id, _)| history::is_moment(*id));
+                let dated = segment.columns()?.iter().any(|(id, _)| history::is_history_column(*id));
                 !dated && (!self.table.keyed || !bottom || segment.settled()?)
             };
             if touched || !folded {
@@ -395,11 +395,11 @@ impl Compaction {
         columns.dedup_by_key(|column| column.0);
         if self.keeps_history() && self.inputs.iter().any(|segment| self.applying(segment).next().is_some()) {
             // The times of both are listed beside the first.
-            columns.retain(|(id, _)| !history::is_moment(*id));
+            columns.retain(|(id, _)| !history::is_history_column(*id));
             columns.extend([(history::BORN, history::TYPE), (history::GONE, history::TYPE)]);
         }
         let known = |id: ColumnId| {
-            if history::is_moment(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }
+            if history::is_history_column(id) { self.keeps_history() } else { self.table.column_by_id(id).is_some() }
         };
         columns.retain(|(id, _)| known(*id));
         Ok(columns)
@@ -420,9 +420,10 @@ impl Compaction {
         let mut sources = Vec::new();
         let mut rows = 0;
         for segment in &self.inputs {
-            let deletes = Hides { deletes: self.applying(segment).cloned().collect(), ..Hides::default() };
+            let deletes =
+                DeleteFilter { deletes: self.applying(segment).cloned().collect(), ..DeleteFilter::default() };
             let (hides, versions) = match self.keeps_history() {
-                true => (Hides::default(), Versions::All(deletes)),
+                true => (DeleteFilter::default(), Versions::All(deletes)),
                 false => (deletes, Versions::At(NOW)),
             };
             let filter = Filter { times, series: SeriesFilter::All, hides, versions };
@@ -434,7 +435,8 @@ impl Compaction {
             let blocks: Vec<u32> = (0..metas.len() as u32).filter(passes).collect();
             rows += blocks.iter().map(|block| metas[*block as usize].rows as usize).sum::<usize>();
             sources.extend(
-                SegmentSource::new(segment.clone(), filter, blocks, Reads::all(ids.clone()))?.map(Source::Segment),
+                SegmentSource::new(segment.clone(), filter, blocks, ColumnReads::all(ids.clone()))?
+                    .map(Source::Segment),
             );
         }
         Ok((sources, rows))

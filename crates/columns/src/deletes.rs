@@ -346,18 +346,18 @@ fn overlapping_of<'a>(spans: &'a [(u32, Span)], times: &TimeRange) -> impl Itera
 
 /// The deletes that are newer than some rows, and of these those that were committed by some time.
 #[derive(Clone, Debug)]
-pub(crate) struct Hides {
+pub(crate) struct DeleteFilter {
     pub(crate) deletes: Vec<Arc<Deletes>>,
     pub(crate) until: i64,
 }
 
-impl Default for Hides {
-    fn default() -> Hides {
-        Hides { deletes: Vec::new(), until: NOW }
+impl Default for DeleteFilter {
+    fn default() -> DeleteFilter {
+        DeleteFilter { deletes: Vec::new(), until: NOW }
     }
 }
 
-impl Hides {
+impl DeleteFilter {
     pub(crate) fn is_empty(&self) -> bool {
         self.deletes.is_empty()
     }
@@ -378,9 +378,9 @@ impl Hides {
     }
 
     /// Those that may hide a row of these series and moments.
-    pub(crate) fn over(&self, series: (u32, u32), times: &TimeRange) -> Hides {
+    pub(crate) fn over(&self, series: (u32, u32), times: &TimeRange) -> DeleteFilter {
         let touches = |deletes: &&Arc<Deletes>| deletes.touches_until(series, times, self.until);
-        Hides { deletes: self.deletes.iter().filter(touches).cloned().collect(), until: self.until }
+        DeleteFilter { deletes: self.deletes.iter().filter(touches).cloned().collect(), until: self.until }
     }
 }
 
@@ -389,14 +389,14 @@ const NEWER_SPANS_MAX: usize = 1 << 12;
 
 /// The deletes met so far by who goes through entries, newest first. Merges small ones, so that the list is short however many
 /// there are.
-pub(crate) struct Newer {
-    hides: Hides,
+pub(crate) struct DeleteCollector {
+    hides: DeleteFilter,
     keeps_history: bool,
 }
 
-impl Newer {
-    pub(crate) fn new(until: i64, keeps_history: bool) -> Newer {
-        Newer { hides: Hides { deletes: Vec::new(), until }, keeps_history }
+impl DeleteCollector {
+    pub(crate) fn new(until: i64, keeps_history: bool) -> DeleteCollector {
+        DeleteCollector { hides: DeleteFilter { deletes: Vec::new(), until }, keeps_history }
     }
 
     /// The next older one.
@@ -414,7 +414,7 @@ impl Newer {
         }
     }
 
-    pub(crate) fn hides(&self) -> &Hides {
+    pub(crate) fn hides(&self) -> &DeleteFilter {
         &self.hides
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{Lsn, TimeRange};
 
-use crate::deletes::{Deletes, Hides, Newer, work};
+use crate::deletes::{DeleteCollector, DeleteFilter, Deletes, work};
 use crate::encoding::tests::Random;
 use crate::history::NOW;
 use crate::state::Tombstone;
@@ -45,16 +45,16 @@ fn deletes_hide_what_a_list_of_them_hides_however_they_were_merged() {
         let until =
             if keeps_history && random.below(2) == 0 { random.below(count * 10 + 5).cast_signed() } else { NOW };
         let hides = match random.below(3) {
-            0 => Hides { deletes: parts.clone(), until },
+            0 => DeleteFilter { deletes: parts.clone(), until },
             1 => {
-                let mut newer = Newer::new(until, keeps_history);
+                let mut newer = DeleteCollector::new(until, keeps_history);
                 parts.iter().rev().for_each(|deletes| newer.push(deletes));
                 newer.hides().clone()
             }
             _ => {
                 // As the manifest has them.
                 let kept = parts.iter().flat_map(|deletes| deletes.tombstones()).collect::<Vec<_>>();
-                Hides { deletes: vec![Arc::new(Deletes::of(kept, keeps_history))], until }
+                DeleteFilter { deletes: vec![Arc::new(Deletes::of(kept, keeps_history))], until }
             }
         };
         let hidden = |series: u32, time: i64| {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use model::TimeRange;
 
-use crate::deletes::Hides;
+use crate::deletes::DeleteFilter;
 use crate::history::{NOW, Versions};
 use crate::scan::SeriesFilter;
 use crate::state::Tombstone;
@@ -15,7 +15,7 @@ pub(crate) struct Filter {
     pub(crate) times: TimeRange,
     pub(crate) series: SeriesFilter,
     /// Deletes newer than the source.
-    pub(crate) hides: Hides,
+    pub(crate) hides: DeleteFilter,
     pub(crate) versions: Versions,
 }
 
@@ -134,7 +134,7 @@ impl Filter {
         Filter {
             times: TimeRange::ALL,
             series: SeriesFilter::All,
-            hides: Hides::default(),
+            hides: DeleteFilter::default(),
             versions: Versions::At(NOW),
         }
     }
@@ -265,7 +265,7 @@ mod tests {
             [TimeRange::ALL, TimeRange { start: 1, last: 5 }, TimeRange { start: 9, last: 9 }, TimeRange::EMPTY];
         for (filter, hides, times_wanted) in combinations(&filters, &hides, &ranges) {
             let deletes = hides.iter().map(|hide| Arc::new(Deletes::of([hide.clone()], false))).collect();
-            let deletes = Hides { deletes, ..Hides::default() };
+            let deletes = DeleteFilter { deletes, ..DeleteFilter::default() };
             let filter = Filter { times: times_wanted, series: filter, hides: deletes, ..Filter::all() };
             let wanted = |row: &(u32, i64)| {
                 filter.series.any_in(row.0, row.0)

@@ -7,18 +7,18 @@ use env::Env;
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use crate::cache::SegmentCache;
-use crate::chunk::{RowsSource, Source};
-use crate::deletes::{Deletes, Hides, Newer};
+use crate::deletes::{DeleteCollector, DeleteFilter, Deletes};
 use crate::encoding::Form;
 use crate::files::SeriesFile;
 use crate::filter::Filter;
-use crate::history::{self, NOW, Versions, with_moments};
+use crate::history::{self, NOW, Versions, with_history_columns};
 use crate::merge::{Fold, Merger};
-use crate::plan::Plan;
+use crate::merge_plan::MergePlan;
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
 use crate::segments::Segments;
 use crate::series_file::write_series_file;
+use crate::sorted_run::{RowsSource, Source};
 use crate::state::{Entry, TableState};
 
 /// A finished flush of one table.
@@ -183,14 +183,14 @@ pub(crate) fn entry_sources<'a>(
     times: TimeRange,
     history: bool,
 ) -> (Vec<Source>, Vec<Arc<Deletes>>) {
-    let mut newer = Newer::new(NOW, history);
+    let mut newer = DeleteCollector::new(NOW, history);
     let mut sources = Vec::new();
     for entry in entries.rev() {
         match entry {
             Entry::Delete(deletes) => newer.push(deletes),
             Entry::Rows { rows, committed, .. } if history => {
-                let rows = with_moments(rows, *committed, newer.hides());
-                let versions = Versions::All(Hides::default());
+                let rows = with_history_columns(rows, *committed, newer.hides());
+                let versions = Versions::All(DeleteFilter::default());
                 let filter = Filter { times, versions, ..Filter::all() };
                 sources.extend(RowsSource::new(rows, filter).map(Source::Rows));
             }
@@ -287,7 +287,7 @@ impl Writing {
         self.writer.as_ref().map_or(0, SegmentWriter::position)
     }
 
-    fn add(&mut self, plan: &Plan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
+    fn add(&mut self, plan: &MergePlan, next_file: &mut dyn FnMut() -> u64) -> Result<()> {
         let Output { env, dir, columns, form, .. } = &self.output;
         let writer = match &mut self.writer {
             Some(writer) => writer,

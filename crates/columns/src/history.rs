@@ -18,7 +18,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
 use model::{ColumnId, DataType, TimeRange};
 
-use crate::deletes::Hides;
+use crate::deletes::DeleteFilter;
 use crate::rows::Rows;
 use crate::segment::BlockRows;
 
@@ -30,7 +30,7 @@ pub const GONE: ColumnId = ColumnId(u32::MAX - 1);
 pub(crate) const TYPE: DataType = DataType::Int64;
 
 /// Is it one of the two?
-pub(crate) fn is_moment(id: ColumnId) -> bool {
+pub(crate) fn is_history_column(id: ColumnId) -> bool {
     id == BORN || id == GONE
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Versions {
     /// Those that were there at this time of a commit, nanoseconds since 1970 UTC; [`NOW`] for those that are there.
     At(i64),
     /// All, and these deletes marked.
-    All(Hides),
+    All(DeleteFilter),
 }
 
 /// The time of whoever sees all that was committed.
@@ -64,29 +64,29 @@ fn micros(ns: i64) -> i64 {
 }
 
 /// When the versions of some rows were there.
-pub(crate) struct Lives {
+pub(crate) struct VersionLifetimes {
     born: Option<ArrayRef>,
     gone: Option<ArrayRef>,
     time: i64,
 }
 
-impl Lives {
+impl VersionLifetimes {
     /// Of rows with these columns, for a reader at `time`; `None` when all were there.
-    pub(crate) fn of(columns: &[(ColumnId, ArrayRef)], time: i64) -> Option<Lives> {
+    pub(crate) fn of(columns: &[(ColumnId, ArrayRef)], time: i64) -> Option<VersionLifetimes> {
         let column = |id: ColumnId| columns.iter().find(|column| column.0 == id).map(|column| Arc::clone(&column.1));
         let born = if time == NOW { None } else { column(BORN) };
         let gone = column(GONE);
-        (born.is_some() || gone.is_some()).then(|| Lives { born, gone, time: micros(time) })
+        (born.is_some() || gone.is_some()).then(|| VersionLifetimes { born, gone, time: micros(time) })
     }
 
     /// The same of rows of the memtable.
-    pub(crate) fn of_rows(rows: &Rows, time: i64) -> Option<Lives> {
+    pub(crate) fn of_rows(rows: &Rows, time: i64) -> Option<VersionLifetimes> {
         let columns = [BORN, GONE].into_iter().filter_map(|id| Some((id, rows.column(id)?)));
-        if rows.has(BORN) { Lives::of(&columns.collect::<Vec<_>>(), time) } else { None }
+        if rows.has(BORN) { VersionLifetimes::of(&columns.collect::<Vec<_>>(), time) } else { None }
     }
 
     /// Was the version of this row there?
-    pub(crate) fn there(&self, row: usize) -> bool {
+    pub(crate) fn is_visible(&self, row: usize) -> bool {
         let by_then = |moments: &Option<ArrayRef>| {
             let moments = moments.as_ref()?.as_primitive::<Int64Type>();
             moments.is_valid(row).then(|| moments.value(row) <= self.time)
@@ -96,7 +96,7 @@ impl Lives {
 }
 
 /// Rows of the memtable with when they were written, and when the first of `deletes`, all newer, hid them.
-pub(crate) fn with_moments(rows: &Rows, committed: i64, deletes: &Hides) -> Arc<Rows> {
+pub(crate) fn with_history_columns(rows: &Rows, committed: i64, deletes: &DeleteFilter) -> Arc<Rows> {
     let mut columns = rows.columns().into_owned();
     let old = columns.pop_if(|(id, _)| *id == GONE);
     if !rows.has(BORN) {
@@ -107,7 +107,7 @@ pub(crate) fn with_moments(rows: &Rows, committed: i64, deletes: &Hides) -> Arc<
 }
 
 /// Marks what `deletes`, all newer, hide of a block's rows.
-pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &Hides) {
+pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &DeleteFilter) {
     if deletes.is_empty() {
         return;
     }
@@ -120,7 +120,7 @@ fn marked(
     old: Option<(ColumnId, ArrayRef)>,
     series: &[u32],
     times: &[i64],
-    deletes: &Hides,
+    deletes: &DeleteFilter,
 ) -> Option<(ColumnId, ArrayRef)> {
     if deletes.is_empty() {
         return old;

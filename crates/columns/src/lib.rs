@@ -16,18 +16,17 @@
 //! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes:
 //! docs/format/{segment,series,rows}.md.
 
-mod bare;
 mod batch;
 #[cfg(test)]
 mod batch_tests;
+mod block_statistics;
 mod bytes;
 mod cache;
-mod chunk;
 mod codec;
 #[cfg(test)]
 mod codec_tests;
+mod column_scan;
 mod compact;
-mod consolidate;
 mod deletes;
 #[cfg(test)]
 mod deletes_tests;
@@ -39,12 +38,12 @@ mod filter;
 mod flush;
 mod history;
 mod keys;
+mod memtable_compaction;
 mod merge;
+mod merge_plan;
 #[cfg(test)]
 mod model_test;
-mod packed;
 mod pieces;
-mod plan;
 mod postings;
 mod prune;
 pub mod rows;
@@ -53,20 +52,22 @@ pub mod segment;
 mod segments;
 pub mod series;
 mod series_file;
+mod small_batch;
+mod sorted_run;
 pub mod state;
 #[cfg(test)]
 mod tests;
-mod whole;
 
+pub use block_statistics::{Piece, WholeBlock};
 pub use cache::SegmentCache;
 pub use compact::{Compacted, Compacting, Compaction, Moved};
-pub use consolidate::Consolidated;
 pub use deletes::Deletes;
 pub use files::{SeriesFile, TableFiles, segment_path, series_path};
 pub use flush::Flushed;
 pub use history::{BORN, GONE};
+pub use memtable_compaction::Consolidated;
+pub use merge_plan::uncoded;
 pub use pieces::Pieces;
-pub use plan::uncoded;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
     ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter, TableView,
@@ -77,4 +78,3 @@ pub use segments::Segments;
 pub use series::{OneOf, SeriesIndex};
 pub use series_file::{read_series_file, write_series_file};
 pub use state::{Entries, Entry, TableState, Tombstone};
-pub use whole::{Piece, WholeBlock};

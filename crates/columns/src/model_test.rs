@@ -13,12 +13,12 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Recor
 use env::Env;
 use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, SqlState, Table, TimeRange, key};
 
+use crate::block_statistics::WholeBlock;
 use crate::encoding::tests::Random;
 use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, Scanned, SeriesFilter, TableView};
 use crate::segment::{BLOCK_ROWS_MAX, ColumnStats, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::tests::table_of;
-use crate::whole::WholeBlock;
 use crate::{Batch, Compacted, Flushed, KeyList, Op, Ops, Rows, SegmentCache, TableFiles};
 
 const TIMES: i64 = 400;
@@ -326,7 +326,7 @@ impl World {
             }
         }
         let rows = Rows::new(series, times, self.ops(rows), columns);
-        Batch::new(keys, if self.below(2) == 0 { rows.packed() } else { rows })
+        Batch::new(keys, if self.below(2) == 0 { rows.pack_if_small() } else { rows })
     }
 
     fn ops(&mut self, rows: usize) -> Ops {
@@ -529,7 +529,7 @@ impl World {
             let fields = |id: &ColumnId| view.state().table.field_columns().any(|column| column.id == *id);
             request.columns.retain(fields);
             request.batch_rows = [request.batch_rows, BLOCK_ROWS_MAX][self.below(2) as usize];
-            request.bare = true;
+            request.columns_only = true;
         }
         let mut expected = expected(view, model, &request);
         if self.below(4) == 0 && request.ranges.is_empty() {
@@ -555,7 +555,7 @@ impl World {
         if self.below(3) == 0 {
             return self.check_kept(view, &request, &expected);
         }
-        if self.below(5) == 0 && !request.bare {
+        if self.below(5) == 0 && !request.columns_only {
             request.limit = Some(self.below(20));
         }
         expected.truncate(request.limit.unwrap_or(u64::MAX).min(expected.len() as u64) as usize);
@@ -591,10 +591,10 @@ impl World {
         };
         let mut scan = view.scan_late(request.clone(), &early).unwrap();
         let mut seen = Vec::new();
-        while let Some(Scanned { series, times, batch }) = scan.next_kept(&mut keep).unwrap() {
-            let is_bare = request.bare && series.is_empty();
-            BARE.fetch_add(if is_bare { batch.num_rows() } else { 0 }, Ordering::Relaxed);
-            assert!(is_bare || series.len() == batch.num_rows());
+        while let Some(Scanned { series, times, batch }) = scan.next_filtered(&mut keep).unwrap() {
+            let is_columns_only = request.columns_only && series.is_empty();
+            BARE.fetch_add(if is_columns_only { batch.num_rows() } else { 0 }, Ordering::Relaxed);
+            assert!(is_columns_only || series.len() == batch.num_rows());
             assert_eq!(series.len(), times.len());
             seen.extend((0..batch.num_rows()).map(|row| cells(&batch, row)));
         }
@@ -800,7 +800,7 @@ fn expected(view: &TableView, model: &Model, request: &ScanRequest) -> Vec<Vec<O
 
 /// Where rows may come in any order, sorts them.
 fn in_any_order(request: &ScanRequest, seen: &mut [Vec<Option<Value>>], expected: &mut [Vec<Option<Value>>]) {
-    if request.bare {
+    if request.columns_only {
         seen.sort();
         expected.sort();
     }

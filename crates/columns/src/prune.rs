@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Result, TimeRange};
 
-use crate::deletes::{Deletes, Hides, Newer};
+use crate::deletes::{DeleteCollector, DeleteFilter, Deletes};
 use crate::filter::Filter;
 use crate::history::Versions;
 use crate::rows::Rows;
@@ -15,7 +15,7 @@ use crate::segments::ByTime;
 use crate::state::Entry;
 
 /// What a scan wants of a segment.
-pub(crate) struct Wanted {
+pub(crate) struct WantedBlocks {
     pub(crate) segment: Arc<Segment>,
     pub(crate) metas: Blocks,
     /// Ascending.
@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
 }
 
 /// The wanted blocks of each wanted segment, oldest first.
-pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<Wanted>> {
+pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<WantedBlocks>> {
     let mut wanted = Vec::new();
     let segments = &view.state().segments;
     let near = segments.overlapping(&request.times);
@@ -42,7 +42,7 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
         stats.blocks += metas.len() as u64;
         stats.blocks_pruned += (metas.len() - blocks.len()) as u64;
         if !blocks.is_empty() {
-            wanted.push(Wanted { segment: segment.clone(), metas, blocks, filter });
+            wanted.push(WantedBlocks { segment: segment.clone(), metas, blocks, filter });
         }
     }
     if !request.ranges.is_empty() {
@@ -53,7 +53,12 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
 }
 
 /// What is wanted of a segment; `None` when what the manifest knows of it says that it has nothing. Reads nothing.
-pub(crate) fn filter_of(view: &TableView, request: &ScanRequest, recent: &Hides, segment: &Segment) -> Option<Filter> {
+pub(crate) fn filter_of(
+    view: &TableView,
+    request: &ScanRequest,
+    recent: &DeleteFilter,
+    segment: &Segment,
+) -> Option<Filter> {
     let meta = segment.meta();
     // Most segments of a large table are of other moments, and deletes are dearer to ask.
     if !request.times.overlaps(&meta.times) || !request.series.any_in(meta.series.0, meta.series.1) {
@@ -91,8 +96,8 @@ fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Ite
 }
 
 /// The deletes of the memtable and of own writes, which are newer than every segment.
-pub(crate) fn recent(view: &TableView) -> Hides {
-    let mut newer = Newer::new(view.time(), view.state().keeps_history());
+pub(crate) fn recent(view: &TableView) -> DeleteFilter {
+    let mut newer = DeleteCollector::new(view.time(), view.state().keeps_history());
     for entry in view.entries().rev() {
         if let Entry::Delete(deletes) = entry {
             newer.push(deletes);
@@ -102,7 +107,7 @@ pub(crate) fn recent(view: &TableView) -> Hides {
 }
 
 /// The deletes that are newer than a segment and may hide rows of it at these moments.
-pub(crate) fn hides(view: &TableView, recent: &Hides, segment: &Segment, times: &TimeRange) -> Hides {
+pub(crate) fn hides(view: &TableView, recent: &DeleteFilter, segment: &Segment, times: &TimeRange) -> DeleteFilter {
     let meta = segment.meta();
     let mut hides = recent.over(meta.series, times);
     let applies = |deletes: &&Arc<Deletes>| {
@@ -121,14 +126,14 @@ pub(crate) fn hides(view: &TableView, recent: &Hides, segment: &Segment, times: 
 fn skip_by_statistics(
     view: &TableView,
     request: &ScanRequest,
-    wanted: &mut [Wanted],
+    wanted: &mut [WantedBlocks],
     stats: &mut ScanStats,
 ) -> Result<()> {
     let mut skipped: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     let by_time = by_time(wanted);
     for range in &request.ranges {
         let outside = wanted.iter().map(|wanted| outside(wanted, range)).collect::<Result<Vec<_>>>()?;
-        for (at, Wanted { metas, blocks, .. }) in wanted.iter().enumerate() {
+        for (at, WantedBlocks { metas, blocks, .. }) in wanted.iter().enumerate() {
             for block in blocks.iter().filter(|block| outside[at][**block as usize]) {
                 let meta = &metas[*block as usize];
                 let is_outside = |at: usize, block: u32| outside[at][block as usize];
@@ -138,7 +143,7 @@ fn skip_by_statistics(
             }
         }
     }
-    for (Wanted { blocks, .. }, skipped) in wanted.iter_mut().zip(&mut skipped) {
+    for (WantedBlocks { blocks, .. }, skipped) in wanted.iter_mut().zip(&mut skipped) {
         skipped.sort_unstable();
         let before = blocks.len();
         blocks.retain(|block| skipped.binary_search(block).is_err());
@@ -148,7 +153,7 @@ fn skip_by_statistics(
 }
 
 /// For each block, is no value of the column within the bound?
-fn outside(wanted: &Wanted, range: &ColumnRange) -> Result<Vec<bool>> {
+fn outside(wanted: &WantedBlocks, range: &ColumnRange) -> Result<Vec<bool>> {
     Ok(match wanted.segment.column_stats(range.column)? {
         Some(stats) => stats.iter().map(|stats| !stats.may_match(range)).collect(),
         // All NULL, which is within no bound.
@@ -156,20 +161,25 @@ fn outside(wanted: &Wanted, range: &ColumnRange) -> Result<Vec<bool>> {
     })
 }
 
-/// Wanted segments in order of time, to find those that share a moment with a block.
-pub(crate) fn by_time(wanted: &[Wanted]) -> ByTime {
+/// WantedBlocks segments in order of time, to find those that share a moment with a block.
+pub(crate) fn by_time(wanted: &[WantedBlocks]) -> ByTime {
     ByTime::of(wanted.iter().map(|wanted| wanted.segment.meta().times))
 }
 
 /// May no other source hold a version of a row of this block?
-pub(crate) fn is_alone(view: &TableView, wanted: (&[Wanted], &ByTime), own: (usize, u32), meta: &BlockMeta) -> bool {
+pub(crate) fn is_alone(
+    view: &TableView,
+    wanted: (&[WantedBlocks], &ByTime),
+    own: (usize, u32),
+    meta: &BlockMeta,
+) -> bool {
     alone(view, wanted, &|_, _| false, own, meta)
 }
 
 /// Does every other source that may hold a version of a row of this block have the column outside the bound too?
 fn alone(
     view: &TableView,
-    (wanted, by_time): (&[Wanted], &ByTime),
+    (wanted, by_time): (&[WantedBlocks], &ByTime),
     is_outside: &dyn Fn(usize, u32) -> bool,
     own: (usize, u32),
     meta: &BlockMeta,
@@ -182,7 +192,7 @@ fn alone(
         }
     }
     for at in by_time.near(&meta.times) {
-        let Wanted { metas, blocks, .. } = &wanted[at];
+        let WantedBlocks { metas, blocks, .. } = &wanted[at];
         // Blocks that reach this one's keys: their order makes them neighbours.
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
         for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {
@@ -233,7 +243,7 @@ struct Sample {
 
 fn samples(view: &TableView, request: &ScanRequest) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
-    for Wanted { metas, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
+    for WantedBlocks { metas, blocks, .. } in blocks(view, request, &mut ScanStats::default())? {
         samples.extend(blocks.iter().map(|block| {
             let meta = &metas[*block as usize];
             Sample { series: meta.first.0, time: meta.times.start, rows: u64::from(meta.rows) }

@@ -12,7 +12,7 @@ use model::{ColumnId, TimeRange};
 
 pub use crate::batch::Batch;
 pub use crate::keys::KeyList;
-pub use crate::packed::{PACKED_BYTES_MAX, PACKED_ROWS_MAX, Packed, PackedBuilder};
+pub use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch, SmallBatchBuilder};
 
 /// What a row does to an older version of the same (series, time).
 ///
@@ -116,7 +116,7 @@ pub struct Rows {
 #[derive(Clone, Debug)]
 enum Columns {
     Arrays(Vec<(ColumnId, ArrayRef)>),
-    Packed(Arc<Packed>),
+    Small(Arc<SmallBatch>),
 }
 
 /// The rows in order of (series, time), equal ones in the order they were given.
@@ -139,8 +139,8 @@ impl Rows {
 
     /// The same of few rows, whose columns are no arrays yet.
     #[must_use]
-    pub fn from_packed(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Packed) -> Rows {
-        Rows::of(series, times, ops, Columns::Packed(Arc::new(columns)))
+    pub fn from_small_batch(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: SmallBatch) -> Rows {
+        Rows::of(series, times, ops, Columns::Small(Arc::new(columns)))
     }
 
     fn of(series: Vec<u32>, times: Vec<i64>, ops: Ops, columns: Columns) -> Rows {
@@ -149,14 +149,14 @@ impl Rows {
 
     /// The same rows in the form that is best while they wait to be merged with others: packed, if they are few.
     #[must_use]
-    pub fn packed(self) -> Rows {
+    pub fn pack_if_small(self) -> Rows {
         let Columns::Arrays(columns) = &self.columns else { return self };
         let bytes = self.encoded_bytes(0..self.len());
-        if self.len() > PACKED_ROWS_MAX || bytes > PACKED_BYTES_MAX {
+        if self.len() > SMALL_BATCH_ROWS_MAX || bytes > SMALL_BATCH_BYTES_MAX {
             return self;
         }
-        let packed = Packed::of(self.len(), columns, bytes);
-        Rows::from_packed(self.series, self.times, self.ops, packed)
+        let packed = SmallBatch::of(self.len(), columns, bytes);
+        Rows::from_small_batch(self.series, self.times, self.ops, packed)
     }
 
     /// The same rows of other series.
@@ -182,7 +182,7 @@ impl Rows {
     pub fn columns(&self) -> Cow<'_, [(ColumnId, ArrayRef)]> {
         match &self.columns {
             Columns::Arrays(columns) => Cow::Borrowed(columns),
-            Columns::Packed(packed) => {
+            Columns::Small(packed) => {
                 let ids = packed.columns().map(|(id, _)| id);
                 Cow::Owned(ids.enumerate().map(|(at, id)| (id, packed.array(at))).collect())
             }
@@ -190,10 +190,10 @@ impl Rows {
     }
 
     /// The columns, if they are packed.
-    pub(crate) fn as_packed(&self) -> Option<&Packed> {
+    pub(crate) fn as_small_batch(&self) -> Option<&SmallBatch> {
         match &self.columns {
             Columns::Arrays(_) => None,
-            Columns::Packed(packed) => Some(packed),
+            Columns::Small(packed) => Some(packed),
         }
     }
 
@@ -201,7 +201,7 @@ impl Rows {
     pub(crate) fn arrays(&self) -> &[(ColumnId, ArrayRef)] {
         match &self.columns {
             Columns::Arrays(columns) => columns,
-            Columns::Packed(_) => &[],
+            Columns::Small(_) => &[],
         }
     }
 
@@ -213,7 +213,7 @@ impl Rows {
                 let at = columns.binary_search_by_key(&id, |column| column.0).ok()?;
                 Some(Arc::clone(&columns[at].1))
             }
-            Columns::Packed(packed) => packed.position(id).map(|at| packed.array(at)),
+            Columns::Small(packed) => packed.position(id).map(|at| packed.array(at)),
         }
     }
 
@@ -221,7 +221,7 @@ impl Rows {
     pub(crate) fn has(&self, id: ColumnId) -> bool {
         match &self.columns {
             Columns::Arrays(columns) => columns.binary_search_by_key(&id, |column| column.0).is_ok(),
-            Columns::Packed(packed) => packed.position(id).is_some(),
+            Columns::Small(packed) => packed.position(id).is_some(),
         }
     }
 
@@ -229,7 +229,7 @@ impl Rows {
     pub(crate) fn text_bytes(&self) -> usize {
         match &self.columns {
             Columns::Arrays(columns) => columns.iter().map(|(_, values)| text_bytes(values)).sum(),
-            Columns::Packed(packed) => packed.text_bytes(),
+            Columns::Small(packed) => packed.text_bytes(),
         }
     }
 
@@ -261,7 +261,7 @@ impl Rows {
         };
         let columns: usize = match &self.columns {
             Columns::Arrays(columns) => columns.iter().map(|(_, values)| array_bytes(values)).sum(),
-            Columns::Packed(packed) => packed.memory_bytes(),
+            Columns::Small(packed) => packed.memory_bytes(),
         };
         size_of::<Rows>() + self.series.capacity() * 4 + self.times.capacity() * 8 + ops + columns
     }

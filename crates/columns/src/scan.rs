@@ -8,22 +8,22 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::filter::{FilterBuilder, prep_null_mask_filter};
 use model::{Column, ColumnId, ColumnRole, DataType, Error, Lsn, Result, SqlState, Table, TimeRange};
 
-use crate::bare::{self, BareBlock};
-use crate::chunk::{Reads, RowsSource, SegmentSource, Source};
-use crate::consolidate::merge_rows;
-use crate::deletes::{Deletes, Newer, work};
+use crate::block_statistics::{self, BlockConsumer, WholeBlock};
+use crate::column_scan::{self, ColumnBlock};
+use crate::deletes::{DeleteCollector, Deletes, work};
 use crate::filter::Filter;
 use crate::history::{BORN, NOW, Versions};
 use crate::keys::KeyList;
+use crate::memtable_compaction::merge_rows;
 use crate::merge::{Fold, Merger};
+use crate::merge_plan::MergePlan;
 use crate::pieces::Pieces;
-use crate::plan::Plan;
 use crate::prune;
 use crate::rows::{Batch, Rows, arrow_type, time_array};
 use crate::segment::{BLOCK_ROWS_MAX, Segment, StatValue};
 use crate::series::{KeyColumns, OneOf, ValueTest};
+use crate::sorted_run::{ColumnReads, RowsSource, SegmentSource, Source};
 use crate::state::{Entry, TableState, Tombstone};
-use crate::whole::{self, Taker, WholeBlock};
 
 /// An output batch of many columns has fewer rows, so that its fixed-width values stay within this.
 const BATCH_BYTES_MAX: usize = 16 << 20;
@@ -79,7 +79,7 @@ pub struct ScanRequest {
     pub coded: bool,
     /// Rows may come in any order and without their series and times, if only fields are asked for. Of blocks that need no merging
     /// nothing else is decoded then.
-    pub bare: bool,
+    pub columns_only: bool,
 }
 
 impl ScanRequest {
@@ -94,7 +94,7 @@ impl ScanRequest {
             batch_rows: BLOCK_ROWS_MAX,
             limit: None,
             coded: false,
-            bare: false,
+            columns_only: false,
         }
     }
 }
@@ -393,7 +393,7 @@ impl TableView {
         self.start(request, None, None)
     }
 
-    /// As [`TableView::scan`], for [`Scan::next_kept`]: of blocks none of whose rows are kept, only the columns `early` are read.
+    /// As [`TableView::scan`], for [`Scan::next_filtered`]: of blocks none of whose rows are kept, only the columns `early` are read.
     ///
     /// - `request`: without `limit`.
     /// - `early`: what rows are kept by, in the order in which it is shown; need not be among the request's columns.
@@ -415,7 +415,7 @@ impl TableView {
         request: ScanRequest,
         take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     ) -> Result<Scan> {
-        self.start(request, None, Some(Taker { take, newest: false }))
+        self.start(request, None, Some(BlockConsumer { take, newest: false }))
     }
 
     /// As [`TableView::scan_without`], for who looks for newest rows: blocks are offered as well whose first rows are before the
@@ -428,30 +428,37 @@ impl TableView {
         request: ScanRequest,
         take: &mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     ) -> Result<Scan> {
-        self.start(request, None, Some(Taker { take, newest: true }))
+        self.start(request, None, Some(BlockConsumer { take, newest: true }))
     }
 
-    fn start(&self, request: ScanRequest, early: Option<&[ColumnId]>, taker: Option<Taker<'_>>) -> Result<Scan> {
-        let request = self.kept(request);
+    fn start(
+        &self,
+        request: ScanRequest,
+        early: Option<&[ColumnId]>,
+        taker: Option<BlockConsumer<'_>>,
+    ) -> Result<Scan> {
+        let request = self.clamped_to_retention(request);
         let table = self.state.table.clone();
         let mut stats = ScanStats::default();
         let columns = |ids: &[ColumnId]| ids.iter().map(|id| column(&table, *id)).collect::<Result<Vec<_>>>();
-        let (columns, shown) = (columns(&request.columns)?, early.map(columns).transpose()?);
-        let all = || columns.iter().chain(shown.iter().flatten());
+        let (columns, early_columns) = (columns(&request.columns)?, early.map(columns).transpose()?);
+        let all = || columns.iter().chain(early_columns.iter().flatten());
         let width: usize = all().map(|column| arrow_type(column.ty).primitive_width().unwrap_or(4)).sum();
         let batch_rows = request.batch_rows.clamp(1, BLOCK_ROWS_MAX).min(BATCH_BYTES_MAX / width.max(1)).max(1);
-        let is_bare = request.bare && request.limit.is_none() && all().all(|column| column.role == ColumnRole::Field);
-        let reads = Reads { coded: request.coded, ..reads(&columns, shown.as_deref()) };
-        let (bare, sources) = self.sources(&request, reads, taker, is_bare.then_some(batch_rows), &mut stats)?;
+        let is_columns_only =
+            request.columns_only && request.limit.is_none() && all().all(|column| column.role == ColumnRole::Field);
+        let reads = ColumnReads { coded: request.coded, ..reads(&columns, early_columns.as_deref()) };
+        let (column_blocks, sources) =
+            self.sources(&request, reads, taker, is_columns_only.then_some(batch_rows), &mut stats)?;
         let mut merger = Merger::new(sources, if table.keyed { Fold::Full } else { Fold::None });
-        merger.chunk_rows = batch_rows.div_ceil(4);
+        merger.run_end_rows = batch_rows.div_ceil(4);
         Ok(Scan {
             view: self.clone(),
             merger,
-            bare,
+            column_blocks,
             schema: arrow_schema(&table, &request.columns),
-            shown_schema: arrow_schema(&table, early.unwrap_or_default()),
-            shown: shown.unwrap_or_default(),
+            early_schema: arrow_schema(&table, early.unwrap_or_default()),
+            early_columns: early_columns.unwrap_or_default(),
             columns,
             batch_rows,
             left: request.limit.unwrap_or(u64::MAX),
@@ -466,7 +473,7 @@ impl TableView {
     /// # Errors
     /// Errors of reading block indexes.
     pub fn split(&self, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
-        prune::split(self, &self.kept(request.clone()), parts)
+        prune::split(self, &self.clamped_to_retention(request.clone()), parts)
     }
 
     /// Does it show what is there now, and not what once was?
@@ -475,7 +482,7 @@ impl TableView {
     }
 
     /// Without the moments that retention has dropped.
-    pub(crate) fn kept(&self, mut request: ScanRequest) -> ScanRequest {
+    pub(crate) fn clamped_to_retention(&self, mut request: ScanRequest) -> ScanRequest {
         request.times.start = request.times.start.max(self.state.kept_from);
         request
     }
@@ -497,28 +504,28 @@ impl TableView {
     fn sources(
         &self,
         request: &ScanRequest,
-        reads: Reads,
-        taker: Option<Taker<'_>>,
-        bare: Option<usize>,
+        reads: ColumnReads,
+        taker: Option<BlockConsumer<'_>>,
+        column_block_rows_max: Option<usize>,
         stats: &mut ScanStats,
-    ) -> Result<(Vec<BareBlock>, Vec<Source>)> {
+    ) -> Result<(Vec<ColumnBlock>, Vec<Source>)> {
         if request.limit == Some(0) {
             return Ok((Vec::new(), Vec::new()));
         }
         let mut sources = Vec::new();
         let mut wanted = prune::blocks(self, request, stats)?;
         if let Some(taker) = taker {
-            whole::offer(self, request, &mut wanted, taker)?;
+            block_statistics::offer(self, request, &mut wanted, taker)?;
         }
-        let bare = match bare {
-            Some(rows_max) => bare::take(self, request, rows_max, &mut wanted)?,
+        let column_blocks = match column_block_rows_max {
+            Some(rows_max) => column_scan::take(self, request, rows_max, &mut wanted)?,
             None => Vec::new(),
         };
-        for prune::Wanted { segment, blocks, filter, .. } in wanted {
+        for prune::WantedBlocks { segment, blocks, filter, .. } in wanted {
             let source = SegmentSource::new(segment, filter, blocks, reads.clone())?;
             sources.extend(source.map(Source::Segment));
         }
-        let mut newer = Newer::new(self.time, self.state.keeps_history());
+        let mut newer = DeleteCollector::new(self.time, self.state.keeps_history());
         let mut newest_first = Vec::new();
         for entry in self.entries().rev() {
             work::touch(1);
@@ -538,13 +545,13 @@ impl TableView {
             }
         }
         sources.extend(newest_first.into_iter().rev());
-        Ok((bare, sources))
+        Ok((column_blocks, sources))
     }
 }
 
 /// What is read of `columns`, and of those that are shown first: all with the rows, or these first. Texts and bytes do not wait: their
 /// size bounds how many rows are in memory.
-fn reads(columns: &[Column], shown: Option<&[Column]>) -> Reads {
+fn reads(columns: &[Column], shown: Option<&[Column]>) -> ColumnReads {
     let is_early = |column: &&Column| {
         shown.is_none_or(|shown| shown.contains(column)) || arrow_type(column.ty).primitive_width().is_none()
     };
@@ -556,7 +563,7 @@ fn reads(columns: &[Column], shown: Option<&[Column]>) -> Reads {
         ids.dedup();
         Arc::from(ids)
     };
-    Reads { columns: ids(early), late: ids(late), coded: false }
+    ColumnReads { columns: ids(early), late: ids(late), coded: false }
 }
 
 fn column(table: &Table, id: ColumnId) -> Result<Column> {
@@ -576,7 +583,7 @@ pub struct Scanned {
 }
 
 impl Scanned {
-    fn bare(batch: RecordBatch) -> Scanned {
+    fn columns_only(batch: RecordBatch) -> Scanned {
         Scanned { series: Vec::new(), times: Vec::new(), batch }
     }
 }
@@ -585,13 +592,13 @@ impl Scanned {
 pub struct Scan {
     view: TableView,
     /// Before what is merged, last first.
-    bare: Vec<BareBlock>,
+    column_blocks: Vec<ColumnBlock>,
     merger: Merger,
     schema: SchemaRef,
     columns: Vec<Column>,
-    /// What [`Scan::next_kept`] shows; nothing otherwise.
-    shown: Vec<Column>,
-    shown_schema: SchemaRef,
+    /// What [`Scan::next_filtered`] shows; nothing otherwise.
+    early_columns: Vec<Column>,
+    early_schema: SchemaRef,
     batch_rows: usize,
     /// Rows the limit still allows.
     left: u64,
@@ -615,7 +622,7 @@ impl Scan {
     /// Rows that it goes through at most, all versions counted, before it has begun.
     #[must_use]
     pub fn rows_max(&self) -> u64 {
-        self.merger.rows_max() + self.bare.iter().map(|block| block.rows as u64).sum::<u64>()
+        self.merger.rows_max() + self.column_blocks.iter().map(|block| block.rows as u64).sum::<u64>()
     }
 
     /// The next batch with its series and times, whether these were asked for or not; as [`Iterator::next`] otherwise.
@@ -635,49 +642,52 @@ impl Scan {
     ///
     /// # Errors
     /// As [`Scan::next_rows`]; those of `keep`.
-    pub fn next_kept(&mut self, keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>) -> Result<Option<Scanned>> {
-        let next = self.next_kept_plan(keep);
+    pub fn next_filtered(
+        &mut self,
+        keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
+    ) -> Result<Option<Scanned>> {
+        let next = self.next_filtered_plan(keep);
         if next.is_err() {
             self.left = 0;
         }
         next
     }
 
-    fn next_kept_plan(
+    fn next_filtered_plan(
         &mut self,
         keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
     ) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
         }
-        if let Some(block) = self.bare.pop() {
-            return self.kept_of(&block, keep).map(Some);
+        if let Some(block) = self.column_blocks.pop() {
+            return self.filter_block(&block, keep).map(Some);
         }
         let Some(mut plan) = self.merger.next(self.batch_rows, &mut self.stats)? else { return Ok(None) };
         self.stats.rows += plan.len() as u64;
-        let mask = passing(keep(&self.batch(&plan, &self.shown, &self.shown_schema)?)?);
+        let mask = passing(keep(&self.batch(&plan, &self.early_columns, &self.early_schema)?)?);
         match mask.true_count() {
-            0 => return Ok(Some(Scanned::bare(RecordBatch::new_empty(self.schema.clone())))),
-            passing if passing < plan.len() => plan = plan.kept(&mask),
+            0 => return Ok(Some(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())))),
+            passing if passing < plan.len() => plan = plan.filtered(&mask),
             _ => {}
         }
         self.scanned(plan).map(Some)
     }
 
     /// Of a block that is read by itself, the rows that `keep` lets through.
-    fn kept_of(
+    fn filter_block(
         &mut self,
-        block: &BareBlock,
+        block: &ColumnBlock,
         keep: &mut dyn FnMut(&RecordBatch) -> Result<BooleanArray>,
     ) -> Result<Scanned> {
         self.stats.rows += block.rows as u64;
-        let shown = block.read(&self.shown, self.coded, &mut self.stats.bytes_read)?;
-        let mask = passing(keep(&self.batch_of(&self.shown_schema, shown.clone(), block.rows)?)?);
+        let shown = block.read(&self.early_columns, self.coded, &mut self.stats.bytes_read)?;
+        let mask = passing(keep(&self.batch_of(&self.early_schema, shown.clone(), block.rows)?)?);
         let rows = mask.true_count();
         if rows == 0 {
-            return Ok(Scanned::bare(RecordBatch::new_empty(self.schema.clone())));
+            return Ok(Scanned::columns_only(RecordBatch::new_empty(self.schema.clone())));
         }
-        let at_of = |column: &Column| self.shown.iter().position(|shown| shown.id == column.id);
+        let at_of = |column: &Column| self.early_columns.iter().position(|shown| shown.id == column.id);
         let others: Vec<Column> = self.columns.iter().filter(|column| at_of(column).is_none()).cloned().collect();
         let mut others = block.read(&others, self.coded, &mut self.stats.bytes_read)?.into_iter();
         let values = self.columns.iter().map(|column| match at_of(column) {
@@ -690,17 +700,17 @@ impl Scan {
             let filter = if values.len() > 1 { filter.optimize().build() } else { filter.build() };
             values = values.iter().map(|values| filter.filter(values).map_err(Error::bug)).collect::<Result<_>>()?;
         }
-        self.batch_of(&self.schema, values, rows).map(Scanned::bare)
+        self.batch_of(&self.schema, values, rows).map(Scanned::columns_only)
     }
 
     fn next_plan(&mut self) -> Result<Option<Scanned>> {
         if self.left == 0 {
             return Ok(None);
         }
-        if let Some(block) = self.bare.pop() {
+        if let Some(block) = self.column_blocks.pop() {
             self.stats.rows += block.rows as u64;
             let values = block.read(&self.columns, self.coded, &mut self.stats.bytes_read)?;
-            return self.batch_of(&self.schema, values, block.rows).map(|batch| Some(Scanned::bare(batch)));
+            return self.batch_of(&self.schema, values, block.rows).map(|batch| Some(Scanned::columns_only(batch)));
         }
         let rows_max = self.batch_rows.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let Some(plan) = self.merger.next(rows_max, &mut self.stats)? else { return Ok(None) };
@@ -709,13 +719,13 @@ impl Scan {
         self.scanned(plan).map(Some)
     }
 
-    fn scanned(&mut self, plan: Plan) -> Result<Scanned> {
+    fn scanned(&mut self, plan: MergePlan) -> Result<Scanned> {
         plan.load(&mut self.stats.bytes_read)?;
         let batch = self.batch(&plan, &self.columns, &self.schema)?;
         Ok(Scanned { series: plan.series, times: plan.times, batch })
     }
 
-    fn batch(&self, plan: &Plan, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
+    fn batch(&self, plan: &MergePlan, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
         let mut keys: Option<Vec<ArrayRef>> = None;
         let mut arrays = Vec::with_capacity(columns.len());
         for column in columns {

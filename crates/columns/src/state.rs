@@ -21,7 +21,7 @@ use crate::segments::Segments;
 use crate::series::SeriesIndex;
 use crate::series_file::read_series_file;
 
-/// Hides rows of older commits.
+/// DeleteFilter rows of older commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
     /// Rows of commits below this one are hidden.

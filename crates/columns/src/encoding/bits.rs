@@ -3,8 +3,8 @@
 //! Eight values of w bits are w whole bytes, so they are unpacked together by code of which there is one for each
 //! width: all positions and shifts in it are constants.
 
-use super::cpu::twice;
-use super::wire::{Reader, corrupt};
+use super::byte_io::{Reader, corrupt};
+use super::cpu::multiversion;
 use model::Result;
 
 /// Values unpacked together: eight times eight, so that what is called by a pointer does enough.
@@ -24,7 +24,7 @@ pub(crate) fn packed_bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
-twice! {
+multiversion! {
 /// Appends `values`, each below `2^width`; `width` is 0 ..= 64.
 pub(crate) fn pack[I: ExactSizeIterator<Item = u64>](values: I, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
@@ -76,7 +76,7 @@ pub(crate) fn unpack_groups(
     Ok(())
 }
 
-/// Packed values, a group at a time: for loops too long to be inlined as closures, which would not be compiled for what the
+/// SmallBatch values, a group at a time: for loops too long to be inlined as closures, which would not be compiled for what the
 /// processor has.
 pub(crate) struct Groups<'a> {
     bytes: &'a [u8],

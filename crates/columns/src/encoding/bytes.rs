@@ -5,10 +5,10 @@ use std::cell::RefCell;
 
 use model::Result;
 
-use super::fields::{self, SLACK, load, with_slack};
+use super::byte_io::{Reader, corrupt, push_varint};
+use super::fsst::{Symbols, Table};
 use super::huffman::{self, Code};
-use super::symbols::{Symbols, Table};
-use super::wire::{Reader, corrupt, push_varint};
+use super::templates::{self, SLACK, load, with_slack};
 use super::{ints, kind};
 
 /// Bytes in a row are kept as they are ...
@@ -37,15 +37,15 @@ pub(crate) struct Values {
 }
 
 /// Values as they go in: all bytes and [`SLACK`] more, and where each value ends in them.
-struct Given {
+struct PaddedValues {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Given {
-    fn of(values: &[&[u8]]) -> Given {
+impl PaddedValues {
+    fn of(values: &[&[u8]]) -> PaddedValues {
         let (bytes, ends) = with_slack(values);
-        Given { bytes, ends }
+        PaddedValues { bytes, ends }
     }
 
     /// All bytes.
@@ -65,22 +65,22 @@ pub(crate) fn encode_plain(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
 
 /// Appends `values` (at least one) in the smallest form and returns its kind.
 pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
-    let given = Given::of(values);
+    let padded = PaddedValues::of(values);
     let start = out.len();
     let mut dictionary = None;
-    if let Some((entries, indexes)) = dictionary_of(values, &given) {
+    if let Some((entries, indexes)) = dictionary_of(values, &padded) {
         push_varint(out, entries.len() as u64);
         let kind = out.len();
         out.push(0);
-        out[kind] = encode_each(&Given::of(&entries), out);
+        out[kind] = encode_each(&PaddedValues::of(&entries), out);
         ints::encode(&indexes, out);
         // Half of the bare bytes is good enough not to try the others.
-        if (out.len() - start) * 2 <= given.text().len() {
+        if (out.len() - start) * 2 <= padded.text().len() {
             return kind::DICTIONARY;
         }
         dictionary = Some(out.split_off(start));
     }
-    let kind = encode_each(&given, out);
+    let kind = encode_each(&padded, out);
     match dictionary {
         Some(dictionary) if dictionary.len() < out.len() - start => {
             out.truncate(start);
@@ -92,10 +92,10 @@ pub(crate) fn encode(values: &[&[u8]], out: &mut Vec<u8>) -> u8 {
 }
 
 /// Appends values that do not repeat.
-fn encode_each(given: &Given, out: &mut Vec<u8>) -> u8 {
-    let (start, text_bytes) = (out.len(), given.text().len());
-    if !fields::write(&given.bytes, &given.ends, out) {
-        write_plain(given, &Forms::of(given.text()), out);
+fn encode_each(padded: &PaddedValues, out: &mut Vec<u8>) -> u8 {
+    let (start, text_bytes) = (out.len(), padded.text().len());
+    if !templates::write(&padded.bytes, &padded.ends, out) {
+        write_plain(padded, &SizeEstimates::of(padded.text()), out);
         return kind::PLAIN;
     }
     let fields_bytes = out.len() - start;
@@ -103,13 +103,13 @@ fn encode_each(given: &Given, out: &mut Vec<u8>) -> u8 {
     if fields_bytes * 6 <= text_bytes {
         return kind::FIELDS;
     }
-    let forms = Forms::of_zstd(given.text());
-    if forms.zstd.is_finite() && (fields_bytes as f64) < forms.zstd.min(forms.raw) {
+    let estimates = SizeEstimates::of_zstd(padded.text());
+    if estimates.zstd.is_finite() && (fields_bytes as f64) < estimates.zstd.min(estimates.raw) {
         return kind::FIELDS;
     }
-    let forms = forms.with_symbols(given.text());
+    let estimates = estimates.with_symbols(padded.text());
     let fields_end = out.len();
-    write_plain(given, &forms, out);
+    write_plain(padded, &estimates, out);
     if out.len() - fields_end < fields_bytes {
         out.drain(start..fields_end);
         return kind::PLAIN;
@@ -119,11 +119,11 @@ fn encode_each(given: &Given, out: &mut Vec<u8>) -> u8 {
 }
 
 /// The distinct values in order of appearance and each value's index, if at most half of the values are distinct.
-fn dictionary_of<'a>(values: &[&'a [u8]], given: &Given) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
+fn dictionary_of<'a>(values: &[&'a [u8]], padded: &PaddedValues) -> Option<(Vec<&'a [u8]>, Vec<i64>)> {
     if values.len() >= 4 * REPEATS_SAMPLE {
         let step = values.len() / REPEATS_SAMPLE;
         let mut sample = Distinct::new();
-        (0..REPEATS_SAMPLE).for_each(|at| _ = sample.index_of(at * step, values, given));
+        (0..REPEATS_SAMPLE).for_each(|at| _ = sample.index_of(at * step, values, padded));
         if sample.entries.len() == REPEATS_SAMPLE {
             return None;
         }
@@ -132,7 +132,7 @@ fn dictionary_of<'a>(values: &[&'a [u8]], given: &Given) -> Option<(Vec<&'a [u8]
     let mut distinct = Distinct::new();
     let mut indexes = vec![0; values.len()];
     for (at, index) in indexes.iter_mut().enumerate() {
-        *index = distinct.index_of(at, values, given) as i64;
+        *index = distinct.index_of(at, values, padded) as i64;
         if distinct.entries.len() > most {
             return None;
         }
@@ -154,10 +154,10 @@ impl<'a> Distinct<'a> {
 
     /// Which one value `at` is.
     #[inline]
-    fn index_of(&mut self, at: usize, values: &[&'a [u8]], given: &Given) -> usize {
+    fn index_of(&mut self, at: usize, values: &[&'a [u8]], padded: &PaddedValues) -> usize {
         let value = values[at];
-        let end = given.ends[at];
-        let hash = hash(&given.bytes[end - value.len()..], value.len());
+        let end = padded.ends[at];
+        let hash = hash(&padded.bytes[end - value.len()..], value.len());
         let mask = self.places.len() - 1;
         let mut place = self.place_of(hash);
         loop {
@@ -212,26 +212,26 @@ fn hash(bytes: &[u8], length: usize) -> u32 {
     ((hash ^ last).wrapping_mul(ODD) >> 32) as u32
 }
 
-fn write_plain(given: &Given, forms: &Forms, out: &mut Vec<u8>) {
+fn write_plain(padded: &PaddedValues, estimates: &SizeEstimates, out: &mut Vec<u8>) {
     let mut start = 0;
     let length = |end: &usize| {
         let length = end - start;
         start = *end;
         length as i64
     };
-    let lengths: Vec<i64> = given.ends.iter().map(length).collect();
+    let lengths: Vec<i64> = padded.ends.iter().map(length).collect();
     ints::encode(&lengths, out);
-    write_blob(given.text(), forms, out);
+    write_blob(padded.text(), estimates, out);
 }
 
 /// Appends `values`, as [`read_list`] reads them.
 pub(super) fn write_list(values: &[&[u8]], out: &mut Vec<u8>) {
-    let given = Given::of(values);
-    write_plain(&given, &Forms::of(given.text()), out);
+    let padded = PaddedValues::of(values);
+    write_plain(&padded, &SizeEstimates::of(padded.text()), out);
 }
 
-/// What forms of a text are expected to take, in bytes.
-struct Forms {
+/// What estimates of a text are expected to take, in bytes.
+struct SizeEstimates {
     raw: f64,
     zstd: f64,
     /// The bytes themselves, coded by how often they occur.
@@ -241,9 +241,9 @@ struct Forms {
     coded_symbols: f64,
 }
 
-impl Forms {
-    fn of(text: &[u8]) -> Forms {
-        Forms::of_zstd(text).with_symbols(text)
+impl SizeEstimates {
+    fn of(text: &[u8]) -> SizeEstimates {
+        SizeEstimates::of_zstd(text).with_symbols(text)
     }
 
     /// The sample of `text`, and how many times longer all of it is.
@@ -254,27 +254,33 @@ impl Forms {
     }
 
     /// Only what zstd makes of it.
-    fn of_zstd(text: &[u8]) -> Forms {
+    fn of_zstd(text: &[u8]) -> SizeEstimates {
         let none = f64::INFINITY;
-        let mut forms =
-            Forms { raw: text.len() as f64, zstd: none, coded: none, table: None, symbols: none, coded_symbols: none };
+        let mut estimates = SizeEstimates {
+            raw: text.len() as f64,
+            zstd: none,
+            coded: none,
+            table: None,
+            symbols: none,
+            coded_symbols: none,
+        };
         if text.len() >= COMPRESS_BYTES_MIN {
-            let (sample, times) = Forms::sample(text);
-            forms.coded = Code::of(&huffman::histogram(sample)).bytes as f64 * times;
+            let (sample, times) = SizeEstimates::sample(text);
+            estimates.coded = Code::of(&huffman::histogram(sample)).bytes as f64 * times;
             // What a longer text repeats of itself is not seen in a sample, unless it repeats nothing.
-            let repeats = |compressed: usize| (compressed as f64 * times) < 0.95 * forms.coded;
+            let repeats = |compressed: usize| (compressed as f64 * times) < 0.95 * estimates.coded;
             let unseen = |compressed: usize| if times > 1.0 && repeats(compressed) { 0.85 } else { 1.0 };
-            forms.zstd =
+            estimates.zstd =
                 compress(sample).map_or(none, |compressed| compressed.len() as f64 * times * unseen(compressed.len()));
         }
-        forms
+        estimates
     }
 
-    fn with_symbols(mut self, text: &[u8]) -> Forms {
+    fn with_symbols(mut self, text: &[u8]) -> SizeEstimates {
         if text.len() < SYMBOLS_MIN {
             return self;
         }
-        let (sample, times) = Forms::sample(text);
+        let (sample, times) = SizeEstimates::sample(text);
         let table = Table::train(text);
         let codes = table.encode(sample, sample.len());
         self.symbols = codes.len() as f64 * times + table.bytes() as f64;
@@ -285,16 +291,16 @@ impl Forms {
     }
 
     /// What it takes without zstd.
-    fn least_light(&self) -> f64 {
+    fn smallest_without_zstd(&self) -> f64 {
         [self.raw, self.coded, self.symbols, self.coded_symbols].into_iter().fold(f64::INFINITY, f64::min)
     }
 }
 
 /// Appends `text` in the form that suits it: the faster one to read, unless the slower one saves a sixteenth. At most a
 /// byte more than it has.
-fn write_blob(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
+fn write_blob(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     let start = out.len();
-    write_expected(text, forms, out);
+    write_expected(text, estimates, out);
     // A sample may be unlike the rest.
     if out.len() - start > text.len() {
         out.truncate(start);
@@ -304,26 +310,26 @@ fn write_blob(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
 }
 
 /// Appends `text` in the form that is expected to suit it.
-fn write_expected(text: &[u8], forms: &Forms, out: &mut Vec<u8>) {
+fn write_expected(text: &[u8], estimates: &SizeEstimates, out: &mut Vec<u8>) {
     const WORTH: f64 = 15.0 / 16.0;
-    let light = forms.least_light();
-    if forms.zstd < light * WORTH
+    let light = estimates.smallest_without_zstd();
+    if estimates.zstd < light * WORTH
         && let Some(compressed) = compress(text).filter(|compressed| (compressed.len() as f64) < light * WORTH)
     {
         out.push(BLOB_ZSTD);
         push_varint(out, compressed.len() as u64);
         return out.extend_from_slice(&compressed);
     }
-    if light >= forms.raw * 0.9 {
+    if light >= estimates.raw * 0.9 {
         out.push(BLOB_RAW);
         return out.extend_from_slice(text);
     }
-    let expected = forms.symbols as usize;
-    match &forms.table {
-        Some(table) if forms.symbols * WORTH <= forms.coded_symbols.min(forms.coded) => {
+    let expected = estimates.symbols as usize;
+    match &estimates.table {
+        Some(table) if estimates.symbols * WORTH <= estimates.coded_symbols.min(estimates.coded) => {
             write_symbols(text, table, expected, false, out);
         }
-        Some(table) if forms.coded * WORTH > forms.coded_symbols => {
+        Some(table) if estimates.coded * WORTH > estimates.coded_symbols => {
             write_symbols(text, table, expected, true, out);
         }
         _ => {
@@ -391,7 +397,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<
 fn decode_each(reader: &mut Reader<'_>, kind: u8, count: usize) -> Result<Values> {
     match kind {
         kind::PLAIN => read_list(reader, count),
-        kind::FIELDS => fields::read(reader, count),
+        kind::FIELDS => templates::read(reader, count),
         other => Err(corrupt(format!("text encoding is {other}, which is not known"))),
     }
 }

@@ -6,9 +6,9 @@
 /// Whether the second compilation runs on this processor.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(super) fn is_wide() -> bool {
+pub(super) fn has_avx2() -> bool {
     #[cfg(test)]
-    if NARROW.get() {
+    if BASELINE_ONLY.get() {
         return false;
     }
     use std::arch::is_x86_feature_detected as has;
@@ -17,20 +17,20 @@ pub(super) fn is_wide() -> bool {
 
 #[cfg(test)]
 thread_local! {
-    static NARROW: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static BASELINE_ONLY: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// Runs `body` as on a processor that has nothing of all this.
 #[cfg(test)]
-pub(super) fn narrow<T>(body: impl FnOnce() -> T) -> T {
-    NARROW.set(true);
+pub(super) fn baseline_only<T>(body: impl FnOnce() -> T) -> T {
+    BASELINE_ONLY.set(true);
     let result = body();
-    NARROW.set(false);
+    BASELINE_ONLY.set(false);
     result
 }
 
 /// Defines functions, each compiled twice. What they call is compiled with them only if it is inlined.
-macro_rules! twice {
+macro_rules! multiversion {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident $([$($generics:tt)*])? ($($arg:ident: $type:ty),* $(,)?)
         $(-> $result:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -40,18 +40,18 @@ macro_rules! twice {
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-            fn wide $(<$($generics)*>)? ($($arg: $type),*) $(-> $result)? {
+            fn avx2 $(<$($generics)*>)? ($($arg: $type),*) $(-> $result)? {
                 body($($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
-            if $crate::encoding::cpu::is_wide() {
-                // SAFETY: the processor was asked for all that `wide` is compiled for.
-                return unsafe { wide($($arg),*) };
+            if $crate::encoding::cpu::has_avx2() {
+                // SAFETY: the processor was asked for all that `avx2` is compiled for.
+                return unsafe { avx2($($arg),*) };
             }
             body($($arg),*)
         }
     )*};
 }
 
-pub(super) use twice;
+pub(super) use multiversion;

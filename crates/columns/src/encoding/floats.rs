@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use model::Result;
 
-use super::cpu::twice;
-use super::wire::{Reader, corrupt, push_varint};
-use super::{choose, ints, kind, part, quick};
+use super::byte_io::{Reader, corrupt, push_varint};
+use super::cpu::multiversion;
+use super::{cost_model, ints, kind, log_encoding, range_decode};
 
 /// Powers of ten; all are exact as f64 (up to 10^22).
 const POWERS: [f64; 19] =
@@ -28,11 +28,11 @@ const NEAR: f64 = 1.15;
 /// Values looked at to find exponents.
 const SAMPLE: usize = 32;
 /// Values looked at where it has to be quick.
-const QUICK_SAMPLE: usize = 4;
+const FAST_SAMPLE: usize = 4;
 /// The highest exponent where it has to be quick.
-const QUICK_EXPONENT_MAX: usize = 9;
+const FAST_EXPONENT_MAX: usize = 9;
 /// One value in so many may be an exception where it has to be quick.
-const QUICK_EXCEPTIONS: usize = 16;
+const FAST_EXCEPTIONS: usize = 16;
 
 /// A float type.
 pub(crate) trait Real: Copy {
@@ -244,7 +244,7 @@ impl<'a, T: Real> Candidate<'a, T> {
         let mut integers = vec![0; values.len()];
         let exact = to_integers(values, POWERS[exponent], &mut integers);
         let exceptions = (values.len() - exact) as f64 * (T::BYTES + 1) as f64;
-        let bytes = choose::expected_bits(&integers) * values.len() as f64 / 8.0 + exceptions;
+        let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0 + exceptions;
         Candidate { values, integers, form: Form::Decimal(exponent), exact, bytes }
     }
 
@@ -255,7 +255,7 @@ impl<'a, T: Real> Candidate<'a, T> {
             Form::Magnitudes => to_magnitudes(values, &mut integers),
             _ => to_ordered(values, &mut integers),
         }
-        let bytes = choose::expected_bits(&integers) * values.len() as f64 / 8.0;
+        let bytes = cost_model::expected_bits(&integers) * values.len() as f64 / 8.0;
         Candidate { values, integers, form, exact: values.len(), bytes }
     }
 
@@ -284,7 +284,7 @@ impl<'a, T: Real> Candidate<'a, T> {
     }
 }
 
-twice! {
+multiversion! {
 /// Integers that stand for `values` at a power of ten; says how many do.
 fn to_integers[T: Real](values: &[T], power: f64, integers: &mut [i64]) -> usize {
     let mut exact = 0u64;
@@ -364,8 +364,8 @@ fn write_exceptions<T: Real>(
 
 /// Appends `values` (at least one) as decimals of the exponent that a few of them show, packed, or as they are; returns its
 /// kind. `integers` is memory to work in.
-pub(super) fn encode_quick<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
-    let Some(mut exponent) = quick_exponent(values) else { return encode_raw(values, out) };
+pub(super) fn encode_fast<T: Real>(values: &[T], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
+    let Some(mut exponent) = fast_exponent(values) else { return encode_raw(values, out) };
     integers.resize(values.len(), 0);
     let mut exact = to_integers(values, POWERS[exponent], integers);
     if exact < values.len()
@@ -375,23 +375,23 @@ pub(super) fn encode_quick<T: Real>(values: &[T], integers: &mut Vec<i64>, out: 
         exact = to_integers(values, POWERS[exponent], integers);
     }
     let exceptions = values.len() - exact;
-    if exceptions * QUICK_EXCEPTIONS > values.len() {
+    if exceptions * FAST_EXCEPTIONS > values.len() {
         return encode_raw(values, out);
     }
     if exceptions > 0 {
         out.push(exponent as u8 | HAS_EXCEPTIONS);
-        write_exceptions(values, integers, POWERS[exponent], out, quick::write_ints);
+        write_exceptions(values, integers, POWERS[exponent], out, log_encoding::write_ints);
     } else {
         out.push(exponent as u8);
     }
-    quick::write_ints(integers, out);
+    log_encoding::write_ints(integers, out);
     kind::DECIMAL
 }
 
 /// The exponent at which a few values from all over are decimals, but for one of them.
-fn quick_exponent<T: Real>(values: &[T]) -> Option<usize> {
+fn fast_exponent<T: Real>(values: &[T]) -> Option<usize> {
     let (mut exponent, mut others) = (0, 0);
-    for value in values.iter().step_by(values.len().div_ceil(QUICK_SAMPLE)) {
+    for value in values.iter().step_by(values.len().div_ceil(FAST_SAMPLE)) {
         match fitting(*value, exponent) {
             Some(fits) => exponent = fits,
             None => others += 1,
@@ -421,7 +421,7 @@ fn fitting<T: Real>(value: T, from: usize) -> Option<usize> {
     }
     // A decimal is one at every higher exponent too, up to where integers end: most others need a single look.
     let in_range = |exponent: &usize| (value.widen() * POWERS[*exponent]).abs() < T::INTEGER_MAX;
-    let highest = (from + 1..=QUICK_EXPONENT_MAX).rev().find(in_range)?;
+    let highest = (from + 1..=FAST_EXPONENT_MAX).rev().find(in_range)?;
     if !is_exact_at(highest) {
         return None;
     }
@@ -454,7 +454,7 @@ pub(crate) fn decode<T: Real>(reader: &mut Reader<'_>, kind: u8, count: usize) -
     }
 }
 
-/// Reads floats `part` of `count` written as `kind`.
+/// ColumnReads floats `part` of `count` written as `kind`.
 pub(super) fn decode_part<T: Real>(
     reader: &mut Reader<'_>,
     kind: u8,
@@ -464,7 +464,7 @@ pub(super) fn decode_part<T: Real>(
     match kind {
         kind::DECIMAL => {
             let (power, exceptions) = decode_decimal_head(reader, count)?;
-            let integers = part::decode(reader, count, part.clone())?;
+            let integers = range_decode::decode(reader, count, part.clone())?;
             let mut values: Vec<T> = integers.into_iter().map(|integer| from_integer(integer, power)).collect();
             for (position, bits) in exceptions {
                 let at = usize::try_from(position).ok().and_then(|position| position.checked_sub(part.start));
@@ -474,8 +474,8 @@ pub(super) fn decode_part<T: Real>(
             }
             Ok(values)
         }
-        kind::ORDERED => Ok(part::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
-        kind::MAGNITUDES => Ok(from_magnitudes(&part::decode(reader, count, part)?)),
+        kind::ORDERED => Ok(range_decode::decode(reader, count, part)?.into_iter().map(T::of_ordered).collect()),
+        kind::MAGNITUDES => Ok(from_magnitudes(&range_decode::decode(reader, count, part)?)),
         kind::RAW => {
             let bytes = reader.take(count * T::BYTES, "raw floats")?;
             Ok(T::read_raw(&bytes[part.start * T::BYTES..part.end * T::BYTES]))
@@ -561,7 +561,7 @@ fn swapped(bits: i64) -> i64 {
     bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
-twice! {
+multiversion! {
 /// Is any of them NaN, the least and the greatest key by [`ordered`], and the sum.
 fn summarized(values: &[f64]) -> (bool, i64, i64, f64) {
     // Sixteen of each, so that neither comparisons nor additions wait for each other.

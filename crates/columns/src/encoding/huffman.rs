@@ -5,8 +5,8 @@
 
 use model::Result;
 
-use super::cpu::twice;
-use super::wire::{Reader, corrupt, push_varint};
+use super::byte_io::{Reader, corrupt, push_varint};
+use super::cpu::multiversion;
 
 /// Longest code: a table of all of them is 4 KiB, and five fit the 56 bits that a refill promises.
 const CODE_BITS_MAX: usize = 11;
@@ -66,7 +66,7 @@ impl Code {
     /// Appends `symbols`: those that were counted.
     pub(crate) fn write(&self, symbols: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
-        let (written, lengths) = Written::of(symbols, &self.codes());
+        let (written, lengths) = EncodedStreams::of(symbols, &self.codes());
         lengths[..STREAMS - 1].iter().for_each(|length| push_varint(out, *length as u64));
         written.streams(lengths).for_each(|stream| out.extend_from_slice(stream));
     }
@@ -182,7 +182,7 @@ fn streams(symbols: &[u8]) -> [&[u8]; STREAMS] {
 }
 
 /// Streams that are being written, one after another in `bytes`, each with room for its longest codes.
-struct Written {
+struct EncodedStreams {
     bytes: Vec<u8>,
     /// Room of each.
     room: usize,
@@ -190,13 +190,13 @@ struct Written {
 
 /// Where a stream ends, with up to 7 bits that are no whole byte yet in `word`.
 #[derive(Clone, Copy, Default)]
-struct Pen {
+struct StreamWriter {
     at: usize,
     word: u64,
     bits: u32,
 }
 
-impl Pen {
+impl StreamWriter {
     /// Writes up to [`STEP`] symbols to `out`, where there is room for a whole word behind them.
     #[inline(always)]
     fn write(&mut self, symbols: &[u8], codes: &[u32; 256], out: &mut [u8]) {
@@ -219,11 +219,11 @@ impl Pen {
     }
 }
 
-impl Written {
-    fn of(symbols: &[u8], codes: &[u32; 256]) -> (Written, [usize; STREAMS]) {
+impl EncodedStreams {
+    fn of(symbols: &[u8], codes: &[u32; 256]) -> (EncodedStreams, [usize; STREAMS]) {
         let each = symbols.len().div_ceil(STREAMS) + STREAMS;
         let room = (each * CODE_BITS_MAX).div_ceil(8) + 8;
-        let mut written = Written { bytes: vec![0; room * STREAMS], room };
+        let mut written = EncodedStreams { bytes: vec![0; room * STREAMS], room };
         let lengths = write_together(&streams(symbols), codes, room, &mut written.bytes);
         (written, lengths)
     }
@@ -233,7 +233,7 @@ impl Written {
     }
 }
 
-twice! {
+multiversion! {
 /// Writes each of `streams` to its part of `out`, by turns, so that they do not wait for each other's shifts. Says how
 /// long each became.
 fn write_together(
@@ -243,7 +243,7 @@ fn write_together(
     let (out_a, rest) = out.split_at_mut(room);
     let (out_b, rest) = rest.split_at_mut(room);
     let (out_c, out_d) = rest.split_at_mut(room);
-    let mut pens = [Pen::default(); STREAMS];
+    let mut pens = [StreamWriter::default(); STREAMS];
     let whole = a.len() / STEP * STEP;
     let rounds = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).zip(c.chunks_exact(STEP).zip(d.chunks_exact(STEP)));
     for ((a, b), (c, d)) in rounds {
@@ -319,7 +319,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Vec<u8>> {
     Ok(symbols)
 }
 
-twice! {
+multiversion! {
 /// Decodes while all streams have whole words left; says how many symbols of each are done.
 fn decode_together(cursors: &mut [Cursor<'_>; STREAMS], table: &Table, outs: [&mut [u8]; STREAMS]) -> usize {
     let [a, b, c, d] = cursors;

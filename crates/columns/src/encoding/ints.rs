@@ -10,10 +10,10 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use model::Result;
 
 use super::bits::{GROUP, Groups, pack, packed_bytes, unpack, unpack_groups, width_of};
-use super::choose;
-use super::cpu::twice;
+use super::byte_io::{Reader, corrupt, push_signed, push_varint, signed_bytes};
+use super::cost_model;
+use super::cpu::multiversion;
 use super::huffman::{self, Code};
-use super::wire::{Reader, corrupt, push_signed, push_varint, signed_bytes};
 
 pub(super) const SCALED: u8 = 65;
 pub(super) const DELTA: u8 = 66;
@@ -32,7 +32,7 @@ pub(super) const ESCAPE: u8 = 255;
 
 /// Appends `values` (at least one) in the smallest form.
 pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
-    choose::write(values, out);
+    cost_model::write(values, out);
 }
 
 /// Appends `values`, each in `bits` bits above `base`, which must do for all of them.
@@ -65,7 +65,7 @@ impl Range {
     }
 }
 
-twice! {
+multiversion! {
 /// 64-bit extremes the wrong way round of no values.
 pub(crate) fn least_and_greatest(values: &[i64]) -> (i64, i64) {
     // Sixteen of each, so that comparisons do not wait for each other.
@@ -151,7 +151,7 @@ const MAGIC: u64 = 0x4330_0000_0000_0000;
 /// Integers that [`MAGIC`] can convert.
 const ROUNDED_MAX: u64 = 1 << 51;
 
-twice! {
+multiversion! {
 // A quotient that is off by one is as good: rests make up for it.
 
 /// Quotients of values less than [`ROUNDED_MAX`] above `base`, without conversions that vectors do not have.
@@ -236,7 +236,7 @@ impl Grouped {
     }
 }
 
-twice! {
+multiversion! {
 /// The high bits of each value, of which none has too many.
 fn symbols_of(values: &[i64], base: i64, low_bits: u32, symbols: &mut [u8]) {
     for (symbol, value) in symbols.iter_mut().zip(values) {
@@ -356,7 +356,7 @@ pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl 
     Ok(out)
 }
 
-twice! {
+multiversion! {
 /// Appends `count` values of `packed` (width and base), passed through `map`.
 fn map_packed[T, M: FnMut(i64) -> T](
     reader: &mut Reader<'_>, packed: (u32, i64), count: usize, out: &mut Vec<T>, map: M,
@@ -464,7 +464,7 @@ fn sum_up(differences: impl Iterator<Item = i64>, mut sum: i64, out: &mut [i64])
     sum
 }
 
-twice! {
+multiversion! {
 /// `first`, then `step` more each time.
 pub(super) fn put_line(out: &mut [i64], first: i64, step: i64) {
     // Eight at a time, so that additions do not wait for each other.
@@ -730,7 +730,7 @@ struct CodedParts {
     escapes: Vec<i64>,
 }
 
-twice! {
+multiversion! {
 /// Appends each symbol with the low bits that belong to it, passed through `map`; with `sum`, what they add up to from there.
 fn put_together[T, M: FnMut(i64) -> T](
     reader: &mut Reader<'_>, coded: &CodedParts, sum: Option<i64>, out: &mut Vec<T>, map: M,

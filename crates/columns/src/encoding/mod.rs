@@ -22,21 +22,21 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use model::{DataType, Error, Result, Table};
 
 mod bits;
+pub(crate) mod byte_io;
 pub(crate) mod bytes;
-mod choose;
+mod cost_model;
 mod cpu;
-mod fields;
 pub(crate) mod floats;
+mod fsst;
 mod huffman;
 pub(crate) mod ints;
-mod part;
-pub(crate) mod quick;
-mod symbols;
+pub(crate) mod log_encoding;
+mod range_decode;
+mod templates;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod wire;
 
-use wire::{Reader, corrupt};
+use byte_io::{Reader, corrupt};
 
 /// How the values of a chunk are written.
 pub(crate) mod kind {
@@ -258,7 +258,7 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
         return Ok(None);
     }
     let ints = |reader: &mut Reader<'_>| match kind {
-        kind::INTS => part::decode(reader, rows, part.clone()),
+        kind::INTS => range_decode::decode(reader, rows, part.clone()),
         other => Err(corrupt(format!("encoding of integers is {other}, expected {}", kind::INTS))),
     };
     Ok(Some(match ty {

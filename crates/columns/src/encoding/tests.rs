@@ -192,10 +192,10 @@ fn check(ty: DataType, name: &str, array: &dyn Array) -> Vec<u8> {
 /// In the forms that are found at one look, values come back too, and take little more than they do as they are.
 fn check_quick(what: &str, ty: DataType, array: &dyn Array, raw: usize) {
     let mut bytes = Vec::new();
-    quick::encode(ty, &array.slice(0, array.len()), &mut vec![7; 5], &mut bytes);
+    log_encoding::encode(ty, &array.slice(0, array.len()), &mut vec![7; 5], &mut bytes);
     assert!(bytes.len() <= raw + array.len() / 8 + 32, "{what}, quick: {} bytes, raw {raw}", bytes.len());
     if array.null_count() < array.len() {
-        let back = quick::decode(ty, array.len(), &bytes, raw).unwrap_or_else(|e| panic!("{what}, quick: {e}"));
+        let back = log_encoding::decode(ty, array.len(), &bytes, raw).unwrap_or_else(|e| panic!("{what}, quick: {e}"));
         assert_same(&format!("{what}, quick"), array, &back);
     }
 }
@@ -332,7 +332,7 @@ fn arrays(n: usize) -> Vec<(DataType, ArrayRef)> {
 fn processors_without_wide_vectors_write_and_read_the_same() {
     for (ty, array) in arrays(3_000) {
         let bytes = check(ty, "wide", &array);
-        cpu::narrow(|| assert!(check(ty, "narrow", &array) == bytes, "{ty:?}"));
+        cpu::baseline_only(|| assert!(check(ty, "narrow", &array) == bytes, "{ty:?}"));
     }
 }
 
@@ -433,7 +433,7 @@ fn random_bytes_never_panic() {
 fn wild_compressed_lengths_are_refused_before_memory_is_taken() {
     // Plain text of 1,000 values whose lengths add up to 2 GB, in a frame of ten bytes.
     let mut bytes = vec![kind::PLAIN << 2, 0];
-    wire::push_signed(&mut bytes, 2_000_000);
+    byte_io::push_signed(&mut bytes, 2_000_000);
     bytes.extend_from_slice(&[1, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild length");
     assert!(error.message().contains("cannot hold 2000000000"), "{error}");
@@ -444,7 +444,7 @@ fn wild_patterns_are_refused() {
     // Four values of one pattern without, then with a number, as bytes after the lengths of the patterns.
     let chunk = |pattern: &[u8], numbers: &[u8]| {
         let mut bytes = vec![kind::FIELDS << 2, 1, 0];
-        wire::push_signed(&mut bytes, pattern.len() as i64);
+        byte_io::push_signed(&mut bytes, pattern.len() as i64);
         bytes.push(0);
         bytes.extend_from_slice(pattern);
         // All of the first pattern.
@@ -481,7 +481,7 @@ fn wild_totals_of_symbols_are_refused_before_memory_is_taken() {
     // 1,000 values whose lengths add up to 2 GB: of symbols that are none, coded or not, and of codes.
     for form in [2, 3, 4] {
         let mut bytes = vec![kind::PLAIN << 2, 0];
-        wire::push_signed(&mut bytes, 2_000_000);
+        byte_io::push_signed(&mut bytes, 2_000_000);
         bytes.extend_from_slice(&[form, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0]);
         let error = decode(DataType::Text, 1_000, &bytes).map(|_| ()).expect_err("a wild total");
         assert!(error.message().contains("cannot hold 2000000000"), "{error}");
@@ -627,7 +627,7 @@ fn floats_are_summarized_in_total_order_whatever_their_number() {
             _ => random.below(2_000) as f64 / 4.0 - 250.0,
         };
         let values: Vec<f64> = (0..count).map(|_| value(&mut random)).collect();
-        for summary in [FloatSummary::of(&values), cpu::narrow(|| FloatSummary::of(&values))] {
+        for summary in [FloatSummary::of(&values), cpu::baseline_only(|| FloatSummary::of(&values))] {
             let mut numbers: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
             numbers.sort_by(f64::total_cmp);
             assert_eq!(summary.has_nan, numbers.len() < count, "{values:?}");

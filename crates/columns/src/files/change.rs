@@ -17,11 +17,11 @@ impl TableFiles {
     /// Appends the bytes of what makes these files of `old`. Little-endian: the changes of series files, of segments and
     /// of tombstones; first moment that is kept `i64`, commit time from which on there is history `i64`.
     ///
-    /// The changes of a list are a `u32` count of places, each: items that stay since the last place `u32`, items that go
+    /// The changes of a list are a `u32` count of edits, each: items that stay since the last edit `u32`, items that go
     /// `u32`, items that come `u32`, and these as [`TableFiles::encode`] writes them.
     ///
     /// # Cost
-    /// Both are compared item by item; the bytes are those of what came, and 12 a place.
+    /// Both are compared item by item; the bytes are those of what came, and 12 a edit.
     pub fn encode_change(&self, old: &TableFiles, out: &mut Vec<u8>) {
         encode_list(&old.series_files, &self.series_files, encode_series_file, out);
         encode_list(&old.segments, &self.segments, encode_segment, out);
@@ -46,33 +46,33 @@ impl TableFiles {
     }
 }
 
-/// A place where a list changes.
+/// A edit where a list changes.
 #[derive(Default)]
-struct Place<'a, T> {
+struct ListEdit<'a, T> {
     stay: usize,
     go: usize,
     come: Vec<&'a T>,
 }
 
-impl<T> Place<'_, T> {
+impl<T> ListEdit<'_, T> {
     fn changes(&self) -> bool {
         self.go > 0 || !self.come.is_empty()
     }
 }
 
 fn encode_list<T: PartialEq>(old: &[T], new: &[T], encode: impl Fn(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
-    let places = places(old, new, &encode);
-    push_u32(out, places.len() as u32);
-    for place in places {
-        push_u32(out, place.stay as u32);
-        push_u32(out, place.go as u32);
-        push_u32(out, place.come.len() as u32);
-        place.come.into_iter().for_each(|item| encode(item, out));
+    let edits = edits(old, new, &encode);
+    push_u32(out, edits.len() as u32);
+    for edit in edits {
+        push_u32(out, edit.stay as u32);
+        push_u32(out, edit.go as u32);
+        push_u32(out, edit.come.len() as u32);
+        edit.come.into_iter().for_each(|item| encode(item, out));
     }
 }
 
 /// Where `old` changes to become `new`. Items that stay are those in the same order in both, or most of them.
-fn places<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Vec<u8>)) -> Vec<Place<'a, T>> {
+fn edits<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Vec<u8>)) -> Vec<ListEdit<'a, T>> {
     // Nearly all stay, in front above all.
     let first = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let (old, new) = (&old[first..], &new[first..]);
@@ -84,24 +84,24 @@ fn places<'a, T: PartialEq>(old: &[T], new: &'a [T], encode: &dyn Fn(&T, &mut Ve
         bytes
     };
     let known: BTreeMap<Vec<u8>, usize> = old.iter().enumerate().map(|(at, item)| (bytes_of(item), at)).collect();
-    let mut places = Vec::new();
-    let (mut at, mut place) = (0, Place { stay: first, go: 0, come: Vec::new() });
+    let mut edits = Vec::new();
+    let (mut at, mut edit) = (0, ListEdit { stay: first, go: 0, come: Vec::new() });
     for item in new {
         match known.get(&bytes_of(item)) {
             Some(found) if *found >= at => {
-                place.go += found - at;
+                edit.go += found - at;
                 at = found + 1;
-                if place.changes() {
-                    places.push(std::mem::replace(&mut place, Place { stay: 0, go: 0, come: Vec::new() }));
+                if edit.changes() {
+                    edits.push(std::mem::replace(&mut edit, ListEdit { stay: 0, go: 0, come: Vec::new() }));
                 }
-                place.stay += 1;
+                edit.stay += 1;
             }
-            _ => place.come.push(item),
+            _ => edit.come.push(item),
         }
     }
-    place.go += old.len() - at;
-    places.extend(Some(place).filter(Place::changes));
-    places
+    edit.go += old.len() - at;
+    edits.extend(Some(edit).filter(ListEdit::changes));
+    edits
 }
 
 fn change_list<T>(

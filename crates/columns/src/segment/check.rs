@@ -6,7 +6,7 @@ use model::{ColumnId, Error, Result};
 use super::format::{self, HEADER_BYTES};
 use super::reader::Directory;
 use super::{BlockMeta, BlockRows, ColumnStats, Segment};
-use crate::cache::Kept;
+use crate::cache::CacheEntry;
 use crate::encoding::Dense;
 
 impl Segment {
@@ -45,7 +45,7 @@ impl Segment {
     }
 
     /// Every chunk by itself, so that one finding does not hide another.
-    fn check_block(&self, directory: &Kept<Directory>, block: usize, findings: &mut Vec<String>) -> Result<()> {
+    fn check_block(&self, directory: &CacheEntry<Directory>, block: usize, findings: &mut Vec<String>) -> Result<()> {
         if let Some(rows) = keep_finding(self.read(block, &[], &mut 0), findings)? {
             let meta = meta_of(&rows);
             if meta.as_ref() != Some(&directory.entries[block].meta) {

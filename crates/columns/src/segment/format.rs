@@ -10,7 +10,7 @@
 use model::{ColumnId, DataType, Lsn, Result, TimeRange};
 
 use super::{BLOCK_ROWS_MAX, BlockMeta, ColumnStats, stats};
-use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint};
+use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint};
 
 /// First and last bytes of a segment file.
 pub(super) const MAGIC: [u8; 8] = *b"MILLRSEG";

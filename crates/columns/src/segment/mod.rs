@@ -15,8 +15,8 @@ use model::{ColumnId, Lsn, TimeRange};
 use crate::rows::Ops;
 
 mod check;
+mod commit_times;
 mod format;
-mod moments;
 mod reader;
 mod rows_chunk;
 mod stats;

@@ -9,13 +9,13 @@ use arrow_array::{ArrayRef, UInt32Array};
 use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Result, TimeRange};
 
+use super::commit_times;
 use super::format::{self, ColumnEntry, Footer, IndexEntry, Place, TRAILER_BYTES, Trailer, check_crc};
-use super::moments;
 use super::rows_chunk::{self, RowHeads};
 use super::{BlockMeta, BlockRows, ChunkDescription, ColumnStats, SegmentMeta, StatValue, file_name};
-use crate::cache::{Kept, SegmentCache, Slot};
+use crate::cache::{CacheEntry, SegmentCache, Slot};
 use crate::encoding;
-use crate::encoding::wire::Reader;
+use crate::encoding::byte_io::Reader;
 use crate::history;
 
 /// Chunks this close together are fetched by one read: fewer calls are worth a few hundred bytes read in vain.
@@ -38,7 +38,7 @@ pub struct Segment {
 }
 
 /// The blocks of a segment, in order. Who holds them keeps the segment's directory in memory.
-pub struct Blocks(Arc<Kept<Directory>>);
+pub struct Blocks(Arc<CacheEntry<Directory>>);
 
 impl Deref for Blocks {
     type Target = [BlockMeta];
@@ -49,7 +49,7 @@ impl Deref for Blocks {
 }
 
 /// The columns of a segment, by id. Who holds them keeps the segment's directory in memory.
-pub struct Columns(Arc<Kept<Directory>>);
+pub struct Columns(Arc<CacheEntry<Directory>>);
 
 impl Deref for Columns {
     type Target = [(ColumnId, DataType)];
@@ -88,12 +88,12 @@ pub(super) struct LoadedColumn {
     /// The statistics as in the file; decoded when asked for.
     stats_bytes: Vec<u8>,
     /// Commits' times, of the column that has them.
-    moments: Vec<i64>,
+    commit_times: Vec<i64>,
     stats: OnceLock<Arc<[ColumnStats]>>,
 }
 
 /// A chunk to read, and what it is.
-struct Wanted {
+struct WantedChunk {
     at: u64,
     place: Place,
     /// `None`: the rows chunk. Else an index into [`Directory::columns`].
@@ -163,7 +163,7 @@ impl Segment {
 
     pub(super) fn stats_at(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         position: usize,
         read: &mut u64,
     ) -> Result<Arc<[ColumnStats]>> {
@@ -219,17 +219,17 @@ impl Segment {
     /// The chunks of `block` that hold its rows and the columns at `positions`, in file order.
     fn wanted(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         block: usize,
         positions: &[usize],
         read: &mut u64,
-    ) -> Result<Vec<Wanted>> {
+    ) -> Result<Vec<WantedChunk>> {
         let entry = self.entry(directory, block)?;
-        let mut wanted = vec![Wanted { at: entry.at, place: entry.rows, column: None }];
+        let mut wanted = vec![WantedChunk { at: entry.at, place: entry.rows, column: None }];
         for position in positions {
             let place = self.loaded(directory, *position, read)?.places[block];
             if place.bytes > 0 {
-                wanted.push(Wanted { at: entry.at + u64::from(place.offset), place, column: Some(*position) });
+                wanted.push(WantedChunk { at: entry.at + u64::from(place.offset), place, column: Some(*position) });
             }
         }
         wanted.sort_by_key(|wanted| wanted.at);
@@ -238,9 +238,9 @@ impl Segment {
 
     fn read_wanted(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         block: usize,
-        (wanted, coded): (&[Wanted], bool),
+        (wanted, coded): (&[WantedChunk], bool),
         bytes_read: &mut u64,
         part: &mut dyn FnMut(&[u32], &[i64]) -> Option<Range<usize>>,
     ) -> Result<(BlockRows, Option<Range<usize>>)> {
@@ -299,9 +299,9 @@ impl Segment {
     /// Reads chunks, those that are near each other at once, and shows each with its bytes.
     fn each_chunk(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedChunk],
         bytes_read: &mut u64,
-        each: &mut dyn FnMut(&Wanted, &[u8], &mut u64) -> Result<()>,
+        each: &mut dyn FnMut(&WantedChunk, &[u8], &mut u64) -> Result<()>,
     ) -> Result<()> {
         for group in wanted.chunk_by(|a, b| b.at <= a.at + u64::from(a.place.bytes) + GAP_BYTES_MAX) {
             let start = group[0].at;
@@ -315,7 +315,7 @@ impl Segment {
         Ok(())
     }
 
-    fn decode_rows(&self, block: usize, rows: usize, chunk: &Wanted, bytes: &[u8]) -> Result<RowHeads> {
+    fn decode_rows(&self, block: usize, rows: usize, chunk: &WantedChunk, bytes: &[u8]) -> Result<RowHeads> {
         check_crc("rows chunk", bytes, chunk.place.crc)
             .and_then(|()| rows_chunk::read(rows, &mut Reader::new(bytes)))
             .map_err(|error| self.locate(error, format_args!("block {block}, rows, byte {}", chunk.at)))
@@ -323,9 +323,9 @@ impl Segment {
 
     fn decode_column(
         &self,
-        directory: &Kept<Directory>,
+        directory: &CacheEntry<Directory>,
         block: usize,
-        chunk: &Wanted,
+        chunk: &WantedChunk,
         (position, part, coded): (usize, &Option<Range<usize>>, bool),
         bytes: &[u8],
         bytes_read: &mut u64,
@@ -343,18 +343,18 @@ impl Segment {
             },
         };
         let mut array = check_crc("chunk", bytes, chunk.place.crc).and_then(|()| decode());
-        if history::is_moment(id) {
-            let list = self.moments(directory, bytes_read)?;
-            array = array.and_then(|numbered| moments::timed(&numbered, list));
+        if history::is_history_column(id) {
+            let list = self.commit_times(directory, bytes_read)?;
+            array = array.and_then(|numbered| commit_times::resolve(&numbered, list));
         }
         let place = format_args!("block {block}, column {id}, byte {}", chunk.at);
         Ok((id, array.map_err(|error| self.locate(error, place))?))
     }
 
     /// Commits' times by their numbers; there are some if any row was written or deleted since the history began.
-    fn moments<'a>(&self, directory: &'a Kept<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
+    fn commit_times<'a>(&self, directory: &'a CacheEntry<Directory>, bytes_read: &mut u64) -> Result<&'a [i64]> {
         match directory.position(history::BORN) {
-            Some(position) => Ok(&self.loaded(directory, position, bytes_read)?.moments),
+            Some(position) => Ok(&self.loaded(directory, position, bytes_read)?.commit_times),
             None => Ok(&[]),
         }
     }
@@ -417,7 +417,7 @@ impl Segment {
     }
 
     /// Footer and index, loaded unless they are there.
-    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<Arc<Kept<Directory>>> {
+    pub(super) fn directory(&self, bytes_read: &mut u64) -> Result<Arc<CacheEntry<Directory>>> {
         self.directory.get_or_make(0, || {
             let directory = self.load_directory(bytes_read)?;
             let bytes = directory.memory_bytes();
@@ -501,7 +501,7 @@ impl Segment {
     /// A column's directory, loaded at first use.
     pub(super) fn loaded<'a>(
         &self,
-        directory: &'a Kept<Directory>,
+        directory: &'a CacheEntry<Directory>,
         position: usize,
         bytes_read: &mut u64,
     ) -> Result<&'a LoadedColumn> {
@@ -525,7 +525,7 @@ impl Segment {
         Ok(loaded)
     }
 
-    fn file(&self) -> Result<Arc<Kept<Arc<dyn File>>>> {
+    fn file(&self) -> Result<Arc<CacheEntry<Arc<dyn File>>>> {
         self.file.get_or_make(1, || {
             let file = self.env.open(&self.path, Open::Read).map_err(|error| self.io("open", &error))?;
             Ok((file, 1))
@@ -568,7 +568,7 @@ impl Directory {
     fn memory_bytes(&self) -> u64 {
         let block = size_of::<IndexEntry>() + size_of::<BlockMeta>();
         let column = size_of::<ColumnEntry>() + size_of::<(ColumnId, DataType)>() + size_of::<OnceLock<LoadedColumn>>();
-        (size_of::<Kept<Directory>>() + self.entries.len() * block + self.columns.len() * column) as u64
+        (size_of::<CacheEntry<Directory>>() + self.entries.len() * block + self.columns.len() * column) as u64
     }
 }
 
@@ -576,7 +576,7 @@ impl LoadedColumn {
     /// Before the statistics are decoded.
     fn memory_bytes(&self) -> u64 {
         let places = self.places.len() * size_of::<Place>();
-        (places + self.stats_bytes.len() + self.moments.len() * size_of::<i64>()) as u64
+        (places + self.stats_bytes.len() + self.commit_times.len() * size_of::<i64>()) as u64
     }
 }
 
@@ -593,10 +593,10 @@ fn stats_bytes(stats: &[ColumnStats]) -> u64 {
 fn parse_column(column: &ColumnEntry, entries: &[IndexEntry], bytes: &[u8]) -> Result<LoadedColumn> {
     check_crc("directory", bytes, column.crc)?;
     let mut reader = Reader::new(bytes);
-    let moments = if column.id == history::BORN { moments::read(&mut reader)? } else { Vec::new() };
+    let commit_times = if column.id == history::BORN { commit_times::read(&mut reader)? } else { Vec::new() };
     let places = format::read_places(entries, &mut reader)?;
     let stats_bytes = bytes[bytes.len() - reader.remaining()..].to_vec();
-    Ok(LoadedColumn { places, stats_bytes, moments, stats: OnceLock::new() })
+    Ok(LoadedColumn { places, stats_bytes, commit_times, stats: OnceLock::new() })
 }
 
 impl std::fmt::Debug for Segment {

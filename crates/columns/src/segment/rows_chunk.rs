@@ -5,7 +5,7 @@
 
 use model::{ColumnId, Result};
 
-use crate::encoding::wire::{Reader, corrupt, push_varint};
+use crate::encoding::byte_io::{Reader, corrupt, push_varint};
 use crate::encoding::{Form, ints};
 use crate::rows::{Op, Ops};
 

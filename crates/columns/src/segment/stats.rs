@@ -11,9 +11,9 @@ use arrow_array::Array;
 use model::{DataType, Result};
 
 use super::{ColumnStats, StatSum, StatValue};
+use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
 use crate::encoding::floats::FloatSummary;
 use crate::encoding::ints::least_and_greatest;
-use crate::encoding::wire::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
 use crate::encoding::{Dense, floats};
 use crate::scan::ColumnRange;
 

@@ -10,8 +10,8 @@ use model::{DataType, Result, SqlState, TimeRange};
 
 use super::format::{Footer, TRAILER_BYTES, read_index, read_places, read_stats};
 use super::*;
+use crate::encoding::byte_io::Reader;
 use crate::encoding::tests::Random;
-use crate::encoding::wire::Reader;
 use crate::rows::{Op, Ops};
 use crate::scan::ColumnRange;
 

@@ -7,8 +7,8 @@ use arrow_array::{Array, ArrayRef};
 use env::{Env, File, Open};
 use model::{ColumnId, DataType, Error, Lsn, Result, TimeRange};
 
+use super::commit_times::CommitTimesWriter;
 use super::format::{ColumnEntry, DirectoryWriter, Footer, IndexEntry, Place, Trailer, header, write_index_entry};
-use super::moments::MomentsWriter;
 use super::{BLOCK_ROWS_MAX, BlockMeta, BlockRows, ColumnStats, SegmentMeta, file_name, rows_chunk};
 use crate::encoding::{Dense, Form, encode_dense};
 use crate::history;
@@ -36,7 +36,7 @@ pub struct SegmentWriter {
     buffer: Vec<u8>,
     written: u64,
     index: Vec<u8>,
-    moments: MomentsWriter,
+    commit_times: CommitTimesWriter,
     last_entry: Option<IndexEntry>,
     totals: Totals,
     renamed: bool,
@@ -88,7 +88,7 @@ impl SegmentWriter {
             buffer: header(file).to_vec(),
             written: 0,
             index: Vec::new(),
-            moments: MomentsWriter::default(),
+            commit_times: CommitTimesWriter::default(),
             last_entry: None,
             totals: Totals { rows: 0, blocks: 0, times: TimeRange::EMPTY, first_series: 0, settled: true },
             renamed: false,
@@ -135,7 +135,7 @@ impl SegmentWriter {
         };
         let at = self.position();
         let ColumnWriter { id, ty, .. } = self.columns[column];
-        let numbered = history::is_moment(id).then(|| self.moments.numbered(array));
+        let numbered = history::is_history_column(id).then(|| self.commit_times.numbered(array));
         let dense = Dense::of(ty, array).map_err(|error| error.context(format!("column {id}")))?;
         match &numbered {
             Some(numbered) => encode_dense(&Dense::of(ty, numbered)?, numbered, self.form, &mut self.buffer),
@@ -230,7 +230,7 @@ impl SegmentWriter {
         for column in std::mem::take(&mut self.columns) {
             let (at, start) = (self.position(), self.buffer.len());
             if column.id == history::BORN {
-                self.moments.write(&mut self.buffer);
+                self.commit_times.write(&mut self.buffer);
             }
             column.directory.write(&mut self.buffer);
             let directory = &self.buffer[start..];

@@ -5,7 +5,7 @@
 //! that the log copies it as it is and merging reads values from it directly.
 //!
 //! Always true: the bytes are columns as docs/format/rows.md has them, checked when they were read or made by
-//! [`PackedBuilder`], ascending by id.
+//! [`SmallBatchBuilder`], ascending by id.
 
 use arrow_array::ArrayRef;
 use model::{ColumnId, DataType, Error, Result};
@@ -14,13 +14,13 @@ use crate::bytes::Reader;
 use crate::codec::{COLUMN_HEADER_BYTES, NULLS_NONE, NULLS_SOME, decode_column, encode_column, skip_column};
 
 /// Most rows worth keeping so: they are merged with others soon, and small enough to be one log record whatever they hold.
-pub const PACKED_ROWS_MAX: usize = 16;
+pub const SMALL_BATCH_ROWS_MAX: usize = 16;
 /// Most bytes worth keeping so.
-pub const PACKED_BYTES_MAX: usize = 256 << 10;
+pub const SMALL_BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// Columns of a few rows as bytes.
 #[derive(Debug)]
-pub struct Packed {
+pub struct SmallBatch {
     rows: usize,
     /// Where each column begins in the bytes, and where the last one ends.
     starts: Vec<u32>,
@@ -29,11 +29,11 @@ pub struct Packed {
     text_bytes: usize,
 }
 
-impl Packed {
+impl SmallBatch {
     /// Reads `count` columns; their bytes are checked.
-    pub(crate) fn read(reader: &mut Reader<'_>, rows: usize, count: usize) -> Result<Packed> {
+    pub(crate) fn read(reader: &mut Reader<'_>, rows: usize, count: usize) -> Result<SmallBatch> {
         let all = reader.rest();
-        let mut packed = Packed { rows, starts: vec![0], bytes: Vec::new(), text_bytes: 0 };
+        let mut packed = SmallBatch { rows, starts: vec![0], bytes: Vec::new(), text_bytes: 0 };
         let mut last = None;
         for _ in 0..count {
             let (id, text_bytes) = skip_column(reader, rows)?;
@@ -49,8 +49,8 @@ impl Packed {
     }
 
     /// The same values as `columns`, which are sorted by id.
-    pub(crate) fn of(rows: usize, columns: &[(ColumnId, ArrayRef)], bytes: usize) -> Packed {
-        let mut builder = PackedBuilder::new(rows, columns.len(), bytes);
+    pub(crate) fn of(rows: usize, columns: &[(ColumnId, ArrayRef)], bytes: usize) -> SmallBatch {
+        let mut builder = SmallBatchBuilder::new(rows, columns.len(), bytes);
         for (id, values) in columns {
             encode_column(*id, values, &mut builder.0.bytes);
             builder.0.text_bytes += crate::rows::text_bytes(values);
@@ -73,7 +73,7 @@ impl Packed {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Packed>() + self.starts.capacity() * 4 + self.bytes.capacity()
+        size_of::<SmallBatch>() + self.starts.capacity() * 4 + self.bytes.capacity()
     }
 
     /// All columns as the log has them.
@@ -133,19 +133,19 @@ impl Packed {
 }
 
 /// Puts a few rows together, column by column.
-pub struct PackedBuilder(Packed);
+pub struct SmallBatchBuilder(SmallBatch);
 
-impl PackedBuilder {
-    /// For `rows` rows (at most [`PACKED_ROWS_MAX`]) of about `columns` columns, which take about `bytes` bytes.
+impl SmallBatchBuilder {
+    /// For `rows` rows (at most [`SMALL_BATCH_ROWS_MAX`]) of about `columns` columns, which take about `bytes` bytes.
     ///
     /// # Panics
     /// For more rows.
     #[must_use]
-    pub fn new(rows: usize, columns: usize, bytes: usize) -> PackedBuilder {
-        assert!(rows <= PACKED_ROWS_MAX, "BUG: {rows} rows to be packed, the limit is {PACKED_ROWS_MAX}");
+    pub fn new(rows: usize, columns: usize, bytes: usize) -> SmallBatchBuilder {
+        assert!(rows <= SMALL_BATCH_ROWS_MAX, "BUG: {rows} rows to be packed, the limit is {SMALL_BATCH_ROWS_MAX}");
         let mut starts = Vec::with_capacity(columns + 1);
         starts.push(0);
-        PackedBuilder(Packed { rows, starts, bytes: Vec::with_capacity(bytes), text_bytes: 0 })
+        SmallBatchBuilder(SmallBatch { rows, starts, bytes: Vec::with_capacity(bytes), text_bytes: 0 })
     }
 
     /// Adds a column whose values have a fixed width. `valid` has a bit for each row that has a value, the lowest being
@@ -220,7 +220,7 @@ impl PackedBuilder {
 
     /// The columns.
     #[must_use]
-    pub fn finish(self) -> Packed {
+    pub fn finish(self) -> SmallBatch {
         self.0
     }
 }

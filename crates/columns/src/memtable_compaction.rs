@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use model::{ColumnId, DataType, Lsn, Result, Table, TimeRange};
 
-use crate::chunk::{RowsSource, Source};
 use crate::deletes::{Deletes, work};
 use crate::filter::Filter;
 use crate::flush::{any_within, entry_sources};
 use crate::history;
 use crate::merge::{Fold, Merger};
-use crate::plan::Plan;
+use crate::merge_plan::MergePlan;
 use crate::rows::{Op, Rows};
 use crate::scan::ScanStats;
+use crate::sorted_run::{RowsSource, Source};
 use crate::state::{Entry, TableState};
 
 /// Fewest entries worth merging.
@@ -169,7 +169,7 @@ fn merge(sources: Vec<Source>, fold: Fold, columns: &[(ColumnId, DataType)]) -> 
     Ok(outputs)
 }
 
-fn rows_of(plan: &Plan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<Rows>>) -> Result<()> {
+fn rows_of(plan: &MergePlan, columns: &[(ColumnId, DataType)], outputs: &mut Vec<Arc<Rows>>) -> Result<()> {
     let mut arrays = Vec::new();
     let mut sorted = columns.to_vec();
     sorted.sort_unstable_by_key(|column| column.0);

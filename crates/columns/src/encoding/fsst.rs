@@ -8,9 +8,9 @@
 
 use model::Result;
 
-use super::cpu::twice;
-use super::fields::load;
-use super::wire::{Reader, corrupt};
+use super::byte_io::{Reader, corrupt};
+use super::cpu::multiversion;
+use super::templates::load;
 
 /// The code of a byte that has no symbol; the byte follows.
 const ESCAPE: u8 = 255;
@@ -305,7 +305,7 @@ impl<'a> Part<'a> {
     }
 }
 
-twice! {
+multiversion! {
 /// Takes parts by turns, so that the processor looks up several symbols at once.
 fn encode_together(table: &Table, parts: &mut [Part<'_>; PARTS]) {
     while parts.iter().all(Part::has_word) {

@@ -11,10 +11,10 @@ use model::Result;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
+use super::byte_io::{Reader, TEXT_BYTES_MAX, corrupt, push_varint};
 use super::bytes::{Values, read_list, write_list};
-use super::cpu::twice;
+use super::cpu::multiversion;
 use super::ints;
-use super::wire::{Reader, TEXT_BYTES_MAX, corrupt, push_varint};
 
 /// In patterns digits stand for numbers: one without leading zeros ...
 const FREE: u8 = b'0';
@@ -57,21 +57,21 @@ struct Slot {
     hex: u8,
 }
 
-struct Learned {
+struct LearnedWidths {
     slots: [Slot; SLOTS_MAX],
 }
 
 /// A value taken apart.
-struct Parts {
+struct ParsedValue {
     /// The pattern and whatever comes after it: written in whole words.
     buffer: Box<[u8; PATTERN_BYTES_MAX + SLACK]>,
     length: usize,
     numbers: Vec<i64>,
 }
 
-impl Parts {
-    fn new() -> Parts {
-        Parts { buffer: Box::new([0; PATTERN_BYTES_MAX + SLACK]), length: 0, numbers: Vec::new() }
+impl ParsedValue {
+    fn new() -> ParsedValue {
+        ParsedValue { buffer: Box::new([0; PATTERN_BYTES_MAX + SLACK]), length: 0, numbers: Vec::new() }
     }
 
     fn pattern(&self) -> &[u8] {
@@ -185,7 +185,7 @@ impl<'a> Splitter<'a> {
 
     /// Takes the value apart up to its end; `false` if it has too many numbers.
     #[inline(always)]
-    fn split(&mut self, learned: &Learned, parts: &mut Parts) -> bool {
+    fn split(&mut self, learned: &LearnedWidths, parts: &mut ParsedValue) -> bool {
         parts.length = 0;
         for slot in 0..SLOTS_MAX {
             let slot = learned.slots[slot];
@@ -204,7 +204,7 @@ impl<'a> Splitter<'a> {
 
     /// Appends what comes before the next digit.
     #[inline(always)]
-    fn literal(&mut self, parts: &mut Parts) {
+    fn literal(&mut self, parts: &mut ParsedValue) {
         loop {
             self.look();
             // At most 56, so that it can be skipped.
@@ -219,7 +219,7 @@ impl<'a> Splitter<'a> {
     }
 
     #[inline(always)]
-    fn take_number(&mut self, slot: Slot, parts: &mut Parts) {
+    fn take_number(&mut self, slot: Slot, parts: &mut ParsedValue) {
         self.look();
         let all = ((!self.window).trailing_zeros() as usize).min(self.valid).min(self.end - self.at);
         let digits = all.min(DIGITS_MAX);
@@ -234,7 +234,7 @@ impl<'a> Splitter<'a> {
     }
 
     /// Takes what comes before the next word of digits, and that, if it is a hexadecimal number of so many.
-    fn literal_or_hex(&mut self, hex: usize, parts: &mut Parts) -> bool {
+    fn literal_or_hex(&mut self, hex: usize, parts: &mut ParsedValue) -> bool {
         while self.at < self.end {
             let token = self.token();
             if (token == hex || (hex == HEX_DIGITS_MAX && token > hex)) && self.is_hex(hex) {
@@ -262,7 +262,7 @@ impl<'a> Splitter<'a> {
     }
 
     #[inline(always)]
-    fn take_hex(&mut self, digits: usize, parts: &mut Parts) {
+    fn take_hex(&mut self, digits: usize, parts: &mut ParsedValue) {
         let first = digits.min(8);
         let mut number = eight_hex_digits(load(self.all, self.at)) >> (4 * (8 - first));
         if digits > 8 {
@@ -325,10 +325,10 @@ fn eight_digits(word: u64) -> u64 {
 }
 
 /// Looks at some values: how wide their numbers are where they have leading zeros, and where hexadecimal ones are.
-fn learn(source: &Source<'_>) -> Learned {
-    let mut learned = Learned { slots: [Slot::default(); SLOTS_MAX] };
+fn learn(source: &Source<'_>) -> LearnedWidths {
+    let mut learned = LearnedWidths { slots: [Slot::default(); SLOTS_MAX] };
     learn_hex(source, &mut learned);
-    let mut parts = Parts::new();
+    let mut parts = ParsedValue::new();
     let mut widths = [0; SLOTS_MAX];
     for (start, end) in sampled(source.ends).filter(|(start, end)| end - start <= VALUE_BYTES_MAX) {
         parts.numbers.clear();
@@ -346,7 +346,7 @@ fn learn(source: &Source<'_>) -> Learned {
 }
 
 /// Words of digits and letters a to f, both, are hexadecimal numbers, of the width that most have at their place.
-fn learn_hex(source: &Source<'_>, learned: &mut Learned) {
+fn learn_hex(source: &Source<'_>, learned: &mut LearnedWidths) {
     let all = source.all;
     let mut votes = [[0u16; HEX_DIGITS_MAX + 1]; SLOTS_MAX];
     for (start, end) in sampled(source.ends) {
@@ -463,7 +463,7 @@ pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> bool {
     }
     let mut patterns = Patterns::new();
     let mut indexes = Vec::with_capacity(ends.len());
-    let mut parts = Parts::new();
+    let mut parts = ParsedValue::new();
     parts.numbers.reserve(ends.len() * 4);
     if !split_all(&source, &learned, &mut parts, &mut patterns, &mut indexes) {
         return false;
@@ -472,7 +472,7 @@ pub(super) fn write(all: &[u8], ends: &[usize], out: &mut Vec<u8>) -> bool {
     true
 }
 
-twice! {
+multiversion! {
 /// Sets a bit for each byte that is a digit.
 fn mark_digits(all: &[u8], digits: &mut [u64]) {
     for (bytes, digits) in all.chunks(64).zip(digits) {
@@ -491,7 +491,7 @@ fn mark_digits(all: &[u8], digits: &mut [u64]) {
 
 /// Takes all values apart; `false` if that is not worth it.
 fn split_all(
-    source: &Source<'_>, learned: &Learned, parts: &mut Parts, patterns: &mut Patterns, indexes: &mut Vec<i64>,
+    source: &Source<'_>, learned: &LearnedWidths, parts: &mut ParsedValue, patterns: &mut Patterns, indexes: &mut Vec<i64>,
 ) -> bool {
     let mut start = 0;
     for (row, end) in source.ends.iter().enumerate() {
@@ -510,9 +510,9 @@ fn split_all(
 }
 
 /// Whether there are numbers in a sample, and patterns that occur again and again.
-fn few_patterns(source: &Source<'_>, learned: &Learned) -> bool {
+fn few_patterns(source: &Source<'_>, learned: &LearnedWidths) -> bool {
     let mut patterns = Patterns::new();
-    let mut parts = Parts::new();
+    let mut parts = ParsedValue::new();
     let (mut count, mut numbers) = (0, 0);
     for (start, end) in sampled(source.ends) {
         parts.numbers.clear();
@@ -635,7 +635,7 @@ impl Templates {
     }
 
     fn push_constant(&mut self, number: Number, constant: i64) -> Result<()> {
-        let mut out = Filled { bytes: vec![0; DIGITS_MAX + SLACK], at: 0, wrong: false };
+        let mut out = TextWriter { bytes: vec![0; DIGITS_MAX + SLACK], at: 0, wrong: false };
         out.number(number, constant.cast_unsigned());
         self.texts.extend_from_slice(&out.bytes[..out.at]);
         out.check()
@@ -720,11 +720,11 @@ impl Columns {
     }
 }
 
-twice! {
+multiversion! {
 /// Puts numbers into patterns.
 fn fill_in(templates: &Templates, indexes: &[i64], columns: &Columns) -> Result<Values> {
     let mut done = [0usize; SLOTS_MAX + 1];
-    let mut out = Filled { bytes: Vec::new(), at: 0, wrong: false };
+    let mut out = TextWriter { bytes: Vec::new(), at: 0, wrong: false };
     let mut ends = Vec::with_capacity(indexes.len());
     for index in indexes {
         let template = &templates.list[*index as usize];
@@ -747,13 +747,13 @@ fn fill_in(templates: &Templates, indexes: &[i64], columns: &Columns) -> Result<
 }
 
 /// Text being put together. Everything is written in whole words, beyond its end too.
-struct Filled {
+struct TextWriter {
     bytes: Vec<u8>,
     at: usize,
     wrong: bool,
 }
 
-impl Filled {
+impl TextWriter {
     fn check(&self) -> Result<()> {
         if self.wrong { Err(corrupt("a number has more digits than its pattern has room for")) } else { Ok(()) }
     }

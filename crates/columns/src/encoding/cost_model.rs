@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::cpu::twice;
+use super::cpu::multiversion;
 use super::ints::{self, Coded, DEPTH_MAX, Grouped, Range};
 
 /// The sample: this many stretches of this many values.
@@ -24,7 +24,7 @@ const CODED_GAIN: usize = 32;
 
 /// What a stream may still be made of.
 #[derive(Clone, Copy)]
-struct Allowed {
+struct Options {
     /// Streams within streams, at most.
     depth: u32,
     deltas: u32,
@@ -35,9 +35,9 @@ struct Allowed {
     patterns: bool,
 }
 
-impl Allowed {
-    fn deeper(self) -> Allowed {
-        Allowed { depth: self.depth - 1, ..self }
+impl Options {
+    fn deeper(self) -> Options {
+        Options { depth: self.depth - 1, ..self }
     }
 }
 
@@ -52,21 +52,21 @@ pub(super) fn expected_bits(values: &[i64]) -> f64 {
 
 /// Appends `values` (at least one) in the smallest form found.
 pub(super) fn write(values: &[i64], out: &mut Vec<u8>) {
-    let all = Allowed { depth: DEPTH_MAX - 1, deltas: 6, scale: true, runs: true, dictionary: true, patterns: true };
+    let all = Options { depth: DEPTH_MAX - 1, deltas: 6, scale: true, runs: true, dictionary: true, patterns: true };
     write_best(values, all, out);
 }
 
-fn write_best(values: &[i64], allowed: Allowed, out: &mut Vec<u8>) {
-    write_best_in(values, Range::of(values), allowed, out);
+fn write_best(values: &[i64], options: Options, out: &mut Vec<u8>) {
+    write_best_in(values, Range::of(values), options, out);
 }
 
 /// [`write_best`] of values whose range is known.
-fn write_best_in(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u8>) {
-    if range.width() == 0 || values.len() < 3 || allowed.depth == 0 {
+fn write_best_in(values: &[i64], range: Range, options: Options, out: &mut Vec<u8>) {
+    if range.width() == 0 || values.len() < 3 || options.depth == 0 {
         return ints::write_packed(values, range, out);
     }
     let start = out.len();
-    write_unpacked(values, range, allowed, out);
+    write_unpacked(values, range, options, out);
     if out.len() - start > range.packed_bytes(values.len()) {
         out.truncate(start);
         ints::write_packed(values, range, out);
@@ -74,33 +74,33 @@ fn write_best_in(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u
 }
 
 /// Appends `values`, that are not all the same, in some form.
-fn write_unpacked(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<u8>) {
-    let deeper = allowed.deeper();
-    if allowed.deltas > 0 && is_regular(values) {
+fn write_unpacked(values: &[i64], range: Range, options: Options, out: &mut Vec<u8>) {
+    let deeper = options.deeper();
+    if options.deltas > 0 && is_regular(values) {
         return ints::write_delta(values, out, |deltas, out| write_best(deltas, deeper, out));
     }
-    if allowed.scale
+    if options.scale
         && let Some((scale, quotients)) = divided(values, range)
     {
         ints::write_scaled(range.min, scale, out);
         let range = Range { min: 0, max: (range.max.wrapping_sub(range.min).cast_unsigned() / scale).cast_signed() };
-        return write_best_in(&quotients, range, Allowed { scale: false, ..deeper }, out);
+        return write_best_in(&quotients, range, Options { scale: false, ..deeper }, out);
     }
     let start = out.len();
     let changes = changes(values);
-    if allowed.runs && changes <= values.len() / 3 {
-        let within = Allowed { runs: false, scale: false, patterns: false, ..deeper };
+    if options.runs && changes <= values.len() / 3 {
+        let within = Options { runs: false, scale: false, patterns: false, ..deeper };
         ints::write_runs(values, out, |part, out| write_best(part, within, out));
         // So few runs that nothing else comes near.
         if changes <= values.len() / 64 {
             return;
         }
     }
-    let next = if out.len() > start { Allowed { runs: false, ..allowed } } else { allowed };
-    let (bits, turn) = turn(values, range, allowed);
+    let next = if out.len() > start { Options { runs: false, ..options } } else { options };
+    let (bits, transform) = transform(values, range, options);
     let expected = (bits * values.len() as f64 / 8.0) as usize;
     let mut other = Vec::with_capacity(expected + 256);
-    if allowed.dictionary
+    if options.dictionary
         && range.width() > 8
         && bits > DICTIONARY_BITS_MIN
         && write_dictionary(values, bits, next, &mut other)
@@ -109,7 +109,7 @@ fn write_unpacked(values: &[i64], range: Range, allowed: Allowed, out: &mut Vec<
     }
     // What is half of what is expected need not be tried against it.
     if out.len() == start || expected < 2 * (out.len() - start) {
-        write_turned(values, range, turn, next, &mut other);
+        write_transformed(values, range, transform, next, &mut other);
         keep_smaller(out, start, &mut other);
     }
 }
@@ -195,7 +195,7 @@ impl Exact {
     }
 }
 
-twice! {
+multiversion! {
 /// Quotients of distances from `base`; says whether all were without rest, otherwise they mean nothing.
 fn divide_exactly(values: &[i64], base: i64, exact: &Exact, quotients: &mut [i64]) -> bool {
     let mut all = true;
@@ -216,7 +216,7 @@ fn changes(values: &[i64]) -> usize {
 
 /// Appends `values` as a dictionary, if that may be worth it: values that repeat so often that an index takes two bits
 /// less than the `bits` that a value takes otherwise.
-fn write_dictionary(values: &[i64], bits: f64, allowed: Allowed, out: &mut Vec<u8>) -> bool {
+fn write_dictionary(values: &[i64], bits: f64, options: Options, out: &mut Vec<u8>) -> bool {
     let most = DICTIONARY_MAX.min(values.len() / 4);
     if values.len() > 2 * STRETCHES * STRETCH && index_bits(&sample(values, 0, <[i64]>::to_vec)) + 2.0 > bits {
         return false;
@@ -229,7 +229,7 @@ fn write_dictionary(values: &[i64], bits: f64, allowed: Allowed, out: &mut Vec<u
     }
     let ranks = table.sort();
     indexes.iter_mut().for_each(|index| *index = ranks[*index as usize]);
-    let within = Allowed { dictionary: false, scale: false, patterns: false, ..allowed.deeper() };
+    let within = Options { dictionary: false, scale: false, patterns: false, ..options.deeper() };
     ints::write_dictionary(&table.values, &indexes, out, |part, out| write_best(part, within, out));
     true
 }
@@ -346,62 +346,62 @@ fn median(values: &mut [i64]) -> i64 {
 }
 
 /// What values may be turned into before they are coded.
-enum Turn {
+enum Transform {
     Nothing,
     Delta,
     Cycle(usize),
     Split { base: i64, scale: u64 },
 }
 
-fn write_turned(values: &[i64], range: Range, turn: Turn, allowed: Allowed, out: &mut Vec<u8>) {
-    let within = allowed.deeper();
-    match turn {
-        Turn::Nothing => write_plain(values, range, within, out),
-        Turn::Delta => {
-            let within = Allowed { deltas: allowed.deltas - 1, patterns: false, scale: false, ..within };
+fn write_transformed(values: &[i64], range: Range, transform: Transform, options: Options, out: &mut Vec<u8>) {
+    let within = options.deeper();
+    match transform {
+        Transform::Nothing => write_plain(values, range, within, out),
+        Transform::Delta => {
+            let within = Options { deltas: options.deltas - 1, patterns: false, scale: false, ..within };
             ints::write_delta(values, out, |deltas, out| write_best(deltas, within, out));
         }
-        Turn::Cycle(lag) => {
-            let within = Allowed { patterns: false, ..within };
+        Transform::Cycle(lag) => {
+            let within = Options { patterns: false, ..within };
             ints::write_cycle(values, lag, out, |part, out| write_best(part, within, out));
         }
-        Turn::Split { base, scale } => {
-            let within = Allowed { patterns: false, scale: false, ..within };
+        Transform::Split { base, scale } => {
+            let within = Options { patterns: false, scale: false, ..within };
             ints::write_split(values, range, base, scale, out, |part, out| write_best(part, within, out));
         }
     }
 }
 
 /// What makes the sample smallest, and how many bits a value takes then.
-fn turn(values: &[i64], range: Range, allowed: Allowed) -> (f64, Turn) {
-    let mut best = (bits_each(&sample(values, 0, <[i64]>::to_vec)), Turn::Nothing);
-    // A turn costs a pass when it is read: it must save a thirty-second.
-    let mut offer = |bits: f64, turn: Turn| {
+fn transform(values: &[i64], range: Range, options: Options) -> (f64, Transform) {
+    let mut best = (bits_each(&sample(values, 0, <[i64]>::to_vec)), Transform::Nothing);
+    // A transform costs a pass when it is read: it must save a thirty-second.
+    let mut offer = |bits: f64, transform: Transform| {
         if bits < best.0 * (1.0 - 1.0 / 32.0) {
-            best = (bits, turn);
+            best = (bits, transform);
         }
     };
-    if allowed.deltas > 0 {
+    if options.deltas > 0 {
         let deltas = sample(values, 1, differences);
-        offer(bits_each(&deltas), Turn::Delta);
-        if allowed.deltas > 1 {
-            offer(bits_each(&sample(values, 2, |stretch| differences(&differences(stretch)))), Turn::Delta);
+        offer(bits_each(&deltas), Transform::Delta);
+        if options.deltas > 1 {
+            offer(bits_each(&sample(values, 2, |stretch| differences(&differences(stretch)))), Transform::Delta);
         }
     }
-    if allowed.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
+    if options.patterns && best.0 > 1.5 && values.len() >= CODED_MIN {
         if let Some(lag) = cycle(values) {
             let changes =
                 |stretch: &[i64]| stretch[lag..].iter().zip(stretch).map(|(a, b)| a.wrapping_sub(*b)).collect();
             let first = lag as f64 / values.len() as f64 * best.0;
             let bits = first + bits_each(&sample(values, lag, changes));
             if bits < best.0 * (1.0 - 1.0 / 32.0) {
-                best = (bits, Turn::Cycle(lag));
+                best = (bits, Transform::Cycle(lag));
             }
         }
         if let Some((base, scale)) = split(values, range) {
             let bits = split_bits(values, base, scale);
             if bits < best.0 * (1.0 - 1.0 / 32.0) {
-                best = (bits, Turn::Split { base, scale });
+                best = (bits, Transform::Split { base, scale });
             }
         }
     }
@@ -501,7 +501,7 @@ fn split_bits(values: &[i64], base: i64, scale: u64) -> f64 {
 }
 
 /// Appends `values` packed or coded.
-fn write_plain(values: &[i64], range: Range, within: Allowed, out: &mut Vec<u8>) {
+fn write_plain(values: &[i64], range: Range, within: Options, out: &mut Vec<u8>) {
     let packed = range.packed_bytes(values.len());
     let enough = packed - packed / CODED_GAIN;
     let grouped = Grouped::of(values, range).filter(|grouped| grouped.bytes < enough);
@@ -511,7 +511,7 @@ fn write_plain(values: &[i64], range: Range, within: Allowed, out: &mut Vec<u8>)
         let (base, low_bits) = code_base(values, range);
         let coded = Coded::of(values, range, base, low_bits);
         if coded.bytes < beat {
-            let within = Allowed { patterns: false, deltas: 0, ..within };
+            let within = Options { patterns: false, deltas: 0, ..within };
             return coded.write(values, out, |escapes, out| write_best(escapes, within, out));
         }
     }

@@ -7,19 +7,19 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result, TimeRange};
 
+use crate::block_statistics::rows_of;
 use crate::filter::{Filter, Selection};
-use crate::history::{Lives, Versions, is_moment, mark_block};
-use crate::packed::Packed;
+use crate::history::{VersionLifetimes, Versions, is_history_column, mark_block};
 use crate::rows::{Ops, Rows, text_bytes};
 use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Blocks, Segment};
-use crate::whole::rows_of;
+use crate::small_batch::SmallBatch;
 
 /// Most rows that the memtable gives at a time.
 const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
 
 /// Rows sorted by (series, time), versions oldest first; columns in whatever order they came.
-pub(crate) struct Chunk {
+pub(crate) struct SortedRun {
     pub(crate) series: Vec<u32>,
     pub(crate) times: Vec<i64>,
     /// By position, as series and times are.
@@ -30,11 +30,11 @@ pub(crate) struct Chunk {
     pub(crate) text_bytes_per_row: usize,
     index: RowIndex,
     columns: Columns,
-    late: Option<Late>,
+    late: Option<LateColumns>,
 }
 
 /// Columns that are read only if any of the rows turns out to be wanted.
-struct Late {
+struct LateColumns {
     segment: Arc<Segment>,
     block: u32,
     ids: Arc<[ColumnId]>,
@@ -56,7 +56,7 @@ enum Columns {
     Read(Vec<(ColumnId, ArrayRef)>),
 }
 
-impl Chunk {
+impl SortedRun {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }
@@ -75,10 +75,10 @@ impl Chunk {
         matches!(self.index, RowIndex::From(_))
     }
 
-    /// A whole column, addressed by [`Chunk::row`]; `None` when all NULL.
+    /// A whole column, addressed by [`SortedRun::row`]; `None` when all NULL.
     pub(crate) fn column(&self, id: ColumnId) -> Option<Cow<'_, ArrayRef>> {
         let columns: &[(ColumnId, ArrayRef)] = match &self.columns {
-            Columns::Rows(rows) if rows.as_packed().is_some() => return rows.column(id).map(Cow::Owned),
+            Columns::Rows(rows) if rows.as_small_batch().is_some() => return rows.column(id).map(Cow::Owned),
             Columns::Rows(rows) => rows.arrays(),
             Columns::Read(columns) => columns,
         };
@@ -101,9 +101,9 @@ impl Chunk {
     }
 
     /// The columns, if they are packed.
-    pub(crate) fn packed(&self) -> Option<&Packed> {
+    pub(crate) fn packed(&self) -> Option<&SmallBatch> {
         match &self.columns {
-            Columns::Rows(rows) => rows.as_packed(),
+            Columns::Rows(rows) => rows.as_small_batch(),
             Columns::Read(_) => None,
         }
     }
@@ -133,7 +133,7 @@ impl Source {
     }
 
     /// The next rows; perhaps none, though more may come.
-    pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
+    pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<SortedRun>> {
         match self {
             Source::Rows(source) => Ok(source.next(stats)),
             Source::Segment(source) => source.next(stats),
@@ -149,7 +149,7 @@ pub(crate) struct RowsSource {
     spans: Vec<Range<usize>>,
     text_bytes_per_row: usize,
     /// For a reader who wants only what was there once.
-    lives: Option<Lives>,
+    lifetimes: Option<VersionLifetimes>,
 }
 
 impl RowsSource {
@@ -165,25 +165,25 @@ impl RowsSource {
         let mut spans = spans(&rows, &filter.series, &filter.times);
         spans.reverse();
         let text_bytes_per_row = rows.text_bytes() / rows.len();
-        let lives = match filter.versions {
-            Versions::At(time) => Lives::of_rows(&rows, time),
+        let lifetimes = match filter.versions {
+            Versions::At(time) => VersionLifetimes::of_rows(&rows, time),
             Versions::All(_) => None,
         };
-        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lives })
+        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lifetimes })
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
         self.spans.last().map(|span| self.rows.key_at(span.start))
     }
 
-    fn next(&mut self, stats: &mut ScanStats) -> Option<Chunk> {
+    fn next(&mut self, stats: &mut ScanStats) -> Option<SortedRun> {
         self.spans.last()?;
         let sorted = self.rows.order().permutation.is_none();
         let (rows, series, times) = if sorted { self.next_sorted()? } else { self.next_permuted() };
         let (mut selection, hidden) = self.filter.select(&series, &times);
         stats.versions_dropped += hidden;
-        if let Some(lives) = &self.lives {
-            let (there, others) = selection.retain(series.len(), |at| lives.there(rows.at(at) as usize));
+        if let Some(lifetimes) = &self.lifetimes {
+            let (there, others) = selection.retain(series.len(), |at| lifetimes.is_visible(rows.at(at) as usize));
             selection = there;
             stats.versions_dropped += others;
         }
@@ -200,7 +200,7 @@ impl RowsSource {
             (ops, RowIndex::From(first)) => ops.slice(*first as usize..*first as usize + times.len()),
             (ops, RowIndex::List(list)) => ops.take(list),
         };
-        Some(Chunk {
+        Some(SortedRun {
             series,
             times,
             ops,
@@ -303,17 +303,17 @@ pub(crate) struct SegmentSource {
 
 /// Which columns are read with a block's rows, and which when any of these turns out to be wanted; both in order.
 #[derive(Clone)]
-pub(crate) struct Reads {
+pub(crate) struct ColumnReads {
     pub(crate) columns: Arc<[ColumnId]>,
     pub(crate) late: Arc<[ColumnId]>,
     /// Does text that is stored as a dictionary come as one?
     pub(crate) coded: bool,
 }
 
-impl Reads {
+impl ColumnReads {
     /// All with the rows.
-    pub(crate) fn all(columns: Arc<[ColumnId]>) -> Reads {
-        Reads { columns, late: Arc::default(), coded: false }
+    pub(crate) fn all(columns: Arc<[ColumnId]>) -> ColumnReads {
+        ColumnReads { columns, late: Arc::default(), coded: false }
     }
 }
 
@@ -323,7 +323,7 @@ impl SegmentSource {
         segment: Arc<Segment>,
         filter: Filter,
         mut blocks: Vec<u32>,
-        Reads { columns, late, coded }: Reads,
+        ColumnReads { columns, late, coded }: ColumnReads,
     ) -> Result<Option<SegmentSource>> {
         if blocks.is_empty() {
             return Ok(None);
@@ -343,12 +343,12 @@ impl SegmentSource {
         self.bounds.last().copied()
     }
 
-    fn next(&mut self, stats: &mut ScanStats) -> Result<Option<Chunk>> {
+    fn next(&mut self, stats: &mut ScanStats) -> Result<Option<SortedRun>> {
         let Some(block) = self.blocks.pop() else { return Ok(None) };
         self.bounds.pop();
         // Which versions are wanted is told by columns, of whole blocks.
         let by_moments =
-            self.columns.iter().any(|id| is_moment(*id)) || matches!(self.filter.versions, Versions::All(_));
+            self.columns.iter().any(|id| is_history_column(*id)) || matches!(self.filter.versions, Versions::All(_));
         let passes_all = self.filter.passes_all(&self.metas[block as usize].times);
         let (filter, mut selected) = (&self.filter, (Selection::All, 0));
         let mut select = |series: &[u32], times: &[i64]| {
@@ -365,18 +365,18 @@ impl SegmentSource {
         match &self.filter.versions {
             Versions::All(deletes) => mark_block(&mut read, deletes),
             Versions::At(time) => {
-                if let Some(lives) = Lives::of(&read.columns, *time) {
-                    let (there, others) = selection.retain(read.times.len(), |row| lives.there(row));
+                if let Some(lifetimes) = VersionLifetimes::of(&read.columns, *time) {
+                    let (there, others) = selection.retain(read.times.len(), |row| lifetimes.is_visible(row));
                     selection = there;
                     stats.versions_dropped += others;
                 }
             }
         }
-        self.chunk(block, read, selection, part).map(Some)
+        self.run(block, read, selection, part).map(Some)
     }
 
     /// `part`: the rows that `read` has columns of, if not all; `selection` is within.
-    fn chunk(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<Chunk> {
+    fn run(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<SortedRun> {
         let rows = read.times.len();
         let first = part.as_ref().map_or(0, |part| part.start);
         let text_bytes_per_row = all_text_bytes(&read.columns) / part.as_ref().map_or(rows, Range::len).max(1);
@@ -403,7 +403,7 @@ impl SegmentSource {
             taken_of = Some(std::mem::replace(&mut index, RowIndex::From(0)));
         }
         let columns = Columns::Read(columns);
-        let late = (!self.late.is_empty()).then(|| Late {
+        let late = (!self.late.is_empty()).then(|| LateColumns {
             segment: Arc::clone(&self.segment),
             block,
             ids: Arc::clone(&self.late),
@@ -411,7 +411,7 @@ impl SegmentSource {
             taken: taken_of,
             read: OnceLock::new(),
         });
-        Ok(Chunk { series, times, ops, unique, text_bytes_per_row, index, columns, late })
+        Ok(SortedRun { series, times, ops, unique, text_bytes_per_row, index, columns, late })
     }
 }
 

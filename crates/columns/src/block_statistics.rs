@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use model::{ColumnId, Result, TimeRange};
 
-use crate::chunk::spans;
 use crate::history::GONE;
-use crate::prune::{self, Wanted};
+use crate::prune::{self, WantedBlocks};
 use crate::scan::{ScanRequest, ScanStats, SeriesFilter, TableView};
 use crate::segment::{BlockMeta, ColumnStats, Segment, SegmentMeta};
+use crate::sorted_run::spans;
 use crate::state::Entry;
 
 /// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
@@ -54,7 +54,7 @@ pub struct Piece {
 
 /// Of so many segments each block is a piece, of older ones the whole: a table may have very many, and who looks for the
 /// newest rows must not read the block index of each.
-const PIECEMEAL_SEGMENTS: usize = if cfg!(test) { 2 } else { 16 };
+const BLOCKWISE_SEGMENTS_MAX: usize = if cfg!(test) { 2 } else { 16 };
 
 impl TableView {
     /// Where in time the wanted rows lie, as far as it can be told without reading any: a piece for each run of rows in
@@ -65,7 +65,7 @@ impl TableView {
     /// # Errors
     /// Errors of reading block indexes.
     pub fn pieces(&self, request: &ScanRequest) -> Result<Vec<Piece>> {
-        let request = &self.kept(request.clone());
+        let request = &self.clamped_to_retention(request.clone());
         let mut pieces = Vec::new();
         let mut push = |times: &TimeRange, rows: u64| {
             let times = times.intersect(&request.times);
@@ -86,7 +86,7 @@ impl TableView {
             let near = segments.overlapping(&request.times);
             let mut newest: Vec<_> = near.into_iter().map(|at| &*segments[at]).filter_map(wanted).collect();
             newest.sort_by_key(|(segment, _)| Reverse(segment.meta().times.last));
-            let older = newest.split_off(newest.len().min(PIECEMEAL_SEGMENTS));
+            let older = newest.split_off(newest.len().min(BLOCKWISE_SEGMENTS_MAX));
             for (segment, filter) in newest {
                 let metas = segment.blocks()?;
                 push_blocks(&metas, prune::blocks_of(&metas, &filter));
@@ -95,7 +95,7 @@ impl TableView {
                 push(&segment.meta().times, rows_about(segment.meta(), &request.series));
             }
         } else {
-            for Wanted { metas, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+            for WantedBlocks { metas, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
                 push_blocks(&metas, blocks);
             }
         }
@@ -124,17 +124,22 @@ fn rows_about(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
 }
 
 /// Whom whole blocks are offered to.
-pub(crate) struct Taker<'a> {
+pub(crate) struct BlockConsumer<'a> {
     pub(crate) take: &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
     /// Is the last row of a block all that he needs of it?
     pub(crate) newest: bool,
 }
 
 /// Takes out of `wanted` the blocks that `taker` accepts; only those are offered that are whole.
-pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wanted>, taker: Taker<'_>) -> Result<()> {
+pub(crate) fn offer(
+    view: &TableView,
+    request: &ScanRequest,
+    wanted: &mut Vec<WantedBlocks>,
+    taker: BlockConsumer<'_>,
+) -> Result<()> {
     let mut taken: Vec<Vec<u32>> = vec![Vec::new(); wanted.len()];
     let by_time = prune::by_time(wanted);
-    for (at, Wanted { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
+    for (at, WantedBlocks { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
         // Rows that are gone are still in the statistics.
         let has_gone = segment.columns()?.iter().any(|(id, _)| *id == GONE);
@@ -155,7 +160,7 @@ pub(crate) fn offer(view: &TableView, request: &ScanRequest, wanted: &mut Vec<Wa
             }
         }
     }
-    for (Wanted { blocks, .. }, taken) in wanted.iter_mut().zip(&taken) {
+    for (WantedBlocks { blocks, .. }, taken) in wanted.iter_mut().zip(&taken) {
         blocks.retain(|block| taken.binary_search(block).is_err());
     }
     wanted.retain(|wanted| !wanted.blocks.is_empty());

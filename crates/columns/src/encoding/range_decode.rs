@@ -1,6 +1,6 @@
 //! Some neighbours of a stream of integers without the others: what a reader of one day wants of a block of months.
 //!
-//! Packed values lie at known bits, so that only those of the part are unpacked; what is made of streams takes the same
+//! SmallBatch values lie at known bits, so that only those of the part are unpacked; what is made of streams takes the same
 //! part of them, and sums begin at the first value. Coded symbols have no known places: all of them are decoded, most of
 //! what is left of the cost, and nothing is made of those outside. Checks are as in `ints`, but for what is not looked
 //! at: the checksum of the chunk covers that.
@@ -10,9 +10,9 @@ use std::ops::Range;
 use model::Result;
 
 use super::bits::{GROUP, packed_bytes, unpack_groups};
+use super::byte_io::{Reader, corrupt};
 use super::huffman;
 use super::ints::{self, CODED, CYCLE, DELTA, DEPTH_MAX, DICTIONARY, ESCAPE, GROUPED, RUNS, SCALED, SPLIT};
-use super::wire::{Reader, corrupt};
 
 /// Values `part` of a stream of `count` integers. The reader is then behind the stream.
 pub(crate) fn decode(reader: &mut Reader<'_>, count: usize, part: Range<usize>) -> Result<Vec<i64>> {

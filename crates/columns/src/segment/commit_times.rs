@@ -15,20 +15,20 @@ use model::Result;
 use rustc_hash::FxHashMap;
 
 use super::BLOCK_ROWS_MAX;
+use crate::encoding::byte_io::{Reader, corrupt, push_varint};
 use crate::encoding::ints;
-use crate::encoding::wire::{Reader, corrupt, push_varint};
 
 /// Times of one segment's list: bounds what a writer, and a reader of the past, hold in memory (some 8 and 2 MiB).
 const LIST_MAX: usize = if cfg!(test) { 8 } else { 1 << 18 };
 
 /// The list while a segment is written.
 #[derive(Default)]
-pub(super) struct MomentsWriter {
+pub(super) struct CommitTimesWriter {
     list: Vec<i64>,
     numbers: FxHashMap<i64, i64>,
 }
 
-impl MomentsWriter {
+impl CommitTimesWriter {
     /// A block's times (not before 1970) as numbers; as they are where the list is full.
     pub(super) fn numbered(&mut self, times: &ArrayRef) -> ArrayRef {
         let before = self.list.len();
@@ -70,7 +70,7 @@ impl MomentsWriter {
     }
 }
 
-/// Reads what [`MomentsWriter::write`] wrote.
+/// Reads what [`CommitTimesWriter::write`] wrote.
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     let count = reader.count(1 << 18, "number of commits' times")?;
     let mut list = Vec::new();
@@ -80,8 +80,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     Ok(list)
 }
 
-/// Times again of what [`MomentsWriter::numbered`] made of them.
-pub(super) fn timed(numbered: &ArrayRef, list: &[i64]) -> Result<ArrayRef> {
+/// Times again of what [`CommitTimesWriter::numbered`] made of them.
+pub(super) fn resolve(numbered: &ArrayRef, list: &[i64]) -> Result<ArrayRef> {
     let values = numbered.as_primitive_opt::<Int64Type>().ok_or_else(|| corrupt("times of commits are no integers"))?;
     let time = |number: i64| match usize::try_from(-1 - number) {
         Ok(at) => list.get(at).copied().ok_or_else(|| corrupt(format!("time {at} of a list of {}", list.len()))),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn numbered_times_come_back_and_the_list_stays_bounded() {
-        let mut writer = MomentsWriter::default();
+        let mut writer = CommitTimesWriter::default();
         let blocks: [&[Option<i64>]; 5] = [
             &[Some(7), Some(9), None, Some(7)],
             &[Some(9), Some(9)],
@@ -116,16 +116,16 @@ mod tests {
         let list = read(&mut Reader::new(&bytes)).unwrap();
         assert_eq!(list, [7, 9, 1]);
         for (numbered, times) in numbered.iter().zip(blocks) {
-            assert_eq!(&timed(numbered, &list).unwrap(), &array(times));
+            assert_eq!(&resolve(numbered, &list).unwrap(), &array(times));
         }
-        assert!(timed(&numbered[4], &list[..2]).is_err(), "a number behind the list");
+        assert!(resolve(&numbered[4], &list[..2]).is_err(), "a number behind the list");
         assert!((0..bytes.len()).all(|cut| read(&mut Reader::new(&bytes[..cut])).is_err()), "a list cut short");
     }
 
     #[test]
     fn a_segment_without_times_has_an_empty_list() {
         let mut bytes = Vec::new();
-        MomentsWriter::default().write(&mut bytes);
+        CommitTimesWriter::default().write(&mut bytes);
         assert_eq!(read(&mut Reader::new(&bytes)).unwrap(), [] as [i64; 0]);
     }
 }

@@ -10,10 +10,10 @@ use arrow_buffer::BooleanBuffer;
 use model::{DataType, Result};
 
 use super::bits::pack;
+use super::byte_io::{Reader, corrupt, push_signed};
 use super::bytes::BLOB_RAW;
-use super::cpu::twice;
+use super::cpu::multiversion;
 use super::ints::{self, DELTA, Range};
-use super::wire::{Reader, corrupt, push_signed};
 use super::{Dense, NULLS_ALL, NULLS_NONE, NULLS_SOME, decode_chunk, floats, kind};
 use crate::rows::value_offsets;
 
@@ -57,8 +57,8 @@ fn write_numbers(ty: DataType, values: &ArrayRef, scratch: &mut Vec<i64>, out: &
             write_ints(&values, out);
             kind::INTS
         }
-        Ok(Dense::F32(values)) => floats::encode_quick(&values, scratch, out),
-        Ok(Dense::F64(values)) => floats::encode_quick(&values, scratch, out),
+        Ok(Dense::F32(values)) => floats::encode_fast(&values, scratch, out),
+        Ok(Dense::F64(values)) => floats::encode_fast(&values, scratch, out),
         Ok(Dense::Bytes(_)) => panic!("BUG: {} is not a type of numbers", ty.sql_name()),
         Err(error) => panic!("{error}"),
     }
@@ -114,7 +114,7 @@ pub(crate) fn write_ints(values: &[i64], out: &mut Vec<u8>) {
 
 const LANES: usize = 8;
 
-twice! {
+multiversion! {
 /// The range of `values`, and that of the differences of neighbours (of a single value: 0).
 fn ranges(values: &[i64]) -> (Range, Range) {
     let first = values[0];
