@@ -1,4 +1,5 @@
-//! What can be told of rows without reading them: blocks that stand for themselves, and where in time rows lie.
+//! Answers from statistics without reading rows: blocks fully described by their statistics, and
+//! how rows are distributed over time.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use crate::segment::{BlockMeta, ColumnStats, Segment, SegmentMeta};
 use crate::sorted_run::spans;
 use crate::state::Entry;
 
-/// A block all of whose rows are wanted, and are all there is of them: no other version is anywhere, and none is deleted. So its
-/// statistics tell what reading it would. (Offered by [`TableView::scan_newest`]: whose last row is wanted.)
+/// A block that can be answered from its statistics: the scan selects all of its rows, no other
+/// source may hold a version of one of them, and none is deleted. ([`TableView::scan_newest`] also
+/// passes blocks of which only the last row is selected.)
 pub struct WholeBlock<'a> {
     segment: &'a Arc<Segment>,
     block: u32,
@@ -21,21 +23,22 @@ pub struct WholeBlock<'a> {
 }
 
 impl WholeBlock<'_> {
-    /// Its rows, series and moments.
+    /// Number of rows, series and time range.
     #[must_use]
     pub fn meta(&self) -> &BlockMeta {
         self.meta
     }
 
-    /// The segment, and which block of it.
+    /// The segment, and the block's index in it.
     pub(crate) fn place(&self) -> (&Arc<Segment>, u32) {
         (self.segment, self.block)
     }
 
-    /// Statistics of a field; `None` when it is NULL in every row. The first call for a column of a segment reads them.
+    /// Statistics of a field; `None` when it is NULL in every row. The first call for a column of a
+    /// segment reads them.
     ///
     /// # Errors
-    /// As [`Segment::blocks`].
+    /// See [`Segment::blocks`].
     pub fn stats(&self, column: ColumnId) -> Result<Option<ColumnStats>> {
         let stats = self.segment.column_stats(column)?;
         let stats = stats.map(|stats| stats[self.block as usize].clone());
@@ -43,24 +46,26 @@ impl WholeBlock<'_> {
     }
 }
 
-/// Some rows of one source: about so many, at these moments.
+/// An estimate of the rows of one source within a time range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// From the first to the last moment.
+    /// From the first to the last timestamp.
     pub times: TimeRange,
-    /// Versions, about.
+    /// Estimated number of versions.
     pub rows: u64,
 }
 
-/// Of so many segments each block is a piece, of older ones the whole: a table may have very many, and who looks for the
-/// newest rows must not read the block index of each.
+/// The newest segments are split by block; an older segment is one piece. A table may have
+/// thousands of segments, and a newest-rows query must not read every block index.
 const BLOCKWISE_SEGMENTS_MAX: usize = if cfg!(test) { 2 } else { 16 };
 
 impl TableView {
-    /// Where in time the wanted rows lie, as far as it can be told without reading any: a piece for each run of rows in
-    /// memory, each block of the newest segments, and each older segment, cut to the times that are wanted.
+    /// The distribution of the selected rows over time, estimated without reading rows. There is a
+    /// piece for each run of rows in memory, for each block of the newest segments and for each
+    /// older segment, cut to the request's time range.
     ///
-    /// - `request`: with `ranges`, statistics of all segments of its moments are asked instead.
+    /// - `request`: with `ranges`, the pieces are blocks of all segments, pruned by their
+    ///   statistics.
     ///
     /// # Errors
     /// Errors of reading block indexes.
@@ -106,7 +111,7 @@ impl TableView {
             }
             spans(rows, &request.series, &request.times).into_iter().for_each(|span| {
                 let (first, last) = (rows.key_at(span.start), rows.key_at(span.end - 1));
-                // Of several series the last row's moment says nothing.
+                // With several series, the last row is not the one with the latest timestamp.
                 let alone = TimeRange { start: first.1, last: last.1 };
                 push(if first.0 == last.0 { &alone } else { &rows.order().times }, span.len() as u64);
             });
@@ -115,7 +120,8 @@ impl TableView {
     }
 }
 
-/// Rows of the wanted series in a segment, if each of its series has as many. At least one: it may have some.
+/// Estimated rows of the selected series in a segment, assuming equally many per series; at least
+/// 1.
 fn rows_about(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
     let span = u64::from(meta.series.1 - meta.series.0) + 1;
     let wanted = u128::from(series.count_in(meta.series.0, meta.series.1));
@@ -123,14 +129,15 @@ fn rows_about(meta: &SegmentMeta, series: &SeriesFilter) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX).max(1)
 }
 
-/// Whom whole blocks are offered to.
+/// The caller's decision on blocks that can be answered from statistics.
 pub(crate) struct BlockConsumer<'a> {
     pub(crate) take: &'a mut dyn FnMut(&WholeBlock<'_>) -> Result<bool>,
-    /// Is the last row of a block all that he needs of it?
+    /// The caller uses only the last row of a block.
     pub(crate) newest: bool,
 }
 
-/// Takes out of `wanted` the blocks that `taker` accepts; only those are offered that are whole.
+/// Removes from `wanted` the blocks that `taker` accepts. Only blocks described by [`WholeBlock`]
+/// are passed to it.
 pub(crate) fn offer(
     view: &TableView,
     request: &ScanRequest,
@@ -141,7 +148,7 @@ pub(crate) fn offer(
     let by_time = prune::by_time(wanted);
     for (at, WantedBlocks { segment, metas, blocks, filter }) in wanted.iter().enumerate() {
         let keyed = view.state().table.keyed;
-        // Rows that are gone are still in the statistics.
+        // The statistics include deleted rows of a table with history.
         let has_gone = segment.columns()?.iter().any(|(id, _)| *id == GONE);
         if has_gone || !view.is_of_now() || keyed && !segment.settled()? {
             continue;
@@ -167,7 +174,7 @@ pub(crate) fn offer(
     Ok(())
 }
 
-/// Rows that a scan of these blocks goes through, all versions counted.
+/// Rows in these blocks, all versions counted.
 pub(crate) fn rows_of(metas: &[BlockMeta], blocks: &[u32]) -> u64 {
     blocks.iter().map(|block| u64::from(metas[*block as usize].rows)).sum()
 }

@@ -1,13 +1,15 @@
-//! What segments have open and in memory, within limits: their files, and their directories (block index, columns'
-//! directories, statistics). What was not used lately goes first and is fetched again when it is asked for.
+//! A cache of open files and directories (block index, column directories, statistics) of segments,
+//! with limits. Entries that were not used recently are evicted, and loaded again at their next
+//! use.
 //!
-//! Each segment has a [`Slot`] for either, which is full or empty. Slots that are full stand in a ring, over which a hand
-//! goes: one that was used since the hand came by is passed over once. ("Second chance": Corbató, MAC-M-384, 1968.)
+//! Each segment has one [`Slot`] for its file and one for its directory. Filled slots form a ring
+//! for the CLOCK algorithm: the hand skips a slot once if it was referenced since the hand's last
+//! visit. (Source: Corbató, "A Paging Experiment with the Multics System", MAC-M-384, 1968.)
 //!
 //! Always true:
-//! - What somebody holds stays: only what is in its slot and nowhere else is let go. So a limit is exceeded by what
-//!   running scans hold, and by nothing else.
-//! - Who finds a slot full takes its own lock, for reading, and no other; the ring's is for those who fill one.
+//! - Only entries that nobody else holds are evicted. A limit can be exceeded only by what running
+//!   scans hold.
+//! - A hit takes only the slot's own lock, for reading. Only filling a slot takes the ring's lock.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -20,12 +22,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::segment::Directory;
 
-/// How many that are held the hand passes by for one that comes: a scan may hold all there are.
+/// Most pinned slots that the hand skips when a slot is filled: a scan may have pinned all of them.
 const PINNED_SKIPPED_MAX: u32 = 16;
-/// Slots of segments that are gone are looked for when there are twice as many as after the last look, and so many.
+/// Slots of dropped segments are removed when the ring has grown to twice the slots left by the
+/// last sweep, plus this number.
 const SWEEP_SLOTS_MIN: usize = 64;
 
-/// What segments have open and in memory, shared by those of a database. Cloning shares it.
+/// Open files and directories of a database's segments. Cloning shares the cache.
 #[derive(Clone)]
 pub struct SegmentCache {
     pub(crate) files: Arc<Ring<Arc<dyn File>>>,
@@ -33,22 +36,23 @@ pub struct SegmentCache {
 }
 
 impl SegmentCache {
-    /// - `files`: so many files of segments are open at most.
-    /// - `directory_bytes`: so much memory block indexes, columns' directories and statistics take at most.
+    /// - `files`: limit of open segment files.
+    /// - `directory_bytes`: limit of the memory for block indexes, column directories and
+    ///   statistics.
     ///
-    /// What scans hold at the moment may exceed both.
+    /// Running scans may exceed both limits.
     #[must_use]
     pub fn new(files: u64, directory_bytes: u64) -> SegmentCache {
         SegmentCache { files: Ring::new(files), directories: Ring::new(directory_bytes) }
     }
 
-    /// Files of segments that are open.
+    /// Number of open segment files.
     #[must_use]
     pub fn open_files(&self) -> u64 {
         self.files.used()
     }
 
-    /// Bytes of block indexes, columns' directories and statistics in memory.
+    /// Bytes of block indexes, column directories and statistics in memory.
     #[must_use]
     pub fn directory_bytes(&self) -> u64 {
         self.directories.used()
@@ -56,7 +60,7 @@ impl SegmentCache {
 }
 
 impl Default for SegmentCache {
-    /// Without limits.
+    /// A cache without limits.
     fn default() -> SegmentCache {
         SegmentCache::new(u64::MAX, u64::MAX)
     }
@@ -69,31 +73,31 @@ impl std::fmt::Debug for SegmentCache {
     }
 }
 
-/// Slots that share a limit.
+/// Slots with a common limit.
 pub(crate) struct Ring<T> {
     limit: u64,
-    /// What all that is alive costs, held and in slots.
+    /// Cost of all entries that exist, pinned or not.
     used: AtomicU64,
     full: Mutex<RingState<T>>,
 }
 
-/// Slots that were filled.
+/// The filled slots.
 struct RingState<T> {
-    /// Where the hand comes next is the front.
+    /// The front is the next slot that the hand visits.
     slots: VecDeque<Weak<Slot<T>>>,
-    /// When there are so many, those of segments that are gone are taken out.
+    /// Number of slots at which those of dropped segments are removed.
     sweep_at: usize,
 }
 
-/// A place for one thing that can be had again.
+/// A place for a value that can be loaded again.
 pub(crate) struct Slot<T> {
     ring: Arc<Ring<T>>,
     kept: RwLock<Option<Arc<CacheEntry<T>>>>,
-    /// Was it used since the hand came by?
+    /// Whether it was used since the hand's last visit.
     referenced: AtomicBool,
 }
 
-/// What was in a slot when somebody asked. It costs as long as it lives.
+/// A cached value. It counts against the limit until it is dropped.
 pub(crate) struct CacheEntry<T> {
     value: T,
     cost: AtomicU64,
@@ -110,14 +114,14 @@ impl<T> Ring<T> {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Lets go of what was not used lately, until `more` fits too.
+    /// Evicts entries that were not used recently until `more` fits within the limit.
     fn make_room(&self, more: u64) {
-        // Dropped when the ring is free again: closing a file is a call of the system.
+        // Dropped after the lock is released: closing a file is a system call.
         let mut evicted = Vec::new();
         let mut freed = 0;
         let slots = &mut self.full.lock().slots;
         let mut pinned = 0;
-        // Each is passed over at most once for having been used, so that this ends.
+        // Each slot is skipped at most once for being referenced, so two rounds suffice.
         for _ in 0..2 * slots.len() {
             let fits = self.used().saturating_add(more).saturating_sub(freed) <= self.limit;
             if fits || pinned >= PINNED_SKIPPED_MAX {
@@ -148,13 +152,13 @@ impl<T> Ring<T> {
     }
 }
 
-/// What the hand finds in a slot.
+/// The result of trying to evict a slot's entry.
 enum Eviction<T> {
-    /// Used since it came by last.
+    /// Not evicted: referenced since the hand's last visit.
     Referenced,
-    /// In use now.
+    /// Not evicted: in use.
     Pinned,
-    /// It is out of the slot.
+    /// Evicted: the slot is empty.
     Evicted(Arc<CacheEntry<T>>),
 }
 
@@ -163,9 +167,10 @@ impl<T> Slot<T> {
         Arc::new(Slot { ring: Arc::clone(ring), kept: RwLock::new(None), referenced: AtomicBool::new(false) })
     }
 
-    /// What is in it, or what `make` fetches, with what that costs. Two threads may both fetch; one result is kept.
+    /// The slot's entry. If it is empty, loads the value, and its cost, with `make`. Two threads
+    /// may load it at the same time; one result is kept.
     ///
-    /// - `room`: what it costs at least, for which room is made before.
+    /// - `room`: a lower bound of the cost; space is freed for it before the load.
     pub(crate) fn get_or_make(
         self: &Arc<Self>,
         room: u64,
@@ -181,7 +186,8 @@ impl<T> Slot<T> {
 
     fn get(&self) -> Option<Arc<CacheEntry<T>>> {
         let kept = self.kept.read().clone()?;
-        // Written once a round of the hand: a line of memory that is only read stays with every core.
+        // Written at most once per round of the hand: a cache line that is only read stays valid in
+        // every core.
         if !self.referenced.load(Ordering::Relaxed) {
             self.referenced.store(true, Ordering::Relaxed);
         }
@@ -207,7 +213,7 @@ impl<T> Slot<T> {
             return Eviction::Referenced;
         }
         let Some(mut kept) = self.kept.try_write() else { return Eviction::Pinned };
-        // Under this lock nobody can get hold of it.
+        // Nobody can clone the entry while this lock is held.
         if kept.as_ref().is_some_and(|kept| Arc::strong_count(kept) > 1) {
             return Eviction::Pinned;
         }
@@ -216,7 +222,7 @@ impl<T> Slot<T> {
 }
 
 impl<T> CacheEntry<T> {
-    /// It costs so much more from now on.
+    /// Adds to the cost of the entry.
     pub(crate) fn grow(&self, cost: u64) {
         self.cost.fetch_add(cost, Ordering::Relaxed);
         self.ring.used.fetch_add(cost, Ordering::Relaxed);
@@ -242,7 +248,7 @@ impl<T> Drop for CacheEntry<T> {
 mod tests {
     use super::*;
 
-    /// A slot that was asked for `number`, which costs one.
+    /// The slot's entry, loaded with `number` and cost 1 if it is missing.
     fn ask(slot: &Arc<Slot<u32>>, number: u32, made: &mut u32) -> Arc<CacheEntry<u32>> {
         let make = || {
             *made += 1;

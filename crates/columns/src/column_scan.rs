@@ -1,5 +1,5 @@
-//! Blocks of which nothing but columns is wanted: all their rows are, and none has a version elsewhere, so that there is nothing to
-//! merge, and neither series nor times are decoded.
+//! Column-only reads. A block qualifies if every row is selected and no row has another version
+//! elsewhere: nothing is merged, and neither series numbers nor times are decoded.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use crate::rows::arrow_type;
 use crate::scan::{ScanRequest, TableView};
 use crate::segment::Segment;
 
-/// Shorter blocks are merged to longer batches: those cost less for each row.
+/// Blocks with fewer rows are merged into longer batches, which cost less per row.
 const ROWS_MIN: usize = if cfg!(test) { 1 } else { 1_024 };
 
-/// A block that is read by itself.
+/// A block to read as columns only.
 pub(crate) struct ColumnBlock {
     segment: Arc<Segment>,
     block: u32,
     pub(crate) rows: usize,
 }
 
-/// Takes such blocks of at most `rows_max` rows out of `wanted`. Last ones first.
+/// Moves the blocks that qualify, of at most `rows_max` rows, out of `wanted`. Returns them last
+/// first.
 pub(crate) fn take(
     view: &TableView,
     request: &ScanRequest,
@@ -46,7 +47,7 @@ pub(crate) fn take(
 }
 
 impl ColumnBlock {
-    /// Values of fields, in their order. `coded`: text that is stored as a dictionary comes as one.
+    /// Values of `fields`, in their order. `coded`: return dictionary-encoded text as a dictionary.
     pub(crate) fn read(&self, fields: &[Column], coded: bool, bytes_read: &mut u64) -> Result<Vec<ArrayRef>> {
         let mut ids: Vec<ColumnId> = fields.iter().map(|column| column.id).collect();
         ids.sort_unstable();

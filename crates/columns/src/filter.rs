@@ -1,4 +1,4 @@
-//! Which rows of a sorted run a reader wants: series, moments, and what deletes hide.
+//! Row selection within a sorted run: by series, by time range and by deletes.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use crate::history::{NOW, Versions};
 use crate::scan::SeriesFilter;
 use crate::state::Tombstone;
 
-/// Rows wanted of one source.
+/// The selection criteria for one source.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) times: TimeRange,
     pub(crate) series: SeriesFilter,
-    /// Deletes newer than the source.
+    /// Deletes that are newer than the source.
     pub(crate) hides: DeleteFilter,
     pub(crate) versions: Versions,
 }
 
-/// Positions of a sorted run.
+/// Selected positions of a sorted run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     All,
@@ -28,8 +28,8 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// The rows of a block of `rows` from the first selected one to the last, if those are at most half of it: it pays
-    /// to decode only them.
+    /// The range from the first to the last selected row, if it is at most half of the block's
+    /// `rows`: decoding only that range pays off then.
     pub(crate) fn part_of(&self, rows: usize) -> Option<Range<usize>> {
         let part = match self {
             Selection::All => return None,
@@ -42,7 +42,8 @@ impl Selection {
         (part.len() * 2 <= rows).then_some(part)
     }
 
-    /// Of its positions in a run of `len` those that `keeps` wants, and how many it does not.
+    /// Keeps the selected positions, of a run of `len`, that satisfy `keeps`. Returns the number
+    /// dropped too.
     pub(crate) fn retain(self, len: usize, keeps: impl Fn(usize) -> bool) -> (Selection, u64) {
         let (kept, count) = match &self {
             Selection::All => (kept(0..len, keeps), len),
@@ -59,7 +60,7 @@ fn kept(positions: impl Iterator<Item = usize>, keeps: impl Fn(usize) -> bool) -
 }
 
 impl SeriesFilter {
-    /// The first wanted series that is not below `series`.
+    /// The first selected series with a number of at least `series`.
     pub(crate) fn at_or_after(&self, series: u32) -> Option<u32> {
         match self {
             SeriesFilter::All => Some(series),
@@ -68,12 +69,12 @@ impl SeriesFilter {
         }
     }
 
-    /// Is any series of `first ..= last` wanted?
+    /// Whether any series of `first ..= last` is selected.
     pub(crate) fn any_in(&self, first: u32, last: u32) -> bool {
         self.at_or_after(first).is_some_and(|series| series <= last)
     }
 
-    /// How many series of `first ..= last` are wanted.
+    /// Number of selected series in `first ..= last`.
     pub(crate) fn count_in(&self, first: u32, last: u32) -> u64 {
         let end = u64::from(last) + 1;
         match self {
@@ -86,7 +87,7 @@ impl SeriesFilter {
         }
     }
 
-    /// Are all series of `first ..= last` wanted?
+    /// Whether all series of `first ..= last` are selected.
     pub(crate) fn all_in(&self, first: u32, last: u32) -> bool {
         match self {
             SeriesFilter::All => true,
@@ -99,7 +100,7 @@ impl SeriesFilter {
         }
     }
 
-    /// Those that both want.
+    /// The intersection with a range.
     #[must_use]
     pub(crate) fn within(&self, range: Range<u32>) -> SeriesFilter {
         match self {
@@ -115,7 +116,7 @@ impl SeriesFilter {
 }
 
 impl Tombstone {
-    /// May it hide a row of these series and moments?
+    /// Whether it may hide a row of these series within this time range.
     pub(crate) fn touches(&self, series: (u32, u32), times: &TimeRange) -> bool {
         self.times.overlaps(times)
             && self.series.as_ref().is_none_or(|list| {
@@ -129,7 +130,7 @@ impl Tombstone {
 }
 
 impl Filter {
-    /// Everything.
+    /// Selects all current rows.
     pub(crate) fn all() -> Filter {
         Filter {
             times: TimeRange::ALL,
@@ -139,17 +140,17 @@ impl Filter {
         }
     }
 
-    /// Does every row of a run with these moments pass?
+    /// Whether every row of a run with this time range is selected.
     pub(crate) fn passes_all(&self, times: &TimeRange) -> bool {
         self.series == SeriesFilter::All && self.hides.is_empty() && self.times.covers(times)
     }
 
-    /// Can no row of these series and moments pass?
+    /// Whether no row of these series and this time range can be selected.
     pub(crate) fn rejects_all(&self, series: (u32, u32), times: &TimeRange) -> bool {
         !self.times.overlaps(times) || !self.series.any_in(series.0, series.1) || self.hides.hide_all(times)
     }
 
-    /// Which of the rows, sorted by (series, time), pass; and how many the deletes hid.
+    /// Selects rows, which are sorted by (series, time). Returns the number hidden by deletes too.
     pub(crate) fn select(&self, series: &[u32], times: &[i64]) -> (Selection, u64) {
         let mut kept: Vec<Range<usize>> = Vec::new();
         let mut hidden = 0;
@@ -167,7 +168,7 @@ impl Filter {
         (selection(kept, series.len()), hidden)
     }
 
-    /// One series' rows, which begin at `base`.
+    /// Selects rows of one series, whose first position is `base`.
     fn select_run(&self, series: u32, base: usize, times: &[i64], kept: &mut Vec<Range<usize>>) -> u64 {
         let inside = span(times, &self.times);
         let mut gone: Vec<Range<usize>> = Vec::new();
@@ -193,7 +194,7 @@ impl Filter {
     }
 }
 
-/// Appends a range; those that touch become one.
+/// Appends a range, joined with the last one if they are adjacent.
 fn push(kept: &mut Vec<Range<usize>>, range: Range<usize>) {
     match kept.last_mut() {
         _ if range.is_empty() => {}
@@ -202,7 +203,7 @@ fn push(kept: &mut Vec<Range<usize>>, range: Range<usize>) {
     }
 }
 
-/// Where in sorted `times` those within `range` lie.
+/// Positions of sorted `times` that are within `range`.
 fn span(times: &[i64], range: &TimeRange) -> Range<usize> {
     let start = times.partition_point(|time| *time < range.start);
     let end = times.partition_point(|time| *time <= range.last);
@@ -217,7 +218,8 @@ fn selection(kept: Vec<Range<usize>>, len: usize) -> Selection {
     }
 }
 
-/// How many leading items satisfy `holds`, which holds for a prefix: cheap when that prefix is short.
+/// Number of leading items that satisfy `holds`, which must hold for a prefix. Exponential search:
+/// cheap for a short prefix.
 pub(crate) fn gallop<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
     let mut step = 1;
     while step < items.len() && holds(&items[step]) {

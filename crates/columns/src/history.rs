@@ -1,15 +1,17 @@
-//! Tables as they were: when each version of a row was written and when it was deleted, kept beside its fields.
+//! Time travel: for tables with history, the time at which each row version was written and
+//! deleted.
 //!
-//! Where a table keeps its history, versions are not folded when they are merged, and a delete marks rows where it would
-//! drop them otherwise. Both moments are commits' wall times, whole microseconds since 1970 UTC, in two columns that no
-//! table has: [`BORN`] and [`GONE`]. A reader of time T sees the versions that were born by then and not gone by then,
-//! folded as always.
+//! In such a table, merges do not fold versions, and a delete marks rows instead of removing them.
+//! Both times are wall times of commits, in whole microseconds since 1970 UTC, in two hidden
+//! columns: [`BORN`] and [`GONE`]. A reader at time T sees the versions with `BORN <= T` and not
+//! `GONE <= T`, folded as usual.
 //!
-//! Always true: a segment with the second column has the first; a version without a time of birth is older than the history, and there at every moment of it; one that
-//! is gone is older than what made it go.
+//! Always true: a segment that has [`GONE`] has [`BORN`]; a version without `BORN` is older than
+//! the history and was visible throughout it; a deleted version is older than the commit that
+//! deleted it.
 //!
-//! Not here: when the history begins (`state`), the times of commits (`engine`). Why commit times, and not LSNs:
-//! docs/decisions/0011-history.md
+//! Not here: the start of the history (`state`), times of commits (`engine`). Why commit times, and
+//! not LSNs: docs/decisions/0011-history.md
 
 use std::sync::Arc;
 
@@ -22,32 +24,34 @@ use crate::deletes::DeleteFilter;
 use crate::rows::Rows;
 use crate::segment::BlockRows;
 
-/// When a version was written; NULL where that is older than the history.
+/// Commit time at which a version was written, in microseconds; NULL if it is older than the
+/// history.
 pub const BORN: ColumnId = ColumnId(u32::MAX - 2);
-/// When it was deleted; NULL where it is not.
+/// Commit time at which it was deleted, in microseconds; NULL if it was not.
 pub const GONE: ColumnId = ColumnId(u32::MAX - 1);
-/// The type of both.
+/// Type of both columns.
 pub(crate) const TYPE: DataType = DataType::Int64;
 
-/// Is it one of the two?
+/// Whether the column is [`BORN`] or [`GONE`].
 pub(crate) fn is_history_column(id: ColumnId) -> bool {
     id == BORN || id == GONE
 }
 
-/// Which versions of rows are wanted.
+/// The row versions that a source returns.
 #[derive(Clone, Debug)]
 pub(crate) enum Versions {
-    /// Those that were there at this time of a commit, nanoseconds since 1970 UTC; [`NOW`] for those that are there.
+    /// Versions visible at this commit time, in nanoseconds since 1970 UTC; [`NOW`] for the current
+    /// ones.
     At(i64),
-    /// All, and these deletes marked.
+    /// All versions; those that these deletes hide get a [`GONE`] time.
     All(DeleteFilter),
 }
 
-/// The time of whoever sees all that was committed.
+/// The read time that sees every commit.
 pub(crate) const NOW: i64 = i64::MAX;
 
 impl Versions {
-    /// The columns that say whether a version is wanted.
+    /// The history columns that decide visibility.
     pub(crate) fn moments(&self) -> &'static [ColumnId] {
         match self {
             Versions::At(NOW) => &[GONE],
@@ -57,13 +61,13 @@ impl Versions {
     }
 }
 
-/// Microseconds of a commit's time. Commits are whole microseconds, so that nothing is lost between two of them. One
-/// whose time was not written down is older than any history.
+/// A commit time in microseconds. Commit times are whole microseconds, so two commits stay
+/// distinct. An unknown commit time (negative) becomes 0, which is before any history.
 fn micros(ns: i64) -> i64 {
     ns.div_euclid(1_000).max(0)
 }
 
-/// When the versions of some rows were there.
+/// Visibility of row versions at one time.
 pub(crate) struct VersionLifetimes {
     born: Option<ArrayRef>,
     gone: Option<ArrayRef>,
@@ -71,7 +75,7 @@ pub(crate) struct VersionLifetimes {
 }
 
 impl VersionLifetimes {
-    /// Of rows with these columns, for a reader at `time`; `None` when all were there.
+    /// Visibility, at `time`, of rows with these columns; `None` when all are visible.
     pub(crate) fn of(columns: &[(ColumnId, ArrayRef)], time: i64) -> Option<VersionLifetimes> {
         let column = |id: ColumnId| columns.iter().find(|column| column.0 == id).map(|column| Arc::clone(&column.1));
         let born = if time == NOW { None } else { column(BORN) };
@@ -79,13 +83,13 @@ impl VersionLifetimes {
         (born.is_some() || gone.is_some()).then(|| VersionLifetimes { born, gone, time: micros(time) })
     }
 
-    /// The same of rows of the memtable.
+    /// Like [`VersionLifetimes::of`], for rows of the memtable.
     pub(crate) fn of_rows(rows: &Rows, time: i64) -> Option<VersionLifetimes> {
         let columns = [BORN, GONE].into_iter().filter_map(|id| Some((id, rows.column(id)?)));
         if rows.has(BORN) { VersionLifetimes::of(&columns.collect::<Vec<_>>(), time) } else { None }
     }
 
-    /// Was the version of this row there?
+    /// Whether the version in this row was visible.
     pub(crate) fn is_visible(&self, row: usize) -> bool {
         let by_then = |moments: &Option<ArrayRef>| {
             let moments = moments.as_ref()?.as_primitive::<Int64Type>();
@@ -95,7 +99,8 @@ impl VersionLifetimes {
     }
 }
 
-/// Rows of the memtable with when they were written, and when the first of `deletes`, all newer, hid them.
+/// Adds [`BORN`], and [`GONE`] for rows that one of `deletes` hides, to rows of the memtable. All
+/// `deletes` are newer than the rows; the earliest one counts.
 pub(crate) fn with_history_columns(rows: &Rows, committed: i64, deletes: &DeleteFilter) -> Arc<Rows> {
     let mut columns = rows.columns().into_owned();
     let old = columns.pop_if(|(id, _)| *id == GONE);
@@ -106,7 +111,7 @@ pub(crate) fn with_history_columns(rows: &Rows, committed: i64, deletes: &Delete
     Arc::new(Rows::new(rows.series.clone(), rows.times.clone(), rows.ops.clone(), columns))
 }
 
-/// Marks what `deletes`, all newer, hide of a block's rows.
+/// Adds [`GONE`] to the rows of a block that `deletes`, all newer, hide.
 pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &DeleteFilter) {
     if deletes.is_empty() {
         return;
@@ -115,7 +120,8 @@ pub(crate) fn mark_block(rows: &mut BlockRows, deletes: &DeleteFilter) {
     rows.columns.extend(marked(old, &rows.series, &rows.times, deletes));
 }
 
-/// The column of when rows were deleted, if one was: a row that was deleted before stays so since then.
+/// The new [`GONE`] column, if any row is deleted. A row keeps the earliest time at which it was
+/// deleted.
 fn marked(
     old: Option<(ColumnId, ArrayRef)>,
     series: &[u32],

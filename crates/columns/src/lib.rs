@@ -1,17 +1,21 @@
 //! The time-series and event store: memtable, segments, merge on read, flush and compaction.
 //!
-//! Words: a *row* is all fields of one series at one time. A *version* is one write of a row. The *memtable* holds the
-//! newest versions; a *segment* is an immutable file of rows sorted by (series, time); a *block* is a run of at most
-//! [`segment::BLOCK_ROWS_MAX`] rows of it.
+//! Terms: a *row* is all fields of one series at one time. A *version* is one write of a row. The
+//! *memtable* holds the newest versions; a *segment* (RocksDB: SST file) is an immutable file of
+//! rows sorted by (series, time); a *block* is up to [`segment::BLOCK_ROWS_MAX`] consecutive rows
+//! of it. *Folding* reduces the versions of a row to the row that a reader sees.
 //!
-//! The store is a value: [`TableState`] is immutable, every change makes a new one that shares all that did not change.
-//! A reader holds a state and is thereby a snapshot; `engine` decides which state is visible to whom.
+//! The store is a value: a [`TableState`] (RocksDB: SuperVersion) is immutable, and every change
+//! creates a new one that shares all unchanged parts. A reader that holds a state has a snapshot;
+//! `engine` decides which state is visible to whom.
 //!
 //! Always true:
-//! - Entries of a memtable, then segments, are in commit order: a version in a later one is newer. So no per-row LSN is
-//!   kept. (Tables with history keep when each version was written and deleted, for reading them as they were.)
+//! - Memtable entries and segments are in commit order: a later one holds newer versions. Therefore
+//!   no LSN is stored per row. (Tables with history store when each version was written and
+//!   deleted, for time travel.)
 //! - A segment holds only durable commits and never changes after its rename.
-//! - What a scan returns does not depend on flush, consolidation or compaction having happened.
+//! - The result of a scan does not depend on which flushes, memtable compactions or compactions
+//!   have run.
 //!
 //! Not here: the log, the catalog, the manifest, the order of commits (`engine`). Bytes:
 //! docs/format/{segment,series,rows}.md.

@@ -1,4 +1,4 @@
-//! Sorted sources to one sorted stream, versions of a row folded.
+//! Merges sorted sources into one sorted stream and folds the versions of a row.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,38 +13,39 @@ use crate::rows::Op;
 use crate::scan::ScanStats;
 use crate::sorted_run::{SortedRun, Source};
 
-/// A plan is closed early when its text and bytes reach this, so that large values bound a batch before its row count
-/// does.
+/// A plan ends when its text and bytes reach this size, so that large values limit a batch before
+/// its row count does.
 const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
-/// Keys of so many rows are compared at once: few enough that a look in vain is cheap.
-const PIECE_ROWS: usize = if cfg!(test) { 4 } else { 32 };
+/// Keys are compared in slices of this many rows: small, so that a comparison that fails is cheap.
+const COMPARE_ROWS: usize = if cfg!(test) { 4 } else { 32 };
 
-/// What becomes of versions of the same (series, time).
+/// Treatment of several versions of the same (series, time).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// All stay: the table keeps duplicates.
+    /// Keep all versions: the table allows duplicates.
     None,
-    /// All stay, with their operations: the table keeps its history.
+    /// Keep all versions with their operations: the table keeps its history.
     Versions,
-    /// Only what no older version can change is folded; the operations stay.
+    /// Fold as far as the result does not depend on older versions elsewhere; keep the operations.
     Closed,
-    /// No older version exists: one row is left of each, and it stands for itself.
+    /// Fold to one row: no older versions exist elsewhere.
     Full,
 }
 
-/// Merges sources, given oldest first.
+/// Merges sources, which are given oldest first.
 pub(crate) struct Merger {
     inputs: Vec<Input>,
-    /// (series, time) that an input's next row is not below, and the input's number.
+    /// A lower bound of the (series, time) of each input's next row, and the input's number.
     heap: BinaryHeap<Reverse<(u32, i64, u32)>>,
     fold: Fold,
     /// Versions of `group_key` found so far, oldest first: (run of the plan, position).
     group: Vec<(u32, usize)>,
     group_key: (u32, i64),
-    /// A plan of a single series that has so many rows ends with it.
+    /// A plan of only one series ends with the series if it has at least this many rows.
     pub(crate) series_rows: usize,
-    /// A plan of so many rows ends with a run, so that its columns are slices of one and not copies of two.
+    /// A plan of at least this many rows ends with a run: its columns are then slices of one run,
+    /// not copies from two.
     pub(crate) run_end_rows: usize,
 }
 
@@ -53,7 +54,7 @@ struct Input {
     run: Option<Arc<SortedRun>>,
     /// Next position of the run.
     at: usize,
-    /// The run's number in the present plan.
+    /// The run's number in the current plan.
     slot: Option<u32>,
 }
 
@@ -76,13 +77,13 @@ impl Merger {
         }
     }
 
-    /// Rows that the sources go through at most, before any was taken.
+    /// Upper bound of the rows of all sources. Valid only before the first call of `next`.
     pub(crate) fn rows_max(&self) -> u64 {
         self.inputs.iter().map(|input| input.source.rows_max()).sum()
     }
 
-    /// The next rows: at least `rows_max` unless the sources or a run end or values are large, more only where versions of the
-    /// last row stay side by side. `None` at the end.
+    /// The next rows; `None` at the end. At least `rows_max`, unless the sources or a run end or
+    /// values are large; more only if the last row has several versions that are all kept.
     pub(crate) fn next(&mut self, rows_max: usize, stats: &mut ScanStats) -> Result<Option<MergePlan>> {
         let mut plan = MergePlan::default();
         self.inputs.iter_mut().for_each(|input| input.slot = None);
@@ -90,7 +91,7 @@ impl Merger {
             let rows = plan.len() + usize::from(!self.group.is_empty());
             let run_ends = rows >= self.run_end_rows && self.inputs[number as usize].run.is_none();
             let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX || run_ends;
-            // Versions of one row stay in one plan.
+            // All versions of one row belong to the same plan.
             if full && (self.group.is_empty() || self.group_key != (series, time)) {
                 break;
             }
@@ -111,23 +112,24 @@ impl Merger {
         Ok((!plan.is_empty()).then_some(plan))
     }
 
-    /// Are all rows of a plan of one series, and is that another than this?
+    /// Whether all rows of the plan belong to one series other than `series`.
     fn is_all_of_another(&self, plan: &MergePlan, series: u32) -> bool {
         let last = if self.group.is_empty() { plan.series.last() } else { Some(&self.group_key.0) };
         let first = plan.series.first().or(last);
         last.is_some_and(|last| *last != series) && first == last
     }
 
-    /// Drops the rows of an input, whose next has this key, that rows of the next newer input with it replace one by one;
-    /// whatever is between the two is replaced too. So long stretches that were written again cost a comparison of slices,
-    /// and not a turn of the heap for each version. False when it has dropped none.
+    /// Drops rows of input `number`, whose next row has this key, as long as the next newer input
+    /// has the same keys and replaces each of them. Versions in inputs between the two are replaced
+    /// by it as well. A rewritten stretch of rows thus costs one comparison of slices instead of a
+    /// heap operation per version. Returns false if no row was dropped.
     fn skip_replaced(&mut self, number: u32, key: (u32, i64), stats: &mut ScanStats) -> bool {
         let Some(Reverse((series, time, newer))) = self.heap.peek().copied() else { return false };
         if (series, time) != key || matches!(self.fold, Fold::None | Fold::Versions) {
             return false;
         }
         let (old, new) = (&self.inputs[number as usize], &self.inputs[newer as usize]);
-        // Of a run that was not read yet the key is a bound, no row's.
+        // For a run that has not been read, the heap has only a lower bound of the key.
         let (Some(old_rows), Some(new_rows)) = (&old.run, &new.run) else { return false };
         let same = same_keys((old_rows, old.at), (new_rows, new.at));
         let replaced = match new_rows.ops.all_replace() {
@@ -139,14 +141,14 @@ impl Merger {
         replaced > 0
     }
 
-    /// Takes the rows of an input that come before every other input's next, up to `budget`.
+    /// Takes the rows of an input that precede every other input's next row, at most `budget`.
     fn take_run(&mut self, number: u32, budget: usize, plan: &mut MergePlan, stats: &mut ScanStats) {
         let input = &mut self.inputs[number as usize];
         let Some(run) = input.run.clone() else { return };
         let end = match self.heap.peek() {
             None => run.len(),
             Some(Reverse((series, time, other))) => {
-                // Of equal keys the older input goes first.
+                // Among equal keys, the older input comes first.
                 input.at + run_rows(&run, input.at, (*series, *time), number < *other)
             }
         };
@@ -155,7 +157,7 @@ impl Merger {
         if range.is_empty() {
             return;
         }
-        // The rows of the next series may be another plan's.
+        // The rows of the next series may belong to the next plan.
         let series = run.series[range.start];
         let is_alone = plan.series.first().is_none_or(|first| *first == series)
             && (self.group.is_empty() || self.group_key.0 == series);
@@ -178,7 +180,8 @@ impl Merger {
         }
     }
 
-    /// Between the first and the last row of a run without duplicates nothing needs folding.
+    /// Within a run without duplicates, only the first and the last row can have versions in other
+    /// inputs.
     fn take_unique(
         &mut self,
         run: &SortedRun,
@@ -212,7 +215,7 @@ impl Merger {
                 stats.versions_dropped += self.group.len() as u64;
                 self.group.clear();
             }
-            // Whatever came before it leaves a row behind.
+            // Any version before this one leaves a row, so the insert has no effect.
             Op::Keep if !self.group.is_empty() => {
                 stats.versions_dropped += 1;
                 return;
@@ -237,12 +240,12 @@ impl Merger {
 }
 
 impl Input {
-    /// Is there a row to look at? Reads the next run if need be; false when that held none.
+    /// Whether the input has a current row. Otherwise reads the next run and returns false.
     fn ready(&mut self, stats: &mut ScanStats) -> Result<bool> {
         if self.run.is_none() {
             self.run = self.source.next(stats)?.filter(|run| run.len() > 0).map(Arc::new);
             (self.at, self.slot) = (0, None);
-            // What was promised was a bound; the first row may come after another input's.
+            // The key in the heap was a lower bound: the first row may come after another input's.
             return Ok(false);
         }
         Ok(true)
@@ -255,7 +258,7 @@ impl Input {
         }
     }
 
-    /// Goes past so many rows of the run, and lets go of it at its end.
+    /// Skips `rows` rows of the run, and releases the run at its end.
     fn advance(&mut self, rows: usize) {
         self.at += rows;
         if self.run.as_ref().is_some_and(|run| self.at == run.len()) {
@@ -264,7 +267,7 @@ impl Input {
     }
 }
 
-/// How many rows of two chunks, each from a position on, have the same keys in the same order.
+/// Length of the common prefix of keys of two runs, from a position in each.
 fn same_keys((a, a_from): (&SortedRun, usize), (b, b_from): (&SortedRun, usize)) -> usize {
     let rows = (a.len() - a_from).min(b.len() - b_from);
     let is_same = |at: usize, len: usize| {
@@ -272,8 +275,8 @@ fn same_keys((a, a_from): (&SortedRun, usize), (b, b_from): (&SortedRun, usize))
         a.times[at_a.clone()] == b.times[at_b.clone()] && a.series[at_a] == b.series[at_b]
     };
     let mut same = 0;
-    while same + PIECE_ROWS <= rows && is_same(same, PIECE_ROWS) {
-        same += PIECE_ROWS;
+    while same + COMPARE_ROWS <= rows && is_same(same, COMPARE_ROWS) {
+        same += COMPARE_ROWS;
     }
     while same < rows && is_same(same, 1) {
         same += 1;
@@ -281,7 +284,8 @@ fn same_keys((a, a_from): (&SortedRun, usize), (b, b_from): (&SortedRun, usize))
     same
 }
 
-/// How many rows of `run` from `from` on come before `bound`, or with it when `through`.
+/// Number of rows of `run`, from position `from`, with keys below `bound`, or at it too if
+/// `through`.
 fn run_rows(run: &SortedRun, from: usize, bound: (u32, i64), through: bool) -> usize {
     let series = &run.series[from..];
     let below = gallop(series, |series| *series < bound.0);
@@ -290,7 +294,7 @@ fn run_rows(run: &SortedRun, from: usize, bound: (u32, i64), through: bool) -> u
     below + gallop(times, |time| *time < bound.1 || (through && *time == bound.1))
 }
 
-/// One row: the first version whatever it does, and on top of it what each later one brings.
+/// Folds to one row: the oldest version, overwritten by each later one.
 fn fold_full(group: &[(u32, usize)], plan: &mut MergePlan) {
     let (first, later) = (group[0], &group[1..]);
     plan.push_range(first.0, first.1..first.1 + 1);
@@ -303,7 +307,7 @@ fn fold_full(group: &[(u32, usize)], plan: &mut MergePlan) {
     }
 }
 
-/// As few rows as can be without knowing what is older, oldest first.
+/// Folds to as few rows as possible without knowledge of older versions; oldest first.
 fn fold_closed(group: &[(u32, usize)], plan: &mut MergePlan) {
     let mut last: Option<Op> = None;
     for (slot, at) in group {
@@ -331,8 +335,8 @@ fn fold_closed(group: &[(u32, usize)], plan: &mut MergePlan) {
     }
 }
 
-/// What a version with `newer` laid over one with `older` does as one, whatever is below; `None` where that depends on
-/// it. (`Replace` and `Keep` as the newer one are settled before.)
+/// The operation of `newer` after `older` as a single one; `None` if that depends on older
+/// versions. (`take_version` handles `Replace` and `Keep` as `newer`.)
 fn join(older: &Op, newer: &Op) -> Option<Op> {
     match (older, newer) {
         (Op::Replace, _) => Some(Op::Replace),
@@ -367,7 +371,7 @@ mod tests {
 
     type Row = (u32, i64, Op, f64);
 
-    /// As the memtable has them: sorted, in windows of 16.
+    /// A memtable source: sorted, in runs of up to 16 rows.
     fn source(rows: &[Row]) -> Source {
         let values: ArrayRef = Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.3)));
         let list = vec![Op::Replace, Op::Keep, Op::Merge];
@@ -379,7 +383,7 @@ mod tests {
         Source::Rows(RowsSource::new(Arc::new(rows), Filter::all()).unwrap())
     }
 
-    /// Stretches of rows with gaps and, now and then, two versions of a row.
+    /// Stretches of rows with gaps and, occasionally, two versions of a row.
     fn rows(random: &mut Random, source: u64) -> Vec<Row> {
         let (mut rows, mut time, mut series) = (Vec::new(), 0, 0);
         while rows.len() < 150 {

@@ -1,5 +1,6 @@
-//! Merged rows before their columns are made: where each row's values come from. Columns are made one at a time, so
-//! that a row of thousands of them never costs more than one.
+//! The result of a merge before its columns are built: for each row, the location of its values.
+//! Columns are built one at a time, so the memory for a table of thousands of columns is that of
+//! one column.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -15,26 +16,26 @@ use model::{ColumnId, DataType, Error, Result};
 use crate::rows::{Op, Ops, arrow_type};
 use crate::sorted_run::SortedRun;
 
-/// Runs at least this long on average are copied as ranges, shorter ones value by value.
+/// Ranges of at least this average length are copied as slices, shorter ones value by value.
 const RANGE_ROWS_MIN: usize = 16;
 
-/// Rows sorted by (series, time), and where their values lie.
+/// Merged rows, sorted by (series, time), with the locations of their values.
 #[derive(Default)]
 pub(crate) struct MergePlan {
     pub(crate) runs: Vec<Arc<SortedRun>>,
     pub(crate) series: Vec<u32>,
     pub(crate) times: Vec<i64>,
-    /// What each row does, as an index into `op_list`; empty when all replace.
+    /// Operation of each row, an index into `op_list`; empty if all are [`Op::Replace`].
     op_of: Vec<u32>,
     op_list: Vec<Op>,
     ranges: Vec<RowRange>,
     overlays: Vec<Overlay>,
-    /// Estimate of text and bytes.
+    /// Estimated bytes of text and bytes values.
     pub(crate) text_bytes: usize,
     indices: OnceCell<Vec<(usize, usize)>>,
 }
 
-/// Consecutive rows of one run's columns.
+/// Consecutive rows of the columns of one sorted run.
 #[derive(Clone, Copy)]
 struct RowRange {
     run: u32,
@@ -42,13 +43,14 @@ struct RowRange {
     len: u32,
 }
 
-/// A newer version laid over part of a row. In order of `at`, and for one row oldest first.
+/// A newer version that overwrites part of row `at`. Sorted by `at`; overlays of one row oldest
+/// first.
 #[derive(Clone)]
 struct Overlay {
     at: u32,
     run: u32,
     row: u32,
-    /// Exactly these columns; `None` = those that are not NULL.
+    /// The columns that it overwrites; `None` = those in which it is not NULL.
     columns: Option<Arc<[ColumnId]>>,
 }
 
@@ -61,13 +63,13 @@ impl MergePlan {
         self.times.is_empty()
     }
 
-    /// Makes a run's rows available; returns the number `push` knows it by.
+    /// Adds a run and returns its number for the `push` methods.
     pub(crate) fn add_run(&mut self, run: Arc<SortedRun>) -> u32 {
         self.runs.push(run);
         (self.runs.len() - 1) as u32
     }
 
-    /// Appends the rows of a run's positions.
+    /// Appends the rows at these positions of a run.
     pub(crate) fn push_range(&mut self, run: u32, range: Range<usize>) {
         let from = self.runs[run as usize].clone();
         self.series.extend_from_slice(&from.series[range.clone()]);
@@ -87,13 +89,13 @@ impl MergePlan {
         }
     }
 
-    /// Lays a run's row over the last row pushed.
+    /// Overwrites the last row pushed with the row at position `at` of a run.
     pub(crate) fn push_overlay(&mut self, run: u32, at: usize, columns: Option<Arc<[ColumnId]>>) {
         let row = self.runs[run as usize].row(at);
         self.overlays.push(Overlay { at: (self.len() - 1) as u32, run, row, columns });
     }
 
-    /// Says what the last `count` rows pushed do. Either called for all rows or for none.
+    /// Sets the operation of the last `count` rows pushed. To be called for all rows or for none.
     pub(crate) fn push_op(&mut self, op: &Op, count: usize) {
         let at = self.op_list.iter().position(|known| known == op).unwrap_or_else(|| {
             self.op_list.push(op.clone());
@@ -102,7 +104,7 @@ impl MergePlan {
         self.op_of.resize(self.op_of.len() + count, at as u32);
     }
 
-    /// As [`MergePlan::push_op`], for positions of a run.
+    /// Like [`MergePlan::push_op`], with the operations at these positions of a run.
     pub(crate) fn push_ops(&mut self, ops: &Ops, range: Range<usize>) {
         match ops {
             Ops::All(op) => self.push_op(op, range.len()),
@@ -110,7 +112,8 @@ impl MergePlan {
         }
     }
 
-    /// What rows `range` do, or as many of them from the first on as fit one list of operations.
+    /// Operations of a prefix of rows `range`, and its length: it ends before the 257th distinct
+    /// operation.
     pub(crate) fn ops(&self, range: Range<usize>) -> (Ops, usize) {
         if self.op_list.is_empty() {
             return (Ops::All(Op::Replace), range.len());
@@ -131,7 +134,7 @@ impl MergePlan {
         if list.len() == 1 { (Ops::All(list[0].clone()), rows) } else { (Ops::Each { list, of }, rows) }
     }
 
-    /// The rows that `mask` lets through. Of plans whose rows all stand for themselves.
+    /// The rows selected by `mask`. All operations must be [`Op::Replace`].
     pub(crate) fn filtered(&self, mask: &BooleanArray) -> MergePlan {
         debug_assert!(self.op_list.is_empty());
         let mut kept = MergePlan { runs: self.runs.clone(), ..MergePlan::default() };
@@ -161,7 +164,7 @@ impl MergePlan {
         kept
     }
 
-    /// Has the columns read that were left for later, of the runs that its rows are from.
+    /// Reads the late columns of every run that the plan refers to.
     pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
         let mut wanted = vec![false; self.runs.len()];
         self.ranges.iter().for_each(|range| wanted[range.run as usize] = true);
@@ -170,9 +173,9 @@ impl MergePlan {
         runs.map(|(run, _)| run).try_for_each(|run| run.load(bytes_read))
     }
 
-    /// The values of a column; `None` when all are NULL, as far as can be told without looking at them.
+    /// The values of a column; `None` if no run has the column (then all are NULL).
     pub(crate) fn column(&self, id: ColumnId, ty: DataType) -> Result<Option<ArrayRef>> {
-        // One range of an array is a slice of it.
+        // A single range of an array is a slice, without a copy.
         let copies = || self.ranges.len() > 1 || self.runs.iter().any(|run| run.packed().is_some());
         if self.overlays.is_empty()
             && copies()
@@ -200,8 +203,8 @@ impl MergePlan {
         values.map(Some)
     }
 
-    /// Values copied range by range, from packed rows without making arrays of those first. `None` where a row may have no value,
-    /// and for types whose values are not simply numbers.
+    /// Copies numeric values range by range, without decoding small batches to arrays first. `None`
+    /// if a value may be NULL or the type is not numeric.
     fn gathered(&self, id: ColumnId, ty: DataType) -> Option<ArrayRef> {
         use arrow_array::types as arrow;
         match ty {
@@ -242,7 +245,7 @@ impl MergePlan {
         indices
     }
 
-    /// Where the values come from, if any overlay reaches this column.
+    /// Value locations with the overlays applied; `None` if no overlay has this column.
     fn overlaid(&self, id: ColumnId, arrays: &[Option<&ArrayRef>]) -> Option<Vec<(usize, usize)>> {
         let covers = |overlay: &&Overlay| match &overlay.columns {
             Some(columns) => columns.binary_search(&id).is_ok(),
@@ -271,10 +274,10 @@ impl MergePlan {
     }
 }
 
-/// Values themselves instead of keys into a dictionary of them.
+/// Decodes a dictionary array to its values; returns other arrays unchanged.
 ///
 /// # Errors
-/// XX000 when keys are not of their dictionary.
+/// XX000 when a key is outside the dictionary.
 pub fn uncoded(values: &ArrayRef) -> Result<ArrayRef> {
     match values.as_any_dictionary_opt() {
         Some(coded) => arrow_select::take::take(coded.values(), coded.keys(), None).map_err(Error::bug),
@@ -282,7 +285,7 @@ pub fn uncoded(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Where numbers come from that are all there.
+/// A numeric column without NULLs: an array or encoded bytes.
 enum Numbers<'a, T: ArrowPrimitiveType, const N: usize> {
     Array(&'a [T::Native]),
     Packed(&'a [[u8; N]]),
@@ -299,7 +302,7 @@ impl<'a, T: ArrowPrimitiveType, const N: usize> Numbers<'a, T, N> {
     }
 }
 
-/// Values by (array, row); an array that is missing is all NULL.
+/// Gathers values by (array, row); a missing array is all NULL.
 fn interleave(ty: DataType, arrays: &[Option<&ArrayRef>], indices: &[(usize, usize)]) -> Result<ArrayRef> {
     let null = new_null_array(&arrow_type(ty), 1);
     let values: Vec<&dyn Array> = arrays.iter().map(|values| values.unwrap_or(&null).as_ref()).collect();

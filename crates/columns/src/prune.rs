@@ -1,4 +1,4 @@
-//! Which blocks of which segments a scan must read, and how to split a scan.
+//! Pruning: selects the blocks that a scan must read, and splits a scan for parallel execution.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::segment::{BlockMeta, Blocks, Segment};
 use crate::segments::ByTime;
 use crate::state::Entry;
 
-/// What a scan wants of a segment.
+/// The blocks of a segment that a scan must read.
 pub(crate) struct WantedBlocks {
     pub(crate) segment: Arc<Segment>,
     pub(crate) metas: Blocks,
-    /// Ascending.
+    /// Block numbers, ascending.
     pub(crate) blocks: Vec<u32>,
-    /// For the rows of these blocks.
+    /// Selects rows within these blocks.
     pub(crate) filter: Filter,
 }
 
-/// The wanted blocks of each wanted segment, oldest first.
+/// The blocks to read of each segment, oldest first.
 pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanStats) -> Result<Vec<WantedBlocks>> {
     let mut wanted = Vec::new();
     let segments = &view.state().segments;
@@ -52,7 +52,8 @@ pub(crate) fn blocks(view: &TableView, request: &ScanRequest, stats: &mut ScanSt
     Ok(wanted)
 }
 
-/// What is wanted of a segment; `None` when what the manifest knows of it says that it has nothing. Reads nothing.
+/// The row filter for a segment; `None` if its manifest entry proves that no row can match. Reads
+/// no file.
 pub(crate) fn filter_of(
     view: &TableView,
     request: &ScanRequest,
@@ -60,7 +61,7 @@ pub(crate) fn filter_of(
     segment: &Segment,
 ) -> Option<Filter> {
     let meta = segment.meta();
-    // Most segments of a large table are of other moments, and deletes are dearer to ask.
+    // Cheap tests first: most segments of a large table are outside the time range.
     if !request.times.overlaps(&meta.times) || !request.series.any_in(meta.series.0, meta.series.1) {
         return None;
     }
@@ -70,7 +71,7 @@ pub(crate) fn filter_of(
     (!filter.rejects_all(meta.series, &meta.times)).then_some(filter)
 }
 
-/// The blocks in which there may be wanted rows, ascending.
+/// Blocks that may contain selected rows, ascending.
 pub(crate) fn blocks_of(metas: &[BlockMeta], filter: &Filter) -> Vec<u32> {
     let passes = |block: &u32| {
         let meta = &metas[*block as usize];
@@ -82,10 +83,11 @@ pub(crate) fn blocks_of(metas: &[BlockMeta], filter: &Filter) -> Vec<u32> {
     }
 }
 
-/// Blocks of no more series than this are found by binary search.
+/// Up to this many series, their blocks are found by binary search.
 const FEW_SERIES: usize = 16;
 
-/// The blocks that reach one of these series, ascending. (Blocks are in order of series, and so are these.)
+/// Blocks that may hold one of these series, ascending. (Blocks and `series` are both sorted by
+/// series.)
 fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
     let mut next = 0;
     series.iter().flat_map(move |series| {
@@ -95,7 +97,7 @@ fn of_series<'a>(metas: &'a [BlockMeta], series: &'a [u32]) -> impl Iterator<Ite
     })
 }
 
-/// The deletes of the memtable and of own writes, which are newer than every segment.
+/// Deletes of the memtable and of the transaction's own writes: newer than every segment.
 pub(crate) fn recent(view: &TableView) -> DeleteFilter {
     let mut newer = DeleteCollector::new(view.time(), view.state().keeps_history());
     for entry in view.entries().rev() {
@@ -106,7 +108,7 @@ pub(crate) fn recent(view: &TableView) -> DeleteFilter {
     newer.hides().clone()
 }
 
-/// The deletes that are newer than a segment and may hide rows of it at these moments.
+/// Deletes that are newer than a segment and may hide rows of it within these times.
 pub(crate) fn hides(view: &TableView, recent: &DeleteFilter, segment: &Segment, times: &TimeRange) -> DeleteFilter {
     let meta = segment.meta();
     let mut hides = recent.over(meta.series, times);
@@ -117,12 +119,13 @@ pub(crate) fn hides(view: &TableView, recent: &DeleteFilter, segment: &Segment, 
     hides
 }
 
-/// Drops blocks in which no row can be within all bounds.
+/// Removes blocks in which no row can satisfy all bounds.
 ///
-/// A block may go by the bound of one column only if that column is outside the bound in *every* version of *every* row
-/// it shares with others: else a newer version elsewhere may be inside the bound and need the rest of its row from
-/// here. So each block that shares a key range with it must be outside the same bound; memtable entries have no
-/// statistics and always forbid it.
+/// A bound on a column removes a block only if *every* version of *every* row of the block, in all
+/// sources, is outside the bound. Otherwise a newer version elsewhere may be inside the bound, and
+/// need the other columns of its row from this block. Therefore every block with an overlapping key
+/// range must be outside the same bound. Memtable entries have no statistics, so an overlapping
+/// entry always prevents it.
 fn skip_by_statistics(
     view: &TableView,
     request: &ScanRequest,
@@ -152,21 +155,21 @@ fn skip_by_statistics(
     Ok(())
 }
 
-/// For each block, is no value of the column within the bound?
+/// For each block, whether no value of the column can be within the bound.
 fn outside(wanted: &WantedBlocks, range: &ColumnRange) -> Result<Vec<bool>> {
     Ok(match wanted.segment.column_stats(range.column)? {
         Some(stats) => stats.iter().map(|stats| !stats.may_match(range)).collect(),
-        // All NULL, which is within no bound.
+        // A missing column is all NULL, which is within no bound.
         None => vec![true; wanted.metas.len()],
     })
 }
 
-/// WantedBlocks segments in order of time, to find those that share a moment with a block.
+/// Index by time of the selected segments.
 pub(crate) fn by_time(wanted: &[WantedBlocks]) -> ByTime {
     ByTime::of(wanted.iter().map(|wanted| wanted.segment.meta().times))
 }
 
-/// May no other source hold a version of a row of this block?
+/// Whether no other source can hold a version of a row of this block.
 pub(crate) fn is_alone(
     view: &TableView,
     wanted: (&[WantedBlocks], &ByTime),
@@ -176,7 +179,8 @@ pub(crate) fn is_alone(
     alone(view, wanted, &|_, _| false, own, meta)
 }
 
-/// Does every other source that may hold a version of a row of this block have the column outside the bound too?
+/// Whether every other source that may hold a version of a row of this block has the column outside
+/// the bound.
 fn alone(
     view: &TableView,
     (wanted, by_time): (&[WantedBlocks], &ByTime),
@@ -193,7 +197,7 @@ fn alone(
     }
     for at in by_time.near(&meta.times) {
         let WantedBlocks { metas, blocks, .. } = &wanted[at];
-        // Blocks that reach this one's keys: their order makes them neighbours.
+        // Blocks are sorted by key, so those that overlap the key range are consecutive.
         let first = blocks.partition_point(|block| metas[*block as usize].last < meta.first);
         for block in blocks[first..].iter().take_while(|block| metas[**block as usize].first <= meta.last) {
             let same = (at, *block) == own;
@@ -205,7 +209,7 @@ fn alone(
     true
 }
 
-/// Has the memtable entry a row between the block's first and last key, at one of its moments?
+/// Whether a memtable entry may have a row within the block's key range and time range.
 fn rows_within(rows: &Rows, meta: &BlockMeta) -> bool {
     if rows.is_empty() || !rows.order().times.overlaps(&meta.times) {
         return false;
@@ -214,7 +218,7 @@ fn rows_within(rows: &Rows, meta: &BlockMeta) -> bool {
     from < rows.len() && rows.key_at(from) <= meta.last
 }
 
-/// Splits a scan into parts of about equal rows.
+/// Splits a scan into parts with about equally many rows.
 pub(crate) fn split(view: &TableView, request: &ScanRequest, parts: usize) -> Result<Vec<ScanRequest>> {
     let samples = samples(view, request)?;
     let cuts = cuts(samples.iter().map(|sample| (i64::from(sample.series), sample.rows)).collect(), parts);
@@ -234,7 +238,7 @@ pub(crate) fn split(view: &TableView, request: &ScanRequest, parts: usize) -> Re
     Ok(split)
 }
 
-/// Some rows that stand for `rows` of them.
+/// A row that represents `rows` rows.
 struct Sample {
     series: u32,
     time: i64,
@@ -268,7 +272,8 @@ fn cuts_of_times(samples: Vec<Sample>, parts: usize) -> Vec<i64> {
     cuts(samples.iter().map(|sample| (sample.time, sample.rows)).collect(), parts)
 }
 
-/// At most `parts - 1` ascending values at which to cut so that weights are about equal; the lowest value is never one.
+/// Chooses at most `parts - 1` ascending cut values that balance the weights. The lowest value is
+/// never a cut.
 fn cuts(mut weighted: Vec<(i64, u64)>, parts: usize) -> Vec<i64> {
     weighted.sort_unstable();
     let total: u64 = weighted.iter().map(|(_, weight)| *weight).sum();

@@ -1,4 +1,4 @@
-//! A sorted run of row versions from one source, and the sources they come from.
+//! Sorted runs of row versions, and the sources that produce them: memtable rows and segments.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,37 +15,38 @@ use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Blocks, Segment};
 use crate::small_batch::SmallBatch;
 
-/// Most rows that the memtable gives at a time.
+/// Most rows of a run from the memtable.
 const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
 
-/// Rows sorted by (series, time), versions oldest first; columns in whatever order they came.
+/// Rows sorted by (series, time), versions of a row oldest first. The columns have their own row
+/// order.
 pub(crate) struct SortedRun {
     pub(crate) series: Vec<u32>,
     pub(crate) times: Vec<i64>,
-    /// By position, as series and times are.
+    /// In the order of `series` and `times`.
     pub(crate) ops: Ops,
-    /// Is every (series, time) there once?
+    /// No two rows have the same (series, time).
     pub(crate) unique: bool,
-    /// What a row takes in memory beyond fixed-width values: text and bytes, on average.
+    /// Average memory of a row's text and bytes values.
     pub(crate) text_bytes_per_row: usize,
     index: RowIndex,
     columns: Columns,
     late: Option<LateColumns>,
 }
 
-/// Columns that are read only if any of the rows turns out to be wanted.
+/// Columns that are read only if a row of the run is needed (late materialisation).
 struct LateColumns {
     segment: Arc<Segment>,
     block: u32,
     ids: Arc<[ColumnId]>,
-    /// Rows of the block that the columns are read of, all if none.
+    /// Rows of the block to decode; `None` = all.
     part: Option<Range<usize>>,
-    /// Which of these the chunk has, if its index is no longer one of all of them.
+    /// The rows kept, if the run's own index addresses columns reduced to these rows.
     taken: Option<RowIndex>,
     read: OnceLock<Vec<(ColumnId, ArrayRef)>>,
 }
 
-/// Where in the columns the row of a position lies.
+/// Maps a position of the run to a row of its columns.
 enum RowIndex {
     From(u32),
     List(Vec<u32>),
@@ -65,17 +66,17 @@ impl SortedRun {
         (self.series[at], self.times[at])
     }
 
-    /// The row of the columns that position `at` stands for.
+    /// The row of the columns for position `at`.
     pub(crate) fn row(&self, at: usize) -> u32 {
         self.index.at(at)
     }
 
-    /// Do consecutive positions stand for consecutive rows?
+    /// Whether consecutive positions are consecutive rows of the columns.
     pub(crate) fn consecutive(&self) -> bool {
         matches!(self.index, RowIndex::From(_))
     }
 
-    /// A whole column, addressed by [`SortedRun::row`]; `None` when all NULL.
+    /// A column, addressed by [`SortedRun::row`]; `None` when all its values are NULL.
     pub(crate) fn column(&self, id: ColumnId) -> Option<Cow<'_, ArrayRef>> {
         let columns: &[(ColumnId, ArrayRef)] = match &self.columns {
             Columns::Rows(rows) if rows.as_small_batch().is_some() => return rows.column(id).map(Cow::Owned),
@@ -88,19 +89,19 @@ impl SortedRun {
         })
     }
 
-    /// Reads the columns that were left for later, if there are any.
+    /// Reads the late columns, unless they have been read.
     pub(crate) fn load(&self, bytes_read: &mut u64) -> Result<()> {
         let Some(late) = self.late.as_ref().filter(|late| late.read.get().is_none()) else { return Ok(()) };
         let mut columns = late.segment.read_columns(late.block as usize, (&late.ids, false), &late.part, bytes_read)?;
         if let Some(index) = &late.taken {
             columns = taken(columns, index, self.len())?;
         }
-        // Whoever was first has read the same.
+        // Another thread may have read the same columns first.
         let _ = late.read.set(columns);
         Ok(())
     }
 
-    /// The columns, if they are packed.
+    /// The columns, if they are a small batch.
     pub(crate) fn packed(&self) -> Option<&SmallBatch> {
         match &self.columns {
             Columns::Rows(rows) => rows.as_small_batch(),
@@ -109,14 +110,14 @@ impl SortedRun {
     }
 }
 
-/// What gives chunks in order of (series, time).
+/// A producer of runs, in order of (series, time).
 pub(crate) enum Source {
     Rows(RowsSource),
     Segment(SegmentSource),
 }
 
 impl Source {
-    /// No row still to come has a lower (series, time); `None` when none is to come.
+    /// A lower bound of the (series, time) of the remaining rows; `None` at the end.
     pub(crate) fn bound(&self) -> Option<(u32, i64)> {
         match self {
             Source::Rows(source) => source.bound(),
@@ -124,7 +125,7 @@ impl Source {
         }
     }
 
-    /// Rows it goes through, all versions counted.
+    /// Upper bound of the remaining rows, all versions counted.
     pub(crate) fn rows_max(&self) -> u64 {
         match self {
             Source::Rows(source) => source.spans.iter().map(|span| span.len() as u64).sum(),
@@ -132,7 +133,7 @@ impl Source {
         }
     }
 
-    /// The next rows; perhaps none, though more may come.
+    /// The next run; it may be empty before the end. `None` at the end.
     pub(crate) fn next(&mut self, stats: &mut ScanStats) -> Result<Option<SortedRun>> {
         match self {
             Source::Rows(source) => Ok(source.next(stats)),
@@ -141,19 +142,19 @@ impl Source {
     }
 }
 
-/// Rows of the memtable.
+/// Selected rows of a memtable entry.
 pub(crate) struct RowsSource {
     rows: Arc<Rows>,
     filter: Filter,
-    /// Positions of the order still to come, last first.
+    /// Remaining positions of the sort order, last first.
     spans: Vec<Range<usize>>,
     text_bytes_per_row: usize,
-    /// For a reader who wants only what was there once.
+    /// Visibility by the history columns; `None` if all rows are visible.
     lifetimes: Option<VersionLifetimes>,
 }
 
 impl RowsSource {
-    /// What of `rows` passes `filter`; `None` when nothing can.
+    /// The rows that pass `filter`; `None` if no row can.
     pub(crate) fn new(rows: Arc<Rows>, filter: Filter) -> Option<RowsSource> {
         if rows.is_empty() {
             return None;
@@ -257,7 +258,7 @@ impl RowIndex {
     }
 }
 
-/// Positions among which all wanted rows are: found by binary search where few series are wanted.
+/// Positions that include every selected row. Binary search if few series are selected.
 pub(crate) fn spans(rows: &Rows, series: &SeriesFilter, times: &TimeRange) -> Vec<Range<usize>> {
     match series {
         SeriesFilter::Only(list) if list.len() < rows.len() / 4 + 8 => {
@@ -278,7 +279,7 @@ pub(crate) fn spans(rows: &Rows, series: &SeriesFilter, times: &TimeRange) -> Ve
     }
 }
 
-/// The first position at or after `from` above (series, time).
+/// The first position, from `from` on, with a key above (series, time).
 fn after(rows: &Rows, from: usize, series: u32, time: i64) -> usize {
     match (time.checked_add(1), series.checked_add(1)) {
         (Some(next), _) => rows.position(from, (series, next)),
@@ -287,12 +288,12 @@ fn after(rows: &Rows, from: usize, series: u32, time: i64) -> usize {
     }
 }
 
-/// Blocks of a segment.
+/// Selected rows of a segment's blocks.
 pub(crate) struct SegmentSource {
     segment: Arc<Segment>,
     metas: Blocks,
     filter: Filter,
-    /// Blocks still to come, last first.
+    /// Remaining blocks, last first.
     blocks: Vec<u32>,
     bounds: Vec<(u32, i64)>,
     columns: Arc<[ColumnId]>,
@@ -301,24 +302,25 @@ pub(crate) struct SegmentSource {
     settled: bool,
 }
 
-/// Which columns are read with a block's rows, and which when any of these turns out to be wanted; both in order.
+/// Columns to read with the rows of a block, and columns to read once a row is needed; both sorted
+/// by id.
 #[derive(Clone)]
 pub(crate) struct ColumnReads {
     pub(crate) columns: Arc<[ColumnId]>,
     pub(crate) late: Arc<[ColumnId]>,
-    /// Does text that is stored as a dictionary come as one?
+    /// Return dictionary-encoded text as a dictionary.
     pub(crate) coded: bool,
 }
 
 impl ColumnReads {
-    /// All with the rows.
+    /// Reads all columns with the rows.
     pub(crate) fn all(columns: Arc<[ColumnId]>) -> ColumnReads {
         ColumnReads { columns, late: Arc::default(), coded: false }
     }
 }
 
 impl SegmentSource {
-    /// What of `blocks` (ascending) passes `filter`; `None` when there are none.
+    /// The rows of `blocks` (ascending) that pass `filter`; `None` without blocks.
     pub(crate) fn new(
         segment: Arc<Segment>,
         filter: Filter,
@@ -346,7 +348,8 @@ impl SegmentSource {
     fn next(&mut self, stats: &mut ScanStats) -> Result<Option<SortedRun>> {
         let Some(block) = self.blocks.pop() else { return Ok(None) };
         self.bounds.pop();
-        // Which versions are wanted is told by columns, of whole blocks.
+        // Visibility is decided by columns of whole blocks, so no range of rows can be chosen
+        // before.
         let by_moments =
             self.columns.iter().any(|id| is_history_column(*id)) || matches!(self.filter.versions, Versions::All(_));
         let passes_all = self.filter.passes_all(&self.metas[block as usize].times);
@@ -375,7 +378,8 @@ impl SegmentSource {
         self.run(block, read, selection, part).map(Some)
     }
 
-    /// `part`: the rows that `read` has columns of, if not all; `selection` is within.
+    /// Builds the run of the rows `selection`, which lie within `part`: the rows that `read` has
+    /// columns of (`None` = all).
     fn run(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<SortedRun> {
         let rows = read.times.len();
         let first = part.as_ref().map_or(0, |part| part.start);
@@ -396,7 +400,8 @@ impl SegmentSource {
         };
         let unique = self.settled || is_unique(&series, &times);
         let mut columns = read.columns;
-        // A batch may hold on to many blocks of which it wants little: keep only that.
+        // A batch may hold many blocks of which it needs few rows: copy those and release the
+        // block.
         let mut taken_of = None;
         if times.len() * 2 < part.as_ref().map_or(rows, Range::len) {
             columns = taken(columns, &index, times.len())?;

@@ -1,10 +1,11 @@
-//! The two columns of a table's history as a segment holds them: commits' times by their numbers.
+//! The history columns in a segment: commit times as indexes into a list.
 //!
-//! The rows of one commit are of many series, and so lie far apart. A time takes a dozen bits that say nothing else; its
-//! number takes none where each series has a row of each commit, as numbers count up then. So the times are in a list at
-//! the front of the directory of [`BORN`], in the order in which they are met, and a row has the number of its time: -1
-//! for the first of the list, -2 for the next. A time itself, which is no such number, stands where the list would have
-//! become too long.
+//! The rows of one commit belong to many series, so they are scattered over the segment, and a time
+//! would take a dozen bits in each of them. An index takes almost none where every series has a row
+//! of every commit, because the indexes then increase by one. The list is at the front of the
+//! directory of [`BORN`](crate::history::BORN), in order of first use. Index `-1 - i` stands for
+//! the list's entry `i`. Times are not negative, so a block can hold the times themselves if the
+//! list is full.
 
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ use super::BLOCK_ROWS_MAX;
 use crate::encoding::byte_io::{Reader, corrupt, push_varint};
 use crate::encoding::ints;
 
-/// Times of one segment's list: bounds what a writer, and a reader of the past, hold in memory (some 8 and 2 MiB).
+/// Most times in the list of a segment: limits the memory of a writer (8 MiB) and of a reader of
+/// the past (2 MiB).
 const LIST_MAX: usize = if cfg!(test) { 8 } else { 1 << 18 };
 
-/// The list while a segment is written.
+/// Builds the list while a segment is written.
 #[derive(Default)]
 pub(super) struct CommitTimesWriter {
     list: Vec<i64>,
@@ -29,7 +31,8 @@ pub(super) struct CommitTimesWriter {
 }
 
 impl CommitTimesWriter {
-    /// A block's times (not before 1970) as numbers; as they are where the list is full.
+    /// Replaces a block's times (not before 1970) by indexes; returns them unchanged if the list
+    /// would overflow.
     pub(super) fn numbered(&mut self, times: &ArrayRef) -> ArrayRef {
         let before = self.list.len();
         let number = |time: Option<i64>| match time {
@@ -40,7 +43,7 @@ impl CommitTimesWriter {
         match numbered {
             Some(numbered) => Arc::new(numbered),
             None => {
-                // What the block has added is of use to nobody.
+                // Remove the entries that this block has added: nothing refers to them.
                 for time in self.list.drain(before..) {
                     self.numbers.remove(&time);
                 }
@@ -49,7 +52,7 @@ impl CommitTimesWriter {
         }
     }
 
-    /// `None` when there is no room for one more.
+    /// The index of a time; `None` if the list is full.
     fn number(&mut self, time: i64) -> Option<i64> {
         if let Some(number) = self.numbers.get(&time) {
             return Some(*number);
@@ -63,14 +66,14 @@ impl CommitTimesWriter {
         Some(number)
     }
 
-    /// Appends the list: how many, and integer streams of up to 8,192 each.
+    /// Appends the list: its length, then integer streams of up to 8,192 times.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         push_varint(out, self.list.len() as u64);
         self.list.chunks(BLOCK_ROWS_MAX).for_each(|part| ints::encode(part, out));
     }
 }
 
-/// Reads what [`CommitTimesWriter::write`] wrote.
+/// Decodes the output of [`CommitTimesWriter::write`].
 pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     let count = reader.count(1 << 18, "number of commits' times")?;
     let mut list = Vec::new();
@@ -80,7 +83,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<i64>> {
     Ok(list)
 }
 
-/// Times again of what [`CommitTimesWriter::numbered`] made of them.
+/// Replaces indexes by times: the inverse of [`CommitTimesWriter::numbered`].
 pub(super) fn resolve(numbered: &ArrayRef, list: &[i64]) -> Result<ArrayRef> {
     let values = numbered.as_primitive_opt::<Int64Type>().ok_or_else(|| corrupt("times of commits are no integers"))?;
     let time = |number: i64| match usize::try_from(-1 - number) {
@@ -102,7 +105,7 @@ mod tests {
             &[Some(7), Some(9), None, Some(7)],
             &[Some(9), Some(9)],
             &[None],
-            // More than there is room for: as they are, and nothing of them in the list.
+            // More times than fit: the block is stored unchanged and adds nothing to the list.
             &[Some(1), Some(2), Some(3), Some(4), Some(5), Some(6), Some(8), Some(9)],
             &[Some(1), Some(7)],
         ];

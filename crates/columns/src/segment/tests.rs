@@ -1,4 +1,4 @@
-//! Segments on a simulated disk: what comes back, what damage is found, what a reader pays, and the bytes themselves.
+//! Segments on a simulated disk: round trips, detection of damage, cost of reads, and golden bytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl Disk {
     }
 }
 
-/// `devices` series of `each` rows, from series `first` on. Column 2 is NULL for every third device, column 9
-/// everywhere.
+/// `devices` series of `each` rows, from series `first` on. Column 2 is NULL for every third
+/// device, column 9 for all.
 fn block(first: u32, devices: u32, each: u32) -> BlockRows {
     let rows = || (0..devices).flat_map(|device| (0..each).map(move |row| (device, row)));
     let mut random = Random(first.into());
@@ -86,7 +86,7 @@ fn block(first: u32, devices: u32, each: u32) -> BlockRows {
     }
 }
 
-/// One column at the given rows of series 0, one a second.
+/// A column of series 0, one row a second.
 fn one_column(array: ArrayRef) -> BlockRows {
     let rows = array.len();
     BlockRows {
@@ -99,7 +99,7 @@ fn one_column(array: ArrayRef) -> BlockRows {
 
 fn assert_same(a: &BlockRows, b: &BlockRows) {
     assert_eq!((&a.series, &a.times, &a.ops), (&b.series, &b.times, &b.ops));
-    // What is NULL throughout is not stored, and missing means NULL.
+    // Columns that are all NULL are not stored; missing columns are NULL.
     let stored = |rows: &BlockRows| {
         let columns = rows.columns.iter().filter(|(_, array)| array.null_count() < array.len());
         columns.cloned().collect::<Vec<_>>()
@@ -209,12 +209,12 @@ fn open_reads_nothing_and_each_part_is_read_once() {
     let before = disk.sim.io_calls();
     let segment = disk.open(meta);
     assert_eq!(disk.sim.io_calls(), before);
-    // Opening the file, its length, trailer, index with footer.
+    // Open the file, read its size, the trailer, and index with footer.
     assert!(calls(&|| assert_eq!(segment.blocks().unwrap().len(), 2)) <= 4);
     assert_eq!(calls(&|| assert!(!segment.settled().unwrap())), 0);
     assert_eq!(calls(&|| assert!(segment.column_stats(ColumnId(3)).unwrap().is_some())), 1);
     assert_eq!(calls(&|| assert!(segment.column_stats(ColumnId(3)).unwrap().is_some())), 0);
-    // The rows and all columns lie side by side: one read, and one for each directory that is new.
+    // Rows and all columns are adjacent: one read, and one for each new directory.
     let mut bytes = 0;
     assert_eq!(calls(&|| drop(segment.read(0, &COLUMNS.map(|(id, _)| id), &mut 0).unwrap())), 3 + 1);
     assert_eq!(calls(&|| drop(segment.read(0, &COLUMNS.map(|(id, _)| id), &mut 0).unwrap())), 1);
@@ -379,7 +379,7 @@ fn random_directories_never_panic() {
     let index = read_index(2, &sample_index()).unwrap();
     for _ in 0..50_000 {
         let mut bytes: Vec<u8> = (0..random.below(80)).map(|_| random.next() as u8).collect();
-        // Mostly small numbers, or every count would be refused at once.
+        // Mostly small numbers: large ones would be refused at the first count.
         if random.below(2) == 0 {
             bytes.iter_mut().for_each(|byte| *byte &= 0x1f);
         }
@@ -483,8 +483,8 @@ fn walks(first_series: u32, rows: usize, each: usize, fields: u32) -> BlockRows 
     }
 }
 
-/// Writes a table of `series` series of `each` rows and checks what issue and brief promise of it: directory and
-/// statistics below 5 % of the file, one field of one series read with less than 1 % of it.
+/// Writes a table of `series` series of `each` rows and checks the size limits: directory and
+/// statistics below 5 % of the file; reading one field of one series reads less than 1 % of it.
 fn check_layout(series: usize, each: usize, fields: u32) {
     let disk = Disk::new();
     let columns: Vec<_> = (1..=fields).map(|id| (ColumnId(id), DataType::Float64)).collect();
@@ -526,7 +526,8 @@ fn layout_of_a_million_short_series_stays_within_its_budget() {
     check_layout(1_000_000, 4, 2);
 }
 
-/// Where values cost nothing the directory is a larger share of the file, but of a file of a hundredth of a byte a row.
+/// For constant values the directory is a larger share of the file, but the file has a hundredth of
+/// a byte per row.
 #[test]
 fn a_block_of_constants_at_regular_times_costs_a_hundred_bytes_in_all() {
     let disk = Disk::new();
@@ -569,7 +570,7 @@ fn segment_v3_bytes_are_exactly_these() {
         "00 000e",
         // Directory of column 2: 10 bytes at 12 of the block, checksum; 1 NULL, 2125, + 25, + 25, + 0, sum 64.0.
         "0a0c cb4c4920 22 01 02 9a21 32 32 00 0000000000005040",
-        // Of column 5: 3 bytes at 22, checksum; constant 7. Of column 6: no chunk.
+        // Directory of column 5: 3 bytes at 22, checksum; constant 7. Column 6 has no chunk.
         "0316 5d1c1ccc 01 0e",
         "00",
         // Index: 4 rows in 25 bytes, rows chunk of 12, checksum; series 3 and 1 more; times.
